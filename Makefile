@@ -37,6 +37,8 @@ TRACER := $(TARGET)/release/libquarry_tracer.so
 # The work of the experiments on SQLite.
 LOAD := $(TARGET)/tools/quarry-sqlite-load
 SQLITE := $(TARGET)/release/libquarry_sqlite.so
+# Jobs as Rust programs do them, for the experiment real-programs.
+JOBS := serde-batch serde-batch-quarry axum-json axum-json-quarry
 # Man pages and completions.
 PAGES_BUILT := $(TARGET)/pages
 # The major version of the ABI, and so of the SONAME; crates/preload/build.rs has it too.
@@ -183,6 +185,7 @@ install uninstall: export TARGET := $(TARGET)
 install uninstall: export VERSION := $(VERSION)
 install uninstall: export ABI := $(ABI)
 install uninstall: export SLABS := $(SLABS)
+install uninstall: export PROGRAMS_BUILT := cache-hit $(JOBS)
 # Only here: a make that is called with another PREFIX would inherit what follows from this one.
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export LIBDIR := $(LIBDIR)
@@ -278,7 +281,6 @@ caches: ## caches of others beside Quarry's, for the experiment cache-hit
 	@mkdir -p $(TARGET)/peers
 	cp $(TARGET)/outside/release/cache-hit $(TARGET)/peers/cache-hit
 
-JOBS := serde-batch serde-batch-quarry axum-json axum-json-quarry
 .PHONY: jobs
 jobs: ## jobs as Rust programs do them, for the experiment real-programs
 	@echo "==> building the jobs"

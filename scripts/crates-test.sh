@@ -21,3 +21,36 @@ ls "$target"/crates/package/*.crate
 # Without the feature that opens its inside, as programs have it, the library has no warning.
 RUSTFLAGS="${RUSTFLAGS:-} -D warnings" \
     cargo check -p quarry-alloc --target-dir "$target/crates/package"
+
+# What a program pays that only sets the global allocator: half a mebibyte of a stripped file.
+service=$target/crates/service
+mkdir -p "$service/src"
+cat > "$service/Cargo.toml" <<TOML
+[package]
+name = "service"
+edition = "2024"
+[workspace]
+[dependencies]
+quarry = { package = "quarry-alloc", path = "$PWD/crates/quarry", optional = true }
+[profile.release]
+strip = true
+TOML
+cat > "$service/src/main.rs" <<'RUST'
+#[cfg(feature = "quarry")]
+#[global_allocator]
+static A: quarry::Quarry = quarry::Quarry;
+
+fn main() {
+    let threads = (0..4).map(|it| std::thread::spawn(move || vec![it; 1000].len()));
+    println!("{}", threads.map(|it| it.join().unwrap()).sum::<usize>());
+}
+RUST
+declare -A bytes
+for features in '' quarry; do
+    cargo build --quiet --release --manifest-path "$service/Cargo.toml" --features "$features" \
+        --target-dir "$service/target"
+    bytes[with$features]=$(stat -c %s "$service/target/release/service")
+done
+more=$((bytes[withquarry] - bytes[with]))
+echo "a stripped service: ${bytes[with]} bytes, with Quarry $more more"
+((more <= 512 << 10))

@@ -120,7 +120,7 @@ inside sh -c '
 [[ $(< "$root/srv/answer") == 42 ]] || fail "redis does not know the answer"
 grep -q "/usr/lib/$triple/libquarry\.so\.0$" "$root/srv/maps" \
     || fail "redis did not load the library of the package"
-! grep -q 'quarry run:' "$root/srv/redis.log" || fail "$(< "$root/srv/redis.log")"
+! grep -q 'quarry:' "$root/srv/redis.log" || fail "$(< "$root/srv/redis.log")"
 
 say "a prediction, by the program of the package"
 inside quarry lab predict 001 | has 'vanilla, filled by another node' \

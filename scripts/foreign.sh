@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs the tests of other allocators on Quarry: those of glibc, mimalloc and jemalloc from Debian's
-# source packages, and stress-ng. They are fetched into target/foreign and built there; nothing of
-# them is committed. Prints a line per test that does not pass or does not apply, and their counts.
+# source packages, and stress-ng; and the test suites of crates. They are fetched into
+# target/foreign and built there; nothing of them is committed. Prints a line per test that does not
+# pass or does not apply, and their counts.
 #
-#   scripts/foreign.sh [glibc] [mimalloc] [jemalloc] [stress-ng]
+#   scripts/foreign.sh [glibc] [mimalloc] [jemalloc] [stress-ng] [crates]
 #
 # QUARRY_LIBRARY names another shared object, STRESS_SECONDS how long each part of stress-ng runs.
 set -uo pipefail
@@ -59,15 +60,16 @@ on_quarry() {
 
 source scripts/foreign/glibc.sh
 source scripts/foreign/others.sh
+source scripts/foreign/crates.sh
 
 suites=("$@")
-((${#suites[@]})) || suites=(glibc mimalloc jemalloc stress-ng)
+((${#suites[@]})) || suites=(glibc mimalloc jemalloc stress-ng crates)
 for name in "${suites[@]}"; do
     case $name in
         glibc | mimalloc | jemalloc) fetch "$name" || { unexpected=1; continue; } ;;
-        stress-ng) ;;
+        stress-ng | crates) ;;
         *)
-            echo "foreign: no suite '$name'; there are: glibc mimalloc jemalloc stress-ng" >&2
+            echo "foreign: no suite '$name'; one of glibc mimalloc jemalloc stress-ng crates" >&2
             exit 2
             ;;
     esac

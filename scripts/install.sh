@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${TARGET:?make install calls this}" "${PREFIX:?}" "${LIBDIR:?}" "${MANDIR:?}" "${BASHDIR:?}"
 : "${ZSHDIR:?}" "${FISHDIR:?}" "${VERSION:?}" "${ABI:?}" "${SLABS:?}" "${DESTDIR=}"
+: "${PROGRAMS_BUILT:?}"
 
 remove=
 [[ ${1:-} == --remove ]] && remove=yes
@@ -66,6 +67,13 @@ put_built 644 "$TARGET/release/libquarry_tracer.so" "$LIBDIR/quarry/libquarry_tr
 for program in quarry-sim quarry-predict quarry-sqlite-load; do
     put_built 755 "$TARGET/tools/$program" "$LIBDIR/quarry/$program"
 done
+# What experiments start: programs of `make caches` and `make jobs`, and scripts.
+for program in $PROGRAMS_BUILT; do
+    put_built 755 "$TARGET/peers/$program" "$LIBDIR/quarry/peers/$program"
+done
+for file in scripts/programs/*; do
+    put 644 "$file" "$PREFIX/share/quarry/programs/${file##*/}"
+done
 put 755 "$TARGET/tools/quarry" "$PREFIX/bin/quarry"
 put_built 755 "$TARGET/tools/quarry-lab" "$PREFIX/bin/quarry-lab"
 put 644 crates/preload/include/quarry.h "$PREFIX/include/quarry.h"
@@ -76,11 +84,17 @@ for command in quarry quarry-lab; do
     put_built 644 "$TARGET/pages/fish/$command.fish" "$FISHDIR/$command.fish"
 done
 if [[ -n $remove ]]; then
-    rm -f "$DESTDIR$MANDIR"/man1/quarry.1 "$DESTDIR$MANDIR"/man1/quarry-*.1
+    rm -f "$DESTDIR$MANDIR"/man1/quarry.1 "$DESTDIR$MANDIR"/man1/quarry-*.1 \
+        "$DESTDIR$MANDIR/man7/libquarry.7"
     # Other programs have files in the other folders.
-    [[ ! -d $DESTDIR$LIBDIR/quarry ]] || rmdir "$DESTDIR$LIBDIR/quarry"
-else
-    for page in "$TARGET"/pages/man/*.1; do
-        put 644 "$page" "$MANDIR/man1/${page##*/}"
+    for folder in "$LIBDIR/quarry/peers" "$LIBDIR/quarry" "$PREFIX/share/quarry"{/programs,}; do
+        [[ ! -d $DESTDIR$folder ]] || rmdir "$DESTDIR$folder"
     done
+else
+    for page in "$TARGET"/pages/man/*.[17]; do
+        put 644 "$page" "$MANDIR/man${page##*.}/${page##*/}"
+    done
+    if [[ -z $DESTDIR ]]; then
+        echo "==> run 'ldconfig' as root: only then do programs find libquarry.so.$ABI by its name"
+    fi
 fi

@@ -34,6 +34,6 @@ while ((SECONDS < end)); do
     say "round $rounds: real programs"
     cargo test -p quarry-preload --test main programs::
     say "round $rounds: the tests of other allocators, and stress-ng"
-    STRESS_SECONDS=${STRESS_SECONDS:-30} scripts/foreign.sh
+    STRESS_SECONDS=${STRESS_SECONDS:-30} scripts/foreign.sh glibc mimalloc jemalloc stress-ng
 done
 say "done: $rounds rounds, nothing failed"

@@ -1,4 +1,4 @@
-//! `quarry advise`: which allocator a program should have.
+//! `quarry advise`: says which allocator a program should have.
 
 use crate::compare::{duration, with_built_in, work};
 use crate::exit_status;
@@ -10,7 +10,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Exit status where no answer was found.
 const EXIT_UNDECIDED: i32 = 1;
 
 /// Say which allocator a program should have, in less than five minutes.
@@ -58,6 +57,9 @@ pub(crate) struct AdviseArgs {
     /// Write the answer and all of its evidence to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a page with the answer, pictures and every sample of the test to a new file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Seed of the order of runs [default: from the clock].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -76,7 +78,6 @@ enum GoalName {
     Memory,
 }
 
-/// Advises; returns the exit status.
 pub(crate) fn run(args: AdviseArgs, out: &mut dyn Write) -> i32 {
     let (command, prepare) = (args.program.command, args.prepare);
     let work = match work(CommandVariant { parameters: Vec::new(), command, prepare }) {
@@ -97,13 +98,14 @@ pub(crate) fn run(args: AdviseArgs, out: &mut dyn Write) -> i32 {
         force: args.force,
         input: args.input,
         json: args.json,
+        html: args.html,
         seed: args.seed,
         work,
     };
     match with_built_in(|built_in| advise(&request, built_in, out)) {
         Ok(AdviceEnding::Answered) => 0,
         Ok(AdviceEnding::Undecided) => EXIT_UNDECIDED,
-        // The status that shells report for a death by a signal.
+        // Shells report this status for a death by a signal.
         Ok(AdviceEnding::Interrupted(signal)) => 128 + signal as i32,
         Err(error) => exit_status::report(Err(error)),
     }

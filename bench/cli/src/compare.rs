@@ -1,4 +1,4 @@
-//! `quarry compare`: one program on several allocators.
+//! `quarry compare`: runs a program on several allocators.
 
 use crate::exit_status;
 use crate::library::{self, FULL, LibraryError, object_for};
@@ -9,16 +9,13 @@ use quarry_harness::Usage;
 use quarry_mm::slab::slab_names;
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Exit status of a comparison in which something failed or nothing could be compared.
 const EXIT_INCOMPLETE: i32 = 1;
-/// Exit status where a condition of `--fail-if` is met.
 const EXIT_FAILING: i32 = 3;
 
-/// The allocators that are compared where none is named.
 const USUAL_ALLOCATORS: [&str; 5] = ["glibc", "jemalloc", "tcmalloc", "mimalloc", "quarry"];
 
 /// Find out which allocator is best for a program.
@@ -127,7 +124,6 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Compares; returns the exit status.
 pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
     let prepare = args.prepare.as_deref();
     let variants = match scan(&args.parameter_list, &args.program.command, prepare) {
@@ -168,13 +164,13 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
         Ok(Ending::Complete) => 0,
         Ok(Ending::Incomplete) => EXIT_INCOMPLETE,
         Ok(Ending::Failing) => EXIT_FAILING,
-        // The status that shells report for a death by a signal.
+        // Shells report this status for a death by a signal.
         Ok(Ending::Interrupted(signal)) => 128 + signal as i32,
         Err(error) => exit_status::report(Err(error)),
     }
 }
 
-/// Finds the program of a command line; an error is the exit status of a message that was printed.
+/// Finds the program of a command line. An error is an exit status, and its message was printed.
 pub(crate) fn work(variant: CommandVariant) -> Result<Work, i32> {
     let path = env::var_os("PATH");
     let file = program::locate(&variant.command[0], path.as_deref())
@@ -184,7 +180,7 @@ pub(crate) fn work(variant: CommandVariant) -> Result<Work, i32> {
     Ok(Work { variant, file, interpreter })
 }
 
-/// Hands over Quarry's shared objects and options, as the command finds them.
+/// Calls `run` with Quarry's shared objects and options.
 pub(crate) fn with_built_in<T>(run: impl FnOnce(&BuiltIn<'_>) -> T) -> T {
     let find = |slab: Option<&str>, settings: &[(String, String)]| {
         let settings = settings
@@ -197,12 +193,12 @@ pub(crate) fn with_built_in<T>(run: impl FnOnce(&BuiltIn<'_>) -> T) -> T {
         Err(error) => Err(Usage(format!("--allocators: {error}")).into()),
     };
     let slabs: Vec<&str> = slab_names().chain([FULL]).collect();
-    run(&BuiltIn { slabs: &slabs, find: &find, setting: &setting })
+    run(&BuiltIn { slabs: &slabs, find: &find, setting: &setting, held: &quarry_profile::held })
 }
 
 fn cannot_run(variant: &CommandVariant, reason: CannotRun) -> i32 {
     let name = variant.command[0].display();
-    let _ = writeln!(io::stderr(), "quarry: {name}: {}", reason.message());
+    exit_status::say(format_args!("{name}: {}", reason.message()));
     reason.exit_status()
 }
 

@@ -1,43 +1,38 @@
-//! With which status the command ends.
+//! Exit statuses of the commands.
 
 use quarry_harness::Usage;
 use quarry_harness::merge::Missing;
 use std::fmt;
 use std::io::{self, Write};
 
-/// Exit status where something is wrong with how the command was called; nothing has run. The same
-/// as that of the parser of the command line.
+/// Exit status of a wrong call after which nothing has run; clap's status as well.
 pub const EXIT_USAGE: i32 = 2;
-/// Exit status where something went wrong when it ran.
 const EXIT_FAILURE: i32 = 1;
 
-/// Exit status of `quarry lab merge` where shards are missing or were not finished: those that it
-/// names can be taken again.
+/// Exit status of `quarry lab merge` if it names shards that have to be taken again.
 const EXIT_MISSING: i32 = 3;
 
-/// Exit status of a failure of `quarry` itself where it was to start a program, as `env`, `nohup`
-/// and `timeout` have it.
+/// Exit status of `quarry`'s own failure before it starts a program, as `env` and `nohup` have it.
 const EXIT_OWN_FAILURE: i32 = 125;
 
-/// Exit status of a command that starts a program, where the failure is its own.
+/// Exit status of a command that starts a program and fails itself.
 pub fn of_own_failure(error: &anyhow::Error) -> i32 {
     if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_OWN_FAILURE }
 }
 
-/// Says something beside what the program prints that `quarry VERB` starts. With standard error
-/// closed or full the program runs all the same.
-pub fn say(verb: &str, message: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "quarry {verb}: {message}");
+/// Prints a message. If standard error is closed or full, nothing fails.
+pub fn say(message: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "quarry: {message}");
 }
 
-/// Exit status of a result, whose error is printed.
+/// Prints the error of a result, and returns its exit status.
 pub fn report(result: anyhow::Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
-        // The reader has seen enough: `quarry lab run ... | head`.
+        // The reader has closed the pipe: `quarry lab run ... | head`.
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "quarry: {error:#}");
+            say(format_args!("{error:#}"));
             exit_status_of(&error)
         }
     }

@@ -1,15 +1,37 @@
-//! `quarry lab`, `quarry record` and `quarry simulate`: the command `quarry-lab`, as git finds
-//! `git-foo`.
+//! `quarry lab`, `quarry record` and `quarry simulate`: run `quarry-lab`, as git runs `git-foo`.
 
 use anyhow::anyhow;
+use quarry_cli::completions::VARIABLE;
 use quarry_cli::exit_status::report;
 use quarry_compare::companion;
+use std::env;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The command that has the lab.
 const LAB: &str = "quarry-lab";
+
+/// Lets `quarry-lab` complete a line that it would carry out; returns for any other line.
+pub(crate) fn complete() {
+    const INDEX: &str = "_CLAP_COMPLETE_INDEX";
+    let index = env::var(INDEX).ok().and_then(|it| it.parse::<usize>().ok());
+    let words: Vec<OsString> = env::args_os().skip_while(|it| it != "--").skip(1).collect();
+    let (Some(verb), Some(_)) = (words.get(1), env::var_os(VARIABLE)) else { return };
+    let dropped = match verb.to_str() {
+        Some("lab") => 2,
+        Some("record" | "simulate") => 1,
+        _ => return,
+    };
+    let Ok(file) = companion::find(LAB, "QUARRY_LAB") else { return };
+    if words.len() > dropped {
+        let mut command = Command::new(file);
+        if let Some(index) = index {
+            command.env(INDEX, (index + 1).saturating_sub(dropped).to_string());
+        }
+        // If that fails, this command completes what it can.
+        let _ = command.arg("--").arg(LAB).args(&words[dropped..]).exec();
+    }
+}
 
 /// The arguments of `quarry-lab`, unread.
 #[derive(clap::Args)]
@@ -19,7 +41,7 @@ pub(crate) struct LabArgs {
 }
 
 impl LabArgs {
-    /// Becomes `quarry-lab`, with a verb of it in front. Where it is not, returns the exit status.
+    /// Executes `quarry-lab` with `verb` before the arguments; if that fails, returns a status.
     pub(crate) fn become_lab(&self, verb: Option<&str>) -> i32 {
         let Ok(file) = companion::find(LAB, "QUARRY_LAB") else {
             return report(Err(anyhow!(

@@ -5,9 +5,11 @@
 //! library      where the shared object is
 //! output       standard output, whose errors name it
 //! exit_status  with which status a command ends
-//! pages        man pages and completions
+//! completions  answers to shells that complete a line
+//! pages        man pages, and the files by which shells ask
 //! ```
 
+pub mod completions;
 pub mod exit_status;
 pub mod library;
 pub mod output;

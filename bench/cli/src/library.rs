@@ -1,4 +1,4 @@
-//! Where the shared object is: beside the command, or inside it.
+//! Finds the shared object: beside the command, or inside it.
 
 use flate2::read::GzDecoder;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -16,18 +16,17 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, fmt, fs};
 
-/// Names a library, or a folder of libraries, that is used instead of the installed one.
+/// Names a library, or a folder of libraries, to use instead of the installed one.
 pub const LIBRARY_VARIABLE: &str = "QUARRY_LIBRARY";
 
-/// Slab policy of `libquarry.so` itself.
+/// Slab policy in `libquarry.so`.
 const DEFAULT_SLAB: &str = "sheaf";
 
-/// `libquarry-full.so`: the default slab policy, with checks, the page cache and all that
-/// `quarry.h` declares.
+/// `libquarry-full.so`: the default slab policy with checks, page cache and all of `quarry.h`.
 pub const FULL: &str = "full";
 
-/// Which object serves: that of a slab policy, or the one that has what a setting asks for. All
-/// objects but the default one have it.
+/// The object to use: that of a slab policy, or the full one if a setting needs checks, which all
+/// objects but the default one have.
 pub fn object_for<'a>(
     slab: Option<&'a str>,
     mut settings: impl Iterator<Item = (&'a str, &'a str)>,
@@ -36,26 +35,26 @@ pub fn object_for<'a>(
     slab.or_else(|| settings.any(|(key, value)| asks_for_checks(key, value)).then_some(FULL))
 }
 
-/// Why no library can be used.
+/// The reason why no library can be used.
 #[derive(Debug)]
 pub enum LibraryError {
-    /// A variable or an option names a file that is no such library.
+    /// A variable or an option names an unusable file.
     Named {
         /// The variable or option, with its value.
         by: String,
         /// Its fault.
         why: String,
     },
-    /// Looked for in vain.
+    /// The library is in none of its places.
     NotFound {
         /// Its file name.
         name: String,
-        /// Where it could be.
+        /// Where the library could be.
         places: Vec<PathBuf>,
     },
     /// `LD_PRELOAD` separates its entries by colons and spaces.
     NotExpressible(PathBuf),
-    /// The embedded one could not be written anywhere.
+    /// The embedded library could not be written to any file.
     Embedded(io::Error),
 }
 
@@ -95,7 +94,7 @@ impl fmt::Display for LibraryError {
 impl std::error::Error for LibraryError {}
 
 impl LibraryError {
-    /// Turns it into an error of the command: one of usage where the user has named the library.
+    /// Turns it into an error of the command: one of usage if the user has named the library.
     pub fn into_error(self) -> anyhow::Error {
         match self {
             Self::Named { .. } => Usage(self.to_string()).into(),
@@ -104,7 +103,7 @@ impl LibraryError {
     }
 }
 
-/// File name of a shared object: of a slab policy, whose name may be an alias, or [`FULL`].
+/// File name of a shared object: for a slab policy, whose name may be an alias, or for [`FULL`].
 fn file_name(object: Option<&str>) -> String {
     match object.map(|name| slab_policy(name).map_or(name, |policy| policy.name)) {
         None | Some(DEFAULT_SLAB) => "libquarry.so".to_owned(),
@@ -112,8 +111,8 @@ fn file_name(object: Option<&str>) -> String {
     }
 }
 
-/// Finds a library (`None` = the default one, otherwise as [`object_for`] names it), or the one
-/// that is `named`; the path is absolute and can stand in `LD_PRELOAD`.
+/// Finds the library `named`, else that of `object` (see [`object_for`]). The path is absolute and
+/// can stand in `LD_PRELOAD`.
 pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf, LibraryError> {
     let name = file_name(object);
     let by_option = named.map(|value| ("--set LIBRARY", value));
@@ -128,15 +127,13 @@ pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf, Li
     Ok(path)
 }
 
-/// Finds another file that is built and installed with the command; the path is absolute and can
-/// stand in `LD_PRELOAD`.
+/// Finds another file that is built and installed with the command, like [`find`].
 pub fn find_companion(name: &str) -> Result<PathBuf, LibraryError> {
     let path = find_beside(name)?;
     if is_preloadable(&path) { Ok(path) } else { Err(LibraryError::NotExpressible(path)) }
 }
 
-/// Takes or refuses the file that was named: any other library would run something else than what
-/// was asked for.
+/// Takes or refuses the named file; another library would run the program differently than asked.
 fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryError> {
     let refusal =
         |why: String| LibraryError::Named { by: format!("{by}={}", value.display()), why };
@@ -163,8 +160,7 @@ fn find_beside(name: &str) -> Result<PathBuf, LibraryError> {
     }
 }
 
-/// The shared object that this command carries compressed, in a section that `scripts/embed.sh`
-/// adds to it.
+/// The shared object inside this command, compressed in a section that `scripts/embed.sh` adds.
 fn embedded(name: &str) -> Option<Vec<u8>> {
     let this = fs::read(env::current_exe().ok()?).ok()?;
     let file = object::File::parse(&this[..]).ok()?;
@@ -174,8 +170,7 @@ fn embedded(name: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Writes the embedded library into the user's cache folder, or, where there is none, into an
-/// anonymous file that the program inherits.
+/// Writes the embedded library into the user's cache folder, else into a file without a name.
 fn unpack(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     match cache_folder().map(|folder| unpack_into(&folder, name, bytes)) {
         Some(Ok(path)) => Ok(path),
@@ -183,15 +178,15 @@ fn unpack(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     }
 }
 
-/// `$XDG_CACHE_HOME/quarry` or `~/.cache/quarry`; never a folder that others can write to.
+/// `$XDG_CACHE_HOME/quarry` or `~/.cache/quarry`; never a folder that other users can write to.
 fn cache_folder() -> Option<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(base.join("quarry"))
 }
 
-/// Puts `bytes` into `folder`, under a name that says its version. A file that is already there
-/// is used only where it holds exactly these bytes; a new one appears complete or not at all.
+/// Writes `bytes` into `folder`, below a folder for the version. An existing file is used only if
+/// it holds exactly these bytes; a new one appears complete or not at all.
 fn unpack_into(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     let version = folder.join(env!("CARGO_PKG_VERSION"));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&version)?;
@@ -207,7 +202,7 @@ fn unpack_into(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
 }
 
 fn unpack_anonymous(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
-    // No close-on-exec: the program, and what it starts in turn, opens the descriptor by number.
+    // No close-on-exec: the program and its children open the descriptor by number.
     let mut file = fs::File::from(memfd_create(name, MFdFlags::empty())?);
     file.write_all(bytes)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));

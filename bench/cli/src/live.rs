@@ -1,10 +1,10 @@
-//! The common parts of the commands that look at a running process.
+//! Common parts of the commands that examine running processes.
 //!
-//! Standard output holds the kernel's layout and nothing else, so that every tool which reads that
-//! reads this; whose figures they are and how old goes to standard error.
+//! Standard output has the kernel's layout and nothing else, so that tools for the kernel's files
+//! can read it. The process and the age of the figures go to standard error.
 
 use anyhow::Result;
-use quarry_live::{Problem, Process, Snapshot, core_dump, read_tree, total};
+use quarry_live::{Choice, Problem, Snapshot, Tree, core_dump, total};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -12,48 +12,33 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub(crate) struct Target {
     #[command(flatten)]
-    source: Source,
-    /// Sum over the process and its descendants.
-    #[arg(long, requires = "pid")]
-    tree: bool,
+    running: Running,
+    /// A core dump of a process in place of a running one.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["choice", "tree"])]
+    core: Option<PathBuf>,
     /// Print all of the statistics as JSON, a line for each process.
     #[arg(long)]
     json: bool,
 }
 
-/// A process that is looked at again and again.
+/// Running processes.
 #[derive(clap::Args)]
 pub(crate) struct Running {
-    /// The process, which runs on Quarry.
-    #[arg(long, value_name = "N", value_parser = quarry_live::parse_pid)]
-    pub(crate) pid: u32,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
     /// Include its descendants.
     #[arg(long)]
     pub(crate) tree: bool,
 }
 
-/// A process, or what is left of one.
-#[derive(clap::Args)]
-#[group(required = true, multiple = false)]
-struct Source {
-    /// The process, which runs on Quarry.
-    #[arg(long, value_name = "N", value_parser = quarry_live::parse_pid)]
-    pid: Option<u32>,
-    /// A core dump of one.
-    #[arg(long, value_name = "FILE")]
-    core: Option<PathBuf>,
-}
-
-/// A layout of the kernel.
 pub(crate) type Layout = fn(&Snapshot) -> String;
 
 impl Target {
-    /// Prints the statistics in a layout, or as JSON.
     pub(crate) fn print(&self, layout: Layout, out: &mut dyn Write) -> Result<()> {
         self.print_changed(layout, |_| {}, out)
     }
 
-    /// Like `print`, with the figures changed before.
+    /// Like `print`, after a `change` of the figures.
     pub(crate) fn print_changed(
         &self,
         layout: Layout,
@@ -62,7 +47,7 @@ impl Target {
     ) -> Result<()> {
         let mut snapshot = self.read()?;
         change(&mut snapshot);
-        // With standard error closed or full the figures are printed all the same.
+        // If standard error is closed or full, the figures are printed all the same.
         let _ = writeln!(io::stderr(), "quarry: {}", snapshot.heading());
         match self.json {
             true => out.write_all(snapshot.json.as_bytes())?,
@@ -71,23 +56,15 @@ impl Target {
         Ok(())
     }
 
-    /// Reads the statistics.
-    pub(crate) fn read(&self) -> Result<Snapshot, Problem> {
-        match (&self.source.pid, &self.source.core) {
-            (Some(pid), _) if self.tree => {
-                let tree = read_tree(*pid)?;
-                if tree.others > 0 {
-                    let _ = writeln!(
-                        io::stderr(),
-                        "quarry: {} more processes of the tree publish nothing",
-                        tree.others
-                    );
-                }
-                Ok(total::of(&tree.snapshots))
-            }
-            (Some(pid), _) => Process::new(*pid)?.read(),
-            (None, Some(file)) => Ok(total::of(&core_dump::read(file)?)),
-            (None, None) => Err(Problem::NoProcess { pid: 0 }),
+    fn read(&self) -> Result<Snapshot, Problem> {
+        if let Some(file) = &self.core {
+            return Ok(total::of(&core_dump::read(file)?));
         }
+        let Running { choice, tree } = &self.running;
+        let Tree { snapshots, others } = choice.settled()?.read(*tree)?;
+        if others > 0 {
+            let _ = writeln!(io::stderr(), "quarry: processes that publish nothing: {others}");
+        }
+        Ok(total::of(&snapshots))
     }
 }

@@ -1,11 +1,13 @@
-//! `quarry`: runs programs on Quarry, looks inside them, and compares allocators.
+//! `quarry`: runs programs on Quarry, examines them, and compares allocators.
 
 mod advise;
 mod compare;
 mod lab_command;
 mod live;
 mod metrics;
+mod names;
 mod options;
+mod ps;
 mod run;
 mod slabinfo;
 mod top;
@@ -16,7 +18,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use lab_command::LabArgs;
 use quarry_cli::exit_status::{self, report};
 use quarry_cli::output::{Output, print_of_parser};
-use quarry_cli::{library, pages, program};
+use quarry_cli::{completions, library, pages, program};
 use quarry_live::{buddyinfo, lockstat, vmstat, zoneinfo};
 use std::io::{Write, stdout};
 use std::process::exit;
@@ -34,6 +36,7 @@ enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
     Advise(advise::AdviseArgs),
+    Ps(ps::PsArgs),
     Slabinfo(slabinfo::SlabinfoArgs),
     /// Free blocks of a running process, as /proc/buddyinfo has them.
     Buddyinfo(live::Target),
@@ -46,6 +49,7 @@ enum Command {
     Top(top::TopArgs),
     Metrics(metrics::MetricsArgs),
     Profile(quarry_profile::ProfileArgs),
+    Names(names::NamesArgs),
     /// Record what a program asks of malloc: each call, with its thread, CPU and time (make lab).
     #[command(disable_help_flag = true)]
     Record(LabArgs),
@@ -65,6 +69,8 @@ enum Command {
 }
 
 fn main() {
+    lab_command::complete();
+    completions::answer(Cli::command);
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(error) => exit(print_of_parser(&error)),
@@ -77,6 +83,7 @@ fn main() {
         Command::Simulate(args) => args.become_lab(Some("simulate")),
         Command::Compare(args) => compare::run(args, out),
         Command::Advise(args) => advise::run(args, out),
+        Command::Ps(args) => report(ps::run(&args, out)),
         Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
         Command::Buddyinfo(target) => report(target.print(buddyinfo::text, out)),
         Command::Zoneinfo(target) => report(target.print(zoneinfo::text, out)),
@@ -85,11 +92,12 @@ fn main() {
         Command::Top(args) => report(top::run(&args, out)),
         Command::Metrics(args) => report(metrics::run(&args, out)),
         Command::Profile(args) => report(quarry_profile::profile(&args, out)),
+        Command::Names(args) => report(names::run(&args, out)),
         Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Pages(args) => report(pages::write(&args, Cli::command())),
     };
-    // Output that cannot be written at the end is a failure as well.
+    // Output that cannot be flushed is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));
     exit(if status == 0 { flushed } else { status });
 }

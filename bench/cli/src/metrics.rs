@@ -5,18 +5,20 @@ use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, poll};
 use quarry_harness::Usage;
 use quarry_live::metrics::{self, Format};
-use quarry_live::{Problem, Process, Snapshot, http, read_tree};
+use quarry_live::{Problem, Process, Snapshot, http};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::AsFd;
 
-/// Time between two looks at whether the process is still there, in milliseconds.
+/// Milliseconds between two checks that the process still runs.
 const BETWEEN_LOOKS_MS: u16 = 500;
 
-/// Metrics of a running process for Prometheus.
+/// Metrics of running processes for Prometheus.
 ///
 /// Prints them once, as the textfile collector of node_exporter takes them. With --listen it
-/// answers scrapes of http://ADDRESS/metrics until the process ends.
+/// answers scrapes of http://ADDRESS/metrics: of one process (--pid) until that ends, otherwise of
+/// all processes on Quarry that --name or --cgroup choose at the time, so a sidecar outlives
+/// restarts of its service.
 #[derive(clap::Args)]
 pub(crate) struct MetricsArgs {
     #[command(flatten)]
@@ -29,46 +31,40 @@ pub(crate) struct MetricsArgs {
     openmetrics: bool,
 }
 
-/// Prints them, or serves them until the process ends.
 pub(crate) fn run(args: &MetricsArgs, out: &mut dyn Write) -> Result<()> {
-    let running = &args.running;
-    // A process that cannot be read is reported at once, not at the first scrape.
-    let snapshots = read(running)?;
+    let Running { choice, tree } = &args.running;
+    let read = || choice.read(*tree).map(|it| it.snapshots);
     let Some(address) = &args.listen else {
         let format = if args.openmetrics { Format::OpenMetrics } else { Format::Text };
-        out.write_all(metrics::text(&snapshots, format).as_bytes())?;
+        out.write_all(metrics::text(&read()?, format).as_bytes())?;
         return Ok(());
     };
-    let process = Process::new(running.pid)?;
+    // An unreadable process is reported at once, not at the first scrape.
+    let process = choice.pid.map(|pid| Process::new(pid).and_then(|it| read().map(|_| it)));
+    let process = process.transpose()?;
     let listener = listen(address)?;
     let bound = listener.local_addr()?;
-    let _ =
-        writeln!(io::stderr(), "quarry: metrics of {} at http://{bound}/metrics", process.who());
-    while process.is_alive() {
+    let who = process.as_ref().map_or("processes on Quarry".to_owned(), |it| it.who().to_string());
+    let _ = writeln!(io::stderr(), "quarry: metrics of {who} at http://{bound}/metrics");
+    while process.as_ref().is_none_or(Process::is_alive) {
         let mut waiting = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
         match poll(&mut waiting, BETWEEN_LOOKS_MS) {
             Ok(0) | Err(nix::errno::Errno::EINTR) => {}
-            Ok(_) => serve(&listener, running),
+            Ok(_) => serve(&listener, || match read() {
+                Err(Problem::NoneChosen { .. }) => Ok(Vec::new()),
+                read => read,
+            }),
             Err(error) => return Err(error.into()),
         }
     }
-    let _ = writeln!(io::stderr(), "quarry: {} has ended", process.who());
+    let _ = writeln!(io::stderr(), "quarry: {who} has ended");
     Ok(())
 }
 
-fn read(running: &Running) -> Result<Vec<Snapshot>, Problem> {
-    match running.tree {
-        true => Ok(read_tree(running.pid)?.snapshots),
-        false => Ok(vec![Process::new(running.pid)?.read()?]),
-    }
-}
-
-/// Answers one request. A client that goes away or says nothing harms itself only.
-fn serve(listener: &TcpListener, running: &Running) {
+/// Answers one request. The failure of a client matters only to that client.
+fn serve(listener: &TcpListener, read: impl Fn() -> Result<Vec<Snapshot>, Problem>) {
     let Ok((stream, _)) = listener.accept() else { return };
-    let _ = http::answer(stream, |format| {
-        read(running).map(|snapshots| metrics::text(&snapshots, format))
-    });
+    let _ = http::answer(stream, |format| read().map(|it| metrics::text(&it, format)));
 }
 
 fn listen(address: &str) -> Result<TcpListener> {

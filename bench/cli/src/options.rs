@@ -5,23 +5,17 @@ use quarry_mm::heap::options::{
 };
 use std::fmt;
 
-/// A checked `KEY=VALUE`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     /// The key without the prefix `QUARRY_`.
     pub(crate) key: &'static str,
-    /// The value as it was written.
     pub(crate) value: String,
 }
 
-/// Why a `KEY=VALUE` was not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SettingError {
-    /// No `=` in it.
     NotAnAssignment(String),
-    /// No option has this name.
     UnknownKey(String),
-    /// The option takes other values.
     BadValue { setting: Setting, accepted: &'static str },
 }
 
@@ -71,12 +65,10 @@ impl Setting {
     }
 }
 
-/// The options of all libraries.
 fn all() -> impl Iterator<Item = &'static OptionHelp> {
     OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS)
 }
 
-/// The table of options as help prints it.
 pub(crate) fn help() -> String {
     let mut text =
         String::from("Options for --set (also read from the environment as QUARRY_KEY):\n");

@@ -1,6 +1,6 @@
 //! Standard output of a command.
 
-use crate::exit_status::report;
+use crate::exit_status::{report, say};
 use std::io::{self, Write};
 
 /// Standard output; its errors name it.
@@ -26,12 +26,14 @@ impl Write for Output {
     }
 }
 
-/// Prints help, the version or what is wrong with the command line; returns the exit status.
+/// Prints help, the version or an error of the command line; returns the exit status.
 pub fn print_of_parser(error: &clap::Error) -> i32 {
-    let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
-    match error.exit_code() {
-        0 => report(printed.map_err(anyhow::Error::from)),
-        // The status is the same if the message could not be printed.
-        wrong => wrong,
+    if error.exit_code() != 0 {
+        // The status is the same whether or not the message could be printed.
+        let text = error.render().to_string();
+        say(format_args!("{}", text.strip_prefix("error: ").unwrap_or(&text).trim_end()));
+        return error.exit_code();
     }
+    let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
+    report(printed.map_err(anyhow::Error::from))
 }

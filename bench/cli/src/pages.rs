@@ -1,14 +1,22 @@
-//! Man pages, and completions for shells, made from the command line's own definition.
+//! Writes man pages from the definition of the command line, and the files by which shells ask for
+//! completions.
+//!
+//! `manual/sections.roff` has the sections that the definition lacks, for each page that its line
+//! `.\" page NAME` names.
 
+use crate::completions::VARIABLE;
 use anyhow::Context;
 use clap::Command;
-use clap_complete::{Shell, generate_to};
+use clap_complete::env::Shells;
+use quarry_mm::heap::options::{CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The shells and their folders below the one that is named.
-const SHELLS: [(Shell, &str); 3] =
-    [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")];
+const SECTIONS: &str = include_str!("../manual/sections.roff");
+const LIBRARY_PAGE: &str = include_str!("../manual/libquarry.7");
+/// The line of [`LIBRARY_PAGE`] in whose place the options of the library stand.
+const OPTIONS_MARK: &str = ".\\\" options\n";
 
 /// Write man pages and completions for bash, zsh and fish.
 #[derive(clap::Args)]
@@ -19,24 +27,31 @@ pub struct PagesArgs {
     folder: PathBuf,
 }
 
-/// Writes all of them.
+/// Writes all pages and completions.
 ///
 /// # Errors
 /// A page that cannot be written, and the reason.
 pub fn write(args: &PagesArgs, command: Command) -> anyhow::Result<()> {
-    let mut command = without_hidden(command);
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     let name = command.get_name().to_owned();
     let man = folder(&args.folder, "man")?;
     write_manual(&man, &command).with_context(|| man.display().to_string())?;
-    for (shell, its) in SHELLS {
-        let place = folder(&args.folder, its)?;
-        generate_to(shell, &mut command, &name, &place)
-            .with_context(|| place.display().to_string())?;
+    if name == "quarry" {
+        fs::write(man.join("libquarry.7"), LIBRARY_PAGE.replace(OPTIONS_MARK, &options()))?;
     }
-    // Bash's loader of completions looks for the name of the command.
-    let bash = args.folder.join("bash");
-    fs::rename(bash.join(format!("{name}.bash")), bash.join(&name)).context("bash")
+    // Each shell looks for a file of this name.
+    for (shell, file) in
+        [("bash", name.clone()), ("zsh", format!("_{name}")), ("fish", format!("{name}.fish"))]
+    {
+        let mut script = Vec::new();
+        let shells = Shells::builtins();
+        let writer = shells.completer(shell).context("clap_complete knows the shell")?;
+        writer.write_registration(VARIABLE, &name, &name, &name, &mut script)?;
+        let place = folder(&args.folder, shell)?.join(file);
+        fs::write(&place, script).with_context(|| place.display().to_string())?;
+    }
+    Ok(())
 }
 
 fn folder(base: &Path, name: &str) -> anyhow::Result<PathBuf> {
@@ -45,41 +60,73 @@ fn folder(base: &Path, name: &str) -> anyhow::Result<PathBuf> {
     Ok(place)
 }
 
-/// The command with the subcommands that its help lists, and those of the subcommands likewise:
-/// completions and the list at the end of a page would name the hidden ones too.
-fn without_hidden(command: Command) -> Command {
-    let shown: Vec<Command> = command
-        .get_subcommands()
-        .filter(|it| !it.is_hide_set())
-        .cloned()
-        .map(without_hidden)
-        .collect();
-    // Names of commands live as long as the program.
-    let name: &'static str = command.get_name().to_owned().leak();
-    let mut bare = Command::new(name).args(command.get_arguments().cloned().collect::<Vec<_>>());
-    if command.get_version().is_some() {
-        bare = bare.version(env!("CARGO_PKG_VERSION"));
-    }
-    if let Some(about) = command.get_about() {
-        bare = bare.about(about.clone());
-    }
-    if let Some(about) = command.get_long_about() {
-        bare = bare.long_about(about.clone());
-    }
-    if let Some(help) = command.get_after_help() {
-        bare = bare.after_help(help.clone());
-    }
-    bare.subcommands(shown).disable_help_subcommand(true)
-}
-
-/// Writes the page of a command, and those of its subcommands: `quarry-lab-run.1`.
+/// Writes the pages of a command and its subcommands: `quarry-lab-run.1`.
 fn write_manual(folder: &Path, command: &Command) -> anyhow::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let title = name.to_uppercase();
     let page = clap_mangen::Man::new(command.clone()).title(title).manual("Quarry");
     let mut text = Vec::new();
-    page.render(&mut text)?;
+    page.render_title(&mut text)?;
+    page.render_name_section(&mut text)?;
+    page.render_synopsis_section(&mut text)?;
+    page.render_description_section(&mut text)?;
+    page.render_options_section(&mut text)?;
+    if command.has_subcommands() {
+        page.render_subcommands_section(&mut text)?;
+    }
+    write!(text, "{}", sections(&name))?;
     fs::write(folder.join(format!("{name}.1")), text)?;
     let shown = command.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help");
     shown.into_iter().try_for_each(|it| write_manual(folder, it))
+}
+
+/// The sections EXAMPLES, ENVIRONMENT, EXIT STATUS and SEE ALSO of a page: its own ones, then the
+/// usual ones in place of those that it lacks.
+fn sections(page: &str) -> String {
+    let of = |page: &str| {
+        let mut parts = SECTIONS.split(".\\\" page ").filter_map(|part| part.split_once('\n'));
+        parts.find(|(name, _)| *name == page).map_or("", |(_, text)| text)
+    };
+    let (own, usual) = match page.strip_prefix("quarry-lab-run-") {
+        Some(experiment) => ("", of("experiment").replace("NAME", experiment)),
+        None => (of(page), of("any").to_owned()),
+    };
+    let head = |section: &str| section.lines().next().unwrap_or_default().to_owned();
+    let parts = |text| str::split(text, ".SH ").filter(|it| !it.trim().is_empty());
+    let is_missing = |section: &&str| parts(own).all(|it| head(it) != head(section));
+    parts(own).chain(parts(&usual).filter(is_missing)).map(|it| format!(".SH {it}")).collect()
+}
+
+/// The options of the library as a list of variables.
+fn options() -> String {
+    let escaped = |text: &str| text.replace('\\', "\\e").replace('-', "\\-");
+    let all = OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS);
+    let item = |name: &str, meaning: &str, accepted: &str| {
+        let [meaning, accepted] = [meaning, accepted].map(escaped);
+        format!(".TP\n\\fBQUARRY_{name}\\fR\n{meaning} ({accepted})\n")
+    };
+    all.map(|option| item(option.name, option.meaning, option.accepted)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_the_library_has_every_option() {
+        assert!(LIBRARY_PAGE.contains(OPTIONS_MARK));
+        let count = options().matches(".TP").count();
+        assert_eq!(count, OPTIONS.len() + CHECK_OPTIONS.len() + MECHANISM_OPTIONS.len());
+    }
+
+    #[test]
+    fn a_page_has_its_own_sections_and_the_usual_ones() {
+        for (page, own) in [("quarry-run", "127"), ("quarry-lab-run", "EXAMPLES"), ("x", "")] {
+            let text = sections(page);
+            for head in [".SH ENVIRONMENT", ".SH EXIT STATUS", ".SH SEE ALSO", own] {
+                assert_eq!(text.matches(head).count().min(1), 1, "{page}: {head}: {text}");
+            }
+            assert_eq!(text.matches(".SH EXIT STATUS").count(), 1, "{page}");
+        }
+    }
 }

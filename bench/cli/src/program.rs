@@ -1,5 +1,4 @@
-//! A program as it stands on the command line, and which file it runs: PATH first, then the `#!`
-//! lines.
+//! Finds the file that a command line runs: by PATH, then by the `#!` lines.
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
@@ -9,14 +8,14 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file in which Linux looks for the interpreter (`BINPRM_BUF_SIZE`, Linux 5.1).
+/// Bytes of a file in which Linux looks for an interpreter (`BINPRM_BUF_SIZE`, Linux 5.1).
 const SHEBANG_BYTES: u64 = 256;
-/// Interpreters that Linux follows in turn (`exec_binprm`, Linux 5.8).
+/// Most interpreters that Linux follows in turn (`exec_binprm`, Linux 5.8).
 const MAX_INTERPRETERS: usize = 5;
-/// The folders that `execvp` of glibc searches where PATH is unset.
+/// The folders that glibc's `execvp` searches if PATH is unset.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Why a command cannot be run, as shells report it.
+/// The reason why a command cannot run, as shells report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CannotRun {
     /// Exit status 127.
@@ -26,7 +25,7 @@ pub enum CannotRun {
 }
 
 impl CannotRun {
-    /// Exit status that shells use for it (POSIX, "Exit Status for Commands").
+    /// Exit status of shells for it (POSIX, "Exit Status for Commands").
     pub fn exit_status(self) -> i32 {
         match self {
             Self::NotFound => 127,
@@ -47,7 +46,8 @@ impl CannotRun {
 #[expect(missing_docs, reason = "clap would make it the about text of commands that flatten it")]
 pub struct CommandLine {
     /// The program and its arguments.
-    // Not `allow_hyphen_values`: a mistyped option in front would be taken for the command.
+    // No `allow_hyphen_values`: a mistyped option before the command would be taken for the
+    // command.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
@@ -80,9 +80,8 @@ fn executable(file: PathBuf) -> Result<PathBuf, CannotRun> {
     if metadata.is_file() && may_execute { Ok(file) } else { Err(CannotRun::NotExecutable) }
 }
 
-/// The file whose code runs in the end: `program`, or the interpreter of a script, and so on.
-///
-/// An interpreter that does not exist is returned as it is named; running it will fail.
+/// The file whose code runs in the end: `program`, or the interpreter of a script, also through
+/// several scripts. A missing interpreter is returned as named; running it will fail.
 pub fn interpreter_of(program: &Path, path: Option<&OsStr>) -> io::Result<PathBuf> {
     let mut current = program.to_owned();
     for _ in 0..MAX_INTERPRETERS {
@@ -104,13 +103,13 @@ fn first_bytes(file: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The interpreter that the first bytes of a file ask for; `None` where it is machine code.
+/// The interpreter that the first bytes of a file name; `None` for machine code.
 fn script_interpreter(bytes: &[u8], path: Option<&OsStr>) -> Option<PathBuf> {
     if bytes.starts_with(b"\x7fELF") {
         return None;
     }
     let Some(rest) = bytes.strip_prefix(b"#!") else {
-        // `execvp` hands a file that the kernel does not know to the shell.
+        // The kernel refuses such a file, and `execvp` then gives it to the shell.
         return (!bytes.contains(&0)).then(|| PathBuf::from("/bin/sh"));
     };
     let line = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();

@@ -1,7 +1,8 @@
-//! `quarry run`: one program on Quarry.
+//! `quarry run`: runs a program on Quarry.
 
-use crate::exit_status::{self, of_own_failure};
+use crate::exit_status::{of_own_failure, say};
 use crate::library::{self, LibraryError};
+use crate::names::name_callers_of;
 use crate::options::{self, Setting};
 use crate::program::{self, CommandLine};
 use crate::{watcher, wrapper};
@@ -11,9 +12,9 @@ use nix::unistd::{AccessFlags, faccessat};
 use quarry_compare::interpose;
 use quarry_harness::Usage;
 use quarry_harness::launch::preload_value;
+use quarry_mm::heap::options::asks_for_checks;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -21,13 +22,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Tells the library which process `quarry run` became. If the library is loaded into the program
-/// that this process executes in the end and does not serve it, the library reports it.
+/// Tells the library the number of this process, which becomes the program. If the library is
+/// loaded into the program but does not serve it, it reports that.
 const PID_VARIABLE: &str = "QUARRYRUN_PID";
 
 /// Run a program with its memory served by Quarry.
 ///
-/// The program keeps its standard streams, its process id and its exit status. Where it cannot be
+/// The program keeps its standard streams, its process id and its exit status; under QUARRY_DEBUG
+/// and QUARRY_GUARD its standard error passes through `quarry names`. Where it cannot be
 /// served (static, set-user-ID, Go, a sanitizer, ...) one line reports it and the program runs all
 /// the same. Exit status 127: command not found, or its interpreter; 126: not executable; 125:
 /// Quarry's library is not found; 2: a wrong option, and the program does not run.
@@ -51,7 +53,7 @@ pub(crate) struct RunArgs {
     program: CommandLine,
 }
 
-/// Runs the program in place of this process; returns only where that failed, with an exit status.
+/// Executes the program in place of this process; returns an exit status if that fails.
 pub(crate) fn run(args: RunArgs) -> i32 {
     match prepare_and_exec(&args) {
         Ok(status) => status,
@@ -60,10 +62,6 @@ pub(crate) fn run(args: RunArgs) -> i32 {
             of_own_failure(&error)
         }
     }
-}
-
-fn say(message: fmt::Arguments<'_>) {
-    exit_status::say("run", message);
 }
 
 fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
@@ -81,8 +79,10 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let given = settings.iter().map(|(key, value)| (*key, value.as_str()));
     let overridden = |key: &str| settings.iter().any(|(given, _)| *given == key);
     let asked = given.chain(inherited.filter(|(key, _)| !overridden(key)));
+    let asked: Vec<(&str, &str)> = asked.collect();
+    let has_callers = asked.iter().any(reports_callers);
     let library = library::find(
-        library::object_for(slab.as_deref(), asked),
+        library::object_for(slab.as_deref(), asked.into_iter()),
         last("LIBRARY").map(OsString::from),
     )
     .map_err(LibraryError::into_error)?;
@@ -120,6 +120,12 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     for (key, value) in &settings {
         command.env(format!("QUARRY_{key}"), value);
     }
+    if plan.is_expected
+        && has_callers
+        && let Err(error) = name_callers_of(&mut command)
+    {
+        say(format_args!("reports will have addresses without names: {error:#}"));
+    }
     let error = command.exec();
     say(format_args!("{}: {error}", name.display()));
     let missing = error.kind() == io::ErrorKind::NotFound;
@@ -128,8 +134,14 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     Ok(reason.exit_status())
 }
 
-/// Lets a watcher print what the program cannot: after a signal or `_exit`, and for its children.
-/// The processes also publish at their start and at their exit, unless the user has said otherwise.
+/// Returns whether a setting asks for checks whose reports have call stacks.
+fn reports_callers((key, value): &(&str, &str)) -> bool {
+    matches!(*key, "DEBUG" | "GUARD") && asks_for_checks(key, value)
+}
+
+/// Starts a watcher, which prints statistics that the program cannot print: after a signal or
+/// `_exit`, and of its children. By default, processes then publish at their start and exit as
+/// well.
 fn watch(target: &str, format: Option<&str>, command: &mut Command) {
     if matches!(target, "" | "0") {
         return;
@@ -148,7 +160,7 @@ fn watch(target: &str, format: Option<&str>, command: &mut Command) {
     }
 }
 
-/// The variables that the library will read, without their prefix.
+/// The library's variables in the environment, without their prefix.
 fn variables() -> Vec<(String, String)> {
     let names = env::vars_os().filter_map(|(name, value)| {
         let name = name.to_str()?.strip_prefix("QUARRY_")?.to_owned();
@@ -157,7 +169,7 @@ fn variables() -> Vec<(String, String)> {
     names.collect()
 }
 
-/// The library reads the other variables itself; this one decides which library it is.
+/// The slab policy in the environment; the library reads all other variables itself.
 fn slab_of_environment() -> anyhow::Result<Option<String>> {
     let Some(value) = env::var_os("QUARRY_SLAB") else { return Ok(None) };
     match Setting::parse(&format!("SLAB={}", value.display())) {
@@ -166,9 +178,7 @@ fn slab_of_environment() -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Returns the settings that `--set`, `--slab` and `--stats` name, a statistics file by its
-/// absolute path. A value that is not accepted is an error: the program would otherwise run with
-/// other settings than the user has asked for.
+/// Returns the settings of `--set`, `--slab` and `--stats`; a bad value is an error.
 fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     let of_slab = args.slab.iter().map(|slab| ("--slab: ", format!("SLAB={slab}")));
     let assignments = args.set.iter().map(|text| ("--set ", text.clone())).chain(of_slab);
@@ -182,7 +192,7 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     if let Some(target) = &args.stats {
         settings.push(("STATS", target.clone()));
     }
-    // The program may change its folder before it ends.
+    // The program may change its working folder before it ends.
     for (key, value) in &mut settings {
         if *key == "STATS" && !matches!(value.as_str(), "" | "0" | "1") {
             if !watcher::is_file_name(value) {
@@ -204,8 +214,7 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     Ok(settings)
 }
 
-/// Returns whether the library will write statistics to a file: it follows no link, and makes no
-/// folder.
+/// Checks that the library can write statistics to a file: it follows no link, and makes no folder.
 fn may_be_written(file: &Path) -> Result<(), String> {
     let is_allowed = |path: &Path, access| {
         faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS).map_err(|it| it.desc().to_owned())
@@ -221,8 +230,7 @@ fn may_be_written(file: &Path) -> Result<(), String> {
     }
 }
 
-/// Which file is missing that the program cannot be started without; the kernel says only that
-/// there is no such file.
+/// Names a missing file without which the program cannot start; the kernel names none.
 fn missing(file: &Path, interpreter: &Path) -> Option<String> {
     if !interpreter.exists() {
         let bytes = interpreter.as_os_str().as_bytes();
@@ -236,16 +244,13 @@ fn missing(file: &Path, interpreter: &Path) -> Option<String> {
     Some(format!("{owner} loader {} does not exist", loader.display()))
 }
 
-/// The way in which a program is started.
 struct Plan {
-    /// With the library.
     preloads: bool,
-    /// Nothing is known that keeps the library from serving it: if it does not in the end, the
-    /// library should report it.
+    /// True if the library should serve the program; if it then does not, the library reports that.
     is_expected: bool,
 }
 
-/// Looks for what is in the way, and says it.
+/// Looks for obstacles and prints them.
 fn plan(name: &OsStr, file: &Path, interpreter: &Path, library: &Path) -> Plan {
     let name = name.display();
     let path = env::var_os("PATH");

@@ -1,4 +1,4 @@
-//! `quarry slabinfo`: the slab caches of a running process.
+//! `quarry slabinfo`: prints the slab caches of a running process.
 
 use crate::live::{Layout, Target};
 use anyhow::Result;
@@ -22,7 +22,6 @@ pub(crate) struct SlabinfoArgs {
     target: Target,
 }
 
-/// Prints them.
 pub(crate) fn run(args: &SlabinfoArgs, out: &mut dyn Write) -> Result<()> {
     let text: Layout = if args.display_active { active } else { slabinfo::text };
     let sort = |snapshot: &mut Snapshot| {

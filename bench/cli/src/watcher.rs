@@ -1,13 +1,11 @@
-//! `quarry run --stats` after the death of the program.
+//! The watcher, which prints statistics for `quarry run --stats` after the program has ended.
 //!
-//! `quarry run` becomes the program: its number, its parent, its place in the terminal and in the
-//! control group, its exit status and every signal are the program's own, and nothing has to be
-//! forwarded. So another process has to outlive it: a watcher, which is no child of the program
-//! (its own parent has ended, so the system's first process or a subreaper adopted it) and leads a
-//! session of its own, where no signal of the terminal or of a process group reaches it. It waits
-//! for the program's end by a pidfd, and holds the pages that processes hand over at a socket.
-//!
-//! Started by two executions of this command and not by `fork`, so no step needs unsafe code.
+//! `quarry run` becomes the program, which so keeps its process number, parent, terminal, control
+//! group, exit status and signals. So another process must outlive it. The watcher is not a child
+//! of the program: its parent has ended, and init or a subreaper has adopted it. It leads its own
+//! session, where no signal from the terminal or to a process group reaches it. It waits for the
+//! program's end by a pidfd, and receives pages of processes at a socket. Two executions of this
+//! command start it, not `fork`, so no step needs unsafe code.
 
 use anyhow::{Context, Result};
 use nix::sys::signal::SigSet;
@@ -23,21 +21,17 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Command, Stdio};
 
-/// The hidden command that a watcher is.
 pub(crate) const WATCH_COMMAND: &str = "watch-statistics";
 
-/// Names the socket to the library; see `crates/quarry/src/settings.rs`.
+/// Names the socket for the library; see `crates/quarry/src/settings.rs`.
 pub(crate) const SOCKET_VARIABLE: &str = "QUARRYRUN_STATS";
 
 const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";
 
-/// Starts a watcher of this process, which prints to `target`: `1` is standard error, anything else
-/// a file. `format` is that of the option `STATS_FORMAT`, where it does not come by the
-/// environment. Returns the name of its socket; `None` where this is the first process of a
-/// container, with which every other one dies.
-///
-/// # Errors
-/// The error of the system.
+/// Starts a watcher of this process, which prints to `target`: `1` is standard error, any other
+/// text a file. `format` is the option `STATS_FORMAT`, unless the environment has it. Returns the
+/// name of the watcher's socket; `None` in the first process of a container, with which all others
+/// die.
 pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>> {
     if getpid().is_init() {
         return Ok(None);
@@ -71,7 +65,7 @@ pub(crate) struct WatchArgs {
     root: Option<u32>,
 }
 
-/// Starts the watcher proper and ends, or is it.
+/// The first execution starts the second one and ends; the second one is the watcher.
 pub(crate) fn run(args: &WatchArgs) -> Result<()> {
     let Some(root) = args.root else {
         let root = nix::unistd::getppid().to_string();
@@ -96,22 +90,20 @@ pub(crate) fn run(args: &WatchArgs) -> Result<()> {
     write(&target, &text).with_context(|| format!("--stats={target}"))
 }
 
-/// The name of a file for a process, as the library reads it: `%p` is the process's number and `%%`
-/// is `%`.
+/// Expands a pattern for a file name: `%p` is the number of the process, and `%%` is `%`.
 fn file_name(pattern: &str, pid: u32) -> String {
     let parts = pattern.split("%%").map(|part| part.replace("%p", &pid.to_string()));
     parts.collect::<Vec<_>>().join("%")
 }
 
-/// Returns whether the library takes a pattern: no other letter follows a `%`.
+/// Returns whether the library accepts a pattern: after `%` only `p` and `%` may follow.
 pub(crate) fn is_file_name(pattern: &str) -> bool {
     let mut letters = pattern.split("%%").flat_map(|part| part.split('%').skip(1));
     letters.all(|rest| rest.starts_with('p'))
 }
 
-/// Leaves the session, the folder and the files of the program. It holds nothing but its streams,
-/// of which standard error is the one that the program's statistics go to.
-fn leave_everything() -> Result<()> {
+/// Leaves the program's session, folder and files. This process keeps only its standard streams.
+pub(crate) fn leave_everything() -> Result<()> {
     SigSet::all().thread_block()?;
     setsid()?;
     chdir("/")?;
@@ -120,13 +112,12 @@ fn leave_everything() -> Result<()> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // The one that the folder was read by is closed already.
         let _ = close(number);
     }
     Ok(())
 }
 
-/// Appends to a file as the library does: it makes no folder and follows no link.
+/// Appends to a file as the library does, without making folders or following links.
 fn write(target: &str, text: &str) -> io::Result<()> {
     if target == "1" {
         return io::stderr().write_all(text.as_bytes());

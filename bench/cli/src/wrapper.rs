@@ -1,7 +1,7 @@
-//! Shell scripts that stand in front of a program: which files they may run in the end.
+//! Finds the programs that a wrapper script (a shell script before a program) may run in the end.
 //!
-//! A script is read, not executed: variables that are assigned fixed words are known, and the
-//! script's own folder. Unknown values are left out, so the answer is a part of the truth.
+//! The script is read, not executed. Variables with fixed words and the script's folder are known;
+//! commands with unknown words are left out, so the result may be incomplete.
 
 use crate::program;
 use std::collections::HashMap;
@@ -12,15 +12,13 @@ use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::str::Chars;
 
-/// Scripts that only pass on to a program are short.
+/// Most bytes that are read: wrapper scripts are short.
 const MOST_BYTES: u64 = 256 << 10;
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ksh", "mksh", "zsh"];
-/// Words that a command may follow.
 const KEYWORDS: [&str; 12] =
     ["if", "then", "else", "elif", "while", "until", "do", "{", "!", "time", "command", "exec"];
 
-/// The files that a script hands its arguments or its process to, as far as can be told by reading
-/// it; `shell` is its interpreter.
+/// The files to which a script, interpreted by `shell`, passes its arguments or its process.
 pub(crate) fn programs_of(script: &Path, shell: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
     let name = shell.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let text =
@@ -42,19 +40,17 @@ fn start_of(script: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A word of a script; `None` where it depends on what is not known.
+/// A word of a script; `None` if it depends on unknown values.
 type Word = Option<String>;
 
-/// The words of a simple command.
 #[derive(Debug, Default)]
 struct Command {
     words: Vec<Word>,
-    /// One of them stands for all arguments of the script.
+    /// True if a word stands for all arguments of the script.
     passes_arguments: bool,
 }
 
 impl Command {
-    /// The program that takes over from the script, if this command starts one.
     fn program(&self) -> Option<&str> {
         let mut words = self.words.iter().map(|word| word.as_deref());
         let mut is_exec = false;
@@ -63,7 +59,7 @@ impl Command {
             match word {
                 "exec" => is_exec = true,
                 "env" | "nohup" | "nice" => {}
-                // `exec -a NAME` and `nice -n NUMBER` have words of their own.
+                // `exec -a NAME` and `nice -n NUMBER` have an extra word.
                 "-a" | "-n" => drop(words.next()),
                 _ if KEYWORDS.contains(&word) || word.starts_with('-') || is_assignment(word) => {}
                 _ if word.contains(['<', '>']) => return None,
@@ -73,7 +69,7 @@ impl Command {
     }
 }
 
-/// `NAME=VALUE`: its name, where the word has this form.
+/// The name and value of `NAME=VALUE`, if the word has this form.
 fn assigned(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let is_name = !name.is_empty()
@@ -86,7 +82,6 @@ fn is_assignment(word: &str) -> bool {
     assigned(word).is_some()
 }
 
-/// Walks over a script, command by command.
 struct Reader<'a> {
     rest: Peekable<Chars<'a>>,
     variables: HashMap<String, String>,
@@ -102,7 +97,7 @@ impl<'a> Reader<'a> {
         Self { rest: text.chars().peekable(), variables: HashMap::new(), script, folder }
     }
 
-    /// Reads the next command, `None` at the end. Its assignments are known from then on.
+    /// Reads the next command, and remembers its assignments; `None` at the end.
     fn command(&mut self) -> Option<Command> {
         let mut command = Command::default();
         self.rest.peek()?;
@@ -166,7 +161,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads what follows a `$`: its value, and whether it stands for the arguments of the script.
+    /// Reads an expansion after `$`: its value, and whether it stands for the script's arguments.
     fn expansion(&mut self) -> (Word, bool) {
         match self.rest.peek() {
             Some('(') => {
@@ -180,7 +175,7 @@ impl<'a> Reader<'a> {
                     "0%/*" => Some(self.folder.clone()),
                     _ => self.value(&name),
                 };
-                // `${1+"$@"}` of old shells.
+                // Old shells need `${1+"$@"}`.
                 (value, name.contains(['@', '*']) && !name.starts_with('0'))
             }
             Some('@' | '*') => {
@@ -202,7 +197,7 @@ impl<'a> Reader<'a> {
         if name == "0" { Some(self.script.clone()) } else { self.variables.get(name).cloned() }
     }
 
-    /// The output of a command, where it asks for the folder that the script is in.
+    /// The output of a command, if the command prints the script's folder.
     fn substituted(&self, command: &str) -> Word {
         let is_folder = command.contains("dirname") && command.contains("$0");
         is_folder.then(|| self.folder.clone())
@@ -212,7 +207,6 @@ impl<'a> Reader<'a> {
         self.rest.by_ref().take_while(|&it| it != end).collect()
     }
 
-    /// From an opening parenthesis to the one that closes it.
     fn parenthesised(&mut self) -> String {
         let mut depth = 0;
         let mut inner = String::new();
@@ -237,7 +231,6 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// The programs that a script with this text may run, of two in the folder `bin` beside it.
     fn programs(text: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");

@@ -1,34 +1,34 @@
-//! The specification of a contender: an allocator with its settings.
+//! Finds the contender that `NAME`, `NAME:KEY=VALUE` or `NAME=FILE` specifies.
 
 use crate::allocators::{self, Allocator, Maybe, QUARRY};
 use crate::contenders::{self, Contender, Found};
 use anyhow::{Result, bail};
 use quarry_harness::nearest;
 use quarry_harness::usage::Usage;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Finds a shared object by a slab policy, and by settings.
+/// Finds a shared object for a slab policy and settings.
 pub type FindObject<'a> = &'a dyn Fn(Option<&str>, &[(String, String)]) -> Result<PathBuf>;
 
-/// Quarry's shared objects and options, which come with the command.
+/// Quarry's shared objects and options, which the command brings.
 pub struct BuiltIn<'a> {
-    /// Slab policies, and `full`: `quarry-NAME` is the shared object that has it.
+    /// Slab policies, and `full`: `quarry-NAME` means the shared object for that policy.
     pub slabs: &'a [&'a str],
-    /// Finds the shared object of this name that has what the settings ask for; `None` is the
-    /// default one.
+    /// Finds the shared object for a slab policy (`None`: the default) that has the settings'
+    /// options.
     pub find: FindObject<'a>,
-    /// Checks `KEY=VALUE` and gives the name of the variable and the value.
+    /// Checks `KEY=VALUE`, and returns the name of the variable and the value.
     pub setting: &'a dyn Fn(&str) -> Result<(String, String)>,
+    /// Names the call sites of what is in use in the heap profiles of a folder, a line for each.
+    pub held: &'a dyn Fn(&Path) -> Vec<String>,
 }
 
-/// Looks for what was asked for: `NAME`, `NAME:KEY=VALUE` or `NAME=FILE`.
-///
-/// # Errors
-/// A name or a setting that is not known, or the same twice.
+/// Looks for the contenders that were asked for. Fails on an unknown name or setting, on a name
+/// given twice, and if fewer than two of several contenders are found.
 pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Found> {
     let found = contenders::sort(specifications, |it| find_one(it, label(it), built_in))?;
     match (&found.contenders[..], &found.absent[..]) {
-        // The one that is left would be compared with itself.
+        // A comparison of one contender with itself is no answer to the request.
         ([only], [_, ..]) => bail!(
             "--allocators: {} is the only one of {} that is there: {}",
             only.name(),
@@ -40,10 +40,8 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
     }
 }
 
-/// Looks for one; `Err` inside says what to do about its absence.
-///
-/// # Errors
-/// A name or a setting that is not known.
+/// Looks for one contender; the inner `Err` says what to do about its absence. Fails on an unknown
+/// name or setting.
 pub(super) fn find_named(name: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
     find_one(name, label(name), built_in)
 }
@@ -59,7 +57,7 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
     let is_quarry = name == QUARRY || slab.is_some_and(|slab| built_in.slabs.contains(&slab));
     let (allocator, settings) = if is_quarry {
         let mut settings = quarry_settings(settings, built_in)?;
-        // The slab policy is compiled in.
+        // The slab policy is compiled in, so it selects the object.
         let wanted = settings.extract_if(.., |(key, _)| key == "QUARRY_SLAB").last();
         let slab = wanted.as_ref().map(|(_, slab)| slab.as_str()).or(slab);
         let found = (built_in.find)(slab, &settings);
@@ -75,7 +73,7 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
     }))
 }
 
-/// Returns the name of a specification in tables: settings are part of it, a file is not.
+/// Returns the name of a specification in tables: with the settings, without the file.
 fn label(specification: &str) -> &str {
     match specification.find([':', '=']) {
         Some(at) if specification[at..].starts_with('=') => &specification[..at],
@@ -111,7 +109,7 @@ fn quarry_settings(text: &str, built_in: &BuiltIn<'_>) -> Result<Vec<(String, St
     Ok(settings)
 }
 
-/// For others a setting is a variable of the environment; its value may hold colons.
+/// A setting of another project's allocator is an environment variable; its value may hold colons.
 fn other_settings(name: &str, text: &str) -> Result<Vec<(String, String)>> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -142,8 +140,12 @@ mod tests {
             Some((key, value)) => Ok((format!("QUARRY_{key}"), value.to_owned())),
             None => bail!("--set {text}: no '='"),
         };
-        let built_in =
-            BuiltIn { slabs: &["sheaf", "slub-4.9", "slub"], find: &find, setting: &setting };
+        let built_in = BuiltIn {
+            slabs: &["sheaf", "slub-4.9", "slub"],
+            find: &find,
+            setting: &setting,
+            held: &|_| Vec::new(),
+        };
         let specifications: Vec<String> = specifications.iter().map(|s| (*s).to_owned()).collect();
         super::find(&specifications, &built_in)
     }

@@ -1,6 +1,6 @@
-//! The allocators that can serve a sample: glibc's, those that Debian packages, Quarry, and any
-//! other shared object.
+//! The allocators that can serve a sample: glibc's, Quarry's, Debian's packages, shared objects.
 
+use crate::companion;
 use crate::interpose;
 use crate::known::KNOWN;
 use anyhow::{Context, Result};
@@ -13,35 +13,31 @@ use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Finds `libquarry.so`; called only where it is needed.
+/// Finds `libquarry.so`; called only where that is needed.
 pub type FindLibrary<'a> = &'a dyn Fn() -> Result<PathBuf>;
 
 /// Name of the allocator of the C library, which serves where nothing is preloaded.
 pub const GLIBC: &str = "glibc";
-/// Name of this project's own.
+/// Name of this project's allocator.
 pub const QUARRY: &str = "quarry";
 
-/// Names the folder that `make peers` has filled.
 const PEERS_VARIABLE: &str = "QUARRY_PEERS";
 
-/// An allocator that is there.
+/// An installed allocator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocator {
     /// Its name in the tables.
     pub name: String,
-    /// The object that is preloaded; `None` = the C library's own allocator.
+    /// The object that is preloaded; `None`: the C library's allocator serves.
     pub preload: Option<PathBuf>,
     /// File and version.
     pub description: String,
 }
 
-/// Something that is there, or a line that says what to do about its absence.
+/// A thing that was found, or a line that says what to do about its absence.
 pub(super) type Maybe<T> = std::result::Result<T, String>;
 
-/// Looks for an allocator: a name that is known, or `NAME=FILE`.
-///
-/// # Errors
-/// A name that is not known.
+/// Looks for an allocator by name or by `NAME=FILE`; fails on an unknown name.
 pub(super) fn find(name: &str, quarry: FindLibrary<'_>) -> Result<Maybe<Allocator>> {
     if name == GLIBC {
         return Ok(Ok(glibc()));
@@ -79,7 +75,7 @@ pub(super) fn find(name: &str, quarry: FindLibrary<'_>) -> Result<Maybe<Allocato
     }))
 }
 
-/// A library that is not there makes an allocator absent; one that was named wrongly is an error.
+/// Makes a missing library an absent allocator; a file that the user named wrongly is an error.
 pub(super) fn or_absent<T>(label: &str, found: Result<T>) -> Result<Maybe<T>> {
     match found {
         Ok(found) => Ok(Ok(found)),
@@ -88,8 +84,7 @@ pub(super) fn or_absent<T>(label: &str, found: Result<T>) -> Result<Maybe<T>> {
     }
 }
 
-/// The file of `NAME=FILE`, which stands for nothing else: without it another comparison would be
-/// made than the one that was asked for.
+/// The file of `NAME=FILE`. A bad file is an error: any other would change the comparison.
 fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
     let refusal = |why: &str| {
         Usage(format!("{name}={file}: {why}; accepted: NAME=FILE with a shared object"))
@@ -105,25 +100,25 @@ fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
     }
 }
 
-/// One of those that `make peers` builds.
 fn look_for_built(name: &str) -> Option<Allocator> {
     peer_folders().iter().find_map(|folder| built_in(folder, name))
 }
 
-/// The folders of what others have made and this repository's scripts build: the one that
-/// `QUARRY_PEERS` names, else `peers` beside this command or beside its folder, which is where they
-/// are in a cargo target.
+/// The folders of allocators that `make peers` builds, and of programs beside them: the one in
+/// `QUARRY_PEERS`, else `peers` beside this command or beside its folder, as in a cargo target, and
+/// where `make install` puts the programs.
 pub fn peer_folders() -> Vec<PathBuf> {
     match std::env::var_os(PEERS_VARIABLE).filter(|named| !named.is_empty()) {
         Some(named) => vec![PathBuf::from(named)],
         None => {
             let this = std::env::current_exe().unwrap_or_default();
-            this.ancestors().skip(1).take(2).map(|folder| folder.join("peers")).collect()
+            let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("peers"));
+            beside.chain(companion::places(Some(&this), "peers").into_iter().skip(1)).collect()
         }
     }
 }
 
-/// The shared object of `name` in `folder`, with what its builder wrote about it.
+/// The shared object of `name` in `folder`, with the version that its builder wrote beside it.
 fn built_in(folder: &Path, name: &str) -> Option<Allocator> {
     let path = folder.join(format!("lib{name}.so")).canonicalize().ok()?;
     let version = std::fs::read_to_string(path.with_extension("version"));
@@ -136,7 +131,7 @@ pub fn glibc() -> Allocator {
     Allocator { name: GLIBC.to_owned(), preload: None, description }
 }
 
-/// The shared object that a program links, under the name by which it is known.
+/// The shared object that a program links, under its known name.
 pub(super) fn linked(path: &Path) -> Allocator {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_it = |files: &[String]| files.iter().any(|it| file.starts_with(it.as_str()));
@@ -145,7 +140,6 @@ pub(super) fn linked(path: &Path) -> Allocator {
     preloaded(known.map_or(&file, |it| &it.name), path.to_owned(), version)
 }
 
-/// A shared object that is there.
 pub(super) fn preloaded(name: &str, path: PathBuf, version: Option<String>) -> Allocator {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let description = version.map_or(file.clone(), |version| format!("{file}, {version}"));
@@ -160,19 +154,19 @@ pub fn installed(package: &str) -> Option<String> {
     Some(text.strip_prefix("ii ")?.trim_start_matches(['|', ' ']).to_owned())
 }
 
-/// Names that need no file.
+/// The names that `--allocators` takes without a file.
 pub(super) fn known() -> Vec<&'static str> {
     let named = KNOWN.allocators.iter().map(|it| it.name.as_str());
     std::iter::once(GLIBC).chain(named).chain([QUARRY]).collect()
 }
 
 impl Allocator {
-    /// Describes it as one of the things compared.
+    /// Describes the allocator as a variant of a run.
     pub fn variant(&self) -> Variant {
         Variant::new(&self.name, &self.description)
     }
 
-    /// Checks that a sample was served by this allocator and no other.
+    /// Checks that this allocator and no other served a sample.
     ///
     /// # Errors
     /// The name of the allocator that served it instead.
@@ -182,11 +176,8 @@ impl Allocator {
         self.is_in(Path::new(&measurement.served_by)).then_some(()).ok_or_else(fault)
     }
 
-    /// The file that is preloaded under programs. glibc is preloaded as well: a program that links
-    /// another malloc would otherwise run on that.
-    ///
-    /// # Errors
-    /// If this process has no C library of its own.
+    /// The file that is preloaded. glibc is preloaded as well: otherwise a program that links
+    /// another malloc would run on that one. Fails if this process has no C library.
     pub(super) fn file(&self) -> Result<PathBuf> {
         if let Some(file) = &self.preload {
             return Ok(file.clone());
@@ -203,11 +194,10 @@ impl Allocator {
         libraries.next().context("this process has no C library of its own to compare")
     }
 
-    /// Returns whether an object, as a loader names it, is this allocator's.
+    /// Returns whether this allocator is in `object`, as a loader names it.
     pub(super) fn is_in(&self, object: &Path) -> bool {
         let Ok(file) = self.file() else { return false };
-        // The second holds for a file without a name, which the command may have unpacked itself
-        // into.
+        // The second comparison is for a nameless file with the command's embedded library.
         file.canonicalize().is_ok_and(|file| object.canonicalize().is_ok_and(|it| it == file))
             || file == object
     }
@@ -274,7 +264,6 @@ mod tests {
     fn a_sample_of_another_allocator_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.so");
-        // The executable of this test is a position-independent object, too.
         std::fs::copy("/proc/self/exe", &file).unwrap();
         let spec = format!("a={}", file.display());
         let [glibc, other] = ["glibc", &spec].map(|name| look(name).unwrap().unwrap());

@@ -13,22 +13,16 @@ use quarry_harness::table;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Version of the layout of `--json`.
 const SCHEMA: &str = "quarry-compare/1";
 
-/// Everything that is known at the end.
 pub(super) struct Answer<'a> {
-    /// The request.
     request: &'a Request,
-    /// The measured run.
     pub(super) run: &'a Run,
-    /// The same in units that show something.
+    /// The run in units that suit its size (`readable.rs`).
     pub(super) shown: Run,
-    /// The judgements on the run.
     pub(super) judgements: Judgements,
-    /// The judgements in those units.
     shown_judgements: Judgements,
-    /// The result of runs under the counter for each workload, or the reason why it has no result.
+    /// For each workload, the result of its runs under the counter, or why there is none.
     looks: &'a [Result<FirstLook>],
 }
 
@@ -61,7 +55,6 @@ impl fmt::Display for Answer<'_> {
 }
 
 impl<'a> Answer<'a> {
-    /// Judges a run.
     pub(super) fn new(request: &'a Request, run: &'a Run, looks: &'a [Result<FirstLook>]) -> Self {
         let shown = readable(run);
         Self {
@@ -98,8 +91,7 @@ impl<'a> Answer<'a> {
         self.run.meta.workloads.len() > 1
     }
 
-    /// Returns what a reader should know beside the tables, each line with its workload where there
-    /// are several.
+    /// Returns remarks beside the tables, each with its workload where the run has several.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (row, look) in self.looks.iter().enumerate() {
@@ -111,12 +103,13 @@ impl<'a> Answer<'a> {
             let prefix = if self.has_several() { format!("{name}: ") } else { String::new() };
             notes.extend(of_row.into_iter().map(|note| prefix.clone() + &note));
         }
-        notes.extend(self.pymalloc());
+        let python = first_look::python_malloc();
+        let inside = |look: &FirstLook| look.probe.inside(python.as_deref());
+        notes.extend(self.looks.iter().flatten().find_map(inside));
         notes.extend(self.failures());
         notes
     }
 
-    /// Returns one sentence for each workload.
     pub(super) fn closing(&self) -> Vec<String> {
         let of = |workload: &Workload| {
             let text = closing::sentence(&self.shown, &self.shown_judgements, &workload.name);
@@ -128,7 +121,6 @@ impl<'a> Answer<'a> {
         self.run.meta.workloads.iter().map(of).collect()
     }
 
-    /// Returns everything that is printed, as a page of Markdown with a title.
     pub(super) fn markdown(&self) -> String {
         format!("# quarry compare: `{}`\n\n{self}", self.request.line())
     }
@@ -143,9 +135,10 @@ impl<'a> Answer<'a> {
             }
         };
         format!(
-            "{}\n{rounds} rounds{asked} in shuffled order, seed {}; a warm-up round is kept, not \
+            "{}\n{}{asked} in shuffled order, seed {}; a warm-up round is kept, not \
              counted.",
             self.request.line(),
+            table::counted(rounds, "round"),
             self.run.meta.seed
         )
     }
@@ -153,10 +146,10 @@ impl<'a> Answer<'a> {
     fn calls(&self, look: &Result<FirstLook>) -> String {
         match look {
             Ok(FirstLook { probe, .. }) => format!(
-                "It asks for memory {} times and frees {} times: about {:.1} % of its CPU time \
+                "It asks for memory {} and frees {}: about {:.1} % of its CPU time \
                  (counted on glibc in runs of their own).",
-                probe.calls.allocations,
-                probe.calls.frees,
+                table::counted(probe.calls.allocations as usize, "time"),
+                table::counted(probe.calls.frees as usize, "time"),
                 probe.share() * 100.0
             ),
             Err(error) => format!("Calls of malloc could not be counted: {error:#}."),
@@ -187,7 +180,7 @@ impl<'a> Answer<'a> {
         table::render(head.chain(metrics.iter().map(Metric::label)).collect(), rows)
     }
 
-    /// Returns the numbers of failed and of all counted runs of a variant on a workload.
+    /// Returns the numbers of failed and of counted runs of a variant on a workload.
     fn counts(&self, row: usize, variant: &str) -> (usize, usize) {
         let cell = Cell { workload: &self.run.meta.workloads[row].name, tasks: 1, variant };
         let failed = self.run.samples_of(cell).filter(|it| it.failure.is_some()).count();
@@ -215,7 +208,7 @@ impl<'a> Answer<'a> {
         table::render(head, rows.collect())
     }
 
-    /// Describes a variant and the proof that it served.
+    /// Describes a variant and the proof that its allocator served.
     fn evidence(&self, variant: &str, description: &str) -> String {
         let counted = self.run.samples.iter().filter(|it| it.variant == variant && it.round > 0);
         let mut served: Vec<&str> = counted
@@ -231,7 +224,8 @@ impl<'a> Answer<'a> {
         match served[..] {
             [] => format!("{variant}: {description}; no run counts"),
             _ => format!(
-                "{variant}: {description}; {count} runs served by {}{}",
+                "{variant}: {description}; {} served by {}{}",
+                table::counted(count, "run"),
                 served.join(", "),
                 own.unwrap_or_default()
             ),
@@ -250,28 +244,18 @@ impl<'a> Answer<'a> {
         ))
     }
 
-    /// Says how little an allocator can change, where that is so.
     fn little(&self, look: Option<&FirstLook>) -> Option<String> {
         let look = look.filter(|look| matches!(look.weight, Weight::Little | Weight::Nothing))?;
         let share = look.probe.influence() * 100.0;
         Some(format!(
             "an allocator has an influence on about {share:.1} % of this program's CPU time \
-             (median of {} runs of {:.3} s): what differs by more has other reasons",
-            look.runs,
+             (median of {} of {:.3} s): what differs by more has other reasons",
+            table::counted(look.runs, "run"),
             look.probe.wall_ns as f64 / 1e9,
         ))
     }
 
-    fn pymalloc(&self) -> Option<String> {
-        let setting = first_look::python_malloc();
-        let mut looks = self.looks.iter().filter_map(|look| look.as_ref().ok());
-        let on_own = looks.any(|look| look.probe.is_on_pymalloc(setting.as_deref()));
-        let text = "Python serves its small objects itself: with PYTHONMALLOC=malloc allocators \
-                    get them, too";
-        on_own.then(|| text.to_owned())
-    }
-
-    /// Returns a line for each variant that failed, the warm-up included.
+    /// Returns a line for each variant that failed, in the warm-up too.
     fn failures(&self) -> Vec<String> {
         let line = |variant: &Variant| {
             let samples = self.run.samples.iter().filter(|it| it.variant == variant.name);
@@ -279,12 +263,12 @@ impl<'a> Answer<'a> {
             let first = failures.first()?;
             let (failed, all) = (failures.len(), samples.count());
             let name = &variant.name;
-            Some(format!("{name}: {failed} of {all} runs failed, warm-up included: {first}"))
+            let all = table::counted(all, "run");
+            Some(format!("{name}: {failed} of {all} failed, warm-up included: {first}"))
         };
         self.run.meta.variants.iter().filter_map(line).collect()
     }
 
-    /// Returns everything as JSON.
     pub(super) fn as_json(&self) -> Value {
         let metrics = judged(self.run);
         let mut verdicts = Vec::new();
@@ -315,7 +299,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Returns the metrics with a verdict: those with a direction, and the primary one.
+/// Returns the metrics with a verdict: those with a direction, and the primary metric.
 fn judged(run: &Run) -> Vec<&Metric> {
     let metrics = run.meta.metrics.iter();
     metrics.filter(|it| it.primary || it.direction != Direction::None).collect()

@@ -4,8 +4,8 @@ use anyhow::{Context, Result, bail};
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Where `make install` puts a file among libraries: those that programs link with the version of
-/// their ABI, all others in a folder of their own.
+/// The installed path of a file below the folder of libraries: with the version of the ABI if
+/// programs link the file, else in the folder `quarry`.
 fn installed_as(name: &str) -> PathBuf {
     match name {
         "libquarry.so" | "libquarry-full.so" => PathBuf::from(format!("{name}.0")),
@@ -13,7 +13,7 @@ fn installed_as(name: &str) -> PathBuf {
     }
 }
 
-/// Where an installed or freshly built file of this name can lie, seen from the command `exe`.
+/// The places of an installed or freshly built file with this name, seen from the command `exe`.
 #[must_use]
 pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
     let Some(folder) = exe.and_then(Path::parent) else { return Vec::new() };
@@ -25,8 +25,7 @@ pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
             places.push(lib.join(installed_as(name)));
         }
         // `target/<profile>/quarry`: libraries are built with the profile `release`, programs with
-        // `tools`.
-        // Cargo writes the first file into a folder that it makes, the second into any.
+        // `tools`. Cargo writes one of these marks into a target folder.
         if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).is_file()) {
             places.extend(["release", "tools"].map(|profile| above.join(profile).join(name)));
         }
@@ -34,11 +33,11 @@ pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
     places
 }
 
-/// Finds a program: the file that `variable` names, or the one that is installed or was built with
-/// this executable.
+/// Finds a program: the file that `variable` names, else the one installed or built with this
+/// executable.
 ///
 /// # Errors
-/// It is not there: where it can be, and how to build it.
+/// If it is not there; the message names the places and how to build it.
 pub fn find(name: &str, variable: &str) -> Result<PathBuf> {
     if let Some(file) = env::var_os(variable).map(PathBuf::from) {
         if !file.is_file() {
@@ -53,6 +52,15 @@ pub fn find(name: &str, variable: &str) -> Result<PathBuf> {
     }
     let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     bail!("{name} is not in {}: `make lab` builds it, or {variable} names it", places.join(", "))
+}
+
+/// The folder of the scripts that drive programs: that of the source, else the installed one.
+#[must_use]
+pub fn scripts() -> PathBuf {
+    let source = PathBuf::from("scripts/programs");
+    let exe = env::current_exe().unwrap_or_default();
+    let installed = exe.ancestors().nth(2).map(|above| above.join("share/quarry/programs"));
+    installed.filter(|it| !source.is_dir() && it.is_dir()).unwrap_or(source)
 }
 
 #[cfg(test)]

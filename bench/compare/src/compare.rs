@@ -1,4 +1,4 @@
-//! `quarry compare`: an experiment whose one workload is a supervised program.
+//! `quarry compare`: an experiment whose workload is a supervised program.
 
 use crate::allocator_spec::{self, BuiltIn};
 use crate::allocators::GLIBC;
@@ -49,7 +49,7 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     let interrupt = Rc::new(Interrupt::listen()?);
     let mut program = supervised(request, &input, contenders, &baseline, figures, &interrupt)?;
     let mut looks: Vec<_> =
-        (0..request.works.len()).map(|work| FirstLook::at(&program, work)).collect();
+        (0..request.works.len()).map(|work| FirstLook::at(&program, work, false)).collect();
     if let Some(signal) = interrupt.signal() {
         writeln!(out, "interrupted before the first round: there is nothing to print")?;
         return Ok(Ending::Interrupted(signal));
@@ -75,8 +75,7 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     Ok(ending)
 }
 
-/// Leaves out the workloads on which no allocator can make a difference; returns how the comparison
-/// ends where none is left.
+/// Leaves out the workloads that no allocator can change; returns an end if none remains.
 fn leave_out(
     request: &mut Request,
     program: &mut SupervisedProgram,
@@ -108,7 +107,6 @@ fn retain<T>(all: &mut Vec<T>, stays: &[bool]) {
     all.retain(|_| stays.next().is_some_and(|stays| *stays));
 }
 
-/// The conditions of `--fail-if`, on metrics that there are or may be.
 fn conditions(request: &Request, figures: &[Figure]) -> Result<Vec<Condition>> {
     let metrics = metrics(figures, true);
     let conditions = Condition::parse_all(&request.fail_if, &condition::names(&metrics))?;
@@ -121,7 +119,7 @@ fn conditions(request: &Request, figures: &[Figure]) -> Result<Vec<Condition>> {
     Ok(conditions)
 }
 
-/// Prints the finding on a condition, and returns how the comparison ends with it.
+/// Prints the finding on a condition, and returns the end of the comparison with it.
 fn fail_if(
     condition: &Condition,
     answer: &Answer<'_>,
@@ -142,7 +140,6 @@ fn fail_if(
     })
 }
 
-/// The allocators that are there; `out` is told of the others.
 fn present(
     request: &Request,
     built_in: &BuiltIn<'_>,
@@ -169,7 +166,6 @@ fn refuse(no_verdict: &NoVerdict, out: &mut dyn Write) -> Result<Ending> {
     Ok(Ending::Incomplete)
 }
 
-/// Name of the contender that the others are compared with.
 fn baseline_of(contenders: &[Contender], asked: Option<&str>) -> Result<String> {
     let names = contenders::names(contenders);
     let first = names.first().context("no allocators")?;
@@ -182,7 +178,7 @@ fn baseline_of(contenders: &[Contender], asked: Option<&str>) -> Result<String> 
     Ok(name.to_owned())
 }
 
-/// Files that are written at the end, and opened before anything begins.
+/// Files that are written at the end, and opened before anything runs.
 struct Places {
     csv: Option<Destination>,
     markdown: Option<Destination>,
@@ -224,7 +220,6 @@ impl Places {
     }
 }
 
-/// The program on all contenders and the A/A copy of the baseline.
 fn supervised(
     request: &Request,
     input: &Input,
@@ -249,7 +244,6 @@ fn supervised(
     SupervisedProgram::new(programs, contenders, figures, request.check_output, interrupt)
 }
 
-/// A warm-up, then rounds until there are enough of them.
 fn experiment(
     request: &Request,
     baseline: String,
@@ -290,7 +284,7 @@ fn experiment(
         .option("check-output", request.check_output)
 }
 
-/// Ends a comparison in which every run fails, or whose intervals are as narrow as was asked for.
+/// Ends a comparison when every run fails, or when the intervals are as narrow as asked for.
 fn enough(runs: Runs) -> Stop {
     Box::new(move |run: &Run| {
         let no = Enough::No { expected: None };
@@ -305,8 +299,7 @@ fn enough(runs: Runs) -> Stop {
     })
 }
 
-/// The metrics of every run. The primary one is the first figure that the program prints, or the
-/// time that it takes.
+/// The metrics of every run; the first figure that the program prints, else its time, is primary.
 pub(super) fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
     let mib = 1.0 / f64::from(1 << 20);
     let lower = |name: &str, unit: &str, of: &str, times: f64, digits: u8| {
@@ -315,7 +308,7 @@ pub(super) fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = figures.iter().map(Figure::metric).collect();
     metrics.extend([
         lower("wall", "s", "wall_ns", 1e-9, 3),
-        // The kernel divides CPU time between the two by ticks of 1 to 10 ms.
+        // The kernel splits CPU time between user and system by ticks of 1 to 10 ms.
         lower("user", "s", "user_ns", 1e-9, 3).near_zero(0.01),
         lower("sys", "s", "sys_ns", 1e-9, 3).near_zero(0.01),
         lower("peak RSS", "MiB", "peak_bytes", mib, 1).near_zero(0.1),

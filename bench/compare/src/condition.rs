@@ -4,10 +4,9 @@
 //! condition = metric ( ">" | "<" ) ( "+" | "-" ) number "%"
 //! ```
 //!
-//! The percentage is the difference from the baseline, as the table of verdicts has it. `>` is met
-//! where the whole 95 % interval lies above the bound, `<` where it lies below: a bound within the
-//! interval is not shown to be broken. Where nothing can be judged, nothing has been shown to hold
-//! either, and the comparison fails.
+//! The percentage is the difference from the baseline, as in the table of verdicts. `>` is met
+//! where the whole 95 % interval lies above the bound, `<` where it lies below. Where nothing can
+//! be judged the comparison fails too: nothing shows that the bound holds.
 
 use crate::judgement::Judgements;
 use anyhow::{Result, bail};
@@ -20,17 +19,14 @@ use quarry_harness::usage::Usage;
 const ACCEPTED: &str = "accepted: METRIC > +N % or METRIC < -N %, such as 'peak RSS > +5 %', with \
                         a sign before the number";
 
-/// The side of the bound that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Above,
     Below,
 }
 
-/// One `--fail-if`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Condition {
-    /// As it was written.
     pub(super) text: String,
     metric: String,
     side: Side,
@@ -38,22 +34,16 @@ pub(super) struct Condition {
     bound: f64,
 }
 
-/// The finding on a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// The interval lies beyond the bound: of which allocator, and by how much.
     Met(String),
-    /// No interval lies beyond it.
     NotMet,
-    /// There is nothing to judge, for this reason.
+    /// Nothing can be judged, for this reason.
     Empty(String),
 }
 
 impl Condition {
-    /// Reads all of them. `metrics` are the names that can be judged.
-    ///
-    /// # Errors
-    /// The mistake in one of them.
+    /// Reads all conditions; `metrics` are the names that can be judged. Fails on a mistake.
     pub(super) fn parse_all(texts: &[String], metrics: &[&str]) -> Result<Vec<Self>> {
         texts.iter().map(|text| Self::parse(text, metrics)).collect()
     }
@@ -72,7 +62,7 @@ impl Condition {
             Some(("-", digits)) => (-1.0, digits),
             _ => bail!(refusal("no '+' or '-' before the number")),
         };
-        // Of what Rust reads as a number only plain decimals are one here.
+        // Rust reads more forms as numbers; a condition takes plain decimals only.
         let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let Some(percent) = digits.parse::<f64>().ok().filter(|_| is_plain) else {
             bail!(refusal(&format!("'{digits}' is no number")));
@@ -85,7 +75,7 @@ impl Condition {
         Ok(Self { text: text.to_owned(), metric: metric.to_owned(), side, bound })
     }
 
-    /// Judges a run: every allocator but the baseline, on every workload.
+    /// Judges every allocator but the baseline, on every workload.
     pub(super) fn find(&self, run: &Run, judgements: &Judgements) -> Finding {
         let empty = |why: &str| Finding::Empty(format!("--fail-if '{}': {why}", self.text));
         if !run.meta.metrics.iter().any(|metric| metric.name == self.metric) {
@@ -121,7 +111,7 @@ impl Condition {
     fn is_beyond(&self, interval: Interval, judgement: &Judgement, run: &Run) -> bool {
         let bound = match judgement.relation {
             Relation::Ratio => 1.0 + self.bound,
-            // Near zero a share of the baseline is less than what the metric is measured by.
+            // Near zero a share of the baseline may be smaller than the metric's resolution.
             Relation::Difference => {
                 let (zero, share) =
                     (judgement.metric.zero(), self.bound * baseline(judgement, run).abs());
@@ -138,7 +128,6 @@ impl Condition {
     }
 }
 
-/// The median of the baseline.
 fn baseline(judgement: &Judgement, run: &Run) -> f64 {
     let cell = quarry_harness::results::Cell {
         workload: &judgement.workload,
@@ -149,7 +138,6 @@ fn baseline(judgement: &Judgement, run: &Run) -> f64 {
     statistics::median(&values).unwrap_or(0.0)
 }
 
-/// Names of the metrics that a condition may be about.
 pub(super) fn names(metrics: &[Metric]) -> Vec<&str> {
     metrics.iter().map(|metric| metric.name.as_str()).collect()
 }
@@ -191,7 +179,6 @@ mod tests {
         }
     }
 
-    /// A run in which `other` takes these values where the baseline takes others.
     fn found(condition: &str, base: [f64; 8], other: [f64; 8]) -> Finding {
         let wall = Metric::new("wall", "s", Direction::Lower, "value").near_zero(0.01).primary();
         let of =
@@ -205,7 +192,6 @@ mod tests {
         let base = [1.0; 8];
         let near_ten = [1.08, 1.09, 1.10, 1.11, 1.12, 1.10, 1.09, 1.11];
         assert!(matches!(found("wall > +5 %", base, near_ten), Finding::Met(_)));
-        // The centre is above, the interval is not.
         assert_eq!(found("wall > +9.5 %", base, near_ten), Finding::NotMet);
         assert_eq!(found("wall < -5 %", base, near_ten), Finding::NotMet);
         let less = near_ten.map(|it| 1.0 / it);

@@ -17,22 +17,18 @@ pub struct Contender {
     pub variant: Variant,
     /// The allocator that serves.
     pub allocator: Allocator,
-    /// Variables that are set for it.
+    /// Environment variables that are set for the allocator.
     pub settings: Vec<(String, String)>,
 }
 
-/// The contenders of a request, sorted by whether they are there.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) contenders: Vec<Contender>,
-    /// Those that are not there: one line each, with what to do about it.
+    /// For each absent contender, one line that says what to do about it.
     pub(super) absent: Vec<String>,
 }
 
-/// Takes what `look` finds under each name.
-///
-/// # Errors
-/// Those of `look`, or the same name twice.
+/// Takes what `look` finds under each name. Fails if `look` does, and on a name given twice.
 pub(super) fn sort(
     names: &[String],
     look: impl Fn(&str) -> Result<Maybe<Contender>>,
@@ -50,11 +46,11 @@ pub(super) fn sort(
     Ok(found)
 }
 
-/// Looks for allocators by name, `NAME=FILE` or `NAME=FILE.so:VARIABLE=VALUE`, and says on `out`
-/// which are absent.
+/// Looks for allocators by name, `NAME=FILE` or `NAME=FILE.so:VARIABLE=VALUE`, and prints the
+/// absent ones to `out`.
 ///
 /// # Errors
-/// A name that is not known, the same twice, or none is there.
+/// An unknown name, a name given twice, or no allocator that is installed.
 pub fn find(
     names: &[String],
     find_library: FindLibrary<'_>,
@@ -77,7 +73,7 @@ pub fn find(
     Ok(found.contenders)
 }
 
-/// Splits what follows a file off: `NAME=FILE.so:VARIABLE=VALUE`.
+/// Splits the setting off `NAME=FILE.so:VARIABLE=VALUE`.
 fn split_setting(specification: &str) -> (String, Option<(&str, &str)>) {
     let parts = specification.split_once(".so:");
     match parts.and_then(|(file, setting)| Some((file, setting.split_once('=')?))) {
@@ -116,7 +112,7 @@ impl Contender {
         Self { variant: self.variant.copy(), ..self.clone() }
     }
 
-    /// Takes one sample in a fresh process and checks who served it.
+    /// Takes one sample in a fresh process, and checks that this allocator served it.
     ///
     /// # Errors
     /// The reason why there is no measurement.
@@ -127,7 +123,7 @@ impl Contender {
         Ok(measurement)
     }
 
-    /// Watches one sample while it runs ([`watch::watch`]) and checks who served it.
+    /// Watches one sample while it runs ([`watch::watch`]), and checks its allocator.
     ///
     /// # Errors
     /// The reason why there is no measurement.
@@ -168,7 +164,7 @@ pub fn names(contenders: &[Contender]) -> Vec<&str> {
     contenders.iter().map(Contender::name).collect()
 }
 
-/// Adds the A/A copy of the one that is called `baseline`.
+/// Adds the A/A copy of the contender `baseline`.
 pub fn add_copy(contenders: &mut Vec<Contender>, baseline: &str) {
     let copy = contenders.iter().find(|it| it.name() == baseline).map(Contender::copy);
     contenders.extend(copy);

@@ -6,7 +6,6 @@ use anyhow::Result;
 use quarry_harness::results::{Cell, Metric, Relation, Run, Variant};
 use quarry_harness::statistics;
 
-/// The columns after those of the parameters.
 const COLUMNS: [&str; 14] = [
     "allocator",
     "metric",
@@ -24,9 +23,9 @@ const COLUMNS: [&str; 14] = [
     "high",
 ];
 
-/// Writes everything that was judged, in the units in which it was recorded: `change`, `low` and
-/// `high` are the ratio to the baseline or the difference from it, as `relation` says, with its
-/// 95 % interval. The columns after `command` are the parameters of `-L`, as `parameter_NAME`.
+/// Writes every judgement in recorded units. `change`, `low` and `high` are the ratio to the
+/// baseline or the difference from it, as `relation` says, with its 95 % interval. The columns
+/// after `command` are the parameters of `-L`, as `parameter_NAME`.
 pub(super) fn csv(request: &Request, run: &Run, judgements: &Judgements) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let parameters = request.works[0].variant.parameters.iter();

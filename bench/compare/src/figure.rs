@@ -1,4 +1,4 @@
-//! A figure that the program prints, found by a regular expression.
+//! `--metric`: a figure that the program prints, found by a regular expression.
 
 use anyhow::{Result, bail};
 use quarry_harness::results::{Direction, Metric};
@@ -8,30 +8,21 @@ use regex::bytes::Regex;
 const ACCEPTED: &str = "around the number, of a regular expression such as \
                         'higher:(?<rate>[0-9.]+) requests per second'";
 
-/// One `--metric`.
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
-    /// The name in tables.
     pub(super) name: String,
-    /// Which way is better.
     pub(super) direction: Direction,
     regex: Regex,
 }
 
 impl Figure {
-    /// Reads all of them.
-    ///
-    /// # Errors
-    /// The mistake in one of them.
+    /// Reads all options; fails on a mistake.
     pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Self>> {
         (1..).zip(texts).map(|(number, text)| Self::parse(text, number)).collect()
     }
 
-    /// Reads `[higher:|lower:]REGEX` with one capture group, whose name, if it has one, is the
-    /// figure's. `number` counts the options, from 1.
-    ///
-    /// # Errors
-    /// The mistake in it.
+    /// Reads `[higher:|lower:]REGEX` with one capture group. The group's name, if any, is the
+    /// figure's name. `number` counts the options from 1. Fails on a mistake.
     pub(super) fn parse(text: &str, number: usize) -> Result<Self> {
         let (direction, pattern) = match text.split_once(':') {
             Some(("higher", rest)) => (Direction::Higher, rest),
@@ -39,7 +30,7 @@ impl Figure {
             _ => (Direction::None, text),
         };
         let regex = Regex::new(pattern).map_err(|error| {
-            // The lines in front of the last one show where.
+            // The lines before the last one show the place of the mistake.
             let error = error.to_string();
             let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Usage(format!("--metric {text}: {why}; accepted: one capture group, {ACCEPTED}"))
@@ -62,12 +53,11 @@ impl Figure {
         Ok(Self { name, direction, regex })
     }
 
-    /// Returns the metric that the results declare.
     pub(super) fn metric(&self) -> Metric {
         Metric::new(&self.name, "", self.direction, &self.name)
     }
 
-    /// Returns the last matching number that the program printed.
+    /// Returns the last number that the program printed and the expression matches.
     pub(super) fn find(&self, output: &[u8]) -> Option<f64> {
         let found = self.regex.captures_iter(output).last()?.get(1)?;
         let text = std::str::from_utf8(found.as_bytes()).ok()?.replace([',', '_', ' '], "");

@@ -1,5 +1,4 @@
-//! Runs of a program under the counter, before any comparison: they show whether it is worth
-//! making.
+//! Runs of a program under the counter, before a comparison: they show whether it is worth making.
 
 use crate::reach::{self, NoVerdict, Probe};
 use crate::supervised_program::SupervisedProgram;
@@ -10,24 +9,27 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
-/// The result of the runs under the counter.
 pub(super) struct FirstLook {
-    /// The one that stands for all of them: in the middle, by the allocator's influence.
+    /// The run in the middle by the allocator's influence stands for all.
     pub(super) probe: Probe,
     pub(super) runs: usize,
     pub(super) weight: Weight,
-    /// True if a process lives on until it counts as idle.
+    /// True if a process of any run lives on until it counts as idle.
     pub(super) idles: bool,
 }
 
-/// The value of PYTHONMALLOC.
 pub(super) fn python_malloc() -> Option<OsString> {
     std::env::var_os("PYTHONMALLOC")
 }
 
 impl FirstLook {
-    /// Runs the program of a workload under the counter: once, or as often as it takes to judge by.
-    pub(super) fn at(program: &SupervisedProgram, workload: usize) -> Result<Self> {
+    /// Runs the program of a workload under the counter as often as a judgement needs. With
+    /// `time_alone` memory does not matter.
+    pub(super) fn at(
+        program: &SupervisedProgram,
+        workload: usize,
+        time_alone: bool,
+    ) -> Result<Self> {
         let spinner = ProgressBar::new_spinner().with_message("counting calls of malloc");
         spinner.enable_steady_tick(Duration::from_millis(200));
         let python = python_malloc();
@@ -36,7 +38,7 @@ impl FirstLook {
             let raw = program.probe(workload)?;
             idles |= raw.report.idle_bytes.is_some();
             let probe = Probe::of(&raw, &program.programs[workload].file);
-            seen.push(probe.seen());
+            seen.push(probe.seen(time_alone));
             let weight = weight::of(&seen, probe.negligible(python.as_deref()));
             probes.push(probe);
             match reach::agreement(&probes) {
@@ -54,8 +56,8 @@ impl FirstLook {
         Ok(Self { probe: probes.swap_remove(middle), runs, weight, idles })
     }
 
-    /// Why there is no comparison, if so. `library` is one that would be preloaded. With
-    /// `is_forced` a program on which an allocator has hardly any influence is compared as well.
+    /// Why there is no comparison. `library` is one that would be preloaded. With `is_forced` a
+    /// program is compared although an allocator has hardly any influence on it.
     pub(super) fn no_verdict(&self, library: &Path, is_forced: bool) -> Option<NoVerdict> {
         let python: Option<OsString> = python_malloc();
         let python: Option<&OsStr> = python.as_deref();

@@ -1,8 +1,7 @@
 //! The standard input of a program's runs: every run reads the same, from its beginning.
 //!
-//! Each run opens a file anew. A source that can be read only once (a pipe, a socket) is copied to
-//! a file without a name before the first run. A terminal gives nothing, as a person at it could
-//! not type the same for every run.
+//! Each run opens a file anew. A pipe or socket is first copied to a nameless file. A terminal
+//! gives nothing: a person cannot type the same for every run.
 
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -15,27 +14,24 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Most that is kept of what can be read only once: as much as fits a small machine's `/tmp`.
+/// Most bytes that are kept of a pipe or socket: they fit a small machine's `/tmp`.
 const MOST_BYTES: u64 = 1 << 30;
-/// Time after which the user is told what the command waits for.
+/// Time after which the command says what it waits for.
 const PATIENCE_MS: u16 = 1000;
 
 /// The input of all runs. It must live as long as they do.
 #[derive(Debug, Default)]
 pub(super) struct Input {
-    /// The path that each run opens; `None`: no input.
     path: Option<PathBuf>,
-    /// Keeps the file open where the path leads through this process.
+    /// Keeps the file open where `path` leads through `/proc` of this process.
     _kept: Option<File>,
-    /// As a reader of results has to know it; `None`: nothing.
+    /// The description for readers of results; `None`: no input.
     said: Option<Stdin>,
 }
 
 impl Input {
-    /// The file that was named, or what standard input is.
-    ///
-    /// # Errors
-    /// One of usage, where it cannot be read or is too long to be kept.
+    /// Takes the file `named`, else standard input. An unreadable or too long input is an error of
+    /// usage.
     pub(super) fn find(named: Option<&Path>) -> Result<Self> {
         let Some(path) = named else {
             let stdin = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
@@ -50,12 +46,10 @@ impl Input {
         }
     }
 
-    /// Returns the path that each run opens.
     pub(super) fn path(&self) -> Option<PathBuf> {
         self.path.clone()
     }
 
-    /// Returns what a reader of the results has to know of it.
     pub(super) fn stdin(&self) -> Stdin {
         self.said.clone().unwrap_or(Stdin::Nothing)
     }
@@ -68,9 +62,9 @@ impl Input {
         if file.is_terminal() {
             return Ok(Self::default());
         }
-        // Opening a pipe once more waits for a writer.
+        // Opening a pipe again waits for a writer.
         let is_read_once = kind.is_fifo() || kind.is_socket();
-        // The file may belong to another user, who has handed it to us open.
+        // The user may be unable to open the file, and yet have it open as standard input.
         let own_path = fs::read_link(way_to(&file)).unwrap_or_default();
         let file = match is_read_once || File::open(way_to(&file)).is_err() {
             true => kept(file, name, most)?,
@@ -86,12 +80,11 @@ impl Input {
     }
 }
 
-/// Where a file of this process is opened anew, at its beginning, also where it has no name.
+/// The path by which a file of this process can be opened at its beginning, even a nameless one.
 fn way_to(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
 
-/// Reads to the end into a file without a name.
 fn kept(from: File, name: &str, most: u64) -> Result<File> {
     let cannot = || format!("{name}: cannot be kept in {}", std::env::temp_dir().display());
     announce(&from, name);
@@ -107,7 +100,6 @@ fn kept(from: File, name: &str, most: u64) -> Result<File> {
     Ok(file)
 }
 
-/// Says what is waited for where nothing comes.
 fn announce(from: &File, name: &str) {
     let mut events = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
     if poll(&mut events, PollTimeout::from(PATIENCE_MS)) == Ok(0) {
@@ -159,7 +151,7 @@ mod tests {
         assert_eq!(read_twice(&input), ["all of it"; 2]);
     }
 
-    /// The near end of a terminal, which is one as well.
+    /// The controlling end of a terminal is a terminal as well.
     #[test]
     fn a_terminal_gives_nothing() {
         let terminal = File::options().read(true).write(true).open("/dev/ptmx").unwrap();

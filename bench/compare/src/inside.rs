@@ -1,5 +1,4 @@
-//! Marks of memory management inside a program: the runtime of a sanitizer, or an allocator under
-//! names of its own.
+//! Finds the runtime of a sanitizer, or an allocator under other names, inside a program.
 
 use crate::known::{EmbeddedAllocator, KNOWN, Sanitizer};
 use memchr::memmem;
@@ -10,22 +9,21 @@ use object::read::{Object, ObjectSection, ReadCache};
 use std::collections::HashMap;
 use std::fs::File;
 
-/// A 64-bit ELF file that is read as needed.
+/// A 64-bit ELF file, read as needed.
 pub type Program<'data> = ElfFile<'data, FileHeader64<Endianness>, &'data ReadCache<File>>;
 
-/// Something that was found, and by what.
+/// An allocator or sanitizer inside a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Embedded {
     /// Its common name.
     pub name: &'static str,
-    /// The symbol, the library or the text that gives it away.
+    /// The symbol, library or text by which it was found.
     pub mark: String,
 }
 
-/// Constants of a program are read for them up to this size.
 const MOST_CONSTANTS: u64 = 256 << 20;
 
-/// The sanitizer that a program is built with, where it has a `malloc`.
+/// The sanitizer that a program is built with, if it replaces `malloc`.
 pub fn sanitizer(program: &Program<'_>) -> Option<Embedded> {
     let mut libraries = Vec::new();
     for library in program.import_libraries().into_iter().flatten().flatten() {
@@ -43,7 +41,7 @@ pub fn sanitizer(program: &Program<'_>) -> Option<Embedded> {
     })
 }
 
-/// The allocator that serves a program beside `malloc`, as far as its symbols or texts tell.
+/// The allocator that serves a program beside `malloc`, as far as symbols or texts show one.
 pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
     let marks = marks(program, KNOWN.embedded.iter().flat_map(|it| &it.functions));
     for EmbeddedAllocator { name, functions, is_own_if_referred, .. } in &KNOWN.embedded {
@@ -65,21 +63,20 @@ pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
     })
 }
 
-/// Those of the `wanted` symbols that a program has, and whether it defines them.
+/// The `wanted` symbols that a program has; true for those that it defines.
 fn marks(
     program: &Program<'_>,
     wanted: impl Iterator<Item = &'static String> + Clone,
 ) -> HashMap<&'static str, bool> {
     let mut marks = HashMap::new();
     for table in [program.elf_symbol_table(), program.elf_dynamic_symbol_table()] {
-        // A table that cannot be read gives nothing away.
+        // A table that cannot be read has no marks.
         let _ = add_marks(program, table, wanted.clone(), &mut marks);
     }
     marks
 }
 
-/// Adds those of one table. Looks for the names first: tables of symbols are long, and hardly one
-/// has any of them.
+/// Adds the marks of one table. Names are searched first: most tables are long and have no mark.
 fn add_marks<'data>(
     program: &Program<'data>,
     table: &SymbolTable<'data, FileHeader64<Endianness>, &'data ReadCache<File>>,
@@ -92,7 +89,7 @@ fn add_marks<'data>(
     let names = program.section_by_index(table.string_section())?.data()?;
     let mut places: HashMap<u32, &'static str> = HashMap::new();
     for known in wanted {
-        // Names may share their ends, so the byte before says nothing.
+        // Names may share their ends, so the byte before a name can be anything.
         let text = [known.as_bytes(), b"\0"].concat();
         let found = memmem::find_iter(names, &text).filter_map(|place| u32::try_from(place).ok());
         places.extend(found.map(|place| (place, known.as_str())));

@@ -1,5 +1,5 @@
 //! Predicts whether the dynamic loader will place the library in front of a program's `malloc`, and
-//! if not, why not. `LD_PRELOAD` itself stays silent in all these cases.
+//! if not, why. `LD_PRELOAD` itself reports none of these cases.
 
 use crate::inside::{self, Program};
 use crate::known::KNOWN;
@@ -21,10 +21,10 @@ pub use crate::inside::Embedded;
 /// `ELFCLASS64`, at byte 4 of an ELF file.
 const CLASS_64: u8 = 2;
 
-/// Why a program's allocations do not, or not all, reach the library.
+/// The reason why some or all allocations of a program do not reach the library.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
-    /// No program interpreter: nothing is loaded into it.
+    /// No program interpreter, so nothing can be loaded into the program.
     #[error("is statically linked: no library can be preloaded")]
     Static,
     /// A Go program without any call of `malloc`.
@@ -33,13 +33,13 @@ pub enum Obstacle {
     /// A Go program that links C code.
     #[error("is a Go program: only what its C code allocates reaches Quarry")]
     GoWithC,
-    /// Set-user-ID or set-group-ID: the loader ignores `LD_PRELOAD` paths.
+    /// Set-user-ID or set-group-ID: the loader ignores paths in `LD_PRELOAD`.
     #[error("is set-user-ID or set-group-ID: the loader ignores preloaded libraries")]
     SetId,
-    /// Gains capabilities when it is executed, with the same effect.
+    /// The program gains capabilities when executed: the loader ignores paths in `LD_PRELOAD`.
     #[error("gains capabilities when executed: the loader ignores preloaded libraries")]
     Capabilities,
-    /// Its loader belongs to another C library.
+    /// The program's loader belongs to another C library.
     #[error("is loaded by {0}: the library needs glibc's loader")]
     OtherLibc(String),
     /// The program is for another machine or word size than the library.
@@ -57,10 +57,10 @@ pub enum Obstacle {
         .0.mark
     )]
     Sanitizer(Embedded),
-    /// The program defines `malloc` itself, which comes first in the loader's search.
+    /// The program defines `malloc` itself, which the loader finds first.
     #[error("defines malloc itself, which is preferred to any other")]
     OwnMalloc,
-    /// The program calls another allocator by names that no library can take.
+    /// The program calls an allocator by names other than `malloc`, which no library can take.
     #[error(
         "has {} inside ({}) and serves itself: only what is asked of malloc by that name reaches \
          Quarry",
@@ -74,14 +74,14 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// Returns whether some allocations can be served all the same.
+    /// Returns whether the library can still serve some allocations.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         matches!(self, Self::GoWithC | Self::OwnAllocator(_) | Self::Unreadable(_))
     }
 
     /// Returns whether the program is better started without the library: its loader would complain
-    /// of the library, in each of its children too, or load it and break the program.
+    /// about the library in every child, or load it and break the program.
     #[must_use]
     pub fn forbids_preloading(&self) -> bool {
         matches!(self, Self::OtherLibc(_) | Self::OtherMachine { .. } | Self::Sanitizer(_))
@@ -97,7 +97,6 @@ struct Identity {
     cannot_gain: bool,
 }
 
-/// First bytes of an ELF file: class, byte order and machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Machine {
     class: u8,
@@ -115,7 +114,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Looks for the first reason why `program` would not use `library`; `None` = it will.
+/// Looks for the first reason why `program` would not use `library`; `None`: it will use it.
 #[must_use]
 pub fn obstacle(program: &Path, library: &Path) -> Option<Obstacle> {
     examine(program, library).unwrap_or_else(|error| Some(Obstacle::Unreadable(error.to_string())))
@@ -125,7 +124,7 @@ fn examine(program: &Path, library: &Path) -> io::Result<Option<Obstacle>> {
     if let Some(raised) = raised_privileges(program, &fs::metadata(program)?, identity(program)) {
         return Ok(Some(raised));
     }
-    // The loader, called by name, preloads into the program that it is given.
+    // The loader, run as a command, preloads into the program that it starts.
     let name = program.file_name().unwrap_or_default().as_bytes();
     if name.starts_with(b"ld-linux") || name.starts_with(b"ld.so") {
         return Ok(None);
@@ -143,8 +142,7 @@ fn examine(program: &Path, library: &Path) -> io::Result<Option<Obstacle>> {
     linkage(&file).map_err(io::Error::other)
 }
 
-/// Returns whether a file is a shared object of the machine that this command is built for, as far
-/// as its header says.
+/// Returns whether a file is a shared object for this command's machine, by its header.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -159,8 +157,8 @@ pub fn is_shared_object(file: &Path) -> io::Result<bool> {
     Ok(parsed.is_ok_and(|file| file.kind() == ObjectKind::Dynamic))
 }
 
-/// The loader that `program` asks for, where it asks for one that does not exist: such a program
-/// cannot be started, and the kernel says only that there is no such file.
+/// The loader that `program` names, if it does not exist; the kernel does not say which file is
+/// missing.
 #[must_use]
 pub fn missing_loader(program: &Path) -> Option<PathBuf> {
     let cache = ReadCache::new(File::open(program).ok()?);
@@ -209,7 +207,7 @@ fn is_glibc_loader(path: &str) -> bool {
     ["ld-linux", "ld64.so", "ld.so"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Class, byte order and machine of an ELF file; `None` for anything else.
+/// Class, byte order and machine of an ELF file; `None` for another file.
 fn machine_of(path: &Path) -> io::Result<Option<Machine>> {
     let mut head = Vec::new();
     File::open(path)?.take(20).read_to_end(&mut head)?;
@@ -262,7 +260,6 @@ mod tests {
     use std::path::PathBuf;
     use std::process::Command;
 
-    /// A folder for tiny programs, and a shared object that stands for the library.
     struct Workshop {
         folder: tempfile::TempDir,
         library: PathBuf,
@@ -312,12 +309,12 @@ mod tests {
             (CALLS_MALLOC, "-pie -fPIE", None),
             (CALLS_MALLOC, "-no-pie", None),
             (CALLS_MALLOC, "-s", None),
-            // Not a call of malloc in it, yet its libraries may well call it.
+            // The program does not call malloc, but its libraries may.
             (QUIET, "", None),
             (CALLS_MALLOC, "-static", Some(Obstacle::Static)),
             (CALLS_MALLOC, "-static-pie", Some(Obstacle::Static)),
             (OWN, "-rdynamic", Some(Obstacle::OwnMalloc)),
-            // Without `-pie` it may hold the address of libc's malloc; that is no definition.
+            // Without `-pie` the program may hold the address of libc's malloc: not a definition.
             (ADDRESS, "-no-pie -fno-pie", None),
             (go, "-static", Some(Obstacle::Go)),
             (go, "", Some(Obstacle::Go)),

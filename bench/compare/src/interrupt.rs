@@ -1,5 +1,4 @@
-//! Ctrl-C and its relatives: noticed between and during samples, so that what there is can still be
-//! printed.
+//! Notices signals that end the command, so that results so far can still be printed.
 
 use anyhow::Result;
 use nix::sys::signal::{SigSet, Signal};
@@ -7,7 +6,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// From its making on, the signals that end a program do not end this one.
+/// While this exists, SIGINT, SIGTERM and SIGHUP do not end the process.
 #[derive(Debug)]
 pub struct Interrupt {
     signals: SignalFd,
@@ -15,8 +14,8 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Begins to listen. Signals that are ignored count as well: a shell lets programs in the
-    /// background ignore SIGINT, and a user who sends one by hand means it.
+    /// Begins to listen. Ignored signals count as well: a shell makes background programs ignore
+    /// SIGINT.
     ///
     /// # Errors
     /// If the system refuses.
@@ -25,7 +24,7 @@ impl Interrupt {
         Ok(Self { signals, signal: Cell::new(None) })
     }
 
-    /// The signal that has come, if one has.
+    /// The last signal that came.
     pub fn signal(&self) -> Option<u32> {
         if let Ok(Some(came)) = self.signals.read_signal() {
             self.signal.set(Some(came.ssi_signo));
@@ -33,7 +32,7 @@ impl Interrupt {
         self.signal.get()
     }
 
-    /// Becomes readable when a signal comes.
+    /// A descriptor that becomes readable when a signal comes.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
     }

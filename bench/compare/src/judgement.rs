@@ -1,18 +1,17 @@
-//! Conclusions from the judgements on a run: is it long enough, and what should be done next?
+//! Conclusions from the judgements on a run: whether it is long enough, and what to do next.
 
 use quarry_harness::judge::{Judgement, Outcome, Selection};
 use quarry_harness::results::{Metric, Relation, Run};
 use quarry_harness::statistics::MIN_PAIRS;
+use quarry_harness::table::counted;
 
-/// More runs than this are not worth a proposal.
+/// Most further runs that are proposed.
 const MOST_MORE: usize = 1000;
 
-/// The judgements on every allocator but the baseline, in every metric.
 #[derive(Clone, Debug)]
 pub(super) struct Judgements(Vec<Judgement>);
 
 impl Judgements {
-    /// Judges every allocator on each workload of a run.
     pub(super) fn of(run: &Run) -> Self {
         let selection = Selection::of(run);
         let mut all = Vec::new();
@@ -25,7 +24,6 @@ impl Judgements {
         Self(all)
     }
 
-    /// Returns all of them.
     pub(super) fn all(&self) -> impl Iterator<Item = &Judgement> {
         self.0.iter()
     }
@@ -38,23 +36,21 @@ impl Judgements {
         self.0.iter().find(is_it)
     }
 
-    /// Returns the judgements on the primary metric that have a verdict.
     fn primary(&self) -> impl Iterator<Item = &Judgement> {
         self.0.iter().filter(|it| it.metric.primary && it.estimate.is_some())
     }
 
-    /// Returns true if the primary metric of every variant that can be judged is known to within
-    /// `share`.
+    /// Returns true if the interval of every judged primary metric is within `share`.
     pub(super) fn is_within(&self, share: f64) -> bool {
         let is_within = |it: &Judgement| {
-            // A share of nothing is nothing.
+            // A difference has no share.
             it.relation == Relation::Difference
                 || it.ratios().is_some_and(|it| (it.high - it.low) / 2.0 <= share)
         };
         self.primary().next().is_some() && self.primary().all(is_within)
     }
 
-    /// Predicts the number of runs until then, if it goes on like this.
+    /// Predicts the number of runs after which [`is_within`](Self::is_within) holds.
     pub(super) fn runs_until_within(&self, share: f64) -> Option<usize> {
         let needed = |judgement: &Judgement| {
             let interval = judgement.ratios()?;
@@ -64,7 +60,6 @@ impl Judgements {
         self.primary().filter_map(needed).max()
     }
 
-    /// Advises on every variant whose primary metric is undecided on a workload.
     pub(super) fn advice(&self, workload: &str) -> Vec<String> {
         let line = |judgement: &Judgement| {
             let Judgement { variant, metric, pairs, more_runs, .. } = judgement;
@@ -75,7 +70,8 @@ impl Judgements {
                     "{name}; an interval takes {MIN_PAIRS} runs at least (--runs {MIN_PAIRS})"
                 ),
                 Some(more) => format!(
-                    "{name}; about {more} more runs would settle it (--runs {})",
+                    "{name}; about {} would settle it (--runs {})",
+                    counted(more, "more run"),
                     pairs + more
                 ),
                 None => format!(

@@ -1,10 +1,9 @@
-//! Other people's software: `known.toml`, which describes the fields.
+//! Other projects' software, from `known.toml`, which describes the fields.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The contents of `known.toml`.
 pub(super) static KNOWN: LazyLock<Known> = LazyLock::new(|| {
     toml::from_str(include_str!("known.toml")).expect("the file is constant and valid")
 });

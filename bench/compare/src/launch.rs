@@ -1,5 +1,4 @@
-//! Starts samples of programs: each under a supervisor, with the witness and an allocator
-//! preloaded, and a server's clients beside it.
+//! Starts samples of programs under a supervisor, with the witness and an allocator preloaded.
 
 use super::interrupt::Interrupt;
 use super::raw::{self, Clients, Raw, Served};
@@ -33,32 +32,31 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A program, and everything that is the same for all of its samples.
+/// A program, and the conditions that all of its samples share.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The file that is executed.
+    /// The file to execute.
     pub file: PathBuf,
     /// Its name and arguments.
     pub command: Vec<OsString>,
-    /// The file that it reads; `None`: nothing.
+    /// The file that the program reads as standard input; `None`: nothing.
     pub stdin: Option<PathBuf>,
-    /// Variables that are set.
+    /// Environment variables to set.
     pub variables: Vec<(String, OsString)>,
     /// Time after which a sample has failed.
     pub timeout: Duration,
-    /// True if the program may bring an allocator of its own. Then only the process that is
-    /// started, which may be a script in front of the program, has to be served.
+    /// True if the program may bring its own allocator. Then the contender has to serve only the
+    /// process that is started, which may be a script before the program.
     pub may_serve_itself: bool,
-    /// True if memory that processes share is divided among them instead of counted in each.
+    /// True if shared memory is divided among the processes instead of counted in each.
     pub proportional: bool,
     /// A shell command that runs before each sample; its time is not counted.
     pub prepare: Option<OsString>,
-    /// True if a sample counts whatever its exit status is. A signal or the timeout still fails it.
+    /// True if a sample counts with any exit status. A signal or the timeout still fails it.
     pub ignore_failure: bool,
 }
 
 impl Program {
-    /// Why a sample does not count, if so.
     fn failure(&self, raw: &Raw) -> Option<String> {
         let is_ignored = self.ignore_failure && matches!(raw.report.end, End::Exited(_));
         if is_ignored { None } else { raw.failure(self.timeout) }
@@ -77,7 +75,7 @@ impl Launcher {
     /// Makes the folder that samples write into.
     ///
     /// # Errors
-    /// If that cannot be made, or nothing in it could be preloaded.
+    /// If the folder cannot be made, or its path cannot stand in `LD_PRELOAD`.
     pub fn new(interrupt: Rc<Interrupt>) -> Result<Self> {
         let scratch = tempfile::Builder::new().prefix("quarry-lab").tempdir();
         let scratch = scratch.map_err(|error| destination::no_temporary(&error))?;
@@ -88,10 +86,10 @@ impl Launcher {
         Ok(Self { interrupt, scratch, witnesses, is_open: Cell::new(false) })
     }
 
-    /// Lets programs of other users be preloaded and heard as well: some servers give up root.
+    /// Makes the witness usable for programs of other users: some servers give up root.
     ///
     /// # Errors
-    /// If the folder is not ours.
+    /// If the folder belongs to another user.
     pub fn open_to_others(&self) -> Result<()> {
         let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
         set(self.scratch.path(), 0o711)?;
@@ -104,7 +102,7 @@ impl Launcher {
     /// Copies an allocator to where every user can read it.
     ///
     /// # Errors
-    /// If it cannot be copied.
+    /// If the copy fails.
     pub fn within_reach(&self, contender: &mut Contender) -> Result<()> {
         let Some(file) = &mut contender.allocator.preload else { return Ok(()) };
         let copy = self.scratch.path().join(file.file_name().context("an allocator is a file")?);
@@ -117,7 +115,7 @@ impl Launcher {
     /// Runs a program once under the counter, on glibc.
     ///
     /// # Errors
-    /// If it could not be made, or the program failed.
+    /// If the run could not be made, or the program failed.
     pub fn probe(&self, program: &Program, clients: Option<&Clients>) -> Result<Raw> {
         if self.interrupt.signal().is_some() {
             bail!("interrupted");
@@ -136,11 +134,10 @@ impl Launcher {
         }
     }
 
-    /// Takes a sample, and proves which object served it. `with_statistics`: Quarry writes its own
-    /// down, which takes it some time.
+    /// Takes a sample, and proves which object served it. `with_statistics` costs some time.
     ///
     /// # Errors
-    /// Why it does not count.
+    /// The reason why the sample does not count.
     pub fn take(
         &self,
         program: &Program,
@@ -165,8 +162,8 @@ impl Launcher {
         Ok((raw, served_by))
     }
 
-    /// Runs a program once with nothing preloaded but the witness. Returns the object that serves
-    /// the busiest of its processes, where that is not the C library's own.
+    /// Runs a program once with only the witness preloaded. Returns the object that serves its
+    /// busiest process, unless that is the C library.
     pub(super) fn as_it_is(&self, program: &Program) -> Result<Option<PathBuf>, NoSample> {
         self.prepare(program)?;
         let witness = &self.witnesses.witness;
@@ -181,8 +178,8 @@ impl Launcher {
         }
     }
 
-    /// Runs the command that comes before a sample, on the C library's allocator. Processes that it
-    /// leaves running are ended.
+    /// Runs the command before a sample, on the C library's allocator, and ends what it leaves
+    /// running.
     fn prepare(&self, program: &Program) -> Result<(), NoSample> {
         let Some(command) = &program.prepare else { return Ok(()) };
         let place = |name: &str| self.scratch.path().join(name);
@@ -231,7 +228,7 @@ impl Launcher {
         set.extend(contender.settings.iter().map(|(key, value)| (key.into(), value.into())));
         let statistics = place("statistics");
         if with_statistics {
-            // Every process appends.
+            // Every process appends to this file.
             let _ = fs::remove_file(&statistics);
             set.push(("QUARRY_STATS".into(), statistics.clone().into()));
         }
@@ -260,7 +257,7 @@ impl Launcher {
         })
     }
 
-    /// Starts a supervisor, and waits for its report and for what the clients saw.
+    /// Starts a supervisor, and waits for its report and for the clients' result.
     fn answer_of(
         &self,
         order: &Order,
@@ -268,11 +265,11 @@ impl Launcher {
     ) -> Result<(Report, Option<Result<Served>>)> {
         let place = self.scratch.path().join("order");
         fs::write(&place, serde_json::to_vec(order)?)?;
-        // The executable of this process, also where its file has been replaced meanwhile.
+        // The executable of this process, even if its file was replaced meanwhile.
         let mut supervisor = Command::new("/proc/self/exe");
         supervisor.arg(SUPERVISE_COMMAND).arg(place);
         supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // The terminal's Ctrl-C is for the command; it tells its supervisor.
+        // Ctrl-C of the terminal reaches only the command, which then tells its supervisor.
         supervisor.process_group(0);
         let mut child = supervisor.spawn().context("cannot start a sample")?;
         let (runs, stdin) = (AtomicBool::new(true), Mutex::new(child.stdin.take()));
@@ -282,7 +279,7 @@ impl Launcher {
                     let served = clients(&|| runs.load(Ordering::Relaxed));
                     if let Some(stdin) = &mut *stdin.lock().unwrap_or_else(PoisonError::into_inner)
                     {
-                        // The process may have ended, which its report shows.
+                        // The supervisor may have ended, which its report shows.
                         let _ = stdin.write_all(&[FINISH]);
                     }
                     served
@@ -303,8 +300,8 @@ impl Launcher {
         Ok((report.context("unreadable answer of a sample's supervisor")?, served))
     }
 
-    /// Reads what the supervisor says to its end. On an interruption its standard input is closed,
-    /// and it ends its processes and answers.
+    /// Reads the supervisor's answer to its end. An interruption closes the supervisor's standard
+    /// input: it then ends its processes and answers.
     fn hear(&self, child: &mut Child, stdin: &Mutex<Option<ChildStdin>>) -> Result<Vec<u8>> {
         let mut answer = Vec::new();
         let mut pipe = child.stdout.take().context("no pipe")?;
@@ -337,7 +334,7 @@ fn is_quarry(contender: &Contender) -> bool {
     file.is_some_and(|name| name.as_encoded_bytes().starts_with(b"libquarry"))
 }
 
-/// The witness, the allocator, and what the user preloads anyway.
+/// The value of `LD_PRELOAD`: witness, allocator, and the libraries that the user preloads anyway.
 fn preload(witness: &Path, allocator: &Path) -> Result<OsString> {
     if !is_preloadable(allocator) {
         bail!("{}: {NOT_PRELOADABLE}", allocator.display());

@@ -1,4 +1,5 @@
-//! Comparing allocators under any program: `quarry compare`, and samples of programs for the lab.
+//! Compares allocators under any program: `quarry compare`, `quarry advise`, and samples of
+//! programs for the lab.
 //!
 //! ```text
 //! allocators          who can serve a sample, where it is, and the proof that it did

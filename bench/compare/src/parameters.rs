@@ -1,29 +1,28 @@
-//! Parameters of a command line that is scanned: `-L n 1,2,4` puts each value in place of `{n}`.
+//! `-L n 1,2,4`: command lines with each value in place of `{n}`.
 
 use anyhow::{Result, bail};
 use quarry_harness::usage::Usage;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Most combinations of values: each of them is a comparison of its own.
 const MOST_WORKLOADS: usize = 1000;
 
-/// One command line that is compared, with the values that make it differ from the others.
+/// A command line that is compared, with the values that distinguish it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandVariant {
-    /// Names and values, such as `("n", "4")`; empty where nothing is scanned.
+    /// Names and values, such as `("n", "4")`; empty without `-L`.
     pub parameters: Vec<(String, String)>,
     /// Name and arguments.
     pub command: Vec<OsString>,
-    /// The shell command that comes before each run.
+    /// The shell command that runs before each run.
     pub prepare: Option<OsString>,
 }
 
-/// The commands of all combinations of values. `scans` alternates names and comma-separated values,
-/// as a parser of command lines collects them.
+/// The command lines of all combinations of values. `scans` alternates names and comma-separated
+/// values, as the parser of the command line collects them.
 ///
 /// # Errors
-/// A name or a list that is no such, or a name that the command does not mention.
+/// An invalid name or list, or a name that the command does not mention.
 pub fn scan(
     scans: &[String],
     command: &[OsString],
@@ -93,7 +92,6 @@ impl CommandVariant {
         }
     }
 
-    /// Name of the workload in tables: the program's, and the values.
     pub(super) fn name(&self, program: &str) -> String {
         let values = self.parameters.iter().map(|(name, value)| format!(" {name}={value}"));
         program.to_owned() + &values.collect::<String>()

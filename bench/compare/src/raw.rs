@@ -1,4 +1,4 @@
-//! A sample of a program as it came, before it is judged.
+//! A sample of a program before it is judged.
 
 use super::supervisor::{End, Report};
 use super::witness::ProcessRecord;
@@ -7,8 +7,8 @@ use quarry_harness::launch::last_line;
 use quarry_harness::results::{Measurement, Timeline};
 use std::time::Duration;
 
-/// Work of a server's clients while the server runs; the server is asked to end when they return.
-/// The argument says whether the server still runs.
+/// Work of a server's clients, after which the server is asked to end. The argument tells whether
+/// it runs.
 pub type Clients = dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync;
 
 /// Result of the clients of a server.
@@ -16,31 +16,27 @@ pub type Clients = dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync;
 pub struct Served {
     /// Requests that were sent.
     pub requests: u64,
-    /// Of these, the ones with the reply that they should have.
+    /// Requests that got the correct reply.
     pub right: u64,
-    /// From the first request to the last reply.
+    /// Time from the first request to the last reply.
     pub wall_ns: u64,
 }
 
-/// A sample as it came.
+/// A sample before it is judged.
 #[derive(Default)]
 pub struct Raw {
-    /// The process.
     pub(super) report: Report,
-    /// Records of its programs.
     pub(super) said: Vec<ProcessRecord>,
-    /// Its standard output.
+    /// Standard output of the program.
     pub stdout: Vec<u8>,
-    /// Its standard error.
     pub(super) stderr: Vec<u8>,
-    /// Allocations and frees that Quarry counted itself.
+    /// Allocations and frees that Quarry counted.
     pub(super) own_count: Option<(u64, u64)>,
-    /// The result of its clients, where it has some.
     pub(super) served: Option<Result<Served>>,
 }
 
 impl Raw {
-    /// Why it does not count, if so: how the program ended, else what its clients complain of.
+    /// Why the sample does not count: a bad end of the program, or the clients' complaint.
     pub(super) fn failure(&self, timeout: Duration) -> Option<String> {
         let text = match &self.report.end {
             End::Exited(0) => return self.complaint(),
@@ -59,8 +55,8 @@ impl Raw {
         Some(format!("its client: {error:#}"))
     }
 
-    /// Returns the measurement. One operation is the whole program, or a request to a server; only
-    /// replies of a server are verified here.
+    /// Returns the measurement. An operation is one run of the program, or one request to a server;
+    /// only replies of a server are verified here.
     pub fn measurement(&self, served_by: &str) -> Measurement {
         let report = &self.report;
         let cpu_ns = report.user_ns + report.sys_ns;
@@ -103,7 +99,7 @@ impl Raw {
     }
 }
 
-/// Sums of the numbers after `operations` in Quarry's statistics: of objects, blocks and mappings.
+/// Sums the two numbers after `operations` in Quarry's statistics: objects, blocks and mappings.
 pub(super) fn own_count(statistics: &str) -> (u64, u64) {
     let counts = statistics.lines().filter_map(|line| {
         let mut words = line.rsplit_once(": operations ")?.1.split_whitespace();
@@ -112,7 +108,6 @@ pub(super) fn own_count(statistics: &str) -> (u64, u64) {
     counts.fold((0, 0), |(allocations, frees), (a, f)| (allocations + a, frees + f))
 }
 
-/// Seconds as people write them.
 pub(super) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
@@ -153,7 +148,6 @@ mod tests {
                     malloc-64  1 2 : slabdata 1 1 0 : operations    9    5  99  99\n\n\
                     zone->lock 7 0 1\n";
         assert_eq!(own_count(text), (70, 65));
-        // Requests larger than an object have lines of their own, and each process its tables.
         let large = "# large requests : operations <alloc> <free> <resize>\n\
                      blocks           : operations          2          2          7\n\
                      mappings         : operations         80         79          0\n";

@@ -1,5 +1,4 @@
-//! Decides whether an allocator can make a difference to a program at all, and if not, why and what
-//! would help.
+//! Decides whether an allocator can make a difference to a program; if not, names a remedy.
 
 use super::raw::Raw;
 use super::supervisor::Report;
@@ -12,31 +11,35 @@ use crate::inside;
 use crate::interpose::{Obstacle, obstacle};
 use crate::known::KNOWN;
 use object::read::ReadCache;
+use quarry_harness::table::counted;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A program that spends less of its CPU time than this in the allocator, page faults of what it
-/// asks for included, shows differences that the allocator cannot be the reason of.
+/// Share of the CPU time in the allocator, with the page faults of requested memory, below which
+/// differences must have other reasons than the allocator.
 const NEGLIGIBLE: f64 = 0.01;
-/// For CPython on its own allocator: what reaches malloc is the smaller part of its allocations.
+/// The same for CPython on its own allocator, from which malloc gets the smaller part of requests.
 const NEGLIGIBLE_IN_PYTHON: f64 = 0.05;
 /// A low estimate of the cost of bringing in a page on most machines.
 const FAULT_NS: f64 = 500.0;
 const PAGE_BYTES: f64 = 4096.0;
-/// Short runs of which the majority says whether a program is out of reach.
+/// Bytes requested in all below which no allocator changes a program's memory much.
+const LITTLE_HEAP: u64 = 1 << 20;
+const PYMALLOC: &str = "Python serves its small objects itself (pymalloc): with \
+                        PYTHONMALLOC=malloc allocators get them, too";
+/// Short runs whose majority decides whether a program is out of reach.
 const LOOKS: usize = 3;
-/// Share of the CPU time that others may serve without taking away the meaning of a result.
+/// Share of the CPU time that other allocators may serve in a sample that still counts.
 const MOST_UNSERVED: f64 = 0.1;
 
-/// Why there is no verdict, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NoVerdict {
     pub(super) why: String,
     pub(super) remedy: String,
-    /// True where an allocator serves the program, and only makes hardly any difference.
+    /// True where an allocator serves the program but hardly makes a difference.
     pub(super) can_be_forced: bool,
 }
 
@@ -46,8 +49,8 @@ impl fmt::Display for NoVerdict {
     }
 }
 
-/// Returns the reason, known before the program has run, for which there is no verdict: `program`
-/// is the file that is executed in the end, `library` one of those that would be preloaded.
+/// Returns a reason against a verdict that is known before the program runs. `program` is the file
+/// whose code runs in the end, `library` one that would be preloaded.
 pub(super) fn before_it_runs(program: &Path, library: &Path) -> Option<NoVerdict> {
     let obstacle = obstacle(program, library).filter(|obstacle| !obstacle.is_partial())?;
     Some(no_verdict_of(program, &obstacle))
@@ -80,7 +83,6 @@ fn remedy(obstacle: &Obstacle) -> &'static str {
     }
 }
 
-/// The allocator that a program carries inside, as far as can be told.
 fn allocator_inside(program: &Path) -> Option<&'static str> {
     let cache = ReadCache::new(File::open(program).ok()?);
     let file = inside::Program::parse(&cache).ok()?;
@@ -92,22 +94,19 @@ fn allocator_inside(program: &Path) -> Option<&'static str> {
 pub struct Probe {
     /// Calls of all processes.
     pub calls: Calls,
-    /// CPU time of all processes, which includes the counting.
+    /// CPU time of all processes, with the time of counting.
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
-    /// Most threads of one process at once.
     pub(super) threads: u64,
-    /// Most memory that was resident, in bytes.
     pub(super) peak_bytes: u64,
     has_python: bool,
-    /// The program into which nothing was preloaded, where that is more than a small part.
+    /// The program into which nothing was preloaded, if it used more than [`MOST_UNSERVED`].
     unserved: Option<PathBuf>,
-    /// The program that used most CPU time, and so decides.
     busiest: PathBuf,
 }
 
 impl Probe {
-    /// Sums up a run.
+    /// Sums up a run under the counter.
     pub fn of(raw: &Raw, program: &Path) -> Self {
         let Raw { report, said, .. } = raw;
         let mut calls = Calls::default();
@@ -128,20 +127,19 @@ impl Probe {
         }
     }
 
-    /// Share of the CPU time spent in calls.
+    /// Share of the CPU time spent in calls of malloc.
     pub fn share(&self) -> f64 {
         (self.calls.ns as f64 / self.cpu_ns.max(1) as f64).min(1.0)
     }
 
-    /// Share of the CPU time that an allocator can have an influence on: its own, and that of the
-    /// page faults by which memory that was asked for comes in.
+    /// Share of the CPU time on which an allocator has an influence: the time in calls, and that of
+    /// the page faults which bring in the requested memory.
     pub(super) fn influence(&self) -> f64 {
         let faults = self.calls.bytes as f64 / PAGE_BYTES * FAULT_NS;
         self.share() + faults / self.cpu_ns.max(1) as f64
     }
 
-    /// Returns the reason for which no allocator can make a difference, independent of its share of
-    /// the time. `library` is one that would be preloaded.
+    /// Why no allocator can make a difference, whatever its share of the time.
     pub(super) fn obstacle(&self, library: &Path) -> Option<NoVerdict> {
         let program = self.unserved.as_ref()?;
         Some(match obstacle(program, library) {
@@ -154,37 +152,53 @@ impl Probe {
         })
     }
 
-    /// Returns whether nothing could be preloaded into a program that used noticeable CPU.
     pub(super) fn is_out_of_reach(&self) -> bool {
         self.unserved.is_some()
     }
 
-    /// Returns the allocator's influence on the run.
-    pub(super) fn seen(&self) -> Influence {
-        Influence { share: self.influence(), wall_ns: self.wall_ns }
+    /// The influence that a comparison can show: with `time_alone`, and for a program that requests
+    /// little, a share of the CPU time is seen as far as the program does not wait.
+    pub(super) fn seen(&self, time_alone: bool) -> Influence {
+        let busy = match time_alone || self.calls.bytes < LITTLE_HEAP {
+            true => (self.cpu_ns as f64 / self.wall_ns.max(1) as f64).min(1.0),
+            false => 1.0,
+        };
+        Influence { share: self.influence() * busy, wall_ns: self.wall_ns }
     }
 
-    /// A share of the CPU time that is not worth a comparison. `python` is the value of
+    /// An allocator inside the program that serves a part of its requests. `python` is the value of
     /// PYTHONMALLOC.
+    pub(super) fn inside(&self, python: Option<&OsStr>) -> Option<String> {
+        if self.is_on_pymalloc(python) {
+            return Some(PYMALLOC.to_owned());
+        }
+        let name = allocator_inside(&self.busiest)?;
+        let program = self.busiest.display();
+        Some(format!("{program} carries {name} inside, which serves some requests itself"))
+    }
+
+    /// The share of the CPU time below which a comparison is not worth making.
     pub(super) fn negligible(&self, python: Option<&OsStr>) -> f64 {
         if self.is_on_pymalloc(python) { NEGLIGIBLE_IN_PYTHON } else { NEGLIGIBLE }
     }
 
-    /// Why there is no comparison where the allocator has hardly any influence.
     pub(super) fn no_verdict(&self, python: Option<&OsStr>) -> NoVerdict {
         let (reason, remedy) = self.reason(self.is_on_pymalloc(python));
+        let waits = match self.wall_ns > 2 * self.cpu_ns {
+            true => format!(", and waits for most of its {:.3} s", self.wall_ns as f64 / 1e9),
+            false => String::new(),
+        };
         let why = format!(
-            "{} asked for memory {} times in {:.3} s of CPU time, about {:.1} % of it{reason}",
+            "{} asked for memory {} in {:.3} s of CPU time, about {:.1} % of it{waits}{reason}",
             self.busiest.display(),
-            self.calls.allocations,
+            counted(self.calls.allocations as usize, "time"),
             self.cpu_ns as f64 / 1e9,
             100.0 * self.share(),
         );
         NoVerdict { why, remedy, can_be_forced: true }
     }
 
-    /// Returns whether CPython serves its small objects itself. `setting` is the value of
-    /// PYTHONMALLOC.
+    /// Returns whether CPython serves small objects itself; `setting` is the value of PYTHONMALLOC.
     pub(super) fn is_on_pymalloc(&self, setting: Option<&OsStr>) -> bool {
         let on_malloc = setting.is_some_and(|it| it.as_encoded_bytes().starts_with(b"malloc"));
         self.has_python && !on_malloc
@@ -209,9 +223,8 @@ impl Probe {
     }
 }
 
-/// Decides whether a program is out of reach, by runs under the counter so far; `None`: one more is
-/// needed. Whether a short process was seen at all is chance, so of short runs the majority of
-/// [`LOOKS`] decides; a run of a second or more decides alone.
+/// Decides from the runs so far whether a program is out of reach; `None`: one more run is needed.
+/// A look can miss a short process, so of short runs the majority of [`LOOKS`] decides.
 pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
     let last = probes.last()?;
     let out = probes.iter().filter(|probe| probe.is_out_of_reach()).count();
@@ -225,12 +238,9 @@ pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
     }
 }
 
-/// Checks that a contender served a sample, and returns the object that served it. A process that
-/// was only forked has no record of its own: the record of its executable elsewhere counts. With
-/// `only_start` the children of the process that was started may be served by others.
-///
-/// # Errors
-/// The program that another allocator served.
+/// Checks that a contender served a sample, and returns the object that served; else the error
+/// names the program that another allocator served. A process that was only forked has no record,
+/// so another record of its executable counts. With `only_start` children may be served by others.
 pub(super) fn served(
     contender: &Contender,
     report: &Report,
@@ -264,8 +274,8 @@ pub(super) fn served(
     }
 }
 
-/// The object that serves the busiest of a sample's processes, into which no allocator was
-/// preloaded; `None`: the C library.
+/// The object that serves the busiest process of a sample without a preloaded allocator; `None`:
+/// the C library serves it.
 pub(super) fn own_malloc(report: &Report, said: &[ProcessRecord]) -> Option<PathBuf> {
     let ticks = |one: &ProcessRecord| {
         let seen = report.seen.values().filter(|it| it.executable == one.executable);
@@ -276,9 +286,9 @@ pub(super) fn own_malloc(report: &Report, said: &[ProcessRecord]) -> Option<Path
     (object.is_absolute() && !allocators::glibc().is_in(&object)).then_some(object)
 }
 
-/// The object that serves a program. A program at a fixed address may stand for a `malloc` that it
-/// only refers to; one that defines its own has been told apart from it. The loader knows the
-/// program itself by the name that it was started under, which need not be a path.
+/// The object that serves a program. In a program at a fixed address the loader may find `malloc`
+/// in the program although that only refers to it, so the file is examined for a definition. The
+/// loader names the program as it was started, which need not be a path.
 fn malloc_of(one: &ProcessRecord) -> &str {
     let is_executable = |path: &Path| path.canonicalize().is_ok_and(|it| it == one.executable);
     let in_executable = !one.malloc.contains('/') || is_executable(Path::new(&one.malloc));
@@ -289,22 +299,21 @@ fn malloc_of(one: &ProcessRecord) -> &str {
     if in_executable && !is_own() { &one.next_malloc } else { &one.malloc }
 }
 
-/// The program that used most CPU time of those that have a fault, and the fault, where they used
-/// more than [`MOST_UNSERVED`] of all.
+/// The program with a fault that used most CPU time, if such programs used more than
+/// [`MOST_UNSERVED`].
 fn unserved_of(
     report: &Report,
     fault: impl Fn(&Path) -> Option<String>,
 ) -> Option<(PathBuf, String)> {
     let this = std::env::current_exe().unwrap_or_default();
     let (mut all, mut unserved, mut worst) = (0, 0, None::<(u64, PathBuf, String)>);
-    // A process that still shows our own executable had not come to its exec, and one that shows
-    // none was about to end: neither says what it ran.
+    // Before its exec a process shows our own executable, and near its end it shows none.
     let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
     for Descendant { executable, cpu_ticks, .. } in report.seen.values() {
         if !is_known(executable) {
             continue;
         }
-        // Each counts for something, however short it was.
+        // A process too short for a clock tick counts as one tick.
         let weight = cpu_ticks + 1;
         all += weight;
         let Some(fault) = fault(executable) else { continue };
@@ -324,7 +333,6 @@ mod tests {
 
     const LIBC: &str = "libc";
 
-    /// A contender, a report on processes that were seen, and what their programs said.
     fn scene(
         seen: &[(i32, &str, u64)],
         said: &[(i32, &str, &str)],
@@ -365,7 +373,7 @@ mod tests {
         let error = fault(&[(1, "/sh", 1), (2, "/static", 99)], &said).unwrap();
         assert_eq!(error, "not served by glibc: /static: nothing was preloaded into it");
         assert_eq!(fault(&[(1, "/sh", 99), (2, "/static", 1)], &said), None, "one per cent");
-        // The shell became the program.
+        // The shell executed the program in its own process.
         let error = fault(&[(1, "/static", 0)], &said).unwrap();
         assert_eq!(error, "not served by glibc: /static: nothing was preloaded into it");
         let error = fault(&[], &[]).unwrap();
@@ -421,7 +429,7 @@ mod tests {
     }
 
     fn weight(probe: &Probe, python: Option<&str>) -> Weight {
-        weight::of(&[probe.seen()], probe.negligible(python.map(OsStr::new)))
+        weight::of(&[probe.seen(false)], probe.negligible(python.map(OsStr::new)))
     }
 
     #[test]
@@ -433,11 +441,10 @@ mod tests {
         let expected =
             "/no/such asked for memory 100 times in 1.000 s of CPU time, about 0.0 % of it";
         assert_eq!(few.no_verdict(None).why, expected);
-        // A thousand blocks of 1 MiB: little time in malloc, much in page faults.
+        // A thousand blocks of 1 MiB: malloc takes little time, the page faults much.
         assert_eq!(weight(&probe(1000, 1_000_000, 1000 << 20, false), None), Weight::Enough);
     }
 
-    /// A process of a millisecond is seen in one run and missed in the next.
     #[test]
     fn one_run_does_not_put_a_short_program_out_of_reach() {
         let runs = |seen: &[bool], wall_ns: u64| {
@@ -458,6 +465,26 @@ mod tests {
         assert_eq!(short(&[true, false, true]), Some(true));
         assert_eq!(runs(&[true], LONG_NS), Some(true));
         assert_eq!(agreement(&[]), None);
+    }
+
+    /// `sleep` spends a good part of its CPU time in malloc, and nothing of a second.
+    #[test]
+    fn what_cannot_be_seen_in_wall_time_gives_no_verdict() {
+        let sleeps = |bytes| Probe { cpu_ns: 1_000_000, ..probe(100, 100_000, bytes, false) };
+        assert_eq!(weight(&sleeps(10_000), None), Weight::Nothing);
+        assert!(
+            sleeps(10_000).no_verdict(None).why.ends_with(", and waits for most of its 1.000 s")
+        );
+        assert_eq!(weight(&sleeps(10 << 20), None), Weight::Enough, "its memory is compared");
+        let time_alone = [sleeps(10 << 20).seen(true)];
+        assert_eq!(weight::of(&time_alone, NEGLIGIBLE), Weight::Nothing);
+    }
+
+    #[test]
+    fn an_allocator_inside_is_named() {
+        let inside = probe(20_000, 20_000_000, 1 << 20, true).inside(None).unwrap();
+        assert!(inside.contains("pymalloc") && inside.contains("PYTHONMALLOC=malloc"), "{inside}");
+        assert_eq!(probe(1, 1, 1, true).inside(Some(OsStr::new("malloc"))), None);
     }
 
     #[test]

@@ -1,19 +1,17 @@
-//! A run in units that show something: milliseconds where seconds would be `0.00`.
+//! A run in units that suit its size: milliseconds where seconds would be `0.00`.
 
 use quarry_harness::results::{Cell, Metric, Run};
 use quarry_harness::statistics;
 use std::time::Duration;
 
-/// Seconds are shown from this time of a run on.
+/// Runs of this time and more are shown in seconds.
 const LEAST_SECONDS: f64 = 1.0;
 
-/// A program whose runs take less than this mostly starts: a process with its libraries takes about
-/// a millisecond on most machines, and twice that where they are slow.
+/// Shorter runs mostly start a process, which takes one or two milliseconds with its libraries.
 pub(super) const SHORT: Duration = Duration::from_millis(10);
 
-/// Returns the run with its times in milliseconds where its shortest workload takes less than a
-/// second. What is recorded stays in seconds: results of a program must be comparable with others
-/// of it, whichever side of the bound they fell on.
+/// Returns the run with times in milliseconds where its shortest workload takes less than a second.
+/// Recorded times stay in seconds, so that results of a program remain comparable.
 pub(super) fn readable(run: &Run) -> Run {
     let mut shown = run.clone();
     let workloads = run.meta.workloads.iter();
@@ -25,7 +23,6 @@ pub(super) fn readable(run: &Run) -> Run {
     shown
 }
 
-/// Warns where starting the program is most of what was measured.
 pub(super) fn too_short(run: &Run, workload: &str) -> Option<String> {
     let wall = seconds(run, workload).filter(|wall| *wall < SHORT.as_secs_f64())?;
     Some(format!(
@@ -35,7 +32,6 @@ pub(super) fn too_short(run: &Run, workload: &str) -> Option<String> {
     ))
 }
 
-/// The median time of a run of the baseline.
 fn seconds(run: &Run, workload: &str) -> Option<f64> {
     let wall = run.meta.metrics.iter().find(|metric| metric.name == "wall")?;
     let cell = Cell { workload, tasks: 1, variant: &run.meta.baseline };

@@ -1,26 +1,26 @@
-//! The request of `quarry compare`, and how a comparison ends.
+//! The request of `quarry compare`, and the ways in which a comparison ends.
 
 use crate::parameters::CommandVariant;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The rule by which there are enough runs.
+/// The rule for the number of runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Runs {
-    /// This number of runs of each.
+    /// This number of runs on each allocator.
     Exactly(u32),
-    /// Until the interval of each is no wider than this share of it to either side.
+    /// Until each interval extends to either side by at most this share of its centre.
     UntilInterval {
         /// The share.
         share: f64,
-        /// The end in any case.
+        /// Most runs.
         at_most: u32,
     },
 }
 
 impl Runs {
-    /// The end in any case.
+    /// Most runs on each allocator.
     #[must_use]
     pub fn at_most(self) -> u32 {
         match self {
@@ -30,68 +30,66 @@ impl Runs {
     }
 }
 
-/// A comparison that is asked for.
+/// A request for a comparison.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Allocators as `NAME`, `NAME:KEY=VALUE` or `NAME=FILE`.
     pub allocators: Vec<String>,
-    /// The rule by which there are enough runs.
+    /// The rule for the number of runs.
     pub runs: Runs,
-    /// The one that the others are compared with; `None`: glibc, else the first.
+    /// Name of the baseline; `None`: glibc, else the first allocator.
     pub baseline: Option<String>,
     /// Figures that the program prints.
     pub metrics: Vec<String>,
-    /// True if all runs must print the same.
+    /// True if all runs must print the same output.
     pub check_output: bool,
     /// Time after which a run has failed.
     pub timeout: Duration,
     /// The file that every run reads; `None`: standard input.
     pub input: Option<PathBuf>,
-    /// True if a run counts whatever its exit status is.
+    /// True if a run counts with any exit status.
     pub ignore_failure: bool,
-    /// True if a program is compared on which an allocator has hardly any influence.
+    /// True if a program is compared although an allocator has hardly any influence on it.
     pub force: bool,
     /// Conditions under which the comparison fails: `METRIC > +N %`.
     pub fail_if: Vec<String>,
-    /// True if nothing is compared where one of the allocators is absent.
+    /// True if the comparison needs every allocator to be installed.
     pub needs_all: bool,
-    /// The file that all figures are written to as CSV.
+    /// The CSV file for all figures.
     pub csv: Option<PathBuf>,
-    /// The file that the tables are written to as Markdown.
+    /// The Markdown file for the tables.
     pub markdown: Option<PathBuf>,
-    /// The file that everything is written to as JSON.
+    /// The JSON file for all samples and verdicts.
     pub json: Option<PathBuf>,
-    /// The new file that it is written to as a page with pictures.
+    /// The new HTML file for a page with pictures.
     pub html: Option<PathBuf>,
-    /// Results directory for `quarry lab`.
+    /// The results directory, for `quarry lab`.
     pub out: Option<PathBuf>,
-    /// Seed of the order; `None`: from the clock.
+    /// Seed of the order of runs; `None`: from the clock.
     pub seed: Option<u64>,
-    /// Name and arguments as they were given, without values for `{name}`.
+    /// Name and arguments as the user gave them, with `{name}` in place of values.
     pub command: Vec<OsString>,
-    /// The programs: one, or one for each combination of values.
+    /// The programs: one for each combination of values.
     pub works: Vec<Work>,
 }
 
 /// A program that is compared.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// The command and what makes it differ from the others.
+    /// The command line with its values.
     pub variant: CommandVariant,
-    /// The file that is executed.
+    /// The file to execute.
     pub file: PathBuf,
-    /// The file whose code runs in the end: an interpreter, where the program is a script.
+    /// The file whose code runs in the end: for a script its interpreter.
     pub interpreter: PathBuf,
 }
 
 impl Request {
-    /// The program's name without its folders.
     pub(super) fn program(&self) -> String {
         let name = self.command.first().map(|it| it.to_string_lossy()).unwrap_or_default();
         name.rsplit('/').next().unwrap_or_default().to_owned()
     }
 
-    /// The command as one line.
     pub(super) fn line(&self) -> String {
         let words: Vec<_> = self.command.iter().map(|it| it.to_string_lossy()).collect();
         words.join(" ")
@@ -105,8 +103,8 @@ pub enum Ending {
     Complete,
     /// A condition of `--fail-if` is met.
     Failing,
-    /// Something failed, or no allocator makes a difference; what there is has been printed.
+    /// A run failed, or no allocator makes a difference; the results so far were printed.
     Incomplete,
-    /// A signal ended it; what there was has been printed.
+    /// A signal ended the comparison; the results so far were printed.
     Interrupted(u32),
 }

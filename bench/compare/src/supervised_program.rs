@@ -1,4 +1,4 @@
-//! One sample of the program that is compared: what it printed, what it was served by.
+//! One sample of the compared program: its output, its figures, and the allocator that served it.
 
 use super::figure::Figure;
 use super::interrupt::Interrupt;
@@ -13,22 +13,20 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// A program under a supervisor, on the contender of each variant.
 pub(super) struct SupervisedProgram {
-    /// One for each workload.
+    /// By workload.
     pub(super) programs: Vec<Program>,
-    /// One for each variant.
+    /// By variant.
     pub(super) contenders: Vec<Contender>,
     pub(super) figures: Vec<Figure>,
     check_output: bool,
     launcher: Launcher,
-    /// The contender of the first good sample of each workload, and its output.
+    /// For each workload, the contender of its first good sample and the output.
     first: RefCell<BTreeMap<usize, (String, Vec<u8>)>>,
 }
 
 impl SupervisedProgram {
-    /// Makes the folder that samples write into. `check_output`: whether all samples must print the
-    /// same; `interrupt` tells when to stop.
+    /// With `check_output` all samples must print the same.
     pub(super) fn new(
         programs: Vec<Program>,
         contenders: Vec<Contender>,
@@ -41,12 +39,11 @@ impl SupervisedProgram {
         Ok(Self { programs, contenders, figures, check_output, launcher, first })
     }
 
-    /// Runs the program of a workload once under the counter, on glibc.
     pub(super) fn probe(&self, workload: usize) -> Result<Raw> {
         self.launcher.probe(&self.programs[workload], None)
     }
 
-    /// Runs the program of a workload as it is; see [`Launcher::as_it_is`].
+    /// See [`Launcher::as_it_is`].
     pub(super) fn as_it_is(&self, workload: usize) -> Result<Option<PathBuf>, NoSample> {
         self.launcher.as_it_is(&self.programs[workload])
     }
@@ -77,7 +74,7 @@ impl SupervisedProgram {
 }
 
 impl Sampler for SupervisedProgram {
-    /// Takes a sample. In the warm-up Quarry prints its own statistics, which takes it some time.
+    /// In the warm-up Quarry prints its statistics, which takes some time.
     fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
         let contender = &self.contenders[key.variant];
         let program = &self.programs[key.workload];

@@ -1,10 +1,10 @@
-//! The process that runs one sample: it starts the program, watches all processes that come of it,
-//! and leaves none behind.
+//! The process that runs one sample: it starts the program, watches all processes that the program
+//! starts, and leaves none running.
 //!
-//! It is a process of its own, because the kernel sums up the resources of children by process, and
-//! because every process that the program leaves running falls to it (`PR_SET_CHILD_SUBREAPER`). It
-//! ends everything when its standard input closes, so nothing outlives the command, even when that
-//! is killed. The byte [`FINISH`] there asks a server, which would not end by itself, to do so.
+//! It is a separate process because the kernel sums up resources of children by process, and
+//! because it adopts every process that the program leaves running (`PR_SET_CHILD_SUBREAPER`). When
+//! its standard input closes it ends all processes, so a sample never outlives the command. The
+//! byte [`FINISH`] there tells it to ask a server to end, which would not end by itself.
 
 use super::interrupt::listen_to;
 use super::tree::{Descendant, Tree};
@@ -31,21 +31,21 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time between the first looks at the processes; it doubles up to [`Pace::SLOWEST`].
+/// Time to the first look at the processes; the time between looks doubles up to [`Pace::SLOWEST`].
 const FIRST_LOOK: Duration = Duration::from_millis(1);
-/// Processes must have been idle for this long before their memory counts as what they keep.
+/// Processes must be idle for this long before their memory counts as memory while idle.
 const IDLE: Duration = Duration::from_secs(2);
-/// Clock ticks of CPU time (10 ms each on Linux) within [`QUIET_WINDOW`] up to which processes
-/// count as idle: servers wake up now and then.
+/// Clock ticks of CPU time (10 ms each on Linux) that idle processes may use within
+/// [`QUIET_WINDOW`]: servers wake up now and then.
 const QUIET_TICKS: u64 = 1;
 const QUIET_WINDOW: Duration = Duration::from_millis(250);
 /// Time between asking processes to end and killing them.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Name of the hidden subcommand that runs one sample of a program and watches it.
+/// Name of the hidden subcommand that runs one sample of a program.
 pub const SUPERVISE_COMMAND: &str = "__supervise";
 
-/// The byte on standard input that reports that the program has done its work.
+/// The byte on standard input after which the clients of a server are done.
 pub(super) const FINISH: u8 = b'.';
 
 /// Arguments of [`SUPERVISE_COMMAND`].
@@ -55,25 +55,22 @@ pub struct SuperviseArgs {
     order: PathBuf,
 }
 
-/// The order that a supervisor gets.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Order {
-    /// Where the program's standard input comes from; `None`: nothing.
+    /// The file that becomes standard input; `None`: no input.
     pub(super) stdin: Option<OsString>,
     pub(super) stdout: OsString,
     pub(super) stderr: OsString,
     pub(super) timeout: Duration,
-    /// Divides what processes share among them, instead of counting it in each.
+    /// Divides shared memory among the processes instead of counting it in each.
     pub(super) proportional: bool,
-    /// Variables that are set and removed.
     pub(super) set: Vec<(OsString, OsString)>,
     pub(super) unset: Vec<OsString>,
     pub(super) file: OsString,
-    /// Name and arguments.
     pub(super) command: Vec<OsString>,
 }
 
-/// Takes one sample in this process, as the command asks its supervisor to.
+/// Takes the sample that the order describes, and prints the report as JSON.
 ///
 /// # Errors
 /// If the sample could not be taken.
@@ -83,26 +80,20 @@ pub fn supervise(args: &SuperviseArgs, out: &mut dyn Write) -> Result<()> {
     Ok(writeln!(out, "{}", serde_json::to_string(&report)?)?)
 }
 
-/// The way in which the program ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum End {
-    /// By itself, with a status.
     Exited(i32),
     Signalled(i32),
-    /// Killed when its time was over.
     TimedOut,
-    /// Killed because the command ended.
     #[default]
     Cancelled,
     NotStarted(String),
 }
 
-/// The report on a sample that has ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) end: End,
     pub(super) pid: i32,
-    /// From its start to its end.
     pub(super) wall_ns: u64,
     /// CPU times, page faults and context switches of all processes.
     pub(super) user_ns: u64,
@@ -111,31 +102,29 @@ pub(super) struct Report {
     pub(super) major_faults: u64,
     pub(super) voluntary_switches: u64,
     pub(super) involuntary_switches: u64,
-    /// Resident memory of all processes over time; what processes share counts in each of them,
-    /// unless it was to be divided.
+    /// Resident memory of all processes; shared memory counts in each, unless it is to be divided.
     pub(super) timeline: Timeline,
-    /// Most memory that was resident: all processes together where they were looked at, or the
-    /// largest of them as the kernel saw it. 0 where the program was too short to be seen.
+    /// Peak of resident memory: of all processes at a look, or of the largest one as the kernel
+    /// records it. 0: too short for both.
     pub(super) peak_bytes: u64,
-    /// Most bytes in huge pages, all processes together: counted while they ran, each time that one
-    /// had grown by an eighth. `None` where none was seen.
+    /// Most bytes in huge pages of all processes together; `None` where no look found a process.
     pub(super) huge_bytes: Option<u64>,
-    /// Resident bytes two seconds after the last activity, where a process lived that long.
+    /// Resident bytes after two seconds without activity, where a process lives that long.
     pub(super) idle_bytes: Option<u64>,
-    /// Resident bytes when it was asked to end because its work was done.
+    /// Resident bytes when [`FINISH`] came.
     pub(super) final_bytes: Option<u64>,
-    /// Processes that lived on when the program had ended, and were ended.
+    /// Processes that lived on after the program, and were ended.
     pub(super) left_running: usize,
-    /// The processes that were seen, by id.
+    /// By process id.
     pub(super) seen: BTreeMap<i32, Descendant>,
 }
 
 impl Order {
-    /// Runs the sample in this process. A program that fails is no error.
+    /// Runs the sample. A program that fails is no error.
     fn supervise(&self) -> Result<Report> {
         set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
         let signals = listen_to([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT])?;
-        // Exec leaves the peak of this process in the record of the child.
+        // The kernel counts this process's peak for the child, up to its exec.
         let own_peak = peak_of(UsageWho::RUSAGE_SELF)?;
         let mut command = self.command()?;
         let start = Instant::now();
@@ -156,7 +145,7 @@ impl Order {
         command.arg0(name).args(arguments);
         self.unset.iter().for_each(|key| _ = command.env_remove(key));
         command.envs(self.set.iter().cloned());
-        // A signal from the terminal must not reach the child before it reaches us.
+        // A signal from the terminal must not reach the child before this process.
         command.process_group(0);
         let named = |path: &OsString| path.display().to_string();
         command.stdin(match &self.stdin {
@@ -169,8 +158,7 @@ impl Order {
     }
 }
 
-/// Starts the program with no signal blocked, as it expects: masks are inherited, and a server with
-/// SIGTERM blocked does not end.
+/// Starts the program without blocked signals: a server that inherits a blocked SIGTERM never ends.
 fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
     let mask = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let child = command.spawn();
@@ -178,8 +166,8 @@ fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
     Ok(child)
 }
 
-/// The times at which the processes are polled: often at first, then rarely enough that polling
-/// takes at most a hundredth of the time and there are no thousands of polls.
+/// The times of the looks at the processes: often at first, then so rarely that looking takes at
+/// most a hundredth of the time, and never sooner than after a thousandth of the time so far.
 struct Pace {
     next: Instant,
     gap: Duration,
@@ -188,7 +176,7 @@ struct Pace {
 impl Pace {
     const SLOWEST: Duration = Duration::from_millis(10);
     const SHARE: u32 = 100;
-    /// On a busy machine most of the time of a look is waiting.
+    /// Most delay that a long look causes: on a busy machine a look mostly waits for a CPU.
     const LONGEST: Duration = Duration::from_millis(100);
 
     fn advance(&mut self, start: Instant, looked_for: Duration) {
@@ -200,7 +188,6 @@ impl Pace {
     }
 }
 
-/// The processes of a sample while they run.
 struct Watch {
     start: Instant,
     main: i32,
@@ -208,11 +195,9 @@ struct Watch {
     tree: Tree,
     pace: Pace,
     activity: Activity,
-    /// The part of the report that is known so far.
     report: Report,
 }
 
-/// When the processes last used CPU time.
 struct Activity {
     window_began: Instant,
     ticks_then: u64,
@@ -230,7 +215,7 @@ impl Activity {
         (self.window_began, self.ticks_then) = (now, ticks);
     }
 
-    /// Returns whether idleness has just lasted for [`IDLE`].
+    /// Returns whether the processes have just become idle, for [`IDLE`].
     fn falls_idle(&mut self, now: Instant) -> bool {
         let was_idle = std::mem::replace(&mut self.idle, now.duration_since(self.last) >= IDLE);
         self.idle && !was_idle
@@ -250,11 +235,11 @@ impl Watch {
         }
     }
 
-    /// Waits until the program has ended and nothing of it is active any more, or until it must
-    /// end. Afterwards no process of it is left.
+    /// Waits until the program has ended and its other processes are idle or gone, or until it must
+    /// end. Afterwards no process of the sample runs.
     fn until_end(&mut self, signals: &SignalFd, deadline: Instant) -> Result<End> {
         let stdin = io::stdin();
-        // Its SIGCHLD may have come before the signal was blocked again.
+        // A SIGCHLD may have come before the signal was blocked again.
         let mut all_gone = self.reap();
         while !all_gone {
             let wake = self.pace.next.min(deadline);
@@ -290,7 +275,7 @@ impl Watch {
         Ok(end)
     }
 
-    /// Reads standard input. Returns whether it is closed, so that everything must end.
+    /// Reads standard input. Returns true if it is closed, so that all processes must end.
     fn hears(&mut self, stdin: BorrowedFd<'_>) -> bool {
         let mut byte = [0];
         match nix::unistd::read(stdin, &mut byte) {
@@ -298,7 +283,7 @@ impl Watch {
                 self.look();
                 self.report.final_bytes =
                     self.report.timeline.readings.last().map(|it| it.resident);
-                // The process may have ended meanwhile.
+                // The program may have ended meanwhile.
                 let _ = kill(Pid::from_raw(self.main), Signal::SIGTERM);
                 false
             }
@@ -307,7 +292,7 @@ impl Watch {
         }
     }
 
-    /// Takes the status of every process that has ended. Returns whether none is left.
+    /// Takes the status of every process that has ended. Returns true if no process remains.
     fn reap(&mut self) -> bool {
         loop {
             match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
@@ -322,7 +307,7 @@ impl Watch {
                     };
                     if status.pid() == Some(Pid::from_raw(self.main)) {
                         self.ended = Some((end, self.start.elapsed()));
-                        // Processes that live on from here have two seconds from now.
+                        // Processes that live on may become idle from now on.
                         self.activity.last = Instant::now();
                     }
                 }
@@ -330,7 +315,6 @@ impl Watch {
         }
     }
 
-    /// Looks at the processes. Returns whether they have been idle for [`IDLE`].
     fn look(&mut self) -> bool {
         let began = Instant::now();
         let living = self.tree.look();
@@ -351,7 +335,7 @@ impl Watch {
         self.activity.idle
     }
 
-    /// Ends every process: those that started others first get time to end them in order.
+    /// Ends every process: SIGTERM first, so that parents can end their children in order.
     fn end_all(&mut self) {
         let asked = Instant::now();
         self.tree.signal(Signal::SIGTERM);
@@ -362,7 +346,7 @@ impl Watch {
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(50));
-            // A process that is stopped hears nothing but this.
+            // A stopped process handles SIGTERM only after SIGCONT.
             let _ = kill(Pid::from_raw(self.main), Signal::SIGCONT);
         }
     }
@@ -371,7 +355,7 @@ impl Watch {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let wall = self.ended.map_or_else(|| self.start.elapsed(), |(_, wall)| wall);
         let exact = peak_of(UsageWho::RUSAGE_CHILDREN)?;
-        // Up to its exec the child was as large as this process; below that nothing can be said.
+        // A peak of the child below that of this process is unknown, see `supervise`.
         let peak_bytes = self.report.peak_bytes.max(if exact > own_peak { exact } else { 0 });
         Ok(Report {
             end,

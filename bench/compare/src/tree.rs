@@ -1,4 +1,4 @@
-//! The processes of a sample, as `/proc` shows them.
+//! The processes of a sample, from `/proc`.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -9,67 +9,55 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A process at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: i32,
     /// User and system time, in clock ticks.
     pub(super) cpu_ticks: u64,
     pub(super) resident: u64,
-    /// Peak of its resident memory since its exec, in bytes.
     pub(super) peak: u64,
-    /// Bytes in huge pages when it was about as large as it ever was.
+    /// Bytes in huge pages at the last count, see [`Huge::is_due`].
     pub(super) huge: u64,
 }
 
-/// The huge pages of a process when they were last counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Huge {
     bytes: u64,
-    /// Its resident memory then.
     resident: u64,
 }
 
 impl Huge {
-    /// Returns whether the huge pages should be counted again: the process is more than an eighth
-    /// larger than at the last count. For each count the kernel walks the page tables; at this
-    /// distance all counts together take less than ten times as long as the last one.
+    /// Returns whether the process is an eighth larger than at the last count. For each count the
+    /// kernel walks the page tables; all counts together take less than ten times the last one.
     fn is_due(self, resident: u64) -> bool {
         resident > self.resident + self.resident / 8
     }
 }
 
-/// The part of a process that is remembered.
+/// The facts of a process that are kept after its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Descendant {
-    /// The last program that it ran.
     pub(super) executable: PathBuf,
-    /// User and system time when it was last looked at, in clock ticks.
+    /// User and system time at the last look, in clock ticks.
     pub(super) cpu_ticks: u64,
-    /// Most threads that it had when it was looked at.
     pub(super) threads: u64,
 }
 
-/// The descendants of a process, without itself.
 #[derive(Debug)]
 pub(super) struct Tree {
     root: i32,
-    /// True if memory that processes share is divided among them (PSS) instead of counted in each
-    /// (RSS).
+    /// True if shared memory is divided among the processes (PSS) instead of counted in each (RSS).
     proportional: bool,
-    /// Every process that was ever seen in it.
     pub(super) seen: BTreeMap<i32, Descendant>,
-    /// Their huge pages.
     huge: BTreeMap<i32, Huge>,
 }
 
 impl Tree {
-    /// The descendants of `root`, with shared memory divided among them or not.
     pub(super) fn below(root: i32, proportional: bool) -> Self {
         Self { root, proportional, seen: BTreeMap::new(), huge: BTreeMap::new() }
     }
 
-    /// Looks at all of them; those that have ended and wait for their parent are left out.
+    /// Looks at all processes but zombies.
     pub(super) fn look(&mut self) -> Vec<Process> {
         let mut living = Vec::new();
         for (process, stat) in self.living() {
@@ -77,7 +65,7 @@ impl Tree {
             let cpu_ticks = stat.utime + stat.stime;
             let resident = stat.rss * procfs::page_size();
             let peak = proc::peak(pid as u32).unwrap_or(0).max(resident);
-            // Of a process that is about to end the kernel says nothing.
+            // Near the end of a process the kernel reports no PSS.
             let divided = self.proportional.then(|| proc::proportional(pid as u32)).flatten();
             let huge = self.count_huge(pid, resident);
             let resident = divided.unwrap_or(resident);
@@ -92,7 +80,6 @@ impl Tree {
         living
     }
 
-    /// The bytes in huge pages of a process, counted anew if it has grown.
     fn count_huge(&mut self, pid: i32, resident: u64) -> u64 {
         let huge = self.huge.entry(pid).or_default();
         if huge.is_due(resident)
@@ -119,7 +106,6 @@ impl Tree {
         found
     }
 
-    /// Sends a signal to all of them. Returns how many there were.
     pub(super) fn signal(&self, signal: Signal) -> usize {
         let living = self.living();
         for (process, _) in &living {
@@ -130,8 +116,7 @@ impl Tree {
     }
 }
 
-/// Returns the processes that the threads of a process have started and those that have fallen to
-/// it. Kernels without `CONFIG_PROC_CHILDREN` are asked for the parent of every process instead.
+/// The processes that a process has started or adopted, with or without `CONFIG_PROC_CHILDREN`.
 fn children_of(parent: &process::Process) -> Vec<i32> {
     let mut children = Vec::new();
     for thread in parent.tasks().into_iter().flatten().flatten() {
@@ -177,12 +162,12 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // The grandchild is there once the line has come.
+        // The line shows that the grandchild exists.
         let mut line = String::new();
         let pipe = child.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(pipe), &mut line).unwrap();
         let mut tree = Tree::below(child.id() as i32, false);
-        // The process may still be on its way through exec, with nothing resident.
+        // During its exec the process may have no resident memory.
         let living = loop {
             match tree.look() {
                 living if living.iter().any(|it| it.resident > 0) => break living,
@@ -195,7 +180,6 @@ mod tests {
         assert!(tree.huge[&living[0].pid].resident > 0, "they were counted");
         assert!(!tree.seen[&living[0].pid].executable.as_os_str().is_empty());
         let divided = Tree::below(child.id() as i32, true).look()[0].resident;
-        // It may still grow, so that only a later look is certain to be above.
         let whole = tree.look()[0].resident;
         assert!((1..whole).contains(&divided), "the C library is shared: {divided}");
         assert_eq!(children_by_parent(child.id() as i32), [living[0].pid]);

@@ -1,52 +1,47 @@
-//! The rule by which a comparison is refused: it decides whether the share of a program's time that
-//! an allocator can change is worth comparing.
+//! Decides whether an allocator's share of a program's time is worth a comparison.
 //!
-//! The share of the CPU time that an allocator has an influence on is measured, and in a short run
-//! that measurement is half chance: it may come out at a half or at twice its value. So
+//! The share of the CPU time on which an allocator has an influence is measured. In a short run
+//! chance may halve or double it. So
 //!
-//! * a run of a second or more decides alone, unless its share lies so close to the bound of a
-//!   refusal that the next run might lie on its other side; a run in which nothing was asked for,
-//!   or in which the share is [`PLENTY`] times the negligible one, decides alone as well;
+//! * a run of a second or more decides alone, unless its share is within a factor of [`CLOSE`] of
+//!   the bound of a refusal; a run without requests, or with [`PLENTY`] times the negligible share,
+//!   decides alone as well;
 //! * else the median of [`RUNS`] short or [`LONG_RUNS`] long runs decides;
-//! * below half of the negligible share there is no comparison; up to twice that there is one, with
-//!   a line that warns how small the effect can be; above that there is one.
+//! * less than half of the negligible share refuses the comparison; up to twice that share adds a
+//!   warning that the effect is small.
 
 use quarry_harness::statistics;
 
-/// Runs under the counter of a program whose runs are short.
+/// Runs under the counter where they are short.
 const RUNS: usize = 5;
-/// Runs of a program whose runs are long, where its share is close to the bound.
+/// Runs under the counter where they are long and close to the bound.
 const LONG_RUNS: usize = 3;
 /// Factor around the bound of a refusal within which a long run does not decide alone.
 const CLOSE: f64 = 1.2;
-/// Time of a run that decides alone.
+/// Time from which on a run counts as long.
 pub(super) const LONG_NS: u64 = 1_000_000_000;
-/// A run whose share is so many times the negligible one decides alone: noise cannot explain it.
+/// A run with this multiple of the negligible share decides alone: noise cannot explain it.
 const PLENTY: f64 = 4.0;
 /// Factor by which the median of several measurements may be off.
 const DOUBT: f64 = 2.0;
 
-/// The result of one run under the counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Influence {
-    /// Share of the CPU time that an allocator has an influence on.
     pub(super) share: f64,
     pub(super) wall_ns: u64,
 }
 
-/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
-    /// One more run under the counter.
+    /// One more run under the counter is needed.
     Unknown,
     Nothing,
-    /// A comparison, and a line that says how little can come of it.
+    /// A comparison, with a line that says how small the effect can be.
     Little,
     Enough,
 }
 
-/// Judges by the runs so far; of those that follow each other, the last is never unknown.
-/// `negligible` is a share.
+/// Judges the runs so far; after [`RUNS`] of them the result is not `Unknown`.
 pub(super) fn of(seen: &[Influence], negligible: f64) -> Weight {
     let Some(last) = seen.last() else { return Weight::Unknown };
     if last.share >= PLENTY * negligible {
@@ -75,7 +70,7 @@ mod tests {
 
     const MILLISECOND: u64 = 1_000_000;
 
-    /// The judgement, and after how many of the runs it was passed.
+    /// The judgement, and the number of runs after which it was passed.
     fn judged(influences: &[f64], wall_ns: u64) -> (Weight, usize) {
         let seen: Vec<Influence> =
             influences.iter().map(|&share| Influence { share, wall_ns }).collect();
@@ -93,7 +88,6 @@ mod tests {
         }
     }
 
-    /// The second run says the opposite of the first, and the third decides.
     #[test]
     fn a_long_run_close_to_the_bound_is_repeated() {
         assert_eq!(judged(&[0.0049, 0.0052, 0.0051], LONG_NS), (Weight::Little, 3));
@@ -107,7 +101,6 @@ mod tests {
         assert_eq!(judged(&[0.5], MILLISECOND), (Weight::Enough, 1));
     }
 
-    /// A single run of each of these would have said something else in one of two cases.
     #[test]
     fn short_runs_are_judged_by_their_median() {
         let of = |influences: [f64; 5]| judged(&influences, 2 * MILLISECOND);
@@ -117,8 +110,7 @@ mod tests {
         assert_eq!(of([0.003, 0.025, 0.03, 0.022, 0.024]), (Weight::Enough, 5));
     }
 
-    /// A measurement at half or twice its value turns a refusal into a line, or a line into none,
-    /// and never a refusal into a comparison without a word.
+    /// Half or twice the measured share never turns a refusal into a comparison without a warning.
     #[test]
     fn chance_never_turns_a_refusal_into_a_comparison_without_a_word() {
         let rank = |weight| match weight {

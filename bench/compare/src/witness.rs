@@ -1,4 +1,4 @@
-//! Records that the processes of a sample write into its file: see `witness/witness.rs`.
+//! Reads the records that the processes of a sample write: see `witness/witness.rs`.
 
 use anyhow::{Context, Result};
 use std::fs::{self, File};
@@ -7,38 +7,36 @@ use std::path::{Path, PathBuf};
 #[path = "../witness/layout.rs"]
 mod layout;
 
-/// The shared object that says what serves a process.
+/// The shared object that records which object serves a process.
 const WITNESS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-witness.so"));
-/// The one that counts calls in front of glibc.
 const COUNTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-counter.so"));
 
-/// A program that was executed, in the sample's process tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessRecord {
     pub(super) pid: i32,
     pub(super) executable: PathBuf,
-    /// The object that the loader found `malloc` in.
+    /// The object in which the loader found `malloc`.
     pub(super) malloc: String,
     /// The next object with a `malloc` after the executable.
     pub(super) next_malloc: String,
     pub(super) has_python: bool,
-    /// Most memory that was resident, in bytes; 0 where it did not come to its own end.
+    /// Peak of resident memory in bytes; 0 where the process did not exit by itself.
     pub(super) peak_bytes: u64,
     pub(super) calls: Calls,
 }
 
-/// Calls of malloc and its relatives.
+/// Calls of malloc and related functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// Calls that allocate.
     pub allocations: u64,
     /// Calls that free.
     pub frees: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: u64,
-    /// Time spent in all of them.
+    /// Time in all calls.
     pub ns: u64,
-    /// Bytes that were never freed, with the headers of glibc.
+    /// Bytes never freed, with glibc's headers.
     pub held: u64,
 }
 
@@ -52,7 +50,6 @@ impl std::ops::AddAssign for Calls {
     }
 }
 
-/// The two shared objects, where they can be preloaded from.
 #[derive(Debug)]
 pub(super) struct Witnesses {
     pub(super) witness: PathBuf,
@@ -60,7 +57,6 @@ pub(super) struct Witnesses {
 }
 
 impl Witnesses {
-    /// Writes them into a folder.
     pub(super) fn unpack(folder: &Path) -> Result<Self> {
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
@@ -73,12 +69,11 @@ impl Witnesses {
     }
 }
 
-/// Name of the variable by which processes find the file.
+/// Name of the variable that holds the path of the records' file.
 pub(super) fn variable() -> &'static str {
     layout::VARIABLE.to_str().expect("the name is ASCII")
 }
 
-/// Makes an empty file for a sample.
 pub(super) fn create(path: &Path) -> Result<()> {
     let file = File::create(path).with_context(|| path.display().to_string())?;
     Ok(file.set_len(layout::FILE_BYTES as u64)?)
@@ -119,7 +114,7 @@ fn calls(slot: &[u8]) -> Calls {
         frees: sum(layout::FREES),
         bytes: sum(layout::BYTES),
         ns: (u128::from(sum(layout::TICKS)) * 1_000_000 / u128::from(per_ms)) as u64,
-        // Children of a fork free what their parent has allocated as well.
+        // The children of a fork may free memory that their parent has allocated.
         held: sum(layout::HELD).cast_signed().max(0).cast_unsigned(),
     }
 }
@@ -164,7 +159,7 @@ mod tests {
             assert!(one.malloc.contains("libc"), "{one:?}");
             assert!(!one.has_python && one.calls == Calls::default(), "{one:?}");
         }
-        // dash leaves without a destructor.
+        // dash exits without running destructors.
         assert!(said[1].peak_bytes > 100_000 && said[2].peak_bytes > 100_000, "{said:?}");
         assert!(said[1].executable.ends_with("ls"), "{said:?}");
         assert_ne!(said[1].pid, said[0].pid);

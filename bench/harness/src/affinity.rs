@@ -4,7 +4,6 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::fs;
 
-/// The calling thread, as these calls name it.
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
 /// CPUs that this process may run on, in ascending order.
@@ -20,21 +19,20 @@ pub fn pin(cpu: usize) -> nix::Result<()> {
     sched_setaffinity(THIS_THREAD, &set)
 }
 
-/// Up to `count` of the CPUs in `allowed`, on different cores as far as there are enough. The last
-/// come first: interrupts favour CPU 0.
+/// Up to `count` CPUs of `allowed`, on different cores if possible, the last ones first: interrupts
+/// favour CPU 0.
 pub fn choose(allowed: &[usize], count: usize) -> Vec<usize> {
     spread(allowed, count, siblings)
 }
 
 fn spread(allowed: &[usize], count: usize, siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
     let mut chosen: Vec<usize> = allowed.iter().rev().copied().collect();
-    // The last of each core, then the others.
+    // First the last CPU of each core, then its other CPUs.
     chosen.sort_by_key(|&cpu| siblings(cpu).iter().any(|it| *it > cpu && allowed.contains(it)));
     chosen.truncate(count);
     chosen
 }
 
-/// Logical CPUs on the core of `cpu`, as the kernel lists them; normally `cpu` among them.
 fn siblings(cpu: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     parse_list(&fs::read_to_string(path).unwrap_or_default())

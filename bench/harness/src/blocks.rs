@@ -1,8 +1,6 @@
 //! Randomised complete blocks: in each block one workload runs once on every variant, in a shuffled
 //! order. Drift (frequency, neighbours, heat) hits all variants of a block alike, and ratios are
-//! taken within blocks.
-//!
-//! A shard of a run takes whole blocks, and so its ratios are taken on one machine.
+//! taken within blocks. A shard takes whole blocks, so one machine takes both sides of each ratio.
 
 use crate::shard::Shard;
 use rand::SeedableRng;
@@ -19,7 +17,7 @@ pub struct Step {
     pub variant: usize,
 }
 
-/// Everything on which the order of the samples of a run depends.
+/// The parameters that determine the order of a run's samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Seed of the order.
@@ -32,16 +30,14 @@ pub struct Shape {
     pub rounds: u32,
     /// True if a warm-up round comes first.
     pub warm_up: bool,
-    /// The part that is wanted; `None` is all of it.
+    /// The part that this process takes; `None`: the whole run.
     pub shard: Option<Shard>,
 }
 
 impl Shape {
-    /// The rounds that this process takes.
-    ///
-    /// The blocks of all counted rounds, one after the other in their shuffled order, go to the
-    /// shards in turn. A shard warms up what it will measure. Its steps come in the order that they
-    /// have in the whole run.
+    /// The rounds that this process takes. The blocks of all counted rounds go to the shards in
+    /// turn, in their shuffled order. In the warm-up round a shard takes only blocks that it
+    /// measures later.
     pub fn schedule(self) -> Schedule {
         let of = |is_warmed: Vec<bool>| Schedule {
             shape: self,
@@ -52,7 +48,7 @@ impl Shape {
         if self.shard.is_none() || !self.warm_up {
             return of(vec![true; self.blocks]);
         }
-        // The same rounds once more, to learn which blocks come after the warm-up.
+        // A first pass over the rounds finds the blocks that this shard measures.
         let mut is_measured = vec![false; self.blocks];
         for (_, steps) in of(vec![false; self.blocks]) {
             steps.iter().for_each(|step| is_measured[step.block] = true);
@@ -70,14 +66,13 @@ impl Shape {
     }
 }
 
-/// Rounds with their numbers, of which 0 is the warm-up, and the steps of each in their order. A
-/// round of which a shard has nothing is empty. Each takes time proportional to all its steps.
+/// The rounds of a run, each with its number (0: warm-up) and its steps. A round in which this
+/// shard has no block has no steps.
 #[derive(Debug)]
 pub struct Schedule {
     shape: Shape,
     random: StdRng,
     next: u32,
-    /// For each block, true if a shard warms it up.
     is_warmed: Vec<bool>,
 }
 
@@ -102,7 +97,7 @@ impl Iterator for Schedule {
     }
 }
 
-/// The order of one round: every block once, and in it every variant once, both shuffled.
+/// The order of one round: the blocks shuffled, and in each block the variants shuffled.
 pub fn round(blocks: usize, variants: usize, random: &mut StdRng) -> Vec<Step> {
     let mut steps = Vec::with_capacity(blocks * variants);
     for block in shuffled(blocks, random) {
@@ -118,7 +113,7 @@ fn shuffled(count: usize, random: &mut StdRng) -> Vec<usize> {
     order
 }
 
-/// A seed for runs that do not name one; printed and recorded, so that the order can be repeated.
+/// A seed for a run that names none. It is printed and recorded, so that the order can be repeated.
 pub fn seed_from_clock() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_micros() as u64 & 0xffff_ffff
@@ -162,7 +157,6 @@ mod tests {
     const SHAPE: Shape =
         Shape { seed: 7, blocks: 4, variants: 3, rounds: 5, warm_up: true, shard: None };
 
-    /// Every step of a schedule, with its round.
     fn steps(shape: Shape) -> Vec<(u32, Step)> {
         let of = |(round, steps): (u32, Vec<Step>)| {
             steps.into_iter().map(move |step| (round, step)).collect::<Vec<_>>()
@@ -183,7 +177,6 @@ mod tests {
         assert_eq!(cold.schedule().next(), Some((1, expected[0].clone())), "the order is the same");
     }
 
-    /// Shapes of all kinds; the naive side of this test is a set of all steps.
     #[test]
     fn every_run_is_in_exactly_one_shard() {
         let mut random = StdRng::seed_from_u64(11);

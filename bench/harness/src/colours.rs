@@ -1,9 +1,8 @@
-//! One colour for each allocator, the same on every page and in every picture, by its name alone.
+//! Colours of allocators: the name alone determines the colour, on every page and in every picture.
 //!
-//! Known allocators and policies have colours that were chosen beside each other. One of them with
-//! settings (`jemalloc tuned`, `quarry:THP=0`, `slub-4.9`) has a shade of the same colour. Any
-//! other name gets a colour from its letters: a hue, in one of two shades. Two such names can be
-//! alike; the pictures give them different shapes and dashes.
+//! Known allocators and policies have chosen colours; with settings (`jemalloc tuned`,
+//! `quarry:THP=0`) a name gets a shade. Another name gets a hue from its letters, which two names
+//! may share; the pictures then give them different shapes and dashes.
 
 /// A colour for light ground and one for dark ground, as `#rrggbb`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,14 +13,13 @@ pub struct Colour {
     pub dark: String,
 }
 
-/// The hues come in steps of this many degrees: closer ones look the same.
+/// Degrees between hues: closer hues look the same.
 const STEP: u64 = 15;
 /// Lightness and chroma of the shades on light and on dark ground, in OKLCH.
 const SHADES: [[(f64, f64); 2]; 2] = [[(0.54, 0.13), (0.78, 0.11)], [(0.47, 0.10), (0.84, 0.09)]];
 
-/// Names with colours of their own. Allocators differ for eyes that tell few colours apart (after
-/// Okabe and Ito); policies differ among those that are alternatives to each
-/// other, and are darker (on dark ground: lighter) than allocators.
+/// Chosen colours. Those of allocators differ also for colour-blind readers (after Okabe and Ito).
+/// Policies differ within their kind, and are darker (on dark ground: lighter) than allocators.
 const KNOWN: [(&str, &str, &str); 25] = [
     ("quarry", "#c2500a", "#f28e4b"),
     ("glibc", "#8a6d00", "#e3c238"),
@@ -69,7 +67,6 @@ fn known(name: &str) -> Option<(&'static str, &'static str)> {
     KNOWN.iter().find(|(known, ..)| *known == name).map(|(_, light, dark)| (*light, *dark))
 }
 
-/// Moves every part of a colour by a share of its distance to `end`.
 fn mixed(colour: &str, end: u8, share: f64) -> String {
     let part = |at: usize| u8::from_str_radix(colour.get(at..at + 2).unwrap_or("80"), 16);
     let moved = |at: usize| {
@@ -87,7 +84,7 @@ fn derived(name: &str) -> Colour {
     Colour { light: hex(light, hue), dark: hex(dark, hue) }
 }
 
-/// FNV-1a, which gives the same everywhere and for ever.
+/// FNV-1a, whose result never changes with a version or a machine.
 fn hash(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     // The low bits alone depend on few letters.
@@ -95,7 +92,7 @@ fn hash(name: &str) -> u64 {
     hash ^ (hash >> 32)
 }
 
-/// From OKLCH to sRGB by the matrices of Ottosson (2020), cut to what a screen shows.
+/// From OKLCH to sRGB by the matrices of Ottosson (2020), clamped to the range of a screen.
 fn hex((lightness, chroma): (f64, f64), hue: f64) -> String {
     let (sin, cos) = hue.to_radians().sin_cos();
     let (a, b) = (chroma * cos, chroma * sin);
@@ -142,7 +139,6 @@ mod tests {
         }
     }
 
-    /// Pages of different days and machines show an allocator in the same colour.
     #[test]
     fn a_name_keeps_its_colour_for_ever() {
         assert_eq!(of("jemalloc").light, "#0068ad");

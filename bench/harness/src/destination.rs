@@ -1,5 +1,5 @@
-//! A file that is written when everything is over, and opened before anything begins: a user should
-//! not wait an hour to learn that it cannot be written.
+//! An output file, opened at the beginning of a run and written at its end: a user should not wait
+//! an hour to learn that it cannot be written.
 
 use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
@@ -14,11 +14,11 @@ use tempfile::TempDir;
 pub enum Present {
     /// The file is replaced.
     Replaced,
-    /// The file is in the way; the text says what is accepted.
+    /// The file is an error; the text says what is accepted.
     Refused(&'static str),
 }
 
-/// An open file. One that was made for this and not written is removed again.
+/// An open file. If this process made it and never writes it, the file is removed again.
 #[derive(Debug)]
 pub struct Destination {
     name: String,
@@ -28,11 +28,10 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Opens it; what is there keeps its contents until [`write`](Self::write). `option` says by
-    /// what it was named.
+    /// Opens the file that `option` names; it keeps its contents until [`write`](Self::write).
     ///
     /// # Errors
-    /// One of usage, where it cannot be written or is in the way.
+    /// A usage error, where the file cannot be written or must not be replaced.
     pub fn open(option: &str, place: &Path, present: Present) -> Result<Self> {
         let name = format!("{option} {}", place.display());
         let is_new = place.symlink_metadata().is_err();
@@ -51,14 +50,14 @@ impl Destination {
         Ok(Self { name, place: place.to_owned(), file, is_unwanted: is_new })
     }
 
-    /// Writes all of it.
+    /// Replaces the contents.
     ///
     /// # Errors
     /// The error of the system.
     pub fn write(mut self, bytes: &[u8]) -> Result<()> {
         let is_regular = self.file.metadata().is_ok_and(|it| it.is_file());
         let mut write = || {
-            // A device or a pipe has no length.
+            // Devices and pipes have no length.
             if is_regular {
                 self.file.set_len(0)?;
             }
@@ -70,24 +69,23 @@ impl Destination {
     }
 }
 
-/// Makes a folder, where it is not there, in which files will be made.
+/// Makes a folder unless it exists, and checks that files can be made in it.
 ///
 /// # Errors
-/// One of usage, where none can be made.
+/// A usage error, where that fails.
 pub fn folder(option: &str, place: &Path) -> Result<()> {
     let refusal = |error: io::Error| {
         let name = place.display();
         Usage(format!("{option} {name}: {error}; accepted: a directory that can be written"))
     };
     fs::create_dir_all(place).map_err(refusal)?;
-    // A file without a name in it, which is gone at once.
+    // A nameless file, which goes away at once.
     tempfile::tempfile_in(place).map_err(refusal)?;
     Ok(())
 }
 
-/// Makes a folder beside its later place, whose name is `prefix` and a unique end. If the process
-/// ends before it renames the folder, the folder stays, so that its contents can be looked at. Its
-/// permissions follow the process's mask, as those of every file.
+/// Makes a folder in `parent`, to be renamed when it is complete; its name is `prefix` and a unique
+/// end. It stays if the process ends early. Its permissions follow the umask.
 ///
 /// # Errors
 /// The error of the system.
@@ -97,8 +95,8 @@ pub fn partial(parent: &Path, prefix: &str) -> io::Result<TempDir> {
     builder.tempdir_in(parent)
 }
 
-/// The error of a folder for temporary files in which nothing can be made. The system's own text
-/// ends with a random name.
+/// The usage error for a `TMPDIR` that cannot be written. It leaves out the random file name that
+/// the system's text has.
 pub fn no_temporary(error: &io::Error) -> Usage {
     let (place, error) = (std::env::temp_dir(), error.to_string());
     let (place, why) = (place.display(), error.split(" at path ").next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The facts about the machine that a reader of results needs. No names of hosts or users.
+//! The facts about the machine that a reader of results needs, without names of hosts or users.
 
 use crate::affinity;
 use procfs::{CpuInfo, Current};
@@ -11,7 +11,7 @@ use std::process::Command;
 pub struct Environment {
     /// Version of this project.
     pub quarry: String,
-    /// Model of the CPU: its name says little on a virtual machine, family and number the rest.
+    /// Model of the CPU, with family and model number: on a virtual machine the name says little.
     pub cpu: String,
     /// CPUs that the run could use.
     pub cpus: Vec<usize>,
@@ -25,11 +25,11 @@ pub struct Environment {
     pub distribution: String,
     /// Setting of transparent huge pages.
     pub thp: String,
-    /// Frequency governor, where the machine shows one.
+    /// Frequency governor, if the machine shows it.
     pub governor: Option<String>,
     /// Load averages over 1, 5 and 15 minutes.
     pub load: String,
-    /// Options of Quarry in the environment; they hold for its samples.
+    /// Options of Quarry in the environment, which hold for its samples.
     pub quarry_options: Vec<String>,
     /// Findings of the doctor, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -37,7 +37,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Looks at this machine; the findings of the doctor are left to the caller.
+    /// Looks at this machine; the caller adds the doctor's findings.
     pub fn capture() -> Self {
         let cpuinfo = CpuInfo::current().ok();
         let field = |name: &str| Some(cpuinfo.as_ref()?.get_field(0, name)?.to_owned());
@@ -63,8 +63,7 @@ impl Environment {
         }
     }
 
-    /// Returns the facts that make timings of the two incomparable: one line each, as `self` has it
-    /// and then as `other` has it.
+    /// Returns the facts that make timings incomparable, one line each with both values.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let none = || "none".to_owned();
         let facts = |it: &Self| {
@@ -98,7 +97,6 @@ impl Environment {
     }
 }
 
-/// Returns what `field` of `/proc/cpuinfo` says; the architecture where it names none.
 fn processor(field: impl Fn(&str) -> Option<String>) -> String {
     let name = field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     match (field("cpu family"), field("model")) {

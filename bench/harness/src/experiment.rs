@@ -17,25 +17,25 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Everything that is known of an experiment before its first sample.
+/// The definition of an experiment, complete before its first sample.
 pub struct Experiment {
     /// Its name.
     pub name: String,
     /// One line on what a sample is, for the head of the tables.
     pub about: String,
-    /// The things compared; the A/A copy of the baseline is one of them.
+    /// The variants; the A/A copy of the baseline is one of them.
     pub variants: Vec<Variant>,
-    /// Name of the variant that the others are compared with.
+    /// Name of the variant that the other variants are compared with.
     pub baseline: String,
     /// The workloads; each runs on each variant.
     pub workloads: Vec<Workload>,
-    /// With how many tasks at once, in turn; `[1]` where that is no dimension.
+    /// Numbers of concurrent tasks, measured in turn; `[1]` without that dimension.
     pub tasks: Vec<u32>,
     /// The metrics of a sample; one of them is primary.
     pub metrics: Vec<Metric>,
     /// Targets of the baseline.
     pub targets: Vec<Target>,
-    /// If true, one failed sample takes the verdict from its variant; else its round is left out.
+    /// True: a failed sample takes the verdict from its variant. False: its round is left out.
     pub strict: bool,
     /// Parameters, for the reader of the results.
     pub options: BTreeMap<String, String>,
@@ -47,18 +47,18 @@ pub struct Experiment {
     pub warm_up: bool,
     /// Ends the run before its last round.
     pub enough: Option<Stop>,
-    /// Seed of the order; `None` takes it from the clock.
+    /// Seed of the order; `None`: from the clock.
     pub seed: Option<u64>,
-    /// The part that this process takes; `None` is all of it. A shard needs a seed that others
-    /// share, a results directory, and a fixed number of rounds.
+    /// The part that this process takes; `None`: the whole run. A shard needs a seed, a results
+    /// directory, and a fixed number of rounds.
     pub shard: Option<Shard>,
-    /// Results directory, of a shard the one that has them all; `None` writes nothing.
+    /// Results directory (of a shard: the common one); `None` writes nothing.
     pub out: Option<PathBuf>,
     /// Takes the samples.
     pub sampler: Box<dyn Sampler>,
 }
 
-/// Decides after each round whether the run has enough of them.
+/// Decides after each round whether the run has enough rounds.
 pub type Stop = Box<dyn Fn(&Run) -> Enough>;
 
 /// The answer of a [`Stop`].
@@ -66,7 +66,7 @@ pub type Stop = Box<dyn Fn(&Run) -> Enough>;
 pub enum Enough {
     /// The run ends.
     Yes,
-    /// The run goes on; `expected` is the number of rounds that it will take, where that is known.
+    /// The run goes on; `expected` is the number of rounds that it will take, if known.
     No {
         /// Rounds without the warm-up.
         expected: Option<usize>,
@@ -81,7 +81,7 @@ impl Experiment {
         self
     }
 
-    /// Says which program every sample runs, and what that reads.
+    /// Records the program that every sample runs, and its standard input.
     #[must_use]
     pub fn of_program(mut self, command: &[OsString], stdin: Stdin) -> Self {
         self.origin.program = command.iter().map(|it| it.to_string_lossy().into_owned()).collect();
@@ -89,13 +89,12 @@ impl Experiment {
         self
     }
 
-    /// Takes every sample, in randomised complete blocks: in a round every workload with every
-    /// number of tasks is a block, in which each variant runs once. A sample that did not do its
-    /// work counts as failed.
+    /// Takes every sample, in randomised complete blocks: in a round each workload with each number
+    /// of tasks is a block, in which each variant runs once.
     ///
     /// # Errors
-    /// If the results directory cannot be made or written, or the experiment contradicts itself; of
-    /// a shard, that it has no sample, or that others in the directory are of another run.
+    /// If the results directory cannot be used, or the experiment contradicts itself; for a shard
+    /// also if it has no sample, or the directory has shards of another run.
     pub fn conduct(self) -> Result<Run> {
         let seed = self.seed.unwrap_or_else(blocks::seed_from_clock);
         let mut conductor = Conductor {
@@ -160,21 +159,15 @@ impl Experiment {
     }
 }
 
-/// The place to which samples go.
 enum Output {
-    /// None.
     Nothing,
-    /// A directory of a whole run.
     Run(RunDirectory),
-    /// A directory of a shard.
     Part(Box<PartDirectory>),
 }
 
-/// An output to begin with.
 enum Opened {
-    /// It is empty.
     New(Output),
-    /// All of the run has been taken before.
+    /// A complete shard of this number was there before.
     There(Box<Run>),
 }
 
@@ -208,7 +201,6 @@ impl Output {
         }
     }
 
-    /// Ends a run that was taken to its end.
     fn finish(self) -> Result<()> {
         match self {
             Self::Nothing | Self::Run(_) => Ok(()),
@@ -217,7 +209,6 @@ impl Output {
     }
 }
 
-/// A run that is being taken.
 struct Conductor {
     sampler: Box<dyn Sampler>,
     start: Instant,
@@ -228,7 +219,7 @@ struct Conductor {
 }
 
 impl Conductor {
-    /// Takes one round. Returns whether the run goes on: it ends where it was interrupted.
+    /// Takes one round. Returns false if it was interrupted.
     fn round(&mut self, round: u32, steps: Vec<Step>) -> Result<bool> {
         let tasks = self.run.meta.tasks.clone();
         for Step { block, variant } in steps {
@@ -272,7 +263,6 @@ impl Conductor {
         Ok(())
     }
 
-    /// Tells the progress bar how many rounds there will be.
     fn expect(&self, rounds: usize) {
         let meta = &self.run.meta;
         let cells = meta.workloads.len() * meta.tasks.len() * meta.variants.len();
@@ -282,7 +272,7 @@ impl Conductor {
     }
 }
 
-/// A bar with the time left; invisible where stderr is no terminal.
+/// A bar with the time left; invisible where standard error is no terminal.
 fn progress_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} samples, {eta} left")
         .expect("the template is constant and valid");
@@ -413,7 +403,6 @@ mod tests {
         assert_eq!(error, "test: no variant is called best");
     }
 
-    /// A machine that is computed: a queue in front of one lock, whose holder needs `hold_ns`.
     struct SimulatedLock {
         hold_ns: [u64; 2],
     }

@@ -1,5 +1,4 @@
-//! Starting processes: what they are preloaded with, which variables they do not inherit, where
-//! programs are, and how a process ended. A sample process is this executable, fresh.
+//! Starts processes, among them sample processes: fresh processes of this executable.
 
 use crate::results::Measurement;
 use anyhow::{Context, Result};
@@ -11,13 +10,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output};
 
-/// Name of the hidden subcommand that takes one sample: the lab starts its own executable with it.
+/// Name of the hidden subcommand that takes one sample.
 pub const SAMPLE_COMMAND: &str = "__sample";
 
-/// A sample that takes longer has lost its way, and ends by SIGALRM.
+/// Time after which SIGALRM ends a sample, which must have failed.
 const SAMPLE_LIMIT_SECONDS: u32 = 60;
 
-/// Beginnings of the names of variables that would change what an allocator does.
 const CLEARED: &[&str] = &[
     "LD_PRELOAD",
     "GLIBC_TUNABLES",
@@ -33,16 +31,16 @@ const CLEARED: &[&str] = &[
 
 /// Work that a sample process does; its fields are its parameters.
 pub trait Work: Serialize + DeserializeOwned {
-    /// Tells it from other work of the same executable.
+    /// Distinguishes it from other work of the executable.
     const NAME: &'static str;
 
-    /// Does it in this process.
+    /// Does the work in this process.
     ///
     /// # Errors
-    /// Why there is no measurement.
+    /// The reason why there is no measurement.
     fn measure(self) -> Result<Measurement>;
 
-    /// The order by which a fresh process does it.
+    /// The order to a fresh process.
     fn order(&self) -> Order {
         let parameters = serde_json::to_string(self).expect("parameters are plain data");
         Order { work: Self::NAME, parameters }
@@ -56,7 +54,7 @@ pub struct Order {
     parameters: String,
 }
 
-/// A kind of work, as a list of an executable has it.
+/// A kind of work, as an entry in an executable's list.
 #[derive(Clone, Copy)]
 pub struct WorkKind {
     name: &'static str,
@@ -82,10 +80,10 @@ pub struct SampleArgs {
 }
 
 impl SampleArgs {
-    /// Does in this process what the order says.
+    /// Does the ordered work in this process.
     ///
-    /// # Errors
-    /// If `kinds` lacks its kind, or there is no measurement.
+    /// # Errors If no kind of `kinds` has the name of the ordered work, or the work gives no
+    /// measurement.
     pub fn measure(&self, mut kinds: impl Iterator<Item = WorkKind>) -> Result<Measurement> {
         nix::unistd::alarm::set(SAMPLE_LIMIT_SECONDS);
         let kind = kinds.find(|kind| kind.name == self.work);
@@ -94,8 +92,7 @@ impl SampleArgs {
     }
 }
 
-/// Takes one sample in a fresh process of this executable, preloaded with `preload`, with
-/// `settings` in its environment.
+/// Takes one sample in a fresh process, with `preload` preloaded and `settings` in its environment.
 ///
 /// # Errors
 /// How the process failed.
@@ -108,7 +105,7 @@ pub fn sample(
     answer_of(&output, &output.stdout)
 }
 
-/// A sample process that is about to be started.
+/// The command for a sample process.
 ///
 /// # Errors
 /// If this executable cannot be found.
@@ -125,7 +122,7 @@ pub fn command(
     Ok(command)
 }
 
-/// The measurement that a sample process has printed as `answer`.
+/// Parses the measurement that a sample process has printed.
 ///
 /// # Errors
 /// How the process failed.
@@ -136,7 +133,7 @@ pub fn answer_of(output: &Output, answer: &[u8]) -> Result<Measurement> {
     serde_json::from_slice(answer).map_err(|error| anyhow::anyhow!("unreadable answer: {error}"))
 }
 
-/// Clears the variables that would change what an allocator does, and preloads one.
+/// Removes the variables that would change an allocator's behaviour, and preloads `preload`.
 pub fn preload_into(command: &mut Command, preload: Option<&Path>) {
     for key in cleared_variables() {
         command.env_remove(key);
@@ -146,7 +143,7 @@ pub fn preload_into(command: &mut Command, preload: Option<&Path>) {
     }
 }
 
-/// Variables of this process that a sample starts without.
+/// Variables of this process that a sample process does not inherit.
 #[must_use]
 pub fn cleared_variables() -> Vec<OsString> {
     std::env::vars_os().map(|(key, _)| key).filter(is_cleared).collect()
@@ -160,14 +157,13 @@ fn is_cleared(key: &OsString) -> bool {
 /// The complaint about a path that [`is_preloadable`] refuses.
 pub const NOT_PRELOADABLE: &str = "LD_PRELOAD cannot hold a path with a colon or white space";
 
-/// Returns whether `LD_PRELOAD`, which separates its entries by colons and white space, can hold a
-/// path.
+/// Returns whether a path can stand in `LD_PRELOAD`, whose entries colons and white space separate.
 #[must_use]
 pub fn is_preloadable(path: &Path) -> bool {
     !path.as_os_str().as_encoded_bytes().iter().any(|it| matches!(it, b':' | b' ' | b'\t' | b'\n'))
 }
 
-/// The value of `LD_PRELOAD` with `objects` in front of what the caller of this process preloads.
+/// The value of `LD_PRELOAD` with `objects` before the objects that this process's caller preloads.
 #[must_use]
 pub fn preload_value(objects: &[&Path], own: Option<OsString>) -> OsString {
     let own = own.filter(|own| !own.is_empty());
@@ -175,7 +171,7 @@ pub fn preload_value(objects: &[&Path], own: Option<OsString>) -> OsString {
     all.collect::<Vec<&OsStr>>().join(OsStr::new(":"))
 }
 
-/// Describes how a failed process ended, with the last line that it wrote to standard error.
+/// Describes the end of a failed process, with the last line of its standard error.
 #[must_use]
 pub fn end_of(output: &Output) -> String {
     let last = last_line(&output.stderr).unwrap_or_else(|| "no message".to_owned());
@@ -197,9 +193,8 @@ pub fn last_line(text: &[u8]) -> Option<String> {
     text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
 }
 
-/// Looks for a program, in the system's own folder first: what the search path finds may be a
-/// script that starts others. Then come the search path, and the folders of servers, which users'
-/// search paths lack.
+/// Looks for a program: first in `/usr/bin`, because the search path may lead to a wrapper script;
+/// then in the search path and in the folders of servers.
 #[must_use]
 pub fn place_of(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

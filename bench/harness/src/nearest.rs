@@ -3,7 +3,7 @@
 use crate::usage::Usage;
 use anyhow::Error;
 
-/// Names as far from the one that was given are not worth a guess (Jaro's measure, 1 = equal).
+/// Least likeness (Jaro's measure, 1 = equal) of a name that is suggested.
 const LEAST_LIKENESS: f64 = 0.7;
 
 /// An error for a name that `accepted` lacks: it lists the nearest name first, then all.
@@ -16,7 +16,7 @@ pub fn unknown<T: AsRef<str>>(what: &str, name: &str, accepted: &[T]) -> Error {
     Usage(format!("no {what} {name}; {guess}accepted: {}", all.join(", "))).into()
 }
 
-/// Returns up to three of `accepted`, the likest first.
+/// Returns up to three of `accepted`, the most similar first.
 fn nearest<'a>(name: &str, accepted: &[&'a str]) -> Vec<&'a str> {
     let likeness = |other: &str| strsim::jaro_winkler(&name.to_lowercase(), &other.to_lowercase());
     let mut near: Vec<(f64, &str)> = accepted

@@ -1,4 +1,4 @@
-//! The options that every experiment has, with its own defaults.
+//! The options of every experiment, with defaults of each experiment.
 
 use crate::destination;
 use crate::experiment::Experiment;
@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-/// `--samples` of an experiment of average noise: enough to tell 3 % from nothing.
+/// `--samples` of an experiment of average noise: enough to tell a difference of 3 % from noise.
 pub const USUAL_SAMPLES: &str = "50";
 
-/// The defaults of an experiment, as its user would write them.
+/// The defaults of an experiment, as a user would write them.
 pub trait Defaults: Send + Sync + 'static {
     /// `--variants`.
     const VARIANTS: &'static str;
@@ -29,7 +29,7 @@ pub trait Defaults: Send + Sync + 'static {
     const SAMPLES: &'static str;
     /// `--samples` with `--quick`.
     const QUICK_SAMPLES: &'static str;
-    /// Most tasks that it can run at once.
+    /// Most concurrent tasks that the experiment can run.
     const MOST_TASKS: u32 = 1;
 }
 
@@ -71,11 +71,11 @@ pub struct Common<D: Defaults> {
 }
 
 impl<D: Defaults> Common<D> {
-    /// The variant that the others are compared with, of those that are `present`: the one that
-    /// was named, else `usual` if it is there, else the first.
+    /// Returns the baseline among the variants `present`: the named one, else `usual`, else the
+    /// first.
     ///
     /// # Errors
-    /// If it is not there, or nothing is.
+    /// If the named variant is not present, or no variant is.
     pub fn baseline<'a>(&self, present: &[&'a str], usual: &str) -> Result<&'a str> {
         let named = |wanted: &str| present.iter().copied().find(|name| *name == wanted);
         match &self.baseline {
@@ -89,8 +89,7 @@ impl<D: Defaults> Common<D> {
         }
     }
 
-    /// An experiment as these options ask for, with a warm-up round and time per operation as its
-    /// only metric.
+    /// Makes an experiment from these options, with a warm-up round and time per operation.
     ///
     /// # Errors
     /// A number of tasks that the experiment cannot run.
@@ -124,10 +123,10 @@ impl<D: Defaults> Common<D> {
         })
     }
 
-    /// Looks at what is needed only once programs have been made ready, which takes a while.
+    /// Checks options that matter only after programs have been made ready, which takes a while.
     ///
     /// # Errors
-    /// A number of tasks that the experiment cannot run, a results directory that cannot be one.
+    /// A number of tasks that the experiment cannot run, or an unusable results directory.
     pub fn check_early(&self) -> Result<()> {
         self.tasks()?;
         match (&self.out, self.shard) {
@@ -137,7 +136,7 @@ impl<D: Defaults> Common<D> {
         }
     }
 
-    /// The numbers of tasks, each once.
+    /// The numbers of tasks without repetitions.
     ///
     /// # Errors
     /// A number that the experiment cannot run.
@@ -161,7 +160,7 @@ impl<D: Defaults> Common<D> {
 /// Checks that the `index`th of the chosen variants was not chosen before.
 ///
 /// # Errors
-/// One of usage: it is named twice.
+/// A usage error: it is named twice.
 pub fn check_once(variants: &[String], index: usize) -> Result<()> {
     let name = &variants[index];
     if variants[..index].contains(name) {
@@ -170,11 +169,10 @@ pub fn check_once(variants: &[String], index: usize) -> Result<()> {
     Ok(())
 }
 
-/// Selects those of `all` whose names begin with one of `prefixes`, in their own order; without
-/// prefixes, those that are usual.
+/// Selects those of `all` whose names begin with a prefix; without prefixes, the usual ones.
 ///
 /// # Errors
-/// No name begins with a prefix, which the text calls a `what`.
+/// No name begins with a prefix; the text calls a name a `what`.
 pub fn named<T: ToString>(
     all: Vec<T>,
     prefixes: &[String],
@@ -194,10 +192,10 @@ pub fn named<T: ToString>(
     Ok(all.into_iter().zip(names).filter(is_wanted).map(|(it, _)| it).collect())
 }
 
-/// Selects those of `all` that `chosen` names; all of them where it names none.
+/// Selects the names in `all` that are in `chosen`; all names if `chosen` is empty.
 ///
 /// # Errors
-/// An unknown name, which the text calls a `what`.
+/// An unknown name; the text calls a name a `what`.
 pub fn exactly<'a>(all: &[&'a str], chosen: &[String], what: &str) -> Result<Vec<&'a str>> {
     if let Some(name) = chosen.iter().find(|name| !all.contains(&name.as_str())) {
         return Err(nearest::unknown(what, name, all));

@@ -1,10 +1,10 @@
-//! Lines over time, as SVG that can be read on a light and on a dark page.
+//! Lines over time as SVG, readable on a light and on a dark page.
 
 use crate::colours::{self, Colour};
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-/// The course of one variant.
+/// The line of one variant.
 pub struct Course {
     /// The name in the legend.
     pub name: String,
@@ -12,7 +12,7 @@ pub struct Course {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A picture to be drawn.
+/// A picture of lines over time.
 pub struct Picture {
     /// The title above it.
     pub title: String,
@@ -20,13 +20,13 @@ pub struct Picture {
     pub x: &'static str,
     /// The label of the vertical axis.
     pub y: &'static str,
-    /// The lines, the most important last: it lies on top.
+    /// The lines; the last one lies on top.
     pub lines: Vec<Course>,
 }
 
 const SIZE: (u32, u32) = (880, 420);
 
-/// Colours of ground, text and grid follow the page; styles win over the attributes of elements.
+/// Rules for ground, text and grid; they override the attributes of elements.
 const STYLE: &str = ".ground { fill: #ffffff } text { fill: #1d2530; stroke: none }\
     line[stroke=\"#808080\"], polyline[stroke=\"#808081\"] { stroke: #8fa1b7 }";
 const DARK: &str = ".ground { fill: #12161c } text { fill: #e6ebf2 } ";
@@ -35,11 +35,11 @@ impl Picture {
     /// Returns the picture as SVG.
     ///
     /// # Errors
-    /// Where there is nothing to draw.
+    /// If there is nothing to draw.
     pub fn svg(&self) -> Result<String> {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let bound = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
-        // Right of the lines there is room for their names.
+        // Room for the names, at the right of the lines.
         let (right, top) = (bound(|point| point.0) * 1.25, bound(|point| point.1) * 1.05);
         let left = points().map(|point| point.0).fold(0.0, f64::min);
         if right <= left || top <= 0.0 {
@@ -96,7 +96,6 @@ impl Picture {
         Ok(())
     }
 
-    /// Adds a ground and styles that follow the page.
     fn dressed(&self, svg: &str) -> String {
         let end = svg.find('>').map_or(0, |at| at + 1);
         let (head, rest) = svg.split_at(end);
@@ -110,13 +109,12 @@ impl Picture {
     }
 }
 
-/// The rule that gives the line of a variant its colour for dark ground.
+/// The rule for a variant's line on dark ground.
 fn on_dark(name: &str) -> String {
     let Colour { light, dark } = colours::of(name);
     format!("[stroke=\"{}\"] {{ stroke: {dark} }} ", light.to_uppercase())
 }
 
-/// A colour as `#rrggbb`.
 fn parsed(colour: &str) -> RGBColor {
     let part = |at: usize| u8::from_str_radix(colour.get(at..at + 2).unwrap_or("80"), 16);
     let [red, green, blue] = [1, 3, 5].map(|at| part(at).unwrap_or(0x80));
@@ -142,7 +140,7 @@ mod tests {
         }
         let longest = svg.matches("<polyline").count();
         assert!(longest >= 2, "{longest} lines");
-        // plotters writes colours in capitals, and a style looks for them as they are.
+        // plotters writes colours in capitals, and a style matches letters exactly.
         let Colour { light, dark } = colours::of("jemalloc");
         let light = light.to_uppercase();
         assert!(svg.matches(&format!("stroke=\"{light}\"")).count() >= 2, "{svg}");

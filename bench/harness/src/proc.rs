@@ -1,29 +1,29 @@
-//! Memory of processes and of the machine, in bytes, as `/proc` has it.
+//! Memory of processes and of the machine, in bytes, from `/proc`.
 
 use procfs::process::Process;
 use procfs::{Current, Meminfo};
 
-/// Resident memory of a process; `None` where it is gone.
+/// Resident memory of a process; `None` after its end.
 #[must_use]
 pub fn resident(pid: u32) -> Option<u64> {
     Some(process(pid)?.statm().ok()?.resident * procfs::page_size())
 }
 
-/// Most that a process had resident since its exec. The kernel's record of children and
-/// `getrusage` would not do: their maximum survives exec.
+/// Peak of a process's resident memory since its exec (`VmHWM`). The peak that `getrusage` returns,
+/// for a process or its children, includes the time before the exec.
 #[must_use]
 pub fn peak(pid: u32) -> Option<u64> {
     Some(process(pid)?.status().ok()?.vmhwm? * 1024)
 }
 
-/// Resident memory of a process, of which shared pages are divided among those that share them.
+/// Resident memory of a process, with each shared page divided among the processes that share it.
 #[must_use]
 pub fn proportional(pid: u32) -> Option<u64> {
     of_all_mappings(pid, "Pss")
 }
 
-/// Memory of a process that its page tables hold as huge pages of 2 MiB, where these are the
-/// machine's. The kernel walks the tables for it: some milliseconds for each GiB of small pages.
+/// Anonymous memory in huge pages. A call takes some ms per GiB of small pages, because the kernel
+/// walks the page tables.
 #[must_use]
 pub fn huge(pid: u32) -> Option<u64> {
     of_all_mappings(pid, "AnonHugePages")

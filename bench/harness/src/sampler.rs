@@ -1,16 +1,16 @@
-//! One sample: which one is wanted, what it brings, and who takes it.
+//! Taking one sample.
 
 use crate::results::{Measurement, Timeline};
 use anyhow::Error;
 
-/// Identifies the sample that is wanted.
+/// Identifies a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleKey {
     /// Round; 0 is the warm-up.
     pub round: u32,
     /// Index of the workload.
     pub workload: usize,
-    /// Number of tasks that run it at once.
+    /// Number of concurrent tasks.
     pub tasks: u32,
     /// Index of the variant.
     pub variant: usize,
@@ -19,9 +19,9 @@ pub struct SampleKey {
 /// The outcome of a sample.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// Its measurement.
+    /// The measurement.
     pub measurement: Measurement,
-    /// Its parent's observations, where the parent watched.
+    /// The parent's observations, if the parent watched.
     pub timeline: Option<Timeline>,
 }
 
@@ -31,13 +31,12 @@ impl From<Measurement> for Taken {
     }
 }
 
-/// Why there is no sample.
+/// The reason why there is no sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoSample {
-    /// The run was told to end before the sample was complete. It leaves no trace and ends the run.
+    /// The run was interrupted within the sample. Nothing is recorded, and the run ends.
     Interrupted,
-    /// The experiment does not want it: the warm-up of something that needs none, for example. It
-    /// leaves no trace.
+    /// The experiment needs no such sample, for example no warm-up of it. Nothing is recorded.
     LeftOut,
     /// The sample failed. The text is recorded in its place.
     Failed(String),
@@ -61,13 +60,9 @@ impl From<Error> for NoSample {
     }
 }
 
-/// Takes samples, one at a time.
-///
-/// The engine decides which sample is next, verifies and records what comes back, and shows
-/// progress; a sampler knows nothing of rounds to come. Three kinds are in use: a pattern of calls
-/// in a fresh process of the own executable, a replayed kernel path, and a supervised program.
-/// None of this is required: a simulated machine that computes its samples in this process, without
-/// starting one, is a sampler as well. Every function of a key is.
+/// Takes samples, one at a time. The engine chooses the next sample, verifies and records the
+/// result, and shows progress. Any function of a key is a sampler: a fresh process of this
+/// executable, a replayed kernel path, a supervised program, or a simulated machine.
 pub trait Sampler {
     /// Takes the sample of `key`.
     ///

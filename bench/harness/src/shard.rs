@@ -1,13 +1,11 @@
-//! A shard: one part of a run that several processes share, on one machine or on many.
+//! A shard: a part of a run that several processes share, on one machine or several.
 
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A part of a run: the `number`th of `of`, counted from 1. It is written as `2/8`.
-///
-/// `1 <= number <= of <= MOST`
+/// The `number`th of `of` parts of a run, written as `2/8`: `1 <= number <= of <= MOST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Shard {
@@ -15,15 +13,14 @@ pub struct Shard {
     number: u32,
 }
 
-/// Shards of one run, at most: as many as Slurm accepts tasks in an array that was raised to its
-/// limit (`MaxArraySize`, 4 000 001).
+/// Most shards of a run: the tasks of a Slurm array at Slurm's limit (`MaxArraySize`, 4 000 001).
 const MOST: u32 = 4_000_000;
 
 impl Shard {
     /// Makes the `number`th of `of` shards.
     ///
     /// # Errors
-    /// There is no such shard; the text says which are accepted.
+    /// An invalid number; the text says which are accepted.
     pub fn new(number: u32, of: u32) -> Result<Self, Usage> {
         if (1..=MOST).contains(&of) && (1..=of).contains(&number) {
             return Ok(Self { of, number });
@@ -46,13 +43,12 @@ impl Shard {
         (1..=of).map(move |number| Self { of, number })
     }
 
-    /// Returns whether it takes the block that is the `index`th of the run, counted from 0 over all
-    /// rounds: shards take blocks in turn.
+    /// Returns whether the shard takes block `index` of the run, counted from 0: shards take turns.
     pub fn has(self, index: u64) -> bool {
         index % u64::from(self.of) == u64::from(self.number) - 1
     }
 
-    /// Returns how many of `blocks` blocks it takes: no shard takes two more than another.
+    /// Returns the shard's share of `blocks` blocks; shares differ by at most one.
     pub fn share(self, blocks: u64) -> u64 {
         (blocks + u64::from(self.of) - u64::from(self.number)) / u64::from(self.of)
     }
@@ -73,7 +69,7 @@ impl FromStr for Shard {
     }
 }
 
-/// A number without a sign.
+/// Parses a number without a sign.
 fn digits(text: &str) -> Option<u32> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
@@ -99,10 +95,10 @@ impl fmt::Display for Shard {
     }
 }
 
-/// The entry in the description of a run that is only a part of one.
+/// The mark of a shard in the description of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Which part.
+    /// The shard.
     pub shard: Shard,
     /// True if a warm-up round comes first: it draws from the same random numbers.
     pub warm_up: bool,

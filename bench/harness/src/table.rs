@@ -4,34 +4,34 @@ use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, TableStyle};
 use console::Term;
 
-/// The kind of an entry; renderers align and colour it accordingly.
+/// The kind of an entry, by which renderers align and colour it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// A number.
     #[default]
     Number,
-    /// Words, at the left of their column.
+    /// Words, aligned left.
     Words,
-    /// The name of a variant, which has a colour.
+    /// The name of a variant, in its colour.
     Variant,
-    /// Good news.
+    /// A gain.
     Better,
-    /// Bad news.
+    /// A loss.
     Worse,
-    /// A number of little weight.
+    /// A less important entry.
     Muted,
 }
 
-/// The content of one place in a table.
+/// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The text.
     pub text: String,
     /// Its kind.
     pub tone: Tone,
-    /// The text that a page shows while the reader points at the entry.
+    /// A text that a page shows while the reader points at the entry.
     pub hint: Option<String>,
-    /// A second line on a page, smaller than the first; a terminal has no room for it.
+    /// A second, smaller line on a page; a terminal leaves it out.
     pub detail: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub fn variant(label: &str) -> Entry {
     Entry { tone: Tone::Variant, ..Entry::from(label) }
 }
 
-/// A table. The head says what kind of entries a column has.
+/// A table. The tone of a head decides the kind of its column.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Names of columns.
@@ -61,8 +61,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Makes a table of texts: words in the first column, numbers in the others unless their heads
-    /// are words.
+    /// Makes a table of texts: words in the first column, numbers in the others by default.
     pub fn of<H: Into<Entry>, E: Into<Entry>>(
         head: impl IntoIterator<Item = H>,
         rows: impl IntoIterator<Item = Vec<E>>,
@@ -75,8 +74,8 @@ impl Table {
         Self { head, rows: rows.into_iter().map(row).collect() }
     }
 
-    /// Returns Markdown, which reads as well in a terminal as in a document. Where standard output
-    /// is a terminal that is too narrow, the columns stand in several tables, one below the other.
+    /// Returns the table as Markdown, for terminals as well. A narrow terminal gets several tables,
+    /// one below the other, each with some of the columns.
     pub fn text(&self) -> String {
         match Term::stdout().size_checked() {
             Some((_, columns)) => self.within(columns.into()),
@@ -84,8 +83,8 @@ impl Table {
         }
     }
 
-    /// Returns tables of at most so many letters in a line, each with the columns that name its
-    /// rows and as many others as fit, but at least one.
+    /// Returns tables of at most `room` letters per line, each with the columns that name its rows
+    /// and as many other columns as fit, but at least one.
     fn within(&self, room: usize) -> String {
         let is_name = |head: &&Entry| matches!(head.tone, Tone::Words | Tone::Variant);
         let names = self.head.iter().take_while(is_name).count();
@@ -94,7 +93,7 @@ impl Table {
             text.lines().map(|line| line.chars().count()).max() <= Some(room)
         };
         if is_narrow(self) || names == self.head.len() {
-            return self.drawn(ASCII_MARKDOWN);
+            return self.wrapped(ASCII_MARKDOWN, room);
         }
         let mut parts: Vec<Self> = Vec::new();
         let mut columns: Vec<usize> = (0..names).collect();
@@ -109,28 +108,30 @@ impl Table {
                 }
             }
         }
-        // Where names and one column are too wide already, their words go on further lines.
-        let room = u16::try_from(room).unwrap_or(u16::MAX);
-        let texts = parts.iter().map(|part| match is_narrow(part) {
-            true => part.drawn(ASCII_MARKDOWN),
-            false => part
-                .grid(ASCII_MARKDOWN)
-                .set_content_arrangement(ContentArrangement::Dynamic)
-                .set_width(room)
-                .to_string(),
-        });
+        let texts = parts.iter().map(|part| part.wrapped(ASCII_MARKDOWN, room));
         texts.collect::<Vec<String>>().join("\n\n")
     }
 
-    /// The table of some of its columns.
+    /// Returns the table with cells that wrap where it is wider than `room`.
+    fn wrapped(&self, style: TableStyle, room: usize) -> String {
+        let mut grid = self.grid(style);
+        if grid.lines().any(|line| line.trim_end().chars().count() > room) {
+            let room = u16::try_from(room).unwrap_or(u16::MAX);
+            grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(room);
+        }
+        grid.to_string()
+    }
+
     fn of_columns(&self, columns: &[usize]) -> Self {
         let of = |row: &Vec<Entry>| columns.iter().filter_map(|at| row.get(*at).cloned()).collect();
         Self { head: of(&self.head), rows: self.rows.iter().map(of).collect() }
     }
 
-    /// Returns columns without lines, as the classic tables have them.
+    /// Returns columns without lines, in the style of classic tables; on a terminal that is too
+    /// narrow the words of a cell wrap.
     pub fn plain(&self) -> String {
-        let lines = self.drawn(NOTHING);
+        let room = Term::stdout().size_checked().map_or(usize::MAX, |(_, room)| room.into());
+        let lines = self.wrapped(NOTHING, room);
         lines.lines().map(str::trim_end).collect::<Vec<&str>>().join("\n")
     }
 
@@ -154,10 +155,17 @@ impl Table {
     }
 }
 
-/// Returns the text of a table with a left-aligned first column and right-aligned others.
+/// Returns the text of a table with words in the first column and numbers in the others.
 pub fn render(head: Vec<String>, rows: Vec<Vec<String>>) -> String {
     Table::of(head, rows).text()
 }
+
+/// Writes a count of things: `1 run`, `2 runs`.
+pub fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 /// Writes three significant digits (two below 1), or all digits before the point.
 pub fn figure(value: f64) -> String {
     let decimals = match value.abs() {
@@ -169,12 +177,12 @@ pub fn figure(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Writes a ratio: with three digits after the point where it is near 1 and they matter.
+/// Writes a ratio, with three digits after the point from 0.1 to 10.
 pub fn multiple(ratio: f64) -> String {
     if (0.1..10.0).contains(&ratio) { format!("{ratio:.3}") } else { figure(ratio) }
 }
 
-/// Writes a [`figure`], or a word if there is no value.
+/// Writes a [`figure`], or `absent` without a value.
 pub fn figure_or(value: Option<f64>, absent: &str) -> String {
     value.map_or(absent.to_owned(), figure)
 }
@@ -187,6 +195,11 @@ mod tests {
     fn figures_have_three_digits() {
         let of = [0.004, 0.38, 3.8049, 9.996, 16.04, 99.96, 12345.6].map(figure);
         assert_eq!(of, ["0.004", "0.38", "3.80", "10.0", "16.0", "100", "12346"]);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "run")), ["0 runs", "1 run", "2 runs"]);
     }
 
     #[test]
@@ -206,13 +219,26 @@ mod tests {
             assert!(parts.len() > 1, "{text}");
             let widest = text.lines().map(str::len).max();
             assert!(widest <= Some(room), "{room}:\n{text}");
-            // In less room the words of an entry go on in the next line.
+            // With less room the words of a cell wrap.
             let cells = ["123.4", "1.000 [0.999, 1.001]", "| 8 |"];
             for cell in cells.into_iter().filter(|_| room > 40) {
                 assert_eq!(text.matches(cell).count(), 2, "{text}");
             }
             assert!(room < 40 || text.matches("pair-16").count() == parts.len(), "{text}");
         }
+    }
+
+    #[test]
+    fn words_wrap_where_they_do_not_fit() {
+        let head = [words("experiment"), words("about")];
+        let table = Table::of(head, vec![vec!["peers", "a long line of words about it"]]);
+        for style in [ASCII_MARKDOWN, NOTHING] {
+            assert_eq!(table.wrapped(style, 100), table.drawn(style));
+            let text = table.wrapped(style, 30);
+            assert!(text.lines().all(|line| line.trim_end().len() <= 30), "{text}");
+            assert!(text.contains("peers") && text.contains("about it"), "{text}");
+        }
+        assert_eq!(table.within(30), table.wrapped(ASCII_MARKDOWN, 30));
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! Errors of usage, told apart from failures at run time.
+//! Errors of usage, distinguished from failures at run time.
 
-/// An unknown name, a value that is not accepted, a file that cannot be what it was named for: the
-/// command has run nothing and ends with status 2, as for an option that it does not know. The text
-/// names what was wrong and what is accepted.
+/// A wrong command line: nothing has run, and the exit status is 2. The text names the mistake and
+/// what is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
 impl Usage {
-    /// Returns whether an error is one of usage, also where context was added to it.
+    /// Returns whether an error is one of usage, with or without added context.
     #[must_use]
     pub fn is_cause_of(error: &anyhow::Error) -> bool {
         error.chain().any(|cause| cause.is::<Self>())

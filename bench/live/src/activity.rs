@@ -5,20 +5,20 @@ use crate::snapshot::{Cache, percentage};
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-/// A line of the table.
+/// A line of the table: one cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Activity<'a> {
     /// Name of the cache.
     pub name: &'a str,
-    /// Objects of its slabs that are not free there: in use or parked, as SLUB counts them.
+    /// Objects in use or parked, which SLUB counts as in use.
     pub objects: u64,
     /// Objects handed out.
     pub allocs: u64,
     /// Objects freed.
     pub frees: u64,
-    /// Of `allocs`, those that a fast path served.
+    /// Allocations that a fast path served.
     pub fast_allocs: u64,
-    /// Of `frees`, likewise.
+    /// Frees that a fast path served.
     pub fast_frees: u64,
 }
 
@@ -51,7 +51,6 @@ pub fn most_active_first(caches: &mut [Cache]) {
 mod tests {
     use super::*;
 
-    /// A line of document 003.
     #[test]
     fn a_line_is_the_kernels() {
         let mut caches = [

@@ -1,29 +1,27 @@
-//! The clocks that records and `/proc` go by.
+//! The clocks of records and of `/proc`.
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds on `CLOCK_MONOTONIC`, by which records say when they were written.
+/// Nanoseconds on `CLOCK_MONOTONIC`, the clock of the times in records.
 pub(crate) fn now_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_MONOTONIC)
 }
 
-/// The coarse clock, which dates the claim of a record, lags by a tick of the kernel at most: 10 ms
-/// where it has the fewest (`CONFIG_HZ_100`).
+/// Most lag of the coarse clock, which dates a record's claim: a tick, 10 ms with `CONFIG_HZ_100`.
 const COARSE_LAG_NS: u64 = 10_000_000;
 
-/// The earliest time on the coarse clock at which a process can have begun that `/proc` says to
-/// have begun `ticks` after the machine started, of which there are `per_second`.
-///
-/// The kernel counts these on `CLOCK_BOOTTIME`, which is ahead by the time that the machine slept.
-/// How much of that came before the process began is unknown, so all of it is taken off. A child
-/// that publishes as soon as it was forked off is on that clock up to a tick older than itself.
+/// The earliest time, on the coarse clock, at which a process can have begun that `/proc` dates to
+/// `ticks` after the start of the machine, with `per_second` ticks a second. The kernel counts
+/// these on `CLOCK_BOOTTIME`, which is ahead by the time that the machine slept; how much of that
+/// came before the process is unknown, so all of it is subtracted. A child that claims its record
+/// at once dates it up to a tick before its own start.
 pub(crate) fn began_ns(ticks: u64, per_second: u64) -> u64 {
     let began = u128::from(ticks) * 1_000_000_000 / u128::from(per_second.max(1));
     let slept = nanoseconds(ClockId::CLOCK_BOOTTIME).saturating_sub(now_ns());
     u64::try_from(began).unwrap_or(u64::MAX).saturating_sub(slept + COARSE_LAG_NS)
 }
 
-/// A clock that the system does not have stands at 0.
+/// Reads a clock; 0 if the system does not have it.
 fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock).unwrap_or_else(|_| nix::sys::time::TimeSpec::new(0, 0));
     let seconds = u64::try_from(time.tv_sec()).unwrap_or_default();
@@ -41,7 +39,7 @@ mod tests {
         assert!(began <= now_ns());
         assert!(began_ns(u64::MAX, 1) > now_ns(), "what cannot be does no harm");
         assert_eq!(began_ns(0, 0), 0);
-        // A record that a process claims in its first instant.
+        // A process claims a record in its first instant.
         assert!(began_ns(1_000_000, 100) <= 10_000_000_000_000 - COARSE_LAG_NS);
     }
 }

@@ -1,8 +1,8 @@
-//! The page in a core dump.
+//! Finds the statistics page in a core dump.
 //!
-//! A dump lists the files that were mapped (the note `NT_FILE`), the page's memfd among them, and
-//! holds shared memory as long as bit 1 of `coredump_filter` is set. So neither the library nor its
-//! symbols are needed; a debugger finds the same page by the symbol `quarry_record`.
+//! A dump lists the mapped files (the note `NT_FILE`), the page's memfd among them, and holds
+//! shared memory if bit 1 of `coredump_filter` is set. So neither the library nor its symbols are
+//! needed. A debugger finds the same page by the symbol `quarry_record`.
 
 use crate::label::Label;
 use crate::page::Page;
@@ -19,9 +19,8 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The figures of the process that was dumped; where the dump does not say which it was, those of
-/// all processes in its page. They have no age, because the time of the dump is not known.
-/// O(mappings).
+/// Reads the figures of the dumped process; if the dump does not name it, of all processes in its
+/// page. They have no age, because the time of the dump is unknown. O(mappings).
 ///
 /// # Errors
 /// `Core`.
@@ -45,11 +44,9 @@ pub fn read(path: &Path) -> Result<Vec<Snapshot>, Problem> {
     Ok(snapshots)
 }
 
-/// The description that a dump has of itself.
 struct Found {
-    /// Where in the file the page begins.
     start: u64,
-    /// Whose dump it is, numbered as the process itself did.
+    /// The dumped process, numbered as in its own pid namespace.
     process: Option<Who>,
 }
 
@@ -88,15 +85,15 @@ fn find(file: &File) -> Result<Found, CoreProblem> {
     Err(CoreProblem::LeftOut)
 }
 
-/// The number and the name in the note `NT_PRPSINFO` of a 64-bit process (Linux 6.12,
+/// Reads number and name from the note `NT_PRPSINFO` of a 64-bit process (Linux 6.12,
 /// `include/linux/elfcore.h`).
 fn process_of(note: &[u8], endian: Endianness) -> Option<Who> {
     let pid = endian.read_u32(note.get(24..28)?.try_into().ok()?);
     Some(Who { pid, name: Label::new(note.get(40..56)?) })
 }
 
-/// The address of the page in a list of mapped files: their number, the unit of offsets, start, end
-/// and offset of each, then their names (Linux 6.12, `fs/binfmt_elf.c`).
+/// Finds the page's address in the note `NT_FILE`: number of files, unit of offsets, start, end and
+/// offset of each file, then their names (Linux 6.12, `fs/binfmt_elf.c`).
 fn address_of_page(list: &[u8], endian: Endianness) -> Option<u64> {
     let word = |index: usize| -> Option<u64> {
         let at = index.checked_mul(8)?;

@@ -1,4 +1,4 @@
-//! The output of `quarry run --stats` for processes that have ended.
+//! The output of `quarry run --stats` for processes that ended without printing their statistics.
 
 use crate::activity::{self, Activity};
 use crate::snapshot::{Snapshot, sum};
@@ -6,9 +6,8 @@ use crate::watch::{Ended, Member};
 use crate::{buddyinfo, lockstat, slabinfo, total, vmstat};
 use std::fmt::Write;
 
-/// The text for a program that was the process `root`; `None` where everything has been said: it
-/// was one process, and printed its statistics at its exit. Tables of the root, if it did not, then
-/// a line for each process and their total.
+/// The text for the program with the process `root`: tables of the root unless it printed them,
+/// then a line for each process and their total. `None` if nothing remains to be printed.
 #[must_use]
 pub fn text(root: u32, ended: &Ended) -> Option<String> {
     let mut text = String::new();
@@ -25,14 +24,14 @@ pub fn text(root: u32, ended: &Ended) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// A line of JSON for each process that said nothing at its end.
+/// A line of JSON for each process that printed no statistics.
 #[must_use]
 pub fn json(ended: &Ended) -> String {
     let silent = ended.processes.iter().filter(|it| !it.figures.is_last);
     silent.map(|it| it.figures.json.as_str()).collect()
 }
 
-/// The text for one process that said nothing at its end.
+/// The text for one process that printed no statistics.
 #[must_use]
 pub fn of_one(of: &Snapshot) -> String {
     let (process, heading) = (&of.process, of.heading());

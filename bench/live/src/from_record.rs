@@ -1,4 +1,4 @@
-//! Makes plain figures of a record.
+//! Converts a record into a [`Snapshot`].
 
 use crate::json;
 use crate::label::Label;
@@ -10,8 +10,8 @@ use quarry_record as record;
 use quarry_record::flags;
 
 impl Snapshot {
-    /// The figures of a record that was checked, of a process with this number and name where the
-    /// reader is. `now_ns` is the time on `CLOCK_MONOTONIC`. O(rows).
+    /// Converts a checked record of a process with this number and name in the reader's pid
+    /// namespace. `now_ns` is the time on `CLOCK_MONOTONIC`. O(rows).
     #[must_use]
     pub fn of_record(of: &record::Snapshot<'_>, pid: u32, name: Label, now_ns: u64) -> Self {
         let about = of.about();
@@ -31,6 +31,7 @@ impl Snapshot {
                 cpus: about.cpus,
             },
             age_ms,
+            resident: None,
             is_last: about.flags & flags::IS_LAST != 0,
             caches: of.caches().map(|row| cache(&row)).collect(),
             zones: of.zones().map(|row| zone(&row)).collect(),
@@ -65,7 +66,6 @@ fn cache(row: &record::CacheRow) -> Cache {
         objects: row.total_objects,
         active_slabs: row.active_slabs,
         slabs: row.total_slabs,
-        slabs_returned: row.slabs_allocated.saturating_sub(row.total_slabs),
         allocs: row.allocs(),
         fast_allocs: row.alloc_fast,
         frees: row.frees(),

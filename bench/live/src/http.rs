@@ -1,7 +1,7 @@
-//! Answers to scrapes: one request on each connection, `GET /metrics`.
+//! Answers scrapes: one request `GET /metrics` on each connection.
 //!
-//! A server of one page needs no more of HTTP/1.1 (RFC 9112) than a line, fields that end in an
-//! empty line, and `Connection: close`. A request may have 8 KiB and a second.
+//! A server of one page needs little of HTTP/1.1 (RFC 9112): a request line, fields up to an empty
+//! line, and `Connection: close`. A request may have 8 KiB and take a second.
 
 use crate::metrics::Format;
 use std::fmt::Display;
@@ -9,20 +9,19 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Most bytes of a request that are read.
 const MOST_BYTES: usize = 8 << 10;
-/// Time that a client has for its request, and for taking each part of the answer.
+/// Time for a client to send its request, and to take each part of the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Reads a request and answers it with what `metrics` returns; an error of it becomes status 503.
+/// Reads a request and answers it with the result of `metrics`, whose error becomes status 503.
 ///
 /// # Errors
-/// The error of the connection; a client that is too slow is one.
+/// The error of the connection, also if the client is too slow.
 pub fn answer<E: Display>(
     mut stream: TcpStream,
     metrics: impl FnOnce(Format) -> Result<String, E>,
 ) -> io::Result<()> {
-    // The listener's mode may have been inherited on other systems; here it says what is meant.
+    // Some systems let the stream inherit the listener's mode.
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = read(&mut stream)?;
@@ -33,7 +32,6 @@ pub fn answer<E: Display>(
     answer.write(&mut stream, request.starts_with(b"HEAD "))
 }
 
-/// The bytes of a request up to its empty line, or as many as there are.
 fn read(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let deadline = Instant::now() + PATIENCE;
     let mut request = Vec::new();
@@ -52,14 +50,13 @@ fn read(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(request)
 }
 
-/// The request of a client.
 struct Request<'a> {
     path: &'a str,
     takes_openmetrics: bool,
 }
 
 impl<'a> Request<'a> {
-    /// Takes a request apart; the error is a status line.
+    /// Parses a request; the error is a status line.
     fn parse(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let bad = "400 Bad Request";
         let text = std::str::from_utf8(bytes).map_err(|_| bad)?;
@@ -129,7 +126,6 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    /// Sends `request` and returns the answer.
     fn ask(request: &[u8]) -> String {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("its address");
@@ -176,7 +172,7 @@ mod tests {
             (&[b'a'; 20_000], "400 "),
         ] {
             let answer = ask(request);
-            // The kernel resets a connection with unread bytes.
+            // The kernel resets a connection that is closed with unread bytes.
             let was_reset = request.len() > MOST_BYTES && answer.is_empty();
             assert!(was_reset || answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
         }

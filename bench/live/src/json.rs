@@ -1,24 +1,29 @@
-//! Records as JSON: a line for each process, with the members that `QUARRY_STATS_FORMAT=json` has,
-//! after the age of the figures.
+//! Records as JSON: a line for each process, with the age of the figures before the members that
+//! `QUARRY_STATS_FORMAT=json` has.
 
 use crate::label::Label;
 use quarry_record::Snapshot;
 
-/// The line of a record, which ends in a line feed. Its first member is `age_ms`, which is `null`
-/// if the age is unknown. O(rows).
+/// The line of a record. The first member is `age_ms`, `null` for an unknown age. O(rows).
 #[must_use]
 pub(crate) fn line(record: &Snapshot<'_>, name: &Label, age_ms: Option<u64>) -> String {
     let head = [("quarry", record.about().quarry.as_str()), ("program", name.as_str())];
     let mut line = String::new();
-    // A string takes all.
+    // Writing to a string cannot fail.
     let _ = record.write_json(&head, &mut line);
     let age = age_ms.map_or("null".to_owned(), |age| age.to_string());
     with_age(&line, &age)
 }
 
-/// Puts a number in front of the members of an object.
 fn with_age(line: &str, age: &str) -> String {
     format!("{{\"age_ms\":{age},{}", line.strip_prefix('{').unwrap_or(line))
+}
+
+/// Adds a member after `age_ms`.
+pub(crate) fn add_resident(line: &mut String, bytes: u64) {
+    if let Some(end) = line.find(',') {
+        line.insert_str(end, &format!(",\"resident_bytes\":{bytes}"));
+    }
 }
 
 #[cfg(test)]
@@ -27,6 +32,9 @@ mod tests {
 
     #[test]
     fn the_age_is_the_first_member() {
-        assert_eq!(with_age("{\"layout\":1}\n", "7"), "{\"age_ms\":7,\"layout\":1}\n");
+        let mut line = with_age("{\"layout\":1}\n", "7");
+        assert_eq!(line, "{\"age_ms\":7,\"layout\":1}\n");
+        add_resident(&mut line, 4096);
+        assert_eq!(line, "{\"age_ms\":7,\"resident_bytes\":4096,\"layout\":1}\n");
     }
 }

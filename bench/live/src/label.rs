@@ -1,18 +1,16 @@
-//! Names that come from another process, and may be anything.
+//! Names that come from another process and may contain any bytes.
 
 use std::fmt;
 
-/// Most characters of a name.
 const MOST_CHARACTERS: usize = 64;
 
-/// A name without anything that a terminal, a parser of columns or a shell would take for more than
-/// a character of a word: visible ASCII characters other than quotes and backslashes, at least one
-/// and at most 64. Others have become `?`, and spaces `_`.
+/// A name that is safe in a terminal, in columns and in a shell: 1 to 64 visible ASCII characters
+/// without quotes, backquotes and backslashes. A space becomes `_`, and any other character `?`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(String);
 
 impl Label {
-    /// Takes bytes up to the first NUL. O(bytes).
+    /// Makes a label of the bytes up to the first NUL. O(bytes).
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -26,7 +24,7 @@ impl Label {
         Self(if text.is_empty() { "?".to_owned() } else { text })
     }
 
-    /// Its characters.
+    /// The characters.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,9 +1,10 @@
-//! Statistics of running processes: finds what a process publishes, and prints it in the layouts
-//! that the kernel has for its own.
+//! Statistics of running processes: finds the page that a process publishes, and prints it in the
+//! layouts of the kernel's own statistics.
 #![deny(unsafe_code)]
 
 pub mod activity;
 pub mod buddyinfo;
+mod choice;
 mod clock;
 pub mod core_dump;
 pub mod farewell;
@@ -16,6 +17,7 @@ pub mod metrics;
 mod page;
 mod problem;
 mod process;
+mod size;
 pub mod slabinfo;
 mod snapshot;
 pub mod total;
@@ -25,9 +27,11 @@ mod watch;
 pub mod zoneinfo;
 
 pub use activity::Activity;
+pub use choice::{Choice, Found};
 pub use label::Label;
 pub use problem::{CoreProblem, Problem, Who};
 pub use process::{Process, parse_pid};
+pub use size::{bytes, change, count};
 pub use snapshot::{
     Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
     percentage,

@@ -3,7 +3,6 @@
 use crate::snapshot::{Lock, Snapshot};
 use std::fmt::Write;
 
-/// Columns of the table after the name of a class; times are microseconds.
 const COLUMNS: [&str; 12] = [
     "con-bounces",
     "contentions",
@@ -18,12 +17,11 @@ const COLUMNS: [&str; 12] = [
     "holdtime-total",
     "holdtime-avg",
 ];
-/// Width of the name and of each column: the line of dashes is the sum, as the kernel has it.
 const NAME_WIDTH: usize = 40;
 const COLUMN_WIDTH: usize = 14;
 
 /// The text of `/proc/lock_stat`, contended locks first. Quarry keeps sums, so bounces, minima and
-/// maxima are 0. Of the holds it times a sample: `holdtime-total` is the mean of these times the
+/// maxima are 0. It times a sample of the holds: `holdtime-total` is their mean times the
 /// acquisitions. O(locks).
 #[must_use]
 pub fn text(snapshot: &Snapshot) -> String {

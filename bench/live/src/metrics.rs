@@ -1,20 +1,19 @@
-//! Metrics as Prometheus reads them: OpenMetrics 1.0, or the older text format 0.0.4.
+//! Metrics for Prometheus: OpenMetrics 1.0, or the older text format 0.0.4.
 
 use crate::snapshot::{Cache, FRAME_BYTES, Lock, Snapshot};
 use std::fmt::{Display, Write};
 
-/// How metrics are written.
+/// A format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// OpenMetrics 1.0: the suffix `_total` is no part of a counter's name, and the text has an
-    /// end.
+    /// OpenMetrics 1.0: a counter's name is without the suffix `_total`, and `# EOF` ends the text.
     OpenMetrics,
     /// The text format 0.0.4, which the textfile collector of `node_exporter` takes.
     Text,
 }
 
 impl Format {
-    /// The type that HTTP names.
+    /// The content type for HTTP.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -24,13 +23,10 @@ impl Format {
     }
 }
 
-/// The count of one kind of locks.
 type OfLock = fn(&Lock) -> u64;
 
-/// The count of one cache.
 type OfCache = fn(&Cache) -> u64;
 
-/// Counters of caches: name, meaning, and what is counted.
 const CACHE_COUNTERS: [(&str, &str, OfCache); 4] = [
     ("quarry_cache_allocations", "Objects handed out.", |it| it.allocs),
     ("quarry_cache_fast_allocations", "Objects that a fast path handed out.", |it| it.fast_allocs),
@@ -38,7 +34,6 @@ const CACHE_COUNTERS: [(&str, &str, OfCache); 4] = [
     ("quarry_cache_fast_frees", "Objects that a fast path took back.", |it| it.fast_frees),
 ];
 
-/// Gauges of caches.
 const CACHE_GAUGES: [(&str, &str, OfCache); 4] = [
     ("quarry_cache_live_objects", "Objects that the program has.", |it| it.live),
     ("quarry_cache_parked_objects", "Freed objects that CPUs and barns hold.", |it| it.parked),
@@ -61,7 +56,6 @@ pub fn text(snapshots: &[Snapshot], format: Format) -> String {
     writer.text
 }
 
-/// Kinds of metrics.
 #[derive(Clone, Copy)]
 enum Kind {
     Counter,
@@ -74,7 +68,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Begins a metric; all its samples follow at once.
+    /// Begins a metric; all its samples must follow at once.
     fn family(&mut self, name: &str, help: &str, kind: Kind) {
         let (kind, suffix) = match (kind, self.format) {
             (Kind::Gauge, _) => ("gauge", ""),
@@ -85,7 +79,7 @@ impl Writer {
         let _ = writeln!(self.text, "# TYPE {name}{suffix} {kind}");
     }
 
-    /// Writes a sample. Labels hold no quote and no backslash.
+    /// Writes a sample. Label values contain no quotes and backslashes.
     fn sample(&mut self, name: &str, of: &Snapshot, labels: &str, value: impl Display) {
         let (pid, process) = (of.process.pid, &of.process.name);
         let comma = if labels.is_empty() { "" } else { "," };
@@ -137,6 +131,12 @@ fn memory(writer: &mut Writer, snapshots: &[Snapshot]) {
             ("descriptors", it.descriptors),
         ] {
             writer.sample(name, snapshot, &format!("state=\"{state}\""), bytes);
+        }
+    }
+    writer.family("quarry_resident_bytes", "Memory that the process has in RAM.", Kind::Gauge);
+    for snapshot in snapshots {
+        if let Some(bytes) = snapshot.resident {
+            writer.sample("quarry_resident_bytes", snapshot, "", bytes);
         }
     }
     writer.family("quarry_used_bytes", "Memory that counts against the limit.", Kind::Gauge);
@@ -193,7 +193,7 @@ fn locks(writer: &mut Writer, snapshots: &[Snapshot]) {
     }
 }
 
-/// Events are samples of two metrics, because their names come from the process.
+/// Writes events as labels of two metrics, because a process may publish events of any name.
 fn events(writer: &mut Writer, snapshots: &[Snapshot]) {
     for (is_gauge, name, kind) in
         [(false, "quarry_events", Kind::Counter), (true, "quarry_states", Kind::Gauge)]
@@ -244,7 +244,6 @@ mod tests {
         assert!(!text.contains("# EOF"));
     }
 
-    /// All samples of a metric stand together, whatever the number of processes.
     #[test]
     fn a_metric_comes_once() {
         let other = Snapshot { process: Identity { pid: 8, ..Identity::default() }, ..example() };

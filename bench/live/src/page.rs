@@ -1,5 +1,4 @@
-//! The page of a process, in its memfd or in the file of a dump: copies of it, and the records in
-//! them.
+//! Copies the statistics page of a process, from a memfd or a core dump, and reads its records.
 
 use crate::clock;
 use crate::label::Label;
@@ -13,27 +12,22 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Duration;
 
-/// Most copies of a record that is written again and again; a writer needs microseconds.
+/// Most copies while a process writes its record again and again; one write takes microseconds.
 const MOST_COPIES: u32 = 20;
-/// Time between two copies.
 const BETWEEN_COPIES: Duration = Duration::from_micros(500);
 
-/// Where a page is.
 #[derive(Debug)]
 pub(crate) struct Page {
     file: File,
-    /// Its first byte in the file.
+    /// Offset of its first byte in the file.
     start: u64,
 }
 
-/// The reason why a page has no record of a process.
+/// The reason why a page yields no record of a process.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The system does not let it be read.
     Unreadable(io::Error),
-    /// No record in it belongs to the process.
     NoRecord,
-    /// Its record cannot be used.
     Record(RecordError),
 }
 
@@ -42,8 +36,8 @@ impl Page {
         Self { file, start }
     }
 
-    /// The figures of the process `pid`, which has the number `own_pid` in its own pid namespace,
-    /// the name `name`, and which began at `began_ns` or later.
+    /// The figures of the process `pid` called `name`, which is `own_pid` in its own pid namespace
+    /// and began at `began_ns` or later.
     pub(crate) fn of_process(
         &self,
         pid: u32,
@@ -71,7 +65,7 @@ impl Page {
         }
     }
 
-    /// Where the record of a process begins, as [`of_process`](Self::of_process) names it.
+    /// Offset of a process's record in the page; arguments as for [`of_process`](Self::of_process).
     pub(crate) fn record_at(&self, own_pid: u32, began_ns: u64) -> Option<usize> {
         let copy = self.copy().ok()?;
         Some(record_of(&copy, own_pid, began_ns)? * RECORD_BYTES)
@@ -81,8 +75,8 @@ impl Page {
         self.file
     }
 
-    /// The figures of every process in it, each with its own number and the age that it has at
-    /// `now_ns`, none where that is 0; records that cannot be used are left out.
+    /// The figures of every process in the page, with the process's own number. Their age is that
+    /// at `now_ns`; 0 leaves it out. Unusable records are left out.
     pub(crate) fn all(&self, now_ns: u64) -> io::Result<Vec<Snapshot>> {
         let copy = self.copy()?;
         let usable = records(&copy).filter_map(|bytes| Record::parse(bytes).ok());
@@ -91,7 +85,7 @@ impl Page {
         Ok(figures.collect())
     }
 
-    /// The error of the first record, which the maker of the page owns.
+    /// The error of the first record, which belongs to the page's maker.
     pub(crate) fn first_error(&self) -> io::Result<Option<RecordError>> {
         Ok(Record::parse(&self.copy()?).err())
     }

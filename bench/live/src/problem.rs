@@ -1,4 +1,4 @@
-//! Why there are no statistics of a process, and what can be done.
+//! The reasons why a process has no statistics, with remedies.
 
 use crate::label::Label;
 use quarry_record::{RecordError, VERSION};
@@ -6,65 +6,81 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why the statistics of a process cannot be read. Each prints as one line that names what was
-/// wrong and what can be done.
+/// Most processes that a message names.
+const MOST_NAMED: usize = 8;
+const NO_QUARRY: &str = "no process that this user may look at runs on Quarry: start one by \
+                         `quarry run -- COMMAND`, or ask as root; `quarry ps` lists them";
+const NO_MATCH: &str =
+    "no process on Quarry has this name or control group; `quarry ps` lists them";
+
+/// Why the statistics of a process cannot be read; prints as one line with fault and remedy.
 #[derive(Debug)]
 pub enum Problem {
-    /// There is no such process, or `/proc` hides it.
+    /// No process has this number, or `/proc` hides it.
     NoProcess {
         /// The number.
         pid: u32,
     },
-    /// It has ended.
+    /// No process is on Quarry, or none that a name or a control group chooses.
+    NoneChosen {
+        /// True without a name and a control group.
+        is_any: bool,
+    },
+    /// Several processes are chosen, and the command is about one.
+    SeveralChosen {
+        /// The processes.
+        processes: Vec<Who>,
+    },
+    /// The process has ended.
     Ended {
         /// The process.
         process: Who,
     },
-    /// It belongs to another user.
+    /// The process belongs to another user.
     OtherUser {
         /// The process.
         process: Who,
         /// Its effective user.
         user: u32,
     },
-    /// It belongs to the reader's user, and the kernel shows nothing of it to that user.
+    /// The process belongs to the reader's user, but is not dumpable, so the kernel refuses access.
     NotDumpable {
         /// The process.
         process: Who,
     },
-    /// The reader is root, and lacks the right to look at other processes.
+    /// The reader is root without the capability to examine other processes.
     NoCapability {
         /// The process.
         process: Who,
     },
-    /// Nothing of Quarry is in it.
+    /// The process has no code of Quarry.
     NoQuarry {
         /// The process.
         process: Who,
     },
-    /// The library is in it, and has made no page so far.
+    /// The process has the library, which has not made a page yet.
     NoPage {
         /// The process.
         process: Who,
     },
-    /// It has closed the descriptor of its page, or another file has its number.
+    /// The process has closed its page's descriptor, or opened another file with that number.
     Closed {
         /// The process.
         process: Who,
     },
-    /// Its page has no record of it.
+    /// The page has no record of the process.
     NoRecord {
         /// The process.
         process: Who,
     },
-    /// It has published nothing so far.
+    /// The process has published no figures yet.
     Silent {
         /// The process.
         process: Who,
-        /// Bytes that it has in memory, as the kernel counts them.
+        /// Resident bytes of the process, as the kernel counts them.
         resident: u64,
     },
-    /// Its record says something that cannot be used.
+    /// The record of the process is unusable.
     Record {
         /// The process.
         process: Who,
@@ -82,7 +98,7 @@ pub enum Problem {
     Core {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The fault.
         why: CoreProblem,
     },
 }
@@ -90,24 +106,24 @@ pub enum Problem {
 /// The fault of a core dump.
 #[derive(Debug)]
 pub enum CoreProblem {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(io::Error),
-    /// It is no core dump of a 64-bit process.
+    /// The file is not a core dump of a 64-bit process.
     NotACore,
-    /// Its list of mappings names no page of Quarry.
+    /// The dump's list of mappings has no page of Quarry.
     NoPage,
-    /// The page was left out of it.
+    /// The dump does not include the page's memory.
     LeftOut,
-    /// The page in it has no readable record.
+    /// The page has no readable record.
     Record(RecordError),
 }
 
-/// A process by its number and name.
+/// A process, by number and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Who {
-    /// Its number where the reader is.
+    /// Its number in the reader's pid namespace.
     pub pid: u32,
-    /// Its name, as the kernel has it.
+    /// Its name in the kernel.
     pub name: Label,
 }
 
@@ -118,7 +134,15 @@ impl fmt::Display for Who {
 }
 
 impl Problem {
-    /// Returns whether it may pass by itself, as soon as the process publishes.
+    /// Returns whether another user, or one with more rights, could read the process.
+    pub(crate) fn is_of_rights(&self) -> bool {
+        matches!(
+            self,
+            Self::OtherUser { .. } | Self::NotDumpable { .. } | Self::NoCapability { .. }
+        )
+    }
+
+    /// Returns whether the problem may go away by itself when the process publishes.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
@@ -139,6 +163,10 @@ impl fmt::Display for Problem {
                 "no process {pid} here; if it exists, /proc hides it (hidepid): ask as its user or \
                  as root"
             ),
+            Self::NoneChosen { is_any } => {
+                out.write_str(if *is_any { NO_QUARRY } else { NO_MATCH })
+            }
+            Self::SeveralChosen { processes } => several(processes, out),
             Self::Ended { process } => write!(out, "{process} has ended"),
             Self::OtherUser { process, user } => write!(
                 out,
@@ -195,6 +223,15 @@ impl fmt::Display for Problem {
             Self::Core { file, why } => write!(out, "{}: {why}", file.display()),
         }
     }
+}
+
+fn several(processes: &[Who], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut names: Vec<_> = processes.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    if processes.len() > MOST_NAMED {
+        names.push(format!("{} more", processes.len() - MOST_NAMED));
+    }
+    let names = names.join(", ");
+    write!(out, "several processes are on Quarry: {names}; choose by --pid, or their sum by --name")
 }
 
 impl fmt::Display for CoreProblem {

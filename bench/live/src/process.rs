@@ -1,11 +1,12 @@
-//! Finding the page of a running process.
+//! Finds the statistics page of a running process.
 //!
-//! `/proc/PID/fd` is open to those who may read the process (`PTRACE_MODE_READ`, see `ptrace(2)`):
-//! the same user, as long as the process is dumpable, and root. Yama restricts attaching only, so
-//! it matters as little as the lack of the right to trace. Mappings are listed to the same readers,
-//! and can be opened by root alone (`map_files`).
+//! `/proc/PID/fd` is open to readers with `PTRACE_MODE_READ` (see `ptrace(2)`): to root, and to the
+//! process's user as long as the process is dumpable. Yama and a missing right to trace restrict
+//! only attaching, so they do not matter here. The same readers may list mappings, but only root
+//! may open them (`map_files`).
 
 use crate::clock;
+use crate::json;
 use crate::label::Label;
 use crate::page::{Page, Refusal};
 use crate::problem::{Problem, Who};
@@ -18,7 +19,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The number of a process as a user gives it.
+/// Parses a process number from the command line.
 ///
 /// # Errors
 /// The accepted form, if `text` is not a PID.
@@ -31,19 +32,17 @@ pub fn parse_pid(text: &str) -> Result<u32, &'static str> {
 #[derive(Debug)]
 pub struct Process {
     who: Who,
-    /// Its number in its own pid namespace.
     own_pid: u32,
-    /// Its effective user.
     user: u32,
-    /// When it began, on `CLOCK_MONOTONIC`, or somewhat earlier.
+    /// A time on `CLOCK_MONOTONIC` at which it began, or somewhat earlier.
     began_ns: u64,
-    /// In clock ticks, as `/proc` has it: tells it from a later process with the same number.
+    /// Start time in clock ticks, which a later process with the same number does not share.
     start_time: u64,
     files: process::Process,
 }
 
 impl Process {
-    /// The process with this number, or to which the thread with this number belongs.
+    /// The process with this number, or the process of the thread with this number.
     ///
     /// # Errors
     /// `NoProcess`, `Ended`.
@@ -78,8 +77,7 @@ impl Process {
         &self.who
     }
 
-    /// Returns whether it is still there: neither ended nor followed by another one with its
-    /// number.
+    /// Returns whether the process still runs and its number was not reused.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.files
@@ -87,7 +85,7 @@ impl Process {
             .is_ok_and(|stat| stat.starttime == self.start_time && !matches!(stat.state, 'Z' | 'X'))
     }
 
-    /// The figures that it published last.
+    /// The last published figures.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -96,7 +94,7 @@ impl Process {
         for page in self.pages()? {
             let Who { pid, name } = &self.who;
             match page.of_process(*pid, self.own_pid, name, self.began_ns) {
-                Ok(snapshot) => return Ok(snapshot),
+                Ok(snapshot) => return Ok(self.with_resident(snapshot)),
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
@@ -112,8 +110,8 @@ impl Process {
         }
     }
 
-    /// The memfd of its page, and where its record begins there: for those who wait on words of it.
-    /// `None` where it has closed the descriptor, or has published nothing yet.
+    /// The memfd of its page, and the offset of its record there. `None` if the process has closed
+    /// the descriptor, or has not published yet.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -125,13 +123,35 @@ impl Process {
         Ok({ records }.next())
     }
 
+    /// The name of its control group: the last folder of the group's path.
+    #[must_use]
+    pub fn group(&self) -> Option<Label> {
+        let groups = self.files.cgroups().ok()?;
+        let path = groups.into_iter().find(|it| it.hierarchy == 0)?.pathname;
+        Path::new(&path).file_name()?.to_str().map(Label::from)
+    }
+
+    /// Its resident bytes, as the kernel counts them.
+    #[must_use]
+    pub fn resident(&self) -> Option<u64> {
+        self.files.statm().ok().map(|memory| memory.resident.saturating_mul(procfs::page_size()))
+    }
+
+    fn with_resident(&self, mut snapshot: Snapshot) -> Snapshot {
+        snapshot.resident = self.resident();
+        if let Some(bytes) = snapshot.resident {
+            json::add_resident(&mut snapshot.json, bytes);
+        }
+        snapshot
+    }
+
     /// Its number in its own pid namespace.
     #[must_use]
     pub fn own_pid(&self) -> u32 {
         self.own_pid
     }
 
-    /// All pages among its descriptors; a file of another user can have the name as well.
+    /// All pages among its descriptors; another user's file can have the name of a page as well.
     fn pages(&self) -> Result<Vec<Page>, Problem> {
         let folder = self.folder().join("fd");
         let entries = fs::read_dir(&folder).map_err(|error| self.denied(&error))?;
@@ -156,7 +176,7 @@ impl Process {
         Path::new("/proc").join(self.who.pid.to_string())
     }
 
-    /// No descriptor leads to a page: reads it through its mapping, or says why there is none.
+    /// Reads the page through a mapping, if no descriptor leads to one; or says why that fails.
     fn mapped_page_or_reason(&self) -> Result<Snapshot, Problem> {
         let process = self.who.clone();
         let maps = self.files.maps().map_err(|error| match error {
@@ -184,26 +204,25 @@ impl Process {
         let path = self.folder().join(format!("map_files/{from:x}-{to:x}"));
         let Some(page) = open(&path) else { return Err(Problem::Closed { process }) };
         let name = &self.who.name;
-        page.of_process(self.who.pid, self.own_pid, name, self.began_ns).map_err(|it| match it {
+        let figures = page.of_process(self.who.pid, self.own_pid, name, self.began_ns);
+        figures.map(|it| self.with_resident(it)).map_err(|it| match it {
             Refusal::Unreadable(error) => Problem::Proc { process, error: error.to_string() },
             Refusal::NoRecord => Problem::NoRecord { process },
             Refusal::Record(error) => self.unusable(error),
         })
     }
 
-    /// The problem of a process whose record cannot be used.
     fn unusable(&self, error: RecordError) -> Problem {
         let process = self.who.clone();
         match error {
             RecordError::Blank | RecordError::Unpublished { .. } => {
-                let pages = self.files.statm().map_or(0, |memory| memory.resident);
-                Problem::Silent { process, resident: pages * procfs::page_size() }
+                Problem::Silent { process, resident: self.resident().unwrap_or(0) }
             }
             error => Problem::Record { process, error },
         }
     }
 
-    /// Why the kernel does not list what belongs to the process.
+    /// The reason why the kernel refuses to list the process's files.
     fn denied(&self, error: &io::Error) -> Problem {
         let process = self.who.clone();
         let reader = nix::unistd::geteuid();
@@ -221,22 +240,20 @@ impl Process {
     }
 }
 
-/// Returns whether a link of `/proc` leads to a memfd with the name of a page.
 pub(crate) fn is_name_of_page(target: &Path) -> bool {
     let name = MEMFD_NAME.to_str().unwrap_or_default();
     let target = target.to_str().and_then(|it| it.strip_prefix("/memfd:")?.strip_prefix(name));
     target.is_some_and(|rest| matches!(rest, "" | " (deleted)"))
 }
 
-/// Opens a link of `/proc` if it leads to a file that can hold a page. The link may lead elsewhere
-/// by now, so nothing waits and nothing is written.
+/// Opens a link in `/proc` if it leads to a file that can hold a page. The process may have
+/// replaced the file, so opening neither waits nor writes.
 fn open(link: &Path) -> Option<Page> {
     let wary = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(wary).open(link).ok()?;
     is_page(&file).then(|| Page::new(file, 0))
 }
 
-/// Returns whether a file is as long as a page, and one that can be read like one.
 pub(crate) fn is_page(file: &File) -> bool {
     file.metadata().is_ok_and(|it| it.is_file() && it.size() == PAGE_BYTES as u64)
 }

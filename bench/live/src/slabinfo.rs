@@ -3,15 +3,13 @@
 use crate::snapshot::Snapshot;
 use std::fmt::Write;
 
-/// The first two lines, as the kernel writes them.
 const HEAD: &str = "slabinfo - version: 2.1\n\
     # name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> \
     : tunables <limit> <batchcount> <sharedfactor> \
     : slabdata <active_slabs> <num_slabs> <sharedavail>\n";
 
-/// The text of `/proc/slabinfo`. `active_objs` are objects that the program has, and `sharedavail`
-/// those that it has freed and that CPUs and barns hold. Tunables are 0, as they are with SLUB.
-/// O(caches).
+/// The text of `/proc/slabinfo`. `active_objs` are objects that the program has; `sharedavail` are
+/// parked objects. Tunables are 0, as with SLUB. O(caches).
 #[must_use]
 pub fn text(snapshot: &Snapshot) -> String {
     let mut text = HEAD.to_owned();

@@ -1,43 +1,44 @@
-//! The memory of a process at one moment, in plain numbers.
+//! The figures of a process at one moment.
 
 use crate::label::Label;
 
-/// The figures of one process. The process may publish any number, so sums
-/// and products of them saturate.
+/// The figures of one process, which may publish any number, so sums and products saturate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Which process it is.
+    /// The process.
     pub process: Identity,
-    /// Milliseconds since it wrote the figures; `None` where its clock is not the reader's.
+    /// Milliseconds since the process wrote the figures; `None` if its clock is not the reader's.
     pub age_ms: Option<u64>,
-    /// True if it wrote them at its exit.
+    /// Resident bytes of the process, as the kernel counts them; `None` after its end.
+    pub resident: Option<u64>,
+    /// True if the process wrote them at its exit.
     pub is_last: bool,
     /// The slab caches that have had a slab.
     pub caches: Vec<Cache>,
     /// The zones.
     pub zones: Vec<Zone>,
-    /// Where its memory is.
+    /// The use of its memory.
     pub memory: Memory,
-    /// The limit, and what counts against it.
+    /// The limit, and the memory that counts against it.
     pub budget: Budget,
     /// The per-CPU page lists, all CPUs together.
     pub page_lists: PageLists,
     /// The page lists of each CPU.
     pub cpu_lists: Vec<CpuLists>,
-    /// Counts under the names that `/proc/vmstat` has for them, or would have.
+    /// Counts, named as in `/proc/vmstat`.
     pub events: Vec<Event>,
     /// The kinds of locks.
     pub locks: Vec<Lock>,
-    /// All of its record as a line of JSON.
+    /// Its whole record as a line of JSON.
     pub json: String,
 }
 
-/// A process, and what serves it.
+/// A process, and the policies that serve it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Its number where the reader is.
+    /// Its number in the reader's pid namespace.
     pub pid: u32,
-    /// Its name, as the kernel has it.
+    /// Its name in the kernel.
     pub name: Label,
     /// The version of Quarry in it.
     pub version: Label,
@@ -60,29 +61,27 @@ pub struct Cache {
     pub name: Label,
     /// Bytes from one object to the next.
     pub object_bytes: u64,
-    /// Objects of a slab.
+    /// Objects in a slab.
     pub objects_per_slab: u64,
-    /// Frames of a slab.
+    /// Frames in a slab.
     pub frames_per_slab: u64,
     /// Objects that the program has.
     pub live: u64,
     /// Objects that the program has freed and that an array, a list or a barn holds.
     pub parked: u64,
-    /// Objects of all slabs.
+    /// Objects in all slabs, free or not.
     pub objects: u64,
-    /// Slabs of which an object is in use or parked.
+    /// Slabs with an object that is in use or parked.
     pub active_slabs: u64,
     /// All slabs.
     pub slabs: u64,
-    /// Slabs that it gave back to the zones so far.
-    pub slabs_returned: u64,
     /// Objects handed out.
     pub allocs: u64,
-    /// Of these, those that a fast path handed out.
+    /// Objects that a fast path handed out.
     pub fast_allocs: u64,
     /// Objects freed.
     pub frees: u64,
-    /// Of these, those that a fast path took.
+    /// Freed objects that a fast path took.
     pub fast_frees: u64,
 }
 
@@ -93,38 +92,38 @@ pub struct Zone {
     pub node: u32,
     /// Free blocks by order.
     pub free_blocks: Vec<u64>,
-    /// Frames that it has.
+    /// Frames of the zone, free or not.
     pub managed: u64,
     /// Free frames.
     pub free: u64,
-    /// Free frames that are kept as extents, and so in no free block.
+    /// Free frames in extents, which are in no free block.
     pub in_extents: u64,
-    /// Free frames that may hold data: what a purge can give back.
+    /// Free frames that may hold data, which a purge can give back.
     pub dirty: u64,
     /// Its watermarks in frames: min, low and high.
     pub marks: [u64; 3],
-    /// Frames by which the watermarks are raised now.
+    /// Frames by which the watermarks are raised at present.
     pub boost: u64,
 }
 
-/// Where the memory of a process is, in bytes.
+/// The use of a process's memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Objects that the program has.
     pub objects: u64,
     /// Objects in the arrays of CPUs and in barns.
     pub parked: u64,
-    /// Free objects of slabs that have others in use.
+    /// Free objects in slabs with an object in use.
     pub free_in_slabs: u64,
     /// Slabs without an object in use.
     pub empty_slabs: u64,
-    /// The rest of slabs, beside their objects.
+    /// Bytes of slabs outside of objects.
     pub around_objects: u64,
     /// Blocks of pages in use.
     pub blocks: u64,
     /// Pages of the page cache.
     pub page_cache: u64,
-    /// Pages on the lists of CPUs.
+    /// Pages on the page lists of CPUs.
     pub page_lists: u64,
     /// Free memory of the zones that may hold data.
     pub free_dirty: u64,
@@ -132,22 +131,22 @@ pub struct Memory {
     pub free_returned: u64,
     /// Mappings in use.
     pub mappings: u64,
-    /// Mappings kept for the next ones.
+    /// Freed mappings kept for later requests.
     pub mappings_kept: u64,
-    /// Quarry's own descriptors, beside all these.
+    /// Quarry's own descriptors, not part of the other figures.
     pub descriptors: u64,
 }
 
-/// The limit and who uses it, in bytes.
+/// The limit and its use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// The limit; `None` where there is none.
+    /// The limit; `None` without one.
     pub limit: Option<u64>,
     /// Its marks: min, low and high.
     pub marks: [u64; 3],
     /// Bytes that count against it.
     pub used: u64,
-    /// An estimate of the bytes that requests can have before one is refused.
+    /// An estimate of the bytes that requests can get before one is refused.
     pub available: u64,
 }
 
@@ -160,16 +159,16 @@ pub struct PageLists {
     pub allocs: u64,
     /// Blocks freed.
     pub frees: u64,
-    /// Requests that took the zone's lock.
+    /// Allocations that took the zone's lock.
     pub allocs_at_zone: u64,
-    /// Frees that took it.
+    /// Frees that took the zone's lock.
     pub frees_at_zone: u64,
 }
 
 /// The page lists of one CPU for one node, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuLists {
-    /// The CPU, as Quarry numbers them.
+    /// The CPU, in Quarry's numbering.
     pub cpu: u32,
     /// The node.
     pub node: u32,
@@ -177,7 +176,7 @@ pub struct CpuLists {
     pub count: u64,
     /// Most frames that stay on them.
     pub high: u64,
-    /// Frames that pass between them and the zone at a time.
+    /// Frames that move between the lists and the zone at a time.
     pub batch: u64,
 }
 
@@ -186,9 +185,9 @@ pub struct CpuLists {
 pub struct Event {
     /// The name.
     pub name: Label,
-    /// How often.
+    /// Its value.
     pub count: u64,
-    /// True if it can also fall.
+    /// True if the value can also fall.
     pub is_gauge: bool,
 }
 
@@ -197,20 +196,20 @@ pub struct Event {
 pub struct Lock {
     /// Its name.
     pub name: Label,
-    /// Times that it was taken.
+    /// Acquisitions.
     pub acquisitions: u64,
-    /// Of these, those that had to wait.
+    /// Acquisitions that had to wait.
     pub contentions: u64,
-    /// Time that tasks waited for it, in nanoseconds.
+    /// Time of all waits, in nanoseconds.
     pub wait_ns: u64,
     /// Holds that were timed.
     pub hold_samples: u64,
-    /// Time of these, in nanoseconds.
+    /// Sum of the timed holds, in nanoseconds.
     pub hold_ns: u64,
 }
 
 impl Snapshot {
-    /// Whose figures these are, how old, and what serves the process, as one line.
+    /// Returns one line with the process, the age of the figures, and the policies.
     #[must_use]
     pub fn heading(&self) -> String {
         let Identity { pid, name, version, slab_policy, page_policy, backend, .. } = &self.process;
@@ -220,6 +219,16 @@ impl Snapshot {
             None => "of unknown age".to_owned(),
         };
         format!("{name}[{pid}], {age}; Quarry {version}: {slab_policy}, {page_policy}, {backend}")
+    }
+
+    /// Resident bytes of the process beyond those that Quarry knows: code, stacks, and memory that
+    /// is not from `malloc`. Negative if the program has not touched all that it has.
+    #[must_use]
+    pub fn unaccounted(&self) -> Option<i64> {
+        let known = sum([self.memory.live(), self.memory.kept(), self.memory.free_dirty]);
+        let known = sum([known, self.memory.descriptors]);
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.resident.map(|resident| signed(resident).saturating_sub(signed(known)))
     }
 }
 
@@ -233,7 +242,7 @@ impl Cache {
     /// Bytes of all its slabs.
     #[must_use]
     pub fn slab_bytes(&self) -> u64 {
-        self.bytes_of_slabs(self.slabs)
+        self.slabs.saturating_mul(self.frames_per_slab).saturating_mul(FRAME_BYTES)
     }
 
     /// Bytes of the objects that the program has.
@@ -242,26 +251,16 @@ impl Cache {
         self.live.saturating_mul(self.object_bytes)
     }
 
-    /// Bytes of the objects that it has freed and that an array, a list or a barn holds.
+    /// Bytes of parked objects.
     #[must_use]
     pub fn parked_bytes(&self) -> u64 {
         self.parked.saturating_mul(self.object_bytes)
     }
 
-    /// The rest of its slabs: free objects that no CPU or barn holds, and bytes beside objects.
+    /// Bytes of slabs that are neither live nor parked: free objects, and bytes outside of objects.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         self.slab_bytes().saturating_sub(sum([self.live_bytes(), self.parked_bytes()]))
-    }
-
-    /// Bytes of the slabs that it gave back to the zones so far.
-    #[must_use]
-    pub fn returned_bytes(&self) -> u64 {
-        self.bytes_of_slabs(self.slabs_returned)
-    }
-
-    fn bytes_of_slabs(&self, slabs: u64) -> u64 {
-        slabs.saturating_mul(self.frames_per_slab).saturating_mul(FRAME_BYTES)
     }
 }
 
@@ -272,7 +271,7 @@ impl Memory {
         sum([self.objects, self.blocks, self.mappings, self.page_cache])
     }
 
-    /// Bytes that the program has freed and Quarry keeps, filled, for later requests.
+    /// Bytes that the program has freed and Quarry keeps, with their contents, for later requests.
     #[must_use]
     pub fn kept(&self) -> u64 {
         let slabs = sum([self.parked, self.free_in_slabs, self.empty_slabs, self.around_objects]);
@@ -288,17 +287,16 @@ impl Budget {
     }
 }
 
-/// Bytes of a frame, whatever the page of the system.
+/// Bytes of a frame, with any page size of the system.
 pub const FRAME_BYTES: u64 = 4096;
 
-/// The share of `part` in `all` in whole per cent, rounded down as the kernel's `slabinfo` does.
+/// The share of `part` in `all` in whole per cent, rounded down as in the kernel's `slabinfo`.
 #[must_use]
 pub fn percentage(part: u64, all: u64) -> u64 {
     let percent = u128::from(part) * 100 / u128::from(all.max(1));
     u64::try_from(percent).map_or(100, |percent| percent.min(100))
 }
 
-/// A sum that stays at the largest number.
 pub(crate) fn sum(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0, u64::saturating_add)
 }

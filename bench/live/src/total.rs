@@ -1,14 +1,13 @@
-//! The figures of several processes as one.
+//! Adds up the figures of several processes.
 
 use crate::label::Label;
 use crate::snapshot::{
     Budget, Cache, CpuLists, Event, Identity, Lock, Memory, PageLists, Snapshot, Zone,
 };
 
-/// The sums over all processes: caches, events and locks of one name are one, zones of one node,
-/// page lists of one CPU. The limit is the smallest one, the age the greatest. What is the same in
-/// all of them stays (policies, the version), what is not becomes `mixed`. JSON has a line for
-/// each. O(n * rows).
+/// The sums over all processes. Caches, events and locks are summed by name, zones by node, page
+/// lists by CPU. The limit is the smallest one, the age the greatest. A policy or version that
+/// differs becomes `mixed`. JSON has a line for each process. O(n * rows).
 #[must_use]
 pub fn of(snapshots: &[Snapshot]) -> Snapshot {
     let mut rest = snapshots.iter();
@@ -25,6 +24,7 @@ pub fn of(snapshots: &[Snapshot]) -> Snapshot {
 fn add(total: &mut Snapshot, other: &Snapshot) {
     add_identity(&mut total.process, &other.process);
     total.age_ms = total.age_ms.max(other.age_ms);
+    total.resident = total.resident.zip(other.resident).map(|(one, two)| one.saturating_add(two));
     total.is_last &= other.is_last;
     total.json.push_str(&other.json);
     for cache in &other.caches {
@@ -95,7 +95,6 @@ fn add_cache(sum: &mut Cache, part: &Cache) {
         (&mut sum.objects, part.objects),
         (&mut sum.active_slabs, part.active_slabs),
         (&mut sum.slabs, part.slabs),
-        (&mut sum.slabs_returned, part.slabs_returned),
         (&mut sum.allocs, part.allocs),
         (&mut sum.fast_allocs, part.fast_allocs),
         (&mut sum.frees, part.frees),
@@ -157,7 +156,7 @@ fn add_page_lists(sum: &mut PageLists, part: &PageLists) {
     ]);
 }
 
-/// Durations are the greatest of any process; everything else is a sum.
+/// Takes the greatest of durations, and the sum of other events.
 fn add_event(sum: &mut Event, part: &Event) {
     sum.count = match sum.name.as_str().ends_with("_ns") {
         true => sum.count.max(part.count),

@@ -1,4 +1,4 @@
-//! A process and its descendants.
+//! Figures of a process and its descendants.
 
 use crate::problem::Problem;
 use crate::process::Process;
@@ -6,23 +6,27 @@ use crate::snapshot::Snapshot;
 use procfs::ProcError;
 use procfs::process;
 
-/// Most processes of a tree that are looked at.
 const MOST_PROCESSES: usize = 10_000;
 
 /// The figures of a process and of its descendants.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tree {
-    /// Those of the processes that publish some, parents first.
+    /// Figures of the processes that publish some, parents first.
     pub snapshots: Vec<Snapshot>,
-    /// Processes of which none could be read.
+    /// Processes without readable figures.
     pub others: usize,
 }
 
-/// Reads a process and those that descend from it, as far as their parents live.
-/// O(processes of the tree).
+impl From<Snapshot> for Tree {
+    fn from(only: Snapshot) -> Self {
+        Self { snapshots: vec![only], others: 0 }
+    }
+}
+
+/// Reads a process and its descendants, unless their parents have ended. O(processes of the tree).
 ///
 /// # Errors
-/// `NoProcess`; where none of them has figures, what kept those of `pid` from being read.
+/// `NoProcess`; if no process has figures, the problem of `pid`.
 pub fn read_tree(pid: u32) -> Result<Tree, Problem> {
     let root = Process::new(pid)?;
     let first = root.read();
@@ -44,7 +48,6 @@ pub fn read_tree(pid: u32) -> Result<Tree, Problem> {
     }
 }
 
-/// Numbers of the processes that descend from one, parents before children.
 fn descendants(root: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut next = 0;
@@ -60,8 +63,7 @@ fn descendants(root: u32) -> Vec<u32> {
     }
 }
 
-/// Children of all threads of a process. Kernels without `CONFIG_PROC_CHILDREN` are asked for the
-/// parent of every process instead.
+/// The processes that a process has started, with or without `CONFIG_PROC_CHILDREN`.
 fn children_of(pid: u32) -> Vec<u32> {
     let threads = i32::try_from(pid).ok().and_then(|pid| process::Process::new(pid).ok());
     let mut children = Vec::new();
@@ -89,13 +91,13 @@ mod tests {
 
     #[test]
     fn children_of_children_are_found() {
-        // A shell gives what it starts in the background an empty input, unless told otherwise.
+        // A shell gives its background jobs an empty input, unless told otherwise.
         let mut shell = Command::new("sh")
             .args(["-c", "exec 3<&0; cat <&3 & wait"])
             .stdin(Stdio::piped())
             .spawn()
             .expect("a shell");
-        // The shell starts `cat` some time after it has begun; both last until the pipe is closed.
+        // The shell starts `cat` some time after its own start; both run until the pipe is closed.
         let cat = loop {
             if let [cat] = descendants(shell.id())[..] {
                 break cat;

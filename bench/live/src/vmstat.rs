@@ -3,7 +3,7 @@
 use crate::snapshot::{FRAME_BYTES, Snapshot, sum};
 use std::fmt::Write;
 
-/// The text of `/proc/vmstat`: frames of 4 KiB where the name begins with `nr_`. O(events).
+/// The text of `/proc/vmstat`. Names with `nr_` count frames of 4 KiB. O(events).
 #[must_use]
 pub fn text(snapshot: &Snapshot) -> String {
     let mut text = String::new();
@@ -13,7 +13,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     text
 }
 
-/// Names with their counts. What is derived here comes first, and no name comes twice.
+/// Names with values: first the ones computed here; no name comes twice.
 fn lines(snapshot: &Snapshot) -> Vec<(&str, u64)> {
     let memory = &snapshot.memory;
     let frames = |bytes: u64| bytes / FRAME_BYTES;

@@ -1,6 +1,6 @@
-//! Waiting for the end of a program whose processes hand their pages over.
+//! Waits for the end of a program whose processes send their statistics pages to a socket.
 //!
-//! A page stays readable after the death of its process as long as a descriptor of it is open.
+//! A page stays readable after its process has ended as long as a descriptor of it is open.
 
 use crate::clock;
 use crate::label::Label;
@@ -18,42 +18,37 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Most pages that are kept open; of processes that have ended beyond these only the figures stay.
+/// Most pages that are kept open; beyond these only the figures of ended processes stay.
 const MOST_PAGES: usize = 128;
-/// Most processes whose figures are kept apart.
+/// Most processes with separate figures; the figures of further ones are summed.
 const MOST_APART: usize = 64;
-/// Bytes of a message: the number of the process, and its name; see `crates/quarry/src/watcher.rs`.
+/// Bytes of a message: number and name of the process; see `crates/quarry/src/watcher.rs`.
 const MESSAGE_BYTES: usize = 64;
 
 /// The processes of a program.
 #[derive(Debug, Default)]
 pub struct Family {
     pages: Vec<Known>,
-    /// The makers of all pages that ever came, in their order.
     makers: Vec<u32>,
     ended: Vec<Member>,
-    /// The sum of the others, and their number.
+    /// The sum of the further processes, and their number.
     summed: Option<(Snapshot, usize)>,
 }
 
-/// A page that was handed over.
 #[derive(Debug)]
 struct Known {
     page: Page,
-    /// Its place among the makers.
     index: usize,
-    /// The name of its maker.
     name: Label,
-    /// Device and inode.
     identity: (u64, u64),
 }
 
-/// The figures of a process, up to its end or until it executed another program.
+/// The figures of a process up to its end, or until it executed another program.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
     /// The last figures.
     pub figures: Snapshot,
-    /// True if it went on as another program, which has figures of its own.
+    /// True if the process executed another program, which has separate figures.
     pub was_replaced: bool,
     pub(crate) page: usize,
 }
@@ -61,14 +56,14 @@ pub struct Member {
 /// Figures of all processes that published some.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// Those that are kept apart, in the order in which they came.
+    /// Processes with separate figures, in the order of their pages.
     pub processes: Vec<Member>,
-    /// The sum of the others, and how many they were.
+    /// The sum of further processes, and their number.
     pub summed: Option<(Snapshot, usize)>,
 }
 
 impl Family {
-    /// Takes pages from `socket` until `program`, a pidfd, shows that it has ended. O(1) for each.
+    /// Receives pages from `socket` until the pidfd `program` shows its end. O(1) for each page.
     ///
     /// # Errors
     /// The error of the system while waiting.
@@ -81,7 +76,7 @@ impl Family {
                 Err(error) => return Err(error.into()),
             }
             let has_ended = !both[1].revents().is_empty();
-            // Pages that were sent before the end have arrived by now.
+            // Pages that were sent before the program ended have arrived by now.
             while self.take(socket) {}
             if has_ended {
                 return Ok(());
@@ -89,7 +84,6 @@ impl Family {
         }
     }
 
-    /// Takes one message; false where there is none.
     fn take(&mut self, socket: BorrowedFd<'_>) -> bool {
         let mut text = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
@@ -113,7 +107,7 @@ impl Family {
         true
     }
 
-    /// Keeps a page that belongs to this user. Anybody may send to the socket.
+    /// Keeps a page that belongs to this user; processes of any user may send to the socket.
     fn keep(&mut self, descriptor: OwnedFd, maker: u32, name: Label) {
         let file = File::from(descriptor);
         let Ok(metadata) = file.metadata() else { return };
@@ -130,7 +124,7 @@ impl Family {
         }
     }
 
-    /// Closes pages of which no process lives; the oldest one, if there is none.
+    /// Closes pages whose processes have all ended; if too many remain, also the oldest page.
     fn retire(&mut self) {
         let now_ns = clock::now_ns();
         let lives =
@@ -163,7 +157,7 @@ impl Family {
         });
     }
 
-    /// The figures of all of them now.
+    /// Returns the figures of all processes.
     #[must_use]
     pub fn figures(mut self) -> Ended {
         let now_ns = clock::now_ns();

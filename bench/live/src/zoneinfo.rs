@@ -3,9 +3,8 @@
 use crate::snapshot::{FRAME_BYTES, Snapshot, Zone, sum};
 use std::fmt::Write;
 
-/// The text of `/proc/zoneinfo`, in frames of 4 KiB. What belongs to no single zone (objects,
-/// blocks, cached pages) stands in the statistics of the first node, where the kernel has a node's.
-/// O(zones * CPUs).
+/// The text of `/proc/zoneinfo`, in frames of 4 KiB. Figures of no single zone (objects, blocks,
+/// cached pages) stand in the first node. O(zones * CPUs).
 #[must_use]
 pub fn text(snapshot: &Snapshot) -> String {
     let mut text = String::new();
@@ -61,7 +60,7 @@ fn one_zone(zone: &Zone, text: &mut String) {
         let _ = writeln!(text, "        {name:<8} {frames}");
     }
     let _ = writeln!(text, "      {:<12} {}", "nr_free_pages", zone.free);
-    // `buddyinfo` lacks these frames: it counts blocks.
+    // `buddyinfo` lacks these frames, because it counts blocks.
     let _ = writeln!(text, "      {:<12} {}", "nr_free_in_extents", zone.in_extents);
 }
 

@@ -1,5 +1,4 @@
-//! Asking a process for a profile: by sleeping on words of its record (`profile_bell` of
-//! `quarry_record`).
+//! Asks a process for a profile by sleeping on words of its record (`quarry_record::profile_bell`).
 
 use anyhow::{Context, Result, ensure};
 use quarry_record::PAGE_BYTES;
@@ -11,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// Longest delay until a sleeper notices that it is no longer needed, in milliseconds.
+/// Longest time in milliseconds until a sleeper notices that it must stop.
 const NAP_MS: i64 = 50;
 
-/// The page of a process, mapped to be read.
+/// The statistics page of a process, mapped for reading.
 struct Page(*mut libc::c_void);
 
-// SAFETY: the mapping belongs to no thread, and is read by atomics.
+// SAFETY: the mapping belongs to no single thread, and all reads of it are atomic.
 unsafe impl Sync for Page {}
 // SAFETY: as above.
 unsafe impl Send for Page {}
@@ -25,7 +24,7 @@ unsafe impl Send for Page {}
 impl Page {
     fn map(file: &File) -> Result<Self> {
         let flags = libc::MAP_SHARED;
-        // SAFETY: a new mapping that replaces nothing.
+        // SAFETY: without MAP_FIXED this is a new mapping, which replaces no other.
         let raw = unsafe {
             libc::mmap(null_mut(), PAGE_BYTES, libc::PROT_READ, flags, file.as_raw_fd(), 0)
         };
@@ -36,12 +35,13 @@ impl Page {
 
     fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset + 4 <= PAGE_BYTES && offset.is_multiple_of(4), "a word of the page");
-        // SAFETY: inside the mapping, whose file has this length (the caller of `map` has seen to
-        // it, and its seals keep it), aligned; other processes write it by atomic words.
+        // SAFETY: the word is aligned and inside the mapping. The file has at least this length:
+        // the caller of `map` has checked it, and the file's seals keep it. Other processes write
+        // the page by atomic words.
         unsafe { &*self.0.byte_add(offset).cast::<AtomicU32>() }
     }
 
-    /// Sleeps on a word until the process wakes this thread, or for a short while.
+    /// Sleeps on a word until the process wakes this thread, or for [`NAP_MS`].
     fn sleep_on(&self, offset: usize) {
         let word = self.word(offset);
         let nap = libc::timespec { tv_sec: 0, tv_nsec: NAP_MS * 1_000_000 };
@@ -60,12 +60,12 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and no reference to it is left.
+        // SAFETY: `map` made the mapping, and no reference into it outlives `self`.
         unsafe { libc::munmap(self.0, PAGE_BYTES) };
     }
 }
 
-/// A thread that sleeps on a word of a page until it is told to stop.
+/// A thread that sleeps on a word of a page until it is dropped.
 struct Sleeper {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -93,17 +93,17 @@ impl Drop for Sleeper {
     }
 }
 
-/// The wish for a profile of a process; it lasts as long as this lives.
+/// A request for a profile of a process; it lasts until this is dropped.
 pub(crate) struct Bell {
     page: Arc<Page>,
     record: usize,
-    /// One rings, the other one says which profile is wanted.
+    /// One sleeps on the bell, the other on the word for the wanted profile.
     _sleepers: [Sleeper; 2],
 }
 
 impl Bell {
-    /// Wishes a profile with about one sample in `mean` bytes from the process whose record begins
-    /// at `record` of the memfd `file`.
+    /// Asks for a profile with about one sample in `mean` bytes from the process whose record
+    /// begins at `record` of the memfd `file`.
     pub(crate) fn ring(file: &File, record: usize, mean: usize, frees: bool) -> Result<Self> {
         let page = Arc::new(Page::map(file).context("reaching the process")?);
         let wish = record + WISHES + 4 * wish_for(mean, frees);
@@ -111,7 +111,7 @@ impl Bell {
         Ok(Self { page, record, _sleepers: sleepers })
     }
 
-    /// Wishes that the profile ends, until `has_ended`.
+    /// Asks the process to end the profile, until `has_ended`.
     pub(crate) fn stop(self, mut has_ended: impl FnMut() -> bool) {
         let _stop = Sleeper::on(&self.page, self.record + STOP);
         while !has_ended() {

@@ -1,11 +1,12 @@
-//! `quarry profile`: takes or reads a heap profile, and writes it in the forms that are wanted.
+//! `quarry profile`: takes or reads a heap profile, and writes it in the chosen forms.
 
-use crate::live::{self, Wish};
+use crate::live::{self, Taken, Wish};
 use crate::profile::{Profile, Value};
 use crate::raw::Raw;
 use crate::{flame, pprof, text};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use quarry_live::Choice;
 use quarry_mm::heap::options::parse_bytes;
 use quarry_record::profile_bell::{LEAST_MEAN, MOST_MEAN};
 use quarry_watch::profile::DEFAULT_MEAN;
@@ -13,6 +14,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Most call sites that [`held`] names.
+const MOST_HELD: usize = 3;
 
 /// The column that a profile shows first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,29 +49,24 @@ impl View {
 /// The process needs no preparation and gets no signal. Objects are sampled by their bytes, one in
 /// --mean bytes, and what is shown are estimates for all objects.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("source").required(true)))]
 pub struct ProfileArgs {
     /// A profile that a program has written.
-    #[arg(value_name = "FILE", group = "source")]
+    #[arg(value_name = "FILE", conflicts_with_all = ["choice", "seconds", "wait", "mean", "frees"])]
     file: Option<PathBuf>,
-    /// Profile this process, which runs on Quarry.
-    #[arg(long, value_name = "N", group = "source",
-        value_parser = quarry_live::parse_pid)]
-    pid: Option<u32>,
+    #[command(flatten)]
+    choice: Choice,
     /// Profile for so long.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds,
-        requires = "pid")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
     /// Wait so long for the process to react: it does when it next needs memory on a slow path.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds,
-        requires = "pid")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     wait: f64,
     /// Mean bytes from one sample to the next, a power of two from 4K to 2G.
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MEAN as usize,
-        requires = "pid", value_parser = mean)]
+        value_parser = mean)]
     mean: usize,
     /// Record who frees the samples, too.
-    #[arg(long, requires = "pid")]
+    #[arg(long)]
     frees: bool,
     /// Write to a file, in the form that its ending names; may be given several times.
     #[arg(long, short, value_name = "FILE", value_parser = output)]
@@ -96,7 +95,6 @@ fn mean(text: &str) -> Result<usize, String> {
     mean.ok_or_else(|| format!("accepted: a power of two from {LEAST_MEAN} to {MOST_MEAN}"))
 }
 
-/// The forms of a profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Pprof,
@@ -125,13 +123,13 @@ fn output(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// A file that gets a profile. It keeps its content until there is one: an older profile survives
+/// An output file. It keeps its old content until there is a profile: so an older profile survives
 /// a process that cannot be profiled, and `--diff` may name the same file.
 struct Output<'a> {
     form: Form,
     path: &'a Path,
     file: File,
-    /// True if this command has made the file and written nothing to it yet.
+    /// True if this command has made the file and not written to it yet.
     is_bare: bool,
 }
 
@@ -170,7 +168,7 @@ impl<'a> Output<'a> {
 impl Drop for Output<'_> {
     fn drop(&mut self) {
         if self.is_bare {
-            // A missing profile is clearer than an empty one.
+            // An empty file could be taken for a profile.
             let _ = fs::remove_file(self.path);
         }
     }
@@ -181,7 +179,7 @@ impl Drop for Output<'_> {
 /// # Errors
 /// If the process yields no profile, or it cannot be written.
 pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
-    // A user who waits for a profile should learn first that it could not be written.
+    // The files are opened first, so that a user learns of an error before the profile is taken.
     let outputs: Vec<Output> =
         args.output.iter().map(|it| Output::open(it)).collect::<Result<_>>()?;
     let base = args.diff.as_deref().map(live::load).transpose()?;
@@ -208,6 +206,25 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
+/// Prints the `most` call sites whose objects a profile saw allocated, and that are still in use.
+///
+/// # Errors
+/// Those of the writer.
+pub fn print_in_use(taken: &Taken, most: usize, out: &mut dyn Write) -> io::Result<()> {
+    text::write(&Profile::of(&taken.raw, &taken.root), Value::InuseSpace, most, out)
+}
+
+/// Names the call sites of what is in use in the profiles of a folder: a line for each of the
+/// largest sites of the profile that has most in use.
+#[must_use]
+pub fn held(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let profiles = files.filter_map(|it| live::load(&it.path()).ok());
+    let profiles = profiles.map(|raw| Profile::of(&raw, Path::new("/")));
+    let most = profiles.max_by_key(|it| it.total(Value::InuseSpace));
+    most.map_or_else(Vec::new, |it| text::lines(&it, Value::InuseSpace, MOST_HELD))
+}
+
 fn write_raw(raw: &Raw, out: &mut dyn Write) -> Result<()> {
     Ok(out.write_all(&raw.bytes())?)
 }
@@ -216,16 +233,16 @@ fn get(args: &ProfileArgs) -> Result<(Raw, PathBuf)> {
     if let Some(file) = &args.file {
         return Ok((live::load(file)?, PathBuf::from("/")));
     }
-    let Some(pid) = args.pid else { bail!("name a process by --pid, or a file") };
-    let taken = live::take(&Wish {
-        pid,
-        time: Duration::from_secs_f64(args.seconds),
-        patience: Duration::from_secs_f64(args.wait),
-        mean: args.mean,
-        frees: args.frees,
-    })?;
-    if taken.was_on {
-        eprintln!("quarry: a profile of process {pid} was on already: this is it, from its start");
-    }
+    let wish =
+        Wish { patience: Duration::from_secs_f64(args.wait), mean: args.mean, frees: args.frees };
+    let process = args.choice.only()?;
+    let time = Duration::from_secs_f64(args.seconds);
+    let _ = writeln!(
+        io::stderr(),
+        "quarry: a profile of {} for {}",
+        process.who(),
+        humantime::format_duration(time)
+    );
+    let taken = live::take(process, &wish, |passed| passed.is_some_and(|it| it >= time))?;
     Ok((taken.raw, taken.root))
 }

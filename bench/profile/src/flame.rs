@@ -1,14 +1,11 @@
-//! A flame graph: the widths of its boxes are a value of the profile.
+//! A flame graph, in which the widths of boxes are one value of the profile.
 
 use crate::profile::{Profile, Value};
 use anyhow::{Context, Result, ensure};
 use inferno::flamegraph::{self, Options};
 use std::io::Write;
 
-/// Writes a flame graph as SVG.
-///
-/// # Errors
-/// Where the profile has nothing of the value, and those of the writer.
+/// Writes a flame graph as SVG. Fails if the value is 0 in all stacks.
 pub(crate) fn write(profile: &Profile, shown: Value, out: impl Write) -> Result<()> {
     let (_, name, unit) = Value::ALL[shown as usize];
     let mut lines: Vec<String> = profile

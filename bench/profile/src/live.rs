@@ -1,4 +1,4 @@
-//! A profile of a running process.
+//! Takes a profile of a running process.
 
 use crate::bell::Bell;
 use crate::raw::Raw;
@@ -11,21 +11,14 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The name of the memfd that a process makes for its profile.
 const NAME: &str = "/memfd:quarry-profile (deleted)";
-/// Time between two looks at a process.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest wait for the end of a profile that was asked to end.
 const END: Duration = Duration::from_secs(2);
 
-/// The profile that is wanted of a process.
+/// A request for a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// The process.
-    pub pid: u32,
-    /// For how long.
-    pub time: Duration,
-    /// How long to wait for its reaction.
+    /// The longest wait for the process to react.
     pub patience: Duration,
     /// Mean bytes from one sample to the next.
     pub mean: usize,
@@ -35,17 +28,14 @@ pub struct Wish {
 
 struct Target {
     process: Process,
-    pid: u32,
-    /// The last that was seen of its mappings.
     maps: String,
 }
 
 impl Target {
     fn folder(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}", self.pid))
+        PathBuf::from(format!("/proc/{}", self.process.who().pid))
     }
 
-    /// Keeps what the mappings are now: a process that ends has none any more.
     fn look_at_maps(&mut self) {
         if let Ok(maps) = fs::read_to_string(self.folder().join("maps"))
             && !maps.is_empty()
@@ -54,7 +44,7 @@ impl Target {
         }
     }
 
-    /// The memfd of its own profile: a child of a fork may have its parent's as well.
+    /// The memfd of its own profile; the child of a fork may have its parent's memfd as well.
     fn profile(&self) -> Option<File> {
         let entries = fs::read_dir(self.folder().join("fd")).ok()?;
         let links = entries.flatten().map(|entry| entry.path());
@@ -65,7 +55,6 @@ impl Target {
     }
 }
 
-/// Reads the present content of a memfd.
 fn read(file: &File) -> Result<Raw> {
     let bytes = file.metadata()?.len();
     anyhow::ensure!(bytes < 1 << 30, "the profile is too long");
@@ -76,39 +65,42 @@ fn read(file: &File) -> Result<Raw> {
     Ok(raw)
 }
 
-/// A profile of a running process.
+/// A profile taken from a running process; if one was on already, that, from its beginning.
 pub struct Taken {
     /// The profile, and the mappings of the process.
     pub raw: Raw,
-    /// Where its files are, as seen from here.
+    /// The root folder of its files, as seen by this process.
     pub root: PathBuf,
-    /// True if a profile was on already: then it is that one, from its beginning.
-    pub was_on: bool,
 }
 
-/// Takes a profile of a process.
+/// Takes a profile of a process, from its reaction on until `is_over` or its end. `is_over` gets
+/// the time since the reaction, and none before that.
 ///
 /// # Errors
 /// If the process does not run on Quarry, belongs to another user, or does not react.
-pub fn take(wish: &Wish) -> Result<Taken> {
-    let process = Process::new(wish.pid)?;
+pub fn take(
+    process: Process,
+    wish: &Wish,
+    is_over: impl Fn(Option<Duration>) -> bool,
+) -> Result<Taken> {
     wait_for_record(&process, wish.patience)?;
     let (record, at) = process.shared_record()?.with_context(|| {
-        format!("process {} has closed the descriptor of its statistics page", wish.pid)
+        format!("{} has closed the descriptor of its statistics page", process.who())
     })?;
-    let mut target = Target { process, pid: wish.pid, maps: String::new() };
+    let mut target = Target { process, maps: String::new() };
     let before = target.profile().and_then(|file| read(&file).ok());
     let was_on = before.as_ref().is_some_and(|raw| raw.session % 2 == 1);
     let bell = Bell::ring(&record, at, wish.mean, wish.frees)?;
-    let file = wait_for_start(&mut target, wish, before.as_ref().map_or(0, |raw| raw.session))?;
-    let end = Instant::now() + wish.time;
+    let session = before.as_ref().map_or(0, |raw| raw.session);
+    let file = wait_for_start(&mut target, wish.patience, session, || is_over(None))?;
+    let began = Instant::now();
     let mut next_look = Instant::now();
-    while Instant::now() < end && target.process.is_alive() {
+    while !is_over(Some(began.elapsed())) && target.process.is_alive() {
         if Instant::now() >= next_look {
             target.look_at_maps();
             next_look = Instant::now() + Duration::from_secs(1);
         }
-        thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+        thread::sleep(LOOK);
     }
     target.look_at_maps();
     let mut raw = read(&file)?;
@@ -124,23 +116,33 @@ pub fn take(wish: &Wish) -> Result<Taken> {
         });
     }
     raw.maps = std::mem::take(&mut target.maps);
-    Ok(Taken { raw, root: target.folder().join("root"), was_on })
+    if was_on {
+        eprintln!(
+            "quarry: a profile of {} was on already: this is it, from its start",
+            target.process.who()
+        );
+    }
+    Ok(Taken { raw, root: target.folder().join("root") })
 }
 
-/// Waits for the first publication: a process that has just begun, or was just forked off, has no
-/// record yet.
+/// Waits for the first record: a process has none shortly after its start or its fork.
 fn wait_for_record(process: &Process, patience: Duration) -> Result<(), Problem> {
-    let give_up = Instant::now() + patience;
+    let began = Instant::now();
     loop {
         match process.read() {
-            Err(problem) if problem.may_pass() && Instant::now() < give_up => thread::sleep(LOOK),
+            Err(problem) if problem.may_pass() && began.elapsed() < patience => thread::sleep(LOOK),
             read => return read.map(|_| ()),
         }
     }
 }
 
-fn wait_for_start(target: &mut Target, wish: &Wish, before: u64) -> Result<File> {
-    let give_up = Instant::now() + wish.patience;
+fn wait_for_start(
+    target: &mut Target,
+    patience: Duration,
+    before: u64,
+    is_over: impl Fn() -> bool,
+) -> Result<File> {
+    let began = Instant::now();
     loop {
         target.look_at_maps();
         if let Some(file) = target.profile()
@@ -150,15 +152,15 @@ fn wait_for_start(target: &mut Target, wish: &Wish, before: u64) -> Result<File>
             return Ok(file);
         }
         if !target.process.is_alive() {
-            bail!("process {} has ended before its profile began", wish.pid);
+            bail!("{} has ended before its profile began", target.process.who());
         }
-        if Instant::now() >= give_up {
+        if began.elapsed() >= patience || is_over() {
             bail!(
-                "process {} has not reacted for {}: it does when it next asks Quarry for memory on \
+                "{} has not reacted for {}: it does when it next asks Quarry for memory on \
                  a slow path, so one that sleeps, or that fast paths serve alone, does not; --wait \
                  waits longer, and the signal that QUARRY_SIGNAL named at its start makes it react",
-                wish.pid,
-                humantime::format_duration(wish.patience)
+                target.process.who(),
+                humantime::format_duration(Duration::from_secs(began.elapsed().as_secs()))
             );
         }
         thread::sleep(LOOK);
@@ -168,7 +170,7 @@ fn wait_for_start(target: &mut Target, wish: &Wish, before: u64) -> Result<File>
 /// Reads a profile from a file.
 ///
 /// # Errors
-/// If it cannot be read, or is not a profile.
+/// If the file cannot be read or is not a profile.
 pub fn load(path: &std::path::Path) -> Result<Raw> {
     let mut bytes = Vec::new();
     let of = || path.display().to_string();

@@ -1,4 +1,4 @@
-//! The mappings of a process: which file the code at an address is from.
+//! The mappings of a process, which tell the file of the code at an address.
 
 use std::path::PathBuf;
 
@@ -7,15 +7,15 @@ use std::path::PathBuf;
 pub struct Mapping {
     /// The first address.
     pub start: u64,
-    /// The first address after it.
+    /// The first address after the mapping.
     pub limit: u64,
-    /// Where it begins in the file.
+    /// The mapping's offset in the file.
     pub offset: u64,
-    /// The file, or what the kernel calls it.
+    /// The file, or the kernel's name for the mapping.
     pub path: PathBuf,
 }
 
-/// The mappings of code in `/proc/PID/maps`; lines of another form are left out.
+/// The mappings of code in `/proc/PID/maps`; malformed lines are left out.
 #[must_use]
 pub fn parse(maps: &str) -> Vec<Mapping> {
     let line = |line: &str| {

@@ -1,6 +1,5 @@
-//! The format of pprof: `profile.proto` of github.com/google/pprof, compressed with gzip.
-//!
-//! Written by hand: seven messages of numbers and strings take less code than a generator.
+//! The format of pprof: `profile.proto` of github.com/google/pprof, compressed with gzip. Writing
+//! the seven messages of numbers and strings by hand takes less code than a generator.
 
 use crate::profile::{Profile, VALUES, Value};
 use crate::symbols::Line;
@@ -9,7 +8,6 @@ use flate2::write::GzEncoder;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// A message: fields one after the other.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -22,7 +20,7 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// A number; 0 is what a missing one is.
+    /// Writes a number; 0 is the value of a missing one.
     fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
             self.varint(field << 3);
@@ -49,7 +47,7 @@ impl Message {
     }
 }
 
-/// Strings are named by their number; the first one is empty.
+/// A table of strings, which messages name by number; string 0 is empty.
 struct Strings {
     numbers: HashMap<String, u64>,
     all: Vec<String>,
@@ -67,7 +65,6 @@ impl Strings {
     }
 }
 
-/// The functions and addresses so far.
 struct Tables {
     strings: Strings,
     functions: HashMap<(String, String, String), u64>,
@@ -127,12 +124,12 @@ impl Tables {
     }
 }
 
-/// The values of a profile that are worth writing.
+/// The values of a profile; those of frees only if frees were traced.
 fn values(profile: &Profile) -> &'static [(Value, &'static str, &'static str)] {
     if profile.traces_frees { &Value::ALL } else { &Value::ALL[..VALUES - 2] }
 }
 
-/// Writes a profile so that pprof opens it; `shown` is what it shows first.
+/// Writes a profile for pprof; `shown` is the value that pprof shows first.
 ///
 /// # Errors
 /// Those of the writer.
@@ -165,7 +162,7 @@ pub fn write(profile: &Profile, shown: Value, out: impl Write) -> io::Result<()>
             out.number(3, mapping.limit);
             out.number(4, mapping.offset);
             out.number(5, path);
-            // Names are in the profile: pprof need not look for them.
+            // The profile has the names, so pprof need not look for them.
             (7..=10).for_each(|field| out.number(field, 1));
         });
     }

@@ -1,5 +1,4 @@
-//! A profile with names: what every call site has allocated, freed and still has, estimated from
-//! samples.
+//! A profile with names: estimates for each call site what it allocated, freed and still has.
 
 use crate::maps;
 use crate::raw::{Count, Raw, Site};
@@ -11,15 +10,15 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Value {
-    /// Objects that it allocated.
+    /// Objects that the site allocated.
     AllocObjects,
     /// Their bytes.
     AllocSpace,
-    /// Objects that it allocated and that were not freed.
+    /// Objects that the site allocated and that were not freed.
     InuseObjects,
     /// Their bytes.
     InuseSpace,
-    /// Objects that it freed, where frees were traced.
+    /// Objects that the site freed, if frees were traced.
     FreeObjects,
     /// Their bytes.
     FreeSpace,
@@ -56,12 +55,12 @@ pub struct Stack {
     pub frames: Vec<Frame>,
     /// By [`Value`].
     pub values: [i64; VALUES],
-    /// The samples that these are estimated from: of what was allocated, is in use, was freed.
+    /// The samples behind the values: allocated, in use, freed.
     pub samples: [Count; 3],
 }
 
 impl Stack {
-    /// The functions, those that were inlined included, the callee first.
+    /// The functions, inlined ones included, the callee first.
     pub fn lines(&self) -> impl DoubleEndedIterator<Item = &Line> {
         self.frames.iter().flat_map(|frame| &frame.place.lines)
     }
@@ -71,31 +70,30 @@ impl Stack {
     }
 }
 
-/// See the module.
+/// A profile with names.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The call sites, in no order.
     pub stacks: Vec<Stack>,
-    /// The mappings that frames name by number.
+    /// The mappings, which [`Place::mapping`] numbers.
     pub mappings: Vec<maps::Mapping>,
     /// Mean bytes from one sample to the next.
     pub mean: u64,
-    /// When it began, in nanoseconds since 1970, and for how long it was on; 0 where that is not
-    /// known.
+    /// Start in nanoseconds since 1970; 0 if unknown.
     pub started_ns: u64,
-    /// See there.
+    /// Duration in nanoseconds; 0 if unknown.
     pub duration_ns: u64,
-    /// Samples, and those that found no room.
+    /// Samples.
     pub samples: u64,
-    /// See there.
+    /// Samples that found no room.
     pub lost: u64,
     /// True if frees were traced.
     pub traces_frees: bool,
-    /// True if it is what one has beyond another.
+    /// True if it is the difference of two profiles.
     pub is_difference: bool,
 }
 
-/// The objects and bytes that samples stand for: an object of `n` bytes is a sample with the
+/// Estimates the objects and bytes behind samples: an object of `n` bytes is sampled with the
 /// probability `1 - exp(-n / mean)`.
 fn estimate(count: Count, mean: u64) -> (i64, i64) {
     if count.objects == 0 {
@@ -107,7 +105,6 @@ fn estimate(count: Count, mean: u64) -> (i64, i64) {
     ((objects * each).round() as i64, (bytes * each).round() as i64)
 }
 
-/// Samples of what a site has allocated, what of it is in use, and what it has freed.
 fn samples_of(site: &Site) -> [Count; 3] {
     if site.is_free {
         return [Count::default(), Count::default(), site.allocated];
@@ -119,7 +116,7 @@ fn samples_of(site: &Site) -> [Count; 3] {
     [site.allocated, in_use, Count::default()]
 }
 
-/// Functions of the allocator itself, in programs that have it inside.
+/// Prefixes of the allocator's own functions, in programs that link it.
 const INSIDE: &[&str] = &[
     "quarry::",
     "quarry_mm::",
@@ -146,7 +143,7 @@ fn is_inside(place: &Place, mappings: &[maps::Mapping]) -> bool {
 }
 
 impl Profile {
-    /// Names what a process wrote. `root` is where the files of the process are, as seen from here.
+    /// Names the call sites of a raw profile; `root` leads to the root folder of the process.
     #[must_use]
     pub fn of(raw: &Raw, root: &Path) -> Self {
         let mut symbols = Symbols::new(maps::parse(&raw.maps), PathBuf::from(root));
@@ -178,8 +175,7 @@ impl Profile {
         }
     }
 
-    /// The difference to `base`: by functions and lines, so that the two may be of different
-    /// processes.
+    /// The difference to `base` by functions and lines, also of another process.
     #[must_use]
     pub fn minus(mut self, base: &Self) -> Self {
         self.is_difference = true;
@@ -194,7 +190,7 @@ impl Profile {
                 stack.values.iter_mut().zip(values).for_each(|(value, less)| *value -= less);
             }
         }
-        // Stacks that only the base has.
+        // Stacks that only `base` has.
         for stack in &base.stacks {
             if let Some(values) = less.remove(&stack.key()) {
                 let mut frames = stack.frames.clone();

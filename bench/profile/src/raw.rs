@@ -1,6 +1,5 @@
-//! A heap profile as a process writes it, or shows it in a memfd: see `layout` of `quarry_watch`.
-//!
-//! Every word is a stranger's: what makes no sense is an error or left out, never a panic.
+//! Parses a heap profile of a process in the format of `layout` of `quarry_watch`. The writer is
+//! not trusted: bad words are an error or left out, never a panic.
 
 use anyhow::{Context, Result, bail, ensure};
 use quarry_watch::profile::layout::{
@@ -8,19 +7,19 @@ use quarry_watch::profile::layout::{
     VERSION,
 };
 
-/// Most buckets and frames that are believed: a thousand times what there are.
+/// Most buckets and frames that the head may claim: a thousand times the real numbers.
 const MOST: u64 = 1 << 26;
 
-/// The counts of one call site and objects of about one size.
+/// The counts for one call site and objects of about one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Addresses of code, the callee first.
     pub frames: Vec<u64>,
     /// True for frees; then only `allocated` counts.
     pub is_free: bool,
-    /// Samples, and their bytes.
+    /// Samples that were allocated.
     pub allocated: Count,
-    /// Those that have been freed since.
+    /// Samples that were freed since.
     pub freed: Count,
 }
 
@@ -33,18 +32,18 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// A profile as a process has it.
+/// A profile in the form in which a process keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Raw {
     /// The number of the process, in its own pid namespace.
     pub pid: u32,
     /// Mean bytes from one sample to the next.
     pub mean: u64,
-    /// Counts the profiles of the process; odd while this one is on.
+    /// Number of the profile in its process; odd while the profile is on.
     pub session: u64,
-    /// When it began and ended, in nanoseconds since 1970; 0 where that is not known.
+    /// Start in nanoseconds since 1970; 0 if unknown.
     pub started_ns: u64,
-    /// See there.
+    /// End in nanoseconds since 1970; 0 if unknown.
     pub stopped_ns: u64,
     /// Samples that found no room.
     pub lost: u64,
@@ -52,9 +51,9 @@ pub struct Raw {
     pub traces_frees: bool,
     /// The call sites.
     pub sites: Vec<Site>,
-    /// The mappings of the process, as `/proc/PID/maps` has them; empty in a memfd.
+    /// The mappings of the process in the form of `/proc/PID/maps`; empty in a memfd.
     pub maps: String,
-    /// The words, as they were read.
+    /// The words as read, without the mappings.
     pub(crate) words: Vec<u8>,
 }
 
@@ -68,7 +67,7 @@ impl Words<'_> {
 }
 
 impl Raw {
-    /// As a process would have written it.
+    /// The bytes of the file that a process would have written.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         [&*self.words, self.maps.as_bytes()].concat()
@@ -77,7 +76,7 @@ impl Raw {
     /// Reads a profile.
     ///
     /// # Errors
-    /// If the bytes are not a profile, or of another version.
+    /// If the bytes are not a profile, or one of another version.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let words = Words(bytes);
         let head = |word: Head| words.at(word as usize);
@@ -93,7 +92,7 @@ impl Raw {
         let sites = (0..buckets).filter_map(|bucket| {
             let at = |word: Bucket| words.at(HEAD_WORDS + bucket * BUCKET_WORDS + word as usize);
             let (trace, size) = (at(Bucket::Trace)?, at(Bucket::Size)?);
-            // A bucket that a process has just begun to write has no frames yet.
+            // A process writes the key of a new bucket before its frames.
             if at(Bucket::Key)? == 0 || trace & TRACE_WRITTEN == 0 {
                 return None;
             }

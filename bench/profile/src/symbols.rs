@@ -1,7 +1,7 @@
-//! Names of functions, files and lines for addresses of code, from symbol tables and DWARF.
+//! Names of functions, files and lines for code addresses, from symbol tables and DWARF.
 //!
-//! Debugging information that lies in another file is looked for where gdb looks: by
-//! `.gnu_debuglink` beside the file and in its `.debug`, and by both ways under `/usr/lib/debug`.
+//! Separate debugging information is sought where gdb seeks it: by `.gnu_debuglink` beside the
+//! file, in `.debug` there, and below `/usr/lib/debug`; and by build id below `/usr/lib/debug`.
 
 use crate::maps::Mapping;
 use addr2line::Loader;
@@ -10,33 +10,43 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A function, as one of those that an address may be in: calls that were inlined are several.
+/// A function at an address; with inlined calls an address has several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Line {
-    /// Its name, readable; the file and offset where it has none.
+    /// Its demangled name; without a symbol the file and offset.
     pub function: String,
-    /// Its name as the linker has it.
+    /// Its symbol.
     pub system_name: String,
     /// Its source file, or empty.
     pub file: String,
-    /// The line there, or 0.
+    /// Its source line, or 0.
     pub line: u32,
 }
 
-/// Where an address lies, and what is there.
+impl Line {
+    /// Its name, and its file and line if they are known.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self.file.is_empty() {
+            true => self.function.clone(),
+            false => format!("{}  {}:{}", self.function, self.file, self.line),
+        }
+    }
+}
+
+/// The mapping and the functions at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The number of its mapping.
     pub mapping: Option<usize>,
-    /// The innermost of inlined functions first; never empty.
+    /// The functions, the innermost inlined one first; never empty.
     pub lines: Vec<Line>,
 }
 
-/// The symbols of a file.
 struct Program {
-    /// Its own symbols, and those of its file of debugging information first.
+    /// Symbols of the separate files of debugging information first, then of the file itself.
     loaders: Vec<Loader>,
-    /// `{offset in the file, bytes, address}` of its segments.
+    /// `{offset in the file, bytes, address}` of each segment.
     segments: Vec<(u64, u64, u64)>,
 }
 
@@ -92,7 +102,6 @@ fn named(system_name: &str) -> Line {
     Line { function: readable(system_name), system_name: system_name.to_owned(), ..Line::default() }
 }
 
-/// A name as its author wrote it.
 fn readable(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
@@ -103,7 +112,6 @@ fn readable(name: &str) -> String {
     cxx.unwrap_or_else(|| name.to_owned())
 }
 
-/// Files that may have the debugging information of a file.
 fn debug_files(path: &Path, file: &object::File<'_>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let everywhere = Path::new("/usr/lib/debug");
@@ -125,17 +133,36 @@ fn debug_files(path: &Path, file: &object::File<'_>) -> Vec<PathBuf> {
     found
 }
 
+/// Finds names for addresses in files.
+#[derive(Default)]
+pub struct Files {
+    programs: HashMap<PathBuf, Option<Program>>,
+}
+
+impl Files {
+    /// The functions at `offset` bytes past the start of a file's first mapping, the innermost
+    /// inlined one first; empty without a symbol.
+    pub fn lines(&mut self, file: &Path, offset: u64) -> Vec<Line> {
+        let load = || Program::load(file);
+        let program = self.programs.entry(file.to_owned()).or_insert_with(load).as_ref();
+        let start = |it: &Program| {
+            it.segments.first().map(|(from, _, address)| address.saturating_sub(*from))
+        };
+        program.map_or_else(Vec::new, |it| it.lines(start(it).unwrap_or(0) + offset))
+    }
+}
+
 /// Finds names for the addresses of one process.
 pub struct Symbols {
     mappings: Vec<Mapping>,
     programs: HashMap<PathBuf, Option<Program>>,
-    /// Where the files of the process are, as seen from here.
+    /// The root folder of the process's files, as seen by this process.
     root: PathBuf,
     known: HashMap<u64, Place>,
 }
 
 impl Symbols {
-    /// For a process with these mappings, whose root directory is `root`.
+    /// For a process with these mappings and this root folder.
     #[must_use]
     pub fn new(mappings: Vec<Mapping>, root: PathBuf) -> Self {
         Self { mappings, programs: HashMap::new(), root, known: HashMap::new() }
@@ -147,7 +174,7 @@ impl Symbols {
         &self.mappings
     }
 
-    /// The place of an address of code; with `is_return`, of the call before that address.
+    /// The place of a code address; with `is_return` the place of the call before that address.
     pub fn place(&mut self, address: u64, is_return: bool) -> &Place {
         let address = address.saturating_sub(u64::from(is_return));
         if !self.known.contains_key(&address) {

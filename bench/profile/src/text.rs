@@ -1,28 +1,23 @@
-//! A profile as text: call sites by what they have, the largest first.
+//! A profile as text: the call sites with the largest value first.
 
 use crate::profile::{Profile, Stack, Value};
 use crate::raw::Count;
+use crate::symbols::Line;
 use quarry_record::profile_bell::LEAST_MEAN;
 use std::io::{self, Write};
 
-/// Samples of a call site below which its figures are little more than a guess.
+/// Samples below which a call site's figures are little more than a guess.
 const FEW: u64 = 10;
 
-/// Callers that are shown of each call site.
 const CALLERS: usize = 12;
+const LINE_CALLERS: usize = 3;
 
-/// Bytes in the largest unit of which there is at least one.
 fn bytes(value: i64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let (mut scaled, mut unit) = (value as f64, 0);
-    while scaled.abs() >= 1024.0 && unit + 1 < UNITS.len() {
-        scaled /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{value} B") } else { format!("{scaled:.1} {}", UNITS[unit]) }
+    let sign = if value < 0 { "-" } else { "" };
+    format!("{sign}{}", quarry_live::bytes(value.unsigned_abs()))
 }
 
-/// The values that belong together: bytes, objects, and what they are called.
+/// The values of bytes and objects that belong together, and a verb for them.
 fn pair(shown: Value) -> (Value, Value, &'static str) {
     match shown {
         Value::AllocObjects | Value::AllocSpace => {
@@ -35,9 +30,9 @@ fn pair(shown: Value) -> (Value, Value, &'static str) {
     }
 }
 
-/// The bytes between which a call site has them with 95 %, where `value` is estimated from a count
-/// of samples. That count is Poisson's (its interval by Wilson and Hilferty, 1931), but for objects
-/// so large that each is a sample: of these there is no doubt.
+/// The 95 % interval of a call site's bytes, where `value` is estimated from a count of samples.
+/// The count is Poisson's (interval by Wilson and Hilferty, 1931), except that objects so large
+/// that each is sampled are certain.
 fn interval(value: i64, sampled: Count) -> (i64, i64) {
     let (value, count) = (value as f64, sampled.objects as f64);
     let doubt = (1.0 - sampled.bytes as f64 / value.max(1.0)).max(0.0).sqrt();
@@ -49,10 +44,30 @@ fn interval(value: i64, sampled: Count) -> (i64, i64) {
     (low as i64, at(bound(count + 1.0, 1.0)) as i64)
 }
 
-/// Prints the `most` call sites that have most of `shown`.
-///
-/// # Errors
-/// Those of the writer.
+fn of(stack: &Stack, value: Value) -> i64 {
+    stack.values[value as usize]
+}
+
+fn sorted(profile: &Profile, shown: Value) -> Vec<&Stack> {
+    let mut stacks: Vec<_> = profile.stacks.iter().filter(|it| of(it, shown) != 0).collect();
+    stacks.sort_by(|one, other| {
+        let keys = |it: &Stack| of(it, shown).abs();
+        keys(other).cmp(&keys(one)).then_with(|| one.lines().cmp_by_function(other.lines()))
+    });
+    stacks
+}
+
+/// A line for each of the `most` call sites with the largest `shown`: the bytes, and its callers.
+pub(crate) fn lines(profile: &Profile, shown: Value, most: usize) -> Vec<String> {
+    let (space, _, verb) = pair(shown);
+    let line = |stack: &&Stack| {
+        let callers: Vec<String> = stack.lines().take(LINE_CALLERS).map(Line::text).collect();
+        format!("{} {verb}: {}", bytes(of(stack, space)), callers.join(" < "))
+    };
+    sorted(profile, shown).iter().take(most).map(line).collect()
+}
+
+/// Prints the `most` call sites with the largest `shown`.
 pub(crate) fn write(
     profile: &Profile,
     shown: Value,
@@ -60,12 +75,7 @@ pub(crate) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let (space, objects, verb) = pair(shown);
-    let of = |stack: &Stack, value: Value| stack.values[value as usize];
-    let mut stacks: Vec<_> = profile.stacks.iter().filter(|it| of(it, shown) != 0).collect();
-    stacks.sort_by(|one, other| {
-        let keys = |it: &Stack| of(it, shown).abs();
-        keys(other).cmp(&keys(one)).then_with(|| one.lines().cmp_by_function(other.lines()))
-    });
+    let stacks = sorted(profile, shown);
     let total = profile.total(space);
     writeln!(
         out,
@@ -94,10 +104,7 @@ pub(crate) fn write(
         writeln!(out)?;
         let lines = stack.lines().count();
         for line in stack.lines().take(CALLERS) {
-            match line.file.is_empty() {
-                true => writeln!(out, "    {}", line.function)?,
-                false => writeln!(out, "    {}  {}:{}", line.function, line.file, line.line)?,
-            }
+            writeln!(out, "    {}", line.text())?;
         }
         if lines > CALLERS {
             writeln!(out, "    .. {} beyond", counted((lines - CALLERS) as i64, "caller"))?;
@@ -116,24 +123,23 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// `1 sample`, `2 samples`.
 fn counted(count: i64, what: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} {what}{s}")
 }
 
-/// An order for call sites that have the same.
-trait ByFunction<'a>: Iterator<Item = &'a crate::symbols::Line> + Sized {
+/// Orders call sites with equal values.
+trait ByFunction<'a>: Iterator<Item = &'a Line> + Sized {
     fn cmp_by_function(self, other: Self) -> std::cmp::Ordering {
         self.map(|line| &line.function).cmp(other.map(|line| &line.function))
     }
 }
 
-impl<'a, I: Iterator<Item = &'a crate::symbols::Line>> ByFunction<'a> for I {}
+impl<'a, I: Iterator<Item = &'a Line>> ByFunction<'a> for I {}
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, counted, interval};
+    use super::{counted, interval};
     use crate::raw::Count;
 
     #[test]
@@ -146,19 +152,11 @@ mod tests {
     fn few_samples_say_little_and_large_objects_much() {
         let of = |value, objects, bytes| interval(value, Count { objects, bytes });
         assert_eq!(of(64 << 20, 1, 64 << 20), (64 << 20, 64 << 20), "each is a sample");
-        // Poisson: 2 events stand for 0.24 to 7.2, and 100 for 81 to 122.
+        // Poisson: a count of 2 has the interval 0.24 to 7.2, and 100 has 81 to 122.
         let (low, high) = of(2_000_000, 2, 32);
         assert!((200_000..280_000).contains(&low) && (7_000_000..7_400_000).contains(&high));
         let (low, high) = of(100_000_000, 100, 1600);
         assert!((80_900_000..81_800_000).contains(&low), "{low}");
         assert!((121_000_000..122_000_000).contains(&high), "{high}");
-    }
-
-    #[test]
-    fn bytes_have_units() {
-        assert_eq!(bytes(0), "0 B");
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(-1536), "-1.5 KiB");
-        assert_eq!(bytes(5 << 20), "5.0 MiB");
     }
 }

@@ -1,8 +1,8 @@
-//! Events of one thread, and their bytes.
+//! Events of one thread, and their encoding.
 //!
-//! An event is a byte with its kind, the time since the event before it in the same chunk, and what
-//! the kind needs. Addresses are differences from the last address of the chunk, in units of 16
-//! bytes where both are aligned so: programs use what they used shortly before.
+//! An event is a byte with its kind, the time since the event before it in the chunk, and the data
+//! of the kind. Addresses are differences from the chunk's last address, in units of 16 bytes where
+//! both are multiples of 16: programs use addresses near those that they used shortly before.
 
 use crate::varint::{self, fold, unfold};
 
@@ -15,7 +15,7 @@ pub enum Call {
         address: u64,
         /// The bytes asked for.
         size: u64,
-        /// log2 of the alignment asked for; 0 where none was.
+        /// log2 of the alignment asked for; 0 without one.
         align_shift: u8,
         /// True if the memory had to be zero (`calloc`).
         zeroed: bool,
@@ -25,7 +25,7 @@ pub enum Call {
         /// The address it got.
         address: u64,
     },
-    /// `realloc` of a block; that of null is an [`Alloc`](Self::Alloc), that to nothing a
+    /// `realloc` of a block; of null it is an [`Alloc`](Self::Alloc), to size 0 a
     /// [`Free`](Self::Free).
     Resize {
         /// The address it got.
@@ -34,18 +34,18 @@ pub enum Call {
         address: u64,
         /// The bytes asked for.
         size: u64,
-        /// Nanoseconds that the call took: `old` is free from its start on, and `address` is in use
-        /// from its end on.
+        /// Nanoseconds of the call: `old` is free from its start on, `address` in use from its end
+        /// on.
         took_ns: u64,
     },
 }
 
-/// A call, when and where.
+/// A call, with its time and CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds of the monotonic clock: of an `Alloc` after the call, of the others before it.
-    /// So in the order of time no block is free before it was allocated, or in use twice, where a
-    /// `Resize` counts as a free at its start and as an allocation at its end.
+    /// Nanoseconds of the monotonic clock: after an `Alloc`, before the other calls. So in the
+    /// order of time no block is free before it was allocated, or in use twice; a `Resize` counts
+    /// as a free at its start and as an allocation at its end.
     pub at_ns: u64,
     /// The CPU, as the kernel numbers them.
     pub cpu: u32,
@@ -63,10 +63,10 @@ const ALIGNED: u8 = 3;
 const FREE: u8 = 4;
 const RESIZE: u8 = 5;
 
-/// log2 of the alignment that addresses have nearly always.
+/// log2 of the alignment of nearly all addresses.
 const ALIGN_SHIFT: u32 = 4;
 
-/// Where a chunk has got to: the state that encoding and decoding share.
+/// The position in a chunk: the state that encoding and decoding share.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at_ns: u64,
@@ -100,14 +100,14 @@ impl Bytes<'_> {
 }
 
 impl Encoder {
-    /// At the start of a chunk, at this time. The CPU is 0.
+    /// An encoder at the start of a chunk, at this time. The CPU is 0.
     #[must_use]
     pub const fn new(at_ns: u64) -> Self {
         Self(Place { at_ns, cpu: 0, address: 0 })
     }
 
-    /// Writes an event to the start of `out`; returns the bytes that it took. Times of a chunk do
-    /// not fall: an earlier one is written as the last. O(1).
+    /// Writes an event to the start of `out`; returns its bytes. Times of a chunk do not fall: an
+    /// earlier time is written as the last one. O(1).
     pub fn encode(&mut self, event: &Event, out: &mut [u8; LONGEST_EVENT]) -> usize {
         let mut bytes = Bytes { out, used: 0 };
         if event.cpu != self.0.cpu {
@@ -163,7 +163,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// At the start of a chunk, at this time.
+    /// A decoder at the start of a chunk, at this time.
     #[must_use]
     pub const fn new(at_ns: u64, bytes: &'a [u8]) -> Self {
         Self { place: Place { at_ns, cpu: 0, address: 0 }, bytes }
@@ -261,7 +261,7 @@ pub(crate) mod tests {
                 read.push(event);
             }
             prop_assert_eq!(&read, &written);
-            // Whatever is cut off, what is read before is right.
+            // Wherever the bytes are cut off, the events before that are right.
             for end in 0..bytes.len() {
                 let mut decoder = Decoder::new(77, &bytes[..end]);
                 let prefix = std::iter::from_fn(|| decoder.next_event().ok().flatten());

@@ -1,4 +1,4 @@
-//! Where a trace has what. All numbers are little endian, as on every machine that Quarry runs on.
+//! The layout of a trace. All numbers are little endian, as on every machine that Quarry runs on.
 //!
 //! ```text
 //! header, HEADER_BYTES
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! A writer stores the bytes of an event before it adds them to the chunk's count: a process may
-//! end between any two of its instructions, and every event that is counted is whole.
+//! end between any two of its instructions, and every counted event is whole.
 
 /// The first bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"QUARRYTR";
@@ -24,7 +24,7 @@ pub const MAGIC: [u8; 8] = *b"QUARRYTR";
 pub const VERSION: u32 = 1;
 /// Bytes before the first chunk: a page.
 pub const HEADER_BYTES: usize = 4096;
-/// Bytes of a chunk: some 1,300 calls. A short-lived thread takes one for itself.
+/// Bytes of a chunk: some 1,300 calls. A short-lived thread takes a whole chunk.
 pub const CHUNK_BYTES: usize = 8192;
 /// Bytes of a chunk before its events.
 pub const CHUNK_HEADER_BYTES: usize = 16;
@@ -59,7 +59,7 @@ pub const AT_CHUNK_USED: usize = 4;
 /// Offset of a chunk's start.
 pub const AT_CHUNK_START: usize = 8;
 
-/// Bytes of a file with so many chunks.
+/// Bytes of a file with this many chunks.
 #[must_use]
 pub const fn file_bytes(chunks: usize) -> usize {
     HEADER_BYTES + chunks * CHUNK_BYTES

@@ -1,9 +1,8 @@
 //! Traces: the calls of `malloc`, `free` and their kin that one process made, a few bytes each.
 //!
-//! A trace is a file that the process has mapped while it runs, so that whatever ends the process,
-//! what it recorded stays readable. It is a header ([`layout`]) and chunks of [`CHUNK_BYTES`]; each
-//! chunk belongs to one thread, which appends [events](Event) to it. Nothing is shared between
-//! threads but the number of chunks in use.
+//! A trace is a file that the process has mapped while it runs, so that it stays readable however
+//! the process ends. It is a header ([`layout`]) and chunks of [`CHUNK_BYTES`], each of one thread,
+//! which appends [events](Event) to it. Threads share only the number of chunks in use.
 //!
 //! Order of the files, each using only those before it: `varint`, `event`, `layout`, `reader`.
 //!

@@ -1,4 +1,4 @@
-//! Reading a trace.
+//! Reads a trace.
 
 use crate::event::{Decoder, Event};
 use crate::layout::{
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// A file that is no trace, or none that this version reads.
+/// A file that is no trace, or a trace that this version cannot read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be read.
@@ -18,10 +18,10 @@ pub enum TraceError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
-    /// It is something else.
+    /// The file is no trace.
     #[error("{}: not a trace of `quarry record`: {what}", path.display())]
     Foreign {
         /// The file.
@@ -94,7 +94,7 @@ impl Trace {
     /// Checks that `tracer` has written the file at `path`, by its header. O(1).
     ///
     /// # Errors
-    /// As for [`read`](Self::read), but for damages after the header.
+    /// As for [`read`](Self::read), except damage after the header.
     pub fn check(path: &Path) -> Result<(), TraceError> {
         let unreadable = |error| TraceError::Unreadable { path: path.into(), error };
         let mut header = Vec::new();
@@ -189,7 +189,7 @@ impl File<'_> {
             return damaged("it has more events than room");
         }
         if thread == 0 {
-            // Its thread ended between two instructions: it claimed the chunk and wrote nothing.
+            // Its thread ended after it had claimed the chunk and before it wrote.
             return if used == 0 { Ok(0) } else { damaged("it belongs to no thread") };
         }
         let first = at + CHUNK_HEADER_BYTES;

@@ -1,10 +1,9 @@
 //! Numbers in as few bytes as they need: seven bits a byte, the lowest first; the eighth shows that
 //! another byte follows (LEB128, as DWARF and protocol buffers have it).
 
-/// Bytes of the longest number.
 pub(crate) const LONGEST: usize = 10;
 
-/// Writes a number to the start of `out`; returns the bytes it took.
+/// Writes a number to the start of `out`; returns its bytes.
 pub(crate) fn write(out: &mut [u8], mut number: u64) -> usize {
     let mut bytes = 0;
     while number >= 0x80 {
@@ -40,7 +39,7 @@ pub(crate) fn fold(difference: i64) -> u64 {
     (difference << 1 ^ difference >> 63) as u64
 }
 
-/// The difference that [`fold`] made this number of.
+/// The difference from which [`fold`] made this number.
 pub(crate) fn unfold(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }

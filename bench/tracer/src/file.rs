@@ -12,31 +12,28 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Names the trace; set by `quarry record`.
+/// The variable with the trace's path; set by `quarry record`.
 const FILE_VARIABLE: &CStr = c"QUARRY_TRACE";
-/// Its most bytes; set by `quarry record`.
+/// The variable with the trace's most bytes; set by `quarry record`.
 const BYTES_VARIABLE: &CStr = c"QUARRY_TRACE_BYTES";
 
-/// Says that children record too; set by `quarry record --children`.
+/// The variable that makes children record too; set by `quarry record --children`.
 const CHILDREN_VARIABLE: &CStr = c"QUARRY_TRACE_CHILDREN";
 
-/// The mapped trace; null before it is open, in children by `fork`, and where it could not be made.
+/// The mapped trace; null before it is open, in forked children, and where it could not be made.
 static MAPPED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
-/// A number of the header.
 fn number(mapped: *mut u8, at: usize) -> &'static AtomicU32 {
     // SAFETY: `mapped` is a mapping of at least a header that is never unmapped; `at` is one of the
-    // layout's offsets, a multiple of 4 within the header, and all use it as an atomic.
+    // layout's offsets, a multiple of 4 within the header, and all code uses it as an atomic.
     unsafe { AtomicU32::from_ptr(mapped.add(at).cast()) }
 }
 
-/// A long number of the header.
 fn long_number(mapped: *mut u8, at: usize) -> &'static AtomicU64 {
     // SAFETY: as in `number`, with multiples of 8.
     unsafe { AtomicU64::from_ptr(mapped.add(at).cast()) }
 }
 
-/// The monotonic clock, in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable; this clock always exists.
@@ -44,7 +41,6 @@ pub(crate) fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns whether calls are recorded.
 #[inline]
 pub(crate) fn is_open() -> bool {
     !MAPPED.load(Ordering::Acquire).is_null()
@@ -58,7 +54,6 @@ pub(crate) fn lose() {
     }
 }
 
-/// A new thread's number.
 pub(crate) fn next_thread() -> u32 {
     let mapped = MAPPED.load(Ordering::Acquire);
     if mapped.is_null() {
@@ -68,7 +63,7 @@ pub(crate) fn next_thread() -> u32 {
     }
 }
 
-/// An unused chunk, [`CHUNK_BYTES`] long and zero; `None` where there is no room left.
+/// An unused chunk, [`CHUNK_BYTES`] long and zero; `None` where the file has no room left.
 pub(crate) fn next_chunk() -> Option<*mut u8> {
     let mapped = MAPPED.load(Ordering::Acquire);
     if mapped.is_null() {
@@ -82,13 +77,13 @@ pub(crate) fn next_chunk() -> Option<*mut u8> {
     Some(unsafe { mapped.add(file_bytes(chunk as usize)) })
 }
 
-/// Stops recording in a child by `fork`: it would write into its parent's chunks.
+/// Stops recording in a forked child, which would write into its parent's chunks.
 extern "C" fn in_child() {
     MAPPED.store(ptr::null_mut(), Ordering::Release);
 }
 
-/// Makes the trace that the environment names and begins to record. Where that fails, it says why
-/// in one line, and the program runs unrecorded.
+/// Makes the trace that the environment names and begins to record. Where that fails, it prints the
+/// reason in one line, and the program runs unrecorded.
 pub(crate) fn open() {
     // SAFETY: the loader runs this before the program's first thread, so the environment does not
     // change, and its strings stay.
@@ -111,19 +106,19 @@ pub(crate) fn open() {
         }
         Err(error) => {
             let path = path.to_string_lossy();
-            eprintln!("quarry record: {path}: {error}; the program runs, and is not recorded");
+            eprintln!("quarry: {path}: {error}; the program runs, and is not recorded");
         }
     }
 }
 
-/// A file of so many chunks, mapped, with its header; `None` where the process is not recorded.
+/// A mapped file of this many chunks, with its header; `None` where the process is not recorded.
 fn make(path: &CStr, chunks: usize, children: bool) -> io::Result<Option<*mut u8>> {
     if chunks == 0 {
         return Err(io::Error::other("there is no room for a chunk"));
     }
     let Some((file, own)) = create(path, children)? else { return Ok(None) };
     let mapped = reserve(file, file_bytes(chunks));
-    // SAFETY: the file is ours, and the mapping does without it.
+    // SAFETY: the file is ours, and the mapping does not need it.
     unsafe { libc::close(file) };
     let mapped = mapped.inspect_err(|_| {
         // SAFETY: the name ends with a NUL.
@@ -133,9 +128,9 @@ fn make(path: &CStr, chunks: usize, children: bool) -> io::Result<Option<*mut u8
     Ok(Some(mapped))
 }
 
-/// Creates the file. `None` where another process of the program has it already, and children are
-/// not to be recorded; else a child's file has the child's number after its name. Of a process
-/// that executes one program after the other, the last one is recorded.
+/// Creates the file; a recorded child's file has the child's number after its name. `None` where
+/// another process of the program has the file already and children are not recorded. If a process
+/// executes several programs in turn, the last one is recorded.
 fn create(path: &CStr, children: bool) -> io::Result<Option<(c_int, CString)>> {
     let own = CString::new(format!("{}.{}", path.to_string_lossy(), std::process::id()))?;
     for name in std::iter::once(path.to_owned()).chain(children.then_some(own)) {
@@ -157,7 +152,6 @@ fn create(path: &CStr, children: bool) -> io::Result<Option<(c_int, CString)>> {
     Ok(None)
 }
 
-/// The process that records into the file.
 fn owner(name: &CStr) -> Option<u32> {
     let mut header = [0; AT_PROCESS + 4];
     let mut file = File::open(OsStr::from_bytes(name.to_bytes())).ok()?;
@@ -192,7 +186,7 @@ fn fill_header(mapped: *mut u8, chunks: u32) {
     let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let length = command.len().min(COMMAND_BYTES);
     number(mapped, AT_COMMAND_LENGTH).store(length as u32, Ordering::Relaxed);
-    // SAFETY: the header has room for COMMAND_BYTES there, and no other thread sees it yet.
+    // SAFETY: the header has room for COMMAND_BYTES there, and no other thread uses it yet.
     unsafe { mapped.add(AT_COMMAND).copy_from_nonoverlapping(command.as_ptr(), length) };
     // SAFETY: the header begins with the magic. It comes last: without it the file is no trace.
     unsafe { mapped.copy_from_nonoverlapping(MAGIC.as_ptr(), MAGIC.len()) };

@@ -11,13 +11,13 @@ unsafe extern "C" {
     pub(crate) fn __libc_memalign(align: usize, size: usize) -> *mut c_void;
 }
 
-/// glibc's `malloc_usable_size`, which has no name of its own.
+/// glibc's `malloc_usable_size`, which has no `__libc_` name.
 static USABLE_SIZE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Finds what has no name of its own; before the program begins.
+/// Finds [`USABLE_SIZE`], before the program begins.
 pub(crate) fn find() {
     const LOADED: c_int = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
-    // SAFETY: names end with a NUL. The C library is loaded, so that nothing is opened.
+    // SAFETY: names end with a NUL. The C library is loaded, so this opens no file.
     let found = unsafe {
         let library = libc::dlopen(c"libc.so.6".as_ptr(), LOADED);
         if library.is_null() {
@@ -28,14 +28,13 @@ pub(crate) fn find() {
     USABLE_SIZE.store(found, Ordering::Release);
 }
 
-/// The bytes that a block has; 0 where glibc does not say.
+/// The bytes of a block; 0 where glibc's function was not found.
 ///
 /// # Safety
-/// The block is null or in use, and glibc's.
+/// The block is null, or glibc's and in use.
 pub(crate) unsafe fn usable_size(block: *mut c_void) -> usize {
     let found = USABLE_SIZE.load(Ordering::Acquire);
-    // SAFETY: `find` stored glibc's function of this name, which has this type, or null, and null
-    // is `None`.
+    // SAFETY: `find` stored glibc's function of this name and type, or null, and null is `None`.
     let function: Option<unsafe extern "C" fn(*mut c_void) -> usize> =
         unsafe { std::mem::transmute(found) };
     // SAFETY: the caller's promise is passed on.

@@ -1,14 +1,13 @@
 //! `libquarry_tracer.so`: preloaded by `quarry record`, it writes down each call of `malloc`,
 //! `free` and their kin, and lets glibc's own allocator serve it.
 //!
-//! The trace is a file that the process has mapped ([`quarry_trace::layout`]), made as large as it
-//! may become before the first call is recorded. So no call fails for a full disk, and whatever
-//! ends the process, what was recorded is in the file. A thread appends to a chunk of its own,
-//! without locks. A call that finds its thread in the middle of another one, which only a signal
-//! handler can make, is counted and not recorded.
+//! The trace is a file that the process has mapped ([`quarry_trace::layout`]), at its full size
+//! before the first call is recorded. So no call fails for a full disk, and the file keeps the
+//! records however the process ends. A thread appends to its own chunk, without locks. A call
+//! inside a call of its thread, as a signal handler makes it, is counted and not recorded.
 //!
-//! A child by `fork` alone records nothing. A program that it executes records into a file of its
-//! own, `TRACE.PID`, if children are recorded.
+//! A forked child records nothing; if children are recorded, a program that it executes does, into
+//! `TRACE.PID`.
 //!
 //! ```text
 //! file     the trace of this process: opened once, chunks for threads
@@ -29,7 +28,7 @@ extern "C" fn at_load() {
     file::open();
 }
 
-/// The loader runs it before the program begins.
+/// The loader runs this before the program begins.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

@@ -1,5 +1,4 @@
-//! The functions that programs call. Each does what the C library's function of that name does,
-//! and notes the call.
+//! The functions that programs call: each does what the C library's does, and records the call.
 
 use crate::file::{is_open, now_ns};
 use crate::glibc::{
@@ -9,7 +8,6 @@ use crate::thread::note;
 use quarry_trace::Call;
 use std::ffi::{c_int, c_void};
 
-/// Bytes of a page.
 const PAGE: usize = 4096;
 
 #[inline]
@@ -138,8 +136,7 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size
     0
 }
 
-/// See `malloc_usable_size(3)`. Other allocators that the program links have one too, which does
-/// not know these blocks.
+/// See `malloc_usable_size(3)`. That of another linked allocator cannot handle these blocks.
 ///
 /// # Safety
 /// The block is null or in use.

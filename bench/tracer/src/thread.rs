@@ -21,13 +21,12 @@ const NONE: Chunk = Chunk { start: ptr::null_mut(), used: CHUNK_BYTES, encoder: 
 
 std::thread_local! {
     static CHUNK: Cell<Chunk> = const { Cell::new(NONE) };
-    /// 0: not yet numbered.
+    /// The thread's number; 0 before it has one.
     static NUMBER: Cell<u32> = const { Cell::new(0) };
     /// True within `note`.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Appends a call, if calls are recorded.
 #[inline]
 pub(crate) fn note(at_ns: u64, call: Call) {
     if IS_INSIDE.replace(true) {
@@ -43,12 +42,11 @@ fn append(at_ns: u64, call: Call) {
         let Some(start) = file::next_chunk() else { return file::lose() };
         chunk = begin(start, at_ns);
     }
-    // SAFETY: no arguments. It answers -1 where there is no such call, which then is CPU 0.
+    // SAFETY: no arguments. It returns -1 where the system lacks the call; that counts as CPU 0.
     let cpu = unsafe { libc::sched_getcpu() }.max(0) as u32;
     let mut bytes = [0; LONGEST_EVENT];
     let length = chunk.encoder.encode(&Event { at_ns, cpu, call }, &mut bytes);
-    // SAFETY: the chunk is this thread's own, and the events so far leave room for the longest one,
-    // as was checked above.
+    // SAFETY: the chunk is this thread's, and has room for the longest event (checked above).
     unsafe {
         let end = chunk.start.add(CHUNK_HEADER_BYTES + chunk.used);
         end.copy_from_nonoverlapping(bytes.as_ptr(), length);
@@ -58,10 +56,9 @@ fn append(at_ns: u64, call: Call) {
     CHUNK.set(chunk);
 }
 
-/// The chunk's count of bytes.
 fn count(start: *mut u8) -> &'static AtomicU32 {
     // SAFETY: a chunk is a multiple of its size after the header, so this is aligned; the mapping
-    // stays, and all use the word as an atomic.
+    // stays, and all code uses the word as an atomic.
     unsafe { AtomicU32::from_ptr(start.add(AT_CHUNK_USED).cast()) }
 }
 

@@ -1,7 +1,7 @@
 //! The page cache of a stack, and the balance of the budget that it shares with the heap.
 //!
-//! A stack names it as its `Cache`: [`PageCaching`]. The modules, each using only those below it
-//! (`tests/layers.rs` of the workspace checks it):
+//! [`PageCaching`] is the type that a stack has as its `Cache`. Each module uses only those below
+//! it (`crates/tidy/tests/layers.rs` checks it):
 //!
 //! ```text
 //! stack       the page cache as a part of a stack, and the balance of its budget

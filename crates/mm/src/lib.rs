@@ -1,6 +1,6 @@
 //! Quarry's memory management: frames, zones, per-CPU page lists, slab caches and the heap.
 //!
-//! The layers, each using only those below it (`tests/layers.rs` of the workspace checks it):
+//! The layers; each uses only those below it, as `crates/tidy/tests/layers.rs` checks:
 //!
 //! ```text
 //! stack   one instance of everything below, with its policies as type parameters
@@ -12,7 +12,7 @@
 //! sys     (crate quarry-sys) the only door to OS and CPU
 //! ```
 //!
-//! Nothing here allocates through the global allocator.
+//! This crate never allocates through the global allocator.
 #![cfg_attr(not(any(test, quarry_model)), no_std)]
 
 pub mod frame;

@@ -11,7 +11,7 @@
 
 #define PER_PAGE (4096 / sizeof(unsigned))
 
-/* Counts a visit; returns how many there are now, or 0 where the page cannot be had. */
+/* Counts a visit; returns the number of visits, or 0 if there is no memory for the page. */
 static unsigned visit(quarry_mapping *counters, unsigned long number)
 {
     unsigned long index = number / PER_PAGE;

@@ -1,7 +1,7 @@
 /*
- * Sessions of a server as objects of a cache. A constructor prepares each of them once; a reserve
- * sees to it that a request which has begun can be finished; destroying the cache says what was
- * forgotten.
+ * Sessions of a server as objects of a cache. A constructor prepares each session once; a reserve
+ * ensures that a request which has begun can be finished; destroying the cache returns the number
+ * of forgotten sessions.
  *
  *   cc -std=c99 -Icrates/preload/include crates/preload/examples/sessions.c \
  *       -Ltarget/release -lquarry-full -Wl,-rpath,target/release -o sessions
@@ -60,7 +60,7 @@ int main(void)
     }
     printf("1000 sessions in prepared objects: %s\n", prepared < 1000 ? "yes" : "no");
 
-    /* Both ends of a connection or none: what comes after the reserve cannot fail. */
+    /* Reserves both ends of a connection; after that, taking them cannot fail. */
     quarry_reserve *pair = quarry_cache_prefill(sessions, 2);
     if (pair == NULL) {
         perror("quarry_cache_prefill");

@@ -72,22 +72,22 @@ typedef struct quarry_registration quarry_registration;
 #define QUARRY_DIRTY_TOO 1
 
 /*
- Levels of pressure: the high mark is reached.
+ Level of pressure: the high mark is reached.
  */
 #define QUARRY_PRESSURE_NONE 0
 
 /*
- Below the low mark; memory is being reclaimed.
+ Level of pressure: below the low mark; memory is being reclaimed.
  */
 #define QUARRY_PRESSURE_LOW 1
 
 /*
- Most pages and objects that reclaim looks at are in use.
+ Level of pressure: most pages and objects that reclaim looks at are in use.
  */
 #define QUARRY_PRESSURE_MEDIUM 2
 
 /*
- Nearly all of them are, or the high mark cannot be reached.
+ Level of pressure: nearly all of these are in use, or reclaim cannot reach the high mark.
  */
 #define QUARRY_PRESSURE_CRITICAL 3
 
@@ -97,21 +97,21 @@ typedef struct quarry_registration quarry_registration;
  */
 typedef struct {
   /*
-   Objects in use in its slab, including itself.
+   Objects in use in the slab, including the object itself.
    */
   unsigned int live;
   /*
-   Objects of its slab.
+   Objects of the slab.
    */
   unsigned int total;
   /*
-   1 if it is worth moving: its slab is one of the emptier ones, and quarry_malloc_dense would
-   take from another one. A program that moves such objects is done after some time, with few
-   slabs.
+   1 if the object is worth moving: its slab is one of the emptier slabs, and
+   quarry_malloc_dense would take from another slab. A program that moves such objects ends
+   with few slabs.
    */
   unsigned int is_sparse;
   /*
-   1 if no other object in use lies on one of its pages, which can go back without it.
+   1 if the object is the only one in use on one of its pages, which can go back without it.
    */
   unsigned int frees_page;
   /*
@@ -119,19 +119,19 @@ typedef struct {
    */
   size_t slabs;
   /*
-   The slabs among these that have objects in use and free ones.
+   Slabs of these that have both objects in use and free objects.
    */
   size_t partial_slabs;
   /*
-   Objects in use in those slabs.
+   Objects in use in the partial slabs.
    */
   size_t partial_live;
 } quarry_occupancy_t;
 
 /*
- The backing of a mapping's pages: functions that several threads call at once, one of them a
- thread of Quarry's own with 256 KiB of stack. They must not use the mapping. Those that transfer
- return the number of bytes, or a negative errno; they are called again for the rest.
+ The backing of a mapping's pages. Several threads call the functions at once, one of them a
+ thread of Quarry's own with 256 KiB of stack. The functions must not use the mapping. read and
+ write return the number of bytes, or a negative errno; they are called again for missing bytes.
  */
 typedef struct {
   /*
@@ -170,7 +170,7 @@ typedef struct {
  */
 typedef struct {
   /*
-   The limit; SIZE_MAX if there is none.
+   The limit; SIZE_MAX without a limit.
    */
   size_t limit;
   /*
@@ -194,8 +194,8 @@ typedef struct {
    */
   size_t available;
   /*
-   Pages of the page cache; dirty has the dirty ones, and pinned those that cannot be
-   reclaimed.
+   Pages of the page cache. dirty is the part that is dirty, pinned the part that reclaim
+   cannot take.
    */
   size_t file;
   /*
@@ -227,7 +227,7 @@ typedef struct {
    */
   size_t unaccounted;
   /*
-   Nanoseconds that 99.9 % of the reclaims inside of requests took at most.
+   Longest time of a reclaim inside of a request, in nanoseconds, for 99.9 % of these reclaims.
    */
   size_t direct_p999_ns;
   /*
@@ -248,7 +248,7 @@ typedef struct {
   size_t (*count)(void *context);
   /*
    Looks at this many objects, the oldest first, and frees those that can be freed; returns the
-   number of freed ones. If it has looked at fewer, it sets scanned.
+   number of freed objects. If it has looked at fewer, it sets scanned to their number.
    */
   size_t (*scan)(void *context, size_t objects, size_t *scanned);
   /*
@@ -266,15 +266,15 @@ typedef struct {
 } quarry_shrinker;
 
 /*
- The limits of a group, in bytes: SIZE_MAX for none.
+ The limits of a group, in bytes; SIZE_MAX for no limit.
  */
 typedef struct {
   /*
-   While the group has at most this, its memory is not reclaimed for others.
+   Up to this size, the group keeps its memory when other parts of the program need memory.
    */
   size_t min;
   /*
-   Above this the background reclaims memory of the group.
+   Above this size, the background thread reclaims memory of the group.
    */
   size_t high;
   /*
@@ -310,25 +310,26 @@ void quarry_stats_print(int fd);
 int quarry_set_limit(size_t bytes);
 
 /*
- Most bytes that the heap may hold now: the lower of that limit and the limit of the control
- group when it was last read. SIZE_MAX if there is none.
+ Most bytes that the heap may hold now: the lower of the limit of quarry_set_limit (or
+ QUARRY_LIMIT) and the limit of
+ the control group when it was last read. SIZE_MAX without a limit.
  */
 size_t quarry_limit(void);
 
 /*
- Checks every invariant of the heap: returns 0 if all hold; otherwise prints the broken one as a
- line on standard error and returns -1. Takes milliseconds per gigabyte. No other thread may use
- the heap during the call: neither a thread of the program, nor the thread of Quarry, which
+ Checks every invariant of the heap: returns 0 if all hold; otherwise prints the broken invariant
+ as a line on standard error and returns -1. Takes milliseconds per gigabyte. No other thread may
+ use the heap during the call: neither a thread of the program, nor the thread of Quarry, which
  QUARRY_BACKGROUND=0 forbids.
  */
 int quarry_validate(void);
 
 /*
  Reports for each of `count` pointers how full its slab is. All figures are 0 unless the pointer
- is an object in use of a slab: for NULL, requests above 32 KiB, memory that is not Quarry's or
- was freed into its slab; for all pointers under a slab policy that cannot tell (`slub`, `slab`,
- `slqb`), while checks look at every free (QUARRY_DEBUG, QUARRY_HARDEN), or if QUARRY_DISABLE=1.
- O(1) each.
+ is an object in use of a slab: for NULL, requests above 32 KiB, and memory that is not Quarry's
+ or was freed into its slab. They are 0 for all pointers under a slab policy that cannot tell
+ (`slub`, `slab`, `slqb`), while checks look at every free (QUARRY_DEBUG, QUARRY_HARDEN), and if
+ QUARRY_DISABLE=1. O(1) each.
 
  `pointers` has `count` pointers, and `out` has room for `count` answers.
  */
@@ -336,7 +337,7 @@ void quarry_occupancy(void *const *pointers, size_t count, quarry_occupancy_t *o
 
 /*
  Like malloc, for an object that moves out of a sparse slab: from the fullest slab that has a
- free object, not from the objects that CPUs hold, which include those freed last. Both
+ free object, not from the objects that CPUs hold, which include the most recently freed. Both
  quarry_free_dense and free may free it.
  */
 void *quarry_malloc_dense(size_t size);
@@ -357,8 +358,9 @@ void quarry_free_dense(void *pointer);
  that needs the memory; it may call malloc and free, but no function of this file, and must not
  wait for another thread. Users free objects in the state in which they got them.
 
- Returns NULL with EINVAL (size 0 or above 4 MiB; alignment, flags or name that do not exist),
- ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+ Returns NULL with EINVAL (size 0 or above 4 MiB, impossible alignment, unknown flag, or a name
+ that is NULL or not UTF-8), ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP if
+ QUARRY_DISABLE=1.
 
  The name ends with a NUL.
  */
@@ -375,14 +377,14 @@ void *quarry_cache_alloc(quarry_cache *cache, unsigned int flags);
 
 /*
  Gives an object back; NULL is ignored. Prints a line and aborts if the cache has no object
- there, or if the object is seen not to be in use.
+ there, or if the object is evidently not in use.
 
  No code uses the object any more.
  */
 void quarry_cache_free(quarry_cache *cache, void *object);
 
 /*
- Takes up to `count` objects into the front of `objects`; returns their number. If there are
+ Takes up to `count` objects into the front of `objects`; returns their number. If it takes
  fewer, errno is ENOMEM, or EINVAL if there is no such cache or flag.
 
  `objects` has room for `count` pointers.
@@ -400,38 +402,37 @@ size_t quarry_cache_alloc_bulk(quarry_cache *cache,
 void quarry_cache_free_bulk(quarry_cache *cache, size_t count, void *const *objects);
 
 /*
- Takes `count` objects in advance, at most 4,000, so that later requests cannot fail. Returns
- NULL with ENOMEM if there is no memory for all of them, or with EINVAL if they are too many, or
- if there is no such cache.
+ Takes `count` objects in advance, so that later requests cannot fail. Returns NULL with ENOMEM
+ if there is no memory for all of them, or with EINVAL if `count` is above 4,000 or there is no
+ such cache.
  */
 quarry_reserve *quarry_cache_prefill(quarry_cache *cache, size_t count);
 
 /*
- Takes an object out of a reserve, for quarry_cache_free. Returns NULL with ENOENT if all have
- been taken. Aborts if there is no such reserve.
+ Takes an object out of a reserve, for quarry_cache_free. Returns NULL with ENOENT if all objects
+ have been taken. Aborts if there is no such reserve.
 
  No other thread uses the reserve during the call.
  */
 void *quarry_reserve_alloc(quarry_reserve *reserve);
 
 /*
- Gives back the objects that a reserve has left, and the reserve; NULL is ignored. Aborts if
- there is no such reserve.
+ Gives back a reserve and its unused objects; NULL is ignored. Aborts if there is no reserve.
 
  No code uses the reserve any more.
  */
 void quarry_reserve_free(quarry_reserve *reserve);
 
 /*
- Gives back the memory of a cache beyond what is in use. Returns 0, or -1 with EINVAL if there is
- no such cache.
+ Gives back memory of a cache that is not in use. Returns 0, or -1 with EINVAL if there is no
+ such cache.
  */
 int quarry_cache_shrink(quarry_cache *cache);
 
 /*
- Destroys a cache that is not used any more. Returns 0; or the number of objects that are still
- in use, which a line on standard error names, and then the cache stays; or -1 with EINVAL if
- there is no such cache, for example because it was destroyed before.
+ Destroys a cache that is not used any more. Returns 0; or the number of objects in use, which a
+ line on standard error names, and then the cache stays; or -1 with EINVAL if there is no such
+ cache, for example because it was destroyed before.
 
  No other thread uses the cache during the call.
  */
@@ -453,8 +454,8 @@ void quarry_pages_free(void *pages, unsigned int order);
 
 /*
  Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for orders
- 0 to 4. Returns NULL with EINVAL (a struct of another size, no function size or read, an order
- that does not exist), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+ 0 to 4. Returns NULL with EINVAL (wrong struct_size, size or read is NULL, or order above 4),
+ ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 
  The functions do what quarry_backing requires until the mapping is closed.
  */
@@ -472,14 +473,14 @@ quarry_mapping *quarry_mapping_open_fd(int fd, unsigned int page_order, unsigned
 /*
  Writes dirty pages, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of a
  write that failed since the last flush: then pages that are still dirty are lost. The mapping is
- closed in any case.
+ closed in both cases.
 
  No code uses the mapping any more, and none of its pages is pinned.
  */
 int quarry_mapping_close(quarry_mapping *mapping);
 
 /*
- Pins a page that is cached; never waits. Returns NULL with ENOENT if it is not cached.
+ Pins a page that is cached; never waits. Returns NULL with ENOENT if the page is not cached.
 
  The mapping is open.
  */
@@ -525,7 +526,7 @@ void quarry_page_unpin(quarry_page *page);
 
 /*
  Locks a page for reading, or for writing with QUARRY_EXCLUSIVE, and waits for other threads.
- Returns 0, or with QUARRY_TRY -1 with EBUSY.
+ Returns 0; with QUARRY_TRY, -1 with EBUSY instead of waiting.
 
  The page is pinned, and the calling thread has not locked it.
  */
@@ -551,7 +552,7 @@ void quarry_page_dirty(quarry_mapping *mapping, quarry_page *page, unsigned long
 /*
  Writes the dirty pages among `count` pages from `first` on, and waits until they are written.
  Returns 0; or -1 with the errno of a write that failed since the last flush, whose pages stay
- dirty, with EAGAIN if the backing does not allow some to be written yet, or with ESTALE.
+ dirty, with EAGAIN if the backing does not allow some pages to be written yet, or with ESTALE.
 
  The mapping is open, and the calling thread has locked none of its pages.
  */
@@ -566,8 +567,8 @@ int quarry_mapping_flush(quarry_mapping *mapping, unsigned long first, unsigned 
 int quarry_mapping_sync(quarry_mapping *mapping);
 
 /*
- Drops all pages from index `from` on, dirty ones too. A caller that has pinned one keeps its
- bytes. Returns 0, or -1 with ESTALE.
+ Drops all pages from index `from` on, dirty ones too. Pinned pages keep their bytes. Returns 0,
+ or -1 with ESTALE.
 
  Same as quarry_mapping_flush.
  */
@@ -575,7 +576,7 @@ int quarry_mapping_truncate(quarry_mapping *mapping, unsigned long from);
 
 /*
  Drops the unused clean pages among `count` pages from `first` on; with QUARRY_DIRTY_TOO also
- dirty ones. Returns the number of pages that stay.
+ dirty pages. Returns the number of pages that stay.
 
  The mapping is open.
  */
@@ -585,7 +586,7 @@ unsigned long quarry_mapping_invalidate(quarry_mapping *mapping,
                                         unsigned int flags);
 
 /*
- Reads the pages among `count` pages from `first` on that are not cached: a hint.
+ Reads the pages among `count` pages from `first` on that are not cached. This is a hint.
 
  The mapping is open.
  */
@@ -593,8 +594,8 @@ void quarry_mapping_prefetch(quarry_mapping *mapping, unsigned long first, unsig
 
 /*
  Gives a cached page another index, and drops the page that was there. Returns 0; or -1 with
- ENXIO if no page is cached at `old_index` or none can be at `new_index`, EBUSY if another thread
- uses the page at `new_index`, ENOMEM or ESTALE.
+ ENXIO if no page is cached at `old_index` or no page can be at `new_index`, EBUSY if another
+ thread uses the page at `new_index`, ENOMEM or ESTALE.
 
  The mapping is open.
  */
@@ -608,18 +609,18 @@ int quarry_mapping_rekey(quarry_mapping *mapping, unsigned long old_index, unsig
 unsigned long quarry_mapping_pages(quarry_mapping *mapping);
 
 /*
- Reads the figures of the budget into the first `bytes` bytes of `out`, which may be fewer than
- the library has, if a program was compiled with fewer figures. Returns 0, or -1 with ENOTSUP
- if QUARRY_DISABLE=1.
+ Reads the figures of the budget into the first `bytes` bytes of `out`: a program with an older
+ quarry.h has fewer figures. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1.
 
  `out` has room for `bytes` bytes.
  */
 int quarry_budget_read(quarry_budget *out, size_t bytes);
 
 /*
- Sets the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the
- square root of the limit), and the gaps between the marks in 10,000ths of the limit, 1 to 3,000.
- Returns 0, or -1 with EINVAL, also for a min above the limit or above 16 TiB, or ENOTSUP.
+ Sets the marks below the limit. min bytes are kept for reclaim itself (SIZE_MAX: a number that
+ grows with the square root of the limit). scale is the gap between the marks in 10,000ths of the
+ limit, 1 to 3,000. Returns 0, or -1 with EINVAL (also for a min above the limit or 16 TiB) or
+ ENOTSUP.
  */
 int quarry_set_marks(size_t min, unsigned int scale);
 
@@ -631,14 +632,14 @@ int quarry_set_marks(size_t min, unsigned int scale);
 int quarry_limit_wait(long milliseconds);
 
 /*
- Reclaims until this many bytes fewer are in use, or nothing more can be freed; returns the
- difference. Calls shrinkers: the caller must not hold anything that they need.
+ Reclaims until this many bytes fewer are in use, or nothing more can be freed; returns the bytes
+ freed. Calls shrinkers: the caller must not hold anything that they need.
  */
 size_t quarry_reclaim(size_t bytes);
 
 /*
- Registers a shrinker, whose functions get `context`. Returns NULL with EINVAL (no functions),
- ENOSPC (64 are registered), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+ Registers a shrinker, whose functions get `context`. Returns NULL with EINVAL (a function is
+ NULL), ENOSPC (64 are registered), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 
  Any thread may call the functions with the context, until quarry_unregister has returned.
  */
@@ -655,8 +656,8 @@ quarry_registration *quarry_pressure_register(void (*tell)(void *context, int le
                                               void *context);
 
 /*
- Removes a registration, and waits for a call of it that is under way; NULL is ignored. The
- caller must not hold anything that the call needs, and must not be in it. Prints a line and
+ Removes a registration, and waits for a call of its functions that runs; NULL is ignored. The
+ caller must not hold anything that the call needs, and must not be inside it. Prints a line and
  aborts if there is no registration.
 
  It was registered, and no code uses the registration any more.
@@ -664,10 +665,10 @@ quarry_registration *quarry_pressure_register(void (*tell)(void *context, int le
 void quarry_unregister(quarry_registration *registration);
 
 /*
- Makes a group: a part of the program with limits of its own. Returns its number, 1 to 255, or -1
- with ENOSPC or ENOTSUP.
+ Makes a group: limits for one part of the program. Returns its number, 1 to 255, or -1 with
+ ENOSPC or ENOTSUP.
 
- `limits` points to limits, or is NULL for none.
+ `limits` points to limits, or is NULL for no limits.
  */
 int quarry_group_create(const quarry_group_limits *limits);
 
@@ -690,20 +691,20 @@ int quarry_group_destroy(int group);
 
 /*
  Starts a heap profile with about one sample in mean_bytes; 0 stands for 512 KiB. Clears the
- counts of the previous one. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1, EALREADY if a
+ counts of the previous profile. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1, EALREADY if a
  profile is on, EBUSY if another thread is switching it, or the error of the system.
  */
 int quarry_profile_start(size_t mean_bytes);
 
 /*
- Stops the heap profile. Its counts stay to be written.
+ Stops the heap profile. Its counts can still be written.
  */
 void quarry_profile_stop(void);
 
 /*
- Writes the heap profile that is on, or the last one, to a file descriptor: about 1 MiB for
+ Writes the heap profile that is on, or the last profile, to a file descriptor: about 1 MiB for
  `quarry profile FILE`, which makes a profile for pprof, a flame graph or a text of it. Returns
- 0, or -1 with ENODATA if there never was one, or the error of the system.
+ 0, or -1 with ENODATA if there was no profile, or the error of the system.
  */
 int quarry_profile_write(int fd);
 

@@ -1,31 +1,27 @@
-//! The budget for C. `quarry.h` is also made from this file: its readers see the documentation
-//! here.
+//! The budget, for C. The documentation in this file is also that of `quarry.h`.
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::ptr::{NonNull, null_mut};
 use core::time::Duration;
 use quarry::process::{Mode, ensure_ready};
 use quarry::{
-    Budget, BudgetError, Count, Group, GroupId, GroupOptions, Pressure, Registration, Scanned,
+    Budget, Count, Error, Group, GroupId, GroupOptions, Pressure, Quarry, Registration, Scanned,
     ShrinkControl, Shrinker, ShrinkerOptions,
 };
 use quarry_sys::errno::{self, KeepErrno};
 use quarry_sys::own_stack;
 use quarry_sys::report::fatal;
 
-/// QUARRY_SHRINK_STOP of `quarry.h`, which is not a number that every C compiler knows.
+/// QUARRY_SHRINK_STOP, which `quarry.h` defines by itself.
 const SHRINK_STOP: usize = usize::MAX;
 
-/// More than any heap has.
-const MOST_BYTES: usize = 16 << 40;
-
-/// Levels of pressure: the high mark is reached.
+/// Level of pressure: the high mark is reached.
 pub const QUARRY_PRESSURE_NONE: c_int = 0;
-/// Below the low mark; memory is being reclaimed.
+/// Level of pressure: below the low mark; memory is being reclaimed.
 pub const QUARRY_PRESSURE_LOW: c_int = 1;
-/// Most pages and objects that reclaim looks at are in use.
+/// Level of pressure: most pages and objects that reclaim looks at are in use.
 pub const QUARRY_PRESSURE_MEDIUM: c_int = 2;
-/// Nearly all of them are, or the high mark cannot be reached.
+/// Level of pressure: nearly all of these are in use, or reclaim cannot reach the high mark.
 pub const QUARRY_PRESSURE_CRITICAL: c_int = 3;
 
 /// A registration of the program with the budget.
@@ -38,7 +34,7 @@ pub struct QuarryRegistration {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct QuarryBudget {
-    /// The limit; SIZE_MAX if there is none.
+    /// The limit; SIZE_MAX without a limit.
     pub limit: usize,
     /// The marks below the limit: the reserve, the start of reclaim, and its end.
     pub min: usize,
@@ -50,8 +46,8 @@ pub struct QuarryBudget {
     pub used: usize,
     /// Bytes that requests could get, an estimate.
     pub available: usize,
-    /// Pages of the page cache; dirty has the dirty ones, and pinned those that cannot be
-    /// reclaimed.
+    /// Pages of the page cache. dirty is the part that is dirty, pinned the part that reclaim
+    /// cannot take.
     pub file: usize,
     /// See file.
     pub dirty: usize,
@@ -67,7 +63,7 @@ pub struct QuarryBudget {
     pub metadata: usize,
     /// Memory of the process outside of the budget.
     pub unaccounted: usize,
-    /// Nanoseconds that 99.9 % of the reclaims inside of requests took at most.
+    /// Longest time of a reclaim inside of a request, in nanoseconds, for 99.9 % of these reclaims.
     pub direct_p999_ns: usize,
     /// One of QUARRY_PRESSURE_.
     pub pressure: c_int,
@@ -82,7 +78,7 @@ pub struct QuarryShrinker {
     /// Returns the number of objects that could be freed.
     pub count: Option<unsafe extern "C" fn(context: *mut c_void) -> usize>,
     /// Looks at this many objects, the oldest first, and frees those that can be freed; returns the
-    /// number of freed ones. If it has looked at fewer, it sets scanned.
+    /// number of freed objects. If it has looked at fewer, it sets scanned to their number.
     pub scan: Option<
         unsafe extern "C" fn(context: *mut c_void, objects: usize, scanned: *mut usize) -> usize,
     >,
@@ -94,13 +90,13 @@ pub struct QuarryShrinker {
     pub object_bytes: usize,
 }
 
-/// The limits of a group, in bytes: SIZE_MAX for none.
+/// The limits of a group, in bytes; SIZE_MAX for no limit.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct QuarryGroupLimits {
-    /// While the group has at most this, its memory is not reclaimed for others.
+    /// Up to this size, the group keeps its memory when other parts of the program need memory.
     pub min: usize,
-    /// Above this the background reclaims memory of the group.
+    /// Above this size, the background thread reclaims memory of the group.
     pub high: usize,
     /// At this size, requests of the group fail after one reclaim of the group.
     pub max: usize,
@@ -117,7 +113,7 @@ fn code_of(level: Pressure) -> c_int {
     }
 }
 
-/// The budget; `None` and ENOTSUP or ENOMEM if there is none.
+/// The budget; `None` with ENOTSUP or ENOMEM.
 fn budget() -> Option<Budget> {
     let found = Budget::get();
     if found.is_none() {
@@ -132,9 +128,8 @@ fn refused(error: c_int) -> c_int {
     -1
 }
 
-/// Reads the figures of the budget into the first `bytes` bytes of `out`, which may be fewer than
-/// the library has, if a program was compiled with fewer figures. Returns 0, or -1 with ENOTSUP
-/// if QUARRY_DISABLE=1.
+/// Reads the figures of the budget into the first `bytes` bytes of `out`: a program with an older
+/// quarry.h has fewer figures. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// `out` has room for `bytes` bytes.
@@ -167,27 +162,21 @@ fn figures(budget: Budget) -> QuarryBudget {
         slab_unreclaimable: stats.slab_unreclaimable,
         shrinkable: stats.shrinkable,
         metadata: stats.metadata,
-        unaccounted: budget.unaccounted().unwrap_or(0),
-        direct_p999_ns: stats.direct_ns[1] as usize,
+        unaccounted: stats.unaccounted,
+        direct_p999_ns: stats.direct_ns.p999 as usize,
         pressure: code_of(stats.pressure),
     }
 }
 
-/// Sets the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the
-/// square root of the limit), and the gaps between the marks in 10,000ths of the limit, 1 to 3,000.
-/// Returns 0, or -1 with EINVAL, also for a min above the limit or above 16 TiB, or ENOTSUP.
+/// Sets the marks below the limit. min bytes are kept for reclaim itself (SIZE_MAX: a number that
+/// grows with the square root of the limit). scale is the gap between the marks in 10,000ths of the
+/// limit, 1 to 3,000. Returns 0, or -1 with EINVAL (also for a min above the limit or 16 TiB) or
+/// ENOTSUP.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
-    if !(1..=3000).contains(&scale) {
-        return refused(libc::EINVAL);
-    }
     let Some(budget) = budget() else { return -1 };
-    let min = (min != usize::MAX).then_some(min);
-    if min.is_some_and(|min| min > budget.limit().unwrap_or(MOST_BYTES)) {
-        return refused(libc::EINVAL);
-    }
-    budget.set_marks(min, scale);
-    0
+    let set = budget.set_marks((min != usize::MAX).then_some(min), scale);
+    set.map_or_else(|error| refused(error.errno()), |()| 0)
 }
 
 /// Waits until use is within the limit of quarry_set_limit, for at most this many milliseconds.
@@ -195,23 +184,25 @@ pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
 /// needs.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit_wait(milliseconds: c_long) -> c_int {
-    let Some(budget) = budget() else { return -1 };
     let most = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
     let progress = {
         let _errno = KeepErrno::new();
-        budget.resize().wait(most)
+        Quarry::resize().map(|resize| resize.wait(most))
     };
-    if progress.is_done() { 0 } else { refused(libc::ETIMEDOUT) }
+    match progress {
+        Ok(progress) if progress.is_done() => 0,
+        Ok(_) => refused(libc::ETIMEDOUT),
+        Err(error) => refused(error.errno()),
+    }
 }
 
-/// Reclaims until this many bytes fewer are in use, or nothing more can be freed; returns the
-/// difference. Calls shrinkers: the caller must not hold anything that they need.
+/// Reclaims until this many bytes fewer are in use, or nothing more can be freed; returns the bytes
+/// freed. Calls shrinkers: the caller must not hold anything that they need.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_reclaim(bytes: usize) -> usize {
     budget().map_or(0, |budget| budget.reclaim(bytes))
 }
 
-/// A shrinker of a C program.
 struct OfProgram {
     shrinker: QuarryShrinker,
     context: *mut c_void,
@@ -225,7 +216,7 @@ unsafe impl Sync for OfProgram {}
 impl Shrinker for OfProgram {
     fn count(&self, _: &ShrinkControl) -> Count {
         let Some(count) = self.shrinker.count else { return Count::Unknown };
-        // SAFETY: registered with this context.
+        // SAFETY: the program registered the function with this context.
         match unsafe { count(self.context) } {
             SHRINK_STOP => Count::Unknown,
             0 => Count::Empty,
@@ -236,7 +227,7 @@ impl Shrinker for OfProgram {
     fn scan(&self, control: &ShrinkControl) -> Scanned {
         let Some(scan) = self.shrinker.scan else { return Scanned::Stop };
         let mut scanned = control.objects as usize;
-        // SAFETY: registered with this context.
+        // SAFETY: the program registered the function with this context.
         match unsafe { scan(self.context, control.objects as usize, &raw mut scanned) } {
             SHRINK_STOP => Scanned::Stop,
             freed => Scanned::Objects { freed: freed as u64, scanned: scanned as u64 },
@@ -244,20 +235,18 @@ impl Shrinker for OfProgram {
     }
 }
 
-/// The handle of a registration for C.
-fn handle(registered: Result<Registration, BudgetError>) -> *mut QuarryRegistration {
+fn handle(registered: Result<Registration, Error>) -> *mut QuarryRegistration {
     match registered {
         Ok(registration) => registration.into_raw().cast().as_ptr(),
         Err(error) => {
-            let no_memory = error == BudgetError::NoMemory;
-            errno::set(if no_memory { libc::ENOMEM } else { libc::ENOSPC });
+            errno::set(error.errno());
             null_mut()
         }
     }
 }
 
-/// Registers a shrinker, whose functions get `context`. Returns NULL with EINVAL (no functions),
-/// ENOSPC (64 are registered), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+/// Registers a shrinker, whose functions get `context`. Returns NULL with EINVAL (a function is
+/// NULL), ENOSPC (64 are registered), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// Any thread may call the functions with the context, until quarry_unregister has returned.
@@ -278,7 +267,6 @@ pub unsafe extern "C" fn quarry_shrinker_register(
     handle(budget.register_shrinker(OfProgram { shrinker, context }, options))
 }
 
-/// The context of a C callback.
 struct Context(*mut c_void);
 
 // SAFETY: quarry_pressure_register requires a function that any thread may call.
@@ -310,13 +298,13 @@ pub unsafe extern "C" fn quarry_pressure_register(
     let Some(budget) = budget() else { return null_mut() };
     let context = Context(context);
     handle(budget.on_pressure(move |level: Pressure| {
-        // SAFETY: registered with this context.
+        // SAFETY: the program registered the function with this context.
         unsafe { tell(context.get(), code_of(level)) };
     }))
 }
 
-/// Removes a registration, and waits for a call of it that is under way; NULL is ignored. The
-/// caller must not hold anything that the call needs, and must not be in it. Prints a line and
+/// Removes a registration, and waits for a call of its functions that runs; NULL is ignored. The
+/// caller must not hold anything that the call needs, and must not be inside it. Prints a line and
 /// aborts if there is no registration.
 ///
 /// # Safety
@@ -349,11 +337,11 @@ fn group_of(number: c_int) -> Option<Group> {
     group
 }
 
-/// Makes a group: a part of the program with limits of its own. Returns its number, 1 to 255, or -1
-/// with ENOSPC or ENOTSUP.
+/// Makes a group: limits for one part of the program. Returns its number, 1 to 255, or -1 with
+/// ENOSPC or ENOTSUP.
 ///
 /// # Safety
-/// `limits` points to limits, or is NULL for none.
+/// `limits` points to limits, or is NULL for no limits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_group_create(limits: *const QuarryGroupLimits) -> c_int {
     let Some(budget) = budget() else { return -1 };

@@ -1,13 +1,10 @@
-//! Caches of objects, and pages, for C. `quarry.h` is made from this file and `heap_api.rs`: its
-//! readers see the documentation here.
+//! Caches of objects, and pages, for C. The documentation in this file is also that of `quarry.h`.
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use quarry::process::{Mode, ensure_ready};
-use quarry::{
-    CacheError, CacheOptions, CacheParams, PageFlags, RawCache, RawReserve, alloc_pages, free_pages,
-};
+use quarry::{CacheOptions, CacheParams, PageFlags, RawCache, RawReserve, alloc_pages, free_pages};
 use quarry_sys::errno;
 use quarry_sys::report::{fatal, warn};
 
@@ -25,13 +22,13 @@ pub const QUARRY_ZERO: c_uint = 1;
 pub const QUARRY_ATOMIC: c_uint = 2;
 
 /// A cache of objects of one size. It is a number in disguise, never an address. No thread may
-/// destroy it while another one uses it.
+/// destroy it while another thread uses it.
 #[repr(C)]
 pub struct QuarryCache {
     _private: [u8; 0],
 }
 
-/// Objects of a cache that are held ready.
+/// Objects of a cache that were taken in advance.
 #[repr(C)]
 pub struct QuarryReserve {
     _private: [u8; 0],
@@ -45,7 +42,7 @@ fn null<T>(error: c_int) -> *mut T {
     null_mut()
 }
 
-/// The cache of a handle; `None` and EINVAL if there is none.
+/// The cache of a handle; `None` with EINVAL if no cache has it.
 fn found(cache: *mut QuarryCache) -> Option<RawCache> {
     // SAFETY: see `QuarryCache`.
     let found = unsafe { RawCache::of_handle(cache.addr()) };
@@ -69,8 +66,9 @@ fn demanded(cache: *mut QuarryCache, entry: &str) -> RawCache {
 /// that needs the memory; it may call malloc and free, but no function of this file, and must not
 /// wait for another thread. Users free objects in the state in which they got them.
 ///
-/// Returns NULL with EINVAL (size 0 or above 4 MiB; alignment, flags or name that do not exist),
-/// ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+/// Returns NULL with EINVAL (size 0 or above 4 MiB, impossible alignment, unknown flag, or a name
+/// that is NULL or not UTF-8), ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP if
+/// QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// The name ends with a NUL.
@@ -96,12 +94,7 @@ pub unsafe extern "C" fn quarry_cache_create(
     // SAFETY: the caller vouches for the constructor.
     match unsafe { RawCache::create(name, &params, &options) } {
         Ok(cache) => without_provenance_mut(cache.handle()),
-        Err(error) => null(match error {
-            CacheError::Disabled => libc::ENOTSUP,
-            CacheError::Impossible => libc::EINVAL,
-            CacheError::TooMany => libc::ENOSPC,
-            CacheError::NoMemory => libc::ENOMEM,
-        }),
+        Err(error) => null(error.errno()),
     }
 }
 
@@ -118,7 +111,7 @@ pub extern "C" fn quarry_cache_alloc(cache: *mut QuarryCache, flags: c_uint) -> 
 }
 
 /// Gives an object back; NULL is ignored. Prints a line and aborts if the cache has no object
-/// there, or if the object is seen not to be in use.
+/// there, or if the object is evidently not in use.
 ///
 /// # Safety
 /// No code uses the object any more.
@@ -132,7 +125,7 @@ pub unsafe extern "C" fn quarry_cache_free(cache: *mut QuarryCache, object: *mut
     unsafe { cache.free(cache.demand(object.cast())) };
 }
 
-/// Takes up to `count` objects into the front of `objects`; returns their number. If there are
+/// Takes up to `count` objects into the front of `objects`; returns their number. If it takes
 /// fewer, errno is ENOMEM, or EINVAL if there is no such cache or flag.
 ///
 /// # Safety
@@ -159,8 +152,7 @@ pub unsafe extern "C" fn quarry_cache_alloc_bulk(
     let taken = cache.alloc_bulk(out);
     if is_zeroed {
         for object in &out[..taken] {
-            // SAFETY: the first `taken` elements are objects of this many bytes that no other code
-            // knows.
+            // SAFETY: the first `taken` elements are new objects of this many bytes.
             unsafe { object.assume_init().write_bytes(0, cache.info().object_bytes()) };
         }
     }
@@ -189,14 +181,13 @@ pub unsafe extern "C" fn quarry_cache_free_bulk(
     for object in given {
         cache.demand(object.cast());
     }
-    // SAFETY: all of them are objects of this cache, so none is null, and given up (caller's
-    // promise); the layouts are the same.
+    // SAFETY: all are objects of this cache, not null, and given up (caller's promise).
     unsafe { cache.free_bulk(core::slice::from_raw_parts(objects.cast(), count)) };
 }
 
-/// Takes `count` objects in advance, at most 4,000, so that later requests cannot fail. Returns
-/// NULL with ENOMEM if there is no memory for all of them, or with EINVAL if they are too many, or
-/// if there is no such cache.
+/// Takes `count` objects in advance, so that later requests cannot fail. Returns NULL with ENOMEM
+/// if there is no memory for all of them, or with EINVAL if `count` is above 4,000 or there is no
+/// such cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_cache_prefill(
     cache: *mut QuarryCache,
@@ -212,8 +203,8 @@ pub extern "C" fn quarry_cache_prefill(
     }
 }
 
-/// Takes an object out of a reserve, for quarry_cache_free. Returns NULL with ENOENT if all have
-/// been taken. Aborts if there is no such reserve.
+/// Takes an object out of a reserve, for quarry_cache_free. Returns NULL with ENOENT if all objects
+/// have been taken. Aborts if there is no such reserve.
 ///
 /// # Safety
 /// No other thread uses the reserve during the call.
@@ -226,8 +217,7 @@ pub unsafe extern "C" fn quarry_reserve_alloc(reserve: *mut QuarryReserve) -> *m
     object.map_or_else(|| null(libc::ENOENT), |object| object.as_ptr().cast())
 }
 
-/// Gives back the objects that a reserve has left, and the reserve; NULL is ignored. Aborts if
-/// there is no such reserve.
+/// Gives back a reserve and its unused objects; NULL is ignored. Aborts if there is no reserve.
 ///
 /// # Safety
 /// No code uses the reserve any more.
@@ -247,8 +237,8 @@ unsafe fn reserve_at(reserve: *mut QuarryReserve, entry: &str) -> RawReserve {
     found.unwrap_or_else(|| fatal(format_args!("{entry}({reserve:p}): no reserve is there")))
 }
 
-/// Gives back the memory of a cache beyond what is in use. Returns 0, or -1 with EINVAL if there is
-/// no such cache.
+/// Gives back memory of a cache that is not in use. Returns 0, or -1 with EINVAL if there is no
+/// such cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_cache_shrink(cache: *mut QuarryCache) -> c_int {
     let Some(cache) = found(cache) else { return -1 };
@@ -256,9 +246,9 @@ pub extern "C" fn quarry_cache_shrink(cache: *mut QuarryCache) -> c_int {
     0
 }
 
-/// Destroys a cache that is not used any more. Returns 0; or the number of objects that are still
-/// in use, which a line on standard error names, and then the cache stays; or -1 with EINVAL if
-/// there is no such cache, for example because it was destroyed before.
+/// Destroys a cache that is not used any more. Returns 0; or the number of objects in use, which a
+/// line on standard error names, and then the cache stays; or -1 with EINVAL if there is no such
+/// cache, for example because it was destroyed before.
 ///
 /// # Safety
 /// No other thread uses the cache during the call.

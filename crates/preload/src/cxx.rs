@@ -1,11 +1,11 @@
 //! C++ operators new and delete in every form of C++17, by their mangled names (Itanium ABI).
 //!
-//! An operator that cannot serve tail-jumps to the definition of the C++ library: it calls malloc
-//! again, runs the new-handler and throws `std::bad_alloc`. The jump leaves no frame of ours on the
-//! stack, so no exception ever passes through Rust.
+//! An operator that cannot serve tail-jumps to the definition of the C++ library, which calls
+//! malloc again, runs the new-handler and throws `std::bad_alloc`. The jump leaves no frame of this
+//! library on the stack, so no exception ever passes through Rust.
 //!
-//! We pass on a size of at most `PTRDIFF_MAX`, which malloc cannot serve either: the aligned forms
-//! of libstdc++ 12 round sizes near the end of the address space up to 0, and succeed.
+//! The jump bounds the size by `PTRDIFF_MAX`, which malloc cannot serve either: the aligned forms
+//! of libstdc++ 12 would round a size near the end of the address space up to 0, and succeed.
 
 use crate::fast_path::{fast_delete, fast_malloc, free_within, new_or_null, new_refused};
 use crate::libc_malloc::Next;
@@ -31,8 +31,8 @@ extern "C" fn new_aligned_or_null(size: usize, align: usize) -> *mut c_void {
         .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 
-/// The C++ libraries, for programs whose search order does not reach them: a program in C opens a
-/// plugin in C++, and only the plugin sees them.
+/// The C++ libraries that are searched after the program's search order: a plugin in C++ of a
+/// program in C is found only in the plugin's own search order.
 const LIBRARIES: [&CStr; 2] = [c"libstdc++.so.6", c"libc++.so.1"];
 
 fn next_definition(next: &Next) -> *mut c_void {
@@ -44,8 +44,7 @@ fn next_definition(next: &Next) -> *mut c_void {
 }
 
 /// Defines a function that returns the result of `serve(size, align)`. If that is null, it jumps to
-/// the next definition of an operator with its own arguments (size, align, nothrow), except that
-/// the size is bounded.
+/// the operator's next definition, with the same arguments but a size of at most `PTRDIFF_MAX`.
 macro_rules! or_next {
     ($(#[$attribute:meta])* $name:ident / $symbol:literal => $serve:ident) => {
         extern "C" fn next() -> *mut c_void {
@@ -166,7 +165,7 @@ operator_new! {
         => new_aligned_or_null;
 }
 
-/// Defines operators delete without a size. They ignore the further arguments (alignment, nothrow).
+/// Defines operators delete without a size. They ignore further arguments (alignment, nothrow).
 macro_rules! operator_delete {
     ($($name:ident)*) => {
         $(
@@ -202,7 +201,7 @@ fast_delete! {
     _ZdaPvm, delete_slow
 }
 
-/// `operator delete` with a size after the fast path has refused: for a large block, or for a size
+/// `operator delete` with a size, after the fast path has refused it: for a large block, or a size
 /// that does not match the object.
 ///
 /// # Safety

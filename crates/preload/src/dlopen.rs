@@ -1,12 +1,12 @@
 //! `dlopen`, without RTLD_DEEPBIND.
 //!
 //! An object that is opened with that flag looks for every symbol in itself and in the objects that
-//! it needs, including the C library: it would call the C library's `free` for blocks that the
-//! program got from our `malloc`. So if ours is the program's `malloc`, we clear the flag, and the
-//! object finds the same functions as all others.
+//! it needs, including the C library: it would call the C library's `free` for blocks of this
+//! library. So if Quarry is the program's `malloc`, `dlopen` clears the flag, and the object finds
+//! the same functions as all other objects.
 //!
 //! The loader identifies its caller by the return address, and takes RUNPATH, `$ORIGIN` and the
-//! namespace from that object. Therefore our `dlopen` jumps to the next definition, with the stack
+//! namespace from that object. Therefore this `dlopen` jumps to the next definition, with the stack
 //! unchanged.
 
 use crate::front;
@@ -15,13 +15,11 @@ use core::ffi::{c_char, c_int, c_void};
 use quarry::process;
 use quarry_sys::errno::KeepErrno;
 
-/// The function and the flags with which `dlopen` goes on; two registers in the calling conventions
-/// of all our machines.
+/// The function and the flags with which `dlopen` goes on, returned in two registers.
 #[repr(C)]
 struct Onward {
-    /// The next definition; null if there is none.
+    /// The next definition, or null.
     next: *mut c_void,
-    /// The flags for it.
     flags: usize,
 }
 

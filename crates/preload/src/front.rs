@@ -1,4 +1,4 @@
-//! Checks whether the program's `malloc` is ours.
+//! Checks whether the program's `malloc` is that of this library.
 
 use crate::libc_malloc::Next;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -16,7 +16,7 @@ struct Symbol {
 
 /// `SHN_UNDEF`: the object only refers to the symbol.
 const UNDEFINED: u16 = 0;
-/// Of `dladdr1` (glibc 2.3.3).
+/// A flag of `dladdr1` (glibc 2.3.3).
 const RTLD_DL_SYMENT: c_int = 1;
 
 type Dladdr1 =
@@ -35,8 +35,7 @@ pub(crate) struct Owner {
     pub(crate) is_program: bool,
 }
 
-/// Asks the loader for the object at `address`, and for the entry of the symbol there, which is
-/// null if it is not known.
+/// Asks the loader for the object at `address`, and for the entry of the symbol there, or null.
 fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     static DLADDR1: Next = Next::new(c"dladdr1");
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
@@ -56,16 +55,14 @@ fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     }
 }
 
-/// The object that defines the `malloc` which the program calls; `None` if it is this library. In a
-/// program at a fixed address, `malloc` may have an address in the program that only stands for the
-/// definition.
+/// The object that defines the `malloc` that the program calls; `None` if it is this library, or if
+/// `malloc` is an entry in the PLT of a program at a fixed address, which only refers to it.
 pub(crate) fn malloc_of_another() -> Option<Owner> {
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
     let (own, _) = look_up(malloc_of_another as *const c_void)?;
     let (found, entry) = look_up(malloc)?;
-    // SAFETY: the entry lies in the symbol table of an object that stays loaded: the program, or an
-    // object that the loader loaded with it.
+    // SAFETY: the entry lies in the symbol table of an object that stays loaded.
     let is_reference = !entry.is_null() && unsafe { (*entry).section } == UNDEFINED;
     if found.dli_fbase == own.dli_fbase || is_reference {
         return None;

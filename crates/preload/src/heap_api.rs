@@ -1,5 +1,5 @@
-//! Quarry's own functions about the heap as a whole. `quarry.h` is made from this file and those
-//! that only `libquarry-full.so` has: its readers see the documentation here.
+//! Quarry's own functions about the whole heap. The documentation in this file is also that of
+//! `quarry.h`.
 
 use core::ffi::{c_char, c_int};
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
@@ -26,15 +26,14 @@ pub extern "C" fn quarry_stats_print(fd: c_int) {
 /// with ENOTSUP if QUARRY_DISABLE=1.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
-    if process::set_limit(bytes) {
-        return 0;
-    }
-    errno::set(libc::ENOTSUP);
+    let Err(error) = process::set_limit(bytes) else { return 0 };
+    errno::set(error.errno());
     -1
 }
 
-/// Most bytes that the heap may hold now: the lower of that limit and the limit of the control
-/// group when it was last read. SIZE_MAX if there is none.
+/// Most bytes that the heap may hold now: the lower of the limit of quarry_set_limit (or
+/// QUARRY_LIMIT) and the limit of
+/// the control group when it was last read. SIZE_MAX without a limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit() -> usize {
     let _errno = KeepErrno::new();

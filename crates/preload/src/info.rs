@@ -53,7 +53,7 @@ pub extern "C" fn mallinfo() -> Mallinfo {
     }
 }
 
-/// Gives free memory back to the system, as far as possible. Returns 1 if there was any, else 0.
+/// Gives free memory back to the system, as far as possible. Returns 1 if memory went back, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     let _errno = KeepErrno::new();
@@ -65,8 +65,7 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     }
 }
 
-/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36). They are accepted without effect, so
-/// that programs which insist on success go on.
+/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36): they succeed without an effect.
 const MALLOPT_KNOWN: [c_int; 9] = [1, -1, -2, -3, -4, -5, -6, -7, -8];
 
 /// Returns 1 for a parameter that glibc knows, 0 for others.
@@ -91,7 +90,6 @@ pub extern "C" fn malloc_stats() {
     }
 }
 
-/// Writes to a C stream.
 struct Stream(*mut libc::FILE);
 
 impl Write for Stream {

@@ -17,7 +17,7 @@ impl Next {
         Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Its address, null if there is none.
+    /// The address of the symbol; null if no later object defines it.
     pub(crate) fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if !known.is_null() {
@@ -29,8 +29,7 @@ impl Next {
         found
     }
 
-    /// Like [`address`](Self::address), but if that is null, the address in the first loaded
-    /// library of `libraries` that has the symbol.
+    /// Like [`address`](Self::address), else the address in the first loaded library that has it.
     pub(crate) fn address_or_in(&self, libraries: &[&CStr]) -> *mut c_void {
         let mut address = self.address();
         for library in libraries {
@@ -38,8 +37,8 @@ impl Next {
                 break;
             }
             let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-            // SAFETY: the names are NUL-terminated. The handle is kept, so that the library stays
-            // loaded as long as its address is known here.
+            // SAFETY: the names are NUL-terminated. The handle is kept, so the library stays
+            // loaded.
             unsafe {
                 let handle = libc::dlopen(library.as_ptr(), flags);
                 if !handle.is_null() {
@@ -51,18 +50,17 @@ impl Next {
         address
     }
 
-    /// The symbol as a function, if there is one.
+    /// The symbol as a function; `None` if no later object defines it.
     ///
     /// # Safety
     /// `F` is the function pointer type of the symbol.
     unsafe fn find<F>(&self) -> Option<F> {
         let address = self.address();
-        // SAFETY: function pointers and object pointers have one size here, and the caller vouches
-        // for the type.
+        // SAFETY: function and object pointers have one size; the caller vouches for the type.
         (!address.is_null()).then(|| unsafe { transmute_copy(&address) })
     }
 
-    /// The symbol as a function.
+    /// The symbol as a function; aborts if no later object defines it.
     ///
     /// # Safety
     /// `F` is the function pointer type of the symbol.

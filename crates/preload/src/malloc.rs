@@ -50,8 +50,7 @@ pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
     }
 }
 
-/// `free` after the list of the running CPU has refused as well. Its callers have nothing left on
-/// the stack.
+/// `free` after the list of the running CPU has refused as well. By then its caller needs no stack.
 ///
 /// # Safety
 /// Same as [`free`].
@@ -77,8 +76,8 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.4: `size` is the size of the last request. A `realloc` may have left a larger object
-/// in place, so only a smaller object is certainly wrong.
+/// C23 7.24.3.4: `size` is the size of the last request. A `realloc` to a smaller size may have
+/// left the larger object in place, so only an object smaller than `size` is certainly wrong.
 ///
 /// # Safety
 /// Same as [`free`].
@@ -101,8 +100,8 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, 
     unsafe { free_of_size(Entry::FreeAlignedSized, pointer, size, align) };
 }
 
-/// Frees the object that was passed to `entry`, after a check that a request of `size` bytes at a
-/// multiple of `align` gets such an object.
+/// Frees the object that was passed to the function `entry`, after a check that a request of `size`
+/// bytes at a multiple of `align` gets such an object.
 ///
 /// # Safety
 /// Same as [`free`].
@@ -114,8 +113,8 @@ pub(crate) unsafe fn free_of_size(entry: Entry, pointer: *mut c_void, size: usiz
     unsafe { free_within(pointer) };
 }
 
-/// Checks an object before it is freed, if Quarry serves. Not inlined: the callers then free the
-/// object, which needs the stack.
+/// Checks an object before it is freed, unless Quarry is disabled. Not inlined, so that the caller
+/// has this function's stack back when it frees the object.
 #[inline(never)]
 fn demand(pointer: *mut c_void, look: impl FnOnce(Object)) {
     if let Some(object) = Object::new(pointer.cast())
@@ -181,8 +180,7 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_vo
     pointer
 }
 
-/// `realloc` of `count * size` bytes; overflow is ENOMEM and does not change the block (glibc
-/// 2.26).
+/// `realloc` of `count * size` bytes; overflow is ENOMEM and keeps the block (glibc 2.26).
 ///
 /// # Safety
 /// Same as [`realloc`].
@@ -209,7 +207,7 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
     })
 }
 
-/// As in glibc, an alignment that is not a power of two is rounded up to one.
+/// As in glibc, an alignment that is not a power of two is rounded up to a power of two.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     match align.max(1).checked_next_power_of_two() {
@@ -287,7 +285,7 @@ unsafe fn usable_size_slow(pointer: *mut c_void) -> usize {
 /// Bytes that may be used at `pointer`, 0 for null.
 ///
 /// # Safety
-/// `pointer` is null or came from this allocator; others abort with one line.
+/// `pointer` is null or came from this allocator; other pointers abort with one line.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(pointer: *mut c_void) -> usize {
     match Object::new(pointer.cast()).and_then(|object| STACK.usable_fast_in_use(object)) {

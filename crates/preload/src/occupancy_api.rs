@@ -1,6 +1,5 @@
-//! Questions of a program about its objects: whether moving one elsewhere would free memory, and
-//! whether all of them are in order. `quarry.h` is made from this file too: its readers see the
-//! documentation here.
+//! Questions of a program about its objects: whether moving an object would free memory, and
+//! whether the heap is in order. The documentation in this file is also that of `quarry.h`.
 
 use crate::fast_path::{free_within, malloc_within};
 use core::ffi::{c_int, c_uint, c_void};
@@ -9,9 +8,9 @@ use quarry_mm::stack::MIN_ALIGN;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::report::warn;
 
-/// Checks every invariant of the heap: returns 0 if all hold; otherwise prints the broken one as a
-/// line on standard error and returns -1. Takes milliseconds per gigabyte. No other thread may use
-/// the heap during the call: neither a thread of the program, nor the thread of Quarry, which
+/// Checks every invariant of the heap: returns 0 if all hold; otherwise prints the broken invariant
+/// as a line on standard error and returns -1. Takes milliseconds per gigabyte. No other thread may
+/// use the heap during the call: neither a thread of the program, nor the thread of Quarry, which
 /// QUARRY_BACKGROUND=0 forbids.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_validate() -> c_int {
@@ -30,29 +29,29 @@ pub extern "C" fn quarry_validate() -> c_int {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct QuarryOccupancy {
-    /// Objects in use in its slab, including itself.
+    /// Objects in use in the slab, including the object itself.
     live: c_uint,
-    /// Objects of its slab.
+    /// Objects of the slab.
     total: c_uint,
-    /// 1 if it is worth moving: its slab is one of the emptier ones, and quarry_malloc_dense would
-    /// take from another one. A program that moves such objects is done after some time, with few
-    /// slabs.
+    /// 1 if the object is worth moving: its slab is one of the emptier slabs, and
+    /// quarry_malloc_dense would take from another slab. A program that moves such objects ends
+    /// with few slabs.
     is_sparse: c_uint,
-    /// 1 if no other object in use lies on one of its pages, which can go back without it.
+    /// 1 if the object is the only one in use on one of its pages, which can go back without it.
     frees_page: c_uint,
     /// Slabs for objects of this size.
     slabs: usize,
-    /// The slabs among these that have objects in use and free ones.
+    /// Slabs of these that have both objects in use and free objects.
     partial_slabs: usize,
-    /// Objects in use in those slabs.
+    /// Objects in use in the partial slabs.
     partial_live: usize,
 }
 
 /// Reports for each of `count` pointers how full its slab is. All figures are 0 unless the pointer
-/// is an object in use of a slab: for NULL, requests above 32 KiB, memory that is not Quarry's or
-/// was freed into its slab; for all pointers under a slab policy that cannot tell (`slub`, `slab`,
-/// `slqb`), while checks look at every free (QUARRY_DEBUG, QUARRY_HARDEN), or if QUARRY_DISABLE=1.
-/// O(1) each.
+/// is an object in use of a slab: for NULL, requests above 32 KiB, and memory that is not Quarry's
+/// or was freed into its slab. They are 0 for all pointers under a slab policy that cannot tell
+/// (`slub`, `slab`, `slqb`), while checks look at every free (QUARRY_DEBUG, QUARRY_HARDEN), and if
+/// QUARRY_DISABLE=1. O(1) each.
 ///
 /// # Safety
 /// `pointers` has `count` pointers, and `out` has room for `count` answers.
@@ -82,7 +81,7 @@ pub unsafe extern "C" fn quarry_occupancy(
 }
 
 /// Like malloc, for an object that moves out of a sparse slab: from the fullest slab that has a
-/// free object, not from the objects that CPUs hold, which include those freed last. Both
+/// free object, not from the objects that CPUs hold, which include the most recently freed. Both
 /// quarry_free_dense and free may free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_malloc_dense(size: usize) -> *mut c_void {
@@ -99,7 +98,7 @@ pub extern "C" fn quarry_malloc_dense(size: usize) -> *mut c_void {
 /// Same as free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_free_dense(pointer: *mut c_void) {
-    // SAFETY: the caller's promise is passed on; what is freed here is not freed again.
+    // SAFETY: the caller's promise is passed on; the second call frees what the first refused.
     unsafe {
         if !process::free_dense(pointer.cast()) {
             free_within(pointer);

@@ -1,11 +1,10 @@
-//! The page cache, for C. `quarry.h` is also made from this file: its readers see the documentation
-//! here.
+//! The page cache, for C. The documentation in this file is also that of `quarry.h`.
 
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use quarry::process;
 use quarry::{
-    Backing, FileBacking, Invalidate, Mapping, OsError, PageCache, PageError, PageRef, PageSlot,
+    Backing, Error, FileBacking, Invalidate, Mapping, OsError, PageCache, PageRef, PageSlot,
     RawPage, ReadWrite,
 };
 use quarry_mm::stack::Request;
@@ -33,9 +32,9 @@ pub struct QuarryPage {
     _private: [u8; 0],
 }
 
-/// The backing of a mapping's pages: functions that several threads call at once, one of them a
-/// thread of Quarry's own with 256 KiB of stack. They must not use the mapping. Those that transfer
-/// return the number of bytes, or a negative errno; they are called again for the rest.
+/// The backing of a mapping's pages. Several threads call the functions at once, one of them a
+/// thread of Quarry's own with 256 KiB of stack. The functions must not use the mapping. read and
+/// write return the number of bytes, or a negative errno; they are called again for missing bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct QuarryBacking {
@@ -71,7 +70,6 @@ pub struct QuarryBacking {
     pub sync: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
 }
 
-/// A backing of C functions, or a file.
 enum AnyBacking {
     Calls(QuarryBacking),
     File(FileBacking<ReadWrite>),
@@ -82,7 +80,6 @@ unsafe impl Send for AnyBacking {}
 // SAFETY: quarry.h requires functions that several threads may call at once.
 unsafe impl Sync for AnyBacking {}
 
-/// The result of a function of C.
 fn moved(result: c_long, asked: usize) -> Result<usize, OsError> {
     match usize::try_from(result) {
         Ok(moved) if moved <= asked => Ok(moved),
@@ -178,34 +175,21 @@ fn null<T>(error: c_int) -> *mut T {
     null_mut()
 }
 
-fn errno_of(error: PageError) -> c_int {
-    match error {
-        PageError::Full => libc::ENOMEM,
-        PageError::Io(OsError(errno)) => errno,
-        PageError::OutOfRange { .. } => libc::ENXIO,
-        PageError::Withheld { .. } => libc::EAGAIN,
-        PageError::Busy => libc::EBUSY,
-        PageError::Forked => libc::ESTALE,
-        PageError::Disabled => libc::ENOTSUP,
-        _ => libc::EINVAL,
-    }
-}
-
-fn answer(result: Result<(), PageError>) -> c_int {
+fn answer(result: Result<(), Error>) -> c_int {
     match result {
         Ok(()) => 0,
         Err(error) => {
-            errno::set(errno_of(error));
+            errno::set(error.errno());
             -1
         }
     }
 }
 
 /// Moves a mapping to the heap.
-fn keep(mapping: Result<AnyMapping, PageError>) -> *mut QuarryMapping {
+fn keep(mapping: Result<AnyMapping, Error>) -> *mut QuarryMapping {
     let mapping = match mapping {
         Ok(mapping) => mapping,
-        Err(error) => return null(errno_of(error)),
+        Err(error) => return null(error.errno()),
     };
     let Some(place) = process::alloc(Request::of(size_of::<AnyMapping>())) else {
         return null(libc::ENOMEM);
@@ -228,10 +212,10 @@ fn handle(page: RawPage) -> *mut QuarryPage {
     without_provenance_mut(page.number() as usize + 1)
 }
 
-fn pinned(page: Result<PageRef<'_, ReadWrite>, PageError>) -> *mut QuarryPage {
+fn pinned(page: Result<PageRef<'_, ReadWrite>, Error>) -> *mut QuarryPage {
     match page {
         Ok(page) => handle(page.into_raw()),
-        Err(error) => null(errno_of(error)),
+        Err(error) => null(error.errno()),
     }
 }
 
@@ -251,8 +235,8 @@ fn builder(page_order: c_uint) -> quarry::MappingBuilder {
 }
 
 /// Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for orders
-/// 0 to 4. Returns NULL with EINVAL (a struct of another size, no function size or read, an order
-/// that does not exist), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+/// 0 to 4. Returns NULL with EINVAL (wrong struct_size, size or read is NULL, or order above 4),
+/// ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// The functions do what quarry_backing requires until the mapping is closed.
@@ -287,21 +271,13 @@ pub unsafe extern "C" fn quarry_mapping_open_fd(
         return null(libc::EINVAL);
     }
     // SAFETY: the caller's promise is passed on.
-    let file = unsafe {
-        match flags {
-            QUARRY_OWN_FD => FileBacking::from_owned(fd),
-            _ => FileBacking::from_borrowed(fd),
-        }
-    };
-    match file {
-        Ok(file) => keep(builder(page_order).open(AnyBacking::File(file))),
-        Err(OsError(error)) => null(error),
-    }
+    let file = unsafe { FileBacking::of_number(fd, flags == QUARRY_OWN_FD) };
+    keep(file.and_then(|file| builder(page_order).open(AnyBacking::File(file))))
 }
 
 /// Writes dirty pages, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of a
 /// write that failed since the last flush: then pages that are still dirty are lost. The mapping is
-/// closed in any case.
+/// closed in both cases.
 ///
 /// # Safety
 /// No code uses the mapping any more, and none of its pages is pinned.
@@ -312,7 +288,7 @@ pub unsafe extern "C" fn quarry_mapping_close(mapping: *mut QuarryMapping) -> c_
     let mapping = unsafe { place.read() };
     let flushed = mapping.flush(..);
     if flushed.is_err() {
-        // Otherwise the drop would try again, and print a line.
+        // Otherwise the drop would try to write again, and print a line.
         let _ = mapping.truncate(0);
     }
     drop(mapping);
@@ -320,12 +296,12 @@ pub unsafe extern "C" fn quarry_mapping_close(mapping: *mut QuarryMapping) -> c_
     unsafe { process::free_slow(place.cast()) };
     match flushed {
         // The parent writes its own pages.
-        Err(PageError::Forked) => 0,
+        Err(Error::Forked) => 0,
         flushed => answer(flushed),
     }
 }
 
-/// Pins a page that is cached; never waits. Returns NULL with ENOENT if it is not cached.
+/// Pins a page that is cached; never waits. Returns NULL with ENOENT if the page is not cached.
 ///
 /// # Safety
 /// The mapping is open.
@@ -369,7 +345,7 @@ pub unsafe extern "C" fn quarry_page_create(
     match unsafe { of(mapping) }.get_or_alloc(index) {
         Ok(PageSlot::New(page)) => pinned(Ok(page.fill_dirty(|_| {}))),
         Ok(PageSlot::Found(_)) => null(libc::EBUSY),
-        Err(error) => null(errno_of(error)),
+        Err(error) => null(error.errno()),
     }
 }
 
@@ -406,7 +382,7 @@ pub unsafe extern "C" fn quarry_page_unpin(page: *mut QuarryPage) {
 }
 
 /// Locks a page for reading, or for writing with QUARRY_EXCLUSIVE, and waits for other threads.
-/// Returns 0, or with QUARRY_TRY -1 with EBUSY.
+/// Returns 0; with QUARRY_TRY, -1 with EBUSY instead of waiting.
 ///
 /// # Safety
 /// The page is pinned, and the calling thread has not locked it.
@@ -464,7 +440,7 @@ pub unsafe extern "C" fn quarry_page_dirty(
 
 /// Writes the dirty pages among `count` pages from `first` on, and waits until they are written.
 /// Returns 0; or -1 with the errno of a write that failed since the last flush, whose pages stay
-/// dirty, with EAGAIN if the backing does not allow some to be written yet, or with ESTALE.
+/// dirty, with EAGAIN if the backing does not allow some pages to be written yet, or with ESTALE.
 ///
 /// # Safety
 /// The mapping is open, and the calling thread has locked none of its pages.
@@ -489,8 +465,8 @@ pub unsafe extern "C" fn quarry_mapping_sync(mapping: *mut QuarryMapping) -> c_i
     answer(unsafe { of(mapping) }.sync())
 }
 
-/// Drops all pages from index `from` on, dirty ones too. A caller that has pinned one keeps its
-/// bytes. Returns 0, or -1 with ESTALE.
+/// Drops all pages from index `from` on, dirty ones too. Pinned pages keep their bytes. Returns 0,
+/// or -1 with ESTALE.
 ///
 /// # Safety
 /// Same as quarry_mapping_flush.
@@ -504,7 +480,7 @@ pub unsafe extern "C" fn quarry_mapping_truncate(
 }
 
 /// Drops the unused clean pages among `count` pages from `first` on; with QUARRY_DIRTY_TOO also
-/// dirty ones. Returns the number of pages that stay.
+/// dirty pages. Returns the number of pages that stay.
 ///
 /// # Safety
 /// The mapping is open.
@@ -521,7 +497,7 @@ pub unsafe extern "C" fn quarry_mapping_invalidate(
     unsafe { of(mapping) }.invalidate(range(first, count), which).busy
 }
 
-/// Reads the pages among `count` pages from `first` on that are not cached: a hint.
+/// Reads the pages among `count` pages from `first` on that are not cached. This is a hint.
 ///
 /// # Safety
 /// The mapping is open.
@@ -536,8 +512,8 @@ pub unsafe extern "C" fn quarry_mapping_prefetch(
 }
 
 /// Gives a cached page another index, and drops the page that was there. Returns 0; or -1 with
-/// ENXIO if no page is cached at `old_index` or none can be at `new_index`, EBUSY if another thread
-/// uses the page at `new_index`, ENOMEM or ESTALE.
+/// ENXIO if no page is cached at `old_index` or no page can be at `new_index`, EBUSY if another
+/// thread uses the page at `new_index`, ENOMEM or ESTALE.
 ///
 /// # Safety
 /// The mapping is open.

@@ -1,25 +1,19 @@
-//! The heap profile, for C.
+//! The heap profile, for C. The documentation in this file is also that of `quarry.h`.
 
 use core::ffi::c_int;
+use quarry::Error;
 use quarry::process::ensure_ready;
-use quarry::profile::{self, DEFAULT_MEAN_BYTES, ProfileError};
+use quarry::profile::{self, DEFAULT_MEAN_BYTES};
 use quarry_sys::errno::{self, KeepErrno};
 
-fn result(result: Result<(), ProfileError>) -> c_int {
-    let error = match result {
-        Ok(()) => return 0,
-        Err(ProfileError::NotServing) => libc::ENOTSUP,
-        Err(ProfileError::AlreadyOn) => libc::EALREADY,
-        Err(ProfileError::Busy) => libc::EBUSY,
-        Err(ProfileError::NoProfile) => libc::ENODATA,
-        Err(ProfileError::System(error)) => error,
-    };
-    errno::set(error);
+fn result(result: Result<(), Error>) -> c_int {
+    let Err(error) = result else { return 0 };
+    errno::set(error.errno());
     -1
 }
 
 /// Starts a heap profile with about one sample in mean_bytes; 0 stands for 512 KiB. Clears the
-/// counts of the previous one. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1, EALREADY if a
+/// counts of the previous profile. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1, EALREADY if a
 /// profile is on, EBUSY if another thread is switching it, or the error of the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_profile_start(mean_bytes: usize) -> c_int {
@@ -27,20 +21,20 @@ pub extern "C" fn quarry_profile_start(mean_bytes: usize) -> c_int {
     result(profile::start(if mean_bytes == 0 { DEFAULT_MEAN_BYTES } else { mean_bytes }))
 }
 
-/// Stops the heap profile. Its counts stay to be written.
+/// Stops the heap profile. Its counts can still be written.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_profile_stop() {
     profile::stop();
 }
 
-/// Writes the heap profile that is on, or the last one, to a file descriptor: about 1 MiB for
+/// Writes the heap profile that is on, or the last profile, to a file descriptor: about 1 MiB for
 /// `quarry profile FILE`, which makes a profile for pprof, a flame graph or a text of it. Returns
-/// 0, or -1 with ENODATA if there never was one, or the error of the system.
+/// 0, or -1 with ENODATA if there was no profile, or the error of the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_profile_write(fd: c_int) -> c_int {
     let written = {
         let _errno = KeepErrno::new();
-        profile::write_to(fd)
+        profile::write_to_descriptor(fd)
     };
     result(written)
 }

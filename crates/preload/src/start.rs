@@ -1,9 +1,9 @@
-//! The start of the process: asks the system questions that it must not ask later. If `quarry run`
-//! has started a program that became another one, which Quarry does not serve, it prints a line.
+//! The start of the process: asks the system questions that it must not ask later. Prints a line if
+//! `quarry run` has started a program that executed another program, which Quarry does not serve.
 //!
-//! `quarry run` looks at the program that it is told to run. A script or a proxy then executes
-//! another program, and only the library sees that one, because it is loaded there too. Only the
-//! process that `quarry run` became prints the line, not other processes that it starts.
+//! `quarry run` itself checks only the program that it is told to run. If this is a script or a
+//! proxy, only the library can check the program that it executes, because it is loaded there too.
+//! Only the process that `quarry run` became prints the line, not other processes that it starts.
 
 use crate::front;
 use quarry_sys::report::warn;

@@ -11,14 +11,12 @@
 //! The second argument is the limit in MiB. At the end, or at the line `sync`, all is on the
 //! device.
 
-use quarry::{Budget, FileBacking, Mapping, PageCache, PageError, PageSlot, ReadWrite};
-use std::error::Error;
-use std::ffi::CString;
+use quarry::{Budget, Error, FileBacking, Mapping, PageCache, PageSlot, Quarry, ReadWrite};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{BufRead, Write};
 
 #[global_allocator]
-static A: quarry::Quarry = quarry::Quarry;
+static A: Quarry = Quarry;
 
 /// Pages of the file: 64 MiB.
 const PAGES: u64 = 16_384;
@@ -39,9 +37,9 @@ impl Store {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(key) % PAGES
     }
 
-    fn get(&self, key: &str) -> Result<Option<String>, PageError> {
+    fn get(&self, key: &str) -> Result<Option<String>, Error> {
         let page = match self.pages.read(Self::page_of(key)) {
-            Err(PageError::OutOfRange { .. }) => return Ok(None),
+            Err(Error::OutOfRange { .. }) => return Ok(None),
             page => page?.latch_shared(),
         };
         let found = entries(&page).find(|(found, _)| *found == key);
@@ -49,10 +47,10 @@ impl Store {
     }
 
     /// Returns whether there was room for it.
-    fn set(&self, key: &str, value: &str) -> Result<bool, PageError> {
+    fn set(&self, key: &str, value: &str) -> Result<bool, Error> {
         let index = Self::page_of(key);
         let page = match self.pages.read(index) {
-            Err(PageError::OutOfRange { .. }) => match self.pages.get_or_alloc(index)? {
+            Err(Error::OutOfRange { .. }) => match self.pages.get_or_alloc(index)? {
                 PageSlot::Found(page) => page,
                 PageSlot::New(page) => page.fill_dirty(|_| {}),
             },
@@ -73,14 +71,14 @@ impl Store {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(path), Some(limit)) = (arguments.next(), arguments.next()) else {
         return Err("usage: store FILE MEBIBYTES".into());
     };
     let budget = Budget::get().ok_or("QUARRY_DISABLE=1: there is no page cache")?;
-    let _ = budget.set_limit(limit.parse::<usize>()? << 20);
-    let file = FileBacking::open_writable(&CString::new(path)?)?;
+    Quarry::set_limit(limit.parse::<usize>()? << 20)?;
+    let file = FileBacking::open_writable(path)?;
     let store = Store { pages: PageCache::builder().read_ahead(0).open(file)? };
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {

@@ -4,14 +4,11 @@ use crate::settings::settings;
 use crate::{process, record, signal, statistics};
 
 /// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the reclaim thread
-/// and the `rseq_cs` of every thread that allocated point into it, and its heap may hold objects.
-///
-/// Constructors are the best place to pin it: they run under the loader's lock, which the first
-/// allocation could only wait for, with unknown locks of the program held.
-///
-/// The settings are read here, too. So a program that never allocates still reports itself as such,
-/// and a user learns at the start if statistics cannot be written. A process that should be visible
-/// live publishes at once.
+/// and the `rseq_cs` of threads point into it, and its heap may hold objects. A constructor pins
+/// it, because it runs under the loader's lock; the first allocation would have to wait for that
+/// lock, maybe with locks of the program held. The settings are read here as well: then a program
+/// that never allocates reports itself as such, and a user learns at the start if statistics cannot
+/// be written.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     let settings = settings();

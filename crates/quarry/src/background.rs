@@ -1,36 +1,35 @@
-//! The thread that gives memory back while the program is idle.
+//! The background thread: gives memory back while the program is idle, and balances the budget.
 //!
-//! In a process with one thread it starts only when there are 32 MiB to give back, because programs
-//! notice a second thread: `unshare(CLONE_NEWUSER)` refuses them, CPython warns at fork. In a
-//! process with several threads 4 MiB are enough: otherwise each of twenty workers of a server
-//! would keep what its last request freed. The thread sleeps on a futex when there is nothing left
-//! to do. A forked child has no such thread until it has as much to give back itself.
+//! Programs notice a second thread: `unshare(CLONE_NEWUSER)` fails, CPython warns at fork. So in a
+//! process with one thread it starts only when there are 32 MiB to give back. In a process with
+//! several threads 4 MiB are enough: otherwise each of twenty workers of a server would keep the
+//! memory of its last request. The child of a fork has no background thread until it meets this
+//! condition itself. The thread sleeps on a futex while it has nothing to do.
 //!
 //! The C library calls `free` under locks that `pthread_create` takes as well: with the list of
 //! stacks locked, it frees the thread-local storage of ended threads. So `free` starts the thread
-//! only in a process without other threads, where no thread holds such a lock. In a process with
-//! several threads an allocation starts it, as soon as the heap has grown to those 4 MiB; the C
-//! library does not allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap grew
-//! before, with one thread, then `pthread_create` itself makes this allocation: it marks the
-//! process as having several threads, and then asks `calloc` for the new thread's table of
-//! thread-local storage, with no lock held. Only a thread on the stack of an earlier one needs no
-//! table. So the one exception is the child of a fork that starts its first thread on a stack which
-//! its parent's threads have left.
+//! only in a process without other threads, where no thread can hold such a lock. In a process with
+//! several threads an allocation starts it, once the heap has grown to 4 MiB; the C library does
+//! not allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap grew while the
+//! process had one thread, `pthread_create` makes this allocation: it marks the process as having
+//! several threads, and then, with no lock held, asks `calloc` for the new thread's table of
+//! thread-local storage. It needs no table if it reuses the stack of an ended thread. So only one
+//! case is left out: the child of a fork whose first thread gets the stack of a thread of the
+//! parent.
 //!
-//! If no thread may be started, or the system refuses one, the threads that free do the looks
-//! instead, a bounded step at a time, and an idle program keeps its memory.
+//! If no thread may be started, or the system refuses it, threads that free memory do the looks, a
+//! bounded step at a time, and an idle program keeps its memory.
 //!
-//! In a process with several threads only this thread stops the sequences of other CPUs, by a
-//! system call that `malloc` of the C library does not make: a filter of system calls that the
-//! program has installed for its own threads may kill a thread for it. A caller that needs the
-//! objects parked on other CPUs asks this thread and waits for a moment; without this thread they
-//! stay where they are.
+//! In a process with several threads only this thread stops the sequences of other CPUs. `malloc`
+//! of the C library does not make this system call, so a filter that the program has installed for
+//! its own threads may kill a thread for it. A caller that needs the objects parked on other CPUs
+//! asks this thread, and waits for a moment; without this thread the objects stay parked.
 //!
-//! The same thread balances the budget: a request that leaves less than the low mark wakes it, and
-//! it asks cached pages and the program's shrinkers for memory (see `Balancer`). A program that
-//! registers a shrinker starts it.
+//! A request that leaves the budget below its low mark wakes the thread, which asks the page cache
+//! and the program's shrinkers for memory (see `Balancer`). A program that registers a shrinker
+//! starts the thread.
 //!
-//! The thread must not keep a process alive, or hold rights that the program has given up: at each
+//! The thread must not keep a process alive, or hold rights that the program has given up. At each
 //! look, and once a second while it sleeps, it checks whether it is the last thread, and gives up
 //! the rights that the main thread has given up.
 //!
@@ -61,18 +60,18 @@ use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
 
 const NS_PER_MS: u64 = 1_000_000;
-/// Bytes to give back that make a second thread worth its cost.
+/// Bytes to give back that start the thread in a process with one thread.
 const START_BYTES: usize = 32 << 20;
-/// The same beside other threads.
+/// Bytes to give back, or in use at an allocation, that start it in a process with several threads.
 const START_BESIDE_BYTES: usize = 4 << 20;
 const START_BESIDE_FRAMES: u32 = (START_BESIDE_BYTES / FRAME_BYTES) as u32;
 /// The thread sleeps after this many looks without anything to give back.
 const QUIET_LOOKS: usize = 8;
 /// Longest time without a look at the process itself.
 const WATCH_MS: i64 = 1000;
-/// Time that `malloc_trim` waits for the slots of other CPUs: a hundred times what emptying takes.
+/// Longest wait of `malloc_trim` for empty slots: a hundred times as long as emptying takes.
 const TRIM_WAIT_MS: i64 = 200;
-/// Time that a request waits for them after it found no memory, and time until the next may wait.
+/// Longest wait of a request without memory for empty slots, and the time until the next such wait.
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
@@ -82,7 +81,7 @@ static FULFILLED: AtomicU32 = AtomicU32::new(0);
 /// Time from which a request may wait again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The looks of freeing threads, if there is no background thread.
+/// Looks by threads that free memory, in a process without background thread.
 struct Inline {
     state: ReclaimState,
     /// Time of the next look, on the monotonic clock.
@@ -92,21 +91,18 @@ struct Inline {
 static INLINE: CountedLock<Inline> =
     CountedLock::new(Inline { state: ReclaimState::new(), next_ns: 0 });
 
-/// Visits the lock of the looks of freeing threads.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("background->inline", &INLINE);
 }
 
-/// Stores the settings: whether a thread may be started, and how long freed memory is kept (0: not
-/// at all; negative: for ever).
+/// Stores whether a thread may be started, and how long freed memory is kept (negative: for ever).
 pub(crate) fn configure(allowed: bool, delay_ms: i64) {
     ALLOWED.store(allowed, Ordering::Relaxed);
     DELAY_MS.store(delay_ms, Ordering::Relaxed);
 }
 
-/// In the child of a fork: the thread is the parent's.
 pub(crate) fn forget_thread() {
-    // A page that is not written is not copied.
+    // Only if it changes, because the kernel copies each page that the child writes.
     if STATE.load(Ordering::Relaxed) != NONE {
         STATE.store(NONE, Ordering::Relaxed);
         STACK.percpu().leave_barrier_to(None);
@@ -115,8 +111,7 @@ pub(crate) fn forget_thread() {
     Cache::forget_work();
 }
 
-/// Starts the thread, if it is allowed, for callbacks that only the thread may call. Not for
-/// callers inside `malloc` or `free`.
+/// Starts the thread, if allowed, for callbacks. The caller is not inside `malloc` or `free`.
 #[cfg(feature = "page-cache")]
 pub(crate) fn start_for_callbacks() {
     if STATE.load(Ordering::Relaxed) == NONE && bell::is_allowed() {
@@ -124,8 +119,7 @@ pub(crate) fn start_for_callbacks() {
     }
 }
 
-/// Called at the end of slow frees, with no lock held. O(nodes); starts or wakes the thread if
-/// there is enough to give back.
+/// Called at the end of slow frees, with no lock held; starts or wakes the thread if due. O(nodes).
 pub(crate) fn wake_reclaimer() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
     if delay < 0 || delay != 0 && !is_worth_a_thread() && !Cache::is_due() {
@@ -144,8 +138,8 @@ pub(crate) fn wake_reclaimer() {
     }
 }
 
-/// Returns whether there is enough to give back. O(nodes), except that it counts what CPUs hold if
-/// this decides, at most ten times a second.
+/// Returns whether there is enough to give back. O(nodes); if the objects that CPUs hold decide, it
+/// also counts those, at most ten times a second.
 fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 100_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
@@ -165,8 +159,7 @@ fn is_worth_a_thread() -> bool {
     freeable + STACK.upkeep().parked_bytes() >= enough
 }
 
-/// Called at the end of slow allocations, with no lock held. O(1); the module describes which
-/// processes get their thread from them.
+/// Called at the end of slow allocations, with no lock held; starts the thread if it is due. O(1).
 #[inline]
 pub(crate) fn start_while_allocating() {
     if Cache::is_due() {
@@ -177,8 +170,7 @@ pub(crate) fn start_while_allocating() {
     }
 }
 
-/// Returns whether [`start_while_allocating`] is worth a call: there are several threads, but not
-/// the background thread, and enough is in use.
+/// Returns whether [`start_while_allocating`] may start the thread. O(1).
 #[inline]
 pub(crate) fn may_be_due() -> bool {
     STATE.load(Ordering::Relaxed) == NONE
@@ -187,15 +179,14 @@ pub(crate) fn may_be_due() -> bool {
                 && STACK.pages().zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
-/// One step of a look by the caller: another round of purging, or if none is due and half a delay
-/// has passed, the next look.
+/// One step of the thread's work, by the caller: a round of purging if due, else a look if due.
 #[cold]
 fn step(delay_ms: i64) {
     let _inside = gate::enter();
     let Some(mut inline) = INLINE.try_lock() else { return };
     let inline = &mut *inline;
     if Cache::is_due() {
-        // Functions of the program never run here.
+        // The caller is inside `free`, so functions of the program must not run.
         Cache::reclaim_pages();
     }
     if STACK.upkeep().purge_due(&mut inline.state).is_some() {
@@ -219,21 +210,20 @@ fn start() {
     let is_new = moves(STARTING, if created { RUNNING } else { NONE });
     debug_assert!(is_new, "only the starter leaves STARTING");
     if !created {
-        // The system refuses a thread: do not ask again at every free.
+        // The system refuses a thread: later frees do not ask again.
         ALLOWED.store(false, Ordering::Relaxed);
     }
 }
 
-/// Empties the slots of all CPUs by the background thread, if there is one and the caller may not
-/// stop the CPUs itself. Waits until it is done.
+/// Has the background thread empty the slots of all CPUs, unless the caller may stop the CPUs.
 pub(crate) fn empty_slots() {
     if !STACK.percpu().reaches_every_slot() {
         wish(TRIM_WAIT_MS);
     }
 }
 
-/// The same for a request that has found no memory; returns whether it should try again. Of many
-/// requests that fail in a row, only some wait.
+/// Like [`empty_slots`], for a request that has found no memory; returns whether it should try
+/// again. Of many requests that fail in a row, only some wait.
 #[inline(never)]
 #[cold]
 pub(crate) fn empty_slots_at_limit() -> bool {
@@ -267,13 +257,11 @@ fn wish(wait_ms: i64) -> bool {
     }
 }
 
-/// The entry point of the thread.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::begin();
     run()
 }
 
-/// Works until the process ends.
 fn run() -> ! {
     STACK.percpu().leave_barrier_to(Some(task::current()));
     record::note_background(true);
@@ -286,7 +274,7 @@ fn run() -> ! {
         let done = reclaim(&mut state, delay_ms);
         limits::look_again();
         quiet = if done.bytes == 0 && done.shrunk == 0 { quiet + 1 } else { 0 };
-        // Memory that is kept longer is due after that many looks.
+        // Memory that the policy keeps is due after `looks_kept` more looks.
         if quiet >= QUIET_LOOKS + state.looks_kept() {
             sleep();
             quiet = 0;
@@ -294,7 +282,7 @@ fn run() -> ! {
     }
 }
 
-/// One look, and all the work that it finds due. A fork waits only for a step of it.
+/// One look, and all the work that is due after it. A fork waits for one step of it at most.
 fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     let delay_ns = delay_ms.max(0) as u64 * NS_PER_MS;
     let step = |state: &mut ReclaimState| {
@@ -311,7 +299,7 @@ fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     done
 }
 
-/// Waits half the delay: memory goes back between one and two halves after it was last needed.
+/// Waits half the delay, so memory goes back between half a delay and a delay after its last use.
 fn pause(delay_ms: i64) {
     let end = coarse_ns() + delay_ms.max(2) as u64 * NS_PER_MS / 2;
     loop {
@@ -332,8 +320,7 @@ fn sleep() {
     }
 }
 
-/// Fulfils pending requests, then waits until the time is over or the bell rings, and looks after
-/// the process.
+/// Fulfils pending requests, waits for the bell or until the time is over, and checks the process.
 fn attend(milliseconds: i64) {
     let heard = BELL.load(Ordering::Acquire);
     let wished = WISHES.load(Ordering::Acquire);
@@ -345,8 +332,7 @@ fn attend(milliseconds: i64) {
         futex::wake_all(&FULFILLED);
     }
     Cache::work();
-    // Requests from before the bell was read are fulfilled; if it has rung since, this does not
-    // wait.
+    // Does not wait if the bell has rung since it was read, so no request is missed.
     wait(&BELL, heard, record::longest_wait(milliseconds));
     record::publish_if_due();
     let inside = gate::enter();
@@ -355,7 +341,6 @@ fn attend(milliseconds: i64) {
     thread::watch_process();
 }
 
-/// Waits until the word differs from `seen`, a wake-up comes, or the time is over.
 fn wait(word: &AtomicU32, seen: u32, milliseconds: i64) {
     futex::wait_at_most(word, seen, milliseconds as u64 * NS_PER_MS);
 }

@@ -1,20 +1,18 @@
-//! The work of the process for the cache of its stack, as functions of the cache's type; for `()`
-//! they do nothing.
+//! The trait by which the process works for the page cache of its stack. A stack without page cache
+//! has `()`, for which each function does nothing.
 
-use crate::instance::ProcessConfig;
+use crate::gate;
+use crate::instance::{ProcessConfig, STACK};
 use quarry_mm::stack::StackConfig;
 use quarry_sys::locks::Visit;
+use quarry_sys::own_stack;
+use quarry_sys::primitive::{AtomicU32, futex};
 
-/// The cache of the stack of the process.
 pub(crate) type Cache = <ProcessConfig as StackConfig>::Cache;
 
-/// The balance of the budget between the heap and a cache. Each function has a body for a cache
-/// that holds nothing.
 pub(crate) trait Balancer {
-    /// The wait of a request for memory.
     type Wait: Wait;
 
-    /// Returns whether a balance is due. O(1).
     #[inline]
     fn is_due() -> bool {
         false
@@ -30,31 +28,38 @@ pub(crate) trait Balancer {
     /// calls this, outside the gate, because it runs functions of the program.
     fn work() {}
 
+    /// Frees memory, or waits for the background thread to free memory: `beyond` bytes, or what
+    /// can be done in `ns` nanoseconds. The caller may run functions of the program.
+    fn approach(_beyond: usize, ns: u64) {
+        let inside = gate::enter();
+        own_stack::run(|| STACK.trim());
+        drop(inside);
+        static NOTHING: AtomicU32 = AtomicU32::new(0);
+        futex::wait_at_most(&NOTHING, 0, ns);
+    }
+
     /// Frees cached pages without calling functions of the program.
     fn reclaim_pages() {}
 
-    /// Returns whether the cache has been used. O(1).
     fn is_used() -> bool {
         false
     }
 
-    /// Visits the locks that the process has for the cache.
     fn visit_process_locks(_visit: &mut Visit<'_>) {}
 
-    /// In the child of a fork: drops the work of the parent's thread.
+    /// In the child of a fork: drops the work of the parent's background thread.
     fn forget_work() {}
 
-    /// In the child of a fork, after the locks of the parent's threads were released.
+    /// In the child of a fork: forgets the parent's threads, whose locks were released.
     fn forget_threads() {}
 }
 
-/// A request that has found no memory, and waits because the background thread may free what the
-/// request may not: by functions of the program, and by writing dirty pages.
+/// The wait of a request that has found no memory. Meanwhile the background thread may free memory
+/// that the request may not: by functions of the program, and by writing dirty pages.
 pub(crate) trait Wait {
-    /// For a request of `size` bytes, which has not waited yet.
     fn new(size: usize) -> Self;
 
-    /// Waits until another balance has ended; returns whether the request should try again. Of many
+    /// Waits for the end of a balance; returns whether the request should try again. Of many
     /// requests that fail in a row, only some wait.
     fn has_balanced(&mut self) -> bool;
 }
@@ -63,7 +68,6 @@ impl Balancer for () {
     type Wait = NoWait;
 }
 
-/// Nothing is balanced, so no request waits.
 pub(crate) struct NoWait;
 
 impl Wait for NoWait {

@@ -1,6 +1,7 @@
 //! Caches of values of one type.
 
-use crate::raw_cache::{CacheError, RawCache};
+use crate::error::Error;
+use crate::raw_cache::RawCache;
 use crate::raw_reserve::RawReserve;
 use core::fmt;
 use core::marker::PhantomData;
@@ -10,7 +11,6 @@ use core::ptr::NonNull;
 use quarry_mm::slab::{CacheOptions, CacheParams, Remaining, SlabStats};
 use quarry_sys::report::warn;
 
-/// The parameters of a cache of `T`s.
 pub(crate) fn params_of<T>() -> CacheParams {
     // Values of size 0 have distinct addresses too.
     CacheParams { size: size_of::<T>().max(1), align: align_of::<T>() }
@@ -35,14 +35,14 @@ pub(crate) fn destroy_or_report(raw: RawCache) {
 /// packet.length = 5;
 /// drop(packet);
 /// assert_eq!(packets.stats().frees(), 1);
-/// # Ok::<(), quarry::CacheError>(())
+/// # Ok::<(), quarry::Error>(())
 /// ```
 ///
-/// Values of one type lie together in slabs of their own, each CPU has free ones at hand, and
-/// statistics name the cache. It works whether or not [`Quarry`](crate::Quarry) is the global
-/// allocator.
+/// Values of one type lie together in slabs that no other type uses, each CPU has free objects at
+/// hand, and statistics name the cache. It works whether or not [`Quarry`](crate::Quarry) is the
+/// global allocator.
 ///
-/// Boxes borrow their cache, so it cannot go before them:
+/// Boxes borrow their cache, so the cache cannot be dropped before them:
 ///
 /// ```compile_fail
 /// let packets = quarry::Cache::new("packets").unwrap();
@@ -52,7 +52,6 @@ pub(crate) fn destroy_or_report(raw: RawCache) {
 /// ```
 pub struct Cache<T> {
     raw: RawCache,
-    /// Values are moved in and out; the cache keeps none.
     values: PhantomData<fn(T) -> T>,
 }
 
@@ -60,35 +59,35 @@ impl<T> Cache<T> {
     /// Creates a cache. Statistics show the first 24 bytes of its name.
     ///
     /// # Errors
-    /// The reason why it was not created.
-    pub fn new(name: &str) -> Result<Self, CacheError> {
+    /// The reason why the cache was not created.
+    pub fn new(name: &str) -> Result<Self, Error> {
         Self::with(name, params_of::<T>(), &CacheOptions::default())
     }
 
     /// Creates a cache whose values share as few cache lines as possible.
     ///
     /// # Errors
-    /// The reason why it was not created.
-    pub fn hardware_aligned(name: &str) -> Result<Self, CacheError> {
+    /// The reason why the cache was not created.
+    pub fn hardware_aligned(name: &str) -> Result<Self, Error> {
         Self::with(name, params_of::<T>().hardware_aligned(), &CacheOptions::default())
     }
 
     /// Creates a cache that shares its slabs with no other cache, under any slab policy.
     ///
     /// # Errors
-    /// The reason why it was not created.
-    pub fn unmerged(name: &str) -> Result<Self, CacheError> {
+    /// The reason why the cache was not created.
+    pub fn unmerged(name: &str) -> Result<Self, Error> {
         let options = CacheOptions { unmerged: true, ..CacheOptions::default() };
         Self::with(name, params_of::<T>(), &options)
     }
 
-    fn with(name: &str, params: CacheParams, options: &CacheOptions) -> Result<Self, CacheError> {
+    fn with(name: &str, params: CacheParams, options: &CacheOptions) -> Result<Self, Error> {
         // SAFETY: there is no constructor.
         let raw = unsafe { RawCache::create(name, &params, options) }?;
         Ok(Self { raw, values: PhantomData })
     }
 
-    /// Moves a value into an object. O(1) if the running CPU has one.
+    /// Moves a value into an object. O(1) if the running CPU has an object.
     ///
     /// # Errors
     /// The value, if there is no memory.
@@ -103,8 +102,7 @@ impl<T> Cache<T> {
     #[inline]
     fn boxed(&self, object: NonNull<u8>, value: T) -> CacheBox<'_, T> {
         let place = object.cast::<T>();
-        // SAFETY: objects of the cache have the size and the alignment of a T, and only we have
-        // this one.
+        // SAFETY: objects of the cache have the size and the alignment of a T, and this one is new.
         unsafe { place.write(value) };
         CacheBox { place, raw: self.raw, cache: PhantomData }
     }
@@ -118,15 +116,15 @@ impl<T> Cache<T> {
     /// let (left, right) = (reserve.alloc(1u64), reserve.alloc(2));
     /// assert_eq!(*left.unwrap() + *right.unwrap(), 3);
     /// assert!(reserve.alloc(3).is_err(), "there were two");
-    /// # Ok::<(), quarry::CacheError>(())
+    /// # Ok::<(), quarry::Error>(())
     /// ```
     #[must_use]
     pub fn prefill(&self, count: usize) -> Option<Reserve<'_, T>> {
         RawReserve::of(self.raw, count).map(|raw| Reserve { raw, cache: self })
     }
 
-    /// Gives back the memory of the cache beyond what is in use. Each other thread waits at its
-    /// next slow path while this runs. O(slots + objects).
+    /// Gives back memory of the cache that is not in use. Each other thread waits at its next slow
+    /// path while this runs. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }
@@ -137,14 +135,13 @@ impl<T> Cache<T> {
         self.raw.stats()
     }
 
-    /// Destroys the cache, like a drop; but returns an error instead of printing a line if this is
-    /// impossible.
+    /// Destroys the cache, like a drop, but on failure returns an error instead of printing a line.
     ///
     /// # Errors
-    /// The number of objects whose boxes were not dropped, but forgotten. They keep their memory.
+    /// The number of objects whose boxes were forgotten instead of dropped. They keep their memory.
     pub fn destroy(self) -> Result<(), Remaining> {
         let cache = ManuallyDrop::new(self);
-        // SAFETY: boxes borrow the cache, which no code has any more.
+        // SAFETY: boxes borrow the cache, so there are no boxes any more.
         unsafe { cache.raw.destroy() }
     }
 }
@@ -200,8 +197,7 @@ impl<T> Deref for CacheBox<'_, T> {
 impl<T> DerefMut for CacheBox<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the place holds a value until the box is dropped, and the box is borrowed
-        // uniquely.
+        // SAFETY: the place holds a value until the box is dropped; the borrow is unique.
         unsafe { self.place.as_mut() }
     }
 }
@@ -230,7 +226,7 @@ impl<T: fmt::Debug> fmt::Debug for CacheBox<'_, T> {
     }
 }
 
-/// Objects of a [`Cache`] that were taken in advance; the rest goes back when this is dropped.
+/// Objects of a [`Cache`] that were taken in advance; unused objects go back when this is dropped.
 #[derive(Debug)]
 pub struct Reserve<'a, T> {
     raw: RawReserve,
@@ -250,7 +246,7 @@ impl<'a, T> Reserve<'a, T> {
         }
     }
 
-    /// Objects that are left.
+    /// Number of unused objects.
     #[must_use]
     pub fn left(&self) -> usize {
         self.raw.left()

@@ -1,5 +1,5 @@
-//! Hooks of the checks into the process: a look at all objects at exit, and a SIGSEGV handler that
-//! reports whose memory a fault was in.
+//! Hooks of the checks: a look at all objects at exit, and a SIGSEGV handler that reports which
+//! object the fault was at.
 
 use crate::gate;
 use crate::instance::{STACK, checks};
@@ -51,7 +51,7 @@ extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     // SAFETY: BEFORE was filled when this handler was installed.
     unsafe {
         libc::sigaction(libc::SIGSEGV, (*BEFORE.0.get()).as_ptr(), core::ptr::null_mut());
-        // A signal that was sent, not caused by a fault, does not come again by itself.
+        // A signal that a process sent, unlike a fault, does not come again by itself.
         if (*info).si_code <= 0 {
             libc::raise(libc::SIGSEGV);
         }

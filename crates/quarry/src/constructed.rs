@@ -1,7 +1,8 @@
 //! Caches of values that are constructed once and reused.
 
 use crate::cache::{destroy_or_report, params_of};
-use crate::raw_cache::{CacheError, RawCache};
+use crate::error::Error;
+use crate::raw_cache::RawCache;
 use core::ffi::c_void;
 use core::fmt;
 use core::marker::PhantomData;
@@ -10,7 +11,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use quarry_mm::slab::{CacheOptions, SlabStats};
 
-/// A cache of values that a constructor makes, once for each object when its slab is made. A caller
+/// A cache of values that a constructor makes once, when the slab of their object is made. A caller
 /// gets a value in the state in which its last user left it (Bonwick 1994; `ctor` of
 /// `kmem_cache_create`).
 ///
@@ -27,12 +28,11 @@ use quarry_mm::slab::{CacheOptions, SlabStats};
 ///     table[7] += 1;
 /// }
 /// assert!(MADE.load(Ordering::Relaxed) < 1000, "the same values served again and again");
-/// # Ok::<(), quarry::CacheError>(())
+/// # Ok::<(), quarry::Error>(())
 /// ```
 ///
-/// A slab goes back to the system without anything being run for the values in it, so a value must
-/// not need to be dropped. A cache that several threads use moves values between them, so values
-/// must be [`Send`].
+/// A slab goes back to the system without dropping its values, so a value must not need a drop.
+/// Threads that use the cache exchange values, so values must be [`Send`].
 pub struct ConstructedCache<T> {
     raw: RawCache,
     values: PhantomData<fn(T) -> T>,
@@ -41,8 +41,8 @@ pub struct ConstructedCache<T> {
 /// Makes the value of one object.
 ///
 /// # Safety
-/// `object` has the size and the alignment of a T and belongs to the caller; there has been a value
-/// of type `F`, and it was never dropped.
+/// `object` has the size and the alignment of a T and belongs to the caller; a value of type `F`
+/// has existed, and was never dropped.
 unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
     // A panic ends here: it does not unwind through a function of C.
     // SAFETY: a value of no size has no address of its own, and the value itself lives for ever;
@@ -55,12 +55,12 @@ unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
 
 impl<T: Send> ConstructedCache<T> {
     /// Creates a cache. `constructor`, a function or a closure that captures nothing, runs on any
-    /// thread that needs a slab; it may allocate from the heap, but must not use a cache or wait
-    /// for a thread that does. If it panics, the process aborts.
+    /// thread that needs a slab; it may use the heap, but no cache that the program has created,
+    /// and must not wait for a thread that uses one. If it panics, the process aborts.
     ///
     /// # Errors
     /// The reason why the cache was not created.
-    pub fn new<F>(name: &str, constructor: F) -> Result<Self, CacheError>
+    pub fn new<F>(name: &str, constructor: F) -> Result<Self, Error>
     where
         F: Fn() -> T + Send + Sync + 'static,
     {
@@ -77,8 +77,8 @@ impl<T: Send> ConstructedCache<T> {
         Ok(Self { raw, values: PhantomData })
     }
 
-    /// Takes a value: a new one, or one as its last user left it. `None` if there is no memory.
-    /// O(1) if the running CPU has one.
+    /// Takes a value: a new value, or one as its last user left it. `None` if there is no memory.
+    /// O(1) if the running CPU has an object.
     #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<CacheGuard<'_, T>> {
@@ -86,8 +86,8 @@ impl<T: Send> ConstructedCache<T> {
         Some(CacheGuard { place, raw: self.raw, cache: PhantomData })
     }
 
-    /// Gives back the memory of the cache beyond what is in use, and the values in it. Each other
-    /// thread waits at its next slow path while this runs. O(slots + objects).
+    /// Gives back memory of the cache that is not in use, with its values. Each other thread waits
+    /// at its next slow path while this runs. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }

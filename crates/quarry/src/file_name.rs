@@ -1,5 +1,5 @@
-//! The name of a file of statistics or of a heap profile: `%p` in it stands for the number of the
-//! process, `%%` for `%`.
+//! The name of a file of statistics or of a heap profile: `%p` in it is the number of the process,
+//! `%%` is `%`.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -15,11 +15,9 @@ pub(crate) struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
 // SAFETY: only `set` writes it, before any thread reads (its caller's promise).
 unsafe impl Sync for FileName {}
 
-/// A name with the number of the process in it.
 pub(crate) struct Expanded(Line<FILE_NAME_BYTES>);
 
 impl Expanded {
-    /// The name as a C string, for system calls.
     pub(crate) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(self.0.as_bytes()).unwrap_or(c"")
     }
@@ -30,7 +28,7 @@ impl Expanded {
 pub(crate) enum BadName {
     /// With the number of the process it may be longer than the system allows.
     TooLong,
-    /// A `%` with something else after it.
+    /// A letter other than `p` or `%` follows a `%`.
     UnknownLetter,
 }
 
@@ -45,7 +43,6 @@ impl core::fmt::Display for BadName {
     }
 }
 
-/// The pieces of a name: text, or the number of the process.
 fn each_piece(name: &str, mut each: impl FnMut(Option<&str>)) -> Result<(), BadName> {
     let mut rest = name;
     while let Some((text, behind)) = rest.split_once('%') {
@@ -61,7 +58,7 @@ fn each_piece(name: &str, mut each: impl FnMut(Option<&str>)) -> Result<(), BadN
     Ok(())
 }
 
-/// More digits than the largest number of a process has.
+/// At least the digits of the largest number of a process.
 const NUMBER_BYTES: usize = 10;
 
 impl FileName {
@@ -69,8 +66,6 @@ impl FileName {
         Self(UnsafeCell::new([0; FILE_NAME_BYTES]))
     }
 
-    /// Stores a name.
-    ///
     /// # Errors
     /// If the text is not a file name.
     ///
@@ -96,14 +91,12 @@ impl FileName {
     /// # Safety
     /// The name has been set.
     pub(crate) unsafe fn given(&self) -> &str {
-        // SAFETY: the name was set (the caller's promise), with a NUL after it, and does not change
-        // any more.
+        // SAFETY: the name was set (the caller's promise), ends with a NUL, and never changes
+        // again.
         let name = unsafe { CStr::from_ptr(self.0.get().cast()) };
         name.to_str().unwrap_or("?")
     }
 
-    /// The name for this process.
-    ///
     /// # Safety
     /// Same as [`given`](Self::given).
     pub(crate) unsafe fn expanded(&self) -> Expanded {

@@ -1,9 +1,9 @@
-//! The process across `fork`: a thread that works on the instance in several steps is inside a
-//! gate, and the handlers of `fork` close it.
+//! The handlers of `fork`: they close the gate, so that no other thread is on a slow path, and
+//! repair the instance in the child.
 //!
 //! The first allocation registers the handlers. Handlers that the program registered before run
-//! while the gate is closed. They can allocate, because the thread that forks has closed the gate
-//! and passes through it.
+//! while the gate is closed. They can allocate, because the thread that has closed the gate may
+//! pass through it.
 
 use crate::balancer::{Balancer, Cache};
 use crate::gate::{self, GATE};
@@ -14,10 +14,10 @@ use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
 
-/// True if the last fork began while other threads existed.
+/// The process had other threads when the last fork began.
 static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 
-/// Number of forks between this process and the one that was started.
+/// Number of forks from the process that was started to this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// A number that differs from those of all parents and children of this process.
@@ -26,7 +26,6 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Visits every lock of the instance.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     background::visit_locks(visit);
     Cache::visit_process_locks(visit);
@@ -36,16 +35,14 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     }
 }
 
-/// Registers the handlers.
 pub(crate) fn register_handlers() {
-    // SAFETY: the three handlers are `extern "C"` functions that live as long as the process,
-    // because their object is never unloaded.
+    // SAFETY: the handlers live as long as the process, because their object is never unloaded.
     unsafe { glibc::at_fork(before, in_parent, in_child) };
 }
 
 extern "C" fn before() {
     let others = !glibc::is_single_threaded();
-    // A page that is not written is not copied.
+    // Only if it changes: after a fork the kernel copies each page that is written.
     if HAD_OTHERS.load(Ordering::Relaxed) != others {
         HAD_OTHERS.store(others, Ordering::Relaxed);
     }
@@ -53,8 +50,8 @@ extern "C" fn before() {
         return;
     }
     let _errno = KeepErrno::new();
-    // `fork` itself takes this lock after all handlers. Its holder may wait for a stream, and the
-    // owner of that stream for memory, as in getline. So the lock must come before the gate.
+    // Before the gate, because `fork` itself takes this lock after all handlers: a thread that
+    // holds it may wait for a stream, and the owner of that stream for memory, as in getline.
     glibc::lock_streams();
     GATE.close();
 }
@@ -68,7 +65,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    // Only if needed, because a page that is not written is not copied.
+    // Only if needed, because the kernel copies each page that the child writes.
     if is_ready() && Cache::is_used() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
@@ -84,15 +81,15 @@ extern "C" fn in_child() {
         glibc::reset_streams();
     }
     profile::adopt_in_child();
-    // Not in the middle of work that this fork, in a signal handler, has interrupted.
+    // Not if this fork, in a signal handler, has interrupted work on the instance.
     if record::wants_thread() && is_ready() && is_at_rest() {
         let _errno = KeepErrno::new();
         background::start_while_allocating();
     }
 }
 
-/// Returns whether the running thread holds no lock, and changes no table that others read without
-/// one: for callers that may have interrupted it.
+/// Returns whether the running thread holds no lock, and is not changing a table that other threads
+/// read without a lock. For a caller that may have interrupted the thread.
 pub(crate) fn is_at_rest() -> bool {
     if !is_ready() {
         return true;

@@ -1,18 +1,15 @@
-//! The gate of the instance: a thread that works on it in several steps is inside, and `fork`
-//! closes it.
+//! The gate of the instance: a thread on a slow path is inside, and `fork` closes it.
 
 use crate::instance::{STACK, is_ready};
 use quarry_sys::gate::{Gate, GateGuard};
 use quarry_sys::percpu::PerCpu;
 
-/// See the module.
 pub(crate) static GATE: Gate = Gate::new();
 
-/// Enters the gate for the work of a slow path; a fork waits until the guard is dropped. Does not
-/// preserve `errno`.
+/// Enters the gate for a slow path; a fork waits until the guard is dropped. May change `errno`.
 #[inline]
 pub(crate) fn enter() -> GateGuard<'static> {
-    // Before the instance is ready, a thread does not know its CPU.
+    // Before the instance is ready, a thread cannot ask for its CPU.
     GATE.enter(|| if is_ready() { STACK.percpu().current().index() } else { 0 })
 }
 
@@ -21,7 +18,6 @@ pub(crate) fn try_enter() -> Option<GateGuard<'static>> {
     GATE.try_enter(STACK.percpu().current().index())
 }
 
-/// Runs `look` while no other thread is inside.
 pub(crate) fn with_all_outside<T>(look: impl FnOnce() -> T) -> T {
     GATE.close();
     let seen = look();

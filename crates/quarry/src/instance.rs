@@ -1,5 +1,4 @@
-//! The process-wide instance itself: a stack with the policies that are compiled in, and the state
-//! of its construction.
+//! The instance of the process: a stack with the policies that are compiled in, and its state.
 
 #[cfg(feature = "page-cache")]
 use quarry_cache::PageCaching;
@@ -12,10 +11,11 @@ use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
 #[cfg(feature = "checks")]
 use quarry_watch::Checks;
+#[cfg(feature = "profile")]
 use quarry_watch::HeapProfile;
 
-/// The line of the slab policy that is compiled in: the one that `QUARRY_BUILD_SLAB` named when
-/// this crate was built with the feature `eras`, or the default.
+/// The line, in the table of slab policies, of the policy that is compiled in. `QUARRY_BUILD_SLAB`
+/// names it in a build with the feature `eras`; otherwise it is the default.
 #[cfg(feature = "eras")]
 const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
     Some(name) => quarry_eras::slab::line_of(name),
@@ -32,14 +32,17 @@ type Slab = <quarry_eras::slab::Line<LINE> as quarry_eras::slab::Registered>::Po
 #[cfg(not(feature = "eras"))]
 type Slab = Sheaf;
 
-/// Its name.
 pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 
-/// True if this policy has optional mechanisms: all have, except the default.
+/// The policy has optional mechanisms: all policies except the default have them.
 pub(crate) const HAS_MECHANISMS: bool = LINE != 0;
 
-/// True if this build can check for errors of the program.
 pub(crate) const HAS_CHECKS: bool = cfg!(feature = "checks");
+
+#[cfg(feature = "profile")]
+type Profile = HeapProfile;
+#[cfg(not(feature = "profile"))]
+type Profile = ();
 
 /// The policies of the process-wide instance.
 pub struct ProcessConfig;
@@ -53,16 +56,16 @@ impl StackConfig for ProcessConfig {
     #[cfg(not(feature = "page-cache"))]
     type Cache = ();
     #[cfg(feature = "checks")]
-    type Watch = (HeapProfile, Checks);
+    type Watch = (Profile, Checks);
     #[cfg(not(feature = "checks"))]
-    type Watch = HeapProfile;
+    type Watch = Profile;
 }
 
 /// The instance. Its fast paths refuse everything until
 /// [`ensure_ready`](crate::process::ensure_ready) has built it.
 pub static STACK: Stack<ProcessConfig> = Stack::new();
 
-/// The heap profile of the instance.
+#[cfg(feature = "profile")]
 pub(crate) fn profile() -> &'static HeapProfile {
     #[cfg(feature = "checks")]
     return &STACK.watch().0;
@@ -70,7 +73,6 @@ pub(crate) fn profile() -> &'static HeapProfile {
     return STACK.watch();
 }
 
-/// The checks of the instance.
 #[cfg(feature = "checks")]
 pub(crate) fn checks() -> &'static Checks {
     &STACK.watch().1
@@ -81,10 +83,8 @@ pub(crate) const BUILDING: u32 = 1;
 pub(crate) const READY: u32 = 2;
 pub(crate) const DISABLED: u32 = 3;
 
-/// The state of the instance's construction.
 pub(crate) static STATE: AtomicU32 = AtomicU32::new(UNTOUCHED);
 
-/// Returns whether the instance has been built.
 pub(crate) fn is_ready() -> bool {
     STATE.load(Ordering::Acquire) == READY
 }

@@ -23,7 +23,7 @@
 
 // Files use only those above them; `system` stands alone.
 //
-//     instance, variables
+//     error, instance, variables
 //     gate, file_name
 //     balancer, written
 //     limits, profile, statistics
@@ -32,13 +32,16 @@
 //     background
 //     fork
 //     signal
-//     process
+//     process, resize
 //     at_load
 //     checks, raw_cache, pages
 //     raw_reserve
 //     cache
 //     constructed
 //     page_cache
+#[cfg(feature = "std")]
+extern crate std;
+
 mod at_load;
 mod background;
 mod balancer;
@@ -46,6 +49,7 @@ mod cache;
 #[cfg(feature = "checks")]
 mod checks;
 mod constructed;
+mod error;
 mod file_name;
 mod fork;
 mod gate;
@@ -54,15 +58,20 @@ mod limits;
 #[cfg(feature = "page-cache")]
 mod page_cache;
 mod pages;
-// Only `libquarry.so` and `quarry-sqlite` see this module.
+// Only `libquarry.so` and `quarry-sqlite` use this module.
 #[cfg(feature = "internals")]
 pub mod process;
 #[cfg(not(feature = "internals"))]
 mod process;
+#[cfg(feature = "profile")]
 pub mod profile;
+#[cfg(not(feature = "profile"))]
+#[path = "no_profile.rs"]
+mod profile;
 mod raw_cache;
 mod raw_reserve;
 mod record;
+mod resize;
 mod settings;
 mod signal;
 mod statistics;
@@ -74,31 +83,79 @@ mod written;
 pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
+pub use error::{Error, OsError};
 #[cfg(feature = "page-cache")]
 pub use page_cache::{
-    Access, Backing, Budget, BudgetError, Effort, FileBacking, Flusher, Group, GroupOptions,
-    GroupUse, Invalidate, Invalidated, Mapping, MappingBuilder, MappingOptions, NewPage, OsError,
-    PageCache, PageCacheStats, PageError, PageRead, PageRef, PageSlot, PageWrite, Progress,
-    RawMapping, RawPage, RawSlot, ReadOnly, ReadWrite, Registration, RekeyError, Resize,
+    Access, Backing, Budget, Effort, FileBacking, Flusher, Group, GroupOptions, GroupUse,
+    Invalidate, Invalidated, Mapping, MappingBuilder, MappingOptions, NewPage, PageCache,
+    PageCacheStats, PageRead, PageRef, PageSlot, PageWrite, RawMapping, RawPage, RawSlot, ReadOnly,
+    ReadWrite, Registration,
 };
 pub use pages::{PageFlags, PagePool, Pages};
 #[cfg(feature = "internals")]
 pub use pages::{alloc_pages, free_pages};
 use process::Mode;
 #[cfg(feature = "page-cache")]
-pub use quarry_cache::{Count, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions};
+/// ```
+/// use quarry::{Budget, Count, Scanned, ShrinkControl, Shrinker, ShrinkerOptions};
+/// use std::sync::{Arc, Mutex};
+///
+/// struct Results(Mutex<Vec<String>>);
+///
+/// impl Shrinker for Results {
+///     fn count(&self, _: &ShrinkControl) -> Count {
+///         Count::Objects(self.0.lock().unwrap().len() as u64)
+///     }
+///     fn scan(&self, control: &ShrinkControl) -> Scanned {
+///         let mut results = self.0.lock().unwrap();
+///         let left = results.len().saturating_sub(control.objects as usize);
+///         let freed = results.split_off(left).len() as u64;
+///         Scanned::Objects { freed, scanned: freed }
+///     }
+/// }
+///
+/// let budget = Budget::get().expect("Quarry serves");
+/// let results = Arc::new(Results(Mutex::new(vec!["x".repeat(1000); 10_000])));
+/// let registered = budget.register_shrinker(results.clone(), ShrinkerOptions::default())?;
+/// budget.reclaim(1 << 20);
+/// assert!(results.0.lock().unwrap().len() < 10_000);
+/// drop(registered);
+/// # Ok::<(), quarry::Error>(())
+/// ```
+///
+#[doc(inline)]
+pub use quarry_cache::Shrinker;
+#[cfg(feature = "page-cache")]
+pub use quarry_cache::{Count, ReclaimCaller, Scanned, ShrinkControl, ShrinkerOptions};
 pub use quarry_mm::slab::{
     CacheOptions, CacheParams, Constructor, Occupancy, Remaining, SlabStats,
 };
 use quarry_mm::stack::Request;
 pub use quarry_mm::stack::{
-    BalanceStats, BudgetStats, HeapUse, LargeStats, MemoryHeld, Pressure, StackStats,
+    BalanceStats, BudgetStats, DirectNs, HeapUse, LargeStats, MemoryHeld, Pressure, StackStats,
 };
 pub use quarry_mm::zone::GroupId;
 pub use quarry_sys::broken::Broken;
 use quarry_sys::percpu::Object;
-pub use raw_cache::{CacheError, RawCache};
+pub use raw_cache::RawCache;
 pub use raw_reserve::RawReserve;
+pub use resize::{Progress, Resize};
+
+/// Leaves out what only a shared object without the standard library defines: cargo gives every
+/// crate of one build the same features.
+#[cfg(all(feature = "internals", feature = "std"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! without_std {
+    ($($item:item)*) => {};
+}
+/// See the other one.
+#[cfg(all(feature = "internals", not(feature = "std")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! without_std {
+    ($($item:item)*) => { $($item)* };
+}
 
 /// The process-wide allocator, for `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,12 +168,24 @@ impl Quarry {
         process::STACK.owns(address)
     }
 
-    /// Sets the most bytes that the heap may hold, rounded down to 4 KiB, instead of
+    /// Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of
     /// `QUARRY_LIMIT`; `usize::MAX` lifts the limit. Memory in use stays in use, and the heap never
-    /// exceeds what the control group allows. Returns whether the limit is in force, which it is
-    /// not with `QUARRY_DISABLE=1`. At the limit requests are refused after one reclaim.
-    pub fn set_limit(bytes: usize) -> bool {
-        process::set_limit(bytes)
+    /// exceeds what the control group allows. At the limit, requests are refused after one reclaim.
+    /// Caches of the program give way in the background; the [`Resize`] says how far that is.
+    ///
+    /// # Errors
+    /// [`Error::Disabled`], or [`Error::NoMemory`] if Quarry does not serve yet.
+    pub fn set_limit(bytes: usize) -> Result<Resize, Error> {
+        process::set_limit(bytes)?;
+        Ok(Resize::to(bytes))
+    }
+
+    /// The distance of the process from its current limit.
+    ///
+    /// # Errors
+    /// Same as [`set_limit`](Self::set_limit).
+    pub fn resize() -> Result<Resize, Error> {
+        process::serving().map(|()| Resize::current())
     }
 
     /// Most bytes that the heap may hold now: the lower of `QUARRY_LIMIT` or
@@ -128,9 +197,9 @@ impl Quarry {
     }
 
     /// Returns how full the slab of an object is: whether moving the object elsewhere would free
-    /// memory. The caller keeps the object in use during the call. `None` for addresses outside of
-    /// slabs: requests above 32 KiB, memory that Quarry does not own, and under slab policies that
-    /// cannot tell. O(1), under the lock of the object's size.
+    /// memory. The caller keeps the object in use during the call. `None` for an address outside of
+    /// slabs (a request above 32 KiB, memory that Quarry does not own), and under a slab policy
+    /// that cannot tell. O(1), under the lock of the object's size.
     ///
     /// ```
     /// use quarry::Quarry;
@@ -174,8 +243,8 @@ impl Quarry {
     }
 
     /// Takes memory for an object that moves out of a sparse slab: from the fullest slab that has a
-    /// free object, not from the objects that CPUs hold, which include those freed last. Otherwise
-    /// like [`GlobalAlloc::alloc`], and null if there is no memory.
+    /// free object, not from the objects that CPUs hold, which include the most recently freed.
+    /// Otherwise like [`GlobalAlloc::alloc`]; null if there is no memory.
     #[must_use]
     pub fn alloc_dense(layout: Layout) -> *mut u8 {
         match process::alloc_dense(layout.size(), layout.align()) {
@@ -184,13 +253,13 @@ impl Quarry {
         }
     }
 
-    /// Frees the old memory of a moved object: to its slab at once, so that the slab can become
+    /// Frees the old memory of a moved object to its slab at once, so that the slab can become
     /// empty.
     ///
     /// # Safety
     /// Same as [`GlobalAlloc::dealloc`].
     pub unsafe fn dealloc_dense(pointer: *mut u8, _layout: Layout) {
-        // SAFETY: the caller's promise is passed on; what is freed here is not freed again.
+        // SAFETY: the caller's promise is passed on; the second call frees what the first refused.
         unsafe {
             if !process::free_dense(pointer) {
                 free_refused(pointer);
@@ -213,15 +282,14 @@ impl Quarry {
         process::validate()
     }
 
-    /// The counts of the heap and its memory. `None` if the C library serves, or nothing was
-    /// requested yet. O(size classes * CPUs).
+    /// The counts of the heap and its memory. `None` if the C library serves, or before the first
+    /// request. O(size classes * CPUs).
     #[must_use]
     pub fn stats() -> Option<StackStats> {
         process::stats()
     }
 }
 
-/// The request of a layout.
 #[inline(always)]
 const fn request(layout: Layout) -> Request {
     Request::of(layout.size()).aligned(layout.align())
@@ -298,6 +366,10 @@ unsafe fn free_refused(pointer: *mut u8) {
 mod guides {
     #[doc = include_str!("../../../docs/page-cache.md")]
     struct PageCacheGuide;
+    #[doc = include_str!("../../../docs/api.md")]
+    struct ApiGuide;
+    #[doc = include_str!("../README.md")]
+    struct ReadMe;
     #[doc = include_str!("../../../docs/budget.md")]
     struct BudgetGuide;
 }

@@ -1,19 +1,19 @@
-//! The limits that the machine, the program, an option and the control group set, as the budget of
-//! the stack.
+//! The limit of the budget, from the limits of the program, `QUARRY_LIMIT`, and the control group.
 //!
-//! The files of the group are read when the heap has grown by another step, before a request that
-//! would be such a step by itself, and, at most every few milliseconds, before a request is refused
-//! because of them, since other processes may have released memory. A program that stays small
-//! never reads them. Between two looks the budget keeps the heap within the result of the last
+//! Quarry *looks* at the files of the group when the heap has grown by a step, before a request
+//! that is a step by itself, and, at most every few milliseconds, before it refuses a request
+//! because of the group, since other processes may have released memory. A program that stays small
+//! never reads the files. Between two looks the budget keeps the heap within the result of the last
 //! look:
 //!
-//! `limit = min(own, held + headroom, bound - others - beside)`, where `own` is the limit that the
-//! option or the program itself has set last; `held` is what the heap may have in memory: memory in
-//! use, and free memory that still holds data; `bound = group limit - margin`;
-//! `headroom = bound - group usage`; `others = usage - resident` is the use of other processes of
-//! the group, exact at each look: they may come and go. `beside` is what this process has in memory
-//! outside of its heap: at least `resident - held`, and never much less than before, because memory
-//! that is in use but not yet touched hides part of it.
+//! `limit = min(own, held + headroom, bound - others - beside)`
+//!
+//! * `own`: the limit that the option or the program itself has set last.
+//! * `held`: memory of the heap that is in use, or is free and still holds data.
+//! * `bound = control group's limit - margin`, and `headroom = bound - usage` of the group.
+//! * `others = usage - resident`: the use of other processes of the group, which may come and go.
+//! * `beside`: memory of this process outside of its heap: at least `resident - held`, and at least
+//!   7/8 of the last value, because memory that is in use but not yet touched hides part of it.
 //!
 //! If the files cannot be read for a while, for example without descriptors, the last limit holds.
 
@@ -35,16 +35,16 @@ use quarry_sys::statm::anonymous_bytes;
 const STEP_FRAMES: u32 = 2048;
 /// The smallest step, if headroom is short: 1 MiB.
 const SHORT_STEP_FRAMES: u32 = 256;
-/// Looks are this many steps apart in a process that has no limit; one may be set later.
+/// Steps from one look to the next in a group without a limit, which may get a limit later.
 const STEPS_WITHOUT_LIMIT: u32 = 8;
 
-/// Nanoseconds from one look to the next before requests are refused: 5 ms, of which a look, some
-/// ten system calls, takes a few thousandths.
+/// Time between two looks before refusals: 5 ms. A look, some ten system calls, takes a few
+/// thousandths of it.
 const REFUSAL_LOOK_NS: u64 = 5_000_000;
 
 /// Bytes of memory and swap of the machine at the start.
 static MACHINE: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// True if the kernel refuses larger requests than that.
+/// `YES` if the kernel refuses requests above [`MACHINE`]; see [`is_guessing`].
 static GUESSING: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const NO: u32 = 1;
@@ -57,19 +57,16 @@ static NEXT_LOOK: AtomicU32 = AtomicU32::new(STEP_FRAMES);
 /// Frames that this process had in memory outside of its heap at the last look.
 static BESIDE: AtomicU32 = AtomicU32::new(0);
 static HEEDED: AtomicBool = AtomicBool::new(true);
-/// The limit of the option, or of the program itself since, in frames.
+/// The limit of the option, or the later limit of the program itself, in frames.
 static OWN: AtomicU32 = AtomicU32::new(u32::MAX);
-/// The limit that the last look at the group's files found, in frames; all ones if there is no
-/// limit.
+/// The limit from the last look, in frames; all ones if the group has no limit.
 static GROUP: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Stores the settings.
 pub(crate) fn configure(heed_group: bool, limit_frames: u32) {
     HEEDED.store(heed_group, Relaxed);
     OWN.store(limit_frames, Relaxed);
 }
 
-/// Reads the memory of the machine, once.
 pub(crate) fn ask_machine() {
     if MACHINE.load(Relaxed) == usize::MAX
         && let Some(bytes) = overcommit::memory_and_swap()
@@ -84,7 +81,7 @@ pub(crate) fn is_beyond_machine(size: usize) -> bool {
     size > MACHINE.load(Relaxed) && is_guessing()
 }
 
-/// The kernel's mode at the first request that depends on it.
+/// Returns whether the kernel refuses a request by its size, as of the first call.
 #[cold]
 fn is_guessing() -> bool {
     if GUESSING.load(Relaxed) == UNKNOWN {
@@ -94,25 +91,21 @@ fn is_guessing() -> bool {
     GUESSING.load(Relaxed) == YES
 }
 
-/// Sets the program's own limit in bytes, rounded down to frames; it replaces the option. Memory in
-/// use stays in use.
+/// Sets the program's own limit in bytes, in place of the option. Memory in use stays in use.
 pub(crate) fn set_own(bytes: usize) {
     OWN.store(frames(bytes as u64), SeqCst);
     apply();
 }
 
-/// The effective limit in bytes, `None` if there is none.
 pub(crate) fn effective() -> Option<usize> {
     let frames = STACK.pages().zones().budget().limit();
     (frames != u32::MAX).then(|| frames as usize * FRAME_BYTES)
 }
 
-/// The lower of the own limit and the group's, in frames.
 pub(crate) fn lowest() -> u32 {
     OWN.load(SeqCst).min(GROUP.load(SeqCst))
 }
 
-/// Sets the limit of the budget to the lowest limit.
 fn apply() {
     let mut limit = lowest();
     loop {
@@ -126,11 +119,10 @@ fn apply() {
     }
 }
 
-/// Called before a request of `size` bytes that the fast path could not serve. O(1) except for one
-/// look per step of growth.
+/// Called before a request that the fast path could not serve. O(1), except for one look per step.
 #[inline]
 pub(crate) fn before(size: usize) {
-    // A mapping takes fresh memory, except for what freed mappings can serve.
+    // A mapping takes fresh memory, less the memory of freed mappings.
     let fresh =
         if size > LARGEST_BLOCK { size.saturating_sub(STACK.upkeep().cached_bytes()) } else { 0 };
     let (fresh, held, next) = (frames(fresh as u64), held(), NEXT_LOOK.load(Relaxed));
@@ -142,13 +134,12 @@ pub(crate) fn before(size: usize) {
             look(reached);
         }
     } else if GROUP.load(Relaxed) != u32::MAX && next - held > 4 * STEP_FRAMES {
-        // The heap has shrunk, and other processes may have taken the memory for its growth.
+        // The heap has shrunk, and other processes may have taken the memory that it gave back.
         look_again();
     }
 }
 
-/// Called after a request has found no memory: returns whether it may succeed now, because a look
-/// has raised the limit of the group. O(1) except for one look in some milliseconds.
+/// Returns whether a refused request may succeed now, because a look has raised the group's limit.
 #[cold]
 pub(crate) fn is_raised() -> bool {
     let (group, looked) = (GROUP.load(SeqCst), LOOKED_NS.load(Relaxed));
@@ -166,8 +157,7 @@ pub(crate) fn is_raised() -> bool {
     GROUP.load(SeqCst) > group
 }
 
-/// Called a few times a second while memory goes back: makes growth from here on cause a look, even
-/// if the heap was larger before.
+/// Called while memory goes back: growth from here on causes a look, even below the last size.
 pub(crate) fn look_again() {
     let next = held().saturating_add(STEP_FRAMES);
     if next < NEXT_LOOK.load(Relaxed) {
@@ -223,7 +213,6 @@ fn look_at_group(reached: u32) {
     NEXT_LOOK.store(held.max(reached.min(lowest())).saturating_add(step), Relaxed);
 }
 
-/// Sets the limit of the group, and with it the budget.
 fn set_group(frames: u32) {
     GROUP.store(frames, SeqCst);
     apply();

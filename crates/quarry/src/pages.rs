@@ -15,10 +15,9 @@ use quarry_sys::report::warn;
 
 /// The largest order of a pool: 2 MiB.
 const MOST_ORDER: u8 = 9;
-/// Blocks that move together.
+/// Most blocks that one step of a bulk request takes or frees.
 const BATCH: usize = 32;
 
-/// The order with this number, if pools have it.
 fn order_of(order: u8) -> Option<Order> {
     (order <= MOST_ORDER).then(|| Order::new(order))
 }
@@ -98,8 +97,8 @@ impl PagePool {
         Some(Pages { start, order, pool: self })
     }
 
-    /// Fills the empty places of `out` with blocks, and returns their number: fewer than there are
-    /// empty places only if [`alloc`](Self::alloc) has none. O(blocks), one lock for many.
+    /// Fills the empty places of `out` with blocks; returns their number. Places stay empty only if
+    /// [`alloc`](Self::alloc) finds no block. O(blocks), one lock for many blocks.
     pub fn alloc_bulk<'a>(
         &'a self,
         order: u8,
@@ -180,7 +179,7 @@ impl Default for PagePool {
 }
 
 impl Drop for PagePool {
-    /// Blocks borrow their pool, so blocks that are still in use were forgotten.
+    /// Blocks borrow their pool, so blocks that are still in use were forgotten by their owners.
     fn drop(&mut self) {
         match self.in_use() {
             0 => {}
@@ -215,7 +214,6 @@ impl Pages<'_> {
         self.order
     }
 
-    /// Takes the block out of its pool's count; returns its start.
     fn leave(self) -> NonNull<u8> {
         self.pool.in_use.fetch_sub(1 << self.order, Relaxed);
         let start = self.start;

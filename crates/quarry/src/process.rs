@@ -1,9 +1,10 @@
-//! The process-wide instance: built at the first allocation.
+//! The instance of the process, which the first allocation builds.
 //!
-//! This module is for `libquarry.so`, which is built on the halves of each request, and may change
-//! with any version. Programs use [`Quarry`](crate::Quarry).
+//! This module is for `libquarry.so`, and may change with any version. Programs use
+//! [`Quarry`](crate::Quarry).
 
 use crate::balancer::{Balancer, Cache, Wait};
+use crate::error::Error;
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, limits, profile, record, statistics};
@@ -40,15 +41,15 @@ pub enum Mode {
     Unavailable,
 }
 
-/// Sets the most bytes that the heap may hold, instead of the option; false if the C library
-/// serves, or the instance cannot be built yet.
-pub fn set_limit(bytes: usize) -> bool {
-    let is_served = ensure_ready() == Mode::Ready;
-    if is_served {
-        limits::set_own(bytes);
-        Cache::want_now();
-    }
-    is_served
+/// Sets the most bytes that the heap may hold, in place of `QUARRY_LIMIT`.
+///
+/// # Errors
+/// Same as [`serving`].
+pub fn set_limit(bytes: usize) -> Result<(), Error> {
+    serving()?;
+    limits::set_own(bytes);
+    Cache::want_now();
+    Ok(())
 }
 
 /// Most bytes that the heap may hold now; `None` if there is no limit.
@@ -57,14 +58,26 @@ pub fn limit() -> Option<usize> {
     (ensure_ready() == Mode::Ready).then(limits::effective)?
 }
 
-/// Returns whether an object may be opened so that it binds the C library's `malloc` and `free`: if
-/// the C library serves the program as well, or `QUARRY_DEEPBIND=1` asks for it.
+/// Returns whether `dlopen` may heed `RTLD_DEEPBIND`, with which an object binds the C library's
+/// `malloc` and `free`: if the C library serves the program as well, or with `QUARRY_DEEPBIND=1`.
 #[must_use]
 pub fn allows_deepbind() -> bool {
     ensure_ready() == Mode::Disabled || settings::known().is_some_and(|settings| settings.deepbind)
 }
 
-/// Builds the instance at the first call. Other threads wait for the builder.
+/// Like [`ensure_ready`], as a result.
+///
+/// # Errors
+/// [`Error::Disabled`], or [`Error::NoMemory`] if the instance cannot be built yet.
+pub fn serving() -> Result<(), Error> {
+    match ensure_ready() {
+        Mode::Ready => Ok(()),
+        Mode::Disabled => Err(Error::Disabled),
+        Mode::Unavailable => Err(Error::NoMemory),
+    }
+}
+
+/// Builds the instance at the first call. Other threads wait for the thread that builds it.
 #[inline]
 pub fn ensure_ready() -> Mode {
     match STATE.load(Ordering::Acquire) {
@@ -77,13 +90,13 @@ pub fn ensure_ready() -> Mode {
 #[cold]
 #[inline(never)]
 fn make_ready() -> Mode {
-    // A child never sees an instance that another thread was about to build.
+    // A fork waits until the instance is built: in the child no thread would finish it.
     let _inside = gate::enter();
     loop {
         match STATE.compare_exchange(UNTOUCHED, BUILDING, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => {
                 BUILDER.store(task::current(), Ordering::Relaxed);
-                // First, because this decides which system calls may be made for another stack.
+                // First, because it decides which system calls may be made to get another stack.
                 confine_if_asked();
                 return own_stack::run(build);
             }
@@ -98,9 +111,8 @@ fn make_ready() -> Mode {
 }
 
 /// Called when the process starts, before its threads and its filters of system calls: reads the
-/// settings and the properties of the system that the first allocation needs, and finds the C
-/// library's function that the background thread needs. A process that never allocates does no
-/// more.
+/// settings, properties of the system that the first allocation needs, and the address of a
+/// function of the C library that the background thread needs.
 pub fn start() {
     let _errno = KeepErrno::new();
     background::find_least_stack();
@@ -119,7 +131,7 @@ pub fn is_of_quarry_run() -> bool {
     pid != 0 && pid == unsafe { libc::getpid() }.unsigned_abs()
 }
 
-/// Publishes, and starts the background thread, which does so from then on, if it is allowed.
+/// Publishes, and starts the background thread, if it is allowed, to publish from then on.
 pub(crate) fn show_live() {
     let _errno = KeepErrno::new();
     if ensure_ready() == Mode::Ready {
@@ -150,7 +162,7 @@ fn build() -> Mode {
     let os: &dyn Os = if is_confined() { &Confined } else { &Linux };
     background::configure(settings.background, settings.purge_delay_ms);
     limits::configure(settings.cgroup, options.pages.limit_frames);
-    // From the second thread on, only the background thread uses the barrier.
+    // Once there are two threads, only the background thread uses the barrier.
     STACK.percpu().leave_barrier_to(None);
     if STACK.init(os, &options).is_err() {
         // Otherwise this thread would take another thread's attempt for its own.
@@ -197,7 +209,6 @@ pub fn alloc_on_process(request: Request) -> Option<Object> {
     serve(request.size, || STACK.alloc_on_stack(request))
 }
 
-/// Allocates without the gate, if possible.
 #[inline(never)]
 fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
     let counted = STACK.watch().alloc_counted(&STACK, size, zeroed);
@@ -208,8 +219,7 @@ fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
 #[inline(always)]
 pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
     let object = STACK.alloc_zeroed_fast(size)?;
-    // `pthread_create` allocates a table this way, maybe in a program that has grown without
-    // threads.
+    // `pthread_create` allocates a table this way: see `background`.
     if size > 64 && background::may_be_due() {
         start_thread();
     }
@@ -223,8 +233,6 @@ fn start_thread() {
     background::start_while_allocating();
 }
 
-/// Same as [`Stack::realloc`].
-///
 /// # Safety
 /// Same as [`Stack::realloc`].
 #[inline]
@@ -254,7 +262,7 @@ pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
     }
 }
 
-/// The part of [`realloc_slow`] that needs the gate for a look at most.
+/// The part of [`realloc_slow`] that enters the gate only to look at a mapping.
 ///
 /// # Safety
 /// Same as [`Stack::realloc`].
@@ -340,8 +348,7 @@ pub fn validate() -> Result<(), Broken> {
     gate::with_all_outside(|| own_stack::run(|| STACK.validate()))
 }
 
-/// Runs `request` of `size` bytes on the instance, if it serves; again if it has found no memory
-/// and there may be some by now.
+/// Runs `request` of `size` bytes on the instance, if it serves; again if there may be memory now.
 pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
@@ -350,7 +357,7 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
     let inside = gate::enter();
     limits::before(size);
     let mut object = request();
-    // A fork must not wait for a thread that waits for another thread, or starts one.
+    // A fork must not wait for a thread that waits for another thread, or that starts a thread.
     drop(inside);
     if object.is_none() {
         object = serve_again(size, &request);
@@ -360,9 +367,9 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
     object
 }
 
-/// Runs `request` again: if the control group has room by now, if the slots of other CPUs may have
-/// held the only free objects, and after the background thread has called what this thread may not
-/// call. One function for all requests, because each of four copies would be large.
+/// Runs `request` again: if the control group has room now, after the slots of other CPUs were
+/// emptied, and after balances of the background thread, which may call functions that this thread
+/// may not. Takes a `dyn`, because each of four copies would be large.
 #[cold]
 #[inline(never)]
 fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Object> {
@@ -413,7 +420,7 @@ pub(crate) fn giving_back<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Runs `work` while no other thread is on a slow path, and lets a drain reach every slot.
+/// Runs `work` while no other thread is on a slow path, so that a drain reaches every slot.
 pub(crate) fn exclusively<T>(work: impl FnOnce() -> T) -> T {
     let _errno = KeepErrno::new();
     if is_confined() {
@@ -423,8 +430,6 @@ pub(crate) fn exclusively<T>(work: impl FnOnce() -> T) -> T {
     gate::with_all_outside(|| STACK.percpu().lending_barrier(work))
 }
 
-/// Same as [`Stack::free`].
-///
 /// # Safety
 /// Same as [`Stack::free`].
 #[inline]
@@ -437,7 +442,7 @@ pub(crate) unsafe fn free(object: Object) {
     }
 }
 
-/// Frees an object that the fast path refused, and ensures that memory goes back in time.
+/// Frees an object that the fast path refused.
 ///
 /// # Safety
 /// Same as [`Stack::free`].
@@ -452,7 +457,7 @@ pub unsafe fn free_slow(object: Object) {
     }
 }
 
-/// The part of [`free_slow`] after the list of the running CPU has refused too.
+/// The part of [`free_slow`] after the list of the running CPU has refused the object.
 ///
 /// # Safety
 /// Same as [`Stack::free`].

@@ -4,24 +4,23 @@
 //! #[global_allocator]
 //! static A: quarry::Quarry = quarry::Quarry;
 //!
-//! use std::os::fd::AsRawFd;
-//!
-//! quarry::profile::start(quarry::profile::DEFAULT_MEAN_BYTES).expect("nobody else starts it");
+//! # fn main() -> std::io::Result<()> {
+//! quarry::profile::start(quarry::profile::DEFAULT_MEAN_BYTES)?;
 //! let kept: Vec<Vec<u8>> = (0..1000).map(|_| vec![1; 4096]).collect();
 //! quarry::profile::stop();
-//! let file = std::fs::File::create("/dev/null").expect("there is /dev/null");
-//! quarry::profile::write_to(file.as_raw_fd()).expect("it takes everything");
+//! quarry::profile::write_to(std::fs::File::create("/dev/null")?)?;
 //! # drop(kept);
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! The written profile is raw: the command `quarry profile FILE` turns it into a profile for pprof,
-//! a flame graph or a text. `quarry profile --pid N` profiles a process from outside, by
-//! [`bell`](self) and a memfd that the process then makes.
+//! a flame graph or a text. `quarry profile --pid N` profiles a process from outside.
 //!
-//! The profile is off until one of these, or `QUARRY_PROFILE`, starts it, and costs nothing until
-//! then. While it is on, every request takes a slow entry, which counts its bytes; about one sample
-//! in 512 KiB is recorded with its callers. A forked child has no profile, unless `QUARRY_PROFILE`
-//! asks for one of each process.
+//! The profile is off, and costs nothing, until [`start`], that command or `QUARRY_PROFILE` starts
+//! it. While it is on, every request takes a slow entry, which counts its bytes; about one sample
+//! in 512 KiB is recorded with its callers. A forked child has no profile, unless the name in
+//! `QUARRY_PROFILE` differs for each process (`%p`).
 
 mod at_exit;
 mod bell;
@@ -30,9 +29,12 @@ mod switch;
 
 pub(crate) use at_exit::{prepare, start_if_asked};
 pub(crate) use bell::look;
+#[cfg(feature = "std")]
 pub use output::write_to;
+#[cfg(feature = "internals")]
+pub use output::write_to_descriptor;
 pub(crate) use switch::visit_locks;
-pub use switch::{DEFAULT_MEAN_BYTES, ProfileError, start, start_with_frees, stop};
+pub use switch::{DEFAULT_MEAN_BYTES, start, start_with_frees, stop};
 
 /// In the child of a fork, after the parent's locks were released.
 pub(crate) fn adopt_in_child() {

@@ -1,8 +1,8 @@
 //! Caches of objects without a type: `kmem_cache_create` and its relatives for a process.
 
+use crate::error::{Error, OsError};
 use crate::instance::STACK;
-use crate::process::{self, Mode, ensure_ready};
-use core::fmt;
+use crate::process;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use quarry_mm::slab::{
@@ -10,55 +10,22 @@ use quarry_mm::slab::{
 };
 use quarry_sys::clear::clear;
 use quarry_sys::errno::KeepErrno;
-use quarry_sys::os::OsError;
 use quarry_sys::own_stack;
 
 /// Bits of a handle for the number of the cache; the generation is in the bits above.
 const NUMBER_BITS: u32 = 8;
 const _: () = assert!(MAX_CACHES <= 1 << NUMBER_BITS);
 
-/// The reason why a cache was not created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheError {
-    /// `QUARRY_DISABLE=1`: the C library serves, and has no caches.
-    Disabled,
-    /// No slab of at most 4 MiB holds such an object, or the alignment is not a power of two.
-    Impossible,
-    /// The process has its most caches already.
-    TooMany,
-    /// The system refuses memory.
-    NoMemory,
-}
-
-impl fmt::Display for CacheError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Disabled => "QUARRY_DISABLE=1: the C library serves, and has no caches",
-            Self::Impossible => {
-                "an object has 1 byte to 4 MiB, and an alignment that is a power of two up to 4 MiB"
-            }
-            Self::TooMany => "all caches that a process can have exist already",
-            Self::NoMemory => "the system refuses memory for a cache",
-        })
+fn refusal(error: OsError) -> Error {
+    match error.0 {
+        libc::EINVAL => Error::BadLayout,
+        libc::ENOSPC | libc::EBUSY => Error::TooMany,
+        _ => Error::NoMemory,
     }
 }
 
-impl core::error::Error for CacheError {}
-
-impl From<OsError> for CacheError {
-    fn from(error: OsError) -> Self {
-        match error.0 {
-            libc::EINVAL => Self::Impossible,
-            libc::ENOSPC | libc::EBUSY => Self::TooMany,
-            _ => Self::NoMemory,
-        }
-    }
-}
-
-/// A cache of untyped objects of the process's one stack. [`Cache`](crate::Cache) is its safe and
-/// typed interface.
-///
-/// It is a number and may be copied; the cache lives until [`destroy`](Self::destroy).
+/// A cache of untyped objects of the process. It is a number and may be copied; the cache lives
+/// until [`destroy`](Self::destroy). [`Cache`](crate::Cache) is the safe and typed interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawCache {
     id: CacheId,
@@ -66,8 +33,8 @@ pub struct RawCache {
 }
 
 impl RawCache {
-    /// Creates a cache. If the slab policy merges caches, this may be an existing cache; even then
-    /// each of them is destroyed separately.
+    /// Creates a cache. If the slab policy merges caches, it may share an existing cache; even then
+    /// each is destroyed separately.
     ///
     /// # Errors
     /// The reason why the cache was not created.
@@ -80,21 +47,18 @@ impl RawCache {
         name: &str,
         params: &CacheParams,
         options: &CacheOptions,
-    ) -> Result<Self, CacheError> {
-        match ensure_ready() {
-            Mode::Ready => {}
-            Mode::Disabled => return Err(CacheError::Disabled),
-            Mode::Unavailable => return Err(CacheError::NoMemory),
-        }
+    ) -> Result<Self, Error> {
+        process::serving()?;
         let id = process::giving_back(|| {
             // SAFETY: the caller's promise is passed on.
             unsafe { STACK.create_cache_with(name, params, options) }
-        })?;
+        })
+        .map_err(refusal)?;
         let generation = STACK.cache(id).generation();
         Ok(Self { id, generation })
     }
 
-    /// The cache of a handle; `None` if there is none any more, or never was.
+    /// The cache with this handle; `None` if it was destroyed, or never existed.
     ///
     /// # Safety
     /// No other thread destroys the cache before this thread has used the result for the last time.
@@ -111,26 +75,26 @@ impl RawCache {
         (cache.generation() == generation).then_some(Self { id, generation })
     }
 
-    /// A number for this cache, which no other cache of the process ever has. Never 0.
+    /// A number for this cache, never 0, which no other cache of the process ever gets.
     #[must_use]
     pub fn handle(self) -> usize {
         (self.generation as usize) << NUMBER_BITS | self.id.index()
     }
 
-    /// Its number, for mappings whose pages each have an object of the cache.
+    /// The number of the cache, for mappings whose pages each have an object of it.
     #[must_use]
     pub fn id(self) -> CacheId {
         self.id
     }
 
-    /// The description of its objects.
+    /// The description of the cache's objects.
     #[must_use]
     pub fn info(&self) -> &Cache {
         STACK.find_cache(self.id).expect("the cache has not been destroyed")
     }
 
-    /// Takes an object: memory with any contents, or as the constructor made it. `None` if there is
-    /// no memory. O(1) if the running CPU has an object.
+    /// Takes an object: memory with any contents, or an object in the state of the constructor.
+    /// `None` if there is no memory. O(1) if the running CPU has an object.
     #[inline]
     #[must_use]
     pub fn alloc(self) -> Option<NonNull<u8>> {
@@ -144,8 +108,8 @@ impl RawCache {
         process::serve(cache.order().bytes(), || cache.alloc_slow())
     }
 
-    /// Like [`alloc`](Self::alloc), with all bytes 0; also `None` if there is a constructor, whose
-    /// work this would destroy.
+    /// Like [`alloc`](Self::alloc), with all bytes 0. Also `None` if the cache has a constructor,
+    /// whose work this would destroy.
     #[must_use]
     pub fn alloc_zeroed(self) -> Option<NonNull<u8>> {
         if self.info().has_constructor() {
@@ -160,8 +124,8 @@ impl RawCache {
     /// Gives an object back. O(1) if the running CPU has room for it.
     ///
     /// # Safety
-    /// `object` was allocated from this cache, and its user has given it up; if there is a
-    /// constructor, in the state in which the constructor leaves objects.
+    /// `object` was allocated from this cache, and its user has given it up. If the cache has a
+    /// constructor, the object is in the state in which the constructor leaves objects.
     #[inline]
     pub unsafe fn free(self, object: NonNull<u8>) {
         // SAFETY: the caller's promise is passed on.
@@ -188,7 +152,7 @@ impl RawCache {
     }
 
     /// Fills the front of `out` with objects; returns their number, which is less than asked only
-    /// if [`alloc`](Self::alloc) has none, or if the machine could never hold so many. O(objects).
+    /// if [`alloc`](Self::alloc) fails, or the machine could never hold so many. O(objects).
     pub fn alloc_bulk(self, out: &mut [MaybeUninit<NonNull<u8>>]) -> usize {
         let cache = STACK.cache(self.id);
         let bytes = out.len().saturating_mul(cache.stride());
@@ -213,8 +177,8 @@ impl RawCache {
         process::giving_back(|| unsafe { STACK.cache(self.id).free_bulk(objects) });
     }
 
-    /// Gives back the memory of the cache beyond what is in use. Each other thread waits at its
-    /// next slow path while this runs. O(slots + objects).
+    /// Gives back memory of the cache that is not in use. Each other thread waits at its next slow
+    /// path while this runs. O(slots + objects).
     pub fn shrink(self) {
         process::exclusively(|| own_stack::run(|| STACK.cache(self.id).shrink()));
     }

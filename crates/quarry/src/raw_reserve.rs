@@ -1,8 +1,8 @@
 //! Objects that are taken in advance, so that later requests cannot fail
 //! (`kmem_cache_prefill_sheaf`, Linux 6.18).
 //!
-//! A reserve is one block of the heap: its head, then the objects that it still has. The head holds
-//! the block's own address, changed, so that other memory is not mistaken for a reserve.
+//! A reserve is one block of the heap: its head, and then its unused objects. The head holds the
+//! block's own address xor [`MARK`], so that other memory is not taken for a reserve.
 //!
 //! Equation: the first `left <= room` words after the head are objects of the cache.
 
@@ -14,7 +14,6 @@ use core::ptr::NonNull;
 use quarry_mm::heap::classes;
 use quarry_mm::stack::Request;
 
-/// Changes an address into the mark that the head of a reserve at this address has.
 const MARK: usize = 0x5eaf_0b1e_c70f_ca5e;
 
 struct Head {
@@ -24,7 +23,7 @@ struct Head {
     left: usize,
 }
 
-/// Objects of a cache that are held ready.
+/// Objects of a cache that were taken in advance.
 #[derive(Debug)]
 pub struct RawReserve(NonNull<Head>);
 
@@ -53,15 +52,15 @@ impl RawReserve {
         (taken == count).then_some(reserve)
     }
 
-    /// The reserve at an address that [`into_raw`](Self::into_raw) has returned; `None` if there is
-    /// none.
+    /// The reserve at an address that [`into_raw`](Self::into_raw) has returned; `None` if no
+    /// reserve is there.
     ///
     /// # Safety
     /// No other code uses the reserve.
     #[must_use]
     pub unsafe fn from_raw(address: *mut u8) -> Option<Self> {
         let object = NonNull::new(address)?;
-        // From here on the address is ours, and the fast path knows all of those.
+        // The address may be any number: only an object of the heap can be a reserve.
         if !STACK.owns(address) {
             return None;
         }
@@ -72,7 +71,6 @@ impl RawReserve {
         let head = object.cast::<Head>();
         // SAFETY: an object of the heap that is large enough starts there, with any contents.
         let mark = unsafe { (&raw const (*head.as_ptr()).mark).read() };
-        // Other memory must not become a reserve that is dropped.
         (mark == address as usize ^ MARK).then(|| Self(head))
     }
 
@@ -101,7 +99,7 @@ impl RawReserve {
         self.head().cache
     }
 
-    /// Objects that are left.
+    /// Number of unused objects.
     #[must_use]
     pub fn left(&self) -> usize {
         // SAFETY: only we use the block, and its head was written.
@@ -118,12 +116,10 @@ impl RawReserve {
 }
 
 impl Drop for RawReserve {
-    /// Gives back the objects that are left.
     fn drop(&mut self) {
         let (cache, left) = (self.cache(), self.left());
-        // A reserve that has nothing left may outlive its cache.
-        // SAFETY: these words were written; no other code has the objects or the block, which does
-        // not count as a reserve from here on.
+        // A reserve without objects may outlive its cache.
+        // SAFETY: these words were written; no other code has the objects or the block.
         unsafe {
             let objects = core::slice::from_raw_parts(self.0.add(1).cast().as_ptr(), left);
             if !objects.is_empty() {

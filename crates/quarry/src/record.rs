@@ -1,21 +1,21 @@
-//! The statistics page of the process, by which other processes see its statistics.
+//! The statistics page of the process, by which other processes read its statistics.
 //!
-//! The page is made with the first publication, so that a process that ends before does not pay for
-//! it: a memfd costs the start and the end of a process 13 us. A filter of system calls that the
-//! program has installed by then may end the process for making one. So the page is made only if a
-//! file shows that there is no filter: threads of the program open files at times anyway. If a
-//! filter is in force from the start on, as in a container, the file tells nothing about later
-//! filters, and the page is made when the program or object that contains Quarry is loaded; so is a
-//! page that `QUARRY_RECORD` asks for. From then on Quarry uses only the mapping. The number of the
-//! descriptor belongs to the program, which may close it or reuse it.
+//! The process makes the page at its first publication, so that a process that ends before does not
+//! pay for it: a memfd costs the start and the end of a process 13 us. By then the program may have
+//! installed a filter of system calls that ends the process for making a memfd. So Quarry first
+//! reads in a file of `/proc` that there is no filter: threads of the program open files at times
+//! anyway. If a filter is in force from the start on, as in a container, that file does not show
+//! later filters, so the page is made when the object that contains Quarry is loaded. A page that
+//! `QUARRY_RECORD` asks for is made then as well. Later Quarry uses only the mapping: the program
+//! may close the descriptor, or reuse its number.
 //!
 //! The process publishes at the end of slow paths that allocate, from the background thread, and at
 //! exit if `QUARRY_RECORD` asks for it; at most once in [`INTERVAL_NS`]. The first publication
 //! comes [`FIRST_NS`] after the first slow path of a process, or as soon as the heap has grown to
 //! [`GROWN_FRAMES`]. A process without slow paths publishes nothing, and readers print the age of
-//! its record. It does not even read the clock, whose pages of the C library and the kernel would
-//! cost two page faults. With `QUARRY_RECORD=live` the background thread runs from the start, also
-//! in the child of a fork, and publishes all the time.
+//! its record; reading the clock would cost it two page faults, for pages of the C library and the
+//! kernel. With `QUARRY_RECORD=live` the background thread runs from the start, also in the child
+//! of a fork, and publishes all the time.
 
 use crate::instance::{STACK, is_ready};
 use crate::settings::{Wish, settings};
@@ -31,21 +31,19 @@ use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Orderin
 use quarry_sys::record_page::{Published, Publisher, RecordPage};
 use quarry_sys::seccomp;
 
-/// Time from one publication to the next: 100 ms, of which one takes some ten thousandths.
+/// Time from one publication to the next: 100 ms. A publication takes some ten thousandths of it.
 const INTERVAL_NS: u64 = 100_000_000;
 const INTERVAL_MS: i64 = (INTERVAL_NS / 1_000_000) as i64;
 /// Time from the first slow path of a process to its first publication: 25 ms, more than
 /// `bash -c :` and `python3 -c pass` take.
 const FIRST_NS: u64 = 25_000_000;
-/// From this many frames in use on, a process without a page does not wait for that: 4 MiB.
+/// Frames in use, 4 MiB, from which on the first publication does not wait for [`FIRST_NS`].
 const GROWN_FRAMES: u32 = ((4 << 20) / FRAME_BYTES) as u32;
-/// The lowest descriptor of a page that is made later: by then a program may have closed all
-/// descriptors that it does not know, and count on the lowest numbers for its own.
+/// The lowest descriptor of a page that is made later: the program may count on lower numbers.
 const LATE_DESCRIPTOR: i32 = 100;
-/// The time of the next publication in a process without slow paths so far: due at the first one,
-/// which defers it.
+/// Value of [`NEXT_NS`] until the first slow path, which defers the publication.
 const AT_FIRST: u64 = 1;
-/// The time of the next publication if there is no page, and will be none.
+/// Value of [`NEXT_NS`] if there is no page, and will be no page.
 const NEVER: u64 = u64::MAX;
 
 static PUBLISHER: Publisher = Publisher::new();
@@ -54,7 +52,7 @@ static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 /// Time of the next publication, on the coarse clock.
 static NEXT_NS: AtomicU64 = AtomicU64::new(NEVER);
 /// The result of `getpid` at the start of the process. A child of `vfork` shares the memory of its
-/// parent, and so its statistics and its record: it must not use its own number.
+/// parent, and so the parent's record: it must not publish under its own number.
 static PID: AtomicU32 = AtomicU32::new(0);
 static HAS_BACKGROUND: AtomicBool = AtomicBool::new(false);
 /// A signal asks for a publication and for statistics.
@@ -67,8 +65,7 @@ static IS_ENDING: AtomicBool = AtomicBool::new(false);
 #[unsafe(no_mangle)]
 pub(crate) static quarry_record: AtomicPtr<RecordPage> = AtomicPtr::new(null_mut());
 
-// Another object of the process may have the symbol as well: the preloaded library, or a second
-// object with Quarry inside. Each uses its own symbol.
+// Each object with Quarry inside (the preloaded library, a second object) uses its own symbol.
 core::arch::global_asm!(".protected quarry_record");
 
 /// Makes the page, or defers this to the first publication. Called once, when the object is loaded.
@@ -93,8 +90,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// Makes the page, with a descriptor of at least this number; false if the system refuses it. Sends
-/// the descriptor to a watcher, if there is one.
+/// Makes the page, with at least this descriptor, and sends it to a watcher; false if refused.
 fn make(least_descriptor: i32) -> bool {
     let Ok((memory, number)) = map_sealed(MEMFD_NAME, PAGE_BYTES, least_descriptor) else {
         return false;
@@ -111,16 +107,16 @@ fn make(least_descriptor: i32) -> bool {
     true
 }
 
-/// Makes the page if it does not exist yet, and is allowed. A fork waits for this.
+/// Makes the page if it is awaited and no filter is in force. A fork waits for this.
 fn make_if_awaited() {
     let _inside = gate::enter();
-    // A child of `vfork` uses its parent's memory, but the descriptor would be its own.
+    // A child of `vfork` shares its parent's memory, but not the descriptor that it would make.
     if pid() == PID.load(Relaxed)
         && IS_AWAITED.swap(false, Relaxed)
         && seccomp::is_unfiltered()
         && make(LATE_DESCRIPTOR)
     {
-        // Replaces the time of a thread that has found no page in between.
+        // Another thread may have found no page in between, and have stored `NEVER`.
         NEXT_NS.store(coarse_ns() + INTERVAL_NS, Relaxed);
     }
 }
@@ -153,14 +149,12 @@ pub(crate) fn longest_wait(milliseconds: i64) -> i64 {
     if IS_LIVE.load(Relaxed) { milliseconds.min(INTERVAL_MS) } else { milliseconds }
 }
 
-/// Records whether there is a background thread.
 pub(crate) fn note_background(is_there: bool) {
     HAS_BACKGROUND.store(is_there, Relaxed);
 }
 
-/// Called at the end of slow paths that allocate, with no lock held, outside of the gate. (Reading
-/// the clock is 1 % of the shortest of them; frees do not pay this.) O(1) except for one
-/// publication in 100 ms.
+/// Called at the end of slow paths that allocate (not frees: reading the clock is 1 % of the
+/// shortest path), with no lock held, outside the gate. O(1), except for one publication in 100 ms.
 #[inline]
 pub(crate) fn publish_if_due() {
     let next = NEXT_NS.load(Relaxed);
@@ -169,7 +163,6 @@ pub(crate) fn publish_if_due() {
     }
 }
 
-/// Publishes if it is time, by `next`, or if the heap has grown.
 #[inline(never)]
 fn publish_from(next: u64) {
     if is_grown_unseen() || next != AT_FIRST && coarse_ns() >= next {
@@ -180,7 +173,6 @@ fn publish_from(next: u64) {
     }
 }
 
-/// Returns whether the heap has grown before there is a page. O(1).
 fn is_grown_unseen() -> bool {
     IS_AWAITED.load(Relaxed) && STACK.pages().zones().budget().used() >= GROWN_FRAMES
 }
@@ -201,7 +193,7 @@ fn publish_here() {
     }
     let has_page = PUBLISHER.page().is_some();
     let next = if has_page || IS_AWAITED.load(Relaxed) { now + INTERVAL_NS } else { NEVER };
-    // Does not overwrite a request that has come in between, nor the time of the page's maker.
+    // Keeps a request, or the time that the page's maker has set, if it came in between.
     let _ = NEXT_NS.compare_exchange(due, next, Relaxed, Relaxed);
     if has_page && is_ready() {
         publish_at(now);
@@ -243,8 +235,7 @@ extern "C" fn publish_at_exit() {
     publish();
 }
 
-/// In the child of a fork: the parent's record does not belong to the child, which claims one when
-/// it publishes. Short-lived children never do, unless they should be visible live.
+/// In the child of a fork: the record is the parent's; the child claims one when it publishes.
 pub(crate) fn adopt_in_child() {
     if NEXT_NS.load(Relaxed) != NEVER {
         PUBLISHER.adopt_in_child();

@@ -1,8 +1,8 @@
 //! The settings of `QUARRY_*` variables, read without allocating.
 //!
-//! The settings of the process are read once: when the object is loaded, or at an allocation before
-//! that. The settings of the stack are read when it is built; this prints a line for each name or
-//! value that is not accepted, and leaves its setting unchanged.
+//! The settings of the process are read once: when the object is loaded, or at an earlier
+//! allocation. The settings of the stack are read when it is built. That prints a line for each
+//! name or value that is not accepted, and leaves its setting unchanged.
 
 use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
 use crate::variables::{each_entry, is_privileged};
@@ -33,9 +33,7 @@ pub(crate) struct Settings {
     pub(crate) cgroup: bool,
     /// `QUARRY_PURGE_DELAY`, in milliseconds; negative = never.
     pub(crate) purge_delay_ms: i64,
-    /// `QUARRY_RECORD`.
     pub(crate) record: Wish,
-    /// The signal that `QUARRY_SIGNAL` names.
     pub(crate) signal: Option<c_int>,
     /// `QUARRYRUN_PID`: the process that `quarry run` became, or 0.
     pub(crate) run_pid: u32,
@@ -58,11 +56,10 @@ pub(crate) enum Wish {
     Live,
 }
 
-/// A place that is written once, while [`STATE`] is `READING`.
 struct Place(UnsafeCell<Settings>);
 
-// SAFETY: the thread that takes `STATE` from `UNREAD` to `READING` writes it. Others read it once
-// they see `READ`, which that thread stores with release ordering when it is done.
+// SAFETY: the thread that takes `STATE` from `UNREAD` to `READING` writes it. Other threads read it
+// once they see `READ`, which that thread stores with release ordering when it is done.
 unsafe impl Sync for Place {}
 
 static SETTINGS: Place = Place(UnsafeCell::new(Settings {
@@ -82,8 +79,7 @@ const READING: u32 = 1;
 const READ: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(UNREAD);
 
-/// Confines the process if `QUARRY_SANDBOX=1`. Must run before any request to the system, and so
-/// before the settings are read on a stack of Quarry's own.
+/// Confines the process if `QUARRY_SANDBOX=1`. Runs before any request to the system.
 pub(crate) fn confine_if_asked() {
     let mut asks = false;
     each_entry(|entry| {
@@ -95,7 +91,6 @@ pub(crate) fn confine_if_asked() {
     }
 }
 
-/// The settings of the process, if they have been read.
 pub(crate) fn known() -> Option<&'static Settings> {
     // SAFETY: once READ is seen, the settings do not change any more.
     (STATE.load(Ordering::Acquire) == READ).then(|| unsafe { &*SETTINGS.0.get() })
@@ -140,7 +135,6 @@ impl Settings {
         }
     }
 
-    /// Applies an entry of the environment.
     fn take(&mut self, entry: &[u8]) {
         match ours(entry) {
             Some(("RUN_PID", value)) => self.run_pid = value.parse().unwrap_or(0),
@@ -200,7 +194,7 @@ pub(crate) fn stack_options() -> StackOptions {
         }
         _ => {}
     });
-    // Without a delay no memory is kept.
+    // Without a delay, lists keep no extents.
     options.pages.lists_extents &= settings().purge_delay_ms != 0;
     if is_confined() {
         options.pages.faults = FaultPolicy { populate: false, huge: false };

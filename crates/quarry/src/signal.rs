@@ -1,16 +1,15 @@
-//! The signal of `QUARRY_SIGNAL`: its handler publishes the statistics at once, and writes them
-//! where `QUARRY_STATS` requests. Without the variable Quarry never installs a handler.
+//! The handler of the signal that `QUARRY_SIGNAL` names: it publishes the statistics at once, and
+//! writes them where `QUARRY_STATS` requests. Without the variable Quarry never installs a handler.
 //!
-//! A signal may interrupt Quarry's own work. The handler takes locks, so it first checks that the
-//! interrupted thread holds none: it enters the gate only if the gate is open, and goes on only if
-//! it sees every lock free, because the interrupted thread cannot release one while the handler
-//! runs. (A lock that another thread takes after that is soon released.) Otherwise it leaves a
-//! request, which the end of the next slow path or the background thread fulfils. It does the same
-//! on an alternate stack that is too small for its work: Rust's library gives each thread one of
-//! 8 KiB.
+//! The signal may interrupt Quarry's own work, and the handler takes locks. So it first checks that
+//! the interrupted thread holds no lock: it enters the gate only if the gate is open, and goes on
+//! only if every lock is free. (Another thread that takes a lock after that soon releases it.)
+//! Otherwise the handler leaves a request, which the end of the next slow path or the background
+//! thread fulfils. It does the same on an alternate stack that is too small for its work: Rust's
+//! library gives each thread one of 8 KiB.
 //!
-//! A program that sets its own handler for the signal replaces this one. An earlier handler, as in
-//! a program that has opened an object with Quarry inside, is called afterwards.
+//! If the program sets its own handler for the signal, that handler replaces this one. An earlier
+//! handler, as in a program that opens an object with Quarry inside, is called afterwards.
 
 use crate::{fork, record};
 use core::ffi::{c_int, c_void};
@@ -32,9 +31,8 @@ static BEFORE_FLAGS: AtomicUsize = AtomicUsize::new(0);
 
 /// Installs the handler for a signal. Called once, when the object is loaded.
 pub(crate) fn install(number: c_int) {
-    // SAFETY: both structures are valid for the call; all zero bytes are a valid one, with an empty
-    // mask. The handler calls only async-signal-safe functions, and lives as long as the process,
-    // because its object is never unloaded.
+    // SAFETY: both structures outlive the calls; all zero bytes are a valid action with an empty
+    // mask. The handler is async-signal-safe, and its object is never unloaded.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         let mut before = MaybeUninit::<libc::sigaction>::uninit();
@@ -60,8 +58,7 @@ extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_
     drop(errno);
     let before = BEFORE.load(Ordering::Acquire);
     let takes_info = BEFORE_FLAGS.load(Ordering::Relaxed) & libc::SA_SIGINFO as usize != 0;
-    // SAFETY: the handler that the program had installed for this signal is called as the kernel
-    // would call it.
+    // SAFETY: calls the handler that the program had installed as the kernel would call it.
     unsafe {
         match before {
             0 => {}

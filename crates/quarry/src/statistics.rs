@@ -1,11 +1,9 @@
-//! Writing statistics when the process ends: `QUARRY_STATS`.
+//! Writes statistics when the process ends, as `QUARRY_STATS` requests.
 //!
-//! By then a program may have closed standard error and opened files of its own under that number,
-//! and another user may have put something under the name of the file. Statistics go only to the
-//! requested place, and never wait for a reader.
-//!
-//! If something prevents them from being written, this is reported when the process starts, if it
-//! is visible by then: a user should not learn after hours that there are none.
+//! By then a program may have closed standard error and opened another file under that number, and
+//! another user may have put something under the name of the file. Statistics go only to the
+//! requested place, and never wait for a reader. If a visible cause will prevent them, the process
+//! reports it at its start, because a user should not learn it after hours.
 
 use crate::file_name::{FILE_NAME_BYTES, FileName};
 use crate::written::{Format, write_stats};
@@ -22,11 +20,9 @@ const STANDARD_ERROR: u32 = 1;
 const FILE: u32 = 2;
 static TARGET: AtomicU32 = AtomicU32::new(NOWHERE);
 
-/// A copy of standard error, for programs that close theirs to be sure of their output; standard
-/// error itself if it could not be copied.
+/// A copy of standard error, which programs may close; standard error itself without a copy.
 static COPY: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
-/// The lowest number of the copy: out of the way of programs that count on the lowest free
-/// descriptors.
+/// The lowest number of the copy: programs count on the lowest free descriptors.
 const COPY_FROM: c_int = 100;
 /// The device of standard error when the process started; no device has the initial number.
 static DEVICE: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -44,7 +40,7 @@ const TEXT: u32 = 1;
 const JSON: u32 = 2;
 
 /// Registers the print at exit, if statistics are requested. Otherwise no code of the library runs
-/// at exit, because each child of a fork would bring it into memory for that.
+/// at exit: in each child of a fork it would bring another page into memory.
 pub(crate) fn register() {
     if TARGET.load(Ordering::Acquire) != NOWHERE && !IS_REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: the object that the function is in is never unloaded.
@@ -52,7 +48,6 @@ pub(crate) fn register() {
     }
 }
 
-/// Sets the format to the value of `QUARRY_STATS_FORMAT`, if it is accepted.
 pub(crate) fn set_format(value: &str) {
     match value {
         "json" => FORMAT.store(JSON, Ordering::Relaxed),
@@ -61,7 +56,6 @@ pub(crate) fn set_format(value: &str) {
     }
 }
 
-/// The format of the statistics: the requested one, otherwise by the ending of the file's name.
 fn format(file: &[u8]) -> Format {
     match FORMAT.load(Ordering::Relaxed) {
         JSON => Format::Json,
@@ -70,13 +64,12 @@ fn format(file: &[u8]) -> Format {
     }
 }
 
-/// Sets the target to the value of `QUARRY_STATS`, while no other thread is under way.
+/// Sets the target to the value of `QUARRY_STATS`, in the one thread that reads the settings.
 pub(crate) fn prepare(value: &str) {
     let target = match value {
         "" | "0" => NOWHERE,
         "1" => STANDARD_ERROR,
-        // SAFETY: no thread reads before TARGET is set below, and only the thread that reads the
-        // settings is here.
+        // SAFETY: only this thread sets the name, and no thread reads it before TARGET is set.
         _ => match unsafe { NAME.set(value) } {
             Ok(()) => FILE,
             Err(bad) => {
@@ -109,12 +102,10 @@ pub(crate) fn prepare(value: &str) {
     TARGET.store(target, Ordering::Release);
 }
 
-/// Prints the statistics at exit.
 extern "C" fn print_at_exit() {
     print();
 }
 
-/// Prints the statistics to the target of `QUARRY_STATS`, if there is one.
 pub(crate) fn print() {
     let (target, error) = (TARGET.load(Ordering::Acquire), standard_error());
     if target == STANDARD_ERROR
@@ -150,8 +141,7 @@ fn complain(descriptor: c_int, name: &str, reason: &Refusal) {
 /// Checks that a file can be written, as far as visible without making or opening it.
 fn look_at(name: &CStr) -> Result<(), Refusal> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the name is NUL-terminated; lstat fills `status` if it succeeds, and `status` is read
-    // only then.
+    // SAFETY: the name is NUL-terminated; `status` is read only if lstat has filled it.
     let kind = unsafe {
         let is_there = libc::lstat(name.as_ptr(), status.as_mut_ptr()) == 0;
         is_there.then(|| status.assume_init().st_mode & libc::S_IFMT)
@@ -171,7 +161,6 @@ fn is_allowed(name: &CStr, access: c_int) -> Result<(), Refusal> {
     }
 }
 
-/// The folder that a file is in, written into `buffer`.
 fn folder_of<'a>(name: &CStr, buffer: &'a mut [u8; FILE_NAME_BYTES]) -> &'a CStr {
     let bytes = name.to_bytes();
     let folder = match bytes.iter().rposition(|byte| *byte == b'/') {
@@ -201,15 +190,13 @@ fn status_of(descriptor: c_int) -> Option<libc::stat> {
     unsafe { (libc::fstat(descriptor, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
 }
 
-/// A file that statistics are appended to, closed when dropped.
 struct RegularFile(c_int);
 
 impl RegularFile {
     /// Opens the file, or makes it; the error prints after its name.
     fn append_to(name: &CStr) -> Result<Self, Refusal> {
         let access = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        // A pipe without a reader would block; a link leads to a place that another user has
-        // chosen.
+        // A pipe without a reader would block; a link may lead where another user has chosen.
         let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
         // Direct system calls: the functions of the C library are cancellation points, and this may
         // be the end of a program's `malloc`.
@@ -275,7 +262,7 @@ impl core::fmt::Display for Reason {
     }
 }
 
-/// Prints the statistics to a file descriptor; drops what cannot be written.
+/// Prints the statistics to a file descriptor. Text that cannot be written is lost.
 pub fn print_stats_to(fd: i32) {
     let _ = own_stack::run(|| write_stats(fd, Format::Text));
 }

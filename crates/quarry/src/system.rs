@@ -3,7 +3,6 @@
 use core::alloc::Layout;
 use quarry_mm::stack::MIN_ALIGN;
 
-/// Memory for a layout, or null.
 pub(crate) fn alloc(layout: Layout) -> *mut u8 {
     if layout.align() <= MIN_ALIGN {
         // SAFETY: malloc has no preconditions; its results are aligned to 16 on 64-bit machines.
@@ -15,7 +14,6 @@ pub(crate) fn alloc(layout: Layout) -> *mut u8 {
     if error == 0 { pointer.cast() } else { core::ptr::null_mut() }
 }
 
-/// Zeroed memory for a layout, or null.
 pub(crate) fn alloc_zeroed(layout: Layout) -> *mut u8 {
     if layout.align() <= MIN_ALIGN {
         // SAFETY: calloc has no preconditions.
@@ -43,8 +41,7 @@ pub(crate) unsafe fn realloc(pointer: *mut u8, layout: Layout, size: usize) -> *
     };
     let moved = alloc(wanted);
     if !moved.is_null() {
-        // SAFETY: both allocations have at least the smaller size and are different; the caller
-        // gives up the old one.
+        // SAFETY: the allocations differ and have at least this size; the caller gives up the old.
         unsafe {
             core::ptr::copy_nonoverlapping(pointer, moved, size.min(layout.size()));
             libc::free(pointer.cast());

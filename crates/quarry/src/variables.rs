@@ -36,7 +36,6 @@ fn each_of_file(visit: &mut dyn FnMut(&[u8])) {
     });
 }
 
-/// Returns whether the program has raised privileges.
 pub(crate) fn is_privileged() -> bool {
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

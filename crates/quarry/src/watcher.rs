@@ -1,8 +1,9 @@
-//! The watcher of `quarry run --stats` outlives the program: it keeps the page of every process
-//! that descends from it, and reads the pages when the program has ended in any way.
+//! Sends the statistics page to the watcher of `quarry run --stats`, which outlives the program: it
+//! keeps the page of every process that descends from it, and reads the pages when the program has
+//! ended in any way.
 //!
-//! The watcher cannot open a page by `/proc`, because a process may end before that. So each
-//! process sends its page when it makes it.
+//! The watcher cannot open a page by `/proc`, because the process may have ended before that. So
+//! each process sends its page when it makes it.
 
 use core::ffi::{CStr, c_char};
 use quarry_sys::send_descriptor::send_descriptor;
@@ -15,10 +16,8 @@ unsafe extern "C" {
 /// Bytes of a message: the process's number, and as much of its name as fits.
 const MESSAGE_BYTES: usize = 64;
 
-/// Sends the page with this descriptor to the watcher at this socket.
 pub(crate) fn tell(socket: &[u8], page: i32) {
-    // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
-    // and it stays a NUL-terminated string.
+    // SAFETY: glibc sets the short name, which ends with a NUL, before any constructor runs.
     let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
     let mut message = [0; MESSAGE_BYTES];
     let pid = pid.to_ne_bytes();

@@ -1,4 +1,4 @@
-//! The formats of statistics: tables for people, or a line of JSON for programs.
+//! Writes statistics: as tables for people, or as a line of JSON for programs.
 
 use crate::gate;
 use crate::instance::{DISABLED, READY, STACK, STATE};
@@ -15,12 +15,9 @@ use quarry_sys::os::{Linux, Os};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::FdWriter;
 
-/// The format of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Tables.
     Text,
-    /// A line of JSON for each process.
     Json,
 }
 
@@ -29,15 +26,13 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
-/// The program and the number of the process.
 fn process() -> (&'static str, u32) {
-    // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
-    // and it stays a NUL-terminated string.
+    // SAFETY: glibc sets the short name, which ends with a NUL, before any constructor runs.
     let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
     (name.to_str().unwrap_or("?"), pid.unsigned_abs())
 }
 
-/// Writes the statistics to a file descriptor; `errno` has the reason of a failure.
+/// Writes the statistics to a file descriptor; after a failure, `errno` has its reason.
 pub(crate) fn write_stats(fd: i32, format: Format) -> core::fmt::Result {
     match format {
         Format::Text => write_text(&mut FdWriter(fd)),
@@ -59,8 +54,7 @@ fn write_text(out: &mut FdWriter) -> core::fmt::Result {
     write!(out, "{}", STACK.report(Section::ALL))
 }
 
-/// Memory for a record and for its text: not from the heap, which may be full, and not on the
-/// stack, which may belong to a signal handler.
+/// Memory for a record and its text: the heap may be full, and the stack of a signal handler small.
 struct Scratch(NonNull<u8>);
 
 /// The longest line: 56 caches have at most 500 bytes each, and everything else has less than that.
@@ -75,10 +69,8 @@ impl Scratch {
         })
     }
 
-    /// The part for the record, and the part for the text.
     fn parts(&mut self) -> (&mut [u64; RECORD_WORDS], &mut [u8]) {
-        // SAFETY: fresh memory of SCRATCH_BYTES at the start of a page, all zero, which is ours as
-        // long as this lives; the parts do not overlap.
+        // SAFETY: fresh zeroed memory of SCRATCH_BYTES, which is ours; the parts do not overlap.
         unsafe {
             let text = self.0.add(RECORD_BYTES);
             let text = core::slice::from_raw_parts_mut(text.as_ptr(), TEXT_BYTES);
@@ -94,7 +86,6 @@ impl Drop for Scratch {
     }
 }
 
-/// The words of a record.
 struct Words<'a>(&'a mut [u64; RECORD_WORDS]);
 
 impl Sink for Words<'_> {
@@ -103,8 +94,7 @@ impl Sink for Words<'_> {
     }
 }
 
-/// Text that is written by one call, so that processes that append to one file do not mix their
-/// lines.
+/// Text that is written by one call: processes that append to one file must not mix their lines.
 struct Text<'a> {
     room: &'a mut [u8],
     used: usize,

@@ -1,7 +1,7 @@
 //! Caches of values and pools of pages, in a program whose global allocator is another.
 
 use quarry::{
-    Cache, CacheBox, CacheError, CacheOptions, CacheParams, ConstructedCache, PageFlags, PagePool,
+    Cache, CacheBox, CacheOptions, CacheParams, ConstructedCache, Error, PageFlags, PagePool,
     Pages, Quarry, RawCache,
 };
 use std::collections::HashMap;
@@ -163,7 +163,7 @@ fn constructed_values_keep_their_state() {
 #[test]
 fn impossible_caches_have_an_error() {
     let error = Cache::<[u8; 5 << 20]>::new("large").expect_err("no slab holds it");
-    assert_eq!(error, CacheError::Impossible);
+    assert_eq!(error, Error::BadLayout);
     assert!(error.to_string().contains("4 MiB"));
 }
 

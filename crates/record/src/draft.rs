@@ -1,4 +1,4 @@
-//! Writing a body.
+//! Writes a body.
 
 use crate::body::{
     ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,
@@ -16,8 +16,8 @@ pub trait Sink {
     fn put(&mut self, at: usize, word: u64);
 }
 
-/// The body of a publication while it is being written. Rows that do not fit are counted; those of
-/// caches and locks are summed in the last row of their table, so that sums over it stay true.
+/// The body of a publication while it is being written. Rows that do not fit are counted. In the
+/// tables of caches and locks the last row sums them up, so that sums over a table stay true.
 ///
 /// ```
 /// use quarry_record::{About, Budget, CacheRow, Draft, Memory, RECORD_WORDS, Sink};
@@ -41,17 +41,15 @@ pub struct Draft<'a> {
     sum: u64,
     events: usize,
     counts: About,
-    /// The sum of the caches that do not fit.
     other_caches: CacheRow,
-    /// The sum of the locks that do not fit.
     other_locks: LockRow,
 }
 
-/// Name of the row that has the sums of those that do not fit.
+/// Name of the row with the sums of the rows that do not fit.
 const OTHERS: &str = "(others)";
 
 impl<'a> Draft<'a> {
-    /// An empty one.
+    /// An empty body.
     pub fn new(sink: &'a mut dyn Sink) -> Self {
         Self {
             sink,
@@ -70,7 +68,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Writes where the memory is. Once.
+    /// Writes the section of memory. Once.
     pub fn memory(&mut self, memory: &Memory) {
         self.put(MEMORY_AT, &memory.to_words());
     }
@@ -131,7 +129,7 @@ impl<'a> Draft<'a> {
         self.counts.caches += 1;
     }
 
-    /// Writes the last rows and `about`, whose counts of rows are not looked at. Returns the sum
+    /// Writes the last rows and `about`, whose counts of rows the draft fills in. Returns the sum
     /// of the body; see [`Head::sum_for`](crate::Head::sum_for).
     pub fn finish(mut self, about: About) -> u64 {
         // Rows that were not written may hold words of an earlier owner.

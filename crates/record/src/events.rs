@@ -2,11 +2,11 @@
 //!
 //! A record has their values in the order of [`NAMES`]. Page counts are in frames of 4 KiB.
 
-/// Values that a record has, those of [`NAMES`] first and zeros after them.
+/// Values of a record: those of [`NAMES`], then zeros.
 pub const EVENTS: usize = 96;
 
-/// Names of all values: the page cache's gauges and events by the names of `/proc/vmstat`, then
-/// counts of the rest of the stack.
+/// Names of all values: gauges and events of the page cache, named as in `/proc/vmstat`, then
+/// counts of the other layers.
 pub const NAMES: &[&str] = &[
     "nr_file_pages",
     "nr_inactive_file",
@@ -95,12 +95,12 @@ pub const NAMES: &[&str] = &[
     "wrong_sizes",
 ];
 
-/// The first so many values are the page cache's.
+/// Number of values of the page cache, the first ones.
 pub const OF_PAGE_CACHE: usize = 51;
 
 const _: () = assert!(NAMES.len() <= EVENTS);
 
-/// Returns whether a value rises and falls; the others only rise.
+/// Returns whether a value rises and falls; other values only rise.
 #[must_use]
 pub fn is_gauge(name: &str) -> bool {
     let gauges = ["workingset_nodes", "index_nodes_waiting"];

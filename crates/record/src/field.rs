@@ -3,18 +3,14 @@
 use crate::json::Kind;
 use crate::name::{NAME_BYTES, Name};
 
-/// Something that has a fixed place among the bytes of a section.
+/// A value with a fixed place among the bytes of a section.
 pub(crate) trait Field: Sized {
-    /// Its bytes.
     const BYTES: usize;
-    /// The kind of its bytes.
     const KIND: Kind;
 
-    /// Writes it to the start of `out`.
     fn put(&self, out: &mut [u8]);
 
-    /// Reads it from the start of `bytes`, of which there are enough; `None` if they are not such a
-    /// value.
+    /// Reads it from the start of `bytes`, which are enough; `None` if they are not a valid value.
     fn get(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -69,7 +65,7 @@ impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
     }
 }
 
-/// Declares a section: a struct whose fields follow each other without gaps.
+/// Declares a section: a struct without gaps between its fields.
 macro_rules! section {
     ($(#[$doc:meta])* pub struct $section:ident {
         $($(#[$field_doc:meta])* pub $field:ident: $type:ty,)*
@@ -82,7 +78,7 @@ macro_rules! section {
         }
 
         impl $section {
-            /// Its words in a record.
+            /// Number of its words.
             pub const WORDS: usize = <Self as $crate::field::Field>::BYTES / 8;
 
             /// Its words as they stand in a record.

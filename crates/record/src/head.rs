@@ -1,4 +1,4 @@
-//! The head of a record: who owns it, and whether it is being written.
+//! The head of a record: its owner, and the state of its publication.
 //!
 //! Protocol of the two words that processes share, `owner` and `sequence`:
 //!
@@ -10,8 +10,8 @@
 //!                 published_ns, publications, sum and body are written
 //!                 sequence: (generation, odd) -> (generation, next even) likewise
 //! ```
-//! A process that fails to change the sequence has lost the record to another one, and claims one
-//! anew. Before the first publication the sequence is `(generation, 0)`.
+//! A process that fails to change the sequence has lost the record to another process, and claims
+//! one anew. Before the first publication the sequence is `(generation, 0)`.
 
 use crate::field::section;
 use crate::sum::part;
@@ -25,25 +25,24 @@ section! {
         pub version: u32,
         /// [`RECORD_WORDS`](crate::RECORD_WORDS).
         pub words: u32,
-        /// The process that the record belongs to; see [`Owner`]. 0 where the record is free.
+        /// The process that owns the record; see [`Owner`]. 0 where the record is free.
         pub owner: u64,
         /// See [`Sequence`].
         pub sequence: u64,
-        /// When the owner claimed the record, on `CLOCK_MONOTONIC`, in nanoseconds. That was after
-        /// the process began.
+        /// Time of the claim, after the process began: `CLOCK_MONOTONIC`, in nanoseconds.
         pub claimed_ns: u64,
         /// When the last publication began, on the same clock; 0 before the first.
         pub published_ns: u64,
         /// Publications of this owner so far.
         pub publications: u64,
-        /// [`sum_for`](Self::sum_for) the owner and the body: what a process has written that lost
-        /// the record meanwhile is not taken for its next owner's.
+        /// [`sum_for`](Self::sum_for) the owner and the body: it detects words that a process wrote
+        /// here after it had lost the record to this owner.
         pub sum: u64,
     }
 }
 
 impl Head {
-    /// Where its words are in a record.
+    /// The word of the magic number.
     pub const MAGIC_AT: usize = 0;
     /// The word of version and length.
     pub const VERSION_AT: usize = 1;
@@ -82,7 +81,7 @@ impl Head {
 /// The owner of a record, in one word: `generation : 32 | pid : 32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// Which claim of this record it was, counted from 1.
+    /// The number of this claim of the record, from 1 on.
     pub generation: u32,
     /// `getpid()` of the process, in its own pid namespace; 0 if the record has no owner.
     pub pid: u32,
@@ -108,10 +107,10 @@ impl Owner {
     }
 }
 
-/// How often an owner began or ended a publication, in one word: `generation : 32 | count : 32`.
+/// Count of begins and ends of an owner's publications, in a word: `generation : 32 | count : 32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// That of the [`Owner`].
+    /// The generation of the [`Owner`].
     pub generation: u32,
     /// Odd while the owner writes; 0 before its first publication.
     pub count: u32,
@@ -130,7 +129,7 @@ impl Sequence {
         (self.generation as u64) << 32 | self.count as u64
     }
 
-    /// The one after it. The count never returns to 0, which means that nothing was published.
+    /// The next sequence. Its count is never 0, which means that nothing was published.
     #[must_use]
     pub const fn next(self) -> Self {
         let count = match self.count {

@@ -1,44 +1,33 @@
-//! Fields as JSON, by a description of each section: one function writes them all, because it is
-//! part of the library. A number of all ones stands for "no limit", and is `null`.
+//! Fields as JSON: one function writes every section by its description, to keep the library small.
+//! A number of all ones stands for "no limit", and is `null`.
 
 use crate::name::{NAME_BYTES, Name};
 use core::fmt::{self, Write};
 
-/// The kind of the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// 32 bits.
     Short,
-    /// 64 bits.
     Long,
-    /// A name.
     Name,
-    /// Rows of so many numbers of 32 bits.
+    /// Rows of this many numbers of 32 bits.
     Rows(usize),
 }
 
-/// A field of a section.
 pub(crate) struct Shape {
-    /// Its name.
     pub(crate) name: &'static str,
-    /// Its kind.
     pub(crate) kind: Kind,
-    /// Its bytes.
     pub(crate) bytes: usize,
 }
 
-/// A description of a section: its fields, one after the other.
+/// A description of a section: its fields, in order.
 pub(crate) trait Described {
-    /// All of them.
     const SHAPES: &'static [Shape];
 }
 
-/// Writes a number.
 pub(crate) fn number(value: u64, out: &mut dyn Write) -> fmt::Result {
     if value == u64::MAX { out.write_str("null") } else { write!(out, "{value}") }
 }
 
-/// Writes a string in quotes.
 pub(crate) fn string(text: &str, out: &mut dyn Write) -> fmt::Result {
     out.write_char('"')?;
     for character in text.chars() {
@@ -51,12 +40,11 @@ pub(crate) fn string(text: &str, out: &mut dyn Write) -> fmt::Result {
     out.write_char('"')
 }
 
-/// Writes a comma, unless it is the first of several.
 fn comma(is_first: bool, out: &mut dyn Write) -> fmt::Result {
     out.write_str(if is_first { "" } else { "," })
 }
 
-/// Writes the name of a member, after a comma if it is not the first one.
+/// Writes the name of a member, after a comma unless it is the first one.
 pub(crate) fn member(out: &mut dyn Write, is_first: bool, name: &str) -> fmt::Result {
     comma(is_first, out)?;
     string(name, out)?;
@@ -67,7 +55,7 @@ fn short(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes).into())
 }
 
-/// Writes a section, whose bytes stand at the start of `bytes`.
+/// Writes a section, whose bytes are at the start of `bytes`.
 pub(crate) fn object(shapes: &[Shape], mut bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
     out.write_char('{')?;
     for (at, shape) in shapes.iter().enumerate() {
@@ -104,7 +92,7 @@ fn rows(field: &[u8], columns: usize, out: &mut dyn Write) -> fmt::Result {
     out.write_char(']')
 }
 
-/// Writes a table as an array of objects; its rows stand in `bytes`.
+/// Writes a table, whose rows are in `bytes`, as an array of objects.
 pub(crate) fn table(shapes: &[Shape], bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
     let row_bytes = shapes.iter().map(|shape| shape.bytes).sum::<usize>().max(1);
     out.write_char('[')?;

@@ -1,4 +1,4 @@
-//! A publication as one line of JSON. Members are called as the fields of the sections are.
+//! A publication as one line of JSON. Its members have the names of the sections' fields.
 
 use crate::VERSION;
 use crate::body::{ABOUT_AT, BUDGET_AT, CACHES_AT, LISTS_AT, LOCKS_AT, MEMORY_AT, ZONES_AT};
@@ -9,8 +9,8 @@ use crate::snapshot::Snapshot;
 use core::fmt::{self, Write};
 
 impl Snapshot<'_> {
-    /// Writes everything as one line of JSON, with its end. The names and texts of `head` come
-    /// first, after the layout's version.
+    /// Writes the publication as one line of JSON, with its newline. After the layout's version
+    /// come the names and texts of `head`.
     ///
     /// # Errors
     /// The error of the writer.

@@ -1,19 +1,18 @@
-//! Layout of the statistics page: what a process on Quarry shows of itself to other processes.
+//! The layout of the statistics page, by which a process on Quarry shows its state to others.
 //!
 //! The page is one memfd of [`PAGE_BYTES`] with [`RECORDS`] *records*. The process that made it
-//! owns the first record, and a forked child claims another one. Only Quarry writes the page;
-//! [`Snapshot::parse`] reads a copy of one record, and takes nothing in it for granted.
+//! owns the first record, and each forked child claims another one. Only Quarry writes the page;
+//! [`Snapshot::parse`] reads a copy of one record, and trusts nothing in it.
 //!
-//! A record is a sequence of native 64-bit words, little endian on every machine that Quarry runs
-//! on. Its [`Head`] comes first: its owner, and the sequence by which a reader sees that it did not
-//! change meanwhile. The *body* follows: sections of fixed size in the order of [`body`], and
-//! tables of [`body::CACHES`] and so on whose first rows are filled. A sum in the head covers the
-//! owner and every word of the body that counts, so no mixture of two publications is ever taken
-//! for one.
+//! A record is a row of native 64-bit words, little endian on every machine that Quarry runs on.
+//! Its [`Head`] comes first: its owner, and the sequence, which is odd while the owner writes. The
+//! *body* follows: sections of fixed size in the order of [`body`], and tables (of [`body::CACHES`]
+//! rows and so on) whose first rows are filled. A sum in the head covers the owner and every valid
+//! word of the body, so no reader accepts a mixture of two publications.
 //!
 //! Order of the modules, each using only those before it: `sum`, `name`; `json`; `field`; `head`,
-//! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; `profile_bell`
-//! stands alone.
+//! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; alone
+//! `profile_bell`.
 //!
 //! A new field also needs a new `VERSION`; `crates/mm/src/stack/record.rs` fills it.
 #![no_std]
@@ -60,17 +59,15 @@ pub const RECORD_WORDS: usize = RECORD_BYTES / 8;
 /// Bytes of the page: 64 pages of 4 KiB.
 pub const PAGE_BYTES: usize = RECORDS * RECORD_BYTES;
 
-/// Name of the memfd. The kernel shows it as `/memfd:quarry-record (deleted)` in `/proc/PID/fd`
-/// and `/proc/PID/maps`.
+/// Name of the memfd, in `/proc/PID/fd` and `/proc/PID/maps`: `/memfd:quarry-record (deleted)`.
 pub const MEMFD_NAME: &core::ffi::CStr = c"quarry-record";
 
-/// The least number of its descriptor: above those that programs count on. Where the limit of open
-/// files is not much above the usual one, and may be raised, the number is the limit: programs that
-/// try all numbers below do not meet it. Elsewhere it is below 64, up to where the kernel keeps
-/// descriptors in the table that every process has; a second one is made at the start, and by every
-/// fork.
+/// Least number of the memfd's descriptor: above the numbers that programs count on. Where the
+/// limit of open files is low and may be raised, the number is that limit, out of reach of programs
+/// that try all numbers below. Otherwise it is below 64 if possible: a higher number costs the
+/// kernel a second table of descriptors, at the start and at every fork.
 pub const LEAST_DESCRIPTOR: i32 = 48;
 
-/// Name of the symbol, in `libquarry.so` and in Rust programs, whose word is the address of the
-/// page, or 0 where there is none.
+/// Name of the symbol, in `libquarry.so` and in Rust programs, of a word with the page's address
+/// (or 0).
 pub const SYMBOL: &str = "quarry_record";

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Bytes of a name. The rest of a shorter one is zero.
+/// Bytes of a name; a shorter one ends with zeros.
 pub const NAME_BYTES: usize = 24;
 
 /// A name: UTF-8 without control characters, cut to fit.

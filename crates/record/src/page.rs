@@ -8,13 +8,12 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = &[u8]> {
     page[..page.len().min(PAGE_BYTES)].chunks_exact(RECORD_BYTES)
 }
 
-/// The number of the record that a process owns: one with its pid, as `getpid()` says in its own
-/// pid namespace, which was claimed after the process began. Times are on `CLOCK_MONOTONIC`, in
-/// nanoseconds.
+/// The number of the record that a process owns: its owner has this pid (as `getpid()` returns it
+/// there) and claimed it after the process began, at `began_ns` (`CLOCK_MONOTONIC`).
 ///
-/// Of several it is the one that was claimed first. An earlier process with this number claimed its
-/// record before this one began, and one in another pid namespace with this number can share the
-/// page only if it descends from this one.
+/// Of several such records it is the one that was claimed first. An earlier process with this pid
+/// claimed its record before this process began; one with this pid in another pid namespace shares
+/// the page only if it descends from this process, and so claimed later.
 #[must_use]
 pub fn record_of(page: &[u8], pid: u32, began_ns: u64) -> Option<usize> {
     let claim = |record: &[u8]| {

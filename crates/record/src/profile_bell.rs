@@ -1,35 +1,35 @@
-//! How a process is asked for a heap profile: by sleeping on words of its record, as on futexes.
+//! Requests for a heap profile: a reader sleeps on words of a process's record, as on futexes.
 //!
-//! Nothing is written. After each publication the process wakes the readers that sleep there, and
-//! counts them. Offsets are in bytes from the start of the record.
+//! A request writes nothing. After each publication the process wakes and counts the readers that
+//! sleep on these words. Offsets are in bytes from the start of the record.
 
-/// A reader who wants a profile sleeps here, and again each time that the process has woken it.
+/// A reader that asks for a profile sleeps here, and again each time that the process has woken it.
 pub const BELL: usize = 8;
 
-/// A reader who wants that profile to end sleeps here.
+/// A reader that asks for the end of the profile sleeps here.
 pub const STOP: usize = 12;
 
-/// The first of 64 words. A reader sleeps on the one that stands for the profile it wants.
+/// The first of 64 words. A reader sleeps on that of the profile that it asks for, its *wish*.
 pub const WISHES: usize = 64;
 
-/// Least mean of a wish: a child that has given up its parent's rights still shares the page, and
-/// must not be able to make every allocation of the parent a sample.
+/// Least mean bytes between samples of a *wish*. It protects a parent from a child that has given
+/// up rights but shares the page, and could make every allocation of the parent a sample.
 pub const LEAST_MEAN: usize = 4 << 10;
 
-/// Greatest mean of a wish.
+/// Greatest mean bytes between samples of a wish.
 pub const MOST_MEAN: usize = 1 << 31;
 
-/// Publications after which a process gives up a profile that no reader rings for any more.
+/// Publications after which a process ends a profile for which no reader rings any more.
 pub const PATIENCE: u32 = 50;
 
-/// Mean bytes from one sample to the next, and whether frees are traced, that a wish stands for.
+/// The mean bytes from one sample to the next for which a wish stands, and whether it traces frees.
 #[must_use]
 pub const fn mean_of(wish: usize) -> (usize, bool) {
     let mean = 1 << (wish % 32);
     (if mean < LEAST_MEAN { LEAST_MEAN } else { mean }, wish >= 32)
 }
 
-/// The wish for a profile with about one sample in `mean` bytes: the next lower power of two.
+/// The wish for a profile with about one sample in `mean` bytes, rounded down to a power of two.
 #[must_use]
 pub const fn wish_for(mean: usize, frees: bool) -> usize {
     let exponent = if mean == 0 { 0 } else { mean.ilog2() as usize };

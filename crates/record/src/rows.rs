@@ -11,11 +11,11 @@ pub(crate) const MIGRATE_TYPES: usize = 4;
 section! {
     /// A slab cache that has had a slab.
     ///
-    /// Equations, as far as its parts can be read at one time:
+    /// Equations, but for changes while the parts are read:
     /// * objects that the program has = `active_objects - parked_objects` = allocations - frees
     /// * `partial_slabs <= active_slabs <= total_slabs <= slabs_allocated`
     pub struct CacheRow {
-        /// As `slabinfo` names it.
+        /// Its name, as in `slabinfo`.
         pub name: Name,
         /// Bytes of an object that its users may use.
         pub object_bytes: u32,
@@ -39,19 +39,19 @@ section! {
         pub partial_slabs: u64,
         /// Allocations that the fast path served.
         pub alloc_fast: u64,
-        /// Allocations that went further.
+        /// Allocations that the slow path served.
         pub alloc_slow: u64,
         /// Frees that the fast path served.
         pub free_fast: u64,
-        /// Frees that went further.
+        /// Frees that the slow path served.
         pub free_slow: u64,
         /// Slabs taken from the page allocator so far.
         pub slabs_allocated: u64,
-        /// Times a CPU took over what others had freed into its slab.
+        /// Times that a CPU took over the objects that others had freed into its slab.
         pub refills: u64,
-        /// Times a CPU let go of a slab that was used up.
+        /// Times that a CPU released a used-up slab.
         pub deactivations: u64,
-        /// Compare-and-swaps that another thread was faster at (`slub`).
+        /// Compare-and-swaps that failed because another thread was faster (`slub`).
         pub cmpxchg_fails: u64,
     }
 }
@@ -75,7 +75,6 @@ impl CacheRow {
         self.active_objects.saturating_sub(self.parked_objects)
     }
 
-    /// Adds another row: every count of it, and nothing of what describes a cache.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, part) in [
             (&mut self.active_objects, other.active_objects),
@@ -107,34 +106,33 @@ section! {
         pub managed: u32,
         /// Free frames.
         pub free: u32,
-        /// Of them, those that may hold data.
+        /// Free frames that may hold data.
         pub dirty: u32,
-        /// Of them, those that are kept as extents.
+        /// Free frames in extents.
         pub in_extents: u32,
         /// Frames of pageblocks reserved for high-order atomic requests.
         pub high_atomic: u32,
-        /// The watermarks without the boost.
+        /// The min watermark, without the boost.
         pub min: u32,
-        /// See `min`.
+        /// The low watermark, without the boost.
         pub low: u32,
-        /// See `min`.
+        /// The high watermark, without the boost.
         pub high: u32,
-        /// Frames by which they are raised now.
+        /// Frames by which the watermarks are raised now.
         pub boost: u32,
-        /// Free blocks by order and migratetype (unmovable, movable, reclaimable, high-order
-        /// atomic).
+        /// Free blocks by order and migratetype.
         pub free_blocks: [[u32; MIGRATE_TYPES]; ORDERS],
         /// Critical sections that took blocks.
         pub taken_calls: u64,
-        /// Blocks taken in them.
+        /// Blocks that these sections took.
         pub taken_blocks: u64,
-        /// Frames of those.
+        /// Frames that they took.
         pub taken_frames: u64,
         /// Critical sections that put blocks back.
         pub put_calls: u64,
-        /// Blocks put back in them.
+        /// Blocks that these sections put back.
         pub put_blocks: u64,
-        /// Frames of those.
+        /// Frames that they put back.
         pub put_frames: u64,
         /// Pageblocks claimed for another migratetype.
         pub claimed: u64,
@@ -144,7 +142,7 @@ section! {
 }
 
 section! {
-    /// The page lists of one CPU and node that hold pages or have held some; sizes are in pages.
+    /// The page lists of one CPU and node that hold or have held pages; sizes are in pages.
     pub struct ListRow {
         /// The CPU's slot.
         pub slot: u32,
@@ -156,7 +154,7 @@ section! {
         pub high: u32,
         /// Pages exchanged with the zone at a time.
         pub batch: u32,
-        /// 0.
+        /// Always 0.
         pub reserved: u32,
     }
 }
@@ -166,9 +164,9 @@ section! {
     pub struct LockRow {
         /// Its name.
         pub name: Name,
-        /// Times that they were taken.
+        /// Times that a task took one of them.
         pub acquisitions: u64,
-        /// Times that they were found held.
+        /// Times that a task found one of them held.
         pub contentions: u64,
         /// Acquisitions whose hold time was measured.
         pub hold_samples: u64,
@@ -180,7 +178,6 @@ section! {
 }
 
 impl LockRow {
-    /// Adds another row's counts.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, part) in [
             (&mut self.acquisitions, other.acquisitions),

@@ -7,7 +7,7 @@ use crate::name::Name;
 pub mod flags {
     /// A thread of Quarry's gives memory back in the background.
     pub const HAS_BACKGROUND: u64 = 1;
-    /// The page cache has been used, so its events say something.
+    /// The page cache has been used, so its events have values.
     pub const HAS_PAGE_CACHE: u64 = 1 << 1;
     /// The budget has a limit.
     pub const HAS_LIMIT: u64 = 1 << 2;
@@ -24,9 +24,9 @@ section! {
         pub quarry: Name,
         /// Slab policy, as `QUARRY_SLAB` spells it.
         pub slab: Name,
-        /// Page policy, as its registry has it.
+        /// Page policy, by its name in the registry.
         pub pages: Name,
-        /// LRU policy, as its registry has it.
+        /// LRU policy, by its name in the registry.
         pub lru: Name,
         /// The backend of the fast path: `sequences` or `locked slots`.
         pub backend: Name,
@@ -34,7 +34,7 @@ section! {
         pub flags: u64,
         /// CPUs that the stack was declared to have.
         pub cpus: u32,
-        /// Slots that have room for something.
+        /// Slots that have room for objects.
         pub slots_awake: u32,
         /// Nodes.
         pub nodes: u32,
@@ -42,38 +42,38 @@ section! {
         pub frame_bytes: u32,
         /// Rows of caches.
         pub caches: u32,
-        /// Caches beyond the table; its last row has their sums.
+        /// Caches beyond the table; the table's last row has their sums.
         pub caches_beyond: u32,
         /// Rows of zones.
         pub zones: u32,
-        /// Zones beyond the table, which are nowhere.
+        /// Zones beyond the table; no row has them.
         pub zones_beyond: u32,
         /// Rows of per-CPU page lists.
         pub lists: u32,
-        /// Lists beyond the table, which are nowhere but in [`Memory::page_lists`].
+        /// Lists beyond the table; only [`Memory::page_lists`] includes them.
         pub lists_beyond: u32,
         /// Rows of kinds of locks.
         pub locks: u32,
-        /// Kinds of locks beyond the table; its last row has their sums.
+        /// Kinds of locks beyond the table; the table's last row has their sums.
         pub locks_beyond: u32,
     }
 }
 
 section! {
-    /// Where the memory of the heap is, in bytes, unless a field counts something else.
+    /// Where the memory of the heap is, in bytes, except for counts.
     ///
-    /// Equation, as far as its parts can be read at one time: the first eleven and the mappings
-    /// without `free_zero` and `withheld` are what may be resident, beside the descriptors.
+    /// Equation, but for changes during the read: the memory that may be resident, without
+    /// descriptors, is the sum of all fields to `mappings_cached` but `free_zero` and `withheld`.
     pub struct Memory {
         /// Objects of slabs that the program has: *live*, with `blocks` and `mappings`.
         pub objects: u64,
         /// Objects in the arrays of CPUs and in barns: *parked*.
         pub parked: u64,
-        /// Free objects of slabs that have others in use.
+        /// Free objects of slabs with other objects in use.
         pub free_in_slabs: u64,
-        /// Objects of slabs that have none in use.
+        /// Objects of slabs with no object in use.
         pub empty_slabs: u64,
-        /// The rest of slabs, beside their objects.
+        /// Bytes of slabs around their objects.
         pub around_objects: u64,
         /// Blocks of pages in use.
         pub blocks: u64,
@@ -105,9 +105,9 @@ section! {
         pub address_space: u64,
         /// Memory of the zones, in use or free, and of cached mappings.
         pub arena: u64,
-        /// Of it, what is in use: objects, blocks and cached pages.
+        /// The part of `arena` in use: objects, blocks and cached pages.
         pub used: u64,
-        /// Of it, what is not.
+        /// The part of `arena` that is free.
         pub free: u64,
         /// Free objects of slabs, parked ones included: a count.
         pub free_objects: u64,
@@ -115,9 +115,9 @@ section! {
         pub parked_objects: u64,
         /// Live mappings: a count.
         pub live_mappings: u64,
-        /// Bytes that arrays of CPUs have room for.
+        /// Bytes for which arrays of CPUs have room.
         pub slots_room: u64,
-        /// Bytes that lie in them.
+        /// Bytes that these arrays hold.
         pub slots_held: u64,
     }
 }
@@ -125,26 +125,25 @@ section! {
 section! {
     /// The budget, in bytes; see `docs/budget.md`.
     pub struct Budget {
-        /// The limit; `u64::MAX` where there is none.
+        /// The limit; `u64::MAX` without one.
         pub limit: u64,
-        /// The marks below the limit; 0 where there is none.
+        /// The min mark, below the limit; 0 without a limit.
         pub min: u64,
-        /// See `min`.
+        /// The low mark, likewise.
         pub low: u64,
-        /// See `min`.
+        /// The high mark, likewise.
         pub high: u64,
-        /// In use: outside of the free lists of the zones.
+        /// Bytes outside the free lists of the zones.
         pub used: u64,
-        /// An estimate of the bytes that requests can have before one is refused; `u64::MAX`
-        /// without a limit.
+        /// Bytes that requests can probably get before one is refused; `u64::MAX` without a limit.
         pub available: u64,
-        /// Pages of the cache.
+        /// Pages of the page cache.
         pub file: u64,
-        /// Of these, dirty ones.
+        /// Dirty pages of the page cache.
         pub dirty: u64,
-        /// Of these, those that are being written.
+        /// Pages of the page cache under writeback.
         pub writeback: u64,
-        /// Of these, those that no reclaim may take.
+        /// Pages of the page cache that no reclaim may take.
         pub pinned: u64,
         /// Objects, slabs and mappings that Quarry holds for later requests.
         pub slab_reclaimable: u64,

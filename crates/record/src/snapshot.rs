@@ -1,8 +1,7 @@
-//! Reading a record.
+//! Reads a record.
 //!
-//! A reader copies the bytes of a record twice, or until two copies of its head have the same
-//! [`Sequence`] around a copy of the body; [`Snapshot::parse`] finds by the sum where that was not
-//! enough.
+//! A reader copies a record, and gives the copy to [`Snapshot::parse`]. This finds by the sequence
+//! and the sum that a publication was written meanwhile. Then the reader copies again.
 
 use crate::body::{
     ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,
@@ -22,7 +21,7 @@ use core::fmt;
 pub enum RecordError {
     /// Fewer bytes than a record has.
     Short,
-    /// Nothing was ever written to it.
+    /// No process has ever written to it.
     Blank,
     /// It does not begin as a record does.
     NotARecord,
@@ -43,9 +42,9 @@ pub enum RecordError {
         /// The owner.
         owner: Owner,
     },
-    /// Its words are no publication: it was written while it was read, or its contents are wrong.
+    /// The owner wrote while the reader read, or the contents are wrong.
     Torn,
-    /// A table has more rows than there can be, or a name is no name.
+    /// A table has too many rows, or a name is invalid.
     Malformed,
 }
 
@@ -94,7 +93,7 @@ impl Head {
     }
 }
 
-/// A publication that was checked: its bytes, read through its sections and rows.
+/// A checked publication: its bytes, read through its sections and rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     bytes: &'a [u8],
@@ -103,7 +102,7 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Checks the record that `bytes` begin with, whatever they are. O(bytes of a record).
+    /// Checks the record at the start of `bytes`, which may be anything. O(bytes of a record).
     ///
     /// # Errors
     /// See [`RecordError`].
@@ -154,7 +153,6 @@ impl<'a> Snapshot<'a> {
         (0..rows as usize).map(move |row| section(bytes, at + row * (T::BYTES / 8)))
     }
 
-    /// The bytes of the record.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -165,7 +163,7 @@ impl<'a> Snapshot<'a> {
         self.head.owner()
     }
 
-    /// The sequence of the publication: another one means another publication.
+    /// The sequence of the publication, different for another publication.
     #[must_use]
     pub fn sequence(&self) -> Sequence {
         self.head.sequence()
@@ -216,7 +214,7 @@ impl<'a> Snapshot<'a> {
             .map(move |(at, name)| (*name, word(bytes, EVENTS_AT + at)))
     }
 
-    /// The value of an event or gauge; `None` where none has this name.
+    /// The value of an event or gauge; `None` where no value has this name.
     #[must_use]
     pub fn event(&self, name: &str) -> Option<u64> {
         self.events().find(|(known, _)| *known == name).map(|(_, value)| value)
@@ -243,12 +241,11 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// The section at a word; `None` where one of its names is no name.
+/// The section at a word; `None` where a name in it is invalid.
 fn section<T: Field>(bytes: &[u8], at: usize) -> Option<T> {
     T::get(bytes.get(at * 8..)?)
 }
 
-/// The word at `at`.
 fn word(bytes: &[u8], at: usize) -> u64 {
     section(bytes, at).unwrap_or_default()
 }

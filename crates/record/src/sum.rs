@@ -1,7 +1,7 @@
 //! The sum that covers a publication.
 
-/// The part that the word at `at` has in the sum of a body: it depends on its place, so that words
-/// that have changed places are found. Zero has no part, wherever it is.
+/// The part of the word at `at` in the sum of a body. It depends on the place, so that the sum
+/// detects words that have changed places. A zero word adds 0.
 #[must_use]
 pub const fn part(at: usize, word: u64) -> u64 {
     // The multipliers of SplitMix64 (Steele, Lea, Flood 2014).
@@ -10,8 +10,7 @@ pub const fn part(at: usize, word: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// The sum over all words of a body that count: its sections, and the rows that are filled. Wraps;
-/// the words may come in any order.
+/// The sum over all valid words of a body (its sections and filled rows), in any order. Wraps.
 #[must_use]
 pub fn sum(words: impl IntoIterator<Item = (usize, u64)>) -> u64 {
     words.into_iter().fold(0, |sum, (at, word)| sum.wrapping_add(part(at, word)))

@@ -6,11 +6,8 @@ use std::env;
 use std::ffi::{c_char, c_int};
 use std::mem::transmute;
 
-/// `SQLITE_OK`.
 const OK: c_int = 0;
-/// `SQLITE_ERROR`.
 const ERROR: c_int = 1;
-/// `SQLITE_MISUSE`.
 const MISUSE: c_int = 21;
 
 /// The object's name, as it stands in `LD_PRELOAD`.
@@ -37,7 +34,7 @@ pub extern "C" fn quarry_sqlite_install() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_sqlite_set_limit(bytes: u64) -> c_int {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    if Quarry::set_limit(bytes) { OK } else { ERROR }
+    if Quarry::set_limit(bytes).is_ok() { OK } else { ERROR }
 }
 
 /// `sqlite3_config` of an object of the process that exports it.

@@ -21,7 +21,7 @@ pub(crate) const CONFIG_PCACHE2: c_int = 18;
 pub struct PcachePage {
     /// The bytes of the page.
     pub buffer: *mut c_void,
-    /// The bytes that SQLite keeps with it.
+    /// The bytes that SQLite keeps with the page.
     pub extra: *mut c_void,
 }
 

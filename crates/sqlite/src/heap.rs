@@ -11,7 +11,6 @@ use std::ptr::{NonNull, null_mut};
 /// The alignment that SQLite requires of an allocation.
 const ALIGN: usize = 8;
 
-/// The methods.
 pub(crate) const METHODS: MemMethods = MemMethods {
     malloc: Some(malloc),
     free: Some(free),
@@ -35,8 +34,7 @@ unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
 }
 
 unsafe extern "C" fn free(pointer: *mut c_void) {
-    // SAFETY: SQLite gives up memory that `malloc` or `realloc` gave it; Quarry does not look at
-    // the layout.
+    // SAFETY: SQLite gives up memory of `malloc` or `realloc`; Quarry ignores the layout.
     unsafe { Quarry.dealloc(pointer.cast(), Layout::new::<u64>()) };
 }
 
@@ -56,8 +54,8 @@ unsafe extern "C" fn size(pointer: *mut c_void) -> c_int {
     c_int::try_from(bytes).unwrap_or(c_int::MAX)
 }
 
-/// A multiple of 8, like SQLite's own heap: then SQLite asks for no more than it needs, and
-/// Quarry's classes round up anyway.
+/// Rounds up to a multiple of 8, like SQLite's own heap: so SQLite asks for no more than it needs,
+/// and Quarry's classes round up anyway.
 unsafe extern "C" fn roundup(bytes: c_int) -> c_int {
     bytes.checked_add(7).map_or(0, |bytes| bytes & !7)
 }

@@ -1,12 +1,10 @@
-//! Requests that SQLite needs to succeed.
+//! Repeats requests of SQLite that have found no memory.
 //!
-//! A request that finds no memory reclaims pages on the spot, within bounds: beyond them it fails,
-//! even if a longer look would have freed a page, or if other threads hold the locks of pages that
-//! could go. SQLite reports a failure as an error of its user's statement, so a request is worth
-//! several looks.
+//! Such a request has reclaimed pages within bounds: a longer scan might have freed a page, or
+//! other threads held the locks of pages that could go. SQLite reports a failure as an error of its
+//! user's statement, so a request is worth several attempts.
 
-/// Looks per request: if every page is in use, at most 3 ms of work, and the turns of the threads
-/// that run between them.
+/// Attempts per request: if every page is in use, 3 ms of work, plus the time of other threads.
 const LOOKS: u32 = 16;
 
 /// Makes a request until it is served; `None` after [`LOOKS`] refusals.

@@ -14,8 +14,7 @@ use std::fmt;
 pub enum InstallError {
     /// `QUARRY_DISABLE=1`, or the system refuses memory.
     Unavailable,
-    /// SQLite is in use already. It can be configured before the first connection, or after
-    /// `sqlite3_shutdown`.
+    /// SQLite is in use: install before the first connection, or after `sqlite3_shutdown`.
     TooLate,
     /// `sqlite3_config` returned this code.
     Refused(c_int),

@@ -5,15 +5,15 @@
 //! ```ignore
 //! // SAFETY: SQLite has not been used yet.
 //! unsafe { quarry_sqlite::install(rusqlite::ffi::sqlite3_config) }?;
-//! quarry::Quarry::set_limit(256 << 20);
+//! quarry::Quarry::set_limit(256 << 20)?;
 //! ```
 //!
 //! Programs in C call `quarry_sqlite_install()` of `libquarry_sqlite.so`, or preload the object.
 //! `docs/sqlite.md` describes the effects.
 //!
 //! A page of a database is a page of Quarry's page cache, found without a lock; every cache of
-//! SQLite (`sqlite3_pcache`) is a file mapping. Pages that SQLite has unpinned are clean, so any of
-//! them may go when any part of the process is short of memory.
+//! SQLite (`sqlite3_pcache`) is a file mapping. Pages that SQLite has unpinned are clean, so Quarry
+//! reclaims them when any part of the process is short of memory.
 
 // Files use only those above them.
 //

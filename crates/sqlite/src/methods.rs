@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::{NonNull, null_mut};
 
-/// The page cache. SQLite copies it.
+/// The methods of the page cache, which SQLite copies.
 #[must_use]
 pub const fn page_cache_methods() -> PcacheMethods2 {
     PcacheMethods2 {
@@ -28,7 +28,7 @@ pub const fn page_cache_methods() -> PcacheMethods2 {
     }
 }
 
-/// The heap. SQLite copies it.
+/// The methods of the heap, which SQLite copies.
 #[must_use]
 pub const fn heap_methods() -> MemMethods {
     heap::METHODS
@@ -87,13 +87,13 @@ unsafe extern "C" fn fetch(handle: *mut Pcache, key: c_uint, create: c_int) -> *
 
 unsafe extern "C" fn unpin(handle: *mut Pcache, page: *mut PcachePage, discard: c_int) {
     let Some(record) = NonNull::new(page.cast()) else { return };
-    // SAFETY: SQLite's promise; the page that it knows is the head of a record.
+    // SAFETY: SQLite's promise; its page is the head of a record.
     unsafe { cache(handle).unpin(record, discard != 0) };
 }
 
 unsafe extern "C" fn rekey(handle: *mut Pcache, page: *mut PcachePage, _: c_uint, new: c_uint) {
     let Some(record) = NonNull::new(page.cast()) else { return };
-    // SAFETY: SQLite's promise; the page that it knows is the head of a record.
+    // SAFETY: SQLite's promise; its page is the head of a record.
     unsafe { cache(handle).rekey(record, new) };
 }
 

@@ -1,15 +1,15 @@
-//! A page cache of SQLite, of one open file: a file mapping of Quarry's page cache.
+//! SQLite's cache of one open file: a file mapping of Quarry's page cache.
 //!
 //! SQLite calls the methods of one cache from one thread at a time. At the same time any thread may
 //! reclaim pages that SQLite does not hold.
 //!
-//! Equations: `held` = records of this cache with `is_held` (at most; a truncation that ends the
-//! holding of pages does not count them one by one); a displaced record is held, and on the list.
+//! Equations: `held` is at least the number of records of this cache with `is_held` (a truncation
+//! does not count the pages whose holding it ends); a displaced record is held, and on the list.
 
 use crate::insist::insist;
 use crate::records::{Record, Records};
 use quarry::process::STACK;
-use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RawSlot, RekeyError};
+use quarry::{Effort, Error, Invalidate, MappingOptions, RawMapping, RawSlot};
 use quarry_cache::CachingStack;
 use quarry_mm::frame::{FRAME_BYTES, Order};
 use quarry_mm::zone::Mark;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The urgency of SQLite's request for a page (`createFlag`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// Only if it is cached.
+    /// A cached page, or no page.
     IfThere,
     /// A new page if this is easy; otherwise SQLite writes dirty pages, and asks again.
     IfEasy,
@@ -27,23 +27,21 @@ pub(crate) enum Want {
     Surely,
 }
 
-/// A cache of SQLite.
 pub(crate) struct PageCache {
     mapping: RawMapping,
     records: Records,
     /// Pages that `PRAGMA cache_size` suggests.
     suggested: u32,
-    /// Approximate number of pages that SQLite holds: see the module.
+    /// At least the number of pages that SQLite holds.
     held: u32,
     /// No page has a larger key.
     largest: u32,
-    /// True after a page was refused, until SQLite unpins one.
+    /// A page was refused, and SQLite has not unpinned a page since.
     wants_room: bool,
     /// Held pages whose index differs from their key.
     displaced: *mut Record,
 }
 
-/// Caches that are open.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
 /// Number of page caches of SQLite that are open. O(1).
@@ -52,12 +50,12 @@ pub fn open_caches() -> u64 {
     OPEN.load(Relaxed)
 }
 
-/// The part of the budget that should be free when a cache exceeds its suggested size. SQLite needs
-/// memory to write pages, and sometimes it may not write any; between the low mark and the last
-/// page of a budget of 6 MiB are 19 pages, which is not enough in either case.
+/// One part in this many of the budget should be free when a cache exceeds its suggested size.
+/// SQLite needs memory to write pages, and sometimes it may not write any page. A budget of 6 MiB
+/// has 19 pages below its low mark, which is not enough in either case.
 const ROOM_PART: u32 = 8;
 
-/// Returns whether less of the budget is free than a cache should leave to others.
+/// Returns whether less of the budget is free than a cache should leave to other users.
 fn is_short() -> bool {
     let budget = STACK.pages().zones().budget();
     budget.is_below(Mark::Low) || budget.free() < budget.limit() / ROOM_PART
@@ -70,10 +68,9 @@ pub fn cached_pages() -> u64 {
 }
 
 impl PageCache {
-    /// Creates a cache of pages of `page_bytes`, with `extra` bytes beside each; `None` if there is
-    /// no memory. Pages of an unpurgeable cache (of a database in memory) are not reclaimed.
-    ///
-    /// A page below 4 KiB takes 4 KiB.
+    /// Creates a cache of pages of `page_bytes` (below 4 KiB they take 4 KiB), with `extra` bytes
+    /// beside each; `None` if there is no memory. Pages of an unpurgeable cache (of a database in
+    /// memory) are not reclaimed.
     pub(crate) fn create(page_bytes: usize, extra: usize, is_purgeable: bool) -> Option<Self> {
         let records = Records::with(extra)?;
         let frames = page_bytes.div_ceil(FRAME_BYTES).next_power_of_two();
@@ -97,8 +94,8 @@ impl PageCache {
         })
     }
 
-    /// Stores the suggested size. The budget of all caches bounds them; from this number of held
-    /// pages on, SQLite should write dirty ones while memory is short.
+    /// Stores the suggested size. It bounds no cache (the budget bounds all caches together): from
+    /// so many held pages on, SQLite should write dirty pages while memory is short.
     pub(crate) fn suggest(&mut self, pages: u32) {
         self.suggested = pages;
     }
@@ -136,9 +133,8 @@ impl PageCache {
     fn fetch_missed(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
         let slot = match want {
             Want::IfThere => self.mapping.hold(key.into(), None).ok()??,
-            // A clean page of another database goes first. But a cache above its suggested size
-            // writes its own pages, and before the last memory is gone, because SQLite needs some
-            // for the writing.
+            // Reclaim takes a clean page of another database first. But a cache above its suggested
+            // size writes its own pages before memory is gone, because the writing needs memory.
             Want::IfEasy => {
                 let is_refused = self.holds_too_much() && is_short();
                 let slot = if is_refused { None } else { self.hold(key, Effort::Every) };
@@ -174,9 +170,8 @@ impl PageCache {
         u64::from(self.held) * 10 >= u64::from(self.suggested) * 9
     }
 
-    /// Ends the holding of a page; with `discard` the page is dropped. (A table of 64 unpinned
-    /// pages that stay held was within the noise of look-ups in 80 MiB, whose time is cache
-    /// misses.)
+    /// Ends the holding of a page; with `discard` the page is dropped. (Keeping 64 unpinned pages
+    /// held changed look-ups in 80 MiB by less than the noise: their time is cache misses.)
     ///
     /// # Safety
     /// The record belongs to a page of this cache which SQLite holds, and does not use any more.
@@ -192,10 +187,10 @@ impl PageCache {
         if is_displaced {
             self.settle(record);
         }
-        // A page that SQLite has written after a refusal makes the room itself.
+        // After a refusal, the page that SQLite has written makes the room.
         let makes_room = std::mem::take(&mut self.wants_room);
-        // SAFETY: SQLite has held the page, and does not use it any more. A displaced page has the
-        // place of another key, so it is dropped.
+        // SAFETY: SQLite has held the page, and does not use it any more. (A displaced page is
+        // dropped, because the mapping would find it under an old key.)
         unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 
@@ -212,12 +207,12 @@ impl PageCache {
             return self.settle(record.into());
         }
         if self.has_displaced_at(new) {
-            // The index would drop the page that is there.
+            // A displaced page is at that index, and the move would drop it.
             return self.displace(record);
         }
         // SAFETY: the page is held.
         let mut moved = unsafe { record.page.rekey(new.into()) };
-        if moved == Err(RekeyError::Busy) {
+        if moved == Err(Error::Busy) {
             // A scan is looking at the page that has this key.
             self.mapping.discard(new.into());
             // SAFETY: the page is held.
@@ -272,7 +267,7 @@ impl PageCache {
         })
     }
 
-    /// Returns whether a displaced page has the place of a key.
+    /// Returns whether a displaced page is at the index of a key.
     fn has_displaced_at(&self, key: u32) -> bool {
         // SAFETY: records on the list belong to held pages.
         self.displaced().any(|it| unsafe { it.as_ref() }.index == key)
@@ -287,7 +282,7 @@ impl PageCache {
         }
     }
 
-    /// Removes a record from the list, if it is on it.
+    /// Removes a record from the list of displaced pages, if it is there.
     fn settle(&mut self, record: NonNull<Record>) {
         // SAFETY: the record and those on the list belong to held pages.
         unsafe {

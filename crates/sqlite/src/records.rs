@@ -1,4 +1,4 @@
-//! The record beside each cached page: the two addresses by which SQLite knows it, and the bytes
+//! The record beside each cached page: the two addresses by which SQLite names it, and the bytes
 //! that SQLite keeps with a page.
 
 use crate::abi::PcachePage;
@@ -8,29 +8,26 @@ use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
 
-/// A record; SQLite's extra bytes follow it.
-///
-/// Only the thread that uses the database looks at a record, and only while it holds the page. The
-/// page cache frees it with the page.
+/// A record; SQLite's extra bytes follow it. Only the thread that holds the page looks at the
+/// record, and the page cache frees it with the page.
 #[repr(C)]
 pub(crate) struct Record {
     /// The page in SQLite's view; SQLite uses the address of this field for the page.
     pub(crate) known: PcachePage,
-    /// The page.
     pub(crate) page: RawPage,
-    /// Its number in the database.
+    /// The number of the page in the database.
     pub(crate) key: u32,
     /// Its index in the file mapping: its key, unless it is displaced.
     pub(crate) index: u32,
-    /// True while SQLite has it pinned.
+    /// SQLite has pinned the page.
     pub(crate) is_held: bool,
-    /// True if the index had no memory to give it the place of its key.
+    /// The index had no memory to move the page to its key.
     pub(crate) is_displaced: bool,
     /// The next displaced page.
     pub(crate) next: *mut Record,
 }
 
-/// Bytes before SQLite's own.
+/// Bytes before SQLite's bytes.
 const HEAD: usize = size_of::<Record>();
 const _: () = assert!(HEAD.is_multiple_of(8), "SQLite's bytes are at a multiple of 8");
 
@@ -72,12 +69,10 @@ impl Records {
     pub(crate) fn make(self, page: RawPage, key: u32) -> Option<NonNull<Record>> {
         let memory = insist(|| self.cache.alloc())?;
         let record = memory.cast::<Record>();
-        // SAFETY: the object has room for a record and the extra bytes after it, lies at a multiple
-        // of 16, and is only ours.
+        // SAFETY: the object has room for a record and the extra bytes, and is ours.
         unsafe {
             let extra = memory.add(HEAD);
-            // SQLite recognises a new page by its first eight bytes, which are zero. Its own cache
-            // clears all of them, too.
+            // Zeroes show SQLite that the page is new; SQLite's own cache clears all bytes as well.
             extra.write_bytes(0, self.extra);
             record.write(Record {
                 known: PcachePage {

@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-/// An equation that does not hold. Small, and made without allocating: checks may run inside
-/// `malloc`.
+/// An equation that does not hold. Made without allocating: checks may run inside `malloc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// The owner of the equation: `"zone"`, `"barn"`.
@@ -39,7 +38,7 @@ impl Check {
     /// Checks that an equation `holds`.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the equation does not hold.
     #[inline]
     pub const fn that(self, holds: bool, equation: &'static str) -> Result<(), Broken> {
         let Self { structure, at } = self;
@@ -49,7 +48,7 @@ impl Check {
     /// Checks that both sides of an equation are the same number.
     ///
     /// # Errors
-    /// If they are not; the error has both.
+    /// If the sides differ; the error has both sides.
     #[inline]
     pub fn equal(
         self,

@@ -1,18 +1,15 @@
-//! The memory limit that the control group sets, version 1 or 2; read without allocating.
+//! The memory limit of the control group, version 1 or 2; read without allocating.
 //!
-//! A group's limit is the lowest of its own and its ancestors'. From the memory that a group uses
-//! this module subtracts what the kernel takes back before it refuses anything (`try_charge_memcg`
-//! in `mm/memcontrol.c`, Linux 6.x, reclaims sixteen times before it kills):
+//! The limit of a control group, here a *group*, is the lowest of its own and its ancestors'. From
+//! a group's use this module subtracts the memory that the kernel takes back before it refuses any
+//! (`try_charge_memcg` in `mm/memcontrol.c`, Linux 6.x, reclaims sixteen times before it kills):
 //!
-//! * the page cache on both lists of the LRU. A page is on the active list because it was read
-//!   twice, which does not keep it there. Neither list holds `shmem` or locked pages;
-//! * but not its dirty pages and those being written: reclaim leaves them to the flushers and may
-//!   find nothing else in time;
-//! * half of the slab memory that the kernel calls reclaimable, as the kernel itself estimates
-//!   `MemAvailable`: objects in use hold the pages of the other half.
+//! * the page cache on both LRU lists: a page is on the active list because it was read twice,
+//!   which does not keep it there. Neither list holds `shmem` or locked pages;
+//! * less dirty pages and those under writeback, which reclaim leaves to the flushers;
+//! * half of the reclaimable slab memory, as in `MemAvailable`: used objects hold the other half.
 //!
-//! `memory.high` is no limit: beyond it the kernel reclaims and slows the group down, and refuses
-//! nothing.
+//! `memory.high` is no limit: beyond it the kernel reclaims and slows the group down.
 
 use crate::file::try_find_piece;
 use crate::os::{OsError, OsResult};
@@ -20,7 +17,6 @@ use crate::report::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
 
-/// The group's files, where no `/sys` hides them.
 const ROOT_V2: &str = "/sys/fs/cgroup";
 const ROOT_V1: &str = "/sys/fs/cgroup/memory";
 /// Values of version 1 from here on mean "no limit" (`PAGE_COUNTER_MAX`, Linux 6.x).
@@ -29,12 +25,12 @@ const UNLIMITED: u64 = 1 << 62;
 /// Limit and use of a group, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// The lowest limit that applies, of the group or an ancestor; all ones where there is none.
+    /// The lowest limit of the group and its ancestors; all ones without a limit.
     pub limit: u64,
-    /// Bytes that the group with this limit uses and the kernel cannot take back.
+    /// Bytes that the group with this limit uses and that the kernel cannot take back.
     pub usage: u64,
-    /// Bytes that the group or an ancestor may use more before the kernel slows it down
-    /// (`memory.high`); all ones where there is no such limit.
+    /// Bytes that the group or an ancestor may still use before the kernel slows it down
+    /// (`memory.high`); all ones without such a limit.
     pub room_below_high: u64,
 }
 
@@ -42,7 +38,6 @@ impl MemoryLimit {
     const NONE: Self = Self { limit: u64::MAX, usage: 0, room_below_high: u64::MAX };
 }
 
-/// The names of a group's files.
 struct Names {
     root: &'static str,
     max: &'static str,
@@ -59,15 +54,14 @@ const V1: Names = Names {
 const V2: Names =
     Names { root: ROOT_V2, max: "memory.max", high: Some("memory.high"), usage: "memory.current" };
 
-/// Long enough for the group of a container; a longer path is cut, and its files are not found.
+/// Long enough for the group of a container; a longer path is cut, and then names no file.
 type Path = Line<640>;
 
-/// Returns the limit that applies to this process; `None` where there is none, or where it cannot
-/// be known, without `/proc` or `/sys`. Makes a handful of system calls.
+/// Returns the limit of this process; `None` where it has none, or where `/proc` or `/sys` is
+/// missing. Makes a handful of system calls.
 ///
 /// # Errors
-/// Where the files exist and cannot be read now, as at a limit of descriptors: the limit that
-/// applied before still applies.
+/// Where the files exist but cannot be read now (a limit of descriptors): keep the previous limit.
 pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     let mut version_2 = None;
     let version_1 = find(c"/proc/self/cgroup", |line| {
@@ -92,8 +86,8 @@ pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     }
 }
 
-/// Walks from the group up to the root. In a container the path may be that of the host: where it
-/// does not exist, the root of the mount is the group.
+/// Walks from the control group at `path` up to the root. In a container the path may be that of
+/// the host; where it does not exist, the root of the mount is the group of the process.
 fn lowest(names: &Names, root: &str, path: &str) -> OsResult<Option<MemoryLimit>> {
     let mut group = path.trim_end_matches('/');
     let mut lowest = MemoryLimit::NONE;
@@ -117,15 +111,14 @@ fn lowest(names: &Names, root: &str, path: &str) -> OsResult<Option<MemoryLimit>
     }
 }
 
-/// The path of a group's file, with the NUL that the system asks for.
 fn join(root: &str, group: &str, name: &str) -> Path {
     let mut path = Path::default();
     let _ = write!(path, "{root}{group}/{name}\0");
     path
 }
 
-/// Returns what `value` finds in the first line of a file in which it finds anything; `None` also
-/// where the file does not exist or may not be read.
+/// Returns the first answer of `value` for a line of the file; `None` also where the file does not
+/// exist or may not be read.
 fn find<R>(path: &CStr, mut value: impl FnMut(&str) -> Option<R>) -> OsResult<Option<R>> {
     match try_find_piece(path, b'\n', |line| value(core::str::from_utf8(line).ok()?)) {
         Err(OsError(
@@ -152,7 +145,7 @@ fn number(path: &Path) -> OsResult<Option<u64>> {
 struct Stat {
     /// Page cache on the LRU.
     file: u64,
-    /// The part of it that is dirty or being written.
+    /// The part of `file` that is dirty or under writeback.
     unwritten: u64,
     slab: u64,
 }
@@ -168,8 +161,8 @@ impl Stat {
     }
 }
 
-/// Returns the bytes that the kernel can take back from a group and its children. Version 1 lists
-/// its totals after the group's figures.
+/// Returns the bytes that the kernel can take back from a control group and its children. In
+/// version 1 the file lists the totals with the children after the group's own figures.
 fn reclaimable(path: &Path) -> OsResult<u64> {
     let (mut own, mut total) = (Stat::default(), None);
     find_in(path, |line| {
@@ -192,7 +185,6 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
 
-    /// A tree of groups `a/b`, removed when dropped.
     struct Groups(PathBuf);
 
     impl Groups {
@@ -287,7 +279,7 @@ mod tests {
         assert_eq!(groups.lowest(&V2, "/a/b"), Ok(Some(beyond)));
     }
 
-    /// A link to itself is there and cannot be opened, as any file at a limit of descriptors.
+    /// A link to itself exists but cannot be opened, like any file at a limit of descriptors.
     #[test]
     fn files_that_cannot_be_read_now_are_not_taken_for_no_limit() {
         for hidden in ["memory.max", "memory.current", "memory.stat"] {

@@ -1,12 +1,11 @@
-//! Clearing memory that is about to be handed out.
+//! Clears memory that is about to be handed out.
 //!
-//! glibc 2.36 clears a page and more by `rep stosb`. While the memory lies in the second cache,
-//! some processors execute that at half the speed of plain wide stores: on an AMD EPYC with 1 MiB
-//! of second cache (a virtual machine) 32 KiB took 206 ns by `memset` and 131 ns by stores of 32
-//! bytes, 512 KiB 3.3 us and 2.2 us. Stores of 16 bytes are slower than `memset`, so without AVX2
-//! `memset` clears everything. Beyond the cache `rep stosb` wins, because it does not read what it
-//! overwrites. Clearing 1 MiB by both in turn, its end first, won 6 % in a loop of its own and
-//! nothing in `calloc`.
+//! glibc 2.36 clears a page or more by `rep stosb`. While the memory is in the L2 cache, some CPUs
+//! execute that at half the speed of wide stores: on an AMD EPYC with 1 MiB of L2 (a virtual
+//! machine) 32 KiB took 206 ns by `memset` and 131 ns by stores of 32 bytes, 512 KiB 3.3 us and 2.2
+//! us. Stores of 16 bytes are slower than `memset`, so without AVX2 `memset` clears everything.
+//! Beyond the cache `rep stosb` wins, because it does not read the lines that it overwrites.
+//! Clearing 1 MiB by both methods, its end first, won 6 % in a bare loop and nothing in `calloc`.
 
 use crate::primitive::Access;
 use crate::primitive::touch::touch_bytes;
@@ -16,7 +15,7 @@ use core::ptr::NonNull;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const WIDE: core::ops::RangeInclusive<usize> = 4 << 10..=512 << 10;
 
-/// Writes zeros to the `bytes` bytes from `start` on.
+/// Writes zeros to `bytes` bytes from `start` on.
 ///
 /// # Safety
 /// These bytes are writable, and only the caller uses them.
@@ -52,9 +51,7 @@ mod wide {
     use crate::primitive::{AtomicU32, Ordering};
     use core::arch::asm;
 
-    /// Bytes of a cache line.
     const LINE: usize = 64;
-    /// Bytes of a round of four stores.
     const ROUND: usize = 128;
 
     static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
@@ -62,7 +59,6 @@ mod wide {
     const IMPOSSIBLE: u32 = 1;
     const POSSIBLE: u32 = 2;
 
-    /// Returns whether processor and system allow AVX2.
     #[inline]
     pub(super) fn is_possible() -> bool {
         match KNOWN.load(Ordering::Relaxed) {
@@ -71,7 +67,7 @@ mod wide {
         }
     }
 
-    /// Intel SDM volume 1, 14.3 and 14.7: the system saves what AVX needs, and there is AVX2.
+    /// Intel SDM volume 1, 14.3 and 14.7: the system saves the AVX state, and the CPU has AVX2.
     #[cold]
     fn look() -> bool {
         const OSXSAVE_AND_AVX: u32 = 1 << 27 | 1 << 28;
@@ -101,8 +97,8 @@ mod wide {
         ecx: u32,
     }
 
-    /// The first sub-leaf of a leaf. `core::arch` has it as an unsafe function in older versions of
-    /// Rust and as a safe one in newer ones.
+    /// CPUID for the first sub-leaf of a leaf. The function of `core::arch` is unsafe in older
+    /// versions of Rust and safe in newer ones.
     fn cpuid(leaf: u32) -> Cpuid {
         let (eax, ebx, ecx): (u32, u64, u32);
         // SAFETY: every x86-64 processor has CPUID; rbx, which the compiler keeps, is restored.
@@ -120,15 +116,15 @@ mod wide {
     }
 
     /// # Safety
-    /// AVX2 is possible, `bytes` is at least a round, and they may be written.
+    /// AVX2 is possible, and `bytes`, at least a round, are writable.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn clear(start: *mut u8, bytes: usize) {
         debug_assert!(bytes >= ROUND);
-        // Rounds of aligned stores: from the first line after `start` while another one fits.
+        // Aligned rounds, from the first line after `start` to the last round that fits.
         let first = (start as usize + 1).next_multiple_of(LINE);
         let rounds = (start as usize + bytes - first) / ROUND;
-        // SAFETY: all stores lie in `start..start + bytes`: a line at its front, a round at its
-        // end, and the rounds that fit in between; it has at least one round. This is assembly
+        // SAFETY: all stores lie in `start..start + bytes`, which is at least `ROUND` bytes: a line
+        // at the front, a round at the end, and the rounds that fit in between. This is assembly
         // because the compiler would turn a loop into a call of `memset`.
         unsafe {
             asm!(

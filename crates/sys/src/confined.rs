@@ -1,9 +1,9 @@
 //! A confined process (`QUARRY_SANDBOX=1`) makes only system calls that `malloc` of the C library
-//! makes as well, because a filter of system calls kills for others in all of its threads.
+//! also makes, because its filter of system calls kills for any other, in all of its threads.
 //!
-//! These are left: `mmap`, `munmap`, `madvise(MADV_DONTNEED)`, `futex`; at the start also
-//! `sched_getaffinity`. The process gives up restartable sequences (their barrier is a call of its
-//! own), populating, huge pages, moving pages, and memory that goes back while the program is idle.
+//! The calls are `mmap`, `munmap`, `madvise(MADV_DONTNEED)` and `futex`, and at the start
+//! `sched_getaffinity`. The process gives up restartable sequences (which need `membarrier`),
+//! populating, huge pages, moving pages, and giving memory back while the program is idle.
 
 use crate::primitive::{AtomicBool, Ordering};
 

@@ -1,6 +1,6 @@
 //! The calling thread's `errno`, and why the operating system refused.
 
-/// Why the operating system refused, as the positive `errno` it gave.
+/// A refusal of the operating system, as the positive `errno` that it gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OsError(pub i32);
 
@@ -23,10 +23,27 @@ impl core::fmt::Display for OsError {
 
 impl core::error::Error for OsError {}
 
+#[cfg(feature = "std")]
+impl From<std::io::Error> for OsError {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(match error.kind() {
+            std::io::ErrorKind::InvalidInput => libc::EINVAL,
+            _ => libc::EIO,
+        }))
+    }
+}
+
+#[cfg(feature = "std")]
+impl From<OsError> for std::io::Error {
+    fn from(error: OsError) -> Self {
+        Self::from_raw_os_error(error.0)
+    }
+}
+
 /// The calling thread's `errno`.
 #[must_use]
 pub fn last() -> i32 {
-    // SAFETY: __errno_location returns the calling thread's own errno, which lives as long as the
+    // SAFETY: __errno_location returns the calling thread's errno, which lives as long as the
     // thread.
     unsafe { *libc::__errno_location() }
 }
@@ -37,18 +54,17 @@ pub fn set(value: i32) {
     unsafe { *libc::__errno_location() = value };
 }
 
-/// Keeps `errno` as it was: a refusal that the allocator met is not the caller's. Sets it again
-/// when dropped.
+/// Hides refusals that only concern the allocator: sets `errno` back to its old value when dropped.
 pub struct KeepErrno(i32);
 
 impl KeepErrno {
-    /// Remembers the value.
+    /// Remembers the present value.
     #[must_use]
     pub fn new() -> Self {
         Self(last())
     }
 
-    /// Sets the value that the caller finds instead.
+    /// Changes the value that the drop sets.
     pub fn set(&mut self, value: i32) {
         self.0 = value;
     }

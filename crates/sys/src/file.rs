@@ -1,17 +1,17 @@
 //! Pieces of small files of `/proc` and `/sys`, read without allocating.
 //!
 //! The module makes bare system calls: libc's `open`, `read` and `close` are cancellation points,
-//! where a thread would vanish with the locks of the allocator held.
+//! where a thread would end while it holds locks of the allocator.
 
 use crate::errno::{OsError, OsResult};
 use core::ffi::CStr;
 
-/// Bytes of the longest piece that is shown; longer ones are left out. The buffer lies on the
-/// stack: callers that a request may come to run on one of Quarry's own (`own_stack`).
+/// Bytes of the longest piece that a caller gets; longer pieces are left out. The buffer is on the
+/// stack, so callers inside `malloc` or `free` run on a stack of Quarry's own (`own_stack`).
 const PIECE_BYTES: usize = 1024;
 
-/// Gives every piece between `separator`s to `look` until it answers. Returns `None` where it never
-/// does, or where the file cannot be read. O(file).
+/// Gives each piece between `separator`s to `look` until it answers. Returns `None` where it never
+/// does, or the file cannot be read. O(file).
 pub fn find_piece<R>(
     path: &CStr,
     separator: u8,
@@ -20,10 +20,10 @@ pub fn find_piece<R>(
     try_find_piece(path, separator, look).ok().flatten()
 }
 
-/// As [`find_piece`], for callers that must know that nothing was read.
+/// [`find_piece`] for callers that must learn that the file could not be read.
 ///
 /// # Errors
-/// The error of opening or reading the file; `look` may have seen some of it.
+/// The error of opening or reading the file; `look` may have got some pieces.
 pub fn try_find_piece<R>(
     path: &CStr,
     separator: u8,
@@ -59,7 +59,6 @@ pub fn try_find_piece<R>(
     }
 }
 
-/// An open file, closed when dropped.
 struct File(libc::c_long);
 
 impl File {
@@ -71,7 +70,6 @@ impl File {
         if fd >= 0 { Ok(Self(fd)) } else { Err(OsError::last()) }
     }
 
-    /// Returns the bytes read, 0 at the end.
     fn read(&self, buffer: &mut [u8]) -> OsResult<usize> {
         // SAFETY: the descriptor is ours; the kernel writes at most `buffer.len()` bytes.
         let got =
@@ -92,7 +90,7 @@ mod tests {
     use super::*;
     use std::ffi::CString;
 
-    /// Returns the pieces that `find_piece` shows of a file with these contents.
+    /// Returns the pieces that `find_piece` gives of a file with these contents.
     fn pieces(name: &str, contents: &[u8], separator: u8) -> Vec<Vec<u8>> {
         let file = std::env::temp_dir().join(format!("quarry-{name}-{}", std::process::id()));
         std::fs::write(&file, contents).unwrap();

@@ -1,11 +1,9 @@
-//! Open files by their descriptors: positioned reads and writes of several pieces, size, sync.
+//! Open files by descriptor: positioned reads and writes of several pieces, size, sync.
 //!
-//! The module makes bare system calls: those of libc are cancellation points, where a thread would
-//! vanish with the pages that it reads into latched. A call that a signal interrupts is repeated,
-//! and one that moves fewer bytes than asked is continued.
+//! The module makes bare system calls: libc's are cancellation points, where a thread would end and
+//! leave the pages of its read latched. It repeats interrupted calls, and continues short ones.
 
 use crate::errno::{OsError, OsResult};
-use core::ffi::CStr;
 
 /// Pieces that one system call moves; the kernel takes up to 1,024 (`UIO_MAXIOV`, Linux 2.2).
 const PIECES: usize = 64;
@@ -16,34 +14,21 @@ pub struct Transfer {
     /// Bytes that were moved, from the first piece on.
     pub bytes: usize,
     /// The refusal that ended the transfer. `None` where all bytes were moved, and where a read
-    /// found the end of the file.
+    /// reached the end of the file.
     pub error: Option<OsError>,
 }
 
 impl Transfer {
-    /// The bytes, where nothing was refused.
+    /// The bytes that were moved.
     ///
     /// # Errors
-    /// The refusal.
+    /// The refusal that ended the transfer.
     pub fn complete(self) -> OsResult<usize> {
         self.error.map_or(Ok(self.bytes), Err)
     }
 }
 
-/// How a file is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpenOptions {
-    /// For writing as well as reading.
-    pub write: bool,
-    /// Creates the file if there is none. Its owner may then read and write it, and its group read
-    /// it (mode 0640, less the umask).
-    pub create: bool,
-    /// Past the page cache of the kernel (`O_DIRECT`): offsets, lengths and addresses are multiples
-    /// of the device's block then.
-    pub direct: bool,
-}
-
-/// An open file. Dropping it closes the descriptor, if that is its own.
+/// An open file. Dropping it closes the descriptor, if it owns that.
 #[derive(Debug)]
 pub struct FileDescriptor {
     number: i32,
@@ -51,23 +36,7 @@ pub struct FileDescriptor {
 }
 
 impl FileDescriptor {
-    /// Opens a file; programs that this one executes do not inherit it.
-    ///
-    /// # Errors
-    /// The refusal of the system.
-    pub fn open(path: &CStr, options: OpenOptions) -> OsResult<Self> {
-        let mut flags = libc::O_CLOEXEC;
-        flags |= if options.write { libc::O_RDWR } else { libc::O_RDONLY };
-        flags |= if options.create { libc::O_CREAT } else { 0 };
-        flags |= if options.direct { libc::O_DIRECT } else { 0 };
-        // SAFETY: the path is NUL-terminated and outlives the call.
-        let opened = repeated(|| unsafe {
-            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o640)
-        })?;
-        Ok(Self { number: opened as i32, is_owned: true })
-    }
-
-    /// Takes a descriptor over, which is closed with this.
+    /// Takes a descriptor over; dropping this closes it.
     ///
     /// # Safety
     /// The descriptor is open, and no other code closes it.
@@ -79,7 +48,7 @@ impl FileDescriptor {
     /// Uses a descriptor that other code closes.
     ///
     /// # Safety
-    /// The descriptor stays open as long as this lives.
+    /// The descriptor stays open while this lives.
     #[must_use]
     pub const unsafe fn borrowed(number: i32) -> Self {
         Self { number, is_owned: false }
@@ -107,7 +76,7 @@ impl FileDescriptor {
         Ok(u64::try_from(size).unwrap_or(0))
     }
 
-    /// Makes the file so many bytes long.
+    /// Sets the length of the file.
     ///
     /// # Errors
     /// The refusal of the system.
@@ -116,17 +85,17 @@ impl FileDescriptor {
         repeated(|| unsafe { libc::syscall(libc::SYS_ftruncate, self.number, bytes) }).map(drop)
     }
 
-    /// Waits until all that was written, and what is needed to find it, is on the device.
+    /// Waits until all written data, and the metadata to find it, is on the device.
     ///
     /// # Errors
-    /// The refusal of the system; the kernel reports an error of a write once.
+    /// The refusal of the system; the kernel reports the error of a write only once.
     pub fn sync(&self) -> OsResult<()> {
         // SAFETY: takes a number only.
         repeated(|| unsafe { libc::syscall(libc::SYS_fdatasync, self.number) }).map(drop)
     }
 
-    /// Fills pieces, one after the other, with the bytes from `offset` on. It stops before all are
-    /// full only at the end of the file, or at a refusal.
+    /// Fills pieces, one after the other, with the bytes from `offset` on. Stops early only at the
+    /// end of the file or at a refusal.
     pub fn read_at(&self, pieces: &mut [&mut [u8]], offset: u64) -> Transfer {
         self.transfer(libc::SYS_preadv, offset, |done, vectors| {
             let pieces = pieces.iter_mut().map(|piece| (piece.as_mut_ptr(), piece.len()));
@@ -141,13 +110,13 @@ impl FileDescriptor {
             vectors.fill(pieces, done);
         });
         let all: usize = pieces.iter().map(|piece| piece.len()).sum();
-        // A file that takes nothing and says nothing would be written to for ever.
+        // A file that takes no bytes and reports no error would be written to for ever.
         let error = moved.error.or((moved.bytes < all).then_some(OsError(libc::EIO)));
         Transfer { error, ..moved }
     }
 
-    /// Calls `preadv` or `pwritev` until all bytes are moved, one call moves none, or one is
-    /// refused. `fill` sets the vectors to the bytes after the first ones that are done.
+    /// Calls `preadv` or `pwritev` until all bytes are moved, or a call moves no bytes or is
+    /// refused. `fill` sets the vectors to the bytes after those that are done.
     fn transfer(
         &self,
         call: libc::c_long,
@@ -162,7 +131,7 @@ impl FileDescriptor {
                 return Transfer { bytes, error: None };
             }
             let (first, count) = (vectors.all.as_ptr(), vectors.count);
-            // The kernel takes the offset as two halves, of which 64-bit machines use the first.
+            // The kernel takes the offset as two halves; a 64-bit kernel uses only the first.
             let at = offset + bytes as u64;
             // SAFETY: each vector is a piece that the caller lends for the call, exclusively where
             // the kernel writes into it.
@@ -186,7 +155,6 @@ impl Drop for FileDescriptor {
     }
 }
 
-/// The pieces of one system call.
 struct Vectors {
     all: [libc::iovec; PIECES],
     count: usize,
@@ -198,7 +166,7 @@ impl Vectors {
         Self { all: [none; PIECES], count: 0 }
     }
 
-    /// Takes all after the first `done` bytes of the pieces, as far as there is room.
+    /// Takes the bytes of `pieces` after the first `done`, as many pieces as there is room for.
     fn fill(&mut self, pieces: impl Iterator<Item = (*mut u8, usize)>, done: usize) {
         let mut skipped = done;
         for (start, len) in pieces {
@@ -216,7 +184,7 @@ impl Vectors {
     }
 }
 
-/// Makes a system call, again where a signal has interrupted it.
+/// Makes a system call, again after each signal that interrupts it.
 fn repeated(mut call: impl FnMut() -> libc::c_long) -> OsResult<libc::c_long> {
     loop {
         let result = call();
@@ -233,23 +201,20 @@ fn repeated(mut call: impl FnMut() -> libc::c_long) -> OsResult<libc::c_long> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CString;
-    use std::os::fd::AsRawFd;
+    use std::fs::OpenOptions;
+    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::path::{Path, PathBuf};
 
-    /// A file of its own for a test, gone with this.
-    struct Scratch(std::path::PathBuf, CString);
+    struct Scratch(PathBuf);
 
     impl Scratch {
         fn new(name: &str) -> Self {
             let name = format!("quarry-fd-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let text = CString::new(path.to_str().unwrap()).unwrap();
-            Self(path, text)
+            Self(std::env::temp_dir().join(name))
         }
 
         fn open(&self) -> FileDescriptor {
-            let options = OpenOptions { write: true, create: true, direct: false };
-            FileDescriptor::open(&self.1, options).unwrap()
+            opened(&self.0, OpenOptions::new().read(true).write(true).create(true))
         }
     }
 
@@ -257,6 +222,12 @@ mod tests {
         fn drop(&mut self) {
             let _ = std::fs::remove_file(&self.0);
         }
+    }
+
+    fn opened(path: impl AsRef<Path>, options: &OpenOptions) -> FileDescriptor {
+        let number = options.open(path).unwrap().into_raw_fd();
+        // SAFETY: the file has given its descriptor up.
+        unsafe { FileDescriptor::owned(number) }
     }
 
     #[test]
@@ -290,16 +261,15 @@ mod tests {
     fn a_refusal_says_how_far_it_came() {
         let scratch = Scratch::new("refused");
         let file = scratch.open();
-        let unreadable = FileDescriptor::open(c"/", OpenOptions::default()).unwrap();
+        let unreadable = opened("/", OpenOptions::new().read(true));
         let mut byte = [0];
         let refused = unreadable.read_at(&mut [&mut byte], 0);
         assert_eq!(refused, Transfer { bytes: 0, error: Some(OsError(libc::EISDIR)) });
-        let reader = FileDescriptor::open(&scratch.1, OpenOptions::default()).unwrap();
+        let reader = opened(&scratch.0, OpenOptions::new().read(true));
         assert_eq!(reader.write_at(&[b"x"], 0).complete(), Err(OsError(libc::EBADF)));
         assert_eq!(file.size(), Ok(0));
         assert_eq!(reader.set_size(5), Err(OsError(libc::EINVAL)));
-        let full = OpenOptions { write: true, ..OpenOptions::default() };
-        let full = FileDescriptor::open(c"/dev/full", full).unwrap();
+        let full = opened("/dev/full", OpenOptions::new().write(true));
         assert_eq!(full.write_at(&[b"x"], 0).complete(), Err(OsError(libc::ENOSPC)));
     }
 
@@ -310,20 +280,16 @@ mod tests {
         assert_eq!(file.set_size(12_345), Ok(()));
         assert_eq!((file.size(), file.sync()), (Ok(12_345), Ok(())));
         let std_file = std::fs::File::open(&scratch.0).unwrap();
-        // SAFETY: `std_file` closes it, after this is gone.
+        // SAFETY: `std_file` closes the descriptor, after this is gone.
         let borrowed = unsafe { FileDescriptor::borrowed(std_file.as_raw_fd()) };
         drop(borrowed);
         assert_eq!(std_file.metadata().unwrap().len(), 12_345, "it is open still");
         let number = file.number();
-        // SAFETY: nothing else uses the number from here on.
+        // SAFETY: no other code uses the duplicate.
         let owned = unsafe { FileDescriptor::owned(libc::dup(number)) };
         let copy = owned.number();
         drop(owned);
         // SAFETY: takes numbers only.
         assert_eq!(unsafe { libc::fcntl(copy, libc::F_GETFD) }, -1, "it is closed");
-        assert_eq!(
-            FileDescriptor::open(c"/nowhere/at/all", OpenOptions::default()).err(),
-            Some(OsError(libc::ENOENT))
-        );
     }
 }

@@ -1,60 +1,57 @@
-//! The gate through which work of several steps goes, and which `fork` closes.
+//! The gate that a thread enters to do work of several steps, and that `fork` closes.
 //!
-//! The child of a fork has one thread, and the work of all others is never finished there: their
-//! locks stay held, and pages on their way from one list to another are on none. So a thread that
-//! changes shared state in more than one step is *inside* meanwhile; a thread that forks closes the
-//! gate and waits until no other thread is inside. Then every lock is free and every equation
-//! holds, and `fork` needs to know neither the locks nor the equations.
+//! The child of a fork has one thread, and never finishes the work of the others: their locks stay
+//! held, and pages on their way between two lists are on no list. So a thread is *inside* while it
+//! changes shared state in several steps; a thread that forks closes the gate and waits until no
+//! other thread is inside. Then every lock is free and every equation holds.
 //!
-//! * A thread inside occupies a place: its task stands in one of a few words, each in a cache line
-//!   of its own. Going in is one compare-and-exchange, going out one store.
-//! * While the process has one thread, it occupies no place and closes nothing: a handler of a
-//!   signal may fork in the middle of the work that it interrupted, and both sides go on with that.
+//! * A thread inside occupies a place: its task stands in one of a few words, each in its own cache
+//!   line. Entering is one compare-and-exchange, leaving one store.
+//! * While the process has one thread, that thread occupies no place and closes nothing: its signal
+//!   handler may fork in the middle of interrupted work, and both processes go on with it.
 //! * The thread that has closed the gate passes through it, so handlers of `fork` may allocate. It
-//!   may close the gate again: a handler of a signal forks, having interrupted a fork.
-//! * A thread that is inside may go in again.
-//! * A thread that sleeps until another one has done something leaves meanwhile, and goes in again
-//!   ([`outside`]): the other one may need to go in for it. It holds no lock then, and has nothing
-//!   half done.
-//! * A thread that forks while it is inside itself (a handler of a signal, again) does not wait for
-//!   its own place, and for others only for a while: they may wait for a lock that it holds. After
-//!   that it forks as it is: POSIX lets the child call async-signal-safe functions only.
+//!   may close the gate again: its signal handler forks in the middle of a fork.
+//! * A thread that is inside may enter again.
+//! * A thread that sleeps until another one has done something leaves meanwhile ([`outside`]),
+//!   because the other may have to enter for that. The sleeper holds no lock, nor half done work.
+//! * A thread that forks while it is inside (a signal handler, again) does not wait for its own
+//!   place, and waits only a while for other threads, because they may wait for a lock that it
+//!   holds. After that it forks anyway: POSIX lets the child call only async-signal-safe functions.
 
 use crate::primitive::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task, timer,
 };
 use core::marker::PhantomData;
 
-/// Number of places. Threads that find all of them occupied are counted together.
+/// Number of places. Threads that find all places occupied are counted together, as the crowd.
 const PLACES: usize = if cfg!(quarry_model) { 2 } else { 128 };
 /// Rounds of spinning before a waiter naps, as in `lock`.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
-/// Rounds after which a waiter that others may wait for gives up: some milliseconds of naps.
+/// Rounds after which a waiter gives up if others may wait for it: milliseconds of naps.
 const PATIENCE: u32 = SPIN_ROUNDS + 50;
-/// The same for threads that are counted together: about a second. The waiter may be one of them.
+/// The same while threads are in the crowd, which the waiter may be in: about a second.
 const PATIENCE_WITH_CROWD: u32 = SPIN_ROUNDS + 10_000;
-/// Bits that count how often a thread has closed the gate; its task stands above them.
+/// Bits of `closer` that count how often a thread has closed the gate; its task is above them.
 const TIMES_BITS: u32 = 12;
 
-/// The task that is inside, or 0. Takes two cache lines: neighbours are prefetched together.
+/// The task that is inside, or 0. Takes two cache lines, because CPUs prefetch neighbouring lines.
 #[repr(align(128))]
 struct Place(AtomicUsize);
 
-/// See the module.
+/// The gate; see the head of this file.
 #[repr(align(128))]
 pub struct Gate {
     /// `task << 12 | times` of the thread that has closed the gate, 0 while it is open.
     closer: AtomicU64,
-    /// Threads that sleep until the gate is open.
     sleepers: AtomicU32,
-    /// The word that they sleep on; it counts how often they were woken.
+    /// The word on which `sleepers` sleep: how often they were woken.
     opened: AtomicU32,
     /// Threads inside that have found no place.
     crowd: AtomicU32,
     places: [Place; PLACES],
 }
 
-/// Proof that its thread is inside; lets it out when dropped.
+/// Proof that its thread is inside; the thread leaves when it is dropped.
 pub struct GateGuard<'a> {
     entered: Entered<'a>,
     stays_on_thread: PhantomData<*mut ()>,
@@ -67,20 +64,19 @@ enum Entered<'a> {
     Crowd(&'a AtomicU32),
 }
 
-/// The gate of the process, if it has one.
 static PROCESS: AtomicPtr<Gate> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Goes into the process's gate, if it has one.
+/// Enters the process's gate, if it has one.
 #[must_use]
 pub fn enter() -> Option<GateGuard<'static>> {
     // SAFETY: the pointer is null or that of a static.
     let gate = unsafe { PROCESS.load(Ordering::Acquire).as_ref() }?;
-    // Threads have their control blocks pages apart.
+    // Thread control blocks are pages apart.
     Some(gate.enter(|| task::current() >> 12))
 }
 
-/// Runs `sleep` outside of the process's gate. The caller holds no lock that is taken inside, and
-/// what it has begun may stay so for ever in the child of a fork.
+/// Runs `sleep` outside the process's gate. The caller holds no lock that is taken inside, and no
+/// child of a fork needs the work that the caller has not finished.
 pub fn outside<T>(sleep: impl FnOnce() -> T) -> T {
     // SAFETY: the pointer is null or that of a static.
     match unsafe { PROCESS.load(Ordering::Acquire).as_ref() } {
@@ -93,7 +89,6 @@ fn is_of(closer: u64, thread: usize) -> bool {
     closer >> TIMES_BITS == thread as u64
 }
 
-/// Lets others run. Returns false once `patience` rounds are over.
 fn wait_a_round(round: &mut u32, patience: u32) -> bool {
     *round = round.saturating_add(1);
     if *round > SPIN_ROUNDS {
@@ -117,8 +112,7 @@ impl Gate {
         }
     }
 
-    /// Goes in, waiting while another thread has the gate closed. Threads that pass different hints
-    /// do not get into each other's way.
+    /// Enters; waits while another thread has the gate closed. Different hints avoid contention.
     #[inline]
     pub fn enter(&self, hint: impl FnOnce() -> usize) -> GateGuard<'_> {
         let entered =
@@ -126,7 +120,8 @@ impl Gate {
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
-    /// Goes in if the gate is open, also to those who are inside already. Never waits.
+    /// Enters if the gate is open; a closed gate refuses even its closer and threads inside. Never
+    /// waits.
     pub fn try_enter(&self, hint: usize) -> Option<GateGuard<'_>> {
         let stays_on_thread = PhantomData;
         if task::is_alone() {
@@ -145,7 +140,7 @@ impl Gate {
         let me = task::current();
         loop {
             let entered = self.occupy(hint, me);
-            // Sequentially consistent, as is the closer's look at the places: one sees the other.
+            // Sequentially consistent, as the closer's look at the places: one finds the other.
             let closer = self.closer.load(Ordering::SeqCst);
             if closer == 0 || is_of(closer, me) || self.is_inside_already(&entered, me) {
                 return entered;
@@ -167,7 +162,6 @@ impl Gate {
         Entered::Crowd(&self.crowd)
     }
 
-    /// Returns whether the thread had been inside before it entered just now.
     fn is_inside_already(&self, entered: &Entered<'_>, me: usize) -> bool {
         let of_now = usize::from(matches!(entered, Entered::Place(_)));
         self.places_of(me) > of_now
@@ -187,10 +181,10 @@ impl Gate {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Closes the gate before `fork` and waits until no other thread is inside, nor closing it.
+    /// Closes the gate before `fork` and waits until no other thread is inside or closing it.
     pub fn close(&self) {
         let me = task::current();
-        // A signal between the look and the exchange may fork as well: it leaves all as it was.
+        // A signal handler that forks between load and exchange leaves the gate as it was.
         if is_of(self.closer.load(Ordering::Relaxed), me) {
             self.closer.fetch_add(1, Ordering::Relaxed);
             return;
@@ -212,13 +206,13 @@ impl Gate {
         }
     }
 
-    /// Makes this the gate that [`outside`] leaves.
+    /// Makes this the gate that [`enter`] and [`outside`] use.
     pub fn is_of_process(&'static self) {
         PROCESS.store(core::ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// Runs `sleep` with the calling thread outside, if it is inside, and lets it in again
-    /// afterwards, to the places that it had. (A thread that is counted in the crowd stays there.)
+    /// Runs `sleep` outside, if the calling thread occupies places, and then takes these places
+    /// again. (A thread that is counted in the crowd stays inside.)
     fn leave_while<T>(&self, sleep: impl FnOnce() -> T) -> T {
         let me = task::current();
         let mut mine = 0u128;
@@ -233,7 +227,7 @@ impl Gate {
             return result;
         }
         loop {
-            // In order, so that no two threads have what the other one lacks.
+            // In order, so that no two threads each hold a place that the other one needs.
             for (_, Place(place)) in of_mine() {
                 let mut round = 0;
                 while place.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_err() {
@@ -249,8 +243,7 @@ impl Gate {
         }
     }
 
-    /// Opens the gate on the parent's side, where this thread has closed it. A thread that has
-    /// closed it several times opens it as often.
+    /// Opens the gate in the parent: one call for each `close` by this thread.
     pub fn open(&self) {
         let closer = self.closer.load(Ordering::Relaxed);
         if is_of(closer, task::current()) {
@@ -270,7 +263,7 @@ impl Gate {
         }
     }
 
-    /// Opens the gate on the child's side, where no other thread exists.
+    /// Opens the gate in the child, where no other thread exists.
     pub fn open_in_child(&self) {
         let me = task::current();
         self.sleepers.store(0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! Answers that only glibc has: whether this process has other threads, the lock of the list of
-//! streams. All symbols are referenced weakly, so that the library loads where they are missing.
+//! Answers that only glibc has: whether this process has other threads, and the lock of the list of
+//! streams. All symbols are weak, so that the library loads without them.
 
-/// The address of a symbol of the C library, null where it has none of that name.
+/// The address of a symbol of the C library, or null.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, quarry_model))))]
 macro_rules! weak_address {
     ($symbol:literal) => {{
@@ -30,7 +30,7 @@ macro_rules! weak_address {
     }};
 }
 
-/// Here nothing is known of the C library.
+/// Without the C library's symbols.
 #[cfg(not(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(any(miri, quarry_model))
@@ -43,8 +43,8 @@ macro_rules! weak_address {
 
 pub(crate) use weak_address;
 
-/// Returns whether the calling thread is the only one for sure: then no other thread holds a lock
-/// of the C library. False where glibc is older than 2.32.
+/// Returns whether the calling thread is certainly the only one, so that no other thread holds a
+/// lock of the C library. False where glibc is older than 2.32.
 #[must_use]
 pub fn is_single_threaded() -> bool {
     let flag = weak_address!("__libc_single_threaded");
@@ -54,7 +54,7 @@ pub fn is_single_threaded() -> bool {
 }
 
 /// Returns the NUMA node of the running CPU, without a system call where the kernel has a vDSO for
-/// it (x86-64). `None` where glibc is older than 2.29.
+/// that (x86-64). `None` where glibc is older than 2.29.
 #[must_use]
 pub fn running_node() -> Option<u32> {
     type GetCpu = extern "C" fn(*mut u32, *mut u32) -> i32;
@@ -63,7 +63,7 @@ pub fn running_node() -> Option<u32> {
         return None;
     }
     let (mut cpu, mut node) = (0, 0);
-    // SAFETY: glibc declares the function so; both words are writable.
+    // SAFETY: glibc declares the function with this type; both words are writable.
     let failed =
         unsafe { core::mem::transmute::<*const u8, GetCpu>(function)(&raw mut cpu, &raw mut node) };
     (failed == 0).then_some(node)
@@ -76,8 +76,8 @@ fn call(function: *const u8) {
     }
 }
 
-/// Takes the lock of the list of all streams, which is recursive. The caller may hold no lock of
-/// ours: it waits for threads that hold this one, and those may wait for threads that allocate.
+/// Takes the recursive lock of the list of all streams. The caller may hold no lock of Quarry: it
+/// waits for threads that hold this lock, and those may wait for threads that allocate.
 pub fn lock_streams() {
     call(weak_address!("_IO_list_lock"));
 }
@@ -87,8 +87,8 @@ pub fn unlock_streams() {
     call(weak_address!("_IO_list_unlock"));
 }
 
-/// Makes the lock new in the child of a fork, whichever thread held it in the parent. glibc does
-/// the same before it calls the handlers of the program.
+/// Makes the lock of [`lock_streams`] new in the child of a fork. glibc does so, too, before it
+/// calls the program's handlers.
 pub fn reset_streams() {
     call(weak_address!("_IO_list_resetlock"));
 }
@@ -97,9 +97,9 @@ pub fn reset_streams() {
 pub type ForkHandler = unsafe extern "C" fn();
 
 /// Registers handlers of `fork` for the rest of the process's life, as `pthread_atfork` does. With
-/// glibc, this calls the function that `pthread_atfork` is built on, `__register_atfork` of the
-/// Linux Standard Base: a shared object calls `pthread_atfork` through a linkage table, which lies
-/// after all of its text, and that one call would bring 64 KiB of the file into memory.
+/// glibc it calls `__register_atfork` (Linux Standard Base), on which `pthread_atfork` is built: a
+/// shared object calls `pthread_atfork` through a linkage table, which lies after all of its text,
+/// and that one call would bring 64 KiB of the file into memory.
 ///
 /// # Safety
 /// The handlers live as long as the process and may be called whenever it forks.
@@ -111,8 +111,8 @@ pub unsafe fn at_fork(before: ForkHandler, in_parent: ForkHandler, in_child: For
         // SAFETY: the caller's promise is passed on.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     } else {
-        // SAFETY: glibc declares the function so, from 2.3.2 on; null names no object with whose
-        // end the handlers would be removed.
+        // SAFETY: glibc declares the function with this type from 2.3.2 on; null stands for no
+        // object, so the unloading of an object removes no handlers.
         unsafe {
             core::mem::transmute::<*const u8, Register>(register)(
                 before,
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_second_thread_is_seen() {
-        // The test harness may run this on a thread, and then there are two already.
+        // The test harness may run this on a second thread.
         std::thread::spawn(|| assert!(!is_single_threaded(), "two threads at least"))
             .join()
             .expect("the thread does not panic");

@@ -1,13 +1,12 @@
-//! A table of what others have registered, which can be removed at any time: removing waits for a
-//! use that is under way.
+//! A table of registered values. Removing a value waits for a use that is under way.
 //!
-//! A lock for each place would do the same, but what is registered here calls functions of the
-//! program: these run outside the [`gate`](crate::gate) that `fork` closes, so a child may find a
-//! use under way in a thread that it does not have ([`Hooks::adopt_in_child`]).
+//! A lock for each place of the table would not do: a use calls functions of the program outside of
+//! the [`gate`](crate::gate) that `fork` closes, so a child may find a use under way in a thread
+//! that it does not have ([`Hooks::adopt_in_child`]).
 //!
 //! States of a place: `EMPTY -> FILLING -> LIVE <-> LIVE | BUSY`, and `LIVE -> FILLING -> EMPTY`.
 //! `BUSY` belongs to the one task that uses the value; `AWAITED` is set beside it while a remover
-//! sleeps. The value is read and written by the task that has set `BUSY` or `FILLING`.
+//! sleeps. Only the task that has set `BUSY` or `FILLING` reads and writes the value.
 
 use crate::primitive::{
     AtomicU32, AtomicUsize,
@@ -29,18 +28,18 @@ struct Place<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// Up to `N` values. All zero bytes where there are none.
+/// Up to `N` values. An empty table is all zero bytes.
 pub struct Hooks<T, const N: usize> {
     places: [Place<T>; N],
 }
 
-// SAFETY: one task at a time reaches a value (`FILLING` and `BUSY` are set by one task each, and
-// exclude each other), which may be another one than has made it.
+// SAFETY: one task at a time reaches a value (one task each sets `FILLING` and `BUSY`, which
+// exclude each other), perhaps another task than made it.
 unsafe impl<T: Send, const N: usize> Sync for Hooks<T, N> {}
 // SAFETY: owning the table is owning its values.
 unsafe impl<T: Send, const N: usize> Send for Hooks<T, N> {}
 
-/// Why a value was not removed.
+/// The error of a removal: the calling task uses the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InUse;
 
@@ -63,21 +62,20 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         }
     }
 
-    /// Adds a value; `None` where there is no place. O(places).
+    /// Adds a value; `None` where no place is free. O(places).
     pub fn add(&self, value: T) -> Option<HookId> {
         let number = self.places.iter().position(|place| place.moves(EMPTY, FILLING))?;
         let place = &self.places[number];
-        // SAFETY: this task alone has the place as long as it is `FILLING`.
+        // SAFETY: this task alone has the place while it is `FILLING`.
         unsafe { (*place.value.get()).write(value) };
         place.word.store(LIVE, Release);
         Some(HookId(number))
     }
 
-    /// Removes a value, and waits for its use by another task, if there is one. After success
-    /// no task uses it any more.
+    /// Removes a value, and waits while another task uses it: afterwards no task does.
     ///
     /// # Errors
-    /// Where the calling task itself uses it at the moment; it stays.
+    /// Where the calling task itself uses the value now; the value stays.
     pub fn remove(&self, id: HookId) -> Result<(), InUse> {
         let place = &self.places[id.0];
         loop {
@@ -96,8 +94,8 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         }
     }
 
-    /// Calls `visit` with each value, one after the other, but for those that other tasks use at
-    /// the moment. Returns how many it was called with. O(places).
+    /// Calls `visit` with each value in turn, except those that other tasks use now. Returns the
+    /// number of calls. O(places).
     pub fn for_each(&self, mut visit: impl FnMut(&mut T)) -> usize {
         let mut visited = 0;
         for place in &self.places {
@@ -106,8 +104,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
             }
             place.user.store(task::current(), Relaxed);
             let using = Using(place);
-            // SAFETY: this task alone has the place as long as it is `BUSY`, and a value that is
-            // `LIVE` was written.
+            // SAFETY: this task alone has the place while it is `BUSY`; a `LIVE` value was written.
             visit(unsafe { (*place.value.get()).assume_init_mut() });
             drop(using);
             visited += 1;
@@ -121,7 +118,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         self.places.iter().any(|place| place.word.load(Relaxed) & LIVE != 0)
     }
 
-    /// In the child of a fork: ends what other tasks of the parent were about to do.
+    /// Ends, in the child of a fork, what other tasks of the parent had begun.
     pub fn adopt_in_child(&self) {
         for place in &self.places {
             let word = place.word.load(Relaxed);
@@ -146,7 +143,7 @@ impl<T> Place<T> {
     }
 }
 
-/// A value that is used, until this is dropped, by a return or a panic.
+/// A value in use, until a return or a panic drops this.
 struct Using<'a, T>(&'a Place<T>);
 
 impl<T> Drop for Using<'_, T> {

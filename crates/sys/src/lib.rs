@@ -1,20 +1,22 @@
 //! Quarry's only door to the operating system and the CPU.
 //!
-//! Everything above this crate is arithmetic on frame numbers and words. Here live the calls that
-//! reserve, commit, populate and purge memory ([`os`]), the way memory is cleared ([`clear`]), the
+//! The layers above are arithmetic on frame numbers and words. This crate has the calls that
+//! reserve, map, populate and purge memory ([`os`]), the clearing of memory ([`clear`]), the
 //! per-CPU primitives ([`percpu`]), the counted lock ([`lock`]), the gate that `fork` closes
-//! ([`gate`]), what is known of the machine ([`topology`]), and the way an unrecoverable misuse is
-//! reported ([`report`]). All that threads share goes through one seam ([`primitive`]), so that a
-//! model checker or a simulated machine can stand in for the CPU and the kernel.
+//! ([`gate`]), the facts of the machine ([`topology`]), and the report of a misuse that ends the
+//! process ([`report`]). All that threads share goes through one seam ([`primitive`]), where a
+//! model checker or a simulated machine can replace the CPU and the kernel.
 //!
 //! Nothing here allocates through the global allocator.
 //!
 //! Order of the modules, each using only those before it: `errno`, `glibc`; `primitive`;
 //! `confined`, `own_stack`, `report`; `local`, `object`; `random`, `clock`, `clear`, `file`,
 //! `file_descriptor`, `memfd`, `peek`, `record_page`, `seccomp`; `lock`, `gate`, `hooks`,
-//! `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; `prefetch` and `send_descriptor`
-//! use none of them.
+//! `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; alone `prefetch`,
+//! `send_descriptor`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
+#[cfg(feature = "std")]
+extern crate std;
 
 pub mod broken;
 pub mod cgroup;

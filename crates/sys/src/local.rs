@@ -1,16 +1,16 @@
 //! Read-modify-writes that are indivisible on the running CPU only: one instruction without a bus
-//! lock, which no interrupt, signal or other thread of this CPU divides. They follow the kernel's
-//! `this_cpu` operations (Linux 6.18), which save the same 20 or so cycles.
+//! lock, which no interrupt, signal or other thread of this CPU divides. The kernel's `this_cpu`
+//! operations (Linux 6.18) save the same 20 or so cycles.
 
 use crate::primitive::{AtomicU64, Ordering, task};
 
-/// Adds to a counter that belongs to the running CPU. The count is exact among the threads of one
-/// CPU. Where the thread has been moved since it asked for its CPU, an addition that another thread
-/// makes in that very cycle may be lost, as in the kernel's statistics of slabs. O(1).
+/// Adds to a counter of the running CPU. The count is exact among the threads of one CPU. If the
+/// thread was moved after it asked for its CPU, an addition of another thread in the same cycle may
+/// be lost, as in the kernel's slab statistics. O(1).
 #[inline(always)]
 pub fn add(counter: &AtomicU64, by: u64) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim))))]
-    // SAFETY: an aligned word of ours that lives as long as the reference, changed by one store.
+    // SAFETY: an aligned word that lives as long as the reference, changed by one store.
     unsafe {
         core::arch::asm!(
             "add qword ptr [{counter}], {by}",
@@ -32,15 +32,15 @@ pub fn add_shared(counter: &AtomicU64, by: u64) {
 }
 
 /// Stores `new` if the word is `old`, with acquire and release ordering; returns whether it was.
-/// While the process has one thread, only that thread's handlers of signals can come in between,
-/// and one instruction without a lock keeps them out. O(1).
+/// While the process has one thread, only that thread's signal handlers can interfere, and one
+/// instruction, also without a lock prefix, keeps them out. O(1).
 #[inline(always)]
 pub fn compare_exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
     #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim))))]
     if task::is_alone() {
         let found: u64;
-        // SAFETY: an aligned word of ours that lives as long as the reference; no other thread
-        // runs, so the instruction needs no lock.
+        // SAFETY: an aligned word that lives as long as the reference; no other thread runs, so the
+        // instruction needs no lock prefix.
         unsafe {
             core::arch::asm!(
                 "cmpxchg qword ptr [{word}], {new}",

@@ -1,17 +1,16 @@
-//! The counted lock: spins briefly, then sleeps on a futex, and counts what it cost.
+//! The counted lock: spins briefly, then sleeps on a futex, and counts its cost.
 //!
 //! States of the word: `0` free, `1` held, `2` held and a task may sleep (U. Drepper, "Futexes Are
-//! Tricky", the third mutex). The counters of the fast path are plain loads and stores made
-//! while the lock is held, so that counting needs no atomic read-modify-write of its own. A process
-//! with one thread takes and releases it by plain stores: its second thread finds it free.
+//! Tricky", the third mutex). The holder counts by plain loads and stores, so counting needs no
+//! atomic read-modify-write. A process with one thread takes and releases by plain stores.
 //!
-//! A lock can be made that does not count ([`Chosen`]): the difference is the price of counting.
+//! A lock may be made without counting ([`Chosen`]), to measure the price of counting.
 //!
-//! Holding is measured in samples, waiting always: a waiting task reads the clock twice, which
-//! takes less time than the futex and the spinning that it does anyway.
+//! Hold times are sampled, wait times always measured: a waiting task reads the clock twice, which
+//! takes less time than its spinning and its futex call.
 //!
-//! A task that waits for itself (a signal handler that allocates while it interrupts the
-//! allocator's slow path) would wait forever; the lock reports it in one line instead.
+//! A task would wait for ever for a lock that it holds itself (its signal handler allocates, having
+//! interrupted the allocator's slow path); the lock reports that in one line instead.
 
 use crate::clock::monotonic_ns;
 use crate::primitive::announce::{self, Waited, unseen};
@@ -25,12 +24,11 @@ const HELD: u32 = 1;
 const HELD_WITH_SLEEPERS: u32 = 2;
 
 /// Rounds of spinning before a waiter sleeps. Critical sections here last 50..500 ns, a futex round
-/// trip about 5 us: 100 rounds of `pause` bridge the usual section on either side. A waiter of a
-/// model sleeps at once, because the model is there to check sleeping.
+/// trip about 5 us: 100 rounds of `pause` cover the usual section. In a model a waiter sleeps at
+/// once, because the model checks sleeping.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 
-/// One acquisition in this many has its hold time measured; two clock readings cost about 40 ns,
-/// as much as a short section itself.
+/// One acquisition in this many has its hold time measured: two readings of the clock cost 40 ns.
 pub const HOLD_SAMPLE: u64 = 64;
 
 /// The costs of a lock so far. All values only grow.
@@ -38,14 +36,13 @@ pub const HOLD_SAMPLE: u64 = 64;
 pub struct LockStats {
     /// Times the lock was taken, with or without waiting.
     pub acquisitions: u64,
-    /// Times the lock was found held, by `lock` (which then waited) or by `try_lock`.
+    /// Times that `lock` (which then waited) or `try_lock` found the lock held.
     pub contentions: u64,
     /// Acquisitions whose hold time was measured: every [`HOLD_SAMPLE`]th.
     pub hold_samples: u64,
     /// Sum of the measured hold times, in nanoseconds.
     pub hold_ns: u64,
-    /// Sum of the times that `lock` waited while another task held the lock, spinning and sleeping,
-    /// in nanoseconds.
+    /// Sum of the times that `lock` waited, spinning and sleeping, in nanoseconds.
     pub wait_ns: u64,
 }
 
@@ -65,7 +62,7 @@ pub trait Counting: Copy + Send + Sync {
     fn counts(self) -> bool;
 }
 
-/// The lock counts, and nothing is asked at run time.
+/// The lock counts, and does not ask at run time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Always;
 
@@ -99,20 +96,18 @@ pub struct CountedLock<T, C: Counting = Always> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock hands out `&mut T` to one thread at a time, which is all that moving a `T`
-// between threads asks for; every other field is atomic, or never changes.
+// SAFETY: the lock hands out `&mut T` to one thread at a time, which needs only that a `T` may move
+// between threads; every other field is atomic or never changes.
 unsafe impl<T: Send, C: Counting> Sync for CountedLock<T, C> {}
 // SAFETY: owning the lock is owning the `T`.
 unsafe impl<T: Send, C: Counting> Send for CountedLock<T, C> {}
 
-/// Adds to a counter that only the holder of the lock writes.
 #[inline]
 fn add(counter: &AtomicU64, nanoseconds: u64) {
     counter.store(counter.load(Ordering::Relaxed) + nanoseconds, Ordering::Relaxed);
 }
 
-/// Proof that the lock is held; releases it when dropped. Stays with its task, which is marked as
-/// the lock's owner.
+/// Proof that the lock is held; releases it when dropped. Stays with its task, the lock's owner.
 pub struct Guard<'a, T, C: Counting = Always> {
     lock: &'a CountedLock<T, C>,
     since_ns: u64,
@@ -144,7 +139,7 @@ impl<T, C: Counting> CountedLock<T, C> {
         }
     }
 
-    /// Returns what it guarded.
+    /// Returns the guarded value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
@@ -158,13 +153,11 @@ impl<T, C: Counting> CountedLock<T, C> {
         self.taken()
     }
 
-    /// The name under which the lock announces itself.
     #[inline(always)]
     fn name(&self) -> usize {
         core::ptr::from_ref(self) as usize
     }
 
-    /// Takes the word if it is free.
     #[inline]
     fn take(&self) -> bool {
         announce::lock_wanted(self.name());
@@ -174,7 +167,7 @@ impl<T, C: Counting> CountedLock<T, C> {
     #[inline(always)]
     fn take_word(&self) -> bool {
         if task::is_alone() {
-            // A handler of a signal that comes in between gives the lock back before it ends.
+            // A signal handler that interrupts here releases the lock before it ends.
             let is_free = self.word.load(Ordering::Relaxed) == FREE;
             if is_free {
                 self.word.store(HELD, Ordering::Relaxed);
@@ -197,8 +190,8 @@ impl<T, C: Counting> CountedLock<T, C> {
         }
     }
 
-    /// Takes the lock, waiting for other tasks, but not where the running task holds it itself: it
-    /// is a handler of a signal that came in between.
+    /// Takes the lock and waits for other tasks; `None` where the running task holds it, which
+    /// means that this is a signal handler that interrupted the holder.
     #[inline]
     pub fn lock_of_others(&self) -> Option<Guard<'_, T, C>> {
         (self.owner.load(Ordering::Relaxed) != task::current()).then(|| self.lock())
@@ -229,7 +222,7 @@ impl<T, C: Counting> CountedLock<T, C> {
             crate::report::entered_again();
         }
         let counts = self.counting.counts();
-        // Unseen, as all between the look at the word and the queue: no task runs there.
+        // Unseen, as all between the look at the word and the queue, where no other task runs.
         let since_ns = if counts { unseen(monotonic_ns) } else { 0 };
         loop {
             match announce::lock_waits(self.name()) {
@@ -241,8 +234,7 @@ impl<T, C: Counting> CountedLock<T, C> {
             break;
         }
         if counts {
-            // A failed `try_lock` counts too, without holding the lock: only an atomic sum is
-            // exact.
+            // A failed `try_lock` counts too, without the lock: only an atomic sum is exact.
             unseen(|| {
                 self.contentions.fetch_add(1, Ordering::Relaxed);
                 add(&self.wait_ns, monotonic_ns().saturating_sub(since_ns));
@@ -250,7 +242,7 @@ impl<T, C: Counting> CountedLock<T, C> {
         }
     }
 
-    /// Part of `wait`, which is cold.
+    /// Inlined into `wait`, which is cold.
     #[inline(always)]
     fn spin_and_sleep(&self) {
         let mut rounds = 0;
@@ -277,19 +269,18 @@ impl<T, C: Counting> CountedLock<T, C> {
         }
     }
 
-    /// Returns whether it counts.
+    /// Returns whether the lock counts.
     pub fn counts(&self) -> bool {
         self.counting.counts()
     }
 
-    /// Returns whether a thread holds it at the moment.
+    /// Returns whether a thread holds the lock now.
     pub fn is_held(&self) -> bool {
         self.word.load(Ordering::Relaxed) != FREE
     }
 
-    /// The counters, read without the lock: each is exact, their combination a snapshot. A sample
-    /// counts from the moment at which its holder takes the lock. Where the clock cannot be read
-    /// (see [`monotonic_ns`]), times are 0.
+    /// The counters, read without the lock: each is exact, together they are a snapshot. A sample
+    /// counts from the moment at which its holder takes the lock.
     pub fn stats(&self) -> LockStats {
         let acquisitions = self.acquisitions.load(Ordering::Relaxed);
         LockStats {
@@ -307,7 +298,7 @@ impl<T, C: Counting> Deref for Guard<'_, T, C> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the guard exists only while its task holds the lock, and the lock admits one
-        // holder, so no `&mut` to the value is alive but through this guard.
+        // holder, so every `&mut` to the value goes through this guard.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -334,7 +325,7 @@ impl<T, C: Counting> Drop for Guard<'_, T, C> {
             return;
         }
         if task::is_alone() {
-            // No other thread can have come meanwhile, so none sleeps.
+            // No other thread can have come meanwhile, so no thread sleeps.
             lock.word.store(FREE, Ordering::Relaxed);
         } else if unseen(|| lock.word.swap(FREE, Ordering::Release)) == HELD_WITH_SLEEPERS {
             futex::wake_one(&lock.word);

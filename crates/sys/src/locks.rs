@@ -1,18 +1,17 @@
-//! The visitor of locks. Each layer names its locks once, in its `visit_locks`; `fork` and the
-//! statistics of locks use that.
+//! The visitor of locks, for `fork` and statistics. Each layer's `visit_locks` names its locks.
 
 use crate::lock::{CountedLock, Counting, LockStats};
 
 /// A lock, whatever it guards.
 pub trait AnyLock {
-    /// Returns whether no thread holds it at the moment.
+    /// Returns whether no thread holds it now.
     fn is_free(&self) -> bool;
 
     /// Its counters, if it counts.
     fn stats(&self) -> Option<LockStats>;
 
-    /// Makes it usable in the child of a fork, where only the calling thread is left. Does nothing
-    /// to a lock that is taken inside the [`gate`](crate::gate) only: the fork has found it free.
+    /// Makes the lock usable in a fork's child, which has only the calling thread. Does nothing to
+    /// a lock that is taken only inside the [`gate`](crate::gate): the fork has found it free.
     fn adopt_in_child(&self);
 }
 

@@ -5,52 +5,48 @@ use crate::glibc::is_single_threaded;
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 
-/// Linux 6.3, `include/uapi/linux/memfd.h`. Where `vm.memfd_noexec` is 2 the kernel refuses a memfd
-/// without it.
+/// Linux 6.3, `include/uapi/linux/memfd.h`; required where `vm.memfd_noexec` is 2.
 const MFD_NOEXEC_SEAL: libc::c_uint = 8;
-/// Linux 5.1, `include/uapi/linux/fcntl.h`: mappings that exist stay writable, and there will be no
-/// others.
+/// Linux 5.1, `include/uapi/linux/fcntl.h`: only mappings that exist stay writable.
 const F_SEAL_FUTURE_WRITE: libc::c_int = 0x10;
 
-/// Highest limit of open files beyond which a descriptor is kept: the kernel's table has 8 bytes
-/// for each number up to the highest one in use, and the usual limit is 1,024.
+/// Highest limit of open files that a descriptor may lie beyond: the kernel's table has 8 bytes for
+/// each number up to the highest one in use. The usual limit is 1,024.
 const MOST_LIMIT: i32 = 4096;
 
-/// A descriptor that is closed when dropped.
 struct Descriptor(libc::c_int);
 
 impl Drop for Descriptor {
-    /// Makes the system call itself: `close` of the C library is a cancellation point, and the
-    /// caller may be a thread of the program in `malloc`, with Quarry's locks.
+    /// Makes a bare system call: libc's `close` is a cancellation point, and the caller may be a
+    /// thread of the program inside `malloc`, with Quarry's locks.
     fn drop(&mut self) {
-        // SAFETY: we opened it, and only we know it.
+        // SAFETY: we opened it, and no other code has its number.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }
 
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
-/// changes, and from Linux 5.1 on no other process can write it. The descriptor stays open under a
-/// number of at least `least`, out of the way of programs that count on the lowest free ones, and
-/// where that is cheap out of reach of those that try all numbers that they may have; it is closed
-/// by `exec` and otherwise left to the program. Returns the memory and that number. About ten
-/// system calls.
+/// changes, and from Linux 5.1 on no other process can write it. The descriptor stays open until
+/// `exec`, under a number of at least `least`, because programs count on the lowest free numbers.
+/// Where that is cheap, the number is the limit of open files, out of reach of programs that close
+/// every number below it. Returns the memory and the number. About ten system calls.
 ///
 /// # Errors
-/// The refusal of the system: no memfd, no number so high, or a limit of file sizes below `bytes`
-/// (`EFBIG`). Nothing is left open or mapped then.
+/// The refusal of the system: no memfd, no such number, or a limit of file sizes below `bytes`
+/// (`EFBIG`). Then nothing stays open or mapped.
 pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<(NonNull<u8>, i32)> {
     // SAFETY: a new mapping that replaces nothing.
     unsafe { map_sealed_at(null_mut(), name, bytes, least) }
 }
 
-/// [`map_sealed`] in place of the memory at `at`, whose contents are lost.
+/// [`map_sealed`] in place of the memory at `at`, which loses its contents.
 ///
 /// # Errors
-/// As there; the memory is as it was then.
+/// As for [`map_sealed`]; the memory has not changed then.
 ///
 /// # Safety
-/// The `bytes` at `at`, whole pages, are the caller's mapping, and all others use it by
-/// atomic words of which any may become 0.
+/// The `bytes` at `at`, whole pages, are the caller's mapping, and all other code uses them by
+/// atomic words, any of which may become 0.
 pub unsafe fn replace_by_sealed(
     at: NonNull<u8>,
     name: &CStr,
@@ -61,10 +57,10 @@ pub unsafe fn replace_by_sealed(
     unsafe { map_sealed_at(at.as_ptr().cast(), name, bytes, least) }.map(drop)
 }
 
-/// Puts memory that no other process sees in place of the memory at `at`, whose contents are lost.
+/// Puts private memory in place of the memory at `at`, which loses its contents.
 ///
 /// # Errors
-/// The system's refusal; the memory is as it was then.
+/// The system's refusal; the memory has not changed then.
 ///
 /// # Safety
 /// As [`replace_by_sealed`].
@@ -84,7 +80,7 @@ unsafe fn map_sealed_at(
     bytes: usize,
     least: i32,
 ) -> OsResult<(NonNull<u8>, i32)> {
-    // The kernel sends SIGXFSZ to a process that makes a file larger than it may.
+    // The kernel sends SIGXFSZ to a process that makes a file larger than its limit.
     if file_size_limit() < bytes as u64 {
         return Err(OsError(libc::EFBIG));
     }
@@ -98,8 +94,8 @@ unsafe fn map_sealed_at(
     drop(low);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
-    // SAFETY: a mapping of a file that no other code knows; it replaces nothing, or what the caller
-    // has promised.
+    // SAFETY: a mapping of a file that no other code knows; it replaces nothing, or the caller's
+    // range.
     let raw = unsafe { libc::mmap(at, bytes, protection, flags, kept.0, 0) };
     if raw == libc::MAP_FAILED {
         return Err(OsError::last());
@@ -114,17 +110,15 @@ fn check(result: libc::c_long) -> OsResult<libc::c_long> {
     if result < 0 { Err(OsError::last()) } else { Ok(result) }
 }
 
-/// Duplicates a descriptor to a number of at least `least`.
 fn keep(low: &Descriptor, least: i32) -> OsResult<Descriptor> {
     // SAFETY: duplicating a descriptor touches no memory.
     let kept = unsafe { libc::fcntl(low.0, libc::F_DUPFD_CLOEXEC, least) };
     check(kept.into()).map(|_| Descriptor(kept))
 }
 
-/// [`keep`] under the first number that the program cannot have itself: the limit, which this
-/// raises by one for a moment. `None` where it may not, where another thread could meet the raised
-/// limit, or where the limit is so high that the kernel's table of descriptors would be large,
-/// which each fork copies.
+/// [`keep`] under the first number that the program cannot get: the limit, which this raises by one
+/// for a moment. `None` where the system refuses, another thread could find the raised limit, or
+/// the limit would make the kernel's table of descriptors large, which each fork copies.
 fn keep_beyond_limit(low: &Descriptor, least: i32) -> Option<Descriptor> {
     if !is_single_threaded() {
         return None;
@@ -143,7 +137,7 @@ fn file_size_limit() -> u64 {
     limit_of(libc::RLIMIT_FSIZE, None).map_or(0, |limit| limit.rlim_cur)
 }
 
-/// A limit of the process, which `new` takes the place of; `None` where the system refuses that.
+/// Returns a limit of the process and sets it to `new`; `None` where the system refuses.
 fn limit_of(resource: impl Into<libc::c_long>, new: Option<&libc::rlimit>) -> Option<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
@@ -185,7 +179,7 @@ mod tests {
 
     const BYTES: usize = 64 << 10;
 
-    /// Numbers of this process's descriptors that are the memfd of this name.
+    /// The descriptors of this process that are the memfd of this name.
     fn numbers(name: &str) -> Vec<i32> {
         let link = format!("/memfd:{name} (deleted)");
         let all = fs::read_dir("/proc/self/fd").expect("/proc is mounted").flatten();

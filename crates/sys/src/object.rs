@@ -1,4 +1,4 @@
-//! The program or shared object that this code is a part of.
+//! The program or shared object that contains this code.
 
 use crate::glibc::weak_address;
 use crate::primitive::{AtomicBool, Ordering};
@@ -13,18 +13,17 @@ struct Dynamic {
 }
 
 const DT_NULL: i64 = 0;
-/// `DT_DEBUG`: the loader tells debuggers there what it has loaded. Only programs have it.
+/// `DT_DEBUG`: here the loader tells debuggers what it has loaded. Only programs have it.
 const DT_DEBUG: i64 = 21;
 const DT_FLAGS_1: i64 = 0x6fff_fffb;
 /// Linked with `-z nodelete`.
 const DF_1_NODELETE: u64 = 8;
 
 /// Keeps the shared object that contains this code loaded until the process ends, even if the
-/// program closes it. Does nothing in a program, which is never closed, and nothing after the first
-/// call.
+/// program closes it. Does nothing if the code is part of the program, or after the first call.
 ///
-/// Takes the lock of the loader, which is recursive: a thread that runs the constructors of an
-/// object holds it already. The caller may hold no lock of ours.
+/// Takes the recursive lock of the loader, which a thread that runs the constructors of an object
+/// already holds. The caller may hold no lock of Quarry.
 pub fn pin() {
     static IS_PINNED: AtomicBool = AtomicBool::new(false);
     if can_be_closed() && !IS_PINNED.swap(true, Ordering::Relaxed) {
@@ -37,8 +36,8 @@ fn can_be_closed() -> bool {
     if entry.is_null() {
         return false;
     }
-    // SAFETY: the linker gives the section this name in whatever it links for a loader, and ends it
-    // by DT_NULL.
+    // SAFETY: the linker gives the dynamic section this name in all that it links for a loader, and
+    // ends it by DT_NULL.
     unsafe {
         while (*entry).tag != DT_NULL {
             match (*entry).tag {
@@ -51,13 +50,12 @@ fn can_be_closed() -> bool {
     true
 }
 
-/// The namespace of the caller (`__LM_ID_CALLER`, glibc 2.3.4 to 2.42), which glibc's `dlopen`
-/// gives to its `dlmopen`.
+/// The caller's namespace (`__LM_ID_CALLER`, glibc 2.3.4 to 2.42), as glibc's `dlopen` passes it.
 const LM_ID_CALLER: c_long = -2;
 
-/// Opens the object once more and never closes it. Calls `dlmopen`, because `libquarry.so` defines
-/// a `dlopen` itself; only glibc has it, and only glibc unloads objects. The loader takes the
-/// memory for this from the C library.
+/// Opens the object once more and never closes it. Calls `dlmopen` because `libquarry.so` defines
+/// `dlopen`; only glibc has `dlmopen`, and only glibc unloads objects. The loader takes its memory
+/// for this from the C library.
 fn open_for_good() {
     type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     type Dlmopen = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;
@@ -67,8 +65,8 @@ fn open_for_good() {
     }
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
     // SAFETY: the types are the C prototypes of these functions. `dladdr` accepts any address and
-    // fills `info` where it finds an object; the name in it is the loader's own, which it knows the
-    // object by, so no file is looked for.
+    // fills `info` where it finds an object. The name in it is the loader's name of a loaded
+    // object, so the loader looks for no file.
     unsafe {
         if transmute::<*const u8, Dladdr>(dladdr)(pin as *const c_void, info.as_mut_ptr()) != 0 {
             let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;

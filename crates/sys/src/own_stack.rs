@@ -1,35 +1,34 @@
-//! A stack of Quarry's own, for rare work that takes more of a stack than a caller may have.
+//! A stack of Quarry's own, for rare work that needs more stack than a caller may have.
 //!
-//! `malloc` is called by coroutines with 8 KiB of stack, and by handlers of signals with less on
-//! their alternate stacks. What every few milliseconds or only once in a process takes more than a
-//! kibibyte or two runs on memory that is mapped for it and unmapped afterwards: the start, looks
-//! at the limits, what is published and printed, reports.
+//! Coroutines call `malloc` with 8 KiB of stack, and signal handlers with less on their alternate
+//! stacks. So rare work that needs more than a kibibyte or two (the start, looks at the limits,
+//! publishing, printing, reports) runs on memory that is mapped for it and then unmapped.
 //!
-//! Signals wait meanwhile, but for those that an instruction of the thread itself raises:
+//! Meanwhile signals are blocked, except those that the thread's own instructions raise:
 //!
 //! * a handler would find less room than the program has made for it;
 //! * the kernel begins an alternate stack anew where the thread is not on it, and would overwrite
 //!   the frames of a handler that has called `malloc`;
-//! * garbage collectors stop threads by a signal, and look for the frames on the thread's stack.
+//! * garbage collectors stop threads by a signal, and look for frames on the thread's stack.
 //!
-//! A [confined](crate::confined) process makes no system call for that, and lets signals come.
+//! A [confined](crate::confined) process makes no system call to block signals, so they come.
 
 use crate::confined::is_confined;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
-/// Bytes of the stack. The most is what the loader takes, which the start may call.
+/// Bytes of the stack. The loader, which the start may call, takes most of them.
 const BYTES: usize = 64 << 10;
 
-/// Runs `work` on a stack of Quarry's own; where the system has no memory for one, on the caller's.
-/// Does not keep `errno`.
+/// Runs `work` on a stack of Quarry's own, or on the caller's where the system has no memory for
+/// it. Does not keep `errno`.
 #[inline]
 pub fn run<F: FnOnce() -> R, R>(work: F) -> R {
     run_with(Signals::hold_back, work)
 }
 
-/// [`run`] with the signals as they are. For work that starts a thread: that inherits what is
-/// blocked, and where it blocks the C library's own signals, `setuid` of any other waits for ever.
+/// [`run`] without blocking signals, for work that starts a thread: the thread would inherit the
+/// mask, and where it blocks the C library's own signals, `setuid` of any thread never returns.
 #[inline]
 pub fn run_with_signals<F: FnOnce() -> R, R>(work: F) -> R {
     run_with(|| Signals(None), work)
@@ -43,13 +42,12 @@ fn run_with<F: FnOnce() -> R, R>(signals: fn() -> Signals, work: F) -> R {
     unsafe { job.result.assume_init() }
 }
 
-/// Work, and a place for what comes of it.
 struct Job<F, R> {
     work: ManuallyDrop<F>,
     result: MaybeUninit<R>,
 }
 
-/// A function that the other stack begins with, which is given a job by its address.
+/// The function that begins on the other stack, with the address of a job.
 type Begin = unsafe extern "C" fn(*mut u8);
 
 /// # Safety
@@ -62,21 +60,19 @@ unsafe extern "C" fn begin<F: FnOnce() -> R, R>(job: *mut u8) {
     }
 }
 
-/// Calls `begin` with `job`, of which it is the function.
+/// Calls `begin`, the function of `job`, with `job`.
 #[inline(never)]
 fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
     let Some(stack) = Stack::map() else {
-        // SAFETY: the job is `run`'s, which has not called it.
+        // SAFETY: the job is that of `run_with`, which has not called it.
         return unsafe { begin(job) };
     };
     let signals = signals();
-    // SAFETY: as above; the memory is writable and only ours, and its end is aligned as the
-    // ABIs demand.
+    // SAFETY: as above; the memory is writable, ours alone, and its end aligned as the ABIs demand.
     unsafe { switch(job, begin, stack.0.as_ptr().add(BYTES)) };
     drop(signals);
 }
 
-/// Memory for a stack, unmapped when dropped.
 struct Stack(NonNull<u8>);
 
 impl Stack {
@@ -85,7 +81,7 @@ impl Stack {
             return None;
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
-        // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing else.
+        // SAFETY: a fresh mapping at an address that the kernel chooses touches no other memory.
         let memory = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(core::ptr::null_mut(), BYTES, access, flags, -1, 0)
@@ -101,7 +97,7 @@ impl Drop for Stack {
     }
 }
 
-/// The signals that were blocked before; blocks them again, and no others, when dropped.
+/// The signals that were blocked before; when dropped, blocks them and no other signals.
 struct Signals(Option<u64>);
 
 /// Signals of the thread's own instructions.
@@ -125,14 +121,13 @@ impl Drop for Signals {
     }
 }
 
-/// The system call itself: the C library's function leaves out its own signals, which end threads.
+/// A bare system call: the C library's function leaves out its own signals, which end threads.
 fn set_mask(how: libc::c_int, mask: *const u64, before: *mut u64) -> bool {
-    // SAFETY: the kernel reads and writes the 8 bytes that a set of signals has; `before` may be
-    // null.
+    // SAFETY: the kernel reads and writes the 8 bytes of a set of signals; `before` may be null.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, mask, before, size_of::<u64>()) == 0 }
 }
 
-/// Calls `begin` with `job` on the stack that ends at `end`, and comes back.
+/// Calls `begin` with `job` on the stack that ends at `end`, and returns.
 ///
 /// # Safety
 /// `begin` may be called with `job`, on memory in front of `end`, which is a multiple of 16.

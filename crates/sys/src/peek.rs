@@ -1,14 +1,13 @@
-//! Looking at memory that belongs to the program, and may be protected or gone.
+//! Looks at memory that belongs to the program and may be protected or unmapped.
 //!
-//! A program may take access away from its own memory (`mprotect`), and a plain load would then end
-//! the process. So the kernel loads, in a call that `malloc` of the C library makes as well, and
-//! returns an error where it cannot.
+//! A plain load from memory that the program has protected (`mprotect`) would end the process. So
+//! the kernel loads, in a call that the C library's `malloc` also makes, and fails where it cannot.
 
 use crate::confined::is_confined;
 use crate::primitive::futex;
 
 /// Returns whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where it cannot
-/// be read, and in a confined process. One system call.
+/// be read, or in a confined process. One system call.
 #[must_use]
 pub fn is_zero(address: usize) -> Option<bool> {
     if is_confined() { None } else { futex::reads_zero(address) }
@@ -27,7 +26,7 @@ mod tests {
 
     #[test]
     fn what_may_not_be_read_is_no_end() {
-        // SAFETY: a mapping that only this function knows.
+        // SAFETY: a mapping that no other code knows.
         let page = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_NONE, flags, -1, 0)

@@ -1,15 +1,15 @@
-//! The statistics page as processes share it: the owners of records, and publications.
+//! The statistics page as processes share it: ownership of records, and publications.
 //!
 //! The layout is `quarry_record`'s; its `head` has the protocol. A process changes a word of the
-//! page only while it owns the record; `owner` and `sequence` change by compare-and-swap. So two
-//! processes that both think a record is theirs never both publish in it: the one whose generation
-//! is not in the sequence loses the record when it begins or ends. What it has written meanwhile is
-//! mended by the other's next publication, and readers find it by the sum.
+//! page only while it owns the record; `owner` and `sequence` change by compare-and-swap. If two
+//! processes both take a record for theirs, only the one whose generation is in the sequence
+//! publishes: the other loses the record when it begins or ends a publication. The sum detects what
+//! the loser has written, and the owner's next publication overwrites it.
 //!
-//! How a record becomes free: without a system call a process cannot know whether another one
-//! lives. So a record whose last publication is old ([`STALE_NS`]) passes to a child that finds no
-//! free one. If its owner lives after all, it finds out at its next publication, and claims a
-//! record anew. The record of the process that made the page never passes on.
+//! A process cannot tell without a system call whether another process lives. So a record whose
+//! last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If its owner
+//! lives after all, the owner notices at its next publication, and claims a record anew. The record
+//! of the process that made the page never passes on.
 
 use crate::primitive::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
@@ -21,18 +21,17 @@ use quarry_record::{
     Head, MAGIC, Owner, PAGE_BYTES, RECORD_WORDS, RECORDS, Sequence, Sink, VERSION,
 };
 
-/// The time after its last publication from which on a record may pass to another process: 2 s,
-/// twenty times as long as publications of a process that works are apart.
+/// Time after its last publication from which a record may pass to another process: 2 s, twenty
+/// times the interval of publications of a working process.
 pub const STALE_NS: u64 = 2_000_000_000;
 
-/// A record.
 #[repr(C)]
 struct SharedRecord {
     words: [AtomicU64; RECORD_WORDS],
 }
 
-/// The page; all zero bytes at first. It lies in memory that processes share, and may hold anything
-/// if another program has written into it.
+/// The page; all zero bytes at first. It lies in memory that processes share, so another program
+/// may write anything into it.
 #[repr(C)]
 pub struct RecordPage {
     records: [SharedRecord; RECORDS],
@@ -40,7 +39,6 @@ pub struct RecordPage {
 
 const _: () = assert!(size_of::<RecordPage>() == PAGE_BYTES);
 
-/// The words of a record's body.
 struct Body<'a>(&'a SharedRecord);
 
 impl Sink for Body<'_> {
@@ -54,16 +52,15 @@ impl SharedRecord {
         Owner::from_word(self.words[Head::OWNER_AT].load(Acquire))
     }
 
-    /// The last time that its owner did anything with it.
+    /// The last time that its owner claimed it or published in it.
     fn touched_ns(&self) -> u64 {
         let [claimed, published] =
             [Head::CLAIMED_AT, Head::PUBLISHED_AT].map(|at| self.words[at].load(Relaxed));
         claimed.max(published)
     }
 
-    /// Makes `pid` the owner in place of `before`.
     fn claim(&self, before: Owner, pid: u32, now_ns: u64) -> Option<Owner> {
-        // 0 is no generation: a fresh record's sequence has it.
+        // Generation 0 is that of a fresh record's sequence.
         let generation = before.generation.wrapping_add(1).max(1);
         let owner = Owner { generation, pid };
         let word = &self.words[Head::OWNER_AT];
@@ -79,7 +76,7 @@ impl SharedRecord {
         Some(owner)
     }
 
-    /// Begins a publication; `None` where the record is another process's.
+    /// Begins a publication; `None` where another process owns the record.
     fn begin(&self, owner: Owner) -> Option<Sequence> {
         let word = &self.words[Head::SEQUENCE_AT];
         let before = Sequence::from_word(word.load(Acquire));
@@ -89,12 +86,12 @@ impl SharedRecord {
         }
         let writing = before.next();
         word.compare_exchange(before.to_word(), writing.to_word(), AcqRel, Relaxed).ok()?;
-        // No reader sees a word of the body before it sees that a process writes.
+        // No reader finds a new word of the body before it finds that a process writes.
         fence(Release);
         Some(writing)
     }
 
-    /// Ends it; false where the record was lost meanwhile.
+    /// Ends a publication; false where the record was lost meanwhile.
     fn end(&self, writing: Sequence) -> bool {
         let word = &self.words[Head::SEQUENCE_AT];
         let after = writing.next().to_word();
@@ -103,13 +100,13 @@ impl SharedRecord {
 }
 
 impl RecordPage {
-    /// The first record, for the process that made the page.
+    /// Claims the first record, for the process that made the page.
     fn claim_first(&self, pid: u32, now_ns: u64) -> Option<(usize, Owner)> {
         let record = &self.records[0];
         record.claim(record.owner(), pid, now_ns).map(|owner| (0, owner))
     }
 
-    /// A free record, or the one that was left alone for longest, if that is long enough. O(1).
+    /// Claims a free record, or the record that was left alone for longest, if that is stale. O(1).
     fn claim(&self, pid: u32, now_ns: u64) -> Option<(usize, Owner)> {
         for (at, record) in self.records.iter().enumerate().skip(1) {
             let owner = record.owner();
@@ -141,13 +138,13 @@ impl RecordPage {
 /// The outcome of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// It is in the page.
+    /// The publication is in the page.
     Done,
     /// Another thread publishes, or this one does and was interrupted, or there is no page.
     Busy,
-    /// All records are other processes'.
+    /// Other processes own all records.
     NoRecord,
-    /// The record has become another process's; the next publication claims one.
+    /// Another process owns the record now; the next publication claims a new one.
     Lost,
 }
 
@@ -156,14 +153,13 @@ pub struct Publisher {
     page: AtomicPtr<RecordPage>,
     is_busy: AtomicBool,
     is_child: AtomicBool,
-    /// The number of the claimed record.
     record: AtomicU32,
-    /// The word `owner` as this process wrote it; 0 before it claims one.
+    /// The word `owner` as this process wrote it; 0 before it claims a record.
     owner: AtomicU64,
 }
 
 impl Publisher {
-    /// One without a page.
+    /// A publisher without a page.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -178,15 +174,14 @@ impl Publisher {
     /// Takes a page that this process has made.
     ///
     /// # Safety
-    /// The page stays mapped and writable as long as the publisher lives, and all others write it
-    /// by atomic words.
+    /// The page stays mapped and writable while this lives; all write it by atomic words.
     pub unsafe fn open(&self, page: *mut RecordPage) {
         self.page.store(page, Release);
     }
 
     /// The page, if there is one.
     pub fn page(&self) -> Option<&RecordPage> {
-        // SAFETY: null, or a page that stays mapped (the promise of who called `open`).
+        // SAFETY: null, or a page that stays mapped (the promise of `open`'s caller).
         unsafe { self.page.load(Acquire).as_ref() }
     }
 
@@ -198,12 +193,12 @@ impl Publisher {
         is_owner.then(|| core::ptr::from_ref(record) as usize)
     }
 
-    /// Returns whether this process was forked off by the one that made the page.
+    /// Returns whether this process is a child, by `fork`, of the one that made the page.
     pub fn is_child(&self) -> bool {
         self.is_child.load(Relaxed)
     }
 
-    /// Publishes what `fill` writes into the body, whose sum it returns, for the process `pid`.
+    /// Publishes for the process `pid` the body that `fill` writes; `fill` returns the body's sum.
     /// Never waits, and makes no system call.
     pub fn publish(
         &self,
@@ -256,10 +251,9 @@ impl Publisher {
         }
     }
 
-    /// In the child of a fork: gives up the parent's record. If the parent had a page, the child
-    /// will claim a record of its own in it; if not, the child may make a page. A publication that
-    /// another thread of the parent had begun does not go on here, where that thread does not
-    /// exist.
+    /// Gives up the parent's record, in the child of a fork. If the parent had a page, the child
+    /// will claim another record in it; if not, the child may make a page. A publication that
+    /// another thread of the parent had begun is not finished here.
     pub fn adopt_in_child(&self) {
         self.owner.store(0, Relaxed);
         self.is_child.store(self.page().is_some(), Relaxed);

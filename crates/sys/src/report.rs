@@ -1,12 +1,12 @@
-//! The way Quarry reports that it cannot go on: one line on standard error, then `abort`.
+//! Reports that Quarry cannot go on: one line on standard error, then `abort`.
 //!
-//! The text is formatted into a buffer on a stack of Quarry's own and written by one system call,
-//! because the caller may be anywhere inside the allocator.
+//! The text is formatted on a stack of Quarry's own and written by one system call, because the
+//! caller may be anywhere inside the allocator.
 
 use crate::own_stack;
 use core::fmt::{self, Write};
 
-/// A line of at most `N` bytes. A longer text is cut; that is no error.
+/// A line of at most `N` bytes; a longer text is cut, without an error.
 pub struct Line<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -58,12 +58,12 @@ impl Write for FdWriter {
     }
 }
 
-/// Writes `quarry: <message>` to standard error. Never fails: a closed descriptor is ignored.
+/// Writes `quarry: <message>` to standard error. Ignores failures, such as a closed descriptor.
 pub fn warn(message: fmt::Arguments<'_>) {
     warn_to(libc::STDERR_FILENO, message);
 }
 
-/// As [`warn`], to another descriptor.
+/// [`warn`] to another descriptor.
 #[cold]
 pub fn warn_to(descriptor: i32, message: fmt::Arguments<'_>) {
     own_stack::run(|| write_line(descriptor, message));
@@ -80,8 +80,8 @@ fn write_line(descriptor: i32, message: fmt::Arguments<'_>) {
     write(descriptor, line.as_bytes());
 }
 
-/// Makes the system call itself: `write` of the C library is a cancellation point, and a thread
-/// that ended there would keep its locks and not report the misuse that it met.
+/// Makes a bare system call: libc's `write` is a cancellation point, and a thread that ended there
+/// would keep its locks and not report its misuse.
 fn write(descriptor: i32, bytes: &[u8]) -> libc::c_long {
     // SAFETY: `bytes` is a live slice; the call reads at most its length.
     unsafe { libc::syscall(libc::SYS_write, descriptor, bytes.as_ptr(), bytes.len()) }
@@ -95,15 +95,15 @@ pub fn fatal(message: fmt::Arguments<'_>) -> ! {
     abort()
 }
 
-/// Ends the process with SIGABRT, after what was wrong has been said.
+/// Ends the process with SIGABRT, after the report.
 #[cold]
 pub fn abort() -> ! {
     // SAFETY: abort has no preconditions.
     unsafe { libc::abort() }
 }
 
-/// Reports a thread that waits for itself: its own signal handler entered the allocator while it
-/// held one of the allocator's locks.
+/// Reports a thread that waits for itself: its signal handler entered the allocator while the
+/// thread held one of the allocator's locks.
 #[cold]
 #[inline(never)]
 pub fn entered_again() -> ! {

@@ -1,18 +1,19 @@
-//! Filters of system calls (seccomp), which may end a process for a call that they do not know.
+//! Filters of system calls (seccomp), which may end a process for a call that they do not allow.
 
 use crate::file::find_piece;
 
-/// Returns whether a filter may be in force for the calling thread: for the start of a process,
-/// which has no filter of its own yet and makes other calls that a filter may not know.
+/// Returns whether a filter may be in force for the calling thread; asks by `prctl`. Only for the
+/// start of a process: it has installed no filter yet, and makes other calls, too, that an
+/// inherited filter may forbid.
 #[must_use]
 pub fn may_be_filtered() -> bool {
     // SAFETY: takes a number only.
     unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_SECCOMP, 0, 0, 0, 0) != 0 }
 }
 
-/// Returns whether no filter is in force for the calling thread, as far as the kernel says so in a
-/// file (`Seccomp:` of `/proc/thread-self/status`, Linux 3.17). Opens and reads no more than that:
-/// a program under a filter may have forbidden `prctl`. Takes some 50 us.
+/// Returns whether the kernel reports that no filter is in force for the calling thread (`Seccomp:`
+/// of `/proc/thread-self/status`, Linux 3.17). Only reads that file: a filter may forbid `prctl`.
+/// Takes 50 us.
 #[must_use]
 pub fn is_unfiltered() -> bool {
     let mode = find_piece(c"/proc/thread-self/status", b'\n', |line| {

@@ -1,4 +1,4 @@
-//! Handing a descriptor to another process, which waits for it at an abstract socket.
+//! Sends a descriptor to another process, which waits for it at an abstract socket.
 
 use core::mem::{offset_of, zeroed};
 use core::ptr::addr_of_mut;
@@ -6,17 +6,17 @@ use core::ptr::addr_of_mut;
 /// Longest name of a socket, without the NUL in front (`unix(7)`).
 pub const LONGEST_NAME: usize = 107;
 
-/// A message of one descriptor, aligned as the kernel wants it.
+/// A message of one descriptor, aligned as the kernel requires.
 #[repr(C)]
 struct Control {
     head: libc::cmsghdr,
     descriptor: libc::c_int,
 }
 
-/// Longest time for which a receiver may be busy with the messages of others, in microseconds.
+/// Longest wait for a receiver that is busy with other messages, in microseconds.
 const PATIENCE_US: i32 = 50_000;
 
-/// Sends `descriptor` with `text` to the datagram socket with this abstract name, if one is there.
+/// Sends `descriptor` with `text` to the datagram socket with this abstract name, if it exists.
 /// Four system calls; `errno` may change.
 ///
 /// A receiver that is stopped or slower than `PATIENCE_US` gets nothing, and no signal comes.
@@ -24,8 +24,7 @@ pub fn send_descriptor(name: &[u8], text: &[u8], descriptor: i32) {
     if name.is_empty() || name.len() > LONGEST_NAME {
         return;
     }
-    // SAFETY: all zero is a value of these structures of the C library, which are plain numbers,
-    // arrays and pointers.
+    // SAFETY: all zero is a value of these C structures, which are numbers, arrays and pointers.
     let (mut address, mut message, mut head): (libc::sockaddr_un, libc::msghdr, libc::cmsghdr) =
         unsafe { (zeroed(), zeroed(), zeroed()) };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -46,8 +45,8 @@ pub fn send_descriptor(name: &[u8], text: &[u8], descriptor: i32) {
     message.msg_iovlen = 1;
     message.msg_control = addr_of_mut!(control).cast();
     message.msg_controllen = head_length as _;
-    // SAFETY: the socket is ours from its making to its closing. The message, and all that it
-    // points to, lives until the call returns; the kernel reads it only.
+    // SAFETY: this function makes and closes the socket. The message, and all that it points to,
+    // lives until the call returns; the kernel only reads it.
     unsafe {
         let socket = libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
         if socket >= 0 {

@@ -1,11 +1,10 @@
-//! How much of this process is in memory, from `/proc/self/statm`.
+//! The memory of this process, from `/proc/self/statm`.
 
 use crate::file::find_piece;
 use crate::os::{Linux, Os};
 
 /// Returns the bytes in memory that belong to no file: heap, stacks, private mappings. `None`
-/// without `/proc`, and without descriptors. Kernels from 6.2 to 6.16 may be off by some MiB on
-/// machines with many CPUs.
+/// without `/proc` or a free descriptor. Some MiB off in Linux 6.2 to 6.16 with many CPUs.
 #[must_use]
 pub fn anonymous_bytes() -> Option<u64> {
     let pages = find_piece(c"/proc/self/statm", b'\n', |line| {

@@ -1,5 +1,4 @@
-//! The machine: CPUs, NUMA nodes, huge pages. Nothing here allocates, and every question has an
-//! answer without `/proc` and `/sys`.
+//! The machine: CPUs, NUMA nodes, huge pages. Never allocates; answers without `/proc` and `/sys`.
 
 use crate::confined::is_confined;
 use crate::file::find_piece;
@@ -9,13 +8,12 @@ use crate::report::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
 
-/// Bytes of the largest CPU mask that is asked of the kernel: 8,192 CPUs, the largest `NR_CPUS` of
-/// x86-64 (Linux 6.x).
+/// Bytes of the largest CPU mask: 8,192 CPUs, the largest `NR_CPUS` of x86-64 (Linux 6.x).
 const MASK_BYTES: usize = 1024;
 
 type Mask = [u64; MASK_BYTES / 8];
 
-/// The CPUs that the process may run on, and the bytes of the kernel's own mask.
+/// The CPUs that the process may run on, and the bytes of the kernel's CPU mask.
 fn affinity() -> (Mask, usize) {
     let mut mask = [0u64; MASK_BYTES / 8];
     // SAFETY: `mask` is writable for MASK_BYTES bytes.
@@ -28,12 +26,11 @@ fn affinity() -> (Mask, usize) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct NumberList {
     count: u32,
-    /// One more than the highest number.
     limit: u32,
 }
 
 impl NumberList {
-    /// `None` where the text is no such list.
+    /// Parses a list; `None` where the text is not a list.
     fn parse(text: &[u8]) -> Option<Self> {
         let mut list = Self::default();
         for range in ranges(text)? {
@@ -50,7 +47,7 @@ impl NumberList {
     }
 }
 
-/// The ranges of such a list, first and last number each; `None` for a piece that is no range.
+/// The ranges of a list, by first and last number; `None` for a piece that is no range.
 fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
     let text = core::str::from_utf8(text).ok()?.trim_ascii();
     Some(text.split(',').map(|range| {
@@ -59,8 +56,8 @@ fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
     }))
 }
 
-/// The CPUs that the process was given, and the bytes of the kernel's mask (all ones where it did
-/// not say). Kept, because later calls to the scheduler concern threads.
+/// The CPUs that the process was given, and the bytes of the kernel's mask (all ones where the
+/// kernel refused). Kept, because `sched_getaffinity` later answers for a single thread.
 static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
 static BYTES_AT_START: AtomicU32 = AtomicU32::new(0);
 const NO_BYTES: u32 = u32::MAX;
@@ -81,15 +78,14 @@ fn affinity_at_start() -> (Mask, usize) {
     (mask, bytes)
 }
 
-/// Asks the system, once at the start, the questions for which a filter may kill later. Questions
-/// that files answer can wait.
+/// Makes the system calls, once at the start, for which a filter may kill later.
 pub fn ask() {
     let _ = affinity_at_start();
     let _ = memory_node_limit();
 }
 
-/// Lets a live thread run on all CPUs that the process was given, whichever its creator may run on.
-/// Where none of those is left, the thread may run on all CPUs of its control group.
+/// Lets a live thread run on all CPUs that the process was given, whatever its creator may run on;
+/// where none of those is left, on all CPUs of its control group.
 pub fn run_anywhere(thread: libc::pthread_t) {
     let (given, _) = affinity_at_start();
     for mask in [given, [!0; MASK_BYTES / 8]] {
@@ -121,8 +117,8 @@ fn possible() -> NumberList {
     list
 }
 
-/// The list in `/sys`, unless it leaves out a CPU on which the process may run; then the size of
-/// the kernel's mask, which no CPU number reaches.
+/// The list in `/sys`, unless it leaves out a CPU on which the process may run; then the limit is
+/// the size of the kernel's mask, which no CPU number reaches.
 fn possible_from(listed: Option<NumberList>, (mask, bytes): (Mask, usize)) -> NumberList {
     let allowed = mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1);
     let highest = mask
@@ -143,8 +139,7 @@ pub fn cpu_number_limit() -> u32 {
     possible().limit
 }
 
-/// The same bound from the size of the kernel's own CPU mask: larger, but no container can forge
-/// it.
+/// The same bound from the size of the kernel's CPU mask: larger, but no container can forge it.
 #[must_use]
 pub fn cpu_mask_limit() -> u32 {
     let (_, bytes) = affinity_at_start();
@@ -170,9 +165,8 @@ pub fn node_number_limit() -> u32 {
     NumberList::read(c"/sys/devices/system/node/possible").map_or(1, |list| list.limit.max(1))
 }
 
-/// An exclusive upper bound on the numbers of the NUMA nodes from which the process may have
-/// memory, at least 1. Asked once; a system call is tried first, which costs a tenth of reading a
-/// file.
+/// An exclusive upper bound on the numbers of the NUMA nodes from which the process may get memory,
+/// at least 1. Asked once, first by a system call, which costs a tenth of reading a file.
 #[must_use]
 pub fn memory_node_limit() -> u32 {
     static KNOWN: AtomicU32 = AtomicU32::new(0);
@@ -188,7 +182,7 @@ pub fn memory_node_limit() -> u32 {
 fn ask_for_memory_nodes() -> u32 {
     /// `include/uapi/linux/mempolicy.h`.
     const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 1 << 2;
-    /// Bits of a mask that no kernel finds too short (`MAX_NUMNODES`, Linux 6.x).
+    /// Bits of a mask that is long enough for every kernel (`MAX_NUMNODES`, Linux 6.x).
     const NODES: usize = 1024;
     let mut mask = [0 as libc::c_ulong; NODES / libc::c_ulong::BITS as usize];
     // SAFETY: the mask is writable for NODES bits; the mode is not asked for.
@@ -206,7 +200,7 @@ fn ask_for_memory_nodes() -> u32 {
     if is_first_alone { 1 } else { node_number_limit() }
 }
 
-/// The NUMA node of the CPU that runs the calling thread, 0 where the kernel does not say.
+/// The NUMA node of the CPU that runs the calling thread, 0 where the kernel does not report it.
 #[must_use]
 pub fn current_node() -> u32 {
     if crate::confined::is_confined() {
@@ -228,32 +222,29 @@ pub fn current_node() -> u32 {
     node
 }
 
-/// Bytes of the last cache that holds data, divided by the CPUs that share it, as the first CPU
-/// sees it (`per_cpu_data_slice_size`, Linux 6.7); 0 where the system does not say, or where the
+/// Bytes of the last-level cache of the first CPU, if it holds data, divided by the CPUs that share
+/// it (`per_cpu_data_slice_size`, Linux 6.7); 0 where the system does not report them or the
 /// process may not ask. Reads up to three small files for each cache, at every call.
 #[must_use]
 pub fn data_cache_slice() -> u32 {
-    /// A CPU has fewer caches than that.
+    /// A CPU has fewer caches.
     const MOST: u32 = 16;
     if is_confined() {
         return 0;
     }
-    // The last one is the largest; they have no holes between them.
+    // The last cache is the largest; their indexes have no gaps.
     let caches = (0..MOST).map_while(DataCache::read);
     caches.last().map_or(0, |cache| cache.slice())
 }
 
-/// A cache of the first CPU.
 struct DataCache {
     bytes: u32,
-    /// CPUs that share it.
     sharing: u32,
-    /// True if it holds data.
     holds_data: bool,
 }
 
 impl DataCache {
-    /// `None` where there is no such cache.
+    /// Reads a cache; `None` where it does not exist.
     fn read(index: u32) -> Option<Self> {
         fn file<R>(index: u32, name: &str, look: impl FnMut(&[u8]) -> Option<R>) -> Option<R> {
             let mut path = Line::<80>::default();
@@ -287,7 +278,7 @@ pub enum HugePages {
     Always,
     /// To mappings for which the process asks (`madvise`).
     OnRequest,
-    /// To none, or it is not known.
+    /// To no mapping, or the mode is not known.
     Never,
 }
 
@@ -311,7 +302,7 @@ fn chosen_mode(text: &[u8]) -> Option<HugePages> {
     }
 }
 
-/// Most mappings that a process may have (`vm.max_map_count`). Read once; the kernel's default
+/// Most mappings that a process may have (`vm.max_map_count`), read once; the kernel's default
 /// (`DEFAULT_MAX_MAP_COUNT`, Linux 6.8) where it cannot be read.
 #[must_use]
 pub fn max_map_count() -> usize {

@@ -2,8 +2,8 @@
 //!
 //! A rule that no machine checks is forgotten, so layers, sizes, `unsafe`, atomics, licences, the
 //! exported symbols, the links and the figures of the documentation are each a test here. This
-//! library holds what they share: the tracked files, Rust text with comments and strings blanked
-//! out, a parser for licence expressions, the graph of modules, and the blocks of figures.
+//! library holds what the tests share: the tracked files, Rust text with comments and strings
+//! blanked out, a parser for licence expressions, the graph of modules, and the blocks of figures.
 
 pub mod figures;
 pub mod licence;
@@ -12,7 +12,7 @@ pub mod modules;
 pub mod rust;
 pub mod workspace;
 
-/// One breach of a rule: where, and what to do about it.
+/// One breach of a rule: its place, and what to do about it.
 #[derive(Debug)]
 pub struct Breach {
     /// Path from the root of the repository.

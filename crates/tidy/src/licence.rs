@@ -1,6 +1,6 @@
-//! Licence expressions (SPDX): whether one can be met with accepted licences only.
+//! Licence expressions (SPDX), and whether accepted licences meet them.
 
-/// Licences that a dependency may ask us to meet. The same list stands in `deny.toml`.
+/// Licences that a dependency may have. `deny.toml` has the same list.
 pub const ACCEPTED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -17,7 +17,7 @@ pub const ACCEPTED: &[&str] = &[
 ];
 
 /// Returns whether accepted licences meet `expression`: one side of each `OR`, both of each `AND`.
-/// The old form `MIT/Apache-2.0` means `OR`. Anything that cannot be read is refused.
+/// The old form `MIT/Apache-2.0` means `OR`. Refuses an expression that it cannot read.
 #[must_use]
 pub fn is_accepted(expression: &str) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");

@@ -53,7 +53,7 @@ fn block(code: &str, start: usize) -> Option<Impl> {
     Some(Impl { of, methods, calls })
 }
 
-/// `text` without what stands between `<` and `>`.
+/// `text` without the parts between `<` and `>`.
 fn without_generics(text: &str) -> String {
     let (mut depth, mut kept, mut last) = (0usize, String::new(), ' ');
     for character in text.chars() {

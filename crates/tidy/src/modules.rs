@@ -1,13 +1,11 @@
-//! The uses of modules by each other, and the circles among them.
+//! The modules of a crate, their uses of each other, and the circles among them.
 //!
 //! The graph is that of the text: `use` declarations, paths that begin with `crate`, `self`,
 //! `super` or a child's name, and calls of a type's methods from its `impl` blocks in other files.
-//! An item counts as its definer's: a path through a re-export leads to the module that defines it,
-//! and the re-export itself is not a use. Tests are left out.
+//! A path through a re-export leads to the definer; the re-export is not a use. Tests are left out.
 //!
-//! Each folder is searched for circles on its own. Its children are the nodes, and a module deeper
-//! in a child counts as the child: so a folder is one concept for those around it, and a graph of
-//! its own inside.
+//! Each folder is searched for circles by itself. Its children are the nodes, and a module deeper
+//! in a child counts as the child: a folder is one concept outside, and a graph of its own inside.
 
 use crate::methods::{Impl, impls};
 use crate::rust::{RustFile, line_of, words};
@@ -39,10 +37,10 @@ struct Use {
     line: usize,
 }
 
-/// Modules that use each other, directly or by way of others.
+/// Modules that use each other, directly or through other modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle {
-    /// The folder whose children they are, from the crate's `src`; empty for that itself.
+    /// The folder whose children they are, from the crate's `src`; empty for `src` itself.
     pub folder: String,
     /// Their names in the folder, sorted; `self` is the folder's own file.
     pub members: Vec<String>,
@@ -105,7 +103,7 @@ impl Modules {
                 }
             };
             for one in &module.uses {
-                // A re-export is no use unless the name stands in the code as well.
+                // A re-export is no use unless the code has the name as well.
                 if !one.is_public || !words(&module.code, &one.name).is_empty() {
                     add(&one.segments, one.line);
                 }
@@ -215,16 +213,15 @@ impl Modules {
     }
 }
 
-/// Edges of one folder, each with a place.
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The child of `folder` that a module is or lies in; `None` for modules elsewhere.
+/// The child of `folder` that is or contains a module; `None` for modules elsewhere.
 fn child(folder: &[String], path: &Path) -> Option<String> {
     let inner = path.strip_prefix(folder)?;
     Some(inner.first().cloned().unwrap_or_else(|| "self".to_owned()))
 }
 
-/// Nodes from which `from` can be reached again, and which it reaches: sets of two and more.
+/// Sets of two or more nodes that all reach each other.
 fn strong_components(graph: &Graph) -> Vec<Vec<String>> {
     let reached = |from: &String| {
         let (mut seen, mut next) = (BTreeSet::new(), VecDeque::from([from]));
@@ -268,7 +265,6 @@ fn way_around(graph: &Graph, members: &[String]) -> Vec<String> {
     Vec::new()
 }
 
-/// Returns whether code has an item of this name.
 fn is_defined(code: &str, name: &str) -> bool {
     const ITEMS: [&str; 9] =
         ["struct", "enum", "union", "trait", "fn", "const", "static", "type", "macro_rules!"];
@@ -278,7 +274,6 @@ fn is_defined(code: &str, name: &str) -> bool {
     })
 }
 
-/// The names of a path at the start of `code`.
 fn path_at(code: &str) -> Path {
     let mut segments = Vec::new();
     let mut rest = code;
@@ -320,7 +315,7 @@ fn uses(code: &str) -> Vec<Use> {
     uses
 }
 
-/// Paths of a `use` tree, each with the name that it gets.
+/// The paths of a `use` tree, each with its name in the module.
 fn leaves(tree: &str) -> Vec<(Path, String)> {
     let tree = tree.trim();
     if let Some((prefix, group)) = tree.split_once('{') {
@@ -349,7 +344,7 @@ fn leaves(tree: &str) -> Vec<(Path, String)> {
     name.map(|name| (segments, name)).into_iter().collect()
 }
 
-/// Splits a group at its own commas.
+/// Splits a group at its commas, but not at those of inner groups.
 fn parts(group: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0usize, 0, Vec::new());
     for (at, byte) in group.bytes().enumerate() {

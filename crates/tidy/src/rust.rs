@@ -1,10 +1,10 @@
-//! Rust text without what is not code: enough of a lexer for rules about lines and words.
+//! Rust text without comments and strings: enough of a lexer for rules about lines and words.
 
-/// A Rust file in the forms that the rules ask for. All have the same lines and offsets.
+/// A Rust file in the forms that the rules need. All have the same lines and offsets.
 pub struct RustFile {
     /// Path from the root of the repository.
     pub path: String,
-    /// As it stands in the file.
+    /// The text of the file.
     pub text: String,
     /// Comments and the contents of strings blanked out.
     pub code: String,
@@ -74,7 +74,7 @@ pub fn functions(code: &str) -> Vec<Function> {
             .chars()
             .take_while(|character| character.is_alphanumeric() || *character == '_')
             .collect();
-        // A name is missing in function pointer types: `fn(u32) -> u32`.
+        // Function pointer types have no name: `fn(u32) -> u32`.
         if name.is_empty() {
             continue;
         }
@@ -86,8 +86,7 @@ pub fn functions(code: &str) -> Vec<Function> {
     found
 }
 
-/// Offset of the last byte of the item that starts at `from`: its `;`, or the brace that closes its
-/// body.
+/// Offset of the last byte of the item at `from`: its `;`, or the brace that closes its body.
 fn item_end(code: &str, from: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (offset, byte) in code.bytes().enumerate().skip(from) {
@@ -107,7 +106,6 @@ fn item_end(code: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Blanks items under a `cfg` that asks for `test`.
 fn blank_tests(code: &str) -> String {
     let mut bytes = code.as_bytes().to_vec();
     for (start, _) in code.match_indices("#[cfg(") {

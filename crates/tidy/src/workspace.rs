@@ -1,4 +1,4 @@
-//! The files of the repository and what cargo knows of its crates.
+//! The files of the repository, and cargo's description of its crates.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! Everything that the documentation names exists: links, files of the repository, options.
 
+use quarry_tidy::rust::words;
 use quarry_tidy::workspace::{root, text_files};
 use quarry_tidy::{Breach, expect_none};
 use std::collections::BTreeSet;
@@ -116,6 +117,56 @@ fn files_named_in_documents_exist() {
         }
     }
     expect_none("files named", &breaches);
+}
+
+/// Lines of the code blocks of a document, or of the documentation of Rust code, that rustdoc runs.
+fn example_lines(text: &str) -> String {
+    // Of the block that a line is in: whether rustdoc runs it.
+    let (mut runs, mut lines) = (None, String::new());
+    for line in text.lines().map(str::trim_start) {
+        let line = line.trim_start_matches("//!").trim_start_matches("///").trim_start();
+        match (line.strip_prefix("```"), runs) {
+            (Some(kind), None) => runs = Some(kind.is_empty() || kind.starts_with("rust")),
+            (Some(_), Some(_)) => runs = None,
+            (None, Some(true)) => lines = lines + line + "\n",
+            (None, _) => {}
+        }
+    }
+    lines
+}
+
+/// Names that `lib.rs` of the public crate re-exports without a feature for its own relatives.
+fn public_names(lib: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (at, _) in lib.match_indices("\npub use ") {
+        let is_internal = lib[..at].ends_with("#[cfg(feature = \"internals\")]");
+        let path = lib[at..].split(';').next().unwrap_or_default();
+        let list = path.rsplit("::").next().unwrap_or_default();
+        let words = list.split(|c: char| !c.is_alphanumeric()).filter(|name| !name.is_empty());
+        names.extend(words.filter(|_| !is_internal).map(str::to_owned));
+    }
+    names
+}
+
+#[test]
+fn every_public_item_is_in_an_example_that_runs() {
+    let lib = std::fs::read_to_string(root().join("crates/quarry/src/lib.rs")).expect("lib.rs");
+    let guides = ["docs/api.md", "docs/budget.md", "docs/page-cache.md"];
+    let mut examples = String::new();
+    for file in text_files(&[".rs", ".md"]) {
+        if file.path.starts_with("crates/quarry/src/") || guides.contains(&file.path.as_str()) {
+            examples += &example_lines(&file.text);
+        }
+    }
+    let names = public_names(&lib);
+    assert!(names.len() > 50, "lib.rs exports {names:?}");
+    let lacking = names.iter().filter(|name| words(&examples, name).is_empty());
+    let breach =
+        |name| Breach::new("crates/quarry/src/lib.rs", 0, format!("no example has {name}"));
+    expect_none("examples", &lacking.map(breach).collect::<Vec<_>>());
+    for guide in guides {
+        assert!(lib.contains(&format!("include_str!(\"../../../{guide}\")")), "{guide} is tested");
+    }
 }
 
 /// Names after `name: "` in the tables of options.

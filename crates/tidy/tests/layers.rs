@@ -46,8 +46,12 @@ const MODULES: &[(&str, &[&str])] = &[
 /// it.
 const BY_FEATURE: (&str, &str) = ("quarry-alloc", "quarry-eras");
 
-/// Crates above the first that only its tests use.
-const FOR_TESTS: &[(&str, &[&str])] = &[("quarry-mm", &["quarry-cache", "quarry-watch"])];
+/// Crates not below the first that only its tests use.
+const FOR_TESTS: &[(&str, &[&str])] = &[
+    ("quarry-mm", &["quarry-cache", "quarry-watch"]),
+    // With its features.
+    ("quarry-alloc", &["quarry-alloc"]),
+];
 
 /// Crates whose code runs inside `malloc`: they use no crate but `libc` and those below them.
 const INSIDE_MALLOC: &[&str] = &[

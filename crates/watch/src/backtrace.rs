@@ -1,15 +1,13 @@
-//! Return addresses for readers: the object file that each lies in, and the offset there.
+//! Prints return addresses as object files and offsets.
 //!
-//! No name is looked up, because this would take the loader's locks. `addr2line -e FILE OFFSET` and
-//! gdb turn an offset into a line.
+//! Looks up no name, which takes the loader's locks. `addr2line -e FILE OFFSET` finds the line.
 
 use core::fmt::Write;
 use quarry_sys::file::find_piece;
 use quarry_sys::own_stack;
 use quarry_sys::report::{Line, warn};
 
-/// Prints addresses up to the first 0, without the leading ones that lie in `libquarry`.
-/// O(addresses * mappings of the process).
+/// Prints addresses up to the first 0, without leading addresses in `libquarry`.
 #[cold]
 #[inline(never)]
 pub(super) fn print_callers(frames: &[u64]) {

@@ -1,8 +1,8 @@
 //! Requests under `QUARRY_DEBUG` and `QUARRY_HARDEN`: objects with records.
 //!
-//! Then all of `malloc`'s objects have a record, so `free` knows where to find it: at the end of
-//! the slot, which follows from the geometry of the slab or from the length of the block; see
-//! `checks::record`. Objects of caches that the program has created have none.
+//! Under these options each object of `malloc` has a record at the end of its slot
+//! (`checks/record.rs`); the slab's geometry or the block's length says where that is. Objects of
+//! caches that the program has created have no record.
 
 use super::checker::{Allocation, Checker, Storage};
 use super::checks::quarantine::MOST_OBJECTS;
@@ -15,16 +15,14 @@ use quarry_mm::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfi
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Bytes of freed objects that wait: more under `QUARRY_DEBUG`, whose purpose is to find errors.
+/// Bytes in quarantine: more under `QUARRY_DEBUG`, whose purpose is to find errors.
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
 const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 
-/// Largest class whose objects are handed out in random order: this order parks [`WAYS`] objects of
-/// each class in use.
+/// Largest class in random order, which parks [`WAYS`] objects of each class in use.
 const LARGEST_SHUFFLED: usize = 2048;
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// Sets up records, quarantine and random order, before the first request.
     pub(super) fn start_records(&self) {
         let (metadata, options) = (self.stack.metadata(), self.options());
         self.checks.secret.store(quarry_sys::random::random() as u64, Ordering::Relaxed);
@@ -48,7 +46,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.stack.switch_instrument(instrument, true);
     }
 
-    /// Allocates an object with a record.
     pub(super) fn alloc_checked(&self, request: Request) -> Option<Object> {
         self.alloc_roomy(request, 0)
     }
@@ -66,7 +63,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.make_ready(slot, shape, zeroed)
     }
 
-    /// Turns a fresh slot into an object.
     #[inline(never)]
     fn make_ready(&self, slot: Slot, shape: Shape, zeroed: bool) -> Option<Object> {
         let parts = self.parts(slot, shape);
@@ -114,7 +110,7 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(slot)
     }
 
-    /// Allocates a small object: at random one of those that its class has ready.
+    /// Allocates a small object: a random one of the objects that its class has ready.
     fn alloc_shuffled(&self, request: Request) -> Option<Object> {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
         let is_plain = request.align <= MIN_ALIGN && request.size <= LARGEST_SHUFFLED;
@@ -149,8 +145,8 @@ impl<C: StackConfig> Checker<'_, C> {
         any
     }
 
-    /// The live allocation at `object`, if the checks know it. Reports an allocation that is not in
-    /// use, or was written over, and aborts.
+    /// The live allocation at `object`, if the checks know it. Aborts with a report if it is not in
+    /// use, or its record was overwritten.
     #[inline]
     pub(super) fn seen(&self, entry: Entry, object: Object) -> Option<Allocation> {
         if let Some(number) = self.checks.guarded_at(object.as_ptr()) {
@@ -221,7 +217,7 @@ impl<C: StackConfig> Checker<'_, C> {
     /// Frees an allocation that the checks know; false if they do not.
     ///
     /// # Safety
-    /// Same as [`free_slow`](Self::free_slow).
+    /// The user of the object has given it up.
     #[inline(never)]
     pub(super) unsafe fn free_seen(&self, entry: Entry, object: Object) -> bool {
         let Some(seen) = self.seen(entry, object) else { return false };
@@ -275,7 +271,6 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(slot)
     }
 
-    /// Puts a freed object into quarantine, and releases the objects whose time is over.
     #[inline(never)]
     fn wait_in_quarantine(&self, slot: Slot) {
         let at_random = self.options().harden.then(|| self.checks.random());
@@ -286,9 +281,8 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Puts an object in, if there is room and this does not interrupt the running thread in here;
-    /// otherwise the caller keeps it. Then releases one whose time is over; false if there was
-    /// none.
+    /// Moves an object into quarantine if there is room, and releases one that is due. Returns
+    /// false if it released none, or if the running thread holds the quarantine's lock.
     fn release_due(&self, slot: &mut Option<Slot>, at_random: Option<usize>) -> bool {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return false };
         if !quarantine.is_full()
@@ -302,7 +296,6 @@ impl<C: StackConfig> Checker<'_, C> {
         true
     }
 
-    /// Frees the memory of a freed object, after a check that no code has written to it.
     pub(super) fn release(&self, slot: Slot) {
         self.look_at_freed(slot);
         if slot.bytes > classes::LARGEST && !self.open_guard_page(slot) {
@@ -314,7 +307,6 @@ impl<C: StackConfig> Checker<'_, C> {
         start.into_iter().for_each(|start| unsafe { self.stack.free_unseen(start) });
     }
 
-    /// Reports writes to a freed object, and aborts.
     #[inline(never)]
     fn look_at_freed(&self, slot: Slot) {
         // SAFETY: the slot is the memory of an object that waits.
@@ -329,7 +321,6 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Releases all objects that wait; returns whether there were any.
     pub(super) fn free_waiting(&self) -> bool {
         let mut any = self.free_shuffled();
         loop {
@@ -342,8 +333,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.free_hidden() || any
     }
 
-    /// Checks every object that waits in quarantine; reports one that was written, and aborts.
-    /// O(objects that wait).
+    /// Checks every object in quarantine; reports a write to one, and aborts. O(objects).
     pub(super) fn look_at_waiting(&self) {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return };
         for place in 0..quarantine.len() {
@@ -353,7 +343,6 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// The first damage to the zones of an object in use, if there is any.
     pub(super) fn damage_of_live(&self, slot: Slot) -> Option<(Shape, (Damage, usize))> {
         // SAFETY: the slot is memory of a slab, a block or a mapping in use.
         let record = unsafe { slot.record() };

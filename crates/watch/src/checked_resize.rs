@@ -22,8 +22,8 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(unsafe { self.realloc_seen(&seen, request) })
     }
 
-    /// A small object always moves, so that stale pointers to it are found. A large one stays where
-    /// it is if it has room and wastes at most half; one that grows by little gets room to grow on.
+    /// A small object always moves, so that stale pointers to it are found. A large object stays in
+    /// its slot if it fits and fills at least half of it. If it moves to grow, it gets headroom.
     ///
     /// # Safety
     /// Same as [`Stack::realloc`] of the object that was seen.
@@ -59,7 +59,7 @@ impl<C: StackConfig> Checker<'_, C> {
     ///
     /// # Safety
     /// The object is live, and only the caller uses it.
-    // Not inlined: its frame would lie below the frames of the allocation that follows.
+    // Not inlined, to keep its frame off the stack during the allocation that follows.
     #[inline(never)]
     unsafe fn resize_checked(&self, slot: Slot, shape: Shape, size: usize) -> bool {
         let resized = Shape { size, ..shape };

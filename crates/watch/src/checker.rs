@@ -1,4 +1,4 @@
-//! The checks of a stack at work, and the places of their records.
+//! The checks of a stack, and where they find the slot or the guarded object of an address.
 
 use super::checks::guards::{GUARDED_OBJECTS, GuardedObject, POOL_BYTES, nearest, page_of};
 use super::checks::{Checks, Parts, Shape, Slot, Track, Tracked};
@@ -11,46 +11,40 @@ use quarry_sys::clock::monotonic_ns;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{Ordering, task};
 
-/// An allocation that the checks know.
+/// An allocation with a record, or between guard pages.
 #[derive(Clone, Copy)]
 pub(super) struct Allocation {
     pub(super) storage: Storage,
-    /// Its address in the view of the program.
+    /// The address that the program has.
     pub(super) address: usize,
-    /// Bytes that were requested.
     pub(super) size: usize,
 }
 
-/// The memory of an allocation that the checks know.
 #[derive(Clone, Copy)]
 pub(super) enum Storage {
-    /// A slot with a record.
     Slot(Slot, Shape),
-    /// An object between guard pages.
     Guarded(usize),
 }
 
-/// The checks of one stack.
 pub(super) struct Checker<'a, C: StackConfig> {
     pub(super) stack: &'a Stack<C>,
     pub(super) checks: &'a Checks,
 }
 
 impl Checks {
-    /// The checks at work on `stack`, to which they belong.
+    /// `stack` is the stack that the checks belong to.
     #[inline(always)]
     pub(super) fn on<'a, C: StackConfig>(&'a self, stack: &'a Stack<C>) -> Checker<'a, C> {
         Checker { stack, checks: self }
     }
 
-    /// Returns whether the checks may know an allocation. Costs two loads while they are off; then
-    /// they know none. O(1).
+    /// Returns false if no check knows an allocation; two loads while all checks are off. O(1).
     #[inline(always)]
     pub(super) fn may_know<C: StackConfig>(&self, stack: &Stack<C>, object: Object) -> bool {
         stack.sees_frees() || self.guarded_at(object.as_ptr()).is_some()
     }
 
-    /// The object of the pool that an address belongs to. O(1); false for all without a pool.
+    /// The guarded object that an address belongs to; `None` without a pool. O(1).
     #[inline]
     pub(super) fn guarded_at(&self, address: *const u8) -> Option<usize> {
         let base = self.guards.base.load(Ordering::Acquire);
@@ -72,14 +66,12 @@ impl<C: StackConfig> Checker<'_, C> {
         Parts::of(slot, shape, self.secret())
     }
 
-    /// The running thread and its callers, for a track.
     pub(super) fn tracked(&self) -> Tracked {
         let mut tracked = Tracked { thread: task::number(), at_ns: monotonic_ns(), frames: [0; _] };
         quarry_sys::unwind::trace(&mut tracked.frames);
         tracked
     }
 
-    /// Records the running thread and its callers.
     #[inline(never)]
     pub(super) fn note_caller(&self, track: &Track) {
         let mut frames = [0; _];
@@ -87,8 +79,7 @@ impl<C: StackConfig> Checker<'_, C> {
         track.set(task::number(), monotonic_ns(), &frames);
     }
 
-    /// The slot that holds an address: the slot of a small object, or of a large one whose first
-    /// frame has the address; `None` if there is none.
+    /// The slot of the small object at an address, or of the large object whose first frame has it.
     pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
         let pfn = self.stack.pfn(address)?;
         let kind = self.stack.frames().kind(pfn);
@@ -113,7 +104,6 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(Slot { start: self.stack.address(pfn).as_ptr().expose_provenance(), bytes })
     }
 
-    /// Returns whether a block of `frames` frames ends at a guard page.
     pub(super) fn has_guard_page(&self, frames: u32) -> bool {
         self.options().harden && frames >= LEAST_FRAMES && self.stack.has_small_pages()
     }

@@ -1,4 +1,4 @@
-//! Checks of all objects that the checks know: at exit, and when a program asks for it.
+//! Checks all objects with records: at exit, and when a program asks for it.
 
 use super::checker::Checker;
 use super::checks::{Checks, Slot};
@@ -8,8 +8,8 @@ use quarry_mm::stack::{Stack, StackConfig};
 
 impl Checks {
     /// Looks at every object with a record of `stack`, to which the checks belong, in use or in
-    /// quarantine; reports the first one with a forbidden write, and aborts. No other thread may be
-    /// on a slow path. O(memory of the heap).
+    /// quarantine. Reports the first object with a forbidden write, and aborts. No other thread may
+    /// be on a slow path. O(memory of the heap).
     pub fn look_at_all<C: StackConfig>(&self, stack: &Stack<C>) {
         if stack.is_ready() && self.options().have_records() {
             self.on(stack).look_at_all();

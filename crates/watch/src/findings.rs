@@ -17,7 +17,7 @@ use quarry_sys::report::{abort, warn};
 const LINE_BYTES: usize = 16;
 const DUMP_BYTES: usize = 64;
 
-/// The call that found something, if the program made one.
+/// The call of the program that led to a finding, if it made one, and the object's address.
 struct Found(Option<Entry>, usize);
 
 impl fmt::Display for Found {
@@ -30,9 +30,9 @@ impl fmt::Display for Found {
 }
 
 impl Checks {
-    /// Reports a fault if the access was to memory of `stack`, to which the checks belong, that the
-    /// checks have made inaccessible; otherwise returns. For a SIGSEGV handler: takes no lock, and
-    /// may read a block that another thread is about to hide.
+    /// If the checks have made the memory of `stack` at `address` inaccessible, reports the access
+    /// and aborts. The checks must be those of `stack`. For a SIGSEGV handler: waits for no lock,
+    /// and may read the entry of a block that another thread is about to hide.
     pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, is_write: bool) {
         if stack.is_ready() {
             self.on(stack).report_fault(address, is_write);
@@ -41,13 +41,12 @@ impl Checks {
 }
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// Reports the misuse of an allocation that the checks know, and aborts.
     pub(super) fn misuse_of_seen(&self, entry: Entry, seen: &Allocation, misuse: Misuse) -> ! {
         let address = core::ptr::with_exposed_provenance_mut(seen.address);
         self.misuse_of_seen_at(entry, address, seen, misuse)
     }
 
-    /// Like [`misuse_of_seen`](Self::misuse_of_seen), for an address inside or outside of it.
+    /// Reports the misuse of an allocation by an address inside or outside of it, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn misuse_of_seen_at(
@@ -82,9 +81,8 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports a request that was not for `size` bytes at a multiple of `align`, like
-    /// `Stack::demand_size`. The C++ library rounds its requests up to the alignment, and requests
-    /// one byte instead of none.
+    /// Reports an allocation that was not requested with `size` bytes at `align`. (The C++ library
+    /// rounds sizes up to the alignment, and requests one byte instead of none.)
     pub(super) fn demand(&self, entry: Entry, seen: &Allocation, size: usize, align: usize) {
         let rounded = size.max(1).checked_next_multiple_of(align.max(1));
         let is_right = seen.size == size || Some(seen.size) == rounded;
@@ -108,7 +106,6 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Reports bytes that were written over, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn report_damage(
@@ -140,7 +137,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports an object whose record is broken, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn report_broken(&self, entry: Entry, address: *mut u8, slot: Slot) -> ! {
@@ -152,7 +148,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports a freed object whose record was written over, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn report_written_record(&self, slot: Slot) -> ! {
@@ -201,7 +196,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.report_guard_page(pfn, address, access);
     }
 
-    /// Reports an access to the guard page after a large block.
     fn report_guard_page(&self, pfn: Pfn, address: usize, access: &str) {
         if !self.options().harden {
             return;
@@ -220,7 +214,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Prints the tracks of an object of the pool.
     #[cold]
     #[inline(never)]
     pub(super) fn tell_guarded(&self, number: usize) {
@@ -228,7 +221,6 @@ impl<C: StackConfig> Checker<'_, C> {
         tell_tracks(&[tracks.allocated.get(), tracks.freed.get()]);
     }
 
-    /// Reports an access to a guard page, or to a freed object of the pool, and aborts.
     #[cold]
     #[inline(never)]
     fn report_guard_fault(&self, address: usize, access: &str, number: usize) -> ! {
@@ -251,7 +243,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Prints the running thread and its callers, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn end_here(&self) -> ! {
@@ -261,13 +252,11 @@ impl<C: StackConfig> Checker<'_, C> {
         abort()
     }
 
-    /// Returns whether the cache is one of `malloc`'s.
     pub(super) fn is_of_malloc(id: CacheId) -> bool {
         id.index() <= quarry_mm::heap::classes::COUNT
     }
 }
 
-/// Prints the threads that allocated and freed an object, if it has tracks.
 #[inline(never)]
 fn tell_owners(slot: Slot, shape: &Shape) {
     if shape.flags.has(CheckFlags::OWNER) {
@@ -277,7 +266,6 @@ fn tell_owners(slot: Slot, shape: &Shape) {
     }
 }
 
-/// Prints the threads that allocated and freed an object.
 #[inline(never)]
 pub(super) fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
     let now = quarry_sys::clock::monotonic_ns();
@@ -290,7 +278,6 @@ pub(super) fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
     }
 }
 
-/// Prints the bytes of a slot around an address.
 #[inline(never)]
 fn dump(slot: Slot, at: usize) {
     let first = (at & !(LINE_BYTES - 1)).saturating_sub(LINE_BYTES).max(slot.start);
@@ -302,7 +289,6 @@ fn dump(slot: Slot, at: usize) {
     }
 }
 
-/// Sixteen bytes at an address, in the memory of a slot.
 struct Bytes(usize);
 
 impl fmt::Display for Bytes {

@@ -14,7 +14,6 @@ use quarry_sys::report::warn;
 const _: () = assert!(POOL_BYTES == PAGEBLOCK_BYTES && GUARD_PAGE == FRAME_BYTES);
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// Makes the pool, if sampling is on.
     pub(super) fn start_guards(&self) {
         let (stack, guards) = (self.stack, &self.checks.guards);
         if self.options().guard == Sampling::Off || guards.base.load(Ordering::Relaxed) != 0 {
@@ -42,7 +41,6 @@ impl<C: StackConfig> Checker<'_, C> {
         self.stack.switch_instrument(Instrument::Guard, true);
     }
 
-    /// Serves a request with an object between guard pages, if a sample is due.
     #[inline(never)]
     pub(super) fn alloc_guarded(&self, request: Request) -> Option<Object> {
         let Request { size, align, zeroed } = request;
@@ -138,7 +136,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.note_caller(&object.tracks.freed);
         // If the system refuses, a later misuse is found only by the object's state.
         let _ = self.stack.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
-        // A place that is not given back is lost, which is better than a wait for our own lock.
+        // A lost place is better than a wait for this thread's own lock.
         if let Some(mut free) = self.checks.guards.free.lock_of_others() {
             free.push(number);
         }

@@ -14,7 +14,6 @@ use quarry_sys::own_stack;
 const MOST_HIDDEN_FRAMES: u64 = (1 << 30) >> FRAME_SHIFT;
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// The guard page after a slot, if there is one.
     fn guard_page(&self, slot: Slot) -> Option<NonNull<u8>> {
         let frames = (slot.bytes >> FRAME_SHIFT) as u32;
         if slot.bytes < FRAME_BYTES || !self.has_guard_page(frames + 1) {
@@ -32,8 +31,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Makes the guard page after a slot accessible again, if there is one; false if the system
-    /// refuses.
+    /// Makes the guard page after a slot, if any, accessible again; false if the system refuses.
     pub(super) fn open_guard_page(&self, slot: Slot) -> bool {
         let os = self.stack.arena().os();
         self.guard_page(slot).is_none_or(|page| {
@@ -42,8 +40,7 @@ impl<C: StackConfig> Checker<'_, C> {
         })
     }
 
-    /// Frees a large object so that it faults for a while. If this is not possible, returns false,
-    /// and the whole block is accessible.
+    /// Hides a large freed object, so that it faults for a while. If false, it stays accessible.
     pub(super) fn hide_large(&self, slot: Slot, shape: Shape) -> bool {
         let pfn = self.stack.pfn(core::ptr::with_exposed_provenance(slot.start));
         let Some(pfn) = pfn.filter(|_| self.stack.has_small_pages()) else { return false };
@@ -82,7 +79,6 @@ impl<C: StackConfig> Checker<'_, C> {
         true
     }
 
-    /// Frees all hidden blocks; returns whether there were any.
     #[cold]
     pub(super) fn free_hidden(&self) -> bool {
         let is_there = self.checks.hidden.lock_of_others().is_some_and(|all| all.frames() > 0);
@@ -99,8 +95,7 @@ impl<C: StackConfig> Checker<'_, C> {
         any
     }
 
-    /// Gives back the memory of a hidden block. A block that the system does not make accessible
-    /// again is lost: it must not be allocated.
+    /// Gives back a hidden block. A block that stays inaccessible is lost: it is never reused.
     fn free_hidden_block(&self, block: Block<Freed>) {
         if !self.stack.show(&block) {
             return;

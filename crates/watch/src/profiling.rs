@@ -1,15 +1,14 @@
 //! The effect of the heap profile on requests.
 //!
-//! While a profile is on, every request takes its slow entry, which counts its bytes. The array of
-//! its class serves a request that is not a sample, as on the fast path. A sample up to 1 MiB gets
-//! a block of its own, of kind `SAMPLED`, whose link is the number of its record; a larger one is a
-//! mapping like all others, and has that number beside its length. So only the free of a sample
-//! finds a record: in O(1), and long after the profile has ended.
+//! While a profile is on, every request takes its slow path, which counts its bytes. A request that
+//! is not a sample then gets an object of its class's array, as on the fast path. A sample up to 1
+//! MiB gets its own block, of kind `SAMPLED`, whose link is the number of its record. A larger
+//! sample is a mapping like all others, with that number beside its length. So only the free of a
+//! sample finds a record, in O(1), also after the profile has ended.
 //!
 //! To the program a sample is like any other object of its size: `malloc_usable_size` returns the
 //! same, and `realloc` leaves it in place in the same cases. An object that `realloc` moves or
-//! resizes is counted as freed and allocated again, and may thereby become a sample or cease to be
-//! one.
+//! resizes counts as freed and allocated again, and so may become a sample or cease to be one.
 
 use super::profile::{Area, Busy, HeapProfile, NO_RECORD, ProfileOptions, Sampled};
 use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MetadataKind, MigrateType, Order, Pfn};
@@ -127,7 +126,7 @@ impl HeapProfile {
     /// time, after [`prepare`](Self::prepare).
     ///
     /// # Errors
-    /// If another task is still adding to the previous one.
+    /// If another task is still adding to the previous profile.
     pub fn start<C: StackConfig>(
         &self,
         stack: &Stack<C>,
@@ -138,14 +137,12 @@ impl HeapProfile {
         Ok(())
     }
 
-    /// Stops the profile of `stack`, to which it belongs; its counts stay where they are. One task
-    /// at a time.
+    /// Stops the profile of `stack`, to which it belongs; its counts stay. One task at a time.
     pub fn stop<C: StackConfig>(&self, stack: &Stack<C>) {
         stack.switch_instrument(Instrument::Profile, false);
         self.end();
     }
 
-    /// Counts a request of `size` bytes, and returns whether it is a sample.
     fn is_sample_due<C: StackConfig>(&self, stack: &Stack<C>, size: usize) -> bool {
         stack.has_instrument(Instrument::Profile)
             && stack.is_ready()
@@ -181,7 +178,6 @@ impl HeapProfile {
         Some(object)
     }
 
-    /// Makes a mapping of `size` bytes a sample.
     #[inline(never)]
     fn sample_mapping<C: StackConfig>(&self, stack: &Stack<C>, pfn: Pfn, size: usize) {
         if let Some(record) = self.sample(Sampled::of(size, pfn, 0, 0)) {

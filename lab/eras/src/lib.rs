@@ -1,7 +1,7 @@
 //! Policies of other eras of the Linux kernel, and registries of all policies by name.
 //!
-//! They implement the traits of `quarry-mm` and `quarry-cache` from outside: nothing there knows
-//! them. A comparison chooses among them as it runs; a shared object, as it is built.
+//! They implement the traits of `quarry-mm` and `quarry-cache`, which do not refer to this crate. A
+//! comparison chooses a policy while it runs; a shared object is built with one.
 //!
 //! ```text
 //! slab    slab policies, the registry of them, and of the default
@@ -9,7 +9,7 @@
 //! lru     policies of the LRU lists of cached pages, and one that is chosen by name
 //! ```
 //!
-//! Nothing here allocates through the global allocator.
+//! No code here allocates through the global allocator.
 #![cfg_attr(not(any(test, quarry_model)), no_std)]
 
 pub mod lru;

@@ -22,29 +22,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A sample that takes longer than this has failed.
+/// A longer sample has failed.
 const LIMIT: Duration = Duration::from_secs(180);
-/// The ending of scripts; what else lies in their folder is theirs.
+/// The ending of scripts; other files in their folder belong to them.
 const ENDING: &str = "sh";
-/// A file that scripts share; it drives nothing.
+/// A file that scripts share; it is not a script itself.
 const SHARED: &str = "common";
 
-/// A script, with its description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Script {
-    /// Name of its file without the ending.
     pub(crate) name: String,
-    /// The program's name and version (`version`).
     pub(crate) version: String,
-    /// The work that it is made to do (`what`).
     pub(crate) what: String,
-    /// Most pairs of samples that are taken (`rounds`): fewer where one takes long.
+    /// Most pairs of samples (`rounds`), for programs that take long.
     pub(crate) rounds: Option<u32>,
-    /// True if the amount of work is the same in every run (`work: fixed`), so that times can be
-    /// compared. It is not where the script kills something at a random moment (`work: random`).
+    /// True if each run has the same amount of work (`work: fixed`), so that times can be compared.
+    /// With `work: random` the script kills something at a random moment.
     pub(crate) is_fixed: bool,
-    /// True if the program brings an allocator of its own, so that a preloaded one serves only the
-    /// rest (`malloc: own`).
+    /// True if the program has its own allocator, and a preloaded one serves only the remaining
+    /// calls (`malloc: own`).
     pub(crate) has_own_malloc: bool,
     file: PathBuf,
 }
@@ -53,7 +49,7 @@ impl Script {
     /// Names of the scripts in `folder`, sorted.
     ///
     /// # Errors
-    /// One of usage, where it cannot be read.
+    /// A usage error if the folder cannot be read.
     pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
         let entries = fs::read_dir(folder).map_err(|error| {
             let folder = folder.display();
@@ -70,10 +66,10 @@ impl Script {
         Ok(names)
     }
 
-    /// Asks a script about itself.
+    /// Runs a script's `about`.
     ///
     /// # Errors
-    /// If its program is absent: what to install. Where it says too little: what is missing.
+    /// The program is absent: what to install. Or `about` is incomplete: what is missing.
     pub(crate) fn ask(folder: &Path, name: &str) -> Result<Self> {
         let file = folder.join(name).with_extension(ENDING).canonicalize()?;
         let output = Command::new("bash").arg(&file).arg("about").output().context("bash")?;
@@ -110,13 +106,13 @@ impl Script {
         })
     }
 
-    /// Lets it prepare a folder, and runs it once on glibc under the counter.
+    /// Prepares a folder by the script, and runs the script once on glibc under the counter.
     ///
     /// # Errors
-    /// If it does not work here even on glibc.
+    /// The script fails even on glibc.
     pub(crate) fn make_ready(self, quick: bool, launcher: &Launcher) -> Result<ReadyProgram> {
         let folder = tempfile::Builder::new().prefix("quarry-driven").tempdir()?;
-        // Servers that refuse to run as root have folders of their own in it.
+        // For servers that refuse to run as root and have folders in it.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
         let size = if quick { "quick" } else { "full" };
         self.prepare(folder.path(), size)?;
@@ -142,10 +138,10 @@ impl Script {
         Ok(ready)
     }
 
-    /// Lets it prepare `folder`, on the C library's allocator.
+    /// Prepares `folder` by the script, on the C library's allocator.
     ///
     /// # Errors
-    /// If it fails: what it said last.
+    /// The script fails: the end of its output.
     fn prepare(&self, folder: &Path, size: &str) -> Result<()> {
         let mut command = Command::new("bash");
         command.arg(&self.file).arg("prepare").arg(folder).arg(size);

@@ -1,4 +1,4 @@
-//! The experiments of `quarry lab`: what is varied, over which workloads, what is printed.
+//! The experiments of `quarry lab`: their variants, their workloads and their tables.
 //!
 //! ```text
 //! experiments    one file each
@@ -12,10 +12,10 @@
 //! witness        workloads as system calls, and what the running kernel counts of them
 //! ```
 //!
-//! Four rules hold for every experiment. Variants are interleaved: within a block each runs once,
-//! in a shuffled order whose seed is recorded, so that ratios are taken between neighbours in
-//! time. A sample is a fresh process. A sample proves what served it. A copy of the baseline runs
-//! as one more variant, so that the noise of the machine stands beside every result.
+//! Four rules hold for every experiment. Variants are interleaved: in each round every variant runs
+//! a workload once, in a shuffled order whose seed is recorded, so that ratios compare neighbours
+//! in time. A sample is a fresh process. A sample proves which object served it. A copy of the
+//! baseline runs as another variant and shows the machine's noise beside every result.
 
 mod day;
 mod driven;
@@ -65,7 +65,7 @@ pub enum LabCommand {
 /// Carries out `quarry lab ...` and prints to `out`.
 ///
 /// # Errors
-/// If nothing could be measured, or some samples failed (after what was measured is printed).
+/// If nothing could be measured, or some samples failed (after printing the other results).
 pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
     match command {
         LabCommand::List => Ok(out.write_all(experiments::list().as_bytes())?),

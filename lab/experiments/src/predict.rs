@@ -1,19 +1,25 @@
-//! `quarry lab predict`: what a document measured beside what its machine does in simulated time.
+//! `quarry lab predict`: a document's figures, beside those of its machine in simulated time.
 //!
-//! The machine is a program of its own, `quarry-predict`, because a program chooses the machine
-//! behind the seam of `quarry-sys` when it is built.
+//! The machine is in another program, `quarry-predict`, because a program selects the machine below
+//! `quarry-sys` when it is built.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use maud::{DOCTYPE, html};
 use quarry_compare::companion;
-use quarry_predict::{Cell, Fit, Moved, Printed, Score, Skill, Supposed};
+use quarry_harness::picture::{Course, Picture};
+use quarry_harness::report;
+use quarry_harness::table::{Entry, Table, Tone, words};
+use quarry_predict::{Cell, Fit, Moved, Printed, Score, Shown, Skill, Supposed};
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 const NAME: &str = "quarry-predict";
+/// Points from which on a prediction is marked on a page.
+const FAR: f64 = 5.0;
+/// Fewest numbers of tasks that make a curve.
+const LEAST_POINTS: usize = 3;
 
 /// `quarry lab predict ...`
 #[derive(Args)]
@@ -41,7 +47,8 @@ pub struct PredictArgs {
     /// Only rows of so many tasks or threads (002, 004).
     #[arg(long, value_name = "N")]
     only: Option<usize>,
-    /// A fifth of the time, and no suppositions: for a look, with other figures than the docs'.
+    /// A fifth of the simulated time, and no suppositions: for a look. The figures are others than
+    /// those of the documentation.
     #[arg(long)]
     quick: bool,
     /// Another value for a constant of the machines; can be given several times.
@@ -50,10 +57,10 @@ pub struct PredictArgs {
 }
 
 impl PredictArgs {
-    /// Starts the program and prints what it predicts.
+    /// Starts the program and prints its predictions.
     ///
     /// # Errors
-    /// The program is not there, or has failed; the page cannot be written.
+    /// The program is absent or fails, or the page cannot be written.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         let text = self.ask()?;
         if self.json {
@@ -93,12 +100,10 @@ impl PredictArgs {
     }
 }
 
-/// A figure with as many decimals as make sense of it.
 fn figure(value: f64) -> String {
     if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-/// Marks what was fitted, and what its author has withdrawn.
 fn mark(cell: &Cell) -> &str {
     if cell.calibrated { "fitted" } else { &cell.note }
 }
@@ -121,29 +126,7 @@ fn table(cells: &[Cell]) -> String {
     text
 }
 
-/// The score of each group beside that of predicting no effect.
-fn scores(all: &[Skill]) -> String {
-    let mut text = format!(
-        "{:26} {:20} {:>6} {:>10} {:>10} {:>6} {:>12}\n",
-        "mean errors", "cells", "number", "no effect", "simulator", "skill", "right sign"
-    );
-    for Skill { group, all, effects } in all {
-        for (which, score) in [("all", all), ("with an effect", effects)] {
-            let Score { cells, no_effect, simulator, right_sign } = score;
-            let skill = score.skill().map_or("-".to_owned(), |skill| format!("{skill:.2}"));
-            if *cells > 0 {
-                text += &format!(
-                    "{group:26} {which:20} {cells:>6} {no_effect:>10.1} {simulator:>10.1} \
-                     {skill:>6} {:>12}\n",
-                    format!("{right_sign} of {cells}")
-                );
-            }
-        }
-    }
-    text
-}
-
-/// The mean error of the figures that are no effects, which nothing else predicts.
+/// The mean error of the figures that are not effects.
 fn others(cells: &[Cell]) -> String {
     let predicted = cells.iter().filter(|cell| cell.is_prediction() && cell.scored.is_none());
     let errors: Vec<f64> = predicted.map(|cell| cell.error_points.abs()).collect();
@@ -154,12 +137,12 @@ fn others(cells: &[Cell]) -> String {
     format!("{} rates and other figures: {mean:.1} in the mean\n", errors.len())
 }
 
-/// The cells, their scores, and below them what the document supposes without a figure.
+/// The cells, their scores, and then the document's suppositions without figures.
 fn tables(printed: &Printed) -> String {
     let mut text = if printed.cells.is_empty() { String::new() } else { table(&printed.cells) };
     if !printed.skill.is_empty() {
         text += "\n";
-        text += &scores(&printed.skill);
+        text += &format!("{}\n", score_table(&printed.skill).plain());
     }
     text += &others(&printed.cells);
     if printed.quick {
@@ -177,6 +160,16 @@ fn tables(printed: &Printed) -> String {
     text
 }
 
+/// A line for each cell that is left out, with its error at the end; the first one has all cells.
+fn fits(all: &[Fit]) -> String {
+    let line = |Fit { without, constants, error_points: rms, predicted_points }: &Fit| {
+        let values = constants.iter().map(|(name, it)| format!("{name} {it:.1}, "));
+        let (out, error) = (without.as_deref().unwrap_or("-"), predicted_points.unwrap_or(0.0));
+        format!("{out:36} {}rms {rms:.1}, {error:+.1}\n", values.collect::<String>())
+    };
+    all.iter().map(line).collect()
+}
+
 fn moves(all: &[Moved]) -> String {
     let mut text = format!(
         "{:16} {:20} {:32} {:18} {:>7} {:>7}\n",
@@ -190,49 +183,76 @@ fn moves(all: &[Moved]) -> String {
     text
 }
 
-/// A line for each cell that is left out, with its error at the end; the first one has all cells.
-fn fits(all: &[Fit]) -> String {
-    let line = |Fit { without, constants, error_points: rms, predicted_points }: &Fit| {
-        let values: String =
-            constants.iter().map(|(name, it)| format!("{name} {it:.1}, ")).collect();
-        let (out, error) = (without.as_deref().unwrap_or("-"), predicted_points.unwrap_or(0.0));
-        format!("{out:36} {values}rms {rms:.1}, {error:+.1}\n")
+/// The machines with their kernels, curves over the tasks, the scores and the figures as a page.
+fn page(printed: &Printed) -> String {
+    let machine = |it: &Shown| format!("{}: {}.", it.name, it.about.trim().trim_end_matches('.'));
+    let mut remarks: Vec<String> = printed.machines.iter().map(machine).collect();
+    remarks.push("Errors are in points, of rates in per cent; red: further than 5 off.".to_owned());
+    if printed.quick {
+        remarks.push("A quick run, whose figures are not those of the documentation.".to_owned());
+    }
+    let heads = ["column", "document", "predicted", "error"].map(Entry::from);
+    let row = |cell: &Cell| {
+        let is_far = cell.error_points.abs() > FAR;
+        let error = Entry::from(format!("{:+.1}", cell.error_points));
+        let tone = if is_far { Tone::Worse } else { Tone::Number };
+        let figures = [cell.document, cell.predicted].map(|it| Entry::from(figure(it)));
+        let mut row = vec![words(cell.row.as_str()), words(cell.column.as_str())];
+        row.extend(figures);
+        row.extend([Entry { tone, ..error }, words(mark(cell))]);
+        row
     };
-    all.iter().map(line).collect()
+    let mut head = vec![words("row")];
+    head.extend(heads);
+    head[1].tone = Tone::Words;
+    head.push(words("note"));
+    let figures = Table { head, rows: printed.cells.iter().map(row).collect() };
+    let tables =
+        [("Scores".to_owned(), score_table(&printed.skill)), ("Figures".to_owned(), figures)];
+    let title = format!("Document {}: measured and predicted", printed.document);
+    report::sheet(&title, &remarks, &curves(&printed.cells), &tables)
 }
 
-/// The table as a page that needs nothing else.
-fn page(printed: &Printed) -> String {
-    let Printed { document, cells, skill, .. } = printed;
-    let title = format!("Document {document}: measured and predicted");
-    let style = "body{font:15px sans-serif;margin:2em}td,th{padding:.2em .8em;text-align:right}\
-                 td:nth-child(-n+2),th:nth-child(-n+2),td:last-child{text-align:left}\
-                 .far{color:#b00}";
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head { meta charset="utf-8"; title { (title) } style { (style) } }
-            body {
-                h1 { (title) }
-                p { "Errors are in points, of rates in per cent. Red: further than 5 points off." }
-                pre { (scores(skill)) }
-                table {
-                    tr { th{"row"} th{"column"} th{"document"} th{"predicted"} th{"error"} th{} }
-                    @for cell in cells {
-                        tr class=[(cell.error_points.abs() > 5.0).then_some("far")] {
-                            td { (cell.row) }
-                            td { (cell.column) }
-                            td { (figure(cell.document)) }
-                            td { (figure(cell.predicted)) }
-                            td { (format!("{:+.1}", cell.error_points)) }
-                            td { (mark(cell)) }
-                        }
-                    }
-                }
-            }
+/// The scores of the groups, beside the score of predicting no effect.
+fn score_table(all: &[Skill]) -> Table {
+    let head = ["mean errors", "cells", "number", "no effect", "simulator", "skill", "right sign"];
+    let row = |group: &str, which: &str, score: &Score| {
+        let skill = score.skill().map_or("-".to_owned(), |skill| format!("{skill:.2}"));
+        let [none, own] = [score.no_effect, score.simulator].map(|it| format!("{it:.1}"));
+        let sign = format!("{} of {}", score.right_sign, score.cells);
+        vec![group.into(), which.into(), score.cells.to_string(), none, own, skill, sign]
+    };
+    let rows = all.iter().flat_map(|Skill { group, all, effects }| {
+        let both = [("all", all), ("with an effect", effects)].into_iter();
+        both.filter(|(_, score)| score.cells > 0).map(move |(which, it)| row(group, which, it))
+    });
+    Table::of(head, rows)
+}
+
+/// Tasks and figures.
+type Line = Vec<(f64, f64)>;
+
+/// A picture for each column whose rows differ in their number of tasks alone.
+fn curves(cells: &[Cell]) -> Vec<Picture> {
+    let mut found: Vec<(String, [Line; 2])> = Vec::new();
+    for cell in cells {
+        let Some((tasks, rest)) = cell.row.split_once(' ') else { continue };
+        let Ok(tasks) = tasks.parse::<f64>() else { continue };
+        let title = format!("{}, {rest}", cell.column);
+        let at = found.iter().position(|(known, _)| *known == title).unwrap_or(found.len());
+        if at == found.len() {
+            found.push((title, Default::default()));
         }
+        let points = [(tasks, cell.document), (tasks, cell.predicted)];
+        found[at].1.iter_mut().zip(points).for_each(|(line, point)| line.push(point));
     }
-    .into_string()
+    found.retain(|(_, [measured, _])| measured.len() >= LEAST_POINTS);
+    let picture = |(title, lines): (String, [Line; 2])| {
+        let named = ["document", "predicted"].into_iter().zip(lines);
+        let course = |(name, points): (&str, _)| Course { name: name.to_owned(), points };
+        Picture { title, x: "tasks", y: "figure", lines: named.map(course).collect() }
+    };
+    found.into_iter().map(picture).collect()
 }
 
 #[cfg(test)]
@@ -261,8 +281,9 @@ mod tests {
         let text = tables(&printed());
         assert!(text.contains("698391    -1.0 fitted\n"), "{text}");
         assert!(text.contains("-46.0 withdrawn\n"), "{text}");
-        let score = "gains                      all                       1        2.6        9.4";
-        assert!(text.contains(&format!("{score}  -2.62       1 of 1\n")), "{text}");
+        let score = text.lines().find(|line| line.starts_with(" gains")).expect(&text);
+        let score: Vec<&str> = score.split_whitespace().collect();
+        assert_eq!(score, ["gains", "all", "1", "2.6", "9.4", "-2.62", "1", "of", "1"]);
         assert!(!text.contains("with an effect"), "{text}");
         assert!(text.ends_with("1 rates and other figures: 7.0 in the mean\n"), "{text}");
     }
@@ -290,9 +311,19 @@ mod tests {
     }
 
     #[test]
-    fn pages_mark_what_is_far_off() {
-        let page = page(&printed());
-        assert_eq!(page.matches("class=\"far\"").count(), 3);
-        assert!(page.contains("<td>+9.4</td>") && page.contains("no effect"));
+    fn pages_mark_what_is_far_off_and_name_kernels() {
+        let mut printed = printed();
+        let cell = |row: &str| Cell { row: row.to_owned(), ..printed.cells[0].clone() };
+        let more = ["2 tasks", "8 tasks"].map(cell);
+        printed.cells.extend(more);
+        let about = "Two Xeon, Linux 4.15".to_owned();
+        printed.machines = vec![Shown { name: "004".to_owned(), about, fitted: Vec::new() }];
+        let page = page(&printed);
+        assert_eq!(page.matches("class=\"worse\"").count(), 3, "{page}");
+        for part in
+            ["+9.4", "no effect", "Linux 4.15", "<svg", "color-scheme", "width=device-width"]
+        {
+            assert!(page.contains(part), "{part}");
+        }
     }
 }

@@ -9,58 +9,47 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use tempfile::TempDir;
 
-/// The words of tables on a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
-    /// Its name.
     pub(crate) name: String,
-    /// Name and version, of the program or its package.
     pub(crate) version: String,
-    /// The work that it is made to do.
     pub(crate) what: String,
 }
 
-/// The proof that a run did its work, and did it right.
 pub(crate) enum Check {
-    /// The program prints the same as in the first run on glibc, with these words on its last line.
+    /// The program prints the same as in the first run on glibc, and its last line contains these
+    /// words.
     Output(String),
-    /// The program is a server, whose clients compare every reply.
     Clients(Server),
 }
 
-/// A server's side of a run.
 pub(crate) struct Server {
-    /// Its socket. It is removed before each run: a killed server leaves it, and
-    /// some refuse to start then.
+    /// Its socket, which is removed before each run: a killed server leaves it, and some servers
+    /// then refuse to start.
     pub(crate) socket: PathBuf,
-    /// Runs its clients until they have every reply.
     pub(crate) clients: Box<Clients>,
 }
 
-/// A program that is there, with its work.
+/// A present program with its work.
 pub(crate) struct ReadyProgram {
-    /// The words of tables on it.
     pub(crate) label: Label,
-    /// The allocator's share of it, as a run under the counter showed.
+    /// The allocator's share of its time, from a run under the counter.
     pub(crate) probe: Probe,
-    /// The last round in which it runs.
     pub(crate) last_round: u32,
-    /// True if the amount of work is the same in every run, so that times can be compared.
+    /// True if each run has the same amount of work, so that times can be compared.
     pub(crate) is_fixed: bool,
     program: Program,
     check: Check,
-    /// Its output on glibc.
     reference: Vec<u8>,
-    /// Holds its files.
     _folder: TempDir,
 }
 
 impl ReadyProgram {
-    /// Runs the program once on glibc under the counter: what it prints then is what it must print
-    /// on every allocator.
+    /// Runs the program once on glibc, with its calls of malloc counted ([`Launcher::probe`]). Its
+    /// output there is the reference for every allocator.
     ///
     /// # Errors
-    /// If it does not work here even on glibc.
+    /// The program fails even on glibc.
     pub(crate) fn new(
         label: Label,
         program: Program,
@@ -87,15 +76,14 @@ impl ReadyProgram {
         })
     }
 
-    /// Returns whether it is a server.
     pub(crate) fn is_server(&self) -> bool {
         matches!(self.check, Check::Clients(_))
     }
 
-    /// Takes a sample on an allocator, and checks what came of it.
+    /// Takes a sample on an allocator, and checks the result.
     ///
     /// # Errors
-    /// Why it does not count.
+    /// The reason why the sample does not count.
     pub(crate) fn take(
         &self,
         contender: &Contender,
@@ -111,7 +99,7 @@ impl ReadyProgram {
     fn taken(&self, raw: &Raw, served_by: &str) -> Taken {
         let mut measurement = raw.measurement(served_by);
         if !self.is_server() {
-            // The output was right: the one operation has happened.
+            // The output was right, so the one operation has happened.
             measurement.verified = 1;
         }
         Taken { measurement, timeline: Some(raw.timeline()) }
@@ -119,7 +107,6 @@ impl ReadyProgram {
 }
 
 impl Check {
-    /// Compares what was printed with what must be. Replies of servers have been compared already.
     fn holds(&self, printed: &[u8], reference: &[u8]) -> Result<(), String> {
         let Self::Output(expected) = self else { return Ok(()) };
         let text = String::from_utf8_lossy(printed);
@@ -146,13 +133,9 @@ fn with_clients<T>(check: &Check, run: impl FnOnce(Option<&Clients>) -> T) -> T 
     }
 }
 
-/// The samples of programs: each workload is a program, each variant a contender.
 pub(crate) struct ReadyPrograms {
-    /// One for each variant.
     pub(crate) contenders: Vec<Contender>,
-    /// One for each workload.
     pub(crate) programs: Rc<Vec<ReadyProgram>>,
-    /// Starts them.
     pub(crate) launcher: Launcher,
 }
 

@@ -40,8 +40,8 @@ impl Scored {
     /// Points from which on a difference counts as an effect.
     pub const EFFECT_POINTS: f64 = 5.0;
 
-    /// Returns whether the document's figure is an effect: more than 5 points, and more than its
-    /// own deviation.
+    /// Returns whether the document reports an effect: its figure is away from "nothing changes"
+    /// by more than 5 points, and by more than its own standard deviation.
     #[must_use]
     pub fn is_effect(&self) -> bool {
         self.no_effect_points.abs() > self.deviation_points.max(Self::EFFECT_POINTS)

@@ -2,7 +2,7 @@
 //! programs do besides memory.
 
 use anyhow::{Context, Result, bail};
-use quarry_sim::{Costs, Topology, Waiting};
+use quarry_sim::{CacheSizes, Costs, Topology, Waiting};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Fields of [`Costs`] that are no numbers: the file has them beside its constants.
-const NO_CONSTANTS: [&str; 4] = ["ghz", "idle_states", "waiting", "frames_have_lines"];
+const NO_CONSTANTS: [&str; 5] = ["ghz", "idle_states", "waiting", "frames_have_lines", "caches"];
 
 /// A constant of a machine, with where it comes from.
 #[derive(Clone, Debug, Deserialize)]
@@ -51,6 +51,8 @@ pub(crate) struct MachineFile {
     waiting: Waiting,
     /// True if the descriptor of each frame has a cache line of its own, as in kernels.
     frames_have_lines: bool,
+    /// Sizes of its caches; none: lines stay until another core takes them.
+    caches: Option<CacheSizes>,
     /// Nodes of memory that the stack is told of.
     pub(crate) nodes: u8,
     /// Memory that it is told of, in GiB; 0 = it does not matter.
@@ -126,9 +128,9 @@ impl MachineFile {
             };
         }
         let costs: Costs = serde_json::from_value(costs)?;
-        let Self { waiting, frames_have_lines, .. } = *self;
+        let Self { waiting, frames_have_lines, caches, .. } = *self;
         let (ghz, idle_states) = (self.ghz.clone(), self.idle_states.clone());
-        let costs = Costs { ghz, idle_states, waiting, frames_have_lines, ..costs };
+        let costs = Costs { ghz, idle_states, waiting, frames_have_lines, caches, ..costs };
         costs.validate()?;
         Ok(costs)
     }

@@ -41,7 +41,7 @@ const THREAD_GROUPS: [usize; 2] = [1, 16];
 /// Constants that are instructions: they take twice as long at half the clock. Lines of other cores
 /// and of memory do not. (`ghz` would not do: it is what the clock loses with busy CPUs, of which a
 /// pair on its own has none to lose, and it does not concern what the stack itself takes.)
-const INSTRUCTIONS: [&str; 10] = [
+const INSTRUCTIONS: [&str; 9] = [
     "hit_ns",
     "locked_ns",
     "sequence_ns",
@@ -51,16 +51,14 @@ const INSTRUCTIONS: [&str; 10] = [
     "wake_ns",
     "switch_ns",
     "packet_ns",
-    "byte_ns",
 ];
 
 /// Turns of each sender of hackbench; a loop of the document is 400 messages of a group.
 const TURNS: u32 = 20;
 
-/// The work for a packet of so many bytes beside memory.
-pub(crate) fn packet(machine: &MachineFile, bytes: usize) -> WorkRow {
-    let ns = machine.value("packet_ns") + machine.value("byte_ns") * bytes as f64;
-    WorkRow::of_ns(ns as u64)
+/// The work for a packet beside memory, and beside the lines of its bytes.
+pub(crate) fn packet(machine: &MachineFile) -> WorkRow {
+    WorkRow::of_ns(machine.value("packet_ns") as u64)
 }
 
 /// A sender and a receiver on two cores of the first socket.
@@ -87,7 +85,7 @@ pub(crate) fn pair(
 
 /// One pair, as mmtests ran it.
 fn stream(machine: &MachineFile, policies: &str, bytes: usize) -> Result<Replayed> {
-    let work = Some(packet(machine, bytes));
+    let work = Some(packet(machine));
     pair(machine, policies, "udp-mmtests", Setting { bytes, work, ..Setting::default() }, 10_000)
 }
 

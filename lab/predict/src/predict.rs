@@ -97,7 +97,7 @@ impl Options {
             ("001", _) => Ok(Vec::new()),
             (bulk::MACHINE, true) => bulk::calibration(machine),
             (bulk::MACHINE, false) => bulk::predict(machine),
-            ("002", true) => transactions::calibration(machine),
+            ("002", true) => transactions::calibration(machine, self.only),
             ("002", false) => transactions::predict(machine, self.only),
             ("003", true) => packets::calibration(machine),
             ("003", false) => packets::predict(machine),
@@ -125,8 +125,9 @@ impl Options {
         cells: &[Cell],
     ) -> Result<Vec<Supposed>> {
         match self.document.as_str() {
-            "000" | "003" | "004" if self.quick => Ok(Vec::new()),
+            "000" | "002" | "003" | "004" if self.quick => Ok(Vec::new()),
             "001" if !self.calibrate => truncation::suppose(machine),
+            "002" if !self.calibrate && self.only.is_none() => transactions::suppose(machine),
             "003" if !self.calibrate => packets::suppose(machine),
             "004" if !self.calibrate => faults::suppose(machine, cells),
             "000" if !self.calibrate => {

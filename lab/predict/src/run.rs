@@ -42,6 +42,10 @@ impl Host for OnMachine {
         task::spawn(placement, body);
     }
 
+    fn spawn_handler(&self, cpu: usize, body: Box<dyn FnOnce()>) {
+        task::spawn(Placement::Interrupt(cpu as u32), body);
+    }
+
     fn work(&self, ns: u64) {
         task::compute(ns);
     }

@@ -34,7 +34,7 @@ fn sockperf(
     (bytes, load): (usize, Option<Load>),
 ) -> Result<Replayed> {
     // A message of a stream is no packet: its path has a cost of its own.
-    let work = (path != "tcp-stream").then(|| packet(machine, bytes));
+    let work = (path != "tcp-stream").then(|| packet(machine));
     pair(machine, policies, path, Setting { bytes, work, load, ..Setting::default() }, MEASURED_US)
 }
 

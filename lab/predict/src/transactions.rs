@@ -1,15 +1,18 @@
 //! Document 002: TCP_RR of 16 to 160 threads, SLUB against SLAB.
 //!
-//! The client is simulated, with its 16 CPUs. A transaction is a request, which the network card's
-//! side frees on another CPU once it is sent, and an answer, which that side allocates; between
-//! them lie the wire and the server, in which no CPU of the client has anything to do.
+//! The client is simulated, with its 16 CPUs, and the server is taken to be a copy of it. A
+//! transaction is a request, which the CPU of the network card's interrupts frees once its answer
+//! is there, and the answer, which that CPU allocates; between them lie the wire and the server, in
+//! which no CPU of the client has anything to do.
 
 use crate::documents::{self, Transactions};
 use crate::machine::MachineFile;
 use crate::run::Run;
 use anyhow::Result;
-use quarry_predict::{Cell, gain};
-use quarry_replay::kernels::{Scenario, Setting, WorkRow};
+use quarry_predict::{Cell, Supposed, gain};
+use quarry_replay::kernels::{Cast, Scenario, Setting, Work};
+use quarry_replay::memory::Counters;
+use quarry_replay::stage::Replayed;
 
 /// The machine's file.
 pub(crate) const MACHINE: &str = "002";
@@ -21,19 +24,23 @@ const LOCKLESS: &str = "slub-3.1+order0";
 /// The group of the gains of SLAB and of the lockless slow paths.
 const GAIN: &str = "difference";
 
-/// The row that the constant was fitted to.
-const FITTED: usize = 16;
-
 /// A line of the document, and the simulated rates of SLUB and SLAB.
 type Rates = (Transactions, [f64; 2]);
 
 fn rate(machine: &MachineFile, policies: &str, threads: usize) -> Result<f64> {
-    let own_ns = machine.value("transaction_ns");
-    let setting =
-        Setting { bytes: 1, work: Some(WorkRow::of_ns(own_ns as u64)), ..Setting::default() };
-    let mut scenario = Scenario::of("tcp-transactions", &setting);
-    // The other host has as much to do, while this one waits.
-    scenario.path.work.wire = (machine.value("wire_ns") + own_ns) as u64;
+    let replayed = replay(machine, policies, threads)?;
+    Ok(replayed.sent as f64 * 1e9 / replayed.wall_ns as f64)
+}
+
+fn replay(machine: &MachineFile, policies: &str, threads: usize) -> Result<Replayed> {
+    let mut scenario =
+        Scenario::of("tcp-through-card", &Setting { bytes: 1, ..Setting::default() });
+    let [sender, receiver, wire_ns] =
+        ["transaction_ns", "packet_ns", "wire_ns"].map(|name| machine.value(name) as u64);
+    scenario.path.work = Work { sender, receiver, wire: 0 };
+    if let Cast::Card(card) = &mut scenario.cast {
+        card.wire_ns = wire_ns;
+    }
     let run = Run {
         machine,
         policies,
@@ -43,20 +50,18 @@ fn rate(machine: &MachineFile, policies: &str, threads: usize) -> Result<f64> {
         warm_up_us: 20_000,
         measured_us: 400_000,
     };
-    let replayed = run.replay()?;
-    Ok(replayed.sent as f64 * 1e9 / replayed.wall_ns as f64)
+    run.replay()
 }
 
 fn baseline(line: &Transactions, rate: f64) -> Cell {
-    let cell = Cell::figure(&line.threads.to_string(), "SLUB transactions/s", line.slub, rate);
-    if line.threads == FITTED { cell.calibrated() } else { cell }
+    Cell::figure(&line.threads.to_string(), "SLUB transactions/s", line.slub, rate).calibrated()
 }
 
-/// The cell of the baseline that is fitted.
-pub(crate) fn calibration(machine: &MachineFile) -> Result<Vec<Cell>> {
-    let table = documents::transactions();
-    let line = table.iter().find(|line| line.threads == FITTED).expect("the table has the row");
-    Ok(vec![baseline(line, rate(machine, SLUB, FITTED)?)])
+/// The cells of the baseline, which constants are fitted to; with `only`, that of so many threads.
+pub(crate) fn calibration(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
+    let wanted = |line: &Transactions| only.is_none_or(|threads| threads == line.threads);
+    let lines = documents::transactions().into_iter().filter(wanted);
+    lines.map(|line| Ok(baseline(&line, rate(machine, SLUB, line.threads)?))).collect()
 }
 
 /// All cells; with `only`, those of so many threads.
@@ -84,6 +89,26 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
     Ok(cells)
 }
 
+/// Slow allocations and frees of SLUB with 16 threads and with 160, of which the document says
+/// nothing: its author has found them to be what SLUB loses by.
+pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
+    let all = [16, 160].map(|threads| replay(machine, SLUB, threads).map(|it| it.counters));
+    let [few, many] = all;
+    let (few, many) = (few?, many?);
+    let line = |column: &str, of: &dyn Fn(&Counters) -> (u64, u64)| {
+        let share = |counters| {
+            let (slow, fast) = of(counters);
+            slow as f64 * 100.0 / (slow + fast).max(1) as f64
+        };
+        let row = "SLUB with 160 threads instead of 16".to_owned();
+        Supposed { row, column: column.to_owned(), before: share(&few), after: share(&many) }
+    };
+    Ok(vec![
+        line("slow allocations, %", &|it| (it.slow_allocs, it.fast_allocs)),
+        line("slow frees, %", &|it| (it.slow_frees, it.fast_frees)),
+    ])
+}
+
 /// The time of a transaction as its client sees it, by Little's law: threads for each transaction
 /// a second. In the document it grows by the same time with each thread from 48 on, as at one
 /// station that serves all of them in turn.
@@ -101,8 +126,12 @@ fn round_trips(rates: &[Rates]) -> Vec<Cell> {
         let (Some(document), Some(simulated)) = (document, simulated) else { continue };
         let row = format!("R(N) from 48 threads on, {policy}");
         let slope = (0.0, simulated.1);
-        cells.push(Cell::effect("R(N)", (&row, "us for each thread"), document.1, slope));
-        cells.push(Cell::figure(&row, "us without threads", document.0, simulated.0));
+        let of_both = [
+            Cell::effect("R(N)", (&row, "us for each thread"), document.1, slope),
+            Cell::figure(&row, "us without threads", document.0, simulated.0),
+        ];
+        // SLUB's column is what constants were fitted to.
+        cells.extend(of_both.map(|cell| if index == 0 { cell.calibrated() } else { cell }));
     }
     cells
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// Messages in the order in which they were sent.
 ///
 /// * `tags.len()` = messages that have not been received yet
-/// * the pieces of one kind lie in the order of the messages that hold them
+/// * each queue of `held` has its pieces in the order of the messages that hold them
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     /// The tag that each message's payload begins with.

@@ -1,9 +1,11 @@
 //! The kernel paths of the documents' benchmarks, read from `data/paths.toml`: what they allocate
 //! and free, and by which threads.
 
+use crate::card::{self, Card};
 use crate::crew::{self, Crew, Load, Place};
 use crate::memory::{KernelMemory, Pages};
-use crate::path::{Line, Path, Piece, Source, Work};
+pub use crate::path::Work;
+use crate::path::{Line, Path, Piece, Source};
 use crate::solo::{self, Solo, Space, Timed};
 use crate::stage::{Replayed, Scale};
 use serde::Deserialize;
@@ -22,6 +24,7 @@ struct Table {
     pieces: BTreeMap<String, PieceRow>,
     crew: Option<CrewRow>,
     solo: Option<SoloRow>,
+    card: Option<Card>,
 }
 
 /// The cost of a message beside the allocator, in nanoseconds.
@@ -170,13 +173,14 @@ impl Table {
             None => Work { sender: ns - ns / 2, receiver: ns / 2, wire: 0 },
         };
         let path = Path::new(&lines, piece, self.carrier.as_deref(), payload, work);
-        let cast = match (&self.crew, &self.solo) {
-            (Some(row), None) => {
+        let cast = match (&self.crew, &self.solo, self.card) {
+            (None, None, Some(card)) => Cast::Card(card),
+            (Some(row), None, None) => {
                 let sent = lines.iter().filter_map(Line::sent);
                 let buckets = sent.map(|name| piece(name).source.bytes()).sum();
                 Cast::Crew(self.crew(row, setting, buckets))
             }
-            (None, Some(row)) => Cast::Solo(Solo {
+            (None, Some(row), None) => Cast::Solo(Solo {
                 round: row.round * setting.amount,
                 timed: row.timed,
                 space: match (row.space, setting.threads) {
@@ -186,7 +190,7 @@ impl Table {
                 },
                 ..Solo::default()
             }),
-            _ => panic!("a path is walked by crews or by tasks"),
+            _ => panic!("a path is walked by crews, by tasks or through a card"),
         };
         Scenario { path, cast, documented_ns: of }
     }
@@ -243,6 +247,8 @@ pub enum Cast {
     Crew(Crew),
     /// Processes by themselves.
     Solo(Solo),
+    /// Processes that ask another host.
+    Card(Card),
 }
 
 impl Scenario {
@@ -262,6 +268,7 @@ impl Scenario {
         match self.cast {
             Cast::Crew(crew) => crew::run(memory, &self.path, crew, scale),
             Cast::Solo(solo) => solo::run(memory, &self.path, solo, scale),
+            Cast::Card(card) => card::run(memory, &self.path, card, scale),
         }
     }
 }
@@ -316,13 +323,13 @@ pub(crate) mod tests {
     fn bursts_fill_a_socket() {
         let burst = |path, bytes| match of_bytes(path, bytes).cast {
             Cast::Crew(crew) => crew.burst,
-            Cast::Solo(_) => 0,
+            Cast::Solo(_) | Cast::Card(_) => 0,
         };
         assert_eq!([4096, 1024].map(|bytes| burst("udp-linux-2-6-29", bytes)), [30, 98]);
         assert_eq!([64, 4096, 16384].map(|bytes| burst("udp-linux-4-9", bytes)), [278, 26, 7]);
         let room = |bytes| match of_bytes("udp-mmtests", bytes).cast {
             Cast::Crew(crew) => (crew.drops, crew.capacity),
-            Cast::Solo(_) => (false, 0),
+            Cast::Solo(_) | Cast::Card(_) => (false, 0),
         };
         // As its author found: two or three packets.
         let rooms = [64, 128, 256, 1024, 2048, 3312, 4096, 8192, 16384].map(room);
@@ -353,9 +360,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_transaction_is_four_allocations() {
-        let scenario = of_bytes("tcp-transactions", 1);
-        assert_eq!(allocs_per_message(&scenario), 4.0);
-        run_briefly(&scenario, 5);
+        for path in ["tcp-transactions", "tcp-through-card"] {
+            let scenario = of_bytes(path, 1);
+            assert_eq!(allocs_per_message(&scenario), 4.0);
+            run_briefly(&scenario, 5);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! kernels   the paths of the documents' benchmarks, read from data, and who walks them
 //! path      a path: what is allocated and freed, from what, by whom, once for how many messages
 //! crew      groups of senders and receivers that hand messages to each other
+//! card      connections through a network card, whose interrupts one CPU serves
 //! solo      tasks that allocate and free by themselves
 //! truncation  one task fills a file, another one truncates it
 //! bulk      all tasks take blocks of pages at once
@@ -26,6 +27,7 @@
 
 mod anonymous;
 pub mod bulk;
+pub mod card;
 pub mod costs;
 pub mod crew;
 pub mod file_cache;

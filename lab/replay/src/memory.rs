@@ -4,6 +4,8 @@ use quarry_cache::lru::LruCounters;
 use quarry_cache::page_cache::{Event, EventCounts};
 use quarry_sys::lock::LockStats;
 use quarry_sys::locks::AnyLock;
+use quarry_sys::primitive::Access;
+use quarry_sys::primitive::touch::touch_bytes;
 use std::ptr::NonNull;
 
 /// A piece of memory with one owner. The thread that allocated it says how to free it.
@@ -52,6 +54,7 @@ impl Buffer {
     /// If it is too small.
     pub fn write(&mut self, offset: usize, source: &[u8]) {
         let target = self.range(offset, source.len());
+        touch_bytes(target, source.len(), Access::Write);
         // SAFETY: the memory is writable for that many bytes and ours alone, so it does not
         // overlap `source`.
         unsafe { target.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
@@ -62,8 +65,16 @@ impl Buffer {
     /// # Panics
     /// If it is too small.
     pub fn clear(&mut self, bytes: usize) {
+        touch_bytes(self.range(0, bytes), bytes, Access::Write);
         // SAFETY: the memory is writable for that many bytes and ours alone.
         unsafe { self.range(0, bytes).write_bytes(0, bytes) };
+    }
+
+    /// Looks at its first `bytes` bytes, as a kernel does with a structure that it frees: only a
+    /// simulated machine sees it.
+    #[inline]
+    pub(crate) fn inspect(&self, bytes: usize) {
+        touch_bytes(self.range(0, bytes), bytes, Access::Read);
     }
 
     /// Copies what is at `offset` to `target`; every byte of it must have been written.
@@ -72,6 +83,7 @@ impl Buffer {
     /// If it is too small.
     pub fn read(&self, offset: usize, target: &mut [u8]) {
         let source = self.range(offset, target.len());
+        touch_bytes(source, target.len(), Access::Read);
         // SAFETY: as in `write`; fresh memory of the operating system reads as zero, so there is no
         // uninitialised byte even where nothing was written.
         unsafe { target.as_mut_ptr().copy_from_nonoverlapping(source, target.len()) };

@@ -92,8 +92,8 @@ impl<R: Replay> SlabVisitor<Slots> for OnStack<'_, R> {
     }
 }
 
-/// Locks by which CPUs hand objects of others over, which no cache counts among those of its slabs:
-/// of SLAB's alien arrays, and of SLQB's remote lists and the lists on their way there.
+/// Locks under which CPUs hand over objects that belong to others: of SLAB's alien arrays, and of
+/// SLQB's remote lists and the lists on their way there. No cache's statistics include them.
 const HAND_OVER_LOCKS: [&str; 3] = ["slab->alien", "slqb->remote_free", "slqb->rlist"];
 
 /// A slab policy on the slots of this machine.
@@ -431,6 +431,7 @@ mod tests {
                 of_bytes("af-unix", 3312),
                 of_bytes("tcp-stream", 3312),
                 of_bytes("tcp-transactions", 1),
+                of_bytes("tcp-through-card", 1),
                 of_amount("pipe", 2, false),
                 of_amount("socket", 2, true),
                 of_amount("files", 500, false),

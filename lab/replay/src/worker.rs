@@ -173,6 +173,11 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
 
     #[inline]
     fn give(&self, piece: usize, buffer: Buffer) {
+        // A structure was looked at before it is freed; a cleared page was not.
+        let cleared = self.plan.pieces[piece].cleared;
+        if cleared < host::CLEARED_PAGE {
+            buffer.inspect(cleared);
+        }
         match self.plan.pieces[piece].source {
             From::Cache(cache) => self.memory.free(cache, buffer),
             From::Pages(pages) => self.memory.free_pages(pages, buffer),

@@ -19,6 +19,16 @@ pub enum Waiting {
     Futex,
 }
 
+/// Sizes of caches, in KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSizes {
+    /// The largest one that a core has for itself.
+    pub core_kib: usize,
+    /// The one that the cores of a socket share.
+    pub socket_kib: usize,
+}
+
 /// Costs in simulated nanoseconds, unless a field says otherwise. Each is a free constant of a
 /// machine: a file of one's own names the sources of its values. The default is a server of the
 /// years of the documents (Xeon E5), from the literature; `docs/simulator.md` has the sources.
@@ -86,6 +96,8 @@ pub struct Costs {
     /// Lines that a critical section of a kernel has on their way at a time: processors go on with
     /// the next page while the line of one is fetched.
     pub section_overlap: f64,
+    /// Sizes of the caches. None: they have none, and keep every line until another core takes it.
+    pub caches: Option<CacheSizes>,
 }
 
 impl Default for Costs {
@@ -134,6 +146,7 @@ impl Default for Costs {
             waiting: Waiting::Queued,
             frames_have_lines: false,
             section_overlap: 1.0,
+            caches: None,
         }
     }
 }
@@ -171,6 +184,7 @@ impl Costs {
             waiting: Waiting::Queued,
             frames_have_lines: false,
             section_overlap: 1.0,
+            caches: None,
         }
     }
 

@@ -10,8 +10,9 @@
 //! The machine exists where it is built with `--cfg quarry_sim`; elsewhere this crate has the
 //! descriptions of machines only. `docs/simulator.md` says what it can show, and what not.
 //!
-//! Order of the files, each using only those before it: `topology`, `costs`, `outcome`; `lines`,
-//! `locks`, `state`, `machine`, `task`, `shared`, `simulation`, `simulate`.
+//! Order of the files, each using only those before it: `topology`, `costs`, `outcome`; `ages`,
+//! `by_address`, `caches`, `lines`, `locks`, `state`, `machine`, `task`, `shared`, `simulation`,
+//! `simulate`.
 //!
 //! A new cost is a field of [`Costs`], with its source there and in `docs/simulator.md`; a section
 //! whose time the machine should know spends an `Effort` of `quarry_sys::primitive` under its lock.
@@ -21,6 +22,12 @@ pub mod outcome;
 pub mod simulate;
 pub mod topology;
 
+#[cfg(quarry_sim)]
+mod ages;
+#[cfg(quarry_sim)]
+mod by_address;
+#[cfg(quarry_sim)]
+mod caches;
 #[cfg(quarry_sim)]
 mod lines;
 #[cfg(quarry_sim)]
@@ -36,7 +43,7 @@ mod state;
 #[cfg(quarry_sim)]
 pub mod task;
 
-pub use costs::{Costs, Waiting};
+pub use costs::{CacheSizes, Costs, Waiting};
 pub use outcome::{LockClass, Outcome};
 #[cfg(quarry_sim)]
 pub use shared::Barrier;

@@ -4,61 +4,32 @@
 //! has put memory. Memory is bounded: beyond [`MOST_PAGES`], the page that was first used longest
 //! ago is forgotten, as if its lines had gone back to memory.
 
-use crate::costs::Costs;
+use crate::ages::{Ages, LINES, Use};
+use crate::by_address::ByAddress;
+use crate::caches::Caches;
+use crate::costs::{CacheSizes, Costs};
 use crate::topology::Topology;
 use quarry_sys::primitive::Access;
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Bytes of a cache line, on x86-64 and most of aarch64.
 pub(crate) const LINE: usize = 64;
-/// Lines of a page of the table.
-const LINES: usize = 64;
 /// Pages of the table: with 2 KiB each, 128 MiB at most.
 const MOST_PAGES: usize = 1 << 16;
 
-/// Mixes keys that are addresses or small numbers (Fibonacci hashing, Knuth, volume 3, 6.4).
-#[derive(Default)]
-pub(crate) struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(value as u64);
-    }
-}
-
-/// A map by addresses.
-pub(crate) type ByAddress<V> = HashMap<usize, V, BuildHasherDefault<Mixer>>;
-
 #[derive(Clone, Copy, Default)]
 struct Line {
-    /// Cores that have it, a bit each; cores 128 apart share one. None: memory has it.
+    /// Cores that have it, a bit each; cores 128 apart share one. None, and no socket: memory has
+    /// it.
     cores: u128,
+    /// Sockets whose cache has it, a bit each, where caches have a size.
+    sockets: u64,
     /// When the last transfer for writing, or from a core that may have written, ends: the next
     /// one begins then.
     free_at_ns: u64,
-    /// When it was used last: the socket, and how many lines that one's cache had taken in.
+    /// When it was used last, where streams push lines out.
     used: Use,
-}
-
-/// A moment of a socket's cache: lines that it has taken in.
-#[derive(Clone, Copy, Default)]
-struct Use {
-    socket: u16,
-    taken: u64,
 }
 
 /// The cost of an access.
@@ -97,58 +68,14 @@ pub(crate) struct Lines {
     order: VecDeque<(usize, usize)>,
     /// The page that was used last.
     last: (usize, usize),
-    caches: Caches,
-}
-
-/// The caches of the sockets, without a bound at first. Each includes those of its cores: a line
-/// that the socket has not used while its cache took in `most` others is in memory alone.
-#[derive(Default)]
-struct Caches {
-    /// Lines that each has taken in so far.
-    taken: Vec<u64>,
-    most: u64,
-    /// The line that each core has got from memory last: the next one is on its way already.
-    last: Vec<usize>,
-}
-
-impl Caches {
-    /// Returns whether a line that was used last at this moment is still there.
-    fn hold(&self, used: Use) -> bool {
-        let taken = self.taken.get(used.socket as usize).copied().unwrap_or(0);
-        taken - used.taken.min(taken) <= self.most
-    }
-
-    fn now(&self, socket: u32) -> Use {
-        let taken = self.taken.get(socket as usize).copied().unwrap_or(0);
-        Use { socket: socket as u16, taken }
-    }
-
-    /// A core gets a line from memory. Returns whether it was fetched ahead: it lies in the same
-    /// page as the last one, and beside it.
-    fn take_in(&mut self, socket: u32, core: u32, line: usize) -> bool {
-        let Some(taken) = self.taken.get_mut(socket as usize) else { return false };
-        *taken += 1;
-        let last = std::mem::replace(&mut self.last[core as usize], line);
-        last / LINES == line / LINES && last.abs_diff(line) == 1
-    }
+    /// None: a cache is as large as need be.
+    caches: Option<Caches>,
+    ages: Ages,
 }
 
 impl Lines {
     pub(crate) fn new() -> Self {
         Self { last: (usize::MAX, 0), ..Self::default() }
-    }
-
-    /// From now on the cache of each socket holds so many lines.
-    pub(crate) fn bound(&mut self, on: &Topology, most: u64) {
-        let (taken, last) = (vec![0; on.sockets as usize], vec![0; on.all_cores() as usize]);
-        self.caches = Caches { taken, most, last };
-    }
-
-    /// The cache of a socket takes in lines that no task uses again.
-    pub(crate) fn stream(&mut self, socket: usize, bytes: u64) {
-        if let Some(taken) = self.caches.taken.get_mut(socket) {
-            *taken += bytes / LINE as u64;
-        }
     }
 
     /// From now on every address of the program's own memory is a line.
@@ -191,6 +118,26 @@ impl Lines {
         (FRAME_LINES + first.min(last), first.abs_diff(last) + 1)
     }
 
+    /// From now on caches have a size.
+    pub(crate) fn bound_caches(&mut self, on: &Topology, sizes: CacheSizes) {
+        self.caches = Some(Caches::new(on, sizes));
+    }
+
+    /// From now on what streams through a socket's cache, of so many lines, pushes others out.
+    pub(crate) fn age(&mut self, on: &Topology, most: u64) {
+        self.ages = Ages::new(on, most);
+    }
+
+    /// The cache of a socket takes in bytes that no task uses again.
+    pub(crate) fn stream(&mut self, socket: u32, bytes: u64) {
+        self.ages.stream(socket, bytes / LINE as u64);
+    }
+
+    fn line(&mut self, line: usize) -> &mut Line {
+        let number = self.page(line / LINES);
+        &mut self.pages[number][line % LINES]
+    }
+
     fn page(&mut self, page: usize) -> usize {
         if self.last.0 == page {
             return self.last.1;
@@ -231,9 +178,9 @@ impl Lines {
             Access::Read => line.cores & me != 0,
             Access::Write | Access::Update => line.cores == me,
         };
-        let finds = has && self.caches.hold(line.used);
+        let finds = has && self.ages.hold(line.used);
         if finds {
-            line.used = self.caches.now(on.socket_of(cpu));
+            line.used = self.ages.now(on.socket_of(cpu));
         }
         finds
     }
@@ -267,42 +214,98 @@ impl Lines {
         access: Access,
         all: &mut Fetched,
     ) -> u64 {
-        let (number, asked) = (self.page(line / LINES), line);
-        let line = &mut self.pages[number][line % LINES];
-        let (core, socket) = (on.core_of(cpu), on.socket_of(cpu));
+        let core = on.core_of(cpu);
         let me = 1 << (core % 128);
         let writes = access != Access::Read;
-        if !self.caches.hold(line.used) {
-            line.cores = 0;
-        }
-        line.used = self.caches.now(socket);
-        if line.cores == me || (!writes && line.cores & me != 0) {
+        let before = self.look(line, on.socket_of(cpu));
+        if before.cores == me || (!writes && before.cores & me != 0) {
+            self.caches.as_mut().and_then(|caches| caches.cores[core as usize].uses(line));
             return costs.hit_ns;
         }
-        let ns = if line.cores == 0 {
+        let ns = if before.cores == 0 && before.sockets == 0 {
             all.from_memory += 1;
-            match self.caches.take_in(socket, core, asked) {
+            match self.ages.take_in(on.socket_of(cpu), core, line) {
                 true => costs.next_line_ns,
                 false => costs.memory_ns,
             }
-        } else if line.is_elsewhere(on, cpu, writes) {
+        } else if before.is_elsewhere(on, cpu, writes) {
             all.remote += 1;
             costs.remote_ns
         } else {
             all.in_socket += 1;
             costs.socket_ns
         };
-        let end_ns = now_ns.max(line.free_at_ns) + ns;
+        let end_ns = now_ns.max(before.free_at_ns) + ns;
+        let now = self.line(line);
         if writes {
-            *line = Line { cores: me, free_at_ns: end_ns, ..*line };
+            (now.cores, now.free_at_ns) = (me, end_ns);
         } else {
             // One that a single core has may be changed: it has to give it up as for a write.
-            if line.cores.is_power_of_two() {
-                line.free_at_ns = end_ns;
+            if before.cores.is_power_of_two() {
+                now.free_at_ns = end_ns;
             }
-            line.cores |= me;
+            now.cores |= me;
+        }
+        if self.caches.is_some() {
+            self.fill_caches(on, core, line, (before, writes));
         }
         end_ns - now_ns
+    }
+
+    /// The line as a use of it by a core of this socket finds it.
+    fn look(&mut self, line: usize, socket: u32) -> Line {
+        let before = self.line(line).used;
+        let (is_gone, used) = (!self.ages.hold(before), self.ages.now(socket));
+        let found = self.line(line);
+        found.used = used;
+        if is_gone {
+            (found.cores, found.sockets) = (0, 0);
+        }
+        *found
+    }
+
+    /// A line comes into the caches of a core and its socket; with a write, all others lose it.
+    /// O(cores that have it).
+    fn fill_caches(
+        &mut self,
+        on: &Topology,
+        core: u32,
+        line: usize,
+        (before, writes): (Line, bool),
+    ) {
+        let Some(mut caches) = self.caches.take() else { return };
+        let socket = core / on.cores;
+        if writes {
+            let bits = |mut bits: u128| {
+                std::iter::from_fn(move || {
+                    let bit = (bits != 0).then(|| bits.trailing_zeros());
+                    bits &= bits.wrapping_sub(1);
+                    bit
+                })
+            };
+            for other in bits(before.cores).filter(|other| *other != core) {
+                caches.cores[other as usize].forgets(line);
+            }
+            for other in bits(before.sockets.into()).filter(|other| *other != socket) {
+                caches.sockets[other as usize].forgets(line);
+            }
+            self.line(line).sockets = 0;
+        }
+        self.line(line).sockets |= 1 << socket;
+        if let Some(gone) = caches.sockets[socket as usize].uses(line) {
+            let gone_line = self.line(gone);
+            gone_line.sockets &= !(1 << socket);
+            for other in socket * on.cores..(socket + 1) * on.cores {
+                if gone_line.cores >> other & 1 == 1 {
+                    caches.cores[other as usize].forgets(gone);
+                    gone_line.cores &= !(1 << other);
+                }
+            }
+        }
+        if let Some(gone) = caches.cores[core as usize].uses(line) {
+            self.line(gone).cores &= !(1 << core);
+        }
+        self.caches = Some(caches);
     }
 }
 
@@ -312,7 +315,12 @@ impl Line {
     fn is_elsewhere(&self, on: &Topology, cpu: u32, writes: bool) -> bool {
         let (cores, socket) = (on.cores.min(128), on.socket_of(cpu));
         let here = (u128::MAX >> (128 - cores)).rotate_left(socket * on.cores % 128);
-        if writes { self.cores & !here != 0 } else { self.cores & here == 0 }
+        let ours = 1 << socket;
+        if writes {
+            self.cores & !here != 0 || self.sockets & !ours != 0
+        } else {
+            self.cores & here == 0 && self.sockets & ours == 0
+        }
     }
 }
 
@@ -346,9 +354,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_loses_what_it_has_not_used_for_long() {
+    fn streams_push_out_what_was_not_used_for_long() {
         let (on, costs, mut lines) = (Topology::new(2, 2), costs(), Lines::new());
-        lines.bound(&on, 10);
+        lines.age(&on, 10);
         let at = |now, line, lines: &mut Lines| {
             lines.fetch((&on, &costs), (0, now), (line, 1), Access::Write).ns
         };
@@ -399,6 +407,26 @@ mod tests {
         assert_eq!(lines.of(0x1000_0002, 2).0, frame_0.0 + 1);
         assert_eq!(lines.of(0x1000_0000 - 12, 8), (frame_0.0 + 1, 2), "frames 1 and 2 at once");
         assert_eq!(lines.of(0x1000_0010, 2).0, 0x1000_0010 / LINE, "after the array");
+    }
+
+    #[test]
+    fn a_full_cache_forgets_the_oldest_line() {
+        let (on, costs, mut lines) = (Topology::new(2, 1), costs(), Lines::new());
+        // 16 lines of a core, 32 of a socket.
+        lines.bound_caches(&on, CacheSizes { core_kib: 1, socket_kib: 2 });
+        let mut now_ns = 0;
+        let mut at = |cpu, line, access| {
+            now_ns += 1_000;
+            lines.fetch((&on, &costs), (cpu, now_ns), (line, 1), access).ns
+        };
+        (0..17).for_each(|line| assert_eq!(at(0, line, Access::Write), 80));
+        assert_eq!(at(0, 16, Access::Read), 1);
+        assert_eq!(at(0, 0, Access::Read), 50, "the core has lost it, its socket has it");
+        assert_eq!(at(1, 1, Access::Read), 100, "for another socket it is remote");
+        (100..132).for_each(|line| assert_eq!(at(0, line, Access::Read), 80));
+        assert_eq!(at(0, 0, Access::Read), 80, "the socket has lost it");
+        assert_eq!(at(1, 1, Access::Write), 1, "the other one has it, and alone by now");
+        assert_eq!(at(0, 1, Access::Read), 100);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The locks of a machine: who holds each, and who waits.
 
-use crate::lines::ByAddress;
+use crate::by_address::ByAddress;
 use crate::outcome::LockClass;
 use std::collections::{BTreeMap, VecDeque};
 

@@ -8,6 +8,9 @@ use quarry_sys::primitive::{Access, Effort, Machine};
 use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
 
+/// How long a task computes on a CPU that is interrupted before it lets an interrupt in.
+const INTERRUPT_NS: u64 = 500;
+
 type Yielder = corosensei::Yielder<(), ()>;
 /// The work of a task.
 pub(crate) type Work<'a> = Box<dyn FnOnce() + 'a>;
@@ -122,10 +125,12 @@ impl Simulated {
                 let mut state = self.state();
                 let slice_ns = state.costs.slice_ns;
                 let cpu = state.cpu();
+                let slice_ns =
+                    if cpu.has_interrupts { INTERRUPT_NS.min(slice_ns) } else { slice_ns };
                 (cpu.slice_ends_ns.saturating_sub(cpu.now_ns), slice_ns)
             };
             // Without other tasks that wait, this one goes on in its next slice.
-            let step_ns = ns.min(if left_ns == 0 { slice_ns } else { left_ns });
+            let step_ns = ns.min(if left_ns == 0 { slice_ns } else { left_ns.min(slice_ns) });
             self.pass(step_ns);
             ns -= step_ns;
             if ns == 0 {
@@ -305,8 +310,8 @@ impl Machine for Simulated {
             }
             finds
         };
-        // A load of a line that its core has returns at once; all else happens in the order of
-        // time.
+        // A load whose line the core already has is over at once; every other access takes its
+        // turn in the order of simulated time.
         if !finds {
             self.shared(address, bytes, access);
         }

@@ -7,8 +7,9 @@
 //! * Nothing happens before the event that was taken last: every event in the heap is as late, or
 //!   later.
 
+use crate::by_address::ByAddress;
 use crate::costs::Costs;
-use crate::lines::{ByAddress, LINE, Lines};
+use crate::lines::{LINE, Lines};
 use crate::locks::Locks;
 use crate::outcome::Outcome;
 use crate::topology::Topology;
@@ -23,6 +24,9 @@ pub(crate) type TaskId = usize;
 pub enum Placement {
     /// On this CPU.
     Cpu(u32),
+    /// On this CPU before all others, as the handler of an interrupt: the task that
+    /// runs there makes room.
+    Interrupt(u32),
     /// On the CPU of the task that spawns it; CPU 0 before the run.
     Same,
     /// On the CPU after it.
@@ -68,6 +72,8 @@ pub(crate) struct Task {
     pub(crate) sequences: u32,
     /// Looks that it is taking at no cost.
     pub(crate) watches: u32,
+    /// An interrupt took its CPU: it goes on there, without a change of tasks.
+    is_interrupted: bool,
     /// The run ends without it.
     pub(crate) is_daemon: bool,
     /// Its last wait was ended by a wake-up, and not by its time.
@@ -83,6 +89,8 @@ pub(crate) struct Cpu {
     pub(crate) since_ns: u64,
     pub(crate) slice_ends_ns: u64,
     pub(crate) busy_ns: u64,
+    /// It has a handler of interrupts.
+    pub(crate) has_interrupts: bool,
 }
 
 pub(crate) struct State {
@@ -116,8 +124,11 @@ impl State {
         let (cpus, sockets) = (topology.cpus() as usize + 1, topology.sockets as usize);
         let cores = topology.all_cores() as usize;
         let mut lines = Lines::new();
+        if let Some(sizes) = costs.caches {
+            lines.bound_caches(&topology, sizes);
+        }
         if costs.socket_cache_kib > 0 {
-            lines.bound(&topology, (costs.socket_cache_kib << 10) / LINE as u64);
+            lines.age(&topology, (costs.socket_cache_kib << 10) / LINE as u64);
         }
         Self {
             topology,
@@ -164,6 +175,10 @@ impl State {
         let cpus = self.topology.cpus();
         let placement = match placement {
             Placement::Cpu(cpu) => Placement::Cpu(cpu % cpus),
+            Placement::Interrupt(cpu) => {
+                self.cpus[(cpu % cpus) as usize].has_interrupts = true;
+                Placement::Interrupt(cpu % cpus)
+            }
             Placement::Same => Placement::Cpu(from),
             Placement::Next => Placement::Cpu((from + 1) % cpus),
             Placement::Unbound => Placement::Unbound,
@@ -172,12 +187,16 @@ impl State {
         };
         self.tasks.push(Task {
             status: Status::Ready,
-            cpu: if let Placement::Cpu(cpu) = placement { cpu } else { from },
+            cpu: match placement {
+                Placement::Cpu(cpu) | Placement::Interrupt(cpu) => cpu,
+                _ => from,
+            },
             placement,
             wait: 0,
             keeps_cpu: 0,
             sequences: 0,
             watches: 0,
+            is_interrupted: false,
             is_daemon,
             was_woken: false,
         });
@@ -186,8 +205,11 @@ impl State {
     }
 
     fn may_run_on(&self, task: TaskId, cpu: u32) -> bool {
+        if self.tasks[task].is_interrupted {
+            return cpu == self.tasks[task].cpu;
+        }
         match self.tasks[task].placement {
-            Placement::Cpu(only) => cpu == only,
+            Placement::Cpu(only) | Placement::Interrupt(only) => cpu == only,
             Placement::Node(node) => self.topology.socket_of(cpu) == node,
             _ => true,
         }
@@ -196,7 +218,7 @@ impl State {
     /// The CPU for a task that can run: an idle one, the nearest to its last one first, or else the
     /// one with the shortest queue. O(CPUs), and O(1) for a task that stays on one.
     fn choose_cpu(&self, task: TaskId) -> u32 {
-        if let Placement::Cpu(cpu) = self.tasks[task].placement {
+        if let Placement::Cpu(cpu) | Placement::Interrupt(cpu) = self.tasks[task].placement {
             return cpu;
         }
         let last = self.tasks[task].cpu;
@@ -220,9 +242,15 @@ impl State {
         self.tasks[task].status = Status::Ready;
         self.tasks[task].cpu = cpu;
         self.tasks[task].wait += 1;
+        let is_interrupt = self.is_interrupt(task);
         let place = &mut self.cpus[cpu as usize];
         if place.task.is_some() {
-            place.queue.push_back(task);
+            if is_interrupt {
+                place.queue.push_front(task);
+                place.slice_ends_ns = 0;
+            } else {
+                place.queue.push_back(task);
+            }
             return;
         }
         let idle_ns = at_ns.saturating_sub(place.now_ns);
@@ -235,6 +263,10 @@ impl State {
                 false => self.costs.idle_exit_ns(idle_ns),
             };
         self.start(cpu, task, self.costs.wake_ns + exit_ns);
+    }
+
+    fn is_interrupt(&self, task: TaskId) -> bool {
+        matches!(self.tasks[task].placement, Placement::Interrupt(_))
     }
 
     /// Gives an idle CPU a task, which goes on `after_ns` from the CPU's time on.
@@ -265,7 +297,8 @@ impl State {
         let next = place.queue.pop_front().or_else(|| self.steal(cpu));
         if let Some(next) = next {
             self.outcome.switches += 1;
-            self.start(cpu, next, self.costs.switch_ns);
+            let goes_on = std::mem::take(&mut self.tasks[next].is_interrupted);
+            self.start(cpu, next, if goes_on { 0 } else { self.costs.switch_ns });
         }
     }
 
@@ -310,10 +343,16 @@ impl State {
         cpu.now_ns >= cpu.slice_ends_ns && !cpu.queue.is_empty() && task.keeps_cpu == 0
     }
 
-    /// Sends the running task to the end of its CPU's queue.
+    /// Sends the running task to the end of its CPU's queue, or behind an interrupt.
     pub(crate) fn yield_cpu(&mut self) {
         let running = self.running;
-        self.cpu().queue.push_back(running);
+        let next = self.cpu().queue.front().copied();
+        if next.is_some_and(|next| self.is_interrupt(next)) {
+            self.task().is_interrupted = true;
+            self.cpu().queue.insert(1, running);
+        } else {
+            self.cpu().queue.push_back(running);
+        }
         self.leave_cpu();
     }
 

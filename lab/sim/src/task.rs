@@ -127,7 +127,7 @@ pub fn memory_of(node: u32, bytes: u64) {
         after(&mut state.memory_busy_until_ns[node as usize], costs.socket_bytes_per_ns);
     let took_ns = of_core_ns.max(of_socket_ns);
     state.outcome.memory_bytes += bytes;
-    state.lines.stream(state.topology.socket_of(cpu) as usize, bytes);
+    state.lines.stream(state.topology.socket_of(cpu), bytes);
     state.outcome.memory_waiting_ns += (took_ns - alone_ns) as u64;
     state.cpu().now_ns += took_ns.round() as u64;
 }

@@ -60,6 +60,30 @@ fn tasks_of_one_cpu_take_turns() {
 }
 
 #[test]
+fn an_interrupt_comes_before_the_tasks_of_its_cpu() {
+    let costs = Costs { switch_ns: 10, ..Costs::none() };
+    let times = RefCell::new(Vec::new());
+    let mut simulation = Simulation::new(Topology::new(1, 2), costs, 0);
+    let times = &times;
+    simulation.spawn(Placement::Interrupt(0), move || {
+        task::sleep(20_000);
+        times.borrow_mut().push(task::now_ns());
+        task::compute(5_000);
+    });
+    for work in [50_000, 1_000] {
+        simulation.spawn(Placement::Cpu(0), move || {
+            task::compute(work);
+            times.borrow_mut().push(task::now_ns());
+        });
+    }
+    simulation.run().expect("it ends");
+    let [interrupt, first, second] = times.take()[..] else { panic!("three times") };
+    assert!((20_000..=20_520).contains(&interrupt), "{interrupt}: within half a microsecond");
+    // The one that was interrupted goes on before the next one, without a change of tasks.
+    assert_eq!([first, second], [55_020, 56_030]);
+}
+
+#[test]
 fn tasks_that_wait_for_each_other_are_reported() {
     let mut simulation = Simulation::new(Topology::new(1, 2), Costs::default(), 0);
     simulation.spawn(Placement::Cpu(0), || task::compute(50));

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_uchar, c_void};
 type RowCallback =
     Option<unsafe extern "C" fn(*mut c_void, c_int, *mut *mut c_char, *mut *mut c_char) -> c_int>;
 
-/// The functions that the loads call; the fields are those of `struct quarry_plain_api` in plain.c.
+/// The functions that the loads call. The fields match `struct quarry_plain_api` in plain.c.
 #[repr(C)]
 pub(crate) struct Api {
     pub(crate) config: unsafe extern "C" fn(c_int, ...) -> c_int,
@@ -66,8 +66,8 @@ pub(crate) fn plain() -> &'static Api {
     &quarry_plain_api
 }
 
-/// The build with that flag, as users of rusqlite's `bundled` have it: all page caches are one
-/// group under one mutex.
+/// The build with SQLITE_ENABLE_MEMORY_MANAGEMENT, as in rusqlite's `bundled`: all page caches are
+/// one group under one mutex.
 pub(crate) static MANAGED: Api = Api {
     config: ffi::sqlite3_config,
     initialize: ffi::sqlite3_initialize,

@@ -1,12 +1,12 @@
-//! A heap that breathes beside readers and writers of the page cache, in one budget or in a fixed
-//! part of the same memory: the experiment `one-budget`.
+//! A heap that grows and shrinks beside readers and writers of the page cache, in one budget or
+//! with fixed halves of the same memory: the experiment `one-budget`.
 
 use crate::histogram::Histogram;
 use crate::zipf::Random;
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use quarry::{
-    Backing, Budget, GroupOptions, Mapping, OsError, PageCache, PageError, Quarry, ReadWrite,
+    Backing, Budget, Error, GroupOptions, Mapping, OsError, PageCache, Quarry, ReadWrite,
 };
 use serde::Serialize;
 use std::alloc::{GlobalAlloc, Layout};
@@ -15,7 +15,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
-/// Bytes of a large block and of a small one.
 const LARGE: usize = 1 << 20;
 const SMALL: usize = 100;
 /// Small blocks between two large ones.
@@ -52,15 +51,13 @@ pub(crate) struct Breathe {
     latency_us: u64,
 }
 
-/// The figures of a run.
 #[derive(Default, Serialize)]
 pub(crate) struct Figures {
-    /// Look-ups of pages.
     lookups: u64,
     verified: u64,
     ns: u64,
     page_reads: u64,
-    /// Look-ups that found no memory.
+    /// Look-ups for which there was no memory.
     lookups_refused: u64,
     large: u64,
     large_refused: u64,
@@ -72,7 +69,7 @@ pub(crate) struct Figures {
     small_longest_ns: u64,
 }
 
-/// A device whose pages tell their numbers.
+/// A device whose pages contain their offsets.
 struct Device {
     bytes: u64,
     latency: Duration,
@@ -107,7 +104,6 @@ impl Backing for Device {
     }
 }
 
-/// The work that one thread has done.
 #[derive(Default)]
 struct Done {
     lookups: u64,
@@ -116,11 +112,10 @@ struct Done {
 }
 
 impl Breathe {
-    /// Runs it.
     pub(crate) fn run(self) -> Result<Figures> {
         let budget = Budget::get().context("the C library serves")?;
         let bytes = usize::try_from(self.budget)?;
-        let _ = budget.set_limit(bytes);
+        Quarry::set_limit(bytes)?;
         let options = match self.division {
             Division::One => GroupOptions::default(),
             Division::Split => {
@@ -156,8 +151,8 @@ impl Breathe {
         Ok(figures)
     }
 
-    /// Lets the heap grow to three quarters of the memory, or as far as it gets, and shrink to
-    /// nothing, until the time is over.
+    /// Grows the heap to three quarters of the memory, or until a block is refused, then frees it,
+    /// again and again until the time is over.
     fn breathe(&self, bytes: usize, start: Instant) -> Figures {
         let (large, small) = (Layout::new::<[u128; LARGE / 16]>(), Layout::new::<[u8; SMALL]>());
         let (mut times, mut figures) = ((Histogram::new(), Histogram::new()), Figures::default());
@@ -180,7 +175,7 @@ impl Breathe {
                     *refused += 1;
                     break;
                 }
-                // SAFETY: it was just allocated, and has a first byte.
+                // SAFETY: the block was just allocated, and has a first byte.
                 unsafe { block.write(1) };
                 held.push((block, layout));
             }
@@ -196,7 +191,7 @@ impl Breathe {
     }
 }
 
-/// Looks pages up at random, and changes one of four, if it `writes`.
+/// Looks pages up at random and, if it `writes`, changes one page of four.
 fn look_up(mapping: &Mapping<Device>, seed: u64, writes: bool, over: &AtomicBool) -> Result<Done> {
     let (mut random, mut done) = (Random::new(seed + 1), Done::default());
     let pages = mapping.backing().size() / PAGE as u64;
@@ -205,7 +200,7 @@ fn look_up(mapping: &Mapping<Device>, seed: u64, writes: bool, over: &AtomicBool
         done.lookups += 1;
         let page = match mapping.read(index) {
             Ok(page) => page,
-            Err(PageError::Full) => {
+            Err(Error::Full) => {
                 done.refused += 1;
                 done.verified += 1;
                 continue;

@@ -8,19 +8,15 @@ use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::slice;
 
-/// An error that SQLite returned.
 #[derive(Debug)]
 pub(crate) struct SqlError {
-    /// The extended result code.
     pub(crate) code: i32,
-    /// The message of SQLite.
     pub(crate) message: String,
 }
 
 impl SqlError {
-    /// Returns whether SQLite had no memory.
     pub(crate) fn is_no_memory(&self) -> bool {
-        // SQLITE_IOERR_NOMEM is what a file's method reports.
+        // A file's method reports SQLITE_IOERR_NOMEM.
         self.code & 0xff == ffi::SQLITE_NOMEM || self.code == ffi::SQLITE_IOERR_NOMEM
     }
 }
@@ -33,18 +29,17 @@ impl std::fmt::Display for SqlError {
 
 impl std::error::Error for SqlError {}
 
-/// An open database.
 pub(crate) struct Connection {
     pub(crate) api: &'static Api,
     pub(crate) handle: *mut ffi::sqlite3,
 }
 
 // SAFETY: SQLite is in its multi-threaded or serialized mode, in which a connection may move to
-// another thread; nothing here shares one.
+// another thread; no code here shares a connection.
 unsafe impl Send for Connection {}
 
 impl Connection {
-    /// Opens a database, and makes it if it is absent and `flags` ask for it.
+    /// Opens a database, or creates it if `flags` ask for it.
     pub(crate) fn open(api: &'static Api, path: &Path, flags: i32) -> Result<Self, SqlError> {
         let name = CString::new(path.to_string_lossy().as_bytes()).expect("a path has no NUL");
         let mut handle = null_mut();
@@ -52,22 +47,22 @@ impl Connection {
         let code = unsafe {
             (api.open_v2)(name.as_ptr(), &mut handle, flags | ffi::SQLITE_OPEN_NOMUTEX, null())
         };
-        // A connection that failed has a handle too, which says why, unless there was no memory.
+        // A connection that failed also has a handle, with the reason, unless there was no memory.
         let connection = Self { api, handle };
         if code == ffi::SQLITE_OK { Ok(connection) } else { Err(connection.error(code)) }
     }
 
-    /// Opens a database that is there, for reading and writing.
+    /// Opens an existing database for reading and writing.
     pub(crate) fn existing(api: &'static Api, path: &Path) -> Result<Self, SqlError> {
         Self::open(api, path, ffi::SQLITE_OPEN_READWRITE)
     }
 
-    /// Opens a database for reading and writing, and makes it where it is absent.
+    /// Opens a database for reading and writing, or creates it.
     pub(crate) fn create(api: &'static Api, path: &Path) -> Result<Self, SqlError> {
         Self::open(api, path, ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE)
     }
 
-    /// Runs statements without looking at their rows.
+    /// Runs statements and ignores their rows.
     pub(crate) fn run(&self, sql: &str) -> Result<(), SqlError> {
         let sql = CString::new(sql).expect("SQL has no NUL");
         // SAFETY: the connection is open, and the text ends with a NUL.
@@ -76,19 +71,18 @@ impl Connection {
         if code == ffi::SQLITE_OK { Ok(()) } else { Err(self.error(code)) }
     }
 
-    /// Prepares the first statement of `sql`.
     pub(crate) fn prepare(&self, sql: &str) -> Result<Statement<'_>, SqlError> {
         Ok(self.prepare_first(sql)?.0)
     }
 
-    /// Prepares the first statement of `sql`; returns what follows it.
+    /// Prepares the first statement of `sql`; returns the text after it.
     pub(crate) fn prepare_first<'s>(
         &self,
         sql: &'s str,
     ) -> Result<(Statement<'_>, &'s str), SqlError> {
         let (mut handle, mut tail) = (null_mut(), null());
         let length = i32::try_from(sql.len()).expect("a script is shorter than 2 GiB");
-        // SAFETY: the connection is open, and the text has so many bytes.
+        // SAFETY: the connection is open, and the text has `length` bytes.
         let code = unsafe {
             (self.api.prepare_v2)(self.handle, sql.as_ptr().cast(), length, &mut handle, &mut tail)
         };
@@ -99,20 +93,20 @@ impl Connection {
         Ok((Statement { connection: self, handle }, &sql[done..]))
     }
 
-    /// Returns the one integer that `sql` asks for.
+    /// Returns the first integer that `sql` selects, or 0.
     pub(crate) fn integer(&self, sql: &str) -> Result<i64, SqlError> {
         let mut statement = self.prepare(sql)?;
         let value = if statement.step()? { statement.integer(0) } else { 0 };
         Ok(value)
     }
 
-    /// Returns the one text that `sql` asks for.
+    /// Returns the first text that `sql` selects, or an empty one.
     pub(crate) fn text(&self, sql: &str) -> Result<String, SqlError> {
         let mut statement = self.prepare(sql)?;
         Ok(if statement.step()? { statement.text(0) } else { String::new() })
     }
 
-    /// Fails where the database is not sound.
+    /// Fails if the database is not sound.
     pub(crate) fn check(&self) -> Result<()> {
         match self.text("PRAGMA integrity_check")?.as_str() {
             "ok" => Ok(()),
@@ -135,30 +129,28 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: statements borrow the connection, so none is left.
+        // SAFETY: statements borrow the connection, so none exists any more.
         unsafe { (self.api.close)(self.handle) };
     }
 }
 
-/// A prepared statement.
 pub(crate) struct Statement<'c> {
     connection: &'c Connection,
     handle: *mut ffi::sqlite3_stmt,
 }
 
 impl Statement<'_> {
-    /// Returns whether the text held no statement, but only space or a comment.
+    /// Returns whether the text had no statement, only space or comments.
     pub(crate) fn is_empty(&self) -> bool {
         self.handle.is_null()
     }
 
-    /// Gives parameter `index`, counted from 1, a number.
     pub(crate) fn bind(&self, index: i32, value: i64) {
         // SAFETY: the statement is prepared.
         unsafe { (self.connection.api.bind_int64)(self.handle, index, value) };
     }
 
-    /// Gives parameter `index`, counted from 1, bytes, which SQLite copies.
+    /// Sets parameter `index`, counted from 1, to bytes, which SQLite copies.
     pub(crate) fn bind_blob(&self, index: i32, bytes: &[u8]) {
         let length = i32::try_from(bytes.len()).expect("a blob is shorter than 2 GiB");
         let copied = ffi::SQLITE_TRANSIENT();
@@ -184,13 +176,11 @@ impl Statement<'_> {
         }
     }
 
-    /// Makes the statement ready to run again.
     pub(crate) fn reset(&mut self) {
         // SAFETY: the statement is prepared.
         unsafe { (self.connection.api.reset)(self.handle) };
     }
 
-    /// Number of columns.
     pub(crate) fn columns(&self) -> i32 {
         // SAFETY: the statement is prepared.
         unsafe { (self.connection.api.column_count)(self.handle) }
@@ -202,15 +192,13 @@ impl Statement<'_> {
         unsafe { (self.connection.api.column_type)(self.handle, column) }
     }
 
-    /// A column of the row as a number.
     pub(crate) fn integer(&self, column: i32) -> i64 {
         // SAFETY: the statement stands on a row.
         unsafe { (self.connection.api.column_int64)(self.handle, column) }
     }
 
-    /// A column of the row as bytes.
     pub(crate) fn blob(&self, column: i32) -> &[u8] {
-        // SAFETY: the statement stands on a row; the bytes stay until the next step, which borrows
+        // SAFETY: the statement stands on a row. The bytes live until the next step, which borrows
         // the statement exclusively.
         unsafe {
             let bytes = (self.connection.api.column_blob)(self.handle, column).cast::<u8>();
@@ -222,9 +210,8 @@ impl Statement<'_> {
         }
     }
 
-    /// A column of the row as text.
     pub(crate) fn text(&self, column: i32) -> String {
-        // SAFETY: as in `blob`.
+        // SAFETY: same as in `blob`.
         unsafe {
             let text = (self.connection.api.column_text)(self.handle, column);
             if text.is_null() {
@@ -237,7 +224,7 @@ impl Statement<'_> {
 
 impl Drop for Statement<'_> {
     fn drop(&mut self) {
-        // SAFETY: the statement is prepared, and owned by this one.
+        // SAFETY: the statement is prepared, and owned by this value.
         unsafe { (self.connection.api.finalize)(self.handle) };
     }
 }

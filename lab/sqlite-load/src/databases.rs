@@ -1,4 +1,4 @@
-//! The databases that are looked up in: each row's bytes follow from its database and its number.
+//! The databases of look-ups. Database and number of a row determine its bytes.
 
 use crate::api::{Api, plain};
 use crate::connection::Connection;
@@ -6,14 +6,11 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes of each value.
 pub(crate) const VALUE_BYTES: usize = 200;
-/// Rows that are inserted between two looks at the size of the file.
+/// Rows that are inserted between two checks of the file's size.
 const BATCH: i64 = 512;
-/// The statement of a look-up.
 pub(crate) const LOOKUP: &str = "SELECT value FROM rows WHERE id = ?1";
 
-/// The file of a database.
 pub(crate) fn file_of(folder: &Path, database: usize) -> PathBuf {
     folder.join(format!("{database:03}.db"))
 }
@@ -26,7 +23,6 @@ pub(crate) fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// The value of a row.
 pub(crate) fn value(database: usize, id: i64) -> [u8; VALUE_BYTES] {
     let mut bytes = [0; VALUE_BYTES];
     let mut word = mixed((database as u64) << 40 ^ id as u64);
@@ -37,7 +33,7 @@ pub(crate) fn value(database: usize, id: i64) -> [u8; VALUE_BYTES] {
     bytes
 }
 
-/// Makes databases of `bytes` each. Ones that are there stay as they are.
+/// Creates databases of `bytes` each; existing ones stay.
 pub(crate) fn create(folder: &Path, databases: usize, bytes: u64) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     for database in 0..databases {

@@ -1,9 +1,9 @@
-//! A device that takes a stated time for each page: a file system of SQLite that counts reads.
+//! A device with a stated time for each page: a file system of SQLite that counts reads.
 //!
-//! The files of a benchmark lie in the kernel's page cache, where a read takes a microsecond. That
-//! hides whether a page cache evicts the right pages. So each read of a page takes as long as the
-//! device would: the thread spins until that time is over. (It does not sleep: the kernel's timers
-//! come tens of microseconds late, by an amount that depends on what else runs.)
+//! A benchmark's files are in the kernel's page cache, where a read takes a microsecond. That hides
+//! whether a page cache evicts the right pages. So the thread spins after each read of a page until
+//! the device's time is over. It does not sleep: the kernel's timers come tens of microseconds
+//! late, depending on other load.
 
 use crate::api::Api;
 use libsqlite3_sys as ffi;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Reads below this many bytes are of a header, which every new transaction looks at.
+/// Shorter reads are of a header, which every new transaction reads.
 const LEAST_PAGE: c_int = 512;
 
 static PAGE_READS: AtomicU64 = AtomicU64::new(0);
@@ -29,38 +29,35 @@ type Open = unsafe extern "C" fn(
 ) -> c_int;
 type Read = unsafe extern "C" fn(*mut ffi::sqlite3_file, *mut c_void, c_int, i64) -> c_int;
 
-/// The file system below.
+/// The file system below the device.
 struct Below {
     open: Open,
-    /// The tables of methods that files of this file system have: the address of each, and a copy
-    /// of it with our `xRead`. The copies are never freed.
+    /// The method tables of files: the address of each, and a copy with the device's `xRead`.
+    /// Copies are never freed.
     tables: Mutex<Vec<(usize, &'static ffi::sqlite3_io_methods)>>,
-    /// The one `xRead` of all these tables.
+    /// The original `xRead`, which all tables share.
     read: OnceLock<Read>,
 }
 
 static BELOW: OnceLock<Below> = OnceLock::new();
 
-/// Number of pages that were read from files.
 pub(crate) fn page_reads() -> u64 {
     PAGE_READS.load(Relaxed)
 }
 
-/// Number of shorter reads.
 pub(crate) fn header_reads() -> u64 {
     HEADER_READS.load(Relaxed)
 }
 
-/// From now on the read of a page takes at least so long.
+/// Sets the least time of a page's read.
 pub(crate) fn set_latency(latency: Duration) {
     LATENCY_NS.store(latency.as_nanos() as u64, Relaxed);
 }
 
 /// Puts the device between SQLite and its default file system, before any database is open.
 pub(crate) fn install(api: &'static Api) {
-    // SAFETY: SQLite's default file system exists as long as the process. A copy of its record
-    // works as it does, because its methods use only their argument's `pAppData`. The copy is never
-    // freed.
+    // SAFETY: SQLite's default file system lives as long as the process. A copy of its record works
+    // the same, because its methods use only their argument's `pAppData`. The copy is never freed.
     unsafe {
         let below = (api.vfs_find)(std::ptr::null());
         assert!(!below.is_null(), "SQLite has a default file system");
@@ -84,8 +81,8 @@ unsafe extern "C" fn open_counted(
     out_flags: *mut c_int,
 ) -> c_int {
     let below = BELOW.get().expect("the device is installed");
-    // SAFETY: SQLite's arguments are passed on; where the file system sets methods, they are a
-    // table that lives as long as the process.
+    // SAFETY: SQLite's arguments are passed on. If the file system sets methods, they are a table
+    // that lives as long as the process.
     unsafe {
         let code = (below.open)(vfs, name, file, flags, out_flags);
         if code == ffi::SQLITE_OK && !(*file).pMethods.is_null() {

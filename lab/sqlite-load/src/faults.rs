@@ -1,5 +1,5 @@
-//! Out of memory at every allocation of a workload, once and from then on, as SQLite's own tests
-//! have it: the workload fails in a defined way, the database stays sound, and nothing leaks.
+//! Lets each allocation of a workload fail in turn, alone or with all later ones, as SQLite's own
+//! tests do: the workload must fail with SQLITE_NOMEM, the database stay sound, and no memory leak.
 
 use crate::api::Api;
 use crate::connection::{Connection, SqlError};
@@ -48,26 +48,25 @@ pub(crate) struct Faults {
     first: u64,
 }
 
-/// The figures of a run.
 #[derive(Serialize)]
 pub(crate) struct Figures {
-    /// Requests that were failed, one after the other.
+    /// Requests that were made to fail, one by one.
     failed: u64,
-    /// How often the workload ended with SQLITE_NOMEM; else SQLite could do without.
+    /// Runs of the workload that ended with SQLITE_NOMEM; in the other runs SQLite could do
+    /// without the memory.
     reported: u64,
-    /// How often the database was sound afterwards: always.
+    /// Checks that found the database sound: one after each run.
     sound: u64,
-    /// What is left after SQLite has been shut down, 0 if nothing leaks: bytes that SQLite has
-    /// allocated, and pages that Quarry has cached.
+    /// Bytes of SQLite and cached pages of Quarry that remain after SQLite's shutdown; 0 if nothing
+    /// leaks.
     bytes_left: i64,
     pages_left: u64,
 }
 
-/// Requests until the one that fails; 0 or less has been reached; `i64::MAX` where none fails.
+/// Requests up to the one that fails. It has been reached at 0 or less; `i64::MAX` if none fails.
 static COUNTDOWN: AtomicI64 = AtomicI64::new(i64::MAX);
 static IS_PERSISTENT: AtomicI64 = AtomicI64::new(0);
 
-/// The methods below.
 struct Below {
     heap: ffi::sqlite3_mem_methods,
     pages: ffi::sqlite3_pcache_methods2,
@@ -75,7 +74,7 @@ struct Below {
 
 // SAFETY: methods may be called on any thread.
 unsafe impl Send for Below {}
-// SAFETY: as above.
+// SAFETY: same as for `Send`.
 unsafe impl Sync for Below {}
 
 static BELOW: OnceLock<Below> = OnceLock::new();
@@ -84,7 +83,7 @@ fn below() -> &'static Below {
     BELOW.get().expect("the faults are installed")
 }
 
-/// Returns whether the request that asks fails.
+/// Counts a request; returns whether it fails.
 fn fails() -> bool {
     if COUNTDOWN.load(Relaxed) == i64::MAX {
         return false;
@@ -98,7 +97,7 @@ fn arm(request: u64, kind: Kind) {
     COUNTDOWN.store(i64::try_from(request).expect("fewer requests"), Relaxed);
 }
 
-/// Ends the faults; returns whether one was met.
+/// Ends the faults; returns whether one has happened.
 fn disarm() -> bool {
     COUNTDOWN.swap(i64::MAX, Relaxed) < 1
 }
@@ -123,7 +122,7 @@ fn install(api: &Api) -> Result<()> {
     let failing_pages =
         ffi::sqlite3_pcache_methods2 { xCreate: Some(create), xFetch: Some(fetch), ..pages };
     ensure!(BELOW.set(Below { heap, pages }).is_ok(), "the faults are installed once");
-    // SAFETY: the options take methods, which SQLite copies; nothing of SQLite is in use.
+    // SAFETY: the options take methods, which SQLite copies; no part of SQLite is in use.
     let codes = unsafe {
         [
             (api.config)(ffi::SQLITE_CONFIG_MALLOC, &raw const failing_heap),
@@ -168,8 +167,8 @@ unsafe extern "C" fn fetch(
     create: c_int,
 ) -> *mut ffi::sqlite3_pcache_page {
     let fetch = below().pages.xFetch.expect("a cache has this method");
-    // SAFETY: SQLite's arguments are passed on, first without making a page: a page that is cached
-    // never fails.
+    // SAFETY: SQLite's arguments are passed on, first with `create` 0: to find a cached page never
+    // fails.
     unsafe {
         let page = fetch(cache, key, 0);
         if !page.is_null() || create == 0 || fails() {
@@ -180,11 +179,10 @@ unsafe extern "C" fn fetch(
 }
 
 impl Faults {
-    /// Runs it.
     pub(crate) fn run(self) -> Result<Figures> {
         self.variant.set_up(64 << 20)?;
         let api = self.variant.api();
-        // SQLite counts what it has allocated, so that a leak shows.
+        // SQLite counts its allocated bytes, which shows leaks.
         crate::variant::configured(api, ffi::SQLITE_CONFIG_MEMSTATUS, &[1])?;
         install(api)?;
         let read =
@@ -237,7 +235,7 @@ impl Faults {
         Ok(figures)
     }
 
-    /// Puts a copy of a database into the place of another one.
+    /// Replaces a database by a copy of another one.
     fn fresh(&self, pristine: &Path, database: &Path) -> Result<()> {
         for suffix in ["-journal", "-wal", "-shm"] {
             let mut name = database.as_os_str().to_owned();
@@ -254,7 +252,6 @@ impl Faults {
     }
 }
 
-/// Runs statements until the first error.
 fn work_on(api: &'static Api, database: &Path, work: &str) -> Result<(), SqlError> {
     let connection = Connection::existing(api, database)?;
     let mut rest = work;

@@ -1,4 +1,4 @@
-//! Times, counted in buckets that are 1/16 of a power of two wide.
+//! A histogram of times, with buckets of 1/16 of a power of two.
 
 /// Counts of nanoseconds. The relative error of a quantile is at most 1/16.
 pub(crate) struct Histogram {
@@ -11,19 +11,16 @@ const STEPS: u32 = 4;
 const BUCKETS: usize = (65 - STEPS as usize) << STEPS;
 
 impl Histogram {
-    /// One without times.
     pub(crate) fn new() -> Self {
         Self { counts: vec![0; BUCKETS], total: 0, most: 0 }
     }
 
-    /// Counts a time.
     pub(crate) fn add(&mut self, ns: u64) {
         self.counts[bucket(ns)] += 1;
         self.total += 1;
         self.most = self.most.max(ns);
     }
 
-    /// Adds the counts of another one.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -32,17 +29,15 @@ impl Histogram {
         self.most = self.most.max(other.most);
     }
 
-    /// How many times there are.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The largest time.
     pub(crate) fn most(&self) -> u64 {
         self.most
     }
 
-    /// The upper end of the bucket below which `part` of the times lie; 0 without times.
+    /// The upper end of the bucket below which a share `part` of the times lies; 0 without times.
     pub(crate) fn quantile(&self, part: f64) -> u64 {
         let rank = (part * self.total as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -1,4 +1,4 @@
-//! Look-ups by key over many databases, of which some are hot: the experiments `sqlite-budget` and
+//! Look-ups by key in many databases, some of which are hot: the experiments `sqlite-budget` and
 //! `sqlite-hot`.
 
 use crate::connection::Connection;
@@ -62,7 +62,6 @@ pub(crate) struct Lookups {
     seed: u64,
 }
 
-/// The figures of a run.
 #[derive(Serialize)]
 pub(crate) struct Figures {
     lookups: u64,
@@ -72,22 +71,21 @@ pub(crate) struct Figures {
     p99_ns: u64,
     p999_ns: u64,
     longest_ns: u64,
-    /// Pages that SQLite read from files meanwhile.
+    /// Pages that SQLite read from files during the look-ups.
     page_reads: u64,
     header_reads: u64,
     budget: u64,
-    /// Resident bytes before anything was set up, and at most.
+    /// Resident bytes before the set-up, and the peak.
     base_rss: u64,
     peak_rss: u64,
-    /// The peak beyond the base and the budget.
+    /// The peak above the sum of base and budget.
     overshoot: u64,
-    /// Follows from every byte that was looked up; alike for each variant.
+    /// A checksum of all bytes that were looked up, the same for each variant.
     checksum: u64,
-    /// Rows whose bytes were those that were stored: all.
+    /// Rows with exactly their stored bytes: all.
     verified: u64,
 }
 
-/// The work that a thread has done.
 struct Share {
     times: Histogram,
     start: Instant,
@@ -96,14 +94,12 @@ struct Share {
     verified: u64,
 }
 
-/// A connection with its statement's number of rows.
 struct Opened {
     connection: Connection,
     rows: i64,
 }
 
 impl Lookups {
-    /// Runs it.
     pub(crate) fn run(self) -> Result<Figures> {
         ensure!(self.databases >= 1 && self.threads >= 1 && self.phases >= 1, "at least one");
         ensure!(self.all || self.databases >= self.threads, "a thread without a database");
@@ -155,7 +151,6 @@ impl Lookups {
         }
     }
 
-    /// The databases of a thread.
     fn databases_of(&self, thread: usize) -> Vec<usize> {
         (0..self.databases).filter(|it| self.all || it % self.threads == thread).collect()
     }
@@ -169,14 +164,15 @@ impl Lookups {
         if let Some(pages) = self.variant.cache_size(self.budget, connections) {
             connection.run(&format!("PRAGMA cache_size = {pages}"))?;
         }
-        // One read transaction for all look-ups, so that they do not measure locks of files.
+        // One read transaction for all look-ups, so that file locks are not measured.
         connection.run("BEGIN")?;
         let rows = connection.integer("SELECT max(id) FROM rows")?;
         ensure!(rows > 0, "{}: no rows", file.display());
         Ok(Opened { connection, rows })
     }
 
-    /// The work of one thread. The barrier is passed twice whatever fails, or others would wait.
+    /// The work of one thread. It passes the barrier twice even after an error, because other
+    /// threads wait there.
     fn share(&self, thread: usize, barrier: &Barrier) -> Result<Share> {
         let databases = self.databases_of(thread);
         let opened: Result<Vec<Opened>> = databases.iter().map(|it| self.open(*it)).collect();
@@ -209,7 +205,6 @@ impl Lookups {
     }
 }
 
-/// Asks the databases of one thread.
 struct Asker<'c> {
     load: &'c Lookups,
     databases: &'c [usize],

@@ -1,5 +1,5 @@
-//! `quarry-sqlite-load`: work for SQLite with its own page cache or Quarry's. It prints what it
-//! measures as one line of JSON; `quarry lab run sqlite-budget` and its relatives start it.
+//! `quarry-sqlite-load`: work for SQLite with its own page cache or Quarry's. It prints its figures
+//! as one line of JSON; `quarry lab run sqlite-budget` and related experiments start it.
 
 mod api;
 mod breathe;

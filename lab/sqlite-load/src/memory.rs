@@ -2,14 +2,12 @@
 
 use std::fs;
 
-/// Bytes that are resident now, and the most that ever were.
 #[derive(Clone, Copy)]
 pub(crate) struct Resident {
     pub(crate) now: u64,
     pub(crate) peak: u64,
 }
 
-/// Reads both from the kernel.
 pub(crate) fn resident() -> Resident {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! SQL whose answers are printed, for comparison between page caches.
+//! Runs SQL and prints the answers, to compare page caches.
 
 use crate::connection::Connection;
 use crate::variant::Variant;
@@ -25,14 +25,14 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Runs it. An error of a statement is part of the answer; the next statement follows.
+    /// Runs the script. The error of a statement is part of the answer; the next statement follows.
     pub(crate) fn run(self) -> Result<()> {
         let name = self.file.display().to_string();
         let text = fs::read_to_string(&self.file).context(name)?;
         self.variant.set_up(self.budget)?;
         let mut out = BufWriter::new(stdout().lock());
         {
-            // SQLite takes an empty name for a temporary database.
+            // An empty name means a temporary database to SQLite.
             let is_temporary = self.database == Path::new("temporary");
             let database = if is_temporary { Path::new("") } else { &self.database };
             let connection = Connection::create(self.variant.api(), database)?;
@@ -42,7 +42,6 @@ impl Script {
     }
 }
 
-/// Prints what each statement of `text` answers.
 pub(crate) fn answer(connection: &Connection, text: &str, out: &mut dyn Write) -> Result<()> {
     let mut rest = text;
     while !rest.trim_start().is_empty() {
@@ -55,7 +54,7 @@ pub(crate) fn answer(connection: &Connection, text: &str, out: &mut dyn Write) -
             }
             Err(error) => {
                 writeln!(out, "{error}")?;
-                // The faulty statement ends with its line.
+                // A statement that cannot be parsed ends with its line.
                 rest = rest.trim_start();
                 rest = rest.split_once('\n').map_or("", |(_, after)| after);
             }

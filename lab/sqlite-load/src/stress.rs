@@ -1,6 +1,6 @@
-//! Threads that write and read at once, each its own rows, in databases with a rollback journal and
-//! with a write-ahead log, while the budget changes. They print each commit as a line, for
-//! the test that kills the process.
+//! Threads that write and read concurrently, each its own rows, in databases with a rollback
+//! journal and with a write-ahead log, while the budget changes. They print each commit as a line,
+//! for the test that kills the process.
 
 use crate::api::Api;
 use crate::connection::{Connection, SqlError};
@@ -31,7 +31,7 @@ pub(crate) struct Stress {
     /// Bytes of all page caches together.
     #[arg(long, default_value = "67108864")]
     budget: u64,
-    /// Paths the budget again and again while the threads work, down to an eighth, and lifts it.
+    /// Halves the budget again and again while the threads work, down to an eighth, and lifts it.
     #[arg(long)]
     halve: bool,
     /// Only checks what is there.
@@ -42,13 +42,11 @@ pub(crate) struct Stress {
     seed: u64,
 }
 
-/// Rows of a transaction.
 const ROWS: u64 = 40;
-/// The databases: all threads write to each.
+/// The databases; all threads write to each.
 const DATABASES: [(&str, &str); 2] = [("journal.db", "DELETE"), ("wal.db", "WAL")];
 
 impl Stress {
-    /// Runs it.
     pub(crate) fn run(self) -> Result<()> {
         self.variant.set_up(self.budget)?;
         let api = self.variant.api();
@@ -86,19 +84,19 @@ impl Stress {
         self.check_all(api)
     }
 
-    /// Goes through the budgets, as long as a transaction of its own takes at each.
+    /// Sets each smaller budget for the time of one transaction.
     fn halve_once(&self, api: &'static Api) -> Result<()> {
         let connection = open(api, Path::new(":memory:"))?;
         for part in [1, 2, 4, 8] {
             let limit = usize::try_from(self.budget / part)?;
-            quarry::Quarry::set_limit(limit);
+            quarry::Quarry::set_limit(limit)?;
             let _ = connection.run(
                 "CREATE TABLE IF NOT EXISTS m AS SELECT zeroblob(100000) AS value;
                  INSERT INTO m SELECT value FROM m LIMIT 8; DELETE FROM m;
                  INSERT INTO m VALUES (zeroblob(100000))",
             );
         }
-        quarry::Quarry::set_limit(usize::try_from(self.budget)?);
+        quarry::Quarry::set_limit(usize::try_from(self.budget)?)?;
         Ok(())
     }
 
@@ -116,7 +114,7 @@ impl Stress {
             match transaction(connection, thread, round, &mut random) {
                 Ok(true) => writeln!(out, "{} {thread} {round}", DATABASES[which].0)?,
                 Ok(false) => {}
-                // A budget of an eighth may be too small for everyone at once.
+                // An eighth of the budget may be too small for all threads at once.
                 Err(error) if self.halve && error.is_no_memory() => {
                     let _ = connection.run("ROLLBACK");
                 }
@@ -149,16 +147,16 @@ impl Stress {
 
 fn open(api: &'static Api, file: &Path) -> Result<Connection> {
     let connection = Connection::create(api, file).map_err(|error| anyhow!(error))?;
-    // First, because also a statement that only reads the schema may meet a lock. A thread holds
-    // one for as long as its CPU is taken away, but not for ever.
+    // The timeout comes first, because even a statement that only reads the schema may find the
+    // file locked. It is long, because a preempted thread holds its lock long, but not for ever.
     connection.run(&format!("PRAGMA busy_timeout = {}", i32::MAX))?;
-    // Data that survive a crash of the process need no flush of the disk.
+    // Data must survive a crash of the process, which needs no flush of the disk.
     connection.run("PRAGMA synchronous = OFF")?;
     connection.run("PRAGMA cache_size = 20; PRAGMA cache_spill = 10")?;
     Ok(connection)
 }
 
-/// Returns whether the transaction was committed; one in eight is rolled back.
+/// Returns whether the transaction was committed. One in eight is rolled back.
 fn transaction(
     connection: &Connection,
     thread: usize,
@@ -189,7 +187,7 @@ fn insert(connection: &Connection, thread: usize, round: i64) -> Result<(), SqlE
     connection.run(&format!("INSERT INTO done VALUES ({thread}, {round})"))
 }
 
-/// Bytes that follow from their place; some have overflow pages.
+/// Bytes that are a function of the row; some values need overflow pages.
 fn value(thread: usize, round: i64, row: u64) -> Vec<u8> {
     let seed = mixed((thread as u64) << 48 ^ (round as u64) << 16 ^ row);
     let length = 16 + seed % 700 + if row.is_multiple_of(13) { 9000 } else { 0 };

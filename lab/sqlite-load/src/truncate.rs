@@ -1,7 +1,7 @@
-//! Many cached pages leave at once, while another thread works: the experiment `truncate-stall`.
+//! Many cached pages leave at once while another thread works: the experiment `truncate-stall`.
 //!
-//! The pages are fetched and dropped through the methods that SQLite itself calls, so that a
-//! million pages need no file of 4 GB.
+//! The pages are fetched and dropped through the methods that SQLite calls, so that a million pages
+//! need no file of 4 GB.
 
 use crate::histogram::Histogram;
 use crate::memory::resident;
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes that SQLite asks for beside each page, about.
+/// The approximate bytes that SQLite wants beside each page.
 const EXTRA_BYTES: i32 = 136;
-/// Pages that the other thread keeps.
+/// Pages in the cache of the other thread.
 const OWN_PAGES: u32 = 256;
 
 /// How the pages leave.
@@ -45,40 +45,37 @@ pub(crate) struct Truncate {
     pages: u32,
 }
 
-/// The figures of a run.
 #[derive(Serialize)]
 pub(crate) struct Figures {
     pages: u32,
-    /// Until the pages had left.
+    /// Time until all pages had left.
     ns: u64,
     ns_per_page: f64,
-    /// Operations of the other thread meanwhile, and the longest of them.
+    /// The other thread's operations meanwhile, and the longest of them.
     others: u64,
     longest_stall_ns: u64,
     p99_stall_ns: u64,
-    /// The longest while nothing left, over the same time: what the machine does by itself.
+    /// The longest operation in the same time while no page left: the machine's own stalls.
     idle_stall_ns: u64,
     peak_rss: u64,
-    /// Pages whose bytes were right before they left: all.
+    /// Pages with the right bytes before they left: all.
     verified: u64,
 }
 
-/// A page cache of one connection, through SQLite's methods.
 struct Cache {
     methods: Methods,
     handle: NonNull<ffi::sqlite3_pcache>,
 }
 
-/// Which part of the run is measured.
+/// The part of the run in which the other thread's operations count.
 #[derive(Default)]
 struct Watch {
-    /// 0: nothing, 1: idle, 2: the pages leave.
+    /// 0: none, 1: idle, 2: the pages leave.
     part: AtomicU64,
     is_over: AtomicBool,
 }
 
 impl Truncate {
-    /// Runs it.
     pub(crate) fn run(self) -> Result<Figures> {
         let budget = (u64::from(self.pages) + 65_536) * (PAGE_BYTES + 512) + (256 << 20);
         self.variant.set_up(budget)?;
@@ -115,7 +112,7 @@ impl Truncate {
         let right = (1..=self.pages).filter(|key| cache.holds(*key)).count() as u64;
         ensure!(right == u64::from(self.pages), "{right} pages are right");
         let took = self.timed(cache, watch);
-        // As long again without anything that leaves.
+        // The same time again, while no page leaves.
         watch.part.store(1, Relaxed);
         thread::sleep(took);
         watch.part.store(0, Relaxed);
@@ -144,21 +141,21 @@ impl Truncate {
 impl Cache {
     fn create(methods: Methods, pages: u32) -> Result<Self> {
         let create = methods.0.xCreate.expect("a page cache has this method");
-        // SAFETY: the arguments are what SQLite gives for a file.
+        // SAFETY: the arguments are those of SQLite for a file.
         let handle = unsafe { create(PAGE_BYTES as i32, EXTRA_BYTES, 1) };
         let handle = NonNull::new(handle).ok_or_else(|| anyhow::anyhow!("no cache"))?;
         let cache = Self { methods, handle };
         let size = methods.0.xCachesize.expect("a page cache has this method");
-        // SQLite's own cache evicts when its size is reached.
+        // SQLite's own cache evicts at its size.
         let most = i32::try_from(pages)?.saturating_mul(2);
-        // SAFETY: the cache is there.
+        // SAFETY: the cache exists.
         unsafe { size(cache.handle.as_ptr(), most) };
         Ok(cache)
     }
 
     fn fetch(&self, key: u32, create: i32) -> Option<NonNull<ffi::sqlite3_pcache_page>> {
         let fetch = self.methods.0.xFetch.expect("a page cache has this method");
-        // SAFETY: the cache is there, and one thread uses it.
+        // SAFETY: the cache exists, and one thread uses it.
         NonNull::new(unsafe { fetch(self.handle.as_ptr(), key, create) })
     }
 
@@ -168,10 +165,10 @@ impl Cache {
         unsafe { unpin(self.handle.as_ptr(), page.as_ptr(), discard.into()) };
     }
 
-    /// Makes a page, and writes its key to both its ends.
+    /// Creates a page, and writes its key to both of its ends.
     fn touch(&self, key: u32) -> bool {
         let Some(page) = self.fetch(key, 2) else { return false };
-        // SAFETY: a page has so many bytes, and SQLite's are at a multiple of 8.
+        // SAFETY: a page has `PAGE_BYTES` bytes, at a multiple of 8.
         unsafe {
             let bytes = page.as_ref().pBuf.cast::<u32>();
             bytes.write(key);
@@ -181,10 +178,10 @@ impl Cache {
         true
     }
 
-    /// Returns whether a page is cached with the bytes that it was given.
+    /// Returns whether a page is cached with its bytes.
     fn holds(&self, key: u32) -> bool {
         let Some(page) = self.fetch(key, 0) else { return false };
-        // SAFETY: as in `touch`.
+        // SAFETY: same as in `touch`.
         let ends = unsafe {
             let bytes = page.as_ref().pBuf.cast::<u32>();
             [bytes.read(), bytes.add(PAGE_BYTES as usize / 4 - 1).read()]
@@ -201,7 +198,7 @@ impl Cache {
 
     fn truncate(&self) {
         let truncate = self.methods.0.xTruncate.expect("a page cache has this method");
-        // SAFETY: the cache is there; none of its pages is in use.
+        // SAFETY: the cache exists, and none of its pages is in use.
         unsafe { truncate(self.handle.as_ptr(), 1) };
     }
 }
@@ -209,13 +206,13 @@ impl Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         let destroy = self.methods.0.xDestroy.expect("a page cache has this method");
-        // SAFETY: the cache is not used any more.
+        // SAFETY: the cache is not used afterwards.
         unsafe { destroy(self.handle.as_ptr()) };
     }
 }
 
-/// The work of the other thread: hits in a small cache of its own, and now and then a new page.
-/// Returns its times in each part of the run.
+/// The other thread's work: hits in a small cache of its own, and at times a new page. Returns its
+/// times in each part of the run.
 fn work(methods: Methods, watch: &Watch) -> Result<[Histogram; 3]> {
     let cache = Cache::create(methods, OWN_PAGES)?;
     let mut times = [Histogram::new(), Histogram::new(), Histogram::new()];

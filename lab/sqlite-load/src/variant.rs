@@ -1,5 +1,5 @@
-//! The page caches that are compared. A page cache belongs to the whole process, so each sample is
-//! a process of its own.
+//! The compared page caches. A page cache belongs to the whole process, so each sample is a new
+//! process.
 
 use crate::api::{Api, MANAGED, plain};
 use anyhow::{Result, ensure};
@@ -8,7 +8,6 @@ use libsqlite3_sys as ffi;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-/// Bytes of a page of the databases.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// The page cache.
@@ -33,7 +32,6 @@ pub(crate) enum Variant {
 }
 
 impl Variant {
-    /// The build of SQLite.
     pub(crate) fn api(self) -> &'static Api {
         match self {
             Self::Shared | Self::SoftLimit | Self::Managed => &MANAGED,
@@ -41,11 +39,11 @@ impl Variant {
         }
     }
 
-    /// Sets SQLite up, before it is used.
+    /// Sets SQLite up; SQLite must not be in use yet.
     pub(crate) fn set_up(self, budget: u64) -> Result<()> {
         let api = self.api();
         if self != Self::SoftLimit {
-            // Counting what is allocated takes one mutex for every allocation.
+            // Counting allocated bytes takes one mutex for every allocation.
             configured(api, ffi::SQLITE_CONFIG_MEMSTATUS, &[0])?;
         }
         match self {
@@ -55,9 +53,9 @@ impl Variant {
                 give_buffer(api, budget)?;
             }
             Self::Quarry => {
-                // SAFETY: no other thread uses SQLite yet, and nothing of it is in use.
+                // SAFETY: no other thread uses SQLite yet, and no part of it is in use.
                 unsafe { quarry_sqlite::install(api.config) }?;
-                ensure!(quarry::Quarry::set_limit(usize::try_from(budget)?), "Quarry is disabled");
+                quarry::Quarry::set_limit(usize::try_from(budget)?)?;
             }
             Self::SoftLimit => {
                 // SAFETY: the function only sets a number.
@@ -68,7 +66,7 @@ impl Variant {
         Ok(())
     }
 
-    /// Pages that `PRAGMA cache_size` allows each of `connections`; `None` leaves the default.
+    /// Pages that `PRAGMA cache_size` allows each of `connections`; `None` keeps the default.
     pub(crate) fn cache_size(self, budget: u64, connections: u64) -> Option<u64> {
         match self {
             Self::Separate | Self::Managed => Some((budget / PAGE_BYTES / connections).max(1)),
@@ -78,9 +76,8 @@ impl Variant {
     }
 }
 
-/// Calls sqlite3_config with numbers.
 pub(crate) fn configured(api: &Api, option: c_int, numbers: &[c_int]) -> Result<()> {
-    // SAFETY: these options take so many numbers of type int.
+    // SAFETY: the callers' options take exactly these numbers of type int.
     let code = unsafe {
         match *numbers {
             [] => (api.config)(option),
@@ -92,7 +89,7 @@ pub(crate) fn configured(api: &Api, option: c_int, numbers: &[c_int]) -> Result<
     Ok(())
 }
 
-/// Gives SQLite a buffer for as many pages as fit into `bytes`.
+/// Gives SQLite a buffer for the pages that fit into `bytes`.
 fn give_buffer(api: &Api, bytes: u64) -> Result<()> {
     let mut header: c_int = 0;
     // SAFETY: the option takes a place for a number.
@@ -103,23 +100,22 @@ fn give_buffer(api: &Api, bytes: u64) -> Result<()> {
     let words = vec![0u64; usize::try_from(slots * slot / 8)?];
     let buffer: *mut c_void = Box::leak(words.into_boxed_slice()).as_mut_ptr().cast();
     let (slot, slots) = (c_int::try_from(slot)?, c_int::try_from(slots)?);
-    // SAFETY: the buffer has so many bytes, is aligned to 8, and is never freed.
+    // SAFETY: the buffer has `slot * slots` bytes, is aligned to 8, and is never freed.
     let code = unsafe { (api.config)(ffi::SQLITE_CONFIG_PAGECACHE, buffer, slot, slots) };
     ensure!(code == ffi::SQLITE_OK, "SQLITE_CONFIG_PAGECACHE: {code}");
     Ok(())
 }
 
-/// The methods of a page cache.
 #[derive(Clone, Copy)]
 pub(crate) struct Methods(pub(crate) ffi::sqlite3_pcache_methods2);
 
-// SAFETY: methods may be called on any thread, each cache on one at a time; their argument is not
-// used here.
+// SAFETY: methods may be called on any thread, for each cache on one thread at a time; the argument
+// `pArg` is not used here.
 unsafe impl Send for Methods {}
-// SAFETY: as above.
+// SAFETY: same as for `Send`.
 unsafe impl Sync for Methods {}
 
-/// The methods of the page cache that is set up.
+/// The methods of the page cache that SQLite is set up with.
 pub(crate) fn page_cache_methods(api: &Api) -> Result<Methods> {
     let mut methods = ffi::sqlite3_pcache_methods2 {
         iVersion: 0,

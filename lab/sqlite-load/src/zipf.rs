@@ -1,34 +1,29 @@
-//! Which database is asked: a Zipf distribution over ranks, and who has which rank when.
+//! The choice of databases: a Zipf distribution over ranks, and the databases' ranks in each phase.
 
 use crate::databases::mixed;
 
-/// Numbers that look random, and are the same in every run with the same seed: splitmix64.
+/// Pseudo-random numbers, the same for the same seed: splitmix64.
 #[derive(Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Those of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next one.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(1);
         mixed(self.0)
     }
 
-    /// The next one below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// The next one in `0.0..1.0`.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Puts items into an order that looks random.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);
@@ -36,14 +31,13 @@ impl Random {
     }
 }
 
-/// Ranks `0..n`, of which rank `k` is drawn with a probability proportional to `(k + 1) ^ -theta`.
+/// Ranks `0..n`; rank `k` is drawn with a probability proportional to `(k + 1) ^ -theta`.
 pub(crate) struct Zipf {
-    /// The probability of a rank up to this one.
+    /// The probability of ranks up to this one.
     up_to: Vec<f64>,
 }
 
 impl Zipf {
-    /// That of `n` ranks.
     pub(crate) fn new(n: usize, theta: f64) -> Self {
         let weights = (1..=n).map(|rank| (rank as f64).powf(-theta));
         let mut sum = 0.0;
@@ -57,14 +51,13 @@ impl Zipf {
         Self { up_to }
     }
 
-    /// Draws a rank.
     pub(crate) fn draw(&self, random: &mut Random) -> usize {
         let point = random.unit();
         self.up_to.partition_point(|it| *it <= point).min(self.up_to.len() - 1)
     }
 }
 
-/// The databases by rank, in each phase in another order: the hot set moves.
+/// The databases by rank, in another order in each phase: the hot set moves.
 pub(crate) fn orders(databases: &[usize], phases: usize, seed: u64) -> Vec<Vec<usize>> {
     let mut random = Random::new(seed);
     let mut order = databases.to_vec();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One lookup of so many reads the whole page.
+/// One of this many lookups reads the whole page.
 const WHOLE_EVERY: u64 = 1024;
 /// Lookups that a task takes at once, so that tasks stay near each other in the trace.
 const CHUNK: usize = 64;
@@ -27,19 +27,16 @@ pub struct Terms {
     pub latency: Duration,
 }
 
-/// The counts of one task, or of all.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     lookups: u64,
     hits: u64,
     verified: u64,
-    /// Wall-clock time of all lookups.
     elapsed: Duration,
-    /// The part of it that went by in misses.
+    /// The part of `elapsed` that misses took.
     in_misses: Duration,
-    /// The part of that for which fills ran: they spun and wrote the page.
+    /// The part of `in_misses` that fills took: they spun and wrote the page.
     in_fills: Duration,
-    /// CPU time of all lookups.
     cpu: Duration,
 }
 
@@ -69,7 +66,6 @@ impl<'a> Shared<'a> {
         Self { pages, passes: passes.into(), next: AtomicU64::new(0) }
     }
 
-    /// The next chunk; nothing after the last one.
     #[inline(always)]
     fn take(&self) -> Option<&'a [u32]> {
         let chunks = self.pages.len().div_ceil(CHUNK) as u64;
@@ -83,7 +79,7 @@ impl<'a> Shared<'a> {
 /// Looks the pages of `trace` up in `cache`.
 ///
 /// # Errors
-/// Where a task cannot run on its CPU.
+/// If a task cannot run on its CPU.
 pub fn measure(
     cache: &impl PageCache,
     trace: &Trace,
@@ -113,7 +109,6 @@ pub fn measure(
     Ok(measurement(counts, wall, served_by))
 }
 
-/// Makes lookups for as long as there are any.
 #[inline(never)]
 fn look_up(cache: &impl PageCache, shared: &Shared<'_>, latency: Duration) -> Counts {
     let mut counts = Counts::default();
@@ -140,7 +135,6 @@ fn look_up(cache: &impl PageCache, shared: &Shared<'_>, latency: Duration) -> Co
     counts
 }
 
-/// CPU time of the running thread.
 fn thread_cpu() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock writes the whole of `time`.
@@ -161,8 +155,7 @@ fn miss(cache: &impl PageCache, key: Key, latency: Duration, counts: &mut Counts
         counts.in_fills += start.elapsed();
     });
     counts.in_misses += start.elapsed();
-    // Its bytes are checked when it is hit; a look at it now would be a second use. A page that the
-    // cache refuses is a failure.
+    // A later hit checks the bytes; a look now would be a second use. A refused page is a failure.
     counts.verified += u64::from(is_in);
 }
 
@@ -188,7 +181,7 @@ fn measurement(counts: Counts, wall: Duration, served_by: &str) -> Measurement {
     ])
 }
 
-/// Counts the hits of a policy on a trace; there are no bytes, and no times.
+/// Counts the hits of a policy on a trace, without bytes and times.
 pub fn simulate(simulator: &mut dyn Simulator, trace: &Trace, served_by: &str) -> Measurement {
     for page in &trace.warm_up {
         simulator.lookup(*page);
@@ -229,7 +222,6 @@ mod tests {
         }
     }
 
-    /// Returns the same page for every key.
     struct Liar(Page);
 
     impl PageCache for Liar {

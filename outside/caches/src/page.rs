@@ -1,4 +1,4 @@
-//! Pages and their keys: what is cached, and how a reader knows that it got the right bytes.
+//! Pages, their keys, and the bytes by which a reader recognises the right page.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,8 +9,8 @@ pub const WORDS: usize = PAGE_BYTES / size_of::<u64>();
 /// Pages of a file: 64 MiB.
 pub const FILE_PAGES: u32 = 1 << 14;
 
-/// The bytes of a page. Words are atomic because optimistic readers look while a page may change,
-/// and find out afterwards; a relaxed load is a plain one.
+/// The bytes of a page. Words are atomic because optimistic readers may read while the page
+/// changes, and check afterwards. A relaxed load is a plain load.
 #[repr(transparent)]
 pub struct Page([AtomicU64; WORDS]);
 
@@ -47,14 +47,12 @@ impl Key {
         self.file * FILE_PAGES + self.index as u32
     }
 
-    /// A number that is different for every key, and looks random.
     #[inline(always)]
     fn mixed(self) -> u64 {
         let folded = u64::from(self.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         folded ^ folded >> 29
     }
 
-    /// The word of the page at `place`.
     #[inline(always)]
     fn word(self, place: usize) -> u64 {
         self.mixed().wrapping_add(place as u64)
@@ -95,8 +93,8 @@ impl Page {
         }
     }
 
-    /// Reads as much of the page as `reading` says, as the page of `key`. It is the right page
-    /// where the result is [`Key::expected`].
+    /// Reads the part of the page that `reading` selects for `key`. The page is that of `key` if
+    /// the result is [`Key::expected`].
     #[inline(always)]
     #[must_use]
     pub fn read(&self, key: Key, reading: Reading) -> u64 {

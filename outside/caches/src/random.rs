@@ -4,7 +4,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// Each seed gives another sequence.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)

@@ -3,7 +3,6 @@
 use crate::random::Random;
 use std::fmt;
 
-/// Skew of the Zipf distribution.
 const SKEW: f64 = 0.9;
 
 /// A workload. `C` is the number of pages that fit into the cache.
@@ -31,14 +30,14 @@ pub struct Trace {
     pub warm_up: Vec<u32>,
     /// Pages that are looked up in the measurement.
     pub measured: Vec<u32>,
-    /// How often the measured lookups are made, one time after the other.
+    /// Number of passes over the measured lookups.
     pub passes: u32,
     /// Every page number is below this.
     pub pages: u32,
 }
 
 impl Workload {
-    /// All of them, in the order of tables.
+    /// All workloads, in the order of tables.
     pub const ALL: [Self; 7] = [
         Self::HotSmall,
         Self::HotUniform,
@@ -63,7 +62,7 @@ impl Workload {
         }
     }
 
-    /// One line on what it does.
+    /// Its description in one line.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
@@ -83,8 +82,7 @@ impl Workload {
         matches!(self, Self::HotSmall | Self::HotUniform | Self::HotZipf)
     }
 
-    /// Its lookups for a cache of `capacity` pages; `rounds` is how many times the capacity is
-    /// looked up in the measurement.
+    /// Its lookups for a cache of `capacity` pages; `measured` has `rounds * capacity` of them.
     #[must_use]
     pub fn trace(self, capacity: u32, rounds: u32, seed: u64) -> Trace {
         let mut random = Random::new(seed);
@@ -150,10 +148,10 @@ impl Trace {
     }
 }
 
-/// Pages by their popularity: the one of rank `r` (from 1) has the weight `r^-0.9`. Which page has
-/// which rank is random, so that popular pages are no neighbours.
+/// Pages by popularity: the page of rank `r` (from 1) has the weight `r^-0.9`. Ranks are random, so
+/// that popular pages are no neighbours.
 struct Zipf {
-    /// The share of the ranks up to each.
+    /// For each rank, the share of all ranks up to it.
     shares: Vec<f64>,
     by_rank: Vec<u32>,
 }

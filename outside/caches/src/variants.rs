@@ -1,4 +1,4 @@
-//! The variants by name, and what they are.
+//! The variants by name.
 
 use crate::caches::{Foyer, Guard, Moka, QuarryCache, QuickCache, Swizzle, VmCache};
 use crate::measure::{Terms, measure, simulate};
@@ -44,7 +44,7 @@ impl Variant {
     }
 }
 
-/// All of them, in the order of tables.
+/// All variants, in the order of tables.
 pub const VARIANTS: &[Variant] = &[
     Variant::cache("quarry", "Quarry's page cache", |it, capacity, trace, terms| {
         measure(&QuarryCache::new(capacity, trace.pages)?, trace, terms, it.name)
@@ -103,7 +103,7 @@ pub struct CacheHit {
     cpus: Vec<usize>,
     /// Bytes of pages that the cache may hold, in MiB.
     mib: u32,
-    /// How many times the pages of the cache are looked up.
+    /// Measured lookups, in multiples of the cache's pages.
     rounds: u32,
     /// Cost of a miss, in microseconds.
     latency_us: u64,
@@ -146,8 +146,7 @@ mod tests {
                 };
                 let measurement = order.measure().unwrap();
                 assert_eq!(measurement.verified, measurement.operations, "{}", variant.name);
-                // The others split their capacity into shards, of which one may be too small, or
-                // admit by frequency.
+                // These caches have shards, of which one may be too small, or admit by frequency.
                 let keeps_what_fits = !matches!(variant.name, "quick_cache" | "moka" | "foyer");
                 // The background thread of a stack under a limit frees pages when all that it holds
                 // is below the low mark for a moment: frames on their way to a list count, too.

@@ -55,7 +55,7 @@ async fn echo(Json(value): Json<Value>) -> Json<Value> {
     Json(value)
 }
 
-/// Serves at the unix socket that the first argument names, until it is asked to end by SIGTERM.
+/// Serves at the unix socket that the first argument names, until SIGTERM.
 ///
 /// # Errors
 /// If there is no argument, the socket cannot be made, or the runtime not be started.

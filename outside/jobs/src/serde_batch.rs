@@ -7,13 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Documents of one batch.
 const DOCUMENTS: u64 = 5_000;
 /// Entries of the index, for each hundredth of the job.
 const ENTRIES: u64 = 300_000;
-/// Its keys, likewise.
+/// Keys of the index, for each hundredth of the job.
 const KEYS: u64 = 60_000;
-/// Strings to be sorted, likewise.
+/// Strings to be sorted, for each hundredth of the job.
 const STRINGS: u64 = 40_000;
 
 #[derive(Serialize, Deserialize)]
@@ -49,7 +48,6 @@ fn order(random: &mut Rng, id: u64) -> Order {
     }
 }
 
-/// Reads a batch of documents as structs and as values. Returns a sum that depends on all of them.
 fn batch(number: u64) -> u64 {
     let mut random = Rng::with_seed(number + 1);
     let documents: Vec<String> = (0..DOCUMENTS)
@@ -69,7 +67,6 @@ fn batch(number: u64) -> u64 {
     counts + tags as u64
 }
 
-/// Builds an index of numbers by words; returns a sum that depends on it.
 fn index(part: u64, hundredths: u64) -> u64 {
     let mut random = Rng::with_seed(100 + part);
     let mut index: HashMap<String, Vec<u64>> = HashMap::new();

@@ -9,7 +9,7 @@ use std::path::Path;
 /// The cache of the pages of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachedBy {
-    /// redb, in so many bytes of the heap.
+    /// redb, in this many bytes of the heap.
     Redb(usize),
     /// Quarry's page cache. redb's own cache has no bytes, so that every read of a page comes to
     /// the storage.
@@ -20,7 +20,7 @@ impl CachedBy {
     /// Opens the database in a file, or makes one there.
     ///
     /// # Errors
-    /// The refusal of the system, or of the engine.
+    /// The error of the system or of the engine.
     pub fn open(self, file: &Path) -> Result<Database> {
         let mut builder = Builder::new();
         Ok(match self {

@@ -1,5 +1,5 @@
-//! Fills and reads a database of redb with its own cache, and on Quarry; says whether both give the
-//! same answers, and how fast.
+//! Fills and reads a redb database with its own cache and on Quarry, checks that both give the same
+//! answers, and prints how fast they are.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -30,7 +30,7 @@ struct Cli {
 fn main() -> Result<()> {
     let cli = Cli::parse();
     let amount = Amount { records: cli.records, lookups: cli.lookups };
-    ensure!(Quarry::set_limit(cli.limit_mib << 20), "no limit can be set");
+    Quarry::set_limit(cli.limit_mib << 20)?;
     println!("{amount:?}, heap and cached pages have {} MiB", cli.limit_mib);
     let both = [CachedBy::Redb(cli.limit_mib << 19), CachedBy::Quarry];
     let mut answers = Vec::new();

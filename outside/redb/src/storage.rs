@@ -1,22 +1,20 @@
 //! A file through Quarry's page cache, as redb's storage.
 
 use anyhow::{Context, Result};
-use quarry::{Backing, FileBacking, Mapping, PageCache, PageError, PageSlot, ReadWrite};
+use quarry::{Backing, FileBacking, Mapping, PageCache, PageSlot, ReadWrite};
 use redb::StorageBackend;
-use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Bytes of a page of the cache. Those of redb have as many, or a power of two times as many.
+/// Bytes of a page of the cache. A page of redb has as many, or a power of two times as many.
 const PAGE: usize = 4096;
 
-/// The storage. What redb writes stays in the cache until [`sync_data`](Self::sync_data), or until
-/// the background thread writes it.
+/// redb's storage. Its writes stay in the cache until [`sync_data`](Self::sync_data), or until the
+/// background thread writes them.
 ///
-/// It takes no locks: redb's own file backend does, so that no second process opens the file.
+/// Takes no file lock. redb's own file backend takes one, so that no second process opens the file.
 pub struct CachedFile {
     pages: Mapping<FileBacking<ReadWrite>>,
 }
@@ -25,10 +23,9 @@ impl CachedFile {
     /// Opens a file, or makes one.
     ///
     /// # Errors
-    /// The refusal of the system.
+    /// The error of the system.
     pub fn open(file: &Path) -> Result<Self> {
-        let path = CString::new(file.as_os_str().as_bytes())?;
-        let backing = FileBacking::open_writable(&path).map_err(PageError::from);
+        let backing = FileBacking::open_writable(file);
         let backing = backing.with_context(|| format!("cannot open {}", file.display()))?;
         Ok(Self { pages: PageCache::open(backing)? })
     }
@@ -38,8 +35,7 @@ impl CachedFile {
     }
 }
 
-/// The parts of `len` bytes at `offset`, page by page: the index, the place in the page, and the
-/// place among the bytes.
+/// The parts of `len` bytes at `offset`: the page, the place in it, and the place in the bytes.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -52,15 +48,6 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Ra
     })
 }
 
-fn refused(error: PageError) -> io::Error {
-    match error {
-        PageError::Io(error) => io::Error::from_raw_os_error(error.0),
-        PageError::OutOfRange { .. } => io::Error::new(io::ErrorKind::UnexpectedEof, error),
-        PageError::Full => io::Error::new(io::ErrorKind::OutOfMemory, error),
-        other => io::Error::other(other),
-    }
-}
-
 impl StorageBackend for CachedFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.size())
@@ -71,7 +58,7 @@ impl StorageBackend for CachedFile {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         for (index, of_page, of_out) in parts(offset, out.len()) {
-            let page = self.pages.read(index).map_err(refused)?.latch_shared();
+            let page = self.pages.read(index)?.latch_shared();
             out[of_out].copy_from_slice(&page[of_page]);
         }
         Ok(())
@@ -82,14 +69,14 @@ impl StorageBackend for CachedFile {
             let data = &data[of_data];
             // A page that is written as a whole need not be read before.
             let found = match data.len() {
-                PAGE => match self.pages.get_or_alloc(index).map_err(refused)? {
+                PAGE => match self.pages.get_or_alloc(index)? {
                     PageSlot::New(page) => {
                         drop(page.fill_dirty(|bytes| bytes.copy_from_slice(data)));
                         continue;
                     }
                     PageSlot::Found(page) => page,
                 },
-                _ => self.pages.read(index).map_err(refused)?,
+                _ => self.pages.read(index)?,
             };
             found.latch_exclusive()[of_page].copy_from_slice(data);
         }
@@ -99,19 +86,19 @@ impl StorageBackend for CachedFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         if len < self.size() {
             let page = PAGE as u64;
-            self.pages.truncate(len.div_ceil(page)).map_err(refused)?;
-            // The page that the end lies in reads as zero after it.
+            self.pages.truncate(len.div_ceil(page))?;
+            // The bytes after the end, in the page that contains it, read as zero.
             let rest = (len % page) as usize;
             if rest > 0 {
-                let last = self.pages.read(len / page).map_err(refused)?;
+                let last = self.pages.read(len / page)?;
                 last.latch_exclusive()[rest..].fill(0);
             }
         }
-        self.pages.backing().set_size(len).map_err(|error| refused(error.into()))
+        self.pages.backing().set_size(len).map_err(io::Error::from)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.pages.sync().map_err(refused)
+        Ok(self.pages.sync()?)
     }
 }
 

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 const RECORDS: TableDefinition<u64, &[u8]> = TableDefinition::new("records");
 const BY_NAME: TableDefinition<&str, u64> = TableDefinition::new("by name");
 
-/// Records that one transaction inserts.
 const BATCH: u64 = 1000;
-/// One record of so many is deleted, and another rewritten with a longer value.
+/// One of this many records is deleted, and one rewritten with a longer value.
 const DELETED: u64 = 7;
 const REWRITTEN: u64 = 5;
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
     /// Records that are inserted.
@@ -35,7 +34,6 @@ pub struct Answers {
     pub ranges: u64,
 }
 
-/// A digest that knows the order.
 fn add(digest: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(digest ^ bytes.len() as u64, |digest, byte| {
         (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -63,7 +61,7 @@ fn name(key: u64) -> String {
 /// Inserts all records, deletes and rewrites some.
 ///
 /// # Errors
-/// The refusal of the engine.
+/// The error of the engine.
 pub fn fill(database: &Database, amount: Amount) -> Result<()> {
     let mut next = 0;
     while next < amount.records {
@@ -80,8 +78,7 @@ pub fn fill(database: &Database, amount: Amount) -> Result<()> {
         transaction.commit()?;
         next = end;
     }
-    // The changes of a transaction lie in redb's own buffers until it is committed: these are in
-    // the heap, under the same limit, so transactions are small.
+    // Transactions are small: redb keeps their changes in the heap, under the same limit.
     let changed: Vec<u64> =
         (0..amount.records).filter(|key| is_deleted(*key) || is_rewritten(*key)).collect();
     for keys in changed.chunks(BATCH as usize) {
@@ -112,7 +109,7 @@ fn is_rewritten(key: u64) -> bool {
 /// written. Returns the answers and the time of the random part.
 ///
 /// # Errors
-/// The refusal of the engine, or a wrong record.
+/// The error of the engine, or a wrong record.
 pub fn read(database: &Database, amount: Amount) -> Result<(Answers, Duration)> {
     let transaction = database.begin_read()?;
     let records = transaction.open_table(RECORDS)?;

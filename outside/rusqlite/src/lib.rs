@@ -1,5 +1,4 @@
-//! The example of `docs/sqlite.md` as a program: rusqlite with the SQLite that it brings along, on
-//! Quarry.
+//! The example of `docs/sqlite.md`: rusqlite with its own SQLite, on Quarry.
 
 use anyhow::{Context, Result};
 use rusqlite::{Connection, params};
@@ -11,23 +10,23 @@ static HEAP: quarry::Quarry = quarry::Quarry;
 /// Bytes of the blob of a row.
 pub const BLOB: usize = 1000;
 
-/// Rows of a transaction. Pages that it has changed are in use until it ends, so the limit is to
-/// have room for those of all transactions at once.
+/// Rows of a transaction. The pages that it has changed stay in use until it ends, so the limit
+/// must have room for the changed pages of all transactions at once.
 const TOGETHER: u32 = 500;
 
-/// Puts Quarry into the place of SQLite's page cache and heap, before the first connection.
+/// Installs Quarry as SQLite's page cache and heap, before the first connection.
 ///
 /// # Errors
-/// Where SQLite is in use already, or Quarry serves nothing in this process.
+/// If SQLite is in use already, or Quarry serves nothing in this process.
 pub fn install() -> Result<()> {
     // SAFETY: the function is SQLite's own, and programs call this before they open a connection.
     unsafe { quarry_sqlite::install(rusqlite::ffi::sqlite3_config) }.context("SQLite stays as is")
 }
 
-/// Makes a database of so many rows, which depend on the `seed`.
+/// Makes a database of `rows` rows, which depend on the `seed`.
 ///
 /// # Errors
-/// Those of SQLite.
+/// The error of SQLite.
 pub fn fill(file: &Path, rows: u32, seed: u32) -> Result<Connection> {
     let mut connection = Connection::open(file)?;
     connection.execute_batch("CREATE TABLE data (key INTEGER PRIMARY KEY, value BLOB)")?;
@@ -52,7 +51,7 @@ pub fn blob(key: u32, seed: u32) -> Vec<u8> {
 /// Reads the blob of a row.
 ///
 /// # Errors
-/// Those of SQLite.
+/// The error of SQLite.
 pub fn read(connection: &Connection, key: u32) -> Result<Vec<u8>> {
     let mut select = connection.prepare_cached("SELECT value FROM data WHERE key = ?")?;
     Ok(select.query_row([key], |row| row.get(0))?)

@@ -32,7 +32,7 @@ fn look_up(connection: &Connection, seed: u32) -> Result<u64> {
 fn many_connections_share_one_limit() -> Result<()> {
     install()?;
     ensure!(install().is_ok(), "before the first use of SQLite, it may be called twice");
-    ensure!(Quarry::set_limit(LIMIT));
+    Quarry::set_limit(LIMIT)?;
     let folder = tempfile::tempdir()?;
     let most = thread::scope(|scope| -> Result<Vec<u64>> {
         let folder = folder.path();

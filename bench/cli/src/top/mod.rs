@@ -1,15 +1,16 @@
-//! `quarry top`: a process's memory by size class, on a screen that refreshes itself.
-//!
-//! Order of the modules: `rows`; `view`; `screen`.
+//! `quarry top`: shows a process's memory by size class, on a screen that refreshes itself. Order
+//! of the modules: `rows`; `view`; `screen`; `call_sites`.
 
+mod call_sites;
 mod rows;
 mod screen;
 mod view;
 
 use crate::live::Running;
 use anyhow::Result;
+use call_sites::CallSites;
 use quarry_harness::Usage;
-use quarry_live::{Problem, Process, Snapshot, read_tree, total};
+use quarry_live::{Problem, Process, Snapshot, Who, total};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::{cursor, execute};
 use ratatui::{DefaultTerminal, backend::TestBackend};
@@ -22,20 +23,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use view::{Reaction, View};
 
-/// Longest wait for a key, and so the time in which a signal is noticed.
+/// Longest wait for a key, and so the longest delay until a signal is noticed.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// Width of the text that `--once` prints: all columns, with room for a long name.
+/// Width of the text of `--once`: all columns, with room for a long name.
 const ONCE_COLUMNS: u16 = 100;
 
-/// Memory of a running process by size class, refreshed: live, parked, dirty and returned bytes.
+/// Memory of a running process by size class, refreshed: live, parked and dirty bytes.
 ///
-/// Keys: q quits, h shows all keys, n s l p d r a c sort by name, size, live, parked, dirty,
-/// returned, allocations and fast-path share.
+/// Keys: q quits, h shows all keys, n s l p d g a c sort by name, size, live, parked, dirty,
+/// growth, allocations and fast-path share.
+///
+/// With --sort growth the process is profiled meanwhile, and at the end the table is printed with
+/// the call sites of what was allocated since the first look and is still in use. With --once the
+/// second look follows the first one after --delay: `quarry top --once --sort growth --delay 300`.
 #[derive(clap::Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     running: Running,
-    /// Seconds between two refreshes.
+    /// Seconds between two refreshes, or with --once --sort growth between its two looks.
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = delay)]
     delay: Duration,
     /// Sort by this column first.
@@ -54,44 +59,48 @@ fn delay(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "accepted: 0.1 to 3600".to_owned())
 }
 
-/// Shows the screen until a key, a signal or the end of the process ends it.
+/// Shows the screen until a key, a signal or the end of the process.
 pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
-    let process = Process::new(args.running.pid)?;
-    let first = read(&args.running)?;
+    let Running { choice, tree } = &args.running;
+    let choice = choice.settled()?;
+    let process = choice.pid.map(Process::new).transpose()?;
+    let read = || choice.read(*tree).map(|it| total::of(&it.snapshots));
+    let first = read()?;
     if args.json {
         return Ok(out.write_all(first.json.as_bytes())?);
     }
-    let mut view = View::new(first, args.sort, args.delay);
-    if args.once {
-        return print_once(&view.still(), out);
-    }
-    if !io::stdout().is_terminal() {
+    if !args.once && !io::stdout().is_terminal() {
         return Err(Usage("standard output is not a terminal; use --once".to_owned()).into());
     }
-    let signals = Signals::listen()?;
-    let mut terminal = ratatui::try_init()?;
-    let ended = watch(args, &process, &mut view, &mut terminal, &signals);
-    ratatui::restore();
-    let _ = execute!(io::stdout(), cursor::Show);
-    match ended? {
-        End::Key => Ok(()),
-        End::Signal(signal) => Ok(low_level::emulate_default_handler(signal)?),
-        End::Process => {
-            let _ = writeln!(io::stderr(), "quarry: {} has ended", process.who());
-            Ok(())
+    let is_of_growth = args.sort == Column::Growth;
+    let sites = is_of_growth.then(|| CallSites::of(&choice));
+    let mut view = View::new(first, args.sort, args.delay);
+    if args.once && is_of_growth {
+        std::thread::sleep(args.delay);
+        view.update(read()?);
+    }
+    if !args.once {
+        let signals = Signals::listen()?;
+        let mut terminal = ratatui::try_init()?;
+        let ended = watch(process.as_ref(), &read, &mut view, &mut terminal, &signals);
+        ratatui::restore();
+        let _ = execute!(io::stdout(), cursor::Show);
+        match ended? {
+            End::Key => {}
+            End::Signal(signal) => return Ok(low_level::emulate_default_handler(signal)?),
+            End::Process(who) => {
+                let _ = writeln!(io::stderr(), "quarry: {who} has ended");
+            }
         }
     }
-}
-
-fn read(running: &Running) -> Result<Snapshot, Problem> {
-    match running.tree {
-        true => Ok(total::of(&read_tree(running.pid)?.snapshots)),
-        false => Process::new(running.pid)?.read(),
+    if args.once || is_of_growth {
+        print_once(&view.still(), out)?;
     }
+    sites.map_or(Ok(()), |sites| sites.print(out))
 }
 
 fn print_once(view: &View, out: &mut dyn Write) -> Result<()> {
-    let lines = u16::try_from(view.rows().len()).unwrap_or(u16::MAX).saturating_add(screen::HEAD);
+    let lines = u16::try_from(view.rows.len()).unwrap_or(u16::MAX).saturating_add(screen::HEAD);
     let mut terminal = ratatui::Terminal::new(TestBackend::new(ONCE_COLUMNS, lines))?;
     terminal.draw(|frame| screen::draw(frame, view))?;
     let buffer = terminal.backend().buffer();
@@ -102,16 +111,15 @@ fn print_once(view: &View, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Why the screen ended.
 enum End {
     Key,
     Signal(i32),
-    Process,
+    Process(Who),
 }
 
 fn watch(
-    args: &TopArgs,
-    process: &Process,
+    process: Option<&Process>,
+    read: &dyn Fn() -> Result<Snapshot, Problem>,
     view: &mut View,
     terminal: &mut DefaultTerminal,
     signals: &Signals,
@@ -119,7 +127,7 @@ fn watch(
     let mut refreshed = Instant::now();
     loop {
         terminal.draw(|frame| screen::draw(frame, view))?;
-        let due = refreshed + view.delay();
+        let due = refreshed + view.delay;
         let patience = due.saturating_duration_since(Instant::now()).min(BETWEEN_LOOKS);
         if event::poll(patience)?
             && let Event::Key(key) = event::read()?
@@ -132,22 +140,21 @@ fn watch(
             return Ok(End::Signal(signal));
         }
         if signals.has_continued() {
-            // While this process was stopped, others may have written over the screen.
+            // While this process was stopped, another one may have written over the screen.
             *terminal = ratatui::try_init()?;
             terminal.clear()?;
         }
         if Instant::now() >= due {
             refreshed = Instant::now();
-            match read(&args.running) {
-                _ if !process.is_alive() => return Ok(End::Process),
-                Ok(snapshot) => view.update(snapshot),
-                Err(problem) => view.fail(problem.to_string()),
+            match (read(), process.filter(|it| !it.is_alive())) {
+                (_, Some(process)) => return Ok(End::Process(process.who().clone())),
+                (Ok(snapshot), _) => view.update(snapshot),
+                (Err(problem), _) => view.fail(problem.to_string()),
             }
         }
     }
 }
 
-/// Signals that came since the screen began.
 struct Signals {
     last: Arc<AtomicUsize>,
     continued: Arc<AtomicBool>,
@@ -164,7 +171,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The last one that asks this process to end.
+    /// The last signal that asks this process to end.
     fn last(&self) -> Option<i32> {
         let signal = self.last.load(Ordering::Relaxed);
         i32::try_from(signal).ok().filter(|signal| *signal != 0)

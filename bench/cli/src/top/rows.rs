@@ -1,4 +1,4 @@
-//! Lines of the table, and the columns that they can be sorted by.
+//! Lines of the table, and the columns to sort by.
 
 use quarry_live::{Cache, Snapshot, percentage};
 
@@ -10,40 +10,39 @@ pub(crate) enum Column {
     Live,
     Parked,
     Dirty,
-    Returned,
+    Growth,
     Allocs,
     Fast,
 }
 
 impl Column {
-    /// Columns with the keys that sort by them.
     pub(super) const KEYS: [(char, Self); 8] = [
         ('n', Self::Name),
         ('s', Self::Size),
         ('l', Self::Live),
         ('p', Self::Parked),
         ('d', Self::Dirty),
-        ('r', Self::Returned),
+        ('g', Self::Growth),
         ('a', Self::Allocs),
         ('c', Self::Fast),
     ];
 }
 
-/// A size class, or what requests above the largest one have.
+/// A size class, or a kind of larger requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(super) name: String,
-    /// Bytes of an object; 0 where they differ.
+    /// Bytes of an object; 0 if they differ.
     pub(super) size: u64,
     pub(super) live: u64,
     pub(super) parked: u64,
     pub(super) dirty: u64,
-    pub(super) returned: u64,
+    /// Live bytes beyond those of the first look, once there was a second one.
+    pub(super) growth: Option<i64>,
     pub(super) allocs: u64,
     pub(super) frees: u64,
-    /// Percentages of allocations and frees that a fast path served, where there is one.
+    /// Percentages of allocations and frees that a fast path served, if the row has one.
     pub(super) fast: Option<(u64, u64)>,
-    /// Allocations and frees in a second.
     pub(super) rates: Option<(u64, u64)>,
 }
 
@@ -55,7 +54,7 @@ impl Row {
             live: cache.live_bytes(),
             parked: cache.parked_bytes(),
             dirty: cache.dirty_bytes(),
-            returned: cache.returned_bytes(),
+            growth: None,
             allocs: cache.allocs,
             frees: cache.frees,
             fast: Some(cache.fast_percentages()),
@@ -63,26 +62,22 @@ impl Row {
         }
     }
 
-    /// The number that a column sorts by.
-    fn key(&self, column: Column) -> u64 {
+    fn key(&self, column: Column) -> i128 {
+        let sum = |(one, other): (u64, u64)| one.saturating_add(other);
         match column {
             Column::Name => 0,
-            Column::Size => self.size,
-            Column::Live => self.live,
-            Column::Parked => self.parked,
-            Column::Dirty => self.dirty,
-            Column::Returned => self.returned,
-            Column::Allocs => {
-                self.rates.map_or(self.allocs.saturating_add(self.frees), |(one, other)| {
-                    one.saturating_add(other)
-                })
-            }
-            Column::Fast => self.fast.map_or(0, |(one, other)| one.saturating_add(other)),
+            Column::Size => self.size.into(),
+            Column::Live => self.live.into(),
+            Column::Parked => self.parked.into(),
+            Column::Dirty => self.dirty.into(),
+            Column::Growth => self.growth.unwrap_or(0).into(),
+            Column::Allocs => sum(self.rates.unwrap_or((self.allocs, self.frees))).into(),
+            Column::Fast => self.fast.map_or(0, sum).into(),
         }
     }
 }
 
-/// The lines of a process: its size classes, then what has none.
+/// The rows of a process: its size classes, then the larger requests.
 pub(super) fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let memory = &snapshot.memory;
     let count = |name: &str| {
@@ -95,7 +90,6 @@ pub(super) fn rows(snapshot: &Snapshot) -> Vec<Row> {
         live: memory.blocks,
         parked: memory.page_lists,
         dirty: memory.free_dirty,
-        returned: memory.free_returned,
         allocs: count("block_allocs"),
         frees: count("block_frees"),
         ..Row::default()
@@ -120,7 +114,7 @@ pub(super) fn rows(snapshot: &Snapshot) -> Vec<Row> {
     rows
 }
 
-/// Sets the rates from the rows of `ms` milliseconds ago.
+/// Computes rates from the rows of `ms` milliseconds ago.
 pub(super) fn set_rates(rows: &mut [Row], before: &[Row], ms: u64) {
     let rate = |now: u64, before: u64| {
         let rate = u128::from(now.saturating_sub(before)) * 1000 / u128::from(ms.max(1));
@@ -132,7 +126,16 @@ pub(super) fn set_rates(rows: &mut [Row], before: &[Row], ms: u64) {
     }
 }
 
-/// Sorts by a column: names upwards, numbers downwards; the other way round if `inverted`.
+/// Computes the growth since the rows of the first look.
+pub(super) fn set_growth(rows: &mut [Row], first: &[Row]) {
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    for row in rows {
+        let earlier = first.iter().find(|it| it.name == row.name && it.size == row.size);
+        row.growth = Some(signed(row.live) - earlier.map_or(0, |it| signed(it.live)));
+    }
+}
+
+/// Sorts by a column: names ascending, numbers descending; reversed if `inverted`.
 pub(super) fn sort(rows: &mut [Row], column: Column, inverted: bool) {
     rows.sort_by(|one, other| {
         let order = match column {
@@ -143,7 +146,6 @@ pub(super) fn sort(rows: &mut [Row], column: Column, inverted: bool) {
     });
 }
 
-/// Percentages of all allocations and frees that a fast path served.
 pub(super) fn fast_of_all(snapshot: &Snapshot) -> (u64, u64) {
     let sum = |of: fn(&Cache) -> u64| snapshot.caches.iter().map(of).fold(0, u64::saturating_add);
     (
@@ -170,6 +172,10 @@ mod tests {
         assert_eq!(rows[1].rates, Some((0, 0)), "a count that fell is another process's");
         assert_eq!(rows[2].rates, Some((u64::MAX, 0)));
         let names = |rows: &[Row]| -> String { rows.iter().map(|it| it.name.as_str()).collect() };
+        set_growth(&mut rows, &[row("a", 0, 0), row("b", 9, 0)]);
+        assert_eq!([rows[0].growth, rows[1].growth, rows[2].growth], [Some(1), Some(-6), Some(2)]);
+        sort(&mut rows, Column::Growth, false);
+        assert_eq!(names(&rows), "cab", "a class that is new has grown by all that it has");
         sort(&mut rows, Column::Live, false);
         assert_eq!(names(&rows), "bca");
         sort(&mut rows, Column::Name, true);

@@ -1,8 +1,8 @@
-//! Drawing the screen.
+//! Draws the screen.
 
 use super::rows::{self, Column, Row};
 use super::view::View;
-use quarry_live::{Snapshot, percentage};
+use quarry_live::{Snapshot, bytes, change, count, percentage};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -12,12 +12,11 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Table};
 /// Lines above the rows: five of text and the table's head.
 pub(super) const HEAD: u16 = 6;
 
-/// A column of the table.
 struct Place {
     head: &'static str,
     sorted_by: Option<Column>,
     width: Constraint,
-    /// Columns with the largest rank go first where the screen is narrow.
+    /// On a narrow screen, columns with a higher rank are left out first.
     rank: u8,
 }
 
@@ -25,10 +24,10 @@ const fn place(head: &'static str, sorted_by: Option<Column>, width: u16, rank: 
     Place { head, sorted_by, width: Constraint::Length(width), rank }
 }
 
-/// Columns that a name has at least: those of the longest name of ours.
+/// Fewest letters for a name: those of Quarry's longest name.
 const NAME_COLUMNS: u16 = 14;
 
-/// The columns. Each is as wide as what it may have: a number that is cut off is a wrong one.
+/// Each column fits its largest number, because a truncated number is wrong.
 const COLUMNS: [Place; 10] = [
     Place {
         head: "NAME",
@@ -40,17 +39,16 @@ const COLUMNS: [Place; 10] = [
     place("LIVE", Some(Column::Live), 9, 1),
     place("PARKED", Some(Column::Parked), 9, 2),
     place("DIRTY", Some(Column::Dirty), 9, 3),
-    place("RETURNED", Some(Column::Returned), 9, 5),
-    place("ALLOC/s", Some(Column::Allocs), 7, 8),
+    place("GROWTH", Some(Column::Growth), 10, 5),
+    place("ALLOC/s", Some(Column::Allocs), 7, 7),
     place("FREE/s", None, 7, 9),
     place("%FAST", Some(Column::Fast), 5, 6),
-    place("", None, 3, 7),
+    place("", None, 3, 8),
 ];
 
-/// The columns that fit: numbers of `COLUMNS`.
 fn columns_within(width: u16) -> Vec<usize> {
     let width_of = |place: &Place| match place.width {
-        // One column lies between two.
+        // One blank column separates two columns.
         Constraint::Length(width) => width + 1,
         _ => NAME_COLUMNS,
     };
@@ -65,38 +63,40 @@ fn columns_within(width: u16) -> Vec<usize> {
 const HELP: &str = "\
  q Esc   quit              space  pause
  n name      s size        l live       p parked
- d dirty     r returned    a allocations
+ d dirty     g growth      a allocations
  c share of the fast path  i  turn the order round
  + -     slower, faster    arrows, PgUp, PgDn, Home
 
  live      what the program has
  parked    freed by it, and held for its next requests
  dirty     in slabs beside these, or free and not purged
- returned  of a class: slabs given back so far;
-           of blocks: free memory that the system has
+ growth    live now beyond live at the first look
+ returned  free memory that the system has
+ other     RSS beyond these: code, stacks, memory
+           that is not from malloc; below 0: memory
+           of malloc that was not touched yet
  rates     need a second look; counts are published
            at most every 100 ms, on slow paths";
 
-/// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
     let [head, table] =
         Layout::vertical([Constraint::Length(HEAD - 1), Constraint::Min(1)]).areas(frame.area());
     frame.render_widget(Paragraph::new(head_lines(view)), head);
     draw_table(frame, view, table);
-    if view.shows_help() {
+    if view.shows_help {
         draw_help(frame);
     }
 }
 
 fn head_lines(view: &View) -> Vec<Line<'_>> {
-    let snapshot = view.snapshot();
+    let snapshot = &view.snapshot;
     let (memory, budget) = (&snapshot.memory, &snapshot.budget);
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let state = match view.problem() {
+    let state = match &view.problem {
         Some(problem) => Span::styled(problem, bold),
-        None if view.is_paused() => Span::styled("paused (space)", bold),
-        None if view.is_still() => Span::raw(""),
-        None => Span::raw(format!("every {} s, h for help", view.delay().as_secs_f64())),
+        None if view.is_paused => Span::styled("paused (space)", bold),
+        None if view.is_still => Span::raw(""),
+        None => Span::raw(format!("every {} s, h for help", view.delay.as_secs_f64())),
     };
     let limit = match (budget.limit, budget.headroom()) {
         (Some(limit), Some(headroom)) => format!(
@@ -114,16 +114,20 @@ fn head_lines(view: &View) -> Vec<Line<'_>> {
         Line::from(vec![
             Span::styled("Memory  ", bold),
             Span::raw(format!(
-                "{} live, {} parked, {} dirty, {} returned",
+                "{} live, {} parked, {} dirty{}",
                 bytes(memory.live()),
                 bytes(memory.parked.saturating_add(memory.mappings_kept)),
                 bytes(dirty(snapshot)),
-                bytes(memory.free_returned)
+                resident(snapshot)
             )),
         ]),
         Line::from(vec![
             Span::styled("Used    ", bold),
-            Span::raw(format!("{limit}; descriptors {}", bytes(memory.descriptors))),
+            Span::raw(format!(
+                "{limit}; descriptors {}, returned {}",
+                bytes(memory.descriptors),
+                bytes(memory.free_returned)
+            )),
         ]),
         Line::from(vec![
             Span::styled("Fast    ", bold),
@@ -136,7 +140,15 @@ fn head_lines(view: &View) -> Vec<Line<'_>> {
     ]
 }
 
-/// Memory that holds nothing of the program and that the system could have back.
+/// Resident memory as the kernel counts it, and the part of it that is not Quarry's.
+fn resident(of: &Snapshot) -> String {
+    let both = of.resident.zip(of.unaccounted());
+    both.map_or_else(String::new, |(rss, other)| {
+        format!(", {} other = {} RSS", change(other), bytes(rss))
+    })
+}
+
+/// Bytes that hold nothing of the program, and that the system could have back.
 fn dirty(snapshot: &Snapshot) -> u64 {
     let it = &snapshot.memory;
     let parts = [it.free_in_slabs, it.empty_slabs, it.around_objects, it.page_lists, it.free_dirty];
@@ -148,12 +160,12 @@ fn draw_table(frame: &mut Frame<'_>, view: &View, area: Rect) {
     let columns = columns_within(area.width);
     let heads = columns.iter().map(|column| {
         let Place { head, sorted_by, .. } = COLUMNS[*column];
-        let is_sorted = sorted_by == Some(view.column());
+        let is_sorted = sorted_by == Some(view.column);
         let style = if is_sorted { reversed.add_modifier(Modifier::BOLD) } else { reversed };
         let side = if head == "NAME" { Alignment::Left } else { Alignment::Right };
         Cell::from(Text::from(head).alignment(side)).style(style)
     });
-    let shown = view.rows().iter().skip(view.first()).take(usize::from(area.height));
+    let shown = view.rows.iter().skip(view.first()).take(usize::from(area.height));
     let lines = shown.map(|row| {
         let all = cells(row).into_iter().enumerate();
         let kept = all.filter(|(column, _)| columns.contains(column)).map(|(_, cell)| cell);
@@ -173,7 +185,7 @@ fn cells(row: &Row) -> [Cell<'_>; COLUMNS.len()] {
         right(bytes(row.live)),
         right(bytes(row.parked)),
         right(bytes(row.dirty)),
-        right(bytes(row.returned)),
+        or_none(row.growth.map(change)),
         or_none(row.rates.map(|(allocs, _)| count(allocs))),
         or_none(row.rates.map(|(_, frees)| count(frees))),
         or_none(row.fast.map(|(allocs, _)| allocs.to_string())),
@@ -193,30 +205,6 @@ fn draw_help(frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" keys ")), place);
 }
 
-/// A size in nine columns at most: `999 B`, `1.0 KiB`, `999.9 MiB`, `1023 GiB`.
-fn bytes(bytes: u64) -> String {
-    scaled(bytes, 1024, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
-}
-
-/// A count in six columns at most: `999`, `1.0k`, `12.5M`.
-fn count(count: u64) -> String {
-    scaled(count, 1000, &["", "k", "M", "G", "T", "P", "E"])
-}
-
-fn scaled(value: u64, base: u64, units: &[&str]) -> String {
-    let mut unit = 0;
-    let mut tenths = u128::from(value) * 10;
-    while tenths >= u128::from(base) * 10 && unit + 1 < units.len() {
-        tenths = tenths.div_ceil(u128::from(base));
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{value}{}", units[0]),
-        _ if tenths >= 10_000 => format!("{}{}", tenths.div_ceil(10), units[unit]),
-        _ => format!("{}.{}{}", tenths / 10, tenths % 10, units[unit]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,13 +222,13 @@ mod tests {
             parked: 64,
             frames_per_slab: 1,
             slabs: 200,
-            slabs_returned: 256,
             allocs: 1000,
             fast_allocs: 990,
             ..Cache::default()
         };
         let snapshot = Snapshot {
             age_ms: Some(35),
+            resident: Some(4 << 20),
             caches: vec![cache("kmalloc-64", 64, 12_000), cache("kmalloc-8", 8, 3)],
             memory: Memory { objects: 768_024, blocks: 1 << 20, ..Memory::default() },
             budget: Budget { limit: Some(1 << 30), used: 1 << 29, ..Budget::default() },
@@ -264,7 +252,8 @@ mod tests {
             "512.0 MiB of 1.0 GiB (50 %), headroom 512.0 MiB",
             "99 % of allocations",
             "NAME",
-            "RETURNED",
+            "+2.3 MiB other = 4.0 MiB RSS",
+            "GROWTH",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
@@ -281,8 +270,7 @@ mod tests {
                 "KiB",
                 "46.0",
                 "KiB",
-                "1.0",
-                "MiB",
+                "-",
                 "-",
                 "-",
                 "99",
@@ -291,7 +279,6 @@ mod tests {
         );
     }
 
-    /// A number without its first digits would be another number.
     #[test]
     fn a_narrow_screen_leaves_out_columns_and_cuts_no_number() {
         let whole = drawn(&example(), 110, 12);
@@ -306,7 +293,7 @@ mod tests {
             assert!(shown.iter().all(|word| all.contains(word)), "{columns}: {shown:?}");
         }
         let heads = drawn(&example(), 80, 12);
-        for head in ["SIZE", "LIVE", "PARKED", "DIRTY", "RETURNED", "ALLOC/s", "%FAST"] {
+        for head in ["SIZE", "LIVE", "PARKED", "DIRTY", "GROWTH", "ALLOC/s", "%FAST"] {
             assert!(heads.contains(head), "{head}\n{heads}");
         }
         assert!(!heads.contains("FREE/s"));
@@ -320,21 +307,5 @@ mod tests {
             drawn(&view, columns, lines);
         }
         assert!(drawn(&view, 110, 30).contains("turn the order round"));
-    }
-
-    #[test]
-    fn sizes_are_short() {
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(1024), "1.0 KiB");
-        assert_eq!(bytes(999 << 10), "999.0 KiB");
-        assert_eq!(bytes(1000 << 10), "1000 KiB");
-        assert_eq!(bytes((1 << 20) - 1), "1.0 MiB");
-        assert_eq!(bytes(u64::MAX), "16.0 EiB");
-        for value in (0..64).flat_map(|shift| [1_u64 << shift, (1 << shift) - 1, 1000 << shift]) {
-            assert!(bytes(value).len() <= 9, "{}", bytes(value));
-            assert!(count(value).len() <= 6, "{}", count(value));
-        }
-        assert_eq!(count(999), "999");
-        assert_eq!(count(1500), "1.5k");
     }
 }

@@ -5,32 +5,28 @@ use quarry_live::Snapshot;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::{Duration, Instant};
 
-/// The shortest and longest time between two refreshes.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
-/// The consequence of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reaction {
     Stay,
     Quit,
 }
 
-/// The state of the screen.
 pub(super) struct View {
-    snapshot: Snapshot,
-    rows: Vec<Row>,
+    pub(super) snapshot: Snapshot,
+    pub(super) rows: Vec<Row>,
+    /// The rows of the first look.
+    first_rows: Vec<Row>,
     taken: Instant,
-    column: Column,
+    pub(super) column: Column,
     is_inverted: bool,
-    is_paused: bool,
-    /// True if there is no keyboard, and no refresh follows.
-    is_still: bool,
-    shows_help: bool,
-    /// The first row that is shown.
+    pub(super) is_paused: bool,
+    pub(super) is_still: bool,
+    pub(super) shows_help: bool,
     first: usize,
-    delay: Duration,
-    /// Why the last refresh failed.
-    problem: Option<String>,
+    pub(super) delay: Duration,
+    pub(super) problem: Option<String>,
 }
 
 impl View {
@@ -38,6 +34,7 @@ impl View {
         let rows = rows::rows(&snapshot);
         let mut view = Self {
             snapshot,
+            first_rows: rows.clone(),
             rows,
             taken: Instant::now(),
             column,
@@ -53,7 +50,7 @@ impl View {
         view
     }
 
-    /// The same as a picture.
+    /// Returns the view for a single picture.
     pub(super) fn still(self) -> Self {
         Self { is_still: true, ..self }
     }
@@ -68,11 +65,11 @@ impl View {
         let passed = now.saturating_duration_since(self.taken).as_millis();
         let mut rows = rows::rows(&snapshot);
         rows::set_rates(&mut rows, &self.rows, u64::try_from(passed).unwrap_or(u64::MAX));
+        rows::set_growth(&mut rows, &self.first_rows);
         (self.rows, self.snapshot, self.taken) = (rows, snapshot, now);
         self.sort();
     }
 
-    /// Notes why there are no newer figures.
     pub(super) fn fail(&mut self, problem: String) {
         self.problem = Some(problem);
     }
@@ -108,40 +105,8 @@ impl View {
         rows::sort(&mut self.rows, self.column, self.is_inverted);
     }
 
-    pub(super) fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
-    }
-
-    pub(super) fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    pub(super) fn column(&self) -> Column {
-        self.column
-    }
-
     pub(super) fn first(&self) -> usize {
         self.first.min(self.rows.len())
-    }
-
-    pub(super) fn delay(&self) -> Duration {
-        self.delay
-    }
-
-    pub(super) fn is_still(&self) -> bool {
-        self.is_still
-    }
-
-    pub(super) fn is_paused(&self) -> bool {
-        self.is_paused
-    }
-
-    pub(super) fn shows_help(&self) -> bool {
-        self.shows_help
-    }
-
-    pub(super) fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
     }
 }
 
@@ -161,22 +126,22 @@ mod tests {
             ..Snapshot::default()
         };
         let mut view = View::new(snapshot(1), Column::Live, Duration::from_secs(1));
-        assert_eq!(view.rows()[0].name, "b");
+        assert_eq!(view.rows[0].name, "b");
         let press = |view: &mut View, code| view.react(KeyEvent::from(code));
         assert_eq!(press(&mut view, KeyCode::Char('n')), Reaction::Stay);
-        assert_eq!(view.column(), Column::Name);
+        assert_eq!(view.column, Column::Name);
         press(&mut view, KeyCode::Char(' '));
         view.update(snapshot(100));
-        assert_eq!(view.snapshot().caches[0].live, 1, "it is paused");
+        assert_eq!(view.snapshot.caches[0].live, 1, "it is paused");
         press(&mut view, KeyCode::Char(' '));
         view.update(snapshot(100));
-        assert_eq!(view.snapshot().caches[0].live, 100);
+        assert_eq!(view.snapshot.caches[0].live, 100);
         for _ in 0..100 {
             press(&mut view, KeyCode::Char('+'));
             press(&mut view, KeyCode::PageDown);
         }
-        assert_eq!(view.delay(), DELAYS.1);
-        assert_eq!(view.first(), view.rows().len() - 1);
+        assert_eq!(view.delay, DELAYS.1);
+        assert_eq!(view.first(), view.rows.len() - 1);
         assert_eq!(press(&mut view, KeyCode::Char('q')), Reaction::Quit);
     }
 }

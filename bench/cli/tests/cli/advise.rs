@@ -1,7 +1,7 @@
 //! `quarry advise`: the answer, and the evidence for it.
 
 use crate::compare::{ALLOCATES, LITTLE, allocator_that_spins, json, shared_object};
-use crate::support::{Workshop, quarry};
+use crate::support::{Workshop, quarry, real_library};
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::{contains, starts_with};
@@ -28,9 +28,11 @@ fn a_planted_good_allocator_is_to_be_used_and_its_evidence_is_there() {
     let program = shop.compile("keeps", KEEPS, &["-O0"]);
     let thrifty = shared_object(&shop, "thrifty", THRIFTY);
     let spins = shared_object(&shop, "spins", &allocator_that_spins(2000));
-    let file = shop.path("advice.json");
+    let (file, page) = (shop.path("advice.json"), shop.path("advice.html"));
     advise(&["--goal=memory", &format!("--allocators={spins},{thrifty},hoard"), "--json"])
         .arg(&file)
+        .arg("--html")
+        .arg(&page)
         .arg("--")
         .arg(&program)
         .assert()
@@ -44,6 +46,8 @@ fn a_planted_good_allocator_is_to_be_used_and_its_evidence_is_there() {
         .stdout(contains("COPY libthrifty.so /usr/local/lib/\n"))
         .stdout(contains("ENV LD_PRELOAD=/usr/local/lib/libthrifty.so\n"))
         .stdout(contains("- name: LD_PRELOAD\n"));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("use thrifty: 9") && page.contains("<svg"), "the answer and pictures");
     let advice = json(&file);
     assert_eq!(advice["schema"], "quarry-advice/1");
     assert_eq!((&advice["answer"], &advice["use"]), (&"use".into(), &"thrifty".into()));
@@ -112,6 +116,29 @@ fn where_no_allocator_matters_the_reason_is_the_answer() {
         .success()
         .stdout(starts_with("keep glibc: no other allocator would make a difference, as "))
         .stdout(contains("asked for memory"));
+}
+
+/// The allocator takes a good part of the little CPU time, and nothing that a second shows.
+#[test]
+fn a_program_that_waits_is_refused_at_once() {
+    advise(&["--", "sleep", "1"])
+        .assert()
+        .success()
+        .stdout(starts_with("keep glibc: no other allocator would make a difference, as "))
+        .stdout(contains("waits for most of its 1."));
+}
+
+#[test]
+fn who_asked_for_what_is_never_freed_is_named() {
+    let Some(library) = real_library() else { return };
+    let shop = Workshop::new();
+    let program = shop.compile("keeps", KEEPS, &["-O0", "-g"]);
+    let spins = shared_object(&shop, "spins", &allocator_that_spins(2000));
+    advise(&["--goal=memory", "--budget=60s", &format!("--allocators={spins}"), "--"])
+        .arg(&program)
+        .env("QUARRY_LIBRARY", library)
+        .assert()
+        .stdout(contains(" MiB in use: main  ").and(contains("keeps.c:4")));
 }
 
 /// Where another library serves the program already, that is what is kept.

@@ -263,7 +263,7 @@ fn glibc_is_measured_where_the_program_links_another_malloc() {
         .arg(&program)
         .assert()
         .success()
-        .stdout(contains("* glibc: the C library's own; 1 runs served by "))
+        .stdout(contains("* glibc: the C library's own; 1 run served by "))
         .stdout(contains("libc.so.6\n"));
 }
 
@@ -320,7 +320,7 @@ fn a_figure_that_is_not_printed_is_a_failure() {
         .assert()
         .code(1)
         .stdout(contains("No round was completed."))
-        .stdout(contains("glibc: 1 of 1 runs failed, warm-up included: "))
+        .stdout(contains("glibc: 1 of 1 run failed, warm-up included: "))
         .stdout(contains("printed no number that --metric speed finds"));
 }
 
@@ -351,7 +351,7 @@ fn failures_are_reported_and_never_averaged_away() {
         .assert()
         .code(1)
         .stdout(contains("No round was completed."))
-        .stdout(contains("runs failed, warm-up included: exit status 3: bad luck\n"));
+        .stdout(contains("1 of 1 run failed, warm-up included: exit status 3: bad luck\n"));
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn a_run_that_takes_too_long_is_ended_with_all_its_processes() {
         .env("PIDS", &pids)
         .assert()
         .code(1)
-        .stdout(contains("runs failed, warm-up included: not done after 1 s (--timeout)"));
+        .stdout(contains("1 of 1 run failed, warm-up included: not done after 1 s (--timeout)"));
     expect_gone(&pids);
 }
 
@@ -452,7 +452,7 @@ fn an_interruption_prints_what_there_is_and_leaves_nothing_behind() {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(130), "{output:?}");
-    assert!(text.contains("1 rounds of 9 in shuffled order"), "{text}");
+    assert!(text.contains("1 round of 9 in shuffled order"), "{text}");
     assert!(text.contains("| glibc A/A |    1 |"), "{text}");
     assert!(!text.contains("failed") && !text.contains("interrupted"), "{text}");
     assert!(!Path::new("/proc").join(&hanging).exists(), "process {hanging} still runs");

@@ -33,12 +33,12 @@ fn the_last_line_is_a_sentence_and_short_times_are_milliseconds() {
         .stdout(contains("| wall, ms |"))
         .stdout(contains("an interval takes 6 runs at least (--runs 6)"))
         .stdout(contains("would settle it (--runs").not())
-        .stdout(contains("\nIn short: 2 runs have no intervals, so nothing is decided; --runs 6"));
+        .stdout(contains("\nIn short: no intervals with 2 runs, so nothing is decided; --runs 6"));
     let recording = json(&file);
     let wall = &recording["meta"]["metrics"][0];
     assert_eq!((&wall["name"], &wall["unit"]), (&"wall".into(), &"s".into()), "as it was");
     let said = recording["conclusion"][0].as_str().unwrap();
-    assert!(said.starts_with("In short: 2 runs have no intervals"), "{said}");
+    assert!(said.starts_with("In short: no intervals with 2 runs"), "{said}");
 }
 
 #[test]
@@ -137,7 +137,9 @@ fn a_command_runs_before_each_run_and_its_failure_is_the_runs() {
         .arg(&program)
         .assert()
         .code(1)
-        .stdout(contains("runs failed, warm-up included: --prepare: exit status 4: not today"));
+        .stdout(contains(
+            "1 of 1 run failed, warm-up included: --prepare: exit status 4: not today",
+        ));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Statistics of running processes: redis and Python on the built library.
 
+mod chosen;
 mod errors;
 mod layouts;
 mod metrics;
 mod profile;
 mod run_stats;
-mod served;
+pub(crate) mod served;
 mod top;

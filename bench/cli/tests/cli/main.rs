@@ -6,6 +6,7 @@ mod deciding;
 mod libraries;
 mod live;
 mod obstacles;
+mod pages;
 mod run;
 mod support;
 mod usage;

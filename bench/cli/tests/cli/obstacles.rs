@@ -63,7 +63,7 @@ fn runtimes_of_sanitizers_are_named_and_left_alone() {
         let options = needed(&shop, library, "int stand_in;\n");
         let program = compile_with(&shop, &format!("with-{library}"), SAYS_PRELOADED, &options);
         let line = format!(
-            "quarry run: {} is built with {name} ({library}), which needs a malloc of its own to \
+            "quarry: {} is built with {name} ({library}), which needs a malloc of its own to \
              find anything; it runs without Quarry\n",
             program.display()
         );
@@ -115,7 +115,7 @@ fn allocators_under_names_of_their_own() {
     let shop = Workshop::new();
     let expected = |program: &Path, allocator: &str, mark: &str| {
         format!(
-            "quarry run: {} has {allocator} inside ({mark}) and serves itself: only what is asked \
+            "quarry: {} has {allocator} inside ({mark}) and serves itself: only what is asked \
              of malloc by that name reaches Quarry\n",
             program.display()
         )
@@ -183,7 +183,7 @@ fn programs_of_32_bits_get_no_library() {
     let shop = Workshop::new();
     let program = program_of_32_bits(&shop);
     let line = format!(
-        "quarry run: {} is for i386 (32 bits), the library for {} (64 bits): it cannot be \
+        "quarry: {} is for i386 (32 bits), the library for {} (64 bits): it cannot be \
          preloaded; it runs without Quarry\n",
         program.display(),
         if cfg!(target_arch = "x86_64") { "x86-64" } else { "AArch64" }
@@ -222,7 +222,7 @@ fn programs_of_another_loader_get_no_library() {
 fn a_missing_interpreter_is_named() {
     let shop = Workshop::new();
     let refused = |program: &Path, reason: &str| {
-        let line = format!("quarry run: {}: {reason}\n", program.display());
+        let line = format!("quarry: {}: {reason}\n", program.display());
         shop.run().arg("--").arg(program).assert().code(127).stdout(is_empty()).stderr(line);
     };
     let orphan = shop.script("orphan", "#!/no/such/interpreter -x\n");
@@ -248,7 +248,7 @@ fn scripts_say_what_they_may_run() {
     );
     let script = shop.script("wrapper", &text);
     let line = format!(
-        "quarry run: {} is a script that may run {}: that defines malloc itself, which is \
+        "quarry: {} is a script that may run {}: that defines malloc itself, which is \
          preferred to any other; it runs without Quarry\n",
         script.display(),
         folder.join("real").display()

@@ -1,6 +1,6 @@
 //! `quarry run`: what reaches the program, what is said, and which exit status comes back.
 
-use crate::support::{Workshop, quarry, real_library};
+use crate::support::{Workshop, quarry, real_library, skipped};
 use predicates::prelude::*;
 use predicates::str::{contains, is_empty, starts_with};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -71,7 +71,7 @@ fn with_a_wrong_option_nothing_runs() {
         command.args(options).args(["--", "echo", "ran"]);
         let assert = command.assert().code(2).stdout(is_empty());
         assert
-            .stderr(starts_with(format!("quarry run: {line}")))
+            .stderr(starts_with(format!("quarry: {line}")))
             .stderr(predicate::function(|text: &str| text.lines().count() == 1));
     };
     let signals = "SIGUSR1, SIGUSR2, SIGHUP, SIGQUIT, SIGURG or SIGWINCH\n";
@@ -93,7 +93,7 @@ fn with_a_wrong_option_nothing_runs() {
         .assert()
         .code(2)
         .stdout(is_empty())
-        .stderr(starts_with("quarry run: QUARRY_SLAB=slob: bad value; accepted: sheaf, "));
+        .stderr(starts_with("quarry: QUARRY_SLAB=slob: bad value; accepted: sheaf, "));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_mistyped_option_is_no_command() {
         .args(["--", "--bogus"])
         .assert()
         .code(127)
-        .stderr("quarry run: --bogus: command not found\n");
+        .stderr("quarry: --bogus: command not found\n");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn commands_that_cannot_run() {
         .args(["--", "no-such-command-here"])
         .assert()
         .code(127)
-        .stderr("quarry run: no-such-command-here: command not found\n");
+        .stderr("quarry: no-such-command-here: command not found\n");
     let text = shop.path("text");
     fs::write(&text, "hello\n").unwrap();
     shop.run()
@@ -156,7 +156,7 @@ fn a_library_that_is_named_and_not_there_is_replaced_by_no_other() {
         (folder, "libquarry.so in it: No such file or directory"),
         (text, "not a shared object of this machine"),
     ] {
-        let line = format!("quarry run: QUARRY_LIBRARY={}: {why}", named.display());
+        let line = format!("quarry: QUARRY_LIBRARY={}: {why}", named.display());
         quarry()
             .env("QUARRY_LIBRARY", &named)
             .args(["run", "--", "echo", "ran"])
@@ -187,7 +187,7 @@ fn a_static_program_is_named_and_runs() {
     let shop = Workshop::new();
     let program = shop.compile("static", CALLS_MALLOC, &["-static"]);
     let line = format!(
-        "quarry run: {} is statically linked: no library can be preloaded; \
+        "quarry: {} is statically linked: no library can be preloaded; \
          it runs without Quarry\n",
         program.display()
     );
@@ -261,4 +261,24 @@ fn statistics_say_what_the_library_did_for_the_program() {
     let live: u32 = cache.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
     assert!(live >= 5000, "{live} objects in use: {text}");
     assert!(text.contains("zone->lock"), "{text}");
+}
+
+/// The library prints addresses alone; `quarry run` adds functions, files and lines.
+#[test]
+fn reports_of_checks_name_callers() {
+    let Some(library) = real_library() else { return };
+    let full = library.with_file_name("libquarry-full.so");
+    if !full.is_file() {
+        return skipped("no libquarry-full.so");
+    }
+    let shop = Workshop::new();
+    let source = "#include <stdlib.h>\nchar *make(void) {\n    return malloc(40);\n}\n\
+                  int main(void) {\n    char *volatile made = make();\n    made[40] = 1;\n    \
+                  free(made);\n    return 0;\n}\n";
+    let program = shop.compile("writes", source, &["-g", "-O0"]);
+    let mut command = quarry();
+    command.env("QUARRY_LIBRARY", library.parent().unwrap());
+    let command = command.args(["run", "--set", "DEBUG=FZPU", "--"]).arg(program);
+    let assert = command.assert().stderr(contains("was written past its end: byte 40"));
+    assert.stderr(contains("make").and(contains("writes.c:3")).and(contains("writes.c:6")));
 }

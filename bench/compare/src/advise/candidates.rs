@@ -1,8 +1,6 @@
-//! Candidates for a look: every allocator that is there, and those of Quarry's slab policies that
-//! the facts speak for.
-//!
-//! The predicates come from the documents that this project began with. They choose what is
-//! measured, and in which order where time is short. They never decide.
+//! Candidates for a first look: every installed allocator, and those of Quarry's slab policies that
+//! the facts speak for by predicates from the documents. The predicates choose which candidates are
+//! measured, and in which order where time is short; they never decide the answer.
 
 use super::facts::Facts;
 use crate::allocator_spec::{self, BuiltIn};
@@ -12,44 +10,37 @@ use crate::known::KNOWN;
 use anyhow::{Result, bail};
 use quarry_harness::usage::Usage;
 
-/// Threads per CPU from which on SLAB was faster than SLUB in document 002: 48 threads of TCP_RR on
-/// 16 CPUs, 2.1 % there and 13.8 % at 160.
+/// Threads per CPU from which on SLAB was faster than SLUB in document 002: TCP_RR on 16 CPUs
+/// gained 2.1 % with 48 threads and 13.8 % with 160.
 const MANY_THREADS: f64 = 3.0;
-/// Mean request from which on most memory goes through caches of a page and more, which document
-/// 003 is about.
+/// Mean request from which on most memory comes from caches with objects of a page and more, the
+/// subject of document 003.
 const LARGE_REQUEST: u64 = 2048;
 
-/// Something to look at.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
-    /// The allocator with its settings.
     pub(super) contender: Contender,
-    /// The predicate that speaks for it.
     pub(super) why: String,
 }
 
-/// The candidates, and those that were ruled out.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    /// In the order in which they are looked at where time is short.
+    /// In the order of the first look; where time is short, the last ones are left out.
     pub(super) there: Vec<Candidate>,
-    /// Not installed: one line each, with what to do about it.
+    /// For each allocator that is not installed, one line that says what to do about it.
     pub(super) absent: Vec<String>,
-    /// Names of those that are not installed, were not asked for, and have no Debian package.
+    /// Names of allocators that are not installed, have no Debian package, and were not asked for.
     pub(super) unpackaged: Vec<String>,
-    /// Policies that the facts do not speak for, with the predicate that they do not meet.
+    /// Policies that the facts do not speak for, each with its predicate.
     pub(super) unsuited: Vec<String>,
 }
 
-/// One of Quarry's policies, and when it is worth a look.
 struct Policy {
     name: &'static str,
-    /// The predicate in words.
     when: &'static str,
     holds: fn(&Facts) -> bool,
 }
 
-/// Quarry's slab policies.
 const POLICIES: [Policy; 5] = [
     Policy {
         name: "quarry-slab",
@@ -79,11 +70,9 @@ const POLICIES: [Policy; 5] = [
 ];
 
 impl Candidates {
-    /// Looks for those that were named, before anything runs. Where none was, Quarry's own library
-    /// is looked for at least, since it may have been named wrongly.
-    ///
-    /// # Errors
-    /// A name that is not known.
+    /// Looks for the allocators that the user named, before anything runs; fails on an unknown
+    /// name. Without names only Quarry's own library is looked for, because a variable may name a
+    /// wrong file.
     pub(super) fn named(names: &[String], built_in: &BuiltIn<'_>) -> Result<Self> {
         let mut candidates = Self::default();
         if names.is_empty() {
@@ -99,11 +88,8 @@ impl Candidates {
         Ok(candidates)
     }
 
-    /// Adds those that the facts suggest, where none was named, and leaves out what serves the
-    /// program already.
-    ///
-    /// # Errors
-    /// If the file that is found is not a library.
+    /// Adds the allocators that the facts suggest, unless the user named some, and leaves out the
+    /// one that serves the program already. Fails if a found file is not a library.
     pub(super) fn complete(
         &mut self,
         facts: &Facts,
@@ -135,7 +121,7 @@ impl Candidates {
         Ok(())
     }
 
-    /// Leaves out what serves the program already, and adds glibc where that is another.
+    /// Leaves out the allocator that serves the program; if that is not glibc's, glibc is added.
     fn without(&mut self, baseline: &Contender) -> Result<()> {
         let Some(own) = &baseline.allocator.preload else { return Ok(()) };
         let own = own.canonicalize().unwrap_or_else(|_| own.clone());
@@ -144,7 +130,7 @@ impl Candidates {
                 && it.contender.allocator.preload.as_ref() == Some(&own)
         };
         self.there.retain(|it| !is_own(it));
-        // Preloaded by its file, so that the lines for it say how.
+        // Named as a file, so that the lines of `deploy` can preload it.
         let glibc = allocators::preloaded(GLIBC, allocators::glibc().file()?, None);
         let why = "the C library's own".to_owned();
         self.there.insert(0, Candidate { contender: Contender::from(glibc), why });
@@ -190,7 +176,7 @@ mod tests {
         Contender::from(allocators::glibc())
     }
 
-    /// Debian's redis links jemalloc: to keep what it has is to keep that.
+    /// Debian's redis links jemalloc, so its baseline is jemalloc.
     #[test]
     fn what_a_program_links_is_no_candidate_and_glibc_is_one() {
         let file = std::env::current_exe().unwrap().canonicalize().unwrap();
@@ -204,12 +190,12 @@ mod tests {
         assert_eq!(names, ["glibc", "x"]);
     }
 
-    /// Names of Quarry's policies among the candidates.
     fn policies(facts: &Facts) -> Vec<String> {
         let find = |_: Option<&str>, _: &[_]| Ok(PathBuf::from("/lib/libquarry.so"));
         let setting = |text: &str| Ok((format!("QUARRY_{}", &text[..3]), text[4..].to_owned()));
         let slabs = ["sheaf", "sheaf-6.18", "slab", "slqb", "slam", "slub-4.9"];
-        let built_in = BuiltIn { slabs: &slabs, find: &find, setting: &setting };
+        let built_in =
+            BuiltIn { slabs: &slabs, find: &find, setting: &setting, held: &|_| Vec::new() };
         let mut found = Candidates::named(&[], &built_in).unwrap();
         found.complete(facts, &glibc(), &built_in).unwrap();
         assert_eq!(found.there[0].contender.name(), "quarry");
@@ -219,7 +205,6 @@ mod tests {
         names
     }
 
-    /// Document 002: 16 CPUs and 4 nodes from 48 threads on, against desktops and small systems.
     #[test]
     fn the_predicates_of_document_002_choose_between_slab_and_slub() {
         let small = policies(&facts(1, 1, 64, 1 << 20));
@@ -241,7 +226,8 @@ mod tests {
     fn named_candidates_are_taken_as_they_are() {
         let find = |_: Option<&str>, _: &[_]| bail!("not found");
         let setting = |_: &str| bail!("no setting");
-        let built_in = BuiltIn { slabs: &[], find: &find, setting: &setting };
+        let built_in =
+            BuiltIn { slabs: &[], find: &find, setting: &setting, held: &|_| Vec::new() };
         let named = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
             let mut found = Candidates::named(&names, &built_in)?;

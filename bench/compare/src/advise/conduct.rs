@@ -1,18 +1,20 @@
-//! `quarry advise`: from a program to an answer, in less time than was given.
+//! `quarry advise`: looks at a program, searches, and prints the answer within the time given.
 
 use super::candidates::{Candidate, Candidates};
 use super::facts::Facts;
+use super::leaks;
 use super::plan::{Plan, plan};
-use super::request::{AdviceEnding, AdviceRequest};
+use super::request::{AdviceEnding, AdviceRequest, Goal};
 use super::search::{Samples, Search};
 use super::telling::Telling;
 use super::verdict::{Answer, Verdict, verdict};
 use crate::allocator_spec::BuiltIn;
 use crate::allocators;
+use crate::closing;
 use crate::compare::metrics;
 use crate::contenders::Contender;
 use crate::figure::Figure;
-use crate::first_look::FirstLook;
+use crate::first_look::{self, FirstLook};
 use crate::input::Input;
 use crate::interrupt::Interrupt;
 use crate::launch::Program;
@@ -29,17 +31,13 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Share of the time that a run may take under the counter, which makes it longer: of longer ones
-/// there is no time for a test.
+/// Runs of the program that the budget must have room for.
 const LONGEST_RUN: u32 = 10;
-/// A candidate's run fails after this many times what it takes on glibc, and not before
-/// [`PATIENCE`].
+/// A candidate's run fails after this multiple of the baseline's time, not before [`PATIENCE`].
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Memory that was never freed is worth a remark from here on, if it is a good part of the peak.
-const MUCH_HELD: u64 = 8 << 20;
 
-/// The baseline of a program that is out of reach.
+/// Name of the baseline where no library can be preloaded into the program.
 const WHAT_IT_HAS: &str = "what it has";
 
 /// Advises, and prints to `out`.
@@ -62,6 +60,9 @@ pub fn advise(
     let candidates = Candidates::named(&request.allocators, built_in)?;
     let json = request.json.as_deref();
     let json = json.map(|it| Destination::open("--json", it, Present::Replaced)).transpose()?;
+    let new = Present::Refused("never replaced; accepted: a new file");
+    let html =
+        request.html.as_deref().map(|it| Destination::open("--html", it, new)).transpose()?;
     let mut telling = Telling { command: line(request), candidates, ..Telling::default() };
     let ending = conduct(request, built_in, figures, began, &mut telling)?;
     telling.spent = began.elapsed();
@@ -73,6 +74,9 @@ pub fn advise(
     if let Some(json) = json {
         json.write(serde_json::to_string(&telling.as_json())?.as_bytes())?;
     }
+    if let Some(html) = html {
+        html.write(telling.page()?.as_bytes())?;
+    }
     Ok(ending)
 }
 
@@ -82,7 +86,6 @@ fn line(request: &AdviceRequest) -> String {
     words.join(" ")
 }
 
-/// Everything but the printing.
 fn conduct(
     request: &AdviceRequest,
     built_in: &BuiltIn<'_>,
@@ -102,7 +105,7 @@ fn conduct(
     let mut program =
         SupervisedProgram::new(programs, vec![glibc.clone()], figures, checks, &interrupt)?;
     let looked = Instant::now();
-    let look = FirstLook::at(&program, 0);
+    let look = FirstLook::at(&program, 0, request.goal == Goal::Time);
     if let Some(signal) = interrupt.signal() {
         return Ok(AdviceEnding::Interrupted(signal));
     }
@@ -132,6 +135,8 @@ fn conduct(
     program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
     telling.candidates.complete(&facts, &program.contenders[0], built_in)?;
     telling.notes = notes(&facts, &program.contenders[0], request.force);
+    telling.notes.extend(look.probe.inside(first_look::python_malloc().as_deref()));
+    telling.notes.extend(leaks::named(&mut program, built_in, facts.hold_much()));
     let left = request.budget.saturating_sub(began.elapsed());
     let there = telling.candidates.there.len() as u32;
     if there == 0 {
@@ -151,7 +156,6 @@ fn conduct(
     }
 }
 
-/// Searches, and judges what was tested.
 fn test(
     request: &AdviceRequest,
     plan: Plan,
@@ -162,6 +166,9 @@ fn test(
     telling: &mut Telling,
 ) -> Result<AdviceEnding> {
     let metrics: Vec<Metric> = metrics(&program.figures, idles);
+    let primary = metrics[0].name.clone();
+    let memory = closing::memory_of(&metrics).map(|it| it.name.clone());
+    telling.metrics = [primary, memory.unwrap_or_default()];
     let there = &telling.candidates.there;
     program.contenders.extend(there.iter().map(|it| it.contender.clone()));
     let baseline = program.contenders[0].variant.clone();
@@ -250,10 +257,9 @@ fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
             facts.wall_ns as f64 / 1e6
         ));
     }
-    if facts.held_bytes >= MUCH_HELD.max(facts.peak_bytes / 4) {
+    if facts.hold_much() {
         notes.push(format!(
-            "{:.1} MiB were never freed, which no allocator changes; `quarry profile` says who \
-             asked for them",
+            "{:.1} MiB were never freed, which no allocator changes",
             facts.held_bytes as f64 / f64::from(1 << 20)
         ));
     }
@@ -278,11 +284,11 @@ fn program(request: &AdviceRequest, input: &Input) -> Program {
     }
 }
 
-/// The program on what serves it now, the first contender, and on the candidates after it.
+/// The program on the baseline (the first contender) and on the candidates after it.
 struct RealProgram {
     program: RefCell<SupervisedProgram>,
     began: Instant,
-    /// Most time for a run, and for all of them.
+    /// Most time for one run; `deadline` is for all of them.
     limit: Duration,
     deadline: Duration,
 }

@@ -6,24 +6,19 @@ use crate::known::KNOWN;
 use serde::Serialize;
 use std::path::Path;
 
-/// The folder for libraries that no package has installed.
 const OWN_FOLDER: &str = "/usr/local/lib";
 
-/// The lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Deploy {
-    /// A shell command that puts the library into its place, where no package has.
+    /// A shell command that puts the library into its place, where no package does that.
     pub(super) install: Option<String>,
-    /// A drop-in of a unit.
     pub(super) systemd: String,
-    /// Lines of a Dockerfile.
     pub(super) docker: String,
-    /// Lines of a container's specification; the image has the library.
+    /// Lines of a container's specification, for an image that has the library.
     pub(super) kubernetes: String,
 }
 
 impl Deploy {
-    /// The lines for a contender.
     pub(super) fn of(contender: &Contender) -> Self {
         let library =
             contender.allocator.preload.as_deref().map(|file| Library::of(contender, file));
@@ -53,12 +48,10 @@ impl Deploy {
     }
 }
 
-/// Where a library is, and how it gets there.
 struct Library {
     on_host: String,
     in_image: String,
     install: Option<String>,
-    /// A line of a Dockerfile.
     get: Option<String>,
 }
 
@@ -66,14 +59,14 @@ impl Library {
     fn of(contender: &Contender, file: &Path) -> Self {
         let known = KNOWN.allocators.iter().find(|it| it.name == contender.allocator.name);
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // The package of the release that this machine runs, as far as it is installed.
+        // The package of this machine's release, if it is installed.
         let package = known.and_then(|it| {
             let is_installed =
                 |package: &&String| contender.allocator.description.contains(*package);
             it.packages.iter().find(is_installed)
         });
         if let Some(package) = package {
-            // The loader finds it in the folder of the machine that the image is for.
+            // The loader finds a bare name in the folder of the machine that the image is for.
             let soname = known
                 .and_then(|it| it.files.iter().find(|soname| name.starts_with(soname.as_str())));
             return Self {
@@ -87,13 +80,13 @@ impl Library {
             };
         }
         if contender.allocator.name == GLIBC {
-            // Every image has it.
+            // Every image has glibc.
             let (on_host, in_image) = (file.display().to_string(), name);
             return Self { on_host, in_image, install: None, get: None };
         }
         let own = format!("{OWN_FOLDER}/{name}");
         let is_installed = ["/usr", "/lib", "/opt"].iter().any(|folder| file.starts_with(folder));
-        // A library that this command carries inside has no file that could be copied.
+        // A library that this command carries inside has no file to copy.
         let is_inside = file.starts_with("/proc");
         Self {
             on_host: if is_installed { file.display().to_string() } else { own.clone() },
@@ -106,7 +99,7 @@ impl Library {
     }
 }
 
-/// Quotes what systemd and Docker would take apart.
+/// Quotes text that systemd and Docker would split.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+./:=,%".contains(c);
     match text.chars().all(is_plain) {

@@ -1,42 +1,32 @@
-//! Facts of the machine and of the program before anything is compared: the predicates by
-//! which document 002 would have chosen an allocator.
+//! Facts of the machine and the program before a comparison, as document 002 uses them.
 
 use crate::first_look::FirstLook;
 use crate::reach::Probe;
 use quarry_harness::affinity;
+use quarry_harness::table::counted;
 use serde::Serialize;
 use std::fs;
 use std::time::Duration;
 
-/// The facts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Facts {
-    /// CPUs that the program may use.
     pub(super) cpus: usize,
-    /// NUMA nodes of the machine.
     pub(super) nodes: usize,
-    /// Most threads of one process at once, as far as they were seen.
+    /// Most threads of one process at once, as far as the supervisor saw them.
     pub(super) threads: u64,
-    /// Calls that allocate, of all processes.
     pub(super) allocations: u64,
     /// Mean of the bytes that a call asks for.
     pub(super) mean_bytes: u64,
-    /// Calls that allocate, per second of CPU time.
     pub(super) calls_per_second: f64,
-    /// Share of the CPU time that an allocator has an influence on.
     pub(super) influence: f64,
-    /// Most memory that was resident, in bytes.
     pub(super) peak_bytes: u64,
-    /// Bytes that were never freed.
     pub(super) held_bytes: u64,
-    /// Time of a run.
     pub(super) wall_ns: u64,
-    /// True if processes live on, so that memory while idle is measured.
+    /// True if processes live on, so that their memory while idle is measured.
     pub(super) idles: bool,
 }
 
 impl Facts {
-    /// Sums up runs under the counter.
     pub(super) fn of(look: &FirstLook) -> Self {
         let Probe { calls, cpu_ns, wall_ns, threads, peak_bytes, .. } = look.probe;
         Self {
@@ -54,26 +44,25 @@ impl Facts {
         }
     }
 
-    /// Returns threads per CPU.
+    /// Returns whether 8 MiB and a quarter of the peak or more were never freed.
+    pub(super) fn hold_much(&self) -> bool {
+        self.held_bytes >= (8 << 20).max(self.peak_bytes / 4)
+    }
+
     pub(super) fn threads_per_cpu(&self) -> f64 {
         self.threads as f64 / self.cpus as f64
     }
 
-    /// Says them in one line.
     pub(super) fn line(&self) -> String {
-        let plural = |count: u64, name: &str| match count {
-            1 => format!("1 {name}"),
-            _ => format!("{count} {name}s"),
-        };
         format!(
-            "{}, {}; the program runs for {:.3} s with up to {}, asks for memory {} times ({:.0} \
+            "{}, {}; the program runs for {:.3} s with up to {}, asks for memory {} ({:.0} \
              times per second of CPU time, {} bytes on average), and an allocator has an influence \
              on about {:.1} % of its CPU time",
-            plural(self.cpus as u64, "CPU"),
-            plural(self.nodes as u64, "NUMA node"),
+            counted(self.cpus, "CPU"),
+            counted(self.nodes, "NUMA node"),
             Duration::from_nanos(self.wall_ns).as_secs_f64(),
-            plural(self.threads.max(1), "thread"),
-            self.allocations,
+            counted(self.threads.max(1) as usize, "thread"),
+            counted(self.allocations as usize, "time"),
             self.calls_per_second,
             self.mean_bytes,
             self.influence * 100.0,
@@ -81,13 +70,11 @@ impl Facts {
     }
 }
 
-/// Nodes that have memory.
 fn nodes() -> usize {
     let text = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
     count(&text).max(1)
 }
 
-/// Numbers in a list such as `0-3,8`.
 fn count(list: &str) -> usize {
     let of = |part: &str| match part.trim().split_once('-') {
         None => usize::from(part.trim().parse::<usize>().is_ok()),

@@ -4,6 +4,7 @@
 //! request     what it is asked
 //! facts       what is known of the machine and the program before anything is compared
 //! candidates  what is worth a look by these facts
+//! leaks       who asked for what the program never frees
 //! plan        how many runs fit into the time
 //! search      a first look at all, a second at the best of them, then the test of one
 //! verdict     the answer that the test supports
@@ -12,15 +13,16 @@
 //! conduct     the whole of it
 //! ```
 //!
-//! The best of many candidates looks better than it is, as chance is one of the things by which it
-//! was picked. So the runs that pick a candidate and the runs that test it are different ones: the
-//! last stage runs the candidate beside glibc and a second copy of glibc, as often as was decided
-//! before its first run, and the answer is judged by these runs alone.
+//! The best of many candidates looks better than it is, because chance helped to pick it. So the
+//! runs that pick a candidate are not the runs that test it: the last stage runs the candidate
+//! beside glibc and a second copy of glibc, in a number of rounds that is fixed before the first
+//! one, and these runs alone decide the answer.
 
 mod candidates;
 mod conduct;
 mod deploy;
 mod facts;
+mod leaks;
 mod plan;
 mod request;
 mod search;

@@ -1,5 +1,5 @@
-//! How many runs fit into the time: known before the first of them, so that no result decides how
-//! long it is looked at.
+//! The number of runs that fit into the time, fixed before the first run: no result decides how
+//! long a candidate is looked at.
 //!
 //! ```text
 //! runs(first)  = rounds * (candidates + 1)
@@ -13,36 +13,29 @@ use std::time::Duration;
 
 /// The candidate, the baseline and its copy.
 pub(super) const TESTED: u32 = 3;
-/// Share of the time that the test may take beyond its fewest rounds.
+/// Share of the runs that the test gets, within [`MIN_PAIRS`] and [`MOST_TESTED`] rounds.
 const TEST_SHARE: f64 = 0.5;
-/// More rounds of the test than this tell no more that would matter: intervals shrink with the
-/// square root.
+/// Most rounds of the test: intervals shrink with the square root, so more rounds tell little.
 pub(super) const MOST_TESTED: u32 = 100;
-/// Most rounds of the first and of the second look.
 const MOST_FIRST: u32 = 5;
 const MOST_SECOND: u32 = 10;
-/// Candidates that are looked at a second time.
 const KEPT: u32 = 4;
-/// Part of the time that is planned with: what else a machine does makes runs longer.
+/// Share of the time that is planned with, as other work of the machine makes runs longer.
 const PLANNED: f64 = 0.85;
 
-/// The number of rounds of each stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Candidates of the first look; those after them are left out.
+    /// Candidates of the first look; the ones after them are left out.
     pub(super) candidates: u32,
     pub(super) first: u32,
-    /// Candidates of the second look.
     pub(super) kept: u32,
     /// 0 if there is no second look.
     pub(super) second: u32,
     pub(super) test: u32,
 }
 
-/// Plans a search over `candidates` in `time`, where a run costs `cost`.
-///
-/// # Errors
-/// The least time that would do, where this is too little.
+/// Plans a search over `candidates` in `time`, where a run costs `cost`. If `time` is too short,
+/// the error is the least time that would do.
 pub(super) fn plan(candidates: u32, cost: Duration, time: Duration) -> Result<Plan, Duration> {
     let cost = cost.max(Duration::from_millis(1)).as_secs_f64();
     let runs = (time.as_secs_f64() * PLANNED / cost) as u32;
@@ -59,9 +52,7 @@ pub(super) fn plan(candidates: u32, cost: Duration, time: Duration) -> Result<Pl
     let left = left - first * (candidates + 1);
     let kept = KEPT.min(candidates);
     let second = (left / (kept + 1)).min(MOST_SECOND);
-    // One candidate is not picked from any others.
     let second = if candidates == 1 { 0 } else { second };
-    // The test gets the runs that no look can use.
     let left = left - second * (kept + 1);
     let test = (test + left / TESTED).min(MOST_TESTED);
     let plan = Plan { candidates, first, kept, second, test };
@@ -70,7 +61,6 @@ pub(super) fn plan(candidates: u32, cost: Duration, time: Duration) -> Result<Pl
 }
 
 impl Plan {
-    /// Returns the number of runs of all stages.
     pub(super) fn runs(&self) -> u32 {
         let Self { candidates, first, kept, second, test } = self;
         first * (candidates + 1) + second * (kept + 1) + test * TESTED

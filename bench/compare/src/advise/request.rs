@@ -1,4 +1,4 @@
-//! The request of `quarry advise`, and how it ends.
+//! The request of `quarry advise`, and the ways in which the search ends.
 
 use crate::request::Work;
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ pub enum Goal {
 /// Advice that is asked for.
 #[derive(Clone, Debug)]
 pub struct AdviceRequest {
-    /// Candidates by name; none: those that the facts suggest.
+    /// Names of candidates; without names the facts suggest candidates.
     pub allocators: Vec<String>,
     /// The gain that is sought.
     pub goal: Goal,
-    /// Time for all of it.
+    /// Time for the whole search.
     pub budget: Duration,
     /// Figures that the program prints; the first takes the place of its time.
     pub metrics: Vec<String>,
@@ -35,8 +35,10 @@ pub struct AdviceRequest {
     pub force: bool,
     /// The file that every run reads; `None`: standard input.
     pub input: Option<PathBuf>,
-    /// The file that everything is written to as JSON.
+    /// The file that the answer and its evidence are written to as JSON.
     pub json: Option<PathBuf>,
+    /// The new file that the answer and the test are written to as a page.
+    pub html: Option<PathBuf>,
     /// Seed of the order of runs; `None`: from the clock.
     pub seed: Option<u64>,
     /// The program.

@@ -1,5 +1,5 @@
-//! The staged search: a first look at all candidates, a second at the best of them, then the test
-//! of one by runs of its own.
+//! The staged search: a first look at all candidates, a second look at the best of them, and a test
+//! of the best one by runs that the looks did not use.
 
 use super::plan::{Plan, TESTED};
 use super::request::Goal;
@@ -17,70 +17,57 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Times a loss weighs more than a gain, where both are counted.
+/// The weight of a loss where gains and losses are added; the weight of a gain is 1.
 pub(super) const LOSS_WEIGHT: f64 = 5.0;
 
-/// The source of samples for a search: a machine, or a simulation of one.
+/// The source of samples: a machine, or a simulation of one.
 pub(super) trait Samples {
-    /// Time since the search began.
     fn elapsed(&self) -> Duration;
     /// Takes a sample on the baseline (`None`) or on a candidate.
     fn sample(&self, candidate: Option<usize>, key: SampleKey) -> Result<Taken, NoSample>;
 }
 
-/// A search for the best candidate.
 pub(super) struct Search<'a> {
-    /// The baseline.
     pub(super) baseline: Variant,
-    /// The candidates.
     pub(super) candidates: Vec<Variant>,
     pub(super) metrics: &'a [Metric],
     pub(super) goal: Goal,
     pub(super) plan: Plan,
-    /// Time at which everything must be over.
     pub(super) deadline: Duration,
     pub(super) seed: Option<u64>,
     pub(super) samples: Rc<dyn Samples>,
 }
 
-/// The result of one stage for a candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct StageResult {
-    /// The candidate.
     pub(super) candidate: usize,
-    /// Factors of time and memory in relation to the baseline, where they are known.
+    /// Factors of time and memory in relation to the baseline, where they were measured.
     pub(super) time: Option<f64>,
     pub(super) memory: Option<f64>,
-    /// How good that is; `None` where it failed.
+    /// See [`score`]; `None` where a run failed or nothing was measured.
     pub(super) score: Option<f64>,
-    /// Why it is out, if it failed.
     pub(super) failure: Option<String>,
 }
 
-/// A stage that is over.
+/// The result of a look.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looked {
-    /// Rounds that were completed.
     pub(super) rounds: usize,
-    /// The best first.
+    /// The candidates, the best first.
     pub(super) seen: Vec<StageResult>,
-    /// Why the baseline failed, if it did.
     pub(super) baseline_failure: Option<String>,
 }
 
-/// Everything that was found.
 pub(super) struct Outcome {
     pub(super) first: Looked,
     pub(super) second: Looked,
-    /// The candidate that was tested, and the run of the test; `None` where every candidate failed.
+    /// The tested candidate, and the run of the test; `None` where every candidate failed.
     pub(super) test: Option<(usize, Run)>,
 }
 
 impl Search<'_> {
-    /// Searches. An interruption ends the stage that runs, and those after it are empty.
-    ///
-    /// # Errors
-    /// If a stage contradicts itself.
+    /// Searches. An interruption ends the stage that runs and leaves the later ones empty. Fails if
+    /// a stage contradicts itself.
     pub(super) fn conduct(&self) -> Result<Outcome> {
         let Plan { candidates, first, kept, second, test } = self.plan;
         let all: Vec<usize> = (0..candidates as usize).collect();
@@ -129,8 +116,7 @@ impl Search<'_> {
     }
 
     /// Takes complete rounds of the baseline, the candidates and, with `is_test`, a copy of the
-    /// baseline: as many as are planned, or as the time allows. What came out of them decides
-    /// nothing about their number.
+    /// baseline: as many as are planned, or as the time allows. Results never decide how many.
     fn run(&self, candidates: &[usize], rounds: u32, is_test: bool, stage: u64) -> Result<Run> {
         let mut places = vec![None];
         places.extend(candidates.iter().map(|it| Some(*it)));
@@ -143,7 +129,7 @@ impl Search<'_> {
         let seed = self.seed.unwrap_or_else(blocks::seed_from_clock).wrapping_add(stage);
         let (samples, failed) = (Rc::clone(&self.samples), RefCell::new(BTreeSet::new()));
         let sample = move |key: SampleKey| {
-            // One failure is enough to be out, and some take long to fail.
+            // One failure is enough to be out, and a failing run may take long.
             if failed.borrow().contains(&key.variant) {
                 return Err(NoSample::LeftOut);
             }
@@ -176,8 +162,7 @@ impl Search<'_> {
         experiment.conduct()
     }
 
-    /// Ends a stage after whose last round another one would not be over in time, or would leave
-    /// none for the fewest rounds of the test.
+    /// Ends a stage if one more round would pass the deadline, or take the time of a minimal test.
     fn until_deadline(&self, is_test: bool) -> Stop {
         let (samples, deadline) = (Rc::clone(&self.samples), self.deadline);
         let began = samples.elapsed();
@@ -195,20 +180,18 @@ impl Search<'_> {
 }
 
 impl Looked {
-    /// Returns the best `count` of those that did not fail.
     fn best(&self, count: usize) -> Vec<usize> {
         let good = self.seen.iter().filter(|it| it.score.is_some());
         good.take(count).map(|it| it.candidate).collect()
     }
 }
 
-/// The first failure of a variant.
 fn failure_of(run: &Run, variant: &str) -> Option<String> {
     let mut samples = run.samples.iter().filter(|it| it.variant == variant);
     samples.find_map(|sample| sample.failure.clone())
 }
 
-/// Weighs gains, which are logarithms of factors.
+/// Weighs gains, which are logarithms of factors; a loss beyond [`MARGIN`] weighs more.
 fn score(goal: Goal, time: f64, memory: f64) -> f64 {
     let weighed = |gain: f64| gain + LOSS_WEIGHT * (gain + MARGIN.ln_1p()).min(0.0);
     match goal {
@@ -220,7 +203,7 @@ fn score(goal: Goal, time: f64, memory: f64) -> f64 {
 
 #[cfg(test)]
 pub(super) mod simulated {
-    //! A machine that is computed: what each candidate needs is known, and noise is added to it.
+    //! A simulated machine: the time and memory of each candidate are given, and noise is added.
 
     use super::*;
     use crate::advise::plan::plan;
@@ -229,12 +212,10 @@ pub(super) mod simulated {
     use rand::{RngExt, SeedableRng};
     use std::cell::{Cell, RefCell};
 
-    /// Time and memory of a candidate in relation to the baseline's.
     #[derive(Clone, Copy, Debug)]
     pub(in super::super) struct Nature {
         pub(in super::super) time: f64,
         pub(in super::super) memory: f64,
-        /// Share of its samples that fail.
         pub(in super::super) failing: f64,
     }
 
@@ -247,7 +228,6 @@ pub(super) mod simulated {
         run: Duration,
         clock: Cell<Duration>,
         random: RefCell<StdRng>,
-        /// The candidate of each sample, in the order taken.
         pub(in super::super) taken: RefCell<Vec<Option<usize>>>,
     }
 
@@ -268,7 +248,6 @@ pub(super) mod simulated {
             })
         }
 
-        /// Sum of twelve uniform values: normal for what is tested here.
         fn noise(&self) -> f64 {
             let mut random = self.random.borrow_mut();
             let sum: f64 = (0..12).map(|_| random.random_range(0.0..1.0)).sum();
@@ -298,7 +277,6 @@ pub(super) mod simulated {
         }
     }
 
-    /// Searches on a machine, with five minutes.
     pub(in super::super) fn search(machine: &Rc<Machine>, goal: Goal) -> Outcome {
         let lower = |name: &str, of: &str| Metric::new(name, "", Direction::Lower, of);
         let metrics =
@@ -324,7 +302,6 @@ mod tests {
     use super::simulated::{EQUAL, Machine, Nature, search};
     use super::*;
 
-    /// The candidate that is better than the others, if one is.
     const GOOD: Nature = Nature { time: 0.85, ..EQUAL };
 
     fn with(good: Nature, at: usize) -> Vec<Nature> {
@@ -368,7 +345,7 @@ mod tests {
 
     #[test]
     fn time_is_left_for_a_test_with_an_interval() {
-        // Planned with runs of one second, of which each then takes longer.
+        // The plan counts on runs of one second; each takes longer.
         for slower in [2.0, 3.0, 5.0] {
             let nature = Nature { time: slower, ..EQUAL };
             let machine = Machine::new(&[nature; 12], 0.05, 1000, 1);

@@ -1,4 +1,4 @@
-//! How an answer is printed, with its evidence: as text and as JSON.
+//! Prints an answer with its evidence, as text and as JSON.
 
 use super::candidates::Candidates;
 use super::deploy::Deploy;
@@ -8,28 +8,30 @@ use super::search::{Looked, Outcome, StageResult};
 use super::verdict::{Answer, Verdict};
 use crate::judgement::Judgements;
 use crate::readable::readable;
+use anyhow::{Result, bail};
 use quarry_harness::judge::Selection;
+use quarry_harness::report;
 use quarry_harness::results::{Metric, Run};
 use quarry_harness::table;
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
 
-/// Version of the layout of `--json`.
 const SCHEMA: &str = "quarry-advice/1";
 
-/// An answer, and what there is to it. Where the search could not begin, most is absent.
+/// An answer with its evidence. Where the search could not begin, most fields are empty.
 #[derive(Default)]
 pub(super) struct Telling {
     pub(super) command: String,
-    /// Name of the allocator that serves the program now.
     pub(super) baseline: String,
     pub(super) verdict: Option<Verdict>,
     pub(super) facts: Option<Facts>,
     pub(super) candidates: Candidates,
     pub(super) plan: Option<Plan>,
     pub(super) outcome: Option<Outcome>,
-    /// Remarks on how far the answer goes.
+    /// Names of the metrics of time and memory that candidates are picked by.
+    pub(super) metrics: [String; 2],
+    /// Remarks on the limits of the answer.
     pub(super) notes: Vec<String>,
     pub(super) spent: Duration,
 }
@@ -60,7 +62,6 @@ impl Telling {
         self.candidates.there[candidate].contender.name()
     }
 
-    /// The lines for the candidate that the answer recommends.
     fn deploy(&self) -> Option<(&str, Deploy)> {
         self.verdict.as_ref().filter(|it| it.answer == Answer::Use)?;
         let (candidate, _) = self.outcome.as_ref()?.test.as_ref()?;
@@ -77,7 +78,7 @@ impl Telling {
              took part in picking it.\n",
             self.name(*candidate),
             run.meta.baseline,
-            rounds(run.rounds()),
+            table::counted(run.rounds(), "round"),
             run.meta.seed
         )?;
         writeln!(f, "{}", test_table(&shown, self.name(*candidate)))
@@ -89,7 +90,7 @@ impl Telling {
                 writeln!(
                     f,
                     "\n{what} look: {}, as factors of those on {}; only to pick from.\n\n{}",
-                    rounds(looked.rounds),
+                    table::counted(looked.rounds, "round"),
                     self.baseline,
                     self.look_table(looked)
                 )?;
@@ -99,7 +100,8 @@ impl Telling {
     }
 
     fn look_table(&self, looked: &Looked) -> String {
-        let head = ["candidate", "time", "memory", "looked at for"].map(str::to_owned);
+        let [time, memory] = self.metrics.each_ref().map(String::as_str);
+        let head = ["candidate", time, memory, "looked at for"].map(str::to_owned);
         let row = |seen: &StageResult| {
             let factor = |value: Option<f64>| value.map_or("-".to_owned(), table::multiple);
             let candidate = &self.candidates.there[seen.candidate];
@@ -136,14 +138,25 @@ impl Telling {
         Ok(())
     }
 
-    /// Names of candidates that the time does not allow.
+    /// Names of the candidates that were left out for lack of time.
     fn for_want_of_time(&self) -> Vec<&str> {
         let looked_at = self.plan.map_or(usize::MAX, |plan| plan.candidates as usize);
         let rest = self.candidates.there.iter().skip(looked_at);
         rest.map(|it| it.contender.name()).collect()
     }
 
-    /// Returns everything as JSON.
+    /// A page with the answer and the test; without a test, why there is none.
+    pub(super) fn page(&self) -> Result<String> {
+        let sentence = self.verdict.as_ref().map_or("no answer", |it| it.sentence.as_str());
+        let Some((_, run)) = self.outcome.as_ref().and_then(|it| it.test.as_ref()) else {
+            bail!("--html: nothing was tested, so there is no page: {sentence}");
+        };
+        let mut run = readable(run);
+        run.meta.experiment = format!("advise {}", self.command);
+        run.warnings = std::iter::once(sentence.to_owned()).chain(self.notes.clone()).collect();
+        report::page(vec![("The test".to_owned(), run)])
+    }
+
     pub(super) fn as_json(&self) -> Value {
         let seen = |looked: &Looked| {
             let of = |seen: &StageResult| {
@@ -202,7 +215,7 @@ impl Telling {
     }
 }
 
-/// A row for each metric with a direction: medians of both, difference and verdict.
+/// A row for each metric with a direction: the two medians, their difference and the verdict.
 fn test_table(run: &Run, name: &str) -> String {
     let (selection, judgements) = (Selection::of(run), Judgements::of(run));
     let head = [
@@ -244,8 +257,4 @@ fn write_deploy(f: &mut fmt::Formatter<'_>, name: &str, lines: &Deploy) -> fmt::
         "\nKubernetes (in the container, from an image with these lines of Docker):\n\n    {}",
         indented(&lines.kubernetes)
     )
-}
-
-fn rounds(count: usize) -> String {
-    if count == 1 { "1 round".to_owned() } else { format!("{count} rounds") }
 }

@@ -7,20 +7,17 @@ use crate::closing::{self, effect};
 use crate::judgement::Judgements;
 use quarry_harness::judge::{Judgement, MARGIN, Outcome};
 use quarry_harness::results::{Direction, Relation, Run};
+use quarry_harness::table::counted;
 
-/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Use the candidate that was tested.
     Use,
-    /// Keep what serves it now.
+    /// Keep the allocator that serves the program now.
     Keep,
-    /// These runs do not say.
     Undecided,
 }
 
 impl Answer {
-    /// Its name in JSON.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Use => "use",
@@ -30,21 +27,18 @@ impl Answer {
     }
 }
 
-/// An answer in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) answer: Answer,
-    /// One sentence, without its full stop.
+    /// One sentence without its full stop.
     pub(super) sentence: String,
 }
 
 impl Verdict {
-    /// Keep the baseline, for a reason.
     pub(super) fn keep(baseline: &str, reason: &str) -> Self {
         Self { answer: Answer::Keep, sentence: format!("keep {baseline}: {reason}") }
     }
 
-    /// Undecided, for a reason.
     pub(super) fn undecided(baseline: &str, reason: &str) -> Self {
         Self {
             answer: Answer::Undecided,
@@ -53,15 +47,15 @@ impl Verdict {
     }
 }
 
-/// A judgement on time or memory, as it counts for an answer.
+/// A judgement on time or memory, as an answer counts it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
-    /// By at least [`MARGIN`].
+    /// A gain by [`MARGIN`] or more.
     Gain,
     None,
-    /// At worst of this logarithm.
+    /// A loss, at worst of this logarithm.
     Loss(f64),
-    /// Not known; at worst it is a loss of this logarithm.
+    /// Undecided; at worst a loss of this logarithm.
     Unknown(f64),
 }
 
@@ -91,12 +85,19 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
         (Goal::Memory, Some(memory)) => (Side::None, side(memory)),
         (Goal::Either, Some(memory)) => (side(time), side(memory)),
     };
-    let (time_first, effects) = in_order(time, memory, sides);
+    let (time_first, mut effects) = in_order(time, memory, sides);
+    let is_told = |it: &Judgement| [Some(time), memory].iter().flatten().any(|told| *told == it);
+    for other in judgements.all().filter(|it| it.variant == name && closing::is_decided(it)) {
+        if !is_told(other) {
+            effects = format!("{effects}, {}", effect(other));
+        }
+    }
     let best = match others {
         0 | 1 => name.to_owned(),
         others => format!("the best of {others} candidates, {name},"),
     };
-    match weigh(sides, [time, memory.unwrap_or(time)]) {
+    let beside = memory.unwrap_or(time);
+    match weigh(sides, [time, beside]) {
         Answer::Use => Verdict { answer: Answer::Use, sentence: format!("use {name}: {effects}") },
         Answer::Keep => match sides {
             (Side::Gain, Side::Loss(_)) | (Side::Loss(_), Side::Gain) => Verdict::keep(
@@ -104,7 +105,7 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
                 &format!(
                     "{name} trades one for the other ({effects}); it is right where {} counts \
                      alone",
-                    if time_first { "time" } else { "memory" }
+                    closing::in_words(&if time_first { time } else { beside }.metric.name)
                 ),
             ),
             _ => Verdict::keep(baseline, &format!("{best} is no better: {effects}")),
@@ -114,7 +115,10 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
             let more = match more.filter_map(|it| it.more_runs).max() {
                 None => String::new(),
                 Some(more) if run.rounds() + more <= MOST_TESTED as usize => {
-                    format!("; about {more} more runs would settle it (a longer --budget)")
+                    format!(
+                        "; about {} would settle it (a longer --budget)",
+                        counted(more, "more run")
+                    )
                 }
                 Some(_) => "; a quieter machine or a longer workload would settle it".to_owned(),
             };
@@ -127,7 +131,7 @@ fn weigh(sides: (Side, Side), [time, memory]: [&Judgement; 2]) -> Answer {
     let least = |judgement: &Judgement| bounds(judgement).map_or(0.0, |(least, _)| least);
     match sides {
         (Side::Gain, Side::Gain | Side::None) | (Side::None, Side::Gain) => Answer::Use,
-        // The least of the gain beside the most of the loss, as logarithms.
+        // The lower end of the gain beside the upper end of the loss, as logarithms.
         (Side::Gain, Side::Loss(loss) | Side::Unknown(loss))
             if least(time) > LOSS_WEIGHT * loss =>
         {
@@ -144,7 +148,7 @@ fn weigh(sides: (Side, Side), [time, memory]: [&Judgement; 2]) -> Answer {
     }
 }
 
-/// Says the effects, what is gained first; and whether that is time.
+/// Says the effects, a gain first; the flag is true if time comes first.
 fn in_order(time: &Judgement, memory: Option<&Judgement>, sides: (Side, Side)) -> (bool, String) {
     let Some(memory) = memory else { return (true, effect(time)) };
     let time_first = sides.1 != Side::Gain || sides.0 == Side::Gain;
@@ -166,7 +170,7 @@ fn side(judgement: &Judgement) -> Side {
     }
 }
 
-/// The interval of the gain as logarithms, where it is one of ratios.
+/// The interval of the gain as logarithms; `None` for an interval of differences.
 fn bounds(judgement: &Judgement) -> Option<(f64, f64)> {
     let interval = judgement.ratios()?;
     let (low, high) = (interval.low.ln(), interval.high.ln());
@@ -232,7 +236,6 @@ mod tests {
         let noisy = advised(&[EQUAL], 0.4, 5000, 3, Goal::Time);
         assert_eq!(noisy.answer, Answer::Undecided, "{noisy:?}");
         assert!(noisy.sentence.starts_with("undecided, so keep glibc for now: c0: "), "{noisy:?}");
-        // Two that are nearly equal, after all rounds that a test may have: time would not help.
         let near = Nature { time: 0.97, ..EQUAL };
         let capped = advised(&[near], 0.4, 100, 3, Goal::Time);
         assert_eq!(capped.answer, Answer::Undecided, "{capped:?}");
@@ -243,8 +246,7 @@ mod tests {
         assert!(failed >= 10, "{failed} of 20");
     }
 
-    /// The best of twelve equal candidates looks better than glibc in the runs that picked it. The
-    /// test must not believe it: at most 5 of 100 may be told to change for nothing.
+    /// The best of equal candidates looks better than glibc; at most 5 of 100 tests may confirm it.
     #[test]
     fn the_best_of_many_equal_ones_is_no_gain() {
         let used = |seed| {

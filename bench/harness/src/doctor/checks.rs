@@ -1,5 +1,4 @@
-//! The checks of the doctor: `checks.toml`, and functions for what the text of one file does not
-//! say.
+//! The doctor's checks: `checks.toml`, and functions where one file's text does not decide.
 
 use super::patient::{Measured, Patient};
 use serde::{Deserialize, Serialize};
@@ -9,16 +8,15 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know when results are read; nothing is wrong.
+    /// A fact for readers of results; nothing is wrong.
     Note,
-    /// Timings spread or shift because of it.
+    /// Timings spread or shift.
     Warning,
-    /// Timings mean something else than they seem to.
+    /// Timings do not mean what they seem to mean.
     Serious,
 }
 
 impl Severity {
-    /// Returns the word that is printed.
     pub(super) fn word(self) -> &'static str {
         ["note", "warning", "serious"][self as usize]
     }
@@ -89,7 +87,6 @@ impl Check {
     }
 }
 
-/// Returns the findings, the worst first.
 pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let checks: BTreeMap<String, Vec<Check>> =
         toml::from_str(include_str!("checks.toml")).expect("the file is constant and valid");
@@ -108,29 +105,26 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     findings
 }
 
-/// Puts the worst first.
 pub(super) fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
 }
 
-/// Number of CPUs from which the contention of locks can be seen.
 const CPUS_FOR_CONTENTION: usize = 8;
 /// The first glibc that registers restartable sequences.
 const GLIBC_WITH_RSEQ: (u32, u32) = (2, 35);
-/// Where version 1 of control groups has no limit it says a number near the largest.
+/// Without a limit, version 1 of control groups shows a number above this.
 const NO_LIMIT: u64 = 1 << 60;
-/// Load per CPU from which others get in the way.
+/// Load per CPU from which on other processes disturb timings.
 const BUSY: f64 = 0.25;
-/// Share of stolen time that shows in medians.
+/// Share of stolen time from which on medians show it.
 const STEAL: f64 = 0.005;
-/// A clock that steps further than this does not resolve a batch of operations.
+/// Largest step of a clock that resolves a batch of operations.
 const CLOCK_STEP_NS: f64 = 1000.0;
-/// Noise of a quiet machine: a loop of 100 us varies by less than this, and never takes this many
-/// times its median.
+/// Noise of a quiet machine: variation of a loop of 100 us, and its worst time per median.
 const VARIATION: f64 = 0.02;
 const WORST: f64 = 1.5;
 
-/// Looks at a machine, and returns what is seen of something that is worth a finding.
+/// Looks at a machine; `Some` describes the fact behind a finding.
 type Look = fn(&Patient) -> Option<String>;
 
 const LOOKS: [(&str, Look); 17] = [
@@ -223,7 +217,7 @@ fn quota(patient: &Patient) -> Option<String> {
         let period: f64 = words.next().map_or(Some(100_000.0), |word| word.parse().ok())?;
         (quota > 0.0 && period > 0.0).then_some(quota / period)
     };
-    // Version 1 has the period in a file of its own; 100 ms is what everybody leaves it at.
+    // Version 1 has the period in another file; 100 ms is the default that nearly all systems keep.
     let values = patient.group_values("cpu.max", "cpu", "cpu.cfs_quota_us");
     let tightest = values.iter().filter_map(cpus_of).reduce(f64::min)?;
     Some(format!("{tightest:.2} CPUs"))
@@ -268,7 +262,6 @@ mod tests {
         }
     }
 
-    /// Findings about a machine of which nothing is known but what `change` says.
     fn found(change: impl FnOnce(&mut Patient)) -> Vec<(String, Severity)> {
         let (_folder, mut patient) = patient([]);
         change(&mut patient);

@@ -1,4 +1,4 @@
-//! Noise of the machine, measured in place.
+//! Measures the noise of the machine.
 
 use super::patient::Measured;
 use crate::statistics::{self, mmtests::Sorted};
@@ -6,13 +6,11 @@ use procfs::{CpuTime, CurrentSI, KernelStats};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Time for which CPU time is watched.
 const WATCH: Duration = Duration::from_secs(1);
-/// Length of a loop, and how many are run.
 const LOOP: Duration = Duration::from_micros(100);
 const LOOPS: usize = 3000;
 
-/// Looks at this machine for a good second; `None` where it has no `/proc/stat`.
+/// Measures this machine for a good second; `None` where it has no `/proc/stat`.
 pub(super) fn measure() -> Option<Measured> {
     let before = KernelStats::current().ok()?;
     std::thread::sleep(WATCH);
@@ -22,13 +20,13 @@ pub(super) fn measure() -> Option<Measured> {
     Some(Measured { steal, busy, clock_step_ns: clock_step(), variation, worst })
 }
 
-/// The share of all CPU time that was stolen between two readings, and how many CPUs were busy.
+/// The share of CPU time that was stolen between two readings, and the number of busy CPUs.
 fn spent(before: &KernelStats, after: &KernelStats) -> Option<(f64, f64)> {
     let (was, is) = (&before.total, &after.total);
     let between = |before: Option<u64>, after: Option<u64>| {
         after.unwrap_or(0).saturating_sub(before.unwrap_or(0)) as f64
     };
-    // Guests are counted under user already.
+    // The kernel counts the time of guests under user as well.
     let busy = |it: &CpuTime| {
         it.user + it.nice + it.system + it.irq.unwrap_or(0) + it.softirq.unwrap_or(0)
     };
@@ -40,7 +38,6 @@ fn spent(before: &KernelStats, after: &KernelStats) -> Option<(f64, f64)> {
     (all > 0.0).then(|| (steal / all, busy / all * cpus))
 }
 
-/// Durations of equal loops in ns.
 fn loops() -> Vec<f64> {
     let spin = |count: u64| {
         let start = Instant::now();
@@ -58,7 +55,6 @@ fn loops() -> Vec<f64> {
     (0..LOOPS).map(|_| spin(count).as_nanos() as f64).collect()
 }
 
-/// Standard deviation in relation to the mean, and the longest in relation to the median.
 fn spread(durations: &[f64]) -> Option<(f64, f64)> {
     let median = statistics::median(durations).filter(|median| *median > 0.0)?;
     let sorted = Sorted::new(durations.to_vec())?;

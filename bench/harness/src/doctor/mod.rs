@@ -1,7 +1,7 @@
-//! `quarry lab doctor`: finds what makes timings untrustworthy here, and names the remedy.
+//! `quarry lab doctor`: finds facts that make timings untrustworthy here, and names remedies.
 //!
-//! Every check looks at a `Patient`: the files below a root, and facts that only the process knows.
-//! So tests can show it any machine. Measurements, which take a moment, stand apart.
+//! Every check looks at a `Patient`: the files below a root, and facts about this process. So tests
+//! can present any machine. Measurements, which take a moment, are made by `measure`.
 
 mod checks;
 mod measure;
@@ -30,7 +30,6 @@ pub struct DoctorArgs {
     strict: bool,
 }
 
-/// The output of `--json`.
 #[derive(Serialize)]
 struct Record<'a> {
     schema: &'static str,
@@ -38,11 +37,11 @@ struct Record<'a> {
 }
 
 impl DoctorArgs {
-    /// Looks at this machine for a good second and prints to `out`, with `further` findings that
-    /// its caller has made.
+    /// Looks at this machine for a good second and prints all findings, with `further` ones, to
+    /// `out`.
     ///
     /// # Errors
-    /// Findings where `--strict` asks for none, or `out` takes nothing.
+    /// A warning or worse under `--strict`, or a failed write to `out`.
     pub fn run(
         self,
         library: Option<&Path>,
@@ -71,8 +70,7 @@ impl DoctorArgs {
     }
 }
 
-/// Returns the lines that stand in the results of a run: all findings but notes. It takes no
-/// measurable time.
+/// Returns a line for each finding but notes, for the results of a run; takes no measurable time.
 pub fn brief() -> Vec<String> {
     let findings = examine(&this_machine());
     let matters = |finding: &&Finding| finding.severity > Severity::Note;
@@ -91,7 +89,7 @@ fn this_machine() -> Patient {
     }
 }
 
-/// Cargo's folder has the name of the profile; the file itself does not show it.
+/// Cargo's folder has the name of the profile; the file does not show it.
 fn is_debug_library(library: &Path) -> bool {
     library.parent().and_then(Path::file_name).is_some_and(|name| name == "debug")
 }

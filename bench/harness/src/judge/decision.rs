@@ -1,41 +1,34 @@
-//! From two columns of figures to an outcome.
+//! Decides the outcome from two columns of figures, by the 95 % interval of the variant in relation
+//! to the baseline:
 //!
-//! The 95 % interval of a variant in relation to the baseline decides:
+//! * the whole interval is within the margin ([`MARGIN`] around 1 for ratios): **same**;
+//! * else the interval lies beyond 1, and so does, on the same side, the interval in relation to
+//!   the A/A copy (a second copy of the baseline that ran along): **better** or **worse**;
+//! * else **undecided**: [`Decision::more_runs`] more runs would decide, if centre and spread stay.
 //!
-//! * within the margin ([`MARGIN`] of 1 for ratios) as a whole: **same**;
-//! * else beyond 1, and the interval in relation to the A/A copy (a second copy of the baseline
-//!   that ran along) on the same side: **better** or **worse**. Chance alone rarely puts a variant
-//!   on one side of two equal things;
-//! * else **undecided**: [`Decision::more_runs`] says how many more would settle it, if what was
-//!   seen so far stays as it is.
-//!
-//! Without a copy a difference must be larger than the margin to be told from noise.
+//! Without a copy, only a difference larger than the margin counts as more than noise.
 
 use super::Outcome;
 use crate::results::{Direction, Relation};
 use crate::statistics::{self, Estimate, Interval, MIN_PAIRS};
 
-/// No one should choose an allocator for a ratio this close to 1.
+/// Distance from 1 within which ratios count as the same: it is no reason to choose an allocator.
 pub const MARGIN: f64 = 0.02;
 
-/// Figures of a column, one per round: of ratios the logarithms, so that every comparison is a
-/// difference around 0.
+/// Figures of a column, one per round; logarithms where a ratio is wanted, so that every comparison
+/// is a difference around 0.
 pub(super) type Figures = Vec<Option<f64>>;
 
-/// The rule by which a variant is judged.
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
     /// Ratio if figures are logarithms, difference if they are plain values.
     pub(super) relation: Relation,
-    /// The better direction.
     pub(super) direction: Direction,
-    /// Differences of figures up to this are nothing.
+    /// Differences of figures within this count as the same.
     pub(super) margin: f64,
-    /// True where the variant was taken in the rounds of the baseline.
     pub(super) is_paired: bool,
 }
 
-/// An outcome with its grounds, as it is printed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Decision {
     pub(super) outcome: Outcome,
@@ -45,8 +38,7 @@ pub(super) struct Decision {
     pub(super) more_runs: Option<usize>,
 }
 
-/// Estimates the distance of `one` above `other`. Returns it with the number of pairs, or `None`
-/// where there is no pair.
+/// Estimates the distance of `one` above `other`, and counts the pairs; `None` without a pair.
 pub(super) fn estimate(
     one: &[Option<f64>],
     other: &[Option<f64>],
@@ -61,7 +53,7 @@ pub(super) fn estimate(
     Some((statistics::of_samples(&one, &other)?, one.len().min(other.len())))
 }
 
-/// An estimate from [`Figures`] as it is printed.
+/// Returns an estimate of [`Figures`] in printed form: logarithms become ratios.
 pub(super) fn shown(relation: Relation, estimate: Estimate) -> Estimate {
     match relation {
         Relation::Ratio => estimate.map(f64::exp),
@@ -70,7 +62,7 @@ pub(super) fn shown(relation: Relation, estimate: Estimate) -> Estimate {
 }
 
 impl Rule {
-    /// Judges a variant; `None` where it has no figure to be compared with the baseline's.
+    /// Judges a variant; `None` if no figure of it can be compared with the baseline's.
     pub(super) fn judge(
         &self,
         variant: &[Option<f64>],
@@ -96,12 +88,9 @@ impl Rule {
     }
 }
 
-/// The estimates that decide on a variant.
 struct Estimates {
     rule: Rule,
-    /// The variant beside the baseline.
     of_baseline: Estimate,
-    /// The variant beside the copy of the baseline.
     of_copy: Option<Estimate>,
 }
 
@@ -135,9 +124,8 @@ impl Estimates {
         }
     }
 
-    /// Times the number of pairs that settle it, whichever way is shorter: intervals shrink with
-    /// the square root of that number, until they lie beyond 0 or within the margin. `None` where
-    /// there is no interval yet.
+    /// Returns the factor by which the number of pairs must grow until the interval, which shrinks
+    /// with the square root, lies beyond 0 or within the margin. `None` without an interval.
     fn factor_to_settle(&self) -> Option<f64> {
         let margin = self.rule.margin;
         let half = |it: &Estimate| Some((it.interval?.high - it.interval?.low) / 2.0);
@@ -149,7 +137,7 @@ impl Estimates {
         let seen = half(&self.of_baseline)?;
         let beyond = match &self.of_copy {
             None => squared(seen, centre.abs() - margin),
-            // On different sides of the two: this way it will not be settled.
+            // The variant lies between baseline and copy, so more runs never decide that way.
             Some(of_copy) if of_copy.centre * centre <= 0.0 => f64::INFINITY,
             Some(of_copy) => {
                 squared(seen, centre.abs()).max(squared(half(of_copy)?, of_copy.centre.abs()))
@@ -166,16 +154,14 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
-    /// Standard deviation of a sample's logarithm, without what its whole round has in common, on
-    /// a machine of two virtual CPUs with other work beside it; `docs/methodology.md` says how
-    /// this and the next were measured.
+    /// Standard deviation of a sample's logarithm within its round, on a busy machine of two
+    /// virtual CPUs; `docs/methodology.md` says how this and `DELAYED` were measured.
     const NOISE: f64 = 0.0183;
-    /// Share of samples that something delayed, and by how much.
+    /// Share of delayed samples, and their delay.
     const DELAYED: f64 = 0.035;
     const DELAY: f64 = 0.15;
 
-    /// Logarithms of samples around 1 with the noise of a virtual machine: a common drift per
-    /// round, a spread, and some samples that something else delayed.
+    /// Draws logarithms of samples: a drift per round, a spread, and delays.
     struct Machine(StdRng);
 
     impl Machine {
@@ -183,12 +169,10 @@ mod tests {
             Self(StdRng::seed_from_u64(seed))
         }
 
-        /// Sum of twelve uniform values: normal for what is tested here.
         fn normal(&mut self) -> f64 {
             (0..12).map(|_| self.0.random_range(0.0..1.0)).sum::<f64>() - 6.0
         }
 
-        /// One column per factor.
         fn run(&mut self, factors: &[f64], samples: usize) -> Vec<Figures> {
             let mut columns = vec![Vec::new(); factors.len()];
             for _ in 0..samples {
@@ -209,7 +193,6 @@ mod tests {
         is_paired: true,
     };
 
-    /// Judges the third column by the first, and the second as the first's copy.
     fn judged(columns: &[Figures], rule: Rule) -> Decision {
         let [baseline, copy, variant] = columns else { panic!("three columns") };
         rule.judge(variant, baseline, Some(copy)).unwrap()
@@ -222,7 +205,6 @@ mod tests {
         (0..100).filter(trial).count()
     }
 
-    /// Samples that the lab takes where nothing is said.
     fn samples() -> usize {
         crate::options::USUAL_SAMPLES.parse().unwrap()
     }
@@ -259,7 +241,7 @@ mod tests {
         let (mut settled, mut undecided) = (0, 0);
         for seed in 0..100 {
             let run = |samples| judged(&Machine::new(seed).run(&[1.0, 1.0, 1.03], samples), RULE);
-            // A run with the same seed and more rounds begins with the same rounds.
+            // With the same seed, a longer run begins with the same rounds.
             let first = run(8);
             if first.outcome == Outcome::Undecided {
                 undecided += 1;
@@ -313,7 +295,7 @@ mod tests {
         let baseline = ticks([0, 1, 0, 2, 1, 0, 1, 0]);
         let copy = ticks([1, 0, 0, 1, 2, 0, 0, 1]);
         let judge = |variant: &[Option<f64>]| rule.judge(variant, &baseline, Some(&copy)).unwrap();
-        // Three times as much by its ratio, and nothing by the clock.
+        // The ratio is three, but the difference is within the clock's resolution.
         let same = judge(&ticks([2, 3, 1, 3, 2, 2, 3, 1]));
         assert_eq!(same.outcome, Outcome::Same);
         assert!((0.0..0.003).contains(&same.estimate.centre), "{same:?}");

@@ -1,21 +1,19 @@
-//! The judgements on a run in a sentence: what a page has as its title.
+//! A run's judgements as one sentence, the title of a page.
 
 use super::{Column, Judgement, Outcome, Reason, Selection};
 use crate::results::{Direction, Metric};
 use crate::statistics::MIN_PAIRS;
 
-/// Units of metrics that measure memory.
 const BYTES: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "resident, KiB"];
 
 impl<'a> Selection<'a> {
-    /// Returns the verdict on the primary metric over all rows, then on memory, in a sentence
-    /// without a full stop.
+    /// Returns the verdicts on the primary metric and on memory as a sentence without a full stop.
     pub fn headline(&self) -> String {
         let memory = self.memory_metric().filter(|metric| !metric.primary);
         let metrics = std::iter::once(self.metric).chain(memory);
         let metrics = metrics.map(|metric| self.clause(metric));
         let text = metrics.chain(self.failed()).collect::<Vec<String>>().join("; ");
-        // Names keep their letters.
+        // A sentence that begins with a variant's name keeps its first letter.
         let is_name = self.columns.iter().any(|column| {
             text.strip_prefix(&*column.label).is_some_and(|rest| rest.starts_with([' ', ',']))
         });
@@ -26,8 +24,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Returns the metric that says how much memory was used: what is held while idle, else the
-    /// first in a unit of bytes of which less is better.
+    /// Returns the metric for memory: idle memory, else the first in bytes of which less is better.
     pub fn memory_metric(&self) -> Option<&Metric> {
         let is_memory = |metric: &&Metric| {
             BYTES.contains(&metric.unit.as_str()) && metric.direction == Direction::Lower
@@ -36,7 +33,6 @@ impl<'a> Selection<'a> {
         metrics().find(|metric| metric.name.starts_with("idle")).or_else(|| metrics().next())
     }
 
-    /// Names the variants that lost their verdict to failed samples.
     fn failed(&self) -> Option<String> {
         let has_failed = |column: &&Column<'a>| {
             let outcome = self.judge_all(column, self.metric).outcome;
@@ -104,7 +100,6 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Returns the one that is farthest from the baseline in the better direction.
 fn best<'a>(
     judged: impl Iterator<Item = &'a Judgement>,
     direction: Direction,

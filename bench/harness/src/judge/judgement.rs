@@ -12,19 +12,19 @@ pub enum Outcome {
     Better,
     /// Worse than the baseline.
     Worse,
-    /// Below the baseline, in a metric of which neither way is better.
+    /// Below the baseline, in a metric without a better direction.
     Lower,
-    /// Above the baseline, in such a metric.
+    /// Above the baseline, in a metric without a better direction.
     Higher,
     /// Within the margin of the baseline.
     Same,
     /// Too few samples for the noise.
     Undecided,
-    /// Nothing can be said, for this reason.
+    /// No verdict, for this reason.
     NoVerdict(Reason),
 }
 
-/// The reason for saying nothing.
+/// The reason why there is no verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The variant is the baseline itself.
@@ -33,9 +33,9 @@ pub enum Reason {
     Failed,
     /// Samples of the baseline failed, and the run is strict.
     BaselineFailed,
-    /// No round has a figure of both.
+    /// No round has figures of both variant and baseline.
     NoFigure,
-    /// A figure is not positive, so that there is no mean of ratios.
+    /// A figure is not positive, so ratios have no geometric mean.
     NoRatio,
 }
 
@@ -63,7 +63,7 @@ impl Outcome {
     }
 }
 
-/// A variant beside the baseline, in one metric, on one workload or the mean of several.
+/// A variant in relation to the baseline, in one metric, on one workload or the mean of several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// The metric.
@@ -72,35 +72,35 @@ pub struct Judgement {
     pub workload: String,
     /// Number of tasks; `None` for a mean.
     pub tasks: Option<u32>,
-    /// Label of the variant that is judged.
+    /// Label of the judged variant.
     pub variant: String,
     /// Label of the baseline.
     pub baseline: String,
-    /// True for the A/A copy of the baseline, which shows nothing but noise.
+    /// True for the A/A copy of the baseline, which shows only noise.
     pub is_copy: bool,
-    /// True where the variant was taken in the rounds of the baseline.
+    /// True if the variant ran in the rounds of the baseline.
     pub is_paired: bool,
     /// The verdict.
     pub outcome: Outcome,
-    /// Tells ratios from differences, for estimate and noise.
+    /// Ratio or difference, for estimate and noise.
     pub relation: Relation,
     /// The variant in relation to the baseline; `None` where there is no verdict.
     pub estimate: Option<Estimate>,
-    /// The interval of the A/A copy: what the machine does to two equal things.
+    /// The interval of the A/A copy in relation to the baseline: the noise between equal variants.
     pub noise: Option<Interval>,
-    /// Pairs, or samples of the side that has fewer.
+    /// Pairs; unpaired: samples of the side that has fewer.
     pub pairs: usize,
-    /// Pairs beyond these that would settle an undecided one.
+    /// Further pairs that would decide an undecided judgement.
     pub more_runs: Option<usize>,
 }
 
 impl Judgement {
-    /// Returns the 95 % interval, where there is one.
+    /// Returns the 95 % interval.
     pub fn interval(&self) -> Option<Interval> {
         self.estimate?.interval
     }
 
-    /// Returns the centre if it is a ratio; 1 for the baseline itself.
+    /// Returns the centre of a ratio; 1 for the baseline itself.
     pub fn ratio(&self) -> Option<f64> {
         match self.outcome {
             Outcome::NoVerdict(Reason::Baseline) => Some(1.0),
@@ -108,7 +108,7 @@ impl Judgement {
         }
     }
 
-    /// Returns the interval if it is one of ratios.
+    /// Returns the interval of a ratio.
     pub fn ratios(&self) -> Option<Interval> {
         self.interval().filter(|_| self.relation == Relation::Ratio)
     }
@@ -156,7 +156,7 @@ impl Judgement {
         }
     }
 
-    /// Writes the verdict with the number of samples that would settle it.
+    /// Writes the verdict with the number of samples that would decide.
     pub fn said(&self) -> String {
         if let Outcome::NoVerdict(reason) = self.outcome {
             return if reason == Reason::Baseline { String::new() } else { "-".to_owned() };
@@ -166,14 +166,13 @@ impl Judgement {
             return format!("noise{}", reach.unwrap_or_default());
         }
         let apart = if self.is_paired { "" } else { ", unpaired" };
-        // Without an interval they are what an interval takes, and may settle nothing.
+        // Without an interval, `more_runs` counts only the pairs that an interval needs.
         let least = if self.interval().is_none() { " at least" } else { "" };
         let more = self.more_runs.map_or(String::new(), |more| format!(", {more} more{least}"));
         format!("{}{more}{apart}", self.outcome.word())
     }
 
-    /// Returns the judgement as JSON. `verdict` is null where nothing can be said; then `reason`
-    /// says why.
+    /// Returns the judgement as JSON. Without a verdict `verdict` is null and `reason` says why.
     pub fn json(&self) -> Value {
         let (verdict, reason) = match self.outcome {
             Outcome::NoVerdict(_) => (None, Some(self.outcome.word())),

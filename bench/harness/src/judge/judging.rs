@@ -1,4 +1,4 @@
-//! Judging: from a column and rows of a selection to a judgement.
+//! Judges a column over rows of a selection.
 
 use super::decision::{Decision, Figures, MARGIN, Rule};
 use super::selection::mean_of;
@@ -7,7 +7,7 @@ use crate::results::{Cell, Metric, Relation};
 use crate::statistics;
 
 impl<'a> Selection<'a> {
-    /// Judges a variant by one row, or by the geometric mean of several.
+    /// Judges a variant on one row, or by the geometric mean of several rows.
     pub fn judge(&self, column: &Column<'a>, rows: &[Row<'a>], metric: &Metric) -> Judgement {
         let baseline = self.baseline();
         let relation = match rows {
@@ -39,8 +39,8 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Judges a variant by all rows together in which every column has samples of a metric; by all
-    /// rows where there is no such row, so that the reason is told.
+    /// Judges a variant over all rows in which every column has samples. If there is no such row,
+    /// judges it over all rows, so that the judgement says why there is no verdict.
     pub fn judge_all(&self, column: &Column<'a>, metric: &Metric) -> Judgement {
         match &self.complete_rows(metric)[..] {
             [] => self.judge(column, &self.rows, metric),
@@ -77,8 +77,7 @@ impl<'a> Selection<'a> {
         rule.judge(&variant, &baseline, copy.as_deref()).ok_or(Reason::NoFigure)
     }
 
-    /// Returns true where a ratio says something: the baseline is well above zero, and every figure
-    /// is positive.
+    /// Returns true for a baseline well above zero and positive figures: a ratio is meaningful.
     fn has_ratios(&self, column: &Column<'a>, row: Row<'a>, metric: &Metric) -> bool {
         let of = |column| self.samples(column, row, metric);
         let (variant, baseline) = (of(column), of(self.baseline()));
@@ -86,8 +85,8 @@ impl<'a> Selection<'a> {
             && variant.iter().chain(&baseline).all(|value| *value > 0.0)
     }
 
-    /// Returns the mean of the figures of `cells` for each round, or the mean of their logarithms
-    /// if `relation` is a ratio. A round in which one of the cells has no figure has no mean.
+    /// Returns for each round the mean of the figures of `cells`, or of their logarithms for a
+    /// ratio; no mean where a cell has no figure.
     pub(super) fn figures(
         &self,
         cells: &[(Row<'a>, &Column<'a>)],
@@ -161,7 +160,6 @@ mod tests {
         assert_eq!(outcome(&run, "c"), Outcome::NoVerdict(Reason::Failed));
     }
 
-    /// The judgement on a variant in a metric that is near zero up to 10 ms.
     fn near_zero(baseline: [f64; 8], variant: [f64; 8]) -> Judgement {
         let metric = Metric::new("sys", "s", Direction::Lower, "value").digits(3).near_zero(0.01);
         let cell =

@@ -1,4 +1,4 @@
-//! The one judge: decides whether a variant is better than the baseline, and how sure that is.
+//! The only judge: decides whether a variant is better than the baseline, and how certain that is.
 //!
 //! ```text
 //! selection  which variants of one or several runs stand side by side, and over which rows
@@ -9,19 +9,20 @@
 //! reached    success or failure of a run against its targets
 //! ```
 //!
-//! **The estimator.** A ratio is estimated from the logarithms of paired samples: the centre is
+//! **The estimator.** A ratio is estimated from the logarithms of paired samples. The centre is
 //! that of Hodges and Lehmann (the median of all means of two differences), the 95 % interval is
-//! Wilcoxon's. Both assume no normal distribution and bear a quarter of the samples being off,
-//! which means and medians of few samples on a shared machine do not. Two samples are a pair if
-//! they were taken in one round, so that drift cancels. Variants of different runs have no pairs:
-//! there the median of all differences is the centre, and the interval is that of Mann and Whitney.
-//! Of several workloads the mean of each round is taken first, so that the interval is that of the
-//! geometric mean. An interval needs six pairs ([`MIN_PAIRS`]). Where the baseline is near zero, or
-//! a figure is not positive, differences are estimated in the same way: 1 ms of system time against
-//! 3 is no factor of three, but two ticks of a clock.
+//! Wilcoxon's. Neither assumes a normal distribution, and both bear a quarter of outliers, unlike
+//! means and medians of few samples on a shared machine.
 //!
-//! Every table, the JSON and the page take a [`Judgement`] from [`Selection::judge`] and compute
-//! nothing themselves.
+//! Two samples are a pair if they were taken in one round, so that drift cancels. Variants of
+//! different runs have no pairs: there the centre is the median of all differences, and the
+//! interval is that of Mann and Whitney. Over several workloads the mean of each round is taken
+//! first, so the interval is that of the geometric mean. An interval needs six pairs
+//! ([`MIN_PAIRS`]). Where the baseline is near zero, or a figure is not positive, differences are
+//! estimated in the same way: 1 ms of system time against 3 ms is two ticks of a clock, not a
+//! factor of three.
+//!
+//! Tables, JSON and pages take every [`Judgement`] from [`Selection::judge`], and compute none.
 //!
 //! [`MIN_PAIRS`]: crate::statistics::MIN_PAIRS
 

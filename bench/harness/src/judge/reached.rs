@@ -1,8 +1,7 @@
-//! Targets of a run, met or missed.
+//! Judges whether a run met its targets, by estimates of the baseline in relation to its peers.
 //!
-//! A target is judged by the estimates of the judge, of the baseline in relation to its peers. The
-//! best peer of a workload is the one that the baseline lies furthest above, by the same samples:
-//! chance can only flatter the peer.
+//! The best peer of a workload is the one beside which the baseline's ratio or difference is
+//! highest. The same samples choose and judge it, so chance can only flatter the peer.
 
 use super::decision::{self, Figures};
 use super::{Column, Reason, Row, Selection};
@@ -16,16 +15,16 @@ use std::fmt;
 pub enum Success {
     /// The whole interval lies at or below the aim.
     Met,
-    /// The whole interval lies above it.
+    /// The whole interval lies above the aim.
     Missed,
-    /// Neither can be said, for this reason.
+    /// Undecided, for this reason.
     Unclear(String),
-    /// No sample of it was taken.
+    /// The run has no sample for the target.
     NotRun,
 }
 
 impl fmt::Display for Success {
-    /// In words, with the reason where there is one.
+    /// In words, with the reason.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Met => "met",
@@ -37,36 +36,36 @@ impl fmt::Display for Success {
     }
 }
 
-/// The workload of several on which a target is furthest from being met.
+/// Of several workloads, the one that is furthest from the target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worst {
     /// Name of the workload.
     pub workload: String,
     /// Name of the peer.
     pub peer: String,
-    /// The centre there.
+    /// The centre on that workload.
     pub value: f64,
 }
 
-/// The judgement on one target. Values are ratios or differences, as the target asks for.
+/// The judgement on one target. Values are ratios or differences, as the target says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reached<'a> {
     /// The target.
     pub target: &'a Target,
     /// The verdict.
     pub success: Success,
-    /// The baseline in relation to the peer that decides; `None` where there is no figure.
+    /// The baseline in relation to the deciding peer; `None` without a figure.
     pub estimate: Option<Estimate>,
-    /// The peer that decides; `None` where every workload has its own best.
+    /// The deciding peer; `None` where every workload has another best peer.
     pub peer: Option<String>,
-    /// The worst of several workloads; `None` where there is only one.
+    /// The worst of several workloads.
     pub worst: Option<Worst>,
     /// The A/A copy in relation to the baseline.
     pub noise: Option<Estimate>,
 }
 
 impl<'a> Reached<'a> {
-    /// Judges every target of a run, in their order.
+    /// Judges every target of a run, in order.
     pub fn all(run: &'a Run) -> Vec<Self> {
         run.meta.targets.iter().map(|target| Self::of(target, run)).collect()
     }
@@ -126,7 +125,7 @@ impl<'a> Reached<'a> {
             decides.map_or_else(|| nothing(Success::NotRun), |it| contest.reached(it));
         let has_run = |name: &&String| run.meta.workload(name).is_some();
         let (all, run) = (target.workloads.len(), target.workloads.iter().filter(has_run).count());
-        // One miss is enough where every workload has to reach it.
+        // If every workload has to reach the target, one miss decides.
         let is_decided = target.over == Over::EachWorkload && reached.success == Success::Missed;
         if run < all && !is_decided {
             reached.success = Success::Unclear(format!("{run} of {all} workloads"));
@@ -137,8 +136,7 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// Returns the peers of the baseline, and the names of those that the target asks for and the run
-/// does not have ("peer" where it has none at all).
+/// Returns the peers of the baseline, and the names of wanted peers that the run lacks.
 fn peers<'a, 's>(
     target: &'a Target,
     selection: &'s Selection<'a>,
@@ -157,20 +155,17 @@ fn peers<'a, 's>(
     (all.into_iter().filter(is_wanted).collect(), absent)
 }
 
-/// Workloads, each with the peer that the baseline is compared with there.
 type Pairs<'a, 's> = Vec<(Row<'a>, &'s Column<'a>)>;
 
-/// A comparison that a target asks for.
 struct Item<'a, 's> {
     pairs: Pairs<'a, 's>,
     success: Success,
-    /// The distance; a logarithm where the target is a ratio.
+    /// The distance; a logarithm if the target is a ratio.
     estimate: Option<Estimate>,
 }
 
 impl Item<'_, '_> {
-    /// Returns how much the item weighs: the highest rank decides, and of several the largest
-    /// centre.
+    /// The item with the highest rank decides; among equal ranks, the one with the largest centre.
     fn rank(&self) -> u8 {
         match self.success {
             Success::Met | Success::NotRun => 0,
@@ -185,7 +180,6 @@ impl Item<'_, '_> {
     }
 }
 
-/// The figures that a target is about: the baseline against its peers.
 struct Contest<'a, 's> {
     selection: &'s Selection<'a>,
     metric: &'a Metric,
@@ -194,7 +188,6 @@ struct Contest<'a, 's> {
 }
 
 impl<'a, 's> Contest<'a, 's> {
-    /// Estimates the distance of `one` above the peers.
     fn estimate(&self, one: &'s Column<'a>, pairs: &Pairs<'a, 's>) -> Result<Estimate, Reason> {
         let of = |cells: &Pairs<'a, 's>| -> Result<Figures, Reason> {
             self.selection.figures(cells, self.metric, self.target.relation)
@@ -204,7 +197,6 @@ impl<'a, 's> Contest<'a, 's> {
         estimate.map(|(estimate, _)| estimate).ok_or(Reason::NoFigure)
     }
 
-    /// Returns the peer that the baseline lies furthest above.
     fn best(&self, row: Row<'a>, peers: &[&'s Column<'a>]) -> &'s Column<'a> {
         let above = |peer: &'s Column<'a>| {
             let estimate = self.estimate(self.selection.baseline(), &vec![(row, peer)]);
@@ -214,7 +206,6 @@ impl<'a, 's> Contest<'a, 's> {
         best.expect("there are peers")
     }
 
-    /// Returns every comparison that has to reach the target.
     fn items(&self, peers: &[&'s Column<'a>]) -> Vec<Item<'a, 's>> {
         let against = |peer: &'s Column<'a>| self.rows.iter().map(|row| (*row, peer)).collect();
         let all: Vec<Pairs<'a, 's>> = match self.target.against {
@@ -316,8 +307,8 @@ mod tests {
         estimate.unwrap().centre
     }
 
-    /// A run of `workloads` in which every variant takes what `of` says, times a drift that hits a
-    /// whole round; `quarry` comes first and has a copy.
+    /// A run in which every variant takes the time that `of` returns, multiplied by a drift that is
+    /// the same for a whole round. `quarry` comes first and has a copy.
     fn run_with(
         variants: &[&str],
         workloads: &[&str],
@@ -363,7 +354,7 @@ mod tests {
 
     #[test]
     fn the_best_is_chosen_for_each_workload() {
-        // Half as long as quarry: glibc on the small ones, snmalloc on the large ones.
+        // glibc takes half of quarry's time on the small workloads, snmalloc on the large ones.
         let of = |variant: &str, workload: &str, _: usize| {
             let is_large = ["pair-4096", "pair-32768", "pair-1024"].contains(&workload);
             match variant {
@@ -434,7 +425,6 @@ mod tests {
         assert_eq!(judge(&pairs(), &run).success, unclear("5 of 6 workloads"));
         let each = Target { over: Over::EachWorkload, ..pairs() };
         assert_eq!(judge(&each, &run).success, unclear("5 of 6 workloads"));
-        // One miss is enough.
         let each = Target { at_most: 0.9, ..each };
         assert_eq!(judge(&each, &run).success, Success::Missed);
         let elsewhere = run_with(&["glibc"], &["server"], ROUNDS, steady);
@@ -486,7 +476,6 @@ mod tests {
         assert!((1.007..1.014).contains(&mean), "{mean}");
     }
 
-    /// Nearly normal, with a spread of 1.
     fn normal(random: &mut StdRng) -> f64 {
         (0..12).map(|_| random.random_range(0.0..1.0)).sum::<f64>() - 6.0
     }

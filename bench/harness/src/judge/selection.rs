@@ -1,4 +1,4 @@
-//! Variants of one or several runs side by side, and the rows that they have in common.
+//! Variants of one or several runs side by side, over the rows that the runs share.
 
 use super::decision::Figures;
 use crate::nearest;
@@ -7,16 +7,16 @@ use crate::statistics;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 
-/// A variant of one of the runs, as a column of tables.
+/// A variant of a run, as a column of tables.
 #[derive(Clone, Debug)]
 pub struct Column<'a> {
-    /// The run that it belongs to.
+    /// The variant's run.
     pub run: &'a Run,
     /// Index of the run.
     pub place: usize,
     /// The variant.
     pub variant: &'a Variant,
-    /// The name in tables; it includes the directory where two variants have the same name.
+    /// The name in tables, with the directory where two variants have the same name.
     pub label: String,
 }
 
@@ -30,7 +30,7 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Returns the name in tables; it includes the number of tasks if `with_tasks`.
+    /// Returns the name in tables, with the number of tasks if `with_tasks`.
     pub fn label(&self, with_tasks: bool) -> String {
         match with_tasks {
             true => format!("{}-{}", self.workload, self.tasks),
@@ -42,7 +42,7 @@ impl Row<'_> {
 /// The variants and rows that are compared.
 pub struct Selection<'a> {
     runs: Vec<(&'a str, &'a Run)>,
-    /// The baseline first.
+    /// The variants; the baseline is the first.
     pub columns: Vec<Column<'a>>,
     /// The rows that all runs have.
     pub rows: Vec<Row<'a>>,
@@ -52,10 +52,10 @@ pub struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// Selects all of one run.
+    /// Selects all variants and rows of one run.
     ///
     /// # Panics
-    /// Where the run is not valid: its baseline must be one of its variants.
+    /// If the run is invalid: its baseline must be one of its variants.
     pub fn of(run: &'a Run) -> Self {
         Self::beside(vec![("", run)], None).expect("a run has something in common with itself")
     }
@@ -63,7 +63,7 @@ impl<'a> Selection<'a> {
     /// Puts the variants of all runs side by side.
     ///
     /// # Errors
-    /// Where the runs have nothing in common, or no variant has the name of the baseline.
+    /// If the runs share no row, or no variant has the name of the baseline.
     pub fn new(runs: &'a [(String, Run)], baseline: Option<&str>) -> Result<Self> {
         Self::beside(runs.iter().map(|(place, run)| (place.as_str(), run)).collect(), baseline)
     }
@@ -90,7 +90,7 @@ impl<'a> Selection<'a> {
         Ok(Self { runs, columns, rows, metric, warnings })
     }
 
-    /// Returns what a reader should know before the table.
+    /// Returns warnings for the reader of a table.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -100,7 +100,7 @@ impl<'a> Selection<'a> {
         &self.runs
     }
 
-    /// Returns the variant that the others are compared with.
+    /// Returns the baseline.
     pub fn baseline(&self) -> &Column<'a> {
         &self.columns[0]
     }
@@ -110,7 +110,7 @@ impl<'a> Selection<'a> {
         self.columns.iter().find(|column| column.label == label)
     }
 
-    /// Returns the A/A copy of the baseline, if one ran along.
+    /// Returns the A/A copy of the baseline, if it ran along.
     pub fn copy(&self) -> Option<&Column<'a>> {
         self.columns.iter().find(|column| self.is_copy(column))
     }
@@ -122,12 +122,12 @@ impl<'a> Selection<'a> {
             && column.variant.copy_of.as_ref() == Some(&baseline.variant.name)
     }
 
-    /// Returns the variants without A/A copies, which are no rivals.
+    /// Returns the variants without A/A copies.
     pub fn originals(&self) -> impl Iterator<Item = &Column<'a>> {
         self.columns.iter().filter(|column| column.variant.copy_of.is_none())
     }
 
-    /// Returns true where there are several numbers of tasks.
+    /// Returns true if the rows have several numbers of tasks.
     pub fn has_tasks(&self) -> bool {
         self.rows.iter().any(|row| row.tasks != self.rows[0].tasks)
     }
@@ -143,7 +143,7 @@ impl<'a> Selection<'a> {
         self.values(column, row, metric).into_iter().flatten().collect()
     }
 
-    /// Returns every single value that samples hold, of all rounds together.
+    /// Returns all single values in samples, of all rounds together.
     pub fn single_values(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Vec<f64> {
         let Row { workload, tasks } = row;
         let cell = Cell { workload, tasks, variant: &column.variant.name };
@@ -155,19 +155,18 @@ impl<'a> Selection<'a> {
         statistics::median(&self.samples(column, row, metric))
     }
 
-    /// Returns true where the rounds of a column are those of the baseline.
+    /// Returns true if the column's rounds are those of the baseline.
     pub fn is_paired(&self, column: &Column<'_>) -> bool {
         column.place == self.baseline().place
     }
 
-    /// Returns the subjects of judgements with their names: every row, then the mean of the rows in
-    /// which every column has samples.
+    /// Returns [`subjects_of`](Self::subjects_of) the primary metric.
     pub fn subjects(&self) -> Vec<(String, Vec<Row<'a>>)> {
         self.subjects_of(self.metric)
     }
 
-    /// Returns the subjects of judgements on a metric: the rows in which any column has samples of
-    /// it, then the mean of those in which every column has.
+    /// Returns the named subjects of judgements on a metric: every row in which a column has
+    /// samples of it, then the mean of the rows in which every column has samples.
     pub fn subjects_of(&self, metric: &Metric) -> Vec<(String, Vec<Row<'a>>)> {
         let has_some = |row: &&Row<'a>| {
             metric.primary
@@ -200,7 +199,6 @@ pub(super) fn mean_of(rows: usize) -> String {
     format!("geometric mean of {rows}")
 }
 
-/// Lists oddities of the runs, alone and together.
 fn oddities(runs: &[(&str, &Run)]) -> Vec<String> {
     let (first_place, first) = runs[0];
     let mut warnings: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! The shards that are there.
+//! Finds the shards of a run.
 
 use super::missing::Missing;
 use crate::blocks::Step;
@@ -9,19 +9,14 @@ use anyhow::{Result, bail, ensure};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Complete shards of one run, by their numbers; those that were not finished.
 pub(super) struct Found {
-    /// The complete ones, where they were found.
     pub(super) parts: BTreeMap<Shard, (PathBuf, Run)>,
-    /// The faults of the others, one line each.
     incomplete: Vec<String>,
 }
 
 impl Found {
-    /// Looks for all shards of a run in `places`, each a shard or a directory of shards.
-    ///
-    /// # Errors
-    /// One of usage, where they are no shards of one run; [`Missing`]; what is damaged.
+    /// Looks for all shards of a run in `places`: shards, or directories of shards. Fails on shards
+    /// of several runs (an error of usage), [`Missing`] ones, and damaged files.
     pub(super) fn look(places: &[PathBuf]) -> Result<Self> {
         let mut found = Self { parts: BTreeMap::new(), incomplete: Vec::new() };
         for place in places {
@@ -78,8 +73,7 @@ impl Found {
         Ok(())
     }
 
-    /// # Errors
-    /// [`Missing`], with the numbers as `sbatch --array` takes them.
+    /// Fails with [`Missing`] and the numbers in the form of `sbatch --array`.
     fn expect_all(&self) -> Result<()> {
         let Some(shard) = self.parts.keys().next() else {
             bail!(Missing(format!("no shard is complete:\n{}", self.incomplete.join("\n"))));
@@ -97,7 +91,6 @@ impl Found {
     }
 }
 
-/// The shards at a place.
 fn shards(place: &Path) -> Result<Vec<PathBuf>> {
     let refusal = |what: &str| {
         Usage(format!(
@@ -119,7 +112,7 @@ fn shards(place: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Checks that a shard has no sample of another, and none twice.
+/// Checks that every sample of a shard belongs to it, and occurs once.
 fn expect_own_samples(place: &Path, run: &Run, part: Part) -> Result<()> {
     let mut own = HashSet::new();
     for (round, steps) in run.meta.shape(part.warm_up).schedule() {

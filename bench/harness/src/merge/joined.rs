@@ -1,4 +1,4 @@
-//! The run that shards are parts of.
+//! Joins shards into their run.
 
 use super::found::Found;
 use crate::blocks::{Shape, Step};
@@ -6,11 +6,8 @@ use crate::results::{Run, Sample};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 
-/// Joins all shards of a run, which belong together. Samples stand in the order of a run that was
-/// never shared out, each with the time since its own shard began.
-///
-/// Several shards warm up the same block. Of these samples, which enter no statistics, one is kept:
-/// the first that failed, or else that of the first shard.
+/// Joins all shards of a run; samples get the order of a run without shards. Shards that measure
+/// the same workload each have its warm-up samples: the first failed one is kept, else the first.
 pub(super) fn join(found: Found) -> Result<Run> {
     let mut runs = found.parts.into_values().map(|(_, run)| run);
     let first = runs.next().context("there is a shard")?;
@@ -44,7 +41,7 @@ pub(super) fn join(found: Found) -> Result<Run> {
     Ok(Run { meta, samples: ranked.into_values().collect(), warnings })
 }
 
-/// Where each step (its round, block and variant) stands among all of the run.
+/// The position of each step (round, block, variant) in the run.
 fn ranks(shape: Shape) -> HashMap<(u32, usize, usize), usize> {
     let mut ranks = HashMap::new();
     for (round, steps) in shape.schedule() {

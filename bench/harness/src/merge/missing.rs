@@ -1,7 +1,6 @@
-//! Shards that are missing.
+//! The error for missing shards.
 
-/// The shards that are missing or were not finished, by their numbers. A program that looks at exit
-/// statuses can have them taken again.
+/// Missing or unfinished shards, by number. A distinct exit status lets a program retake them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Missing(pub String);

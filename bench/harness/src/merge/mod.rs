@@ -1,4 +1,4 @@
-//! `quarry lab merge`: the shards of a run, joined into one results directory.
+//! `quarry lab merge`: joins the shards of a run into one results directory.
 //!
 //! ```text
 //! missing  the error where shards are
@@ -6,8 +6,8 @@
 //! joined   the run that they are parts of
 //! ```
 //!
-//! The directory that comes out is one as `quarry lab run --out` makes it, with every sample in the
-//! place that it has in a run that was never shared out. What reads results knows no shards.
+//! The result equals a directory of `quarry lab run --out`, so readers of results need no code for
+//! shards.
 
 mod found;
 mod joined;
@@ -17,6 +17,7 @@ pub use missing::Missing;
 
 use crate::destination;
 use crate::results::{self, RunDirectory};
+use crate::table::counted;
 use anyhow::{Context, Result};
 use clap::Args;
 use found::Found;
@@ -41,11 +42,11 @@ pub struct MergeArgs {
 }
 
 impl MergeArgs {
-    /// Reads the shards and writes the run; `out` is told where it is.
+    /// Reads the shards, writes the run and prints its place to `out`.
     ///
     /// # Errors
-    /// One of usage, where shards do not belong together; [`Missing`]; what is damaged or cannot be
-    /// written; the failures of samples, after everything is written.
+    /// A usage error, where shards do not belong together; [`Missing`]; damaged files or failed
+    /// writes; failures of samples, after all is written.
     pub fn run(self, out: &mut dyn Write) -> Result<()> {
         results::prepare(&self.out)?;
         let found = Found::look(&self.directories)?;
@@ -56,12 +57,13 @@ impl MergeArgs {
             writeln!(out, "warning: {warning}")?;
         }
         let (samples, place) = (run.samples.len(), self.out.display());
-        writeln!(out, "{of} shards, {samples} samples: {place}")?;
+        let [of, samples] = [(of, "shard"), (samples, "sample")].map(|(n, what)| counted(n, what));
+        writeln!(out, "{of}, {samples}: {place}")?;
         run.expect_no_failures()
     }
 }
 
-/// Writes a run at once: no reader sees half of it.
+/// Writes a run in one step, so that no reader finds half of it.
 fn write(place: &Path, run: &results::Run) -> Result<()> {
     let cannot = || format!("--out {}: cannot be written", place.display());
     let parent = place.canonicalize().with_context(cannot)?;
@@ -73,7 +75,7 @@ fn write(place: &Path, run: &results::Run) -> Result<()> {
         directory.append(sample)?;
     }
     directory.sync()?;
-    // A directory takes the place of an empty one in one step.
+    // `rename` replaces an empty directory in one step.
     fs::rename(partial.path(), place).with_context(cannot)?;
     partial.disable_cleanup(true);
     Ok(())

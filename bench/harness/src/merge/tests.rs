@@ -13,10 +13,9 @@ use clap::FromArgMatches;
 use std::collections::BTreeMap;
 use tempfile::TempDir;
 
-/// Workloads, numbers of tasks, rounds.
 type Size = (usize, u32, u32);
 
-/// A figure that depends on its key alone, with a little of what looks like noise.
+/// A figure that depends only on its key, with some pseudo-noise.
 fn fake(key: SampleKey) -> Result<Taken, NoSample> {
     if (key.round, key.variant, key.workload) == (2, 1, 0) {
         return Err("planted".into());
@@ -52,7 +51,6 @@ fn experiment((workloads, tasks, rounds): Size) -> Experiment {
     }
 }
 
-/// Takes a shard into `place`; true if it is there now, false if nothing is left for it to do.
 fn take(size: Size, shard: Shard, place: &Path) -> Run {
     let out = Some(place.to_owned());
     Experiment { shard: Some(shard), out, ..experiment(size) }.conduct().unwrap()
@@ -65,7 +63,6 @@ fn merge(places: &[&Path], out: &Path) -> Result<String> {
     Ok(String::from_utf8(text)?)
 }
 
-/// A run of 3 shards, each in a directory of its own.
 fn three() -> (TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let take = |shard: Shard| {
@@ -82,7 +79,6 @@ fn joined(places: &[&Path]) -> Result<Run> {
     joined::join(Found::look(&places)?)
 }
 
-/// The error of merging, in one line.
 fn refusal(places: &[PathBuf]) -> (bool, String) {
     let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
     let error = joined(&places).unwrap_err();
@@ -94,7 +90,7 @@ fn timeless(mut samples: Vec<Sample>) -> Vec<Sample> {
     samples
 }
 
-/// Everything that readers see: each style of `quarry lab compare`, and the page.
+/// The output for readers: each style of `quarry lab compare`, and the page.
 fn shown(run: Run) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("run");
@@ -168,13 +164,13 @@ fn missing_and_unfinished_shards_are_named() {
     assert_eq!(missing(&places[1..]), "missing of 3 shards: 1");
     assert_eq!(missing(&places[1..2]), "missing of 3 shards: 1,3");
     let third = below(&places[2]).unwrap().remove(0);
-    // A copy that did not get to its end.
+    // An incomplete copy of the samples.
     let file = third.join("samples.jsonl");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, &text[..text.len() - 20]).unwrap();
     let text = missing(&places);
     assert!(text.contains("missing of 3 shards: 3\n") && text.contains(" samples are there"));
-    // A process that was killed.
+    // A shard whose process was killed has no `shard.json`.
     fs::remove_file(third.join("shard.json")).unwrap();
     assert!(missing(&places).ends_with("host3/shard-3-of-3: was not finished"));
     places.remove(0);
@@ -217,7 +213,7 @@ fn shards_that_do_not_belong_together_are_refused() {
     let (is_usage, told) = refusal(&places);
     assert!(is_usage && told.contains("of different runs: | environment.kernel 0.1-"), "{told}");
     fs::write(&meta, &text).unwrap();
-    // The same shard twice, as a copy and taken again.
+    // The same shard twice: as a copy, and taken again.
     places.push(places[0].clone());
     refusal_is_none(&places);
     let again = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Grid lines with their names, around the field in which a picture draws.
+//! Grid lines with their labels, around the field of a picture.
 
 use super::card::{WIDTH, px};
 use super::lane::extent;
@@ -6,7 +6,6 @@ use super::scale::Scale;
 use crate::results::{Direction, Metric};
 use maud::{Markup, html};
 
-/// The field between the axes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     pub(super) left: f64,
@@ -16,8 +15,7 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Draws vertical lines at the ticks of a horizontal axis, with their names and its label
-    /// below.
+    /// Draws vertical lines at the ticks of a horizontal axis, with labels below.
     pub(super) fn horizontal(&self, scale: &Scale, says: &str) -> Markup {
         html! {
             @for tick in scale.ticks() {
@@ -33,8 +31,7 @@ impl Field {
         }
     }
 
-    /// Draws horizontal lines at the ticks of a vertical axis, with their names at the left and its
-    /// label above the field.
+    /// Draws horizontal lines at the ticks of a vertical axis, with labels at the left.
     pub(super) fn vertical(&self, scale: &Scale, says: &str) -> Markup {
         html! {
             @for tick in scale.ticks() {
@@ -47,7 +44,6 @@ impl Field {
     }
 }
 
-/// Returns the unit of a metric with the better direction.
 pub(super) fn says(metric: &Metric) -> String {
     let unit = match metric.unit.is_empty() {
         true => &metric.name,
@@ -57,14 +53,13 @@ pub(super) fn says(metric: &Metric) -> String {
     fitting([format!("{unit}{better}"), format!("value{better}")])
 }
 
-/// Returns the first of some texts that fits below a picture, or the last one.
+/// Returns the first text that fits below a picture, or the last one.
 pub(super) fn fitting<const N: usize>(texts: [String; N]) -> String {
     let fits = |text: &String| extent(text) <= WIDTH - 8.0;
     let at = texts.iter().position(fits).unwrap_or(N - 1);
     texts.into_iter().nth(at).unwrap_or_default()
 }
 
-/// Returns the better direction, after a comma.
 pub(super) fn better(direction: Direction) -> &'static str {
     match direction {
         Direction::Higher => ", higher is better",

@@ -12,14 +12,12 @@ use crate::statistics::{self, Interval};
 use crate::table::{Table, figure};
 use maud::{Markup, html};
 
-/// Height of a box below the words of its variant.
 const TRACK: f64 = 27.0;
-/// Half the height of a box.
 const HALF: f64 = 8.0;
 /// Whiskers reach to the last sample within this many interquartile ranges (Tukey 1977).
 const WHISKERS: f64 = 1.5;
 
-/// The picture of a row; `None` where nothing was measured.
+/// The picture of a row; `None` without a measurement.
 pub(super) fn card<'a>(
     selection: &'a Selection<'a>,
     row: Row<'a>,
@@ -76,7 +74,6 @@ fn noise_band<'a>(
     })
 }
 
-/// A variant in the picture.
 struct Lane<'a> {
     label: &'a str,
     values: Vec<f64>,
@@ -94,8 +91,8 @@ impl<'a> Lane<'a> {
         metric: &Metric,
     ) -> Self {
         let judgement = selection.judge(column, &[row], metric);
-        // The ratio stands with its interval in the forest plot, not beside medians, whose quotient
-        // is another number.
+        // The ratio stands with its interval in the forest plot. Beside medians it would look
+        // wrong: it is not their quotient.
         let said = match judgement.outcome {
             Outcome::NoVerdict(Reason::Baseline) => "baseline",
             Outcome::NoVerdict(_) => "",
@@ -166,12 +163,11 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Keeps dots apart: the golden ratio's multiples never come close to each other.
+/// Spreads dots vertically: multiples of the golden ratio never come close to each other.
 fn spread(index: usize) -> f64 {
     ((index as f64 * 0.618_034).fract() - 0.5) * 2.0 * (HALF - 2.0)
 }
 
-/// A row per round, a column per variant.
 fn data(selection: &Selection<'_>, row: Row<'_>, metric: &Metric) -> Data {
     let columns: Vec<Vec<Option<f64>>> =
         selection.columns.iter().map(|it| selection.values(it, row, metric)).collect();

@@ -1,4 +1,4 @@
-//! A picture with its caption and the data behind it.
+//! A picture with its caption and its numbers.
 
 use super::grid::grid;
 use super::palette::Palette;
@@ -6,18 +6,15 @@ use crate::table::Table;
 use maud::{Markup, html};
 use std::fmt::Write;
 
-/// Width of pictures in units of about a pixel: a phone shows one of them, a screen several side by
-/// side, so that letters have the same size on both.
+/// Width of pictures in units of about a pixel: a phone shows one picture, a screen several.
 pub(super) const WIDTH: f64 = 380.0;
-/// A letter of the size that pictures use, on average over a word of a wide typeface.
+/// Average width of a letter in pictures, in a wide typeface.
 pub(super) const LETTER: f64 = 7.3;
 
-/// Numbers behind a picture.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Data {
-    /// The table that is shown.
     pub(super) table: Table,
-    /// The table that is downloaded, where that is longer.
+    /// The table to download, if it is longer.
     pub(super) download: Option<Table>,
 }
 
@@ -27,24 +24,18 @@ impl From<Table> for Data {
     }
 }
 
-/// A picture.
 pub(super) struct Card {
-    /// Name of the subject.
     pub(super) title: String,
     /// Meaning of the axes, and the better direction.
     pub(super) note: String,
-    /// The picture in words, for readers who do not see it.
+    /// The picture in words, for screen readers.
     pub(super) alt: Vec<String>,
-    /// Height of the picture.
     pub(super) height: f64,
-    /// Elements of the picture.
     pub(super) picture: Markup,
-    /// Numbers behind the picture.
     pub(super) data: Data,
 }
 
 impl Card {
-    /// Returns the card as HTML.
     pub(super) fn markup(&self) -> Markup {
         let frame = format!("0 0 {WIDTH} {:.0}", self.height);
         html! {
@@ -97,8 +88,7 @@ fn uri(table: &Table) -> String {
     format!("data:text/csv;charset=utf-8,{}", percent_encoded(&text))
 }
 
-/// Writes a cell as RFC 4180 asks. A text that a spreadsheet would take for a formula gets an
-/// apostrophe.
+/// Writes a cell as in RFC 4180, with an apostrophe before what a spreadsheet takes for a formula.
 fn csv_cell(text: &str) -> String {
     let is_number = text.parse::<f64>().is_ok();
     let text = match text.starts_with(['=', '+', '-', '@']) && !is_number {
@@ -132,12 +122,10 @@ fn file_name(title: &str) -> String {
     format!("{}.csv", words.join("-"))
 }
 
-/// Writes the points of a line.
 pub(super) fn points(places: impl Iterator<Item = (f64, f64)>) -> String {
     places.map(|(x, y)| format!("{},{} ", px(x), px(y))).collect()
 }
 
-/// A place as it is written.
 pub(super) fn px(place: f64) -> String {
     let text = format!("{place:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)

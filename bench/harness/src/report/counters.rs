@@ -9,20 +9,17 @@ use crate::results::{Direction, Metric};
 use crate::table::{Table, figure};
 use maud::{Markup, html};
 
-/// Height of a variant's bar, and between counters.
 const BAR: f64 = 16.0;
 const GAP: f64 = 12.0;
-/// Room for names at the left and for figures at the right.
 const NAMES: f64 = 118.0;
 const FIGURES: f64 = 52.0;
 
-/// The counters of a run.
 fn counters<'a>(selection: &Selection<'a>) -> impl Iterator<Item = &'a Metric> + use<'a> {
     let is_counter = |metric: &&Metric| !metric.primary && metric.direction == Direction::None;
     selection.baseline().run.meta.metrics.iter().filter(is_counter)
 }
 
-/// The picture of a row; `None` where nothing was counted.
+/// The picture of a row; `None` without a counter.
 pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -> Option<Card> {
     let medians = |metric: &Metric| -> Vec<Option<f64>> {
         selection.columns.iter().map(|column| selection.median(column, row, metric)).collect()
@@ -50,13 +47,10 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
     })
 }
 
-/// A counter, with a bar for each variant.
 struct Group<'a> {
     head: Head,
     bars: Vec<Bar<'a>>,
-    /// The largest value.
     most: f64,
-    /// True where all names fit beside the bars.
     is_narrow: bool,
 }
 
@@ -64,7 +58,6 @@ struct Bar<'a> {
     label: &'a str,
     median: Option<f64>,
     said: String,
-    /// Name and figure, for where they stand above the bar.
     head: Head,
 }
 
@@ -91,7 +84,6 @@ impl<'a> Group<'a> {
         if self.is_narrow { BAR } else { BAR + bar.head.height() }
     }
 
-    /// The length of a bar that may be as long as `room`.
     fn length(&self, value: f64, room: f64) -> f64 {
         let share = if self.most > 0.0 { value.max(0.0) / self.most } else { 0.0 };
         (share * room).max(0.5)
@@ -114,7 +106,6 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// A bar between the name and the figure.
     fn beside(&self, bar: &Bar<'_>, top: f64) -> Markup {
         let length = bar.median.map_or(0.0, |it| self.length(it, WIDTH - NAMES - FIGURES));
         html! {
@@ -124,7 +115,6 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// A bar below both.
     fn below(&self, bar: &Bar<'_>, top: f64) -> Markup {
         let length = bar.median.map_or(0.0, |it| self.length(it, WIDTH - 8.0));
         let y = top + bar.head.height();
@@ -135,7 +125,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Small counts are the interesting ones: they keep the digits that their metric has.
+/// Writes a figure. A small count keeps the digits of its metric.
 fn shown(value: f64, metric: &Metric) -> String {
     let decimals = usize::from(metric.decimals).max(3);
     match value.abs() {

@@ -16,7 +16,6 @@ const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom:
 /// The axis of tasks is logarithmic where the most tasks are at least this many times the fewest.
 const DOUBLING: f64 = 8.0;
 
-/// A variant's line: median and quartiles by number of tasks.
 struct Curve<'a> {
     label: &'a str,
     points: Vec<Level>,
@@ -37,7 +36,7 @@ impl Level {
     }
 }
 
-/// The picture of a workload; `None` where there are not two numbers of tasks with a figure.
+/// The picture of a workload; `None` with figures for fewer than two numbers of tasks.
 pub(super) fn card(selection: &Selection<'_>, workload: &str, palette: &Palette) -> Option<Card> {
     let mut rows: Vec<Row<'_>> =
         selection.rows.iter().filter(|row| row.workload == workload).copied().collect();
@@ -90,7 +89,7 @@ fn picture(curves: &[Curve<'_>], palette: &Palette) -> Markup {
     }
 }
 
-/// Names the numbers of tasks; those that would touch the last one named are left out.
+/// Labels the axis of tasks; a label that would touch the previous one is left out.
 fn task_axis(tasks: &[u32], x: &Scale) -> Markup {
     let mut last = f64::NEG_INFINITY;
     let mut named = Vec::new();
@@ -111,8 +110,7 @@ fn task_axis(tasks: &[u32], x: &Scale) -> Markup {
     }
 }
 
-/// Draws the baseline (the first) as if its rate grew with the number of tasks, up to the field's
-/// end.
+/// Draws the baseline as if its rate grew with the number of tasks, up to the end of the field.
 fn ideal(curves: &[Curve<'_>], x: &Scale, y: &Scale, (fewest, most): (f64, f64)) -> Option<Markup> {
     let first = curves.first()?.points.first()?;
     let per_task = first.median / f64::from(first.tasks);

@@ -12,23 +12,18 @@ use crate::statistics::{Estimate, Interval};
 use crate::table::{Entry, Table, words};
 use maud::{Markup, html};
 
-/// Height of an interval below its words.
 const TRACK: f64 = 20.0;
 const RADIUS: f64 = 4.5;
-/// Half the height of the ends of an interval.
 const END: f64 = 5.0;
 
-/// The subject of a picture: a row or the mean of several, in one metric.
+/// The subject of a picture: a row, or the mean of several rows, in one metric.
 pub(super) struct Subject<'a> {
-    /// The title of the picture.
     pub(super) title: String,
-    /// The rows.
     pub(super) rows: Vec<Row<'a>>,
-    /// The metric.
     pub(super) metric: &'a Metric,
 }
 
-/// The picture of a subject; `None` where no variant can be judged.
+/// The picture of a subject; `None` if no variant can be judged.
 pub(super) fn card<'a>(
     selection: &Selection<'a>,
     subject: &Subject<'a>,
@@ -37,9 +32,9 @@ pub(super) fn card<'a>(
     let metric = subject.metric;
     let judge = |column| selection.judge(column, &subject.rows, metric);
     let mut judged: Vec<Judgement> = selection.columns[1..].iter().map(judge).collect();
-    // The copy stands below the rivals.
+    // The copy stands below the other variants.
     judged.sort_by_key(|judgement| judgement.is_copy);
-    // Where some are ratios and some differences, the axis is that of ratios.
+    // If some judgements are ratios and some differences, the axis shows ratios.
     let relation = judged.iter().filter(|it| it.estimate.is_some()).map(|it| it.relation);
     let relation = relation.min_by_key(|it| *it != Relation::Ratio)?;
     let lanes: Vec<Lane> = judged.iter().map(|it| Lane::new(it, relation)).collect();
@@ -75,7 +70,6 @@ pub(super) fn card<'a>(
     })
 }
 
-/// Covers centres and intervals, and the place of the baseline.
 fn scale(judged: &[Judgement], relation: Relation, places: (f64, f64)) -> Option<Scale> {
     let on_axis = judged.iter().filter(|it| it.relation == relation);
     let estimates = on_axis.filter_map(|it| it.estimate);
@@ -101,7 +95,6 @@ fn scale(judged: &[Judgement], relation: Relation, places: (f64, f64)) -> Option
     })
 }
 
-/// Draws the noise, what counts as the same, and the baseline.
 fn bands(judged: &[Judgement], relation: Relation, scale: &Scale, field: &Field) -> Markup {
     let noise = judged.iter().find(|it| it.is_copy && it.relation == relation);
     let noise = noise.and_then(Judgement::interval);
@@ -126,7 +119,6 @@ fn bands(judged: &[Judgement], relation: Relation, scale: &Scale, field: &Field)
     }
 }
 
-/// The words for a judgement: centre, interval, verdict.
 fn spoken(judgement: &Judgement) -> String {
     let word = match judgement.outcome {
         Outcome::NoVerdict(_) => return judgement.outcome.word().to_owned(),
@@ -136,7 +128,6 @@ fn spoken(judgement: &Judgement) -> String {
     format!("{} {word}", judgement.text())
 }
 
-/// A variant in the picture.
 struct Lane<'a> {
     judgement: &'a Judgement,
     head: Head,

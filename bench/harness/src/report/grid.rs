@@ -4,11 +4,9 @@ use super::palette::Palette;
 use crate::table::{Entry, Table, Tone};
 use maud::{Markup, html};
 
-/// The table in a box of its own; its head sorts it. `kind` is its class, `says` names it for those
-/// who do not see what stands above it.
-///
-/// On a phone each row is a list of its entries, so that none is out of sight: there an entry has
-/// the head of its column before it. The roles keep it a table for those who hear it.
+/// Writes the table in a box; a click on its head sorts it. `kind` is its CSS class, `says` its
+/// name for screen readers. On a phone each row becomes a list, in which each entry follows the
+/// head of its column.
 pub(super) fn grid(table: &Table, palette: &Palette, kind: &str, says: &str) -> Markup {
     let is_variant = |entry: &&Entry| entry.tone == Tone::Variant;
     let colour = |entry: &Entry| palette.class(&entry.text);

@@ -1,23 +1,19 @@
-//! The words above what a picture draws of a variant: nothing of them is cut off.
+//! The words above a variant's part of a picture; they are never cut off.
 
 use super::card::{LETTER, WIDTH, px};
 use maud::{Markup, html};
 
-/// Height of a line of words.
 const LINE: f64 = 15.0;
-/// Bold letters, in which verdicts are written, are wider by this factor.
+/// Factor by which bold letters, used for verdicts, are wider.
 const BOLD: f64 = 1.15;
-/// The margin at both sides.
 const MARGIN: f64 = 4.0;
 
-/// The name of a variant at the left and its judgement at the right, on as many lines as they
-/// need.
+/// The name of a variant at the left and its judgement at the right, on as many lines as they need.
 pub(super) struct Head {
     lines: Vec<(String, String)>,
 }
 
 impl Head {
-    /// Lays out both.
     pub(super) fn new(name: &str, said: &str) -> Self {
         let room = WIDTH - 2.0 * MARGIN;
         if extent(name) + extent(said) * BOLD + 2.0 * LETTER <= room {
@@ -28,12 +24,11 @@ impl Head {
         Self { lines: names.chain(says).collect() }
     }
 
-    /// Returns the height of all lines.
     pub(super) fn height(&self) -> f64 {
         LINE * self.lines.len() as f64
     }
 
-    /// Draws the lines from `top` downwards; `class` is that of what is said.
+    /// Draws the lines from `top` downwards; `class` is for the judgement.
     pub(super) fn markup(&self, top: f64, class: &str) -> Markup {
         html! {
             @for (index, (name, said)) in self.lines.iter().enumerate() {
@@ -47,8 +42,7 @@ impl Head {
     }
 }
 
-/// Returns where parts of these heights begin, one below the other from `top`, and where the last
-/// one ends.
+/// Stacks parts of these heights from `top`. Returns the top of each, and the last bottom.
 pub(super) fn stacked(top: f64, heights: impl Iterator<Item = f64>) -> (Vec<f64>, f64) {
     let mut bottom = top;
     let mut tops = Vec::new();
@@ -59,7 +53,7 @@ pub(super) fn stacked(top: f64, heights: impl Iterator<Item = f64>) -> (Vec<f64>
     (tops, bottom)
 }
 
-/// Returns about how wide a text is, and never less.
+/// Returns an upper estimate of a text's width.
 pub(super) fn extent(text: &str) -> f64 {
     text.chars().map(width).sum()
 }
@@ -69,20 +63,19 @@ fn width(letter: char) -> f64 {
         'W' | 'M' | '@' | '%' | 'm' | 'w' => 1.6,
         'A'..='Z' | '<' | '>' | '=' | '+' | '~' | '_' | '&' => 1.3,
         ' '..='~' => 1.0,
-        // Above are scripts with letters as wide as they are high.
+        // The range contains scripts with letters as wide as high.
         '\u{80}'..='\u{10ff}' => 1.4,
         _ => 2.0,
     };
     letters * LETTER
 }
 
-/// Breaks a text into lines that fit into a width: after a separator, or within a long word.
+/// Breaks a text into lines within a width: after a separator, or within a long word.
 pub(super) fn wrapped(text: &str, room: f64) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut word) = (String::new(), String::new());
     for letter in text.chars() {
         if extent(&word) + width(letter) > room {
-            // The word alone is too long for a line.
             lines.extend(Some(std::mem::take(&mut line)).filter(|line| !line.is_empty()));
             lines.push(std::mem::take(&mut word));
         }

@@ -1,4 +1,4 @@
-//! Memory over time of watched samples: the median of each variant's samples, in a band.
+//! Memory over time of watched samples: for each variant the median of its samples, in a band.
 
 use super::axes::Field;
 use super::boxes::exact;
@@ -14,22 +14,19 @@ use maud::{Markup, html};
 const HEIGHT: f64 = 270.0;
 const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom: HEIGHT - 40.0 };
 const MIB: f64 = (1 << 20) as f64;
-/// The phase that programs announce when they have freed everything and call nothing any more.
+/// The phase that a program announces after it has freed all memory and calls malloc no more.
 const IDLE: &str = "idle";
-/// Moments of a line: one for two pixels.
+/// Points of a line: one for each two pixels.
 const MOMENTS: usize = 160;
-/// A program that is gone before this many readings has no course to show.
+/// Fewest readings of a sample with a course to show.
 const READINGS: usize = 8;
-/// Rows of a table that a reader might look through.
 const ROWS: usize = 200;
 
-/// The course of one sample.
 struct Course {
     round: u32,
     readings: Vec<Moment>,
 }
 
-/// A reading on the axes of the picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Moment {
     second: f64,
@@ -38,8 +35,8 @@ struct Moment {
 }
 
 impl Course {
-    /// Time runs from when the program became idle, if `is_idle`, else from its start. A program
-    /// that ends by itself gives its memory back before the last reading: that one is left out.
+    /// Time 0 is the moment when the program became idle, if `is_idle`, else its start. A program
+    /// that exits by itself gives its memory back before the last reading, which is left out.
     fn new(round: u32, timeline: &Timeline, is_idle: bool) -> Self {
         let start = timeline.phase(IDLE).filter(|_| is_idle).map_or(0.0, |(start, _)| start);
         let mut readings = &timeline.readings[..];
@@ -60,8 +57,8 @@ impl Course {
         self.readings.last().map_or(f64::NEG_INFINITY, |it| it.second)
     }
 
-    /// The most that was resident between `from` and `to`, so that no peak is lost; the last
-    /// reading before, if none lies between them. `None` outside of the course.
+    /// The most resident memory between the seconds `from` and `to`, else that of the last reading
+    /// before. `None` if the readings begin or end too early or late for that.
     fn most(&self, from: f64, to: f64) -> Option<f64> {
         (to <= self.end()).then_some(())?;
         let [first, last] =
@@ -71,13 +68,11 @@ impl Course {
     }
 }
 
-/// All samples of a variant.
 struct Variant<'a> {
     label: &'a str,
     courses: Vec<Course>,
 }
 
-/// The memory that the samples of a variant held at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Level {
     second: f64,
@@ -87,7 +82,7 @@ struct Level {
 }
 
 impl Variant<'_> {
-    /// Returns the level at each of `seconds` at which at least half of the samples still run.
+    /// Returns the level at each of `seconds` at which half of the samples or more still run.
     fn levels(&self, seconds: &[f64]) -> Vec<Level> {
         let level = |(index, &second): (usize, &f64)| {
             let from = if index == 0 { f64::NEG_INFINITY } else { seconds[index - 1] };
@@ -102,7 +97,6 @@ impl Variant<'_> {
     }
 }
 
-/// Explains the pictures of a run.
 pub(super) fn note(selection: &Selection<'_>) -> String {
     let runs = selection.runs().iter();
     let timelines =
@@ -122,7 +116,7 @@ pub(super) fn note(selection: &Selection<'_>) -> String {
     )
 }
 
-/// The picture of a row; `None` where no sample was watched.
+/// The picture of a row; `None` without a watched sample.
 pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -> Option<Card> {
     let mut watched = Vec::new();
     for column in &selection.columns {
@@ -162,7 +156,6 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
     })
 }
 
-/// Equally spaced times over all courses.
 fn seconds(variants: &[Variant<'_>]) -> Vec<f64> {
     let courses = || variants.iter().flat_map(|variant| &variant.courses);
     let first = courses().filter_map(|it| it.readings.first()).map(|it| it.second);
@@ -184,7 +177,7 @@ fn picture(
     let from = all().map(|level| level.second).fold(f64::INFINITY, f64::min);
     let to = all().map(|level| level.second).fold(f64::NEG_INFINITY, f64::max);
     let x = Scale::exact(from, to, false, (FIELD.left, FIELD.right));
-    // The baseline is the first column, and lies on top.
+    // The baseline is the first column, and is drawn last, on top.
     let drawn = || variants.iter().rev().filter(|(_, levels)| !levels.is_empty());
     html! {
         (FIELD.vertical(&y, "resident, MiB"))
@@ -209,7 +202,7 @@ fn picture(
     }
 }
 
-/// Returns at most about `most` readings. The highest of each group stays, so that no peak is lost.
+/// Returns about `most` readings at most: the highest of each group, so that no peak is lost.
 fn thinned(readings: &[Moment], most: usize) -> Vec<Moment> {
     let each = readings.len().div_ceil(most).max(1);
     let highest = |some: &[Moment]| {
@@ -218,7 +211,6 @@ fn thinned(readings: &[Moment], most: usize) -> Vec<Moment> {
     readings.chunks(each).filter_map(highest).collect()
 }
 
-/// Every reading of every sample.
 fn data(variants: &[Variant<'_>]) -> Data {
     let header = ["variant", "round", "seconds", "resident, MiB", "charged, MiB"];
     let courses: Vec<(&str, &Course)> = variants

@@ -1,4 +1,4 @@
-//! `quarry lab report`: runs as one page that needs nothing else, for a phone as for a screen.
+//! `quarry lab report`: writes runs as one self-contained page, for phones and screens.
 //!
 //! ```text
 //! page      the whole file: head, theme, sections
@@ -17,10 +17,8 @@
 //! axes, scale, palette  what pictures share
 //! ```
 //!
-//! Every ratio and verdict comes from [`crate::judge`], and every table is one of
-//! [`crate::tables`]: the page says what the terminal says. The same runs give the same bytes.
-//!
-//! A new picture is a file here, and a call in `section`.
+//! Every ratio and verdict comes from [`crate::judge`], and every table from [`crate::tables`]. The
+//! same runs give the same bytes. A new picture is a file here, and a call in `section`.
 
 mod axes;
 mod boxes;
@@ -41,7 +39,9 @@ mod verdicts;
 
 use crate::destination::{Destination, Present};
 use crate::judge::Selection;
+use crate::picture::Picture;
 use crate::results::{self, Run};
+use crate::table::Table;
 use anyhow::Result;
 use clap::Args;
 use std::io::Write;
@@ -65,7 +65,7 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Reads the directories and writes the page; `out` is told where it is.
+    /// Reads the directories and writes the page; prints its path to `out`.
     pub fn run(self, out: &mut dyn Write) -> Result<()> {
         let present = match self.force {
             true => Present::Replaced,
@@ -77,10 +77,10 @@ impl ReportArgs {
     }
 }
 
-/// The page of runs, each with its name.
+/// Makes the page of runs, each with its name.
 ///
 /// # Errors
-/// Where a run has nothing that can be compared.
+/// If a run has nothing to compare.
 pub fn page(runs: Vec<(String, Run)>) -> Result<String> {
     let groups = grouped(runs);
     let selections: Vec<Selection<'_>> =
@@ -88,8 +88,20 @@ pub fn page(runs: Vec<(String, Run)>) -> Result<String> {
     Ok(page::whole(&selections).into_string())
 }
 
-/// Runs named by the last part of their directory's path, or by all of it where two are the same:
-/// a page that is passed on need not say where its author keeps their files.
+/// Makes a page of remarks, pictures of lines, and tables with their names, in the style of the
+/// pages of runs. Pictures with nothing to draw are left out.
+pub fn sheet(
+    title: &str,
+    remarks: &[String],
+    pictures: &[Picture],
+    tables: &[(String, Table)],
+) -> String {
+    let pictures: Vec<String> = pictures.iter().filter_map(|it| it.svg().ok()).collect();
+    page::sheet(title, remarks, &pictures, tables).into_string()
+}
+
+/// Reads runs. A run's name is the last part of its path, because a shared page need not show the
+/// author's folders; it is the whole path where two last parts are equal.
 fn read(directories: &[PathBuf]) -> Result<Vec<(String, Run)>> {
     let last = |place: &PathBuf| place.file_name().map(|name| name.to_string_lossy().into_owned());
     let names: Vec<Option<String>> = directories.iter().map(last).collect();
@@ -103,7 +115,7 @@ fn read(directories: &[PathBuf]) -> Result<Vec<(String, Run)>> {
     directories.iter().enumerate().map(read).collect()
 }
 
-/// Runs that can be compared, together; in the order in which they were named.
+/// Groups runs that can be compared, in the order of their names on the command line.
 fn grouped(runs: Vec<(String, Run)>) -> Vec<Vec<(String, Run)>> {
     let mut groups: Vec<Vec<(String, Run)>> = Vec::new();
     for run in runs {
@@ -123,7 +135,7 @@ fn grouped(runs: Vec<(String, Run)>) -> Vec<Vec<(String, Run)>> {
     groups
 }
 
-/// A run without its samples: what can be compared is in its meta data.
+/// A run without samples, enough to tell whether runs can be compared.
 fn outline(run: &Run) -> Run {
     Run { meta: run.meta.clone(), samples: Vec::new(), warnings: Vec::new() }
 }

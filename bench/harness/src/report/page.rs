@@ -1,19 +1,62 @@
-//! The whole file.
+//! The whole HTML file.
 
+use super::grid::grid;
 use super::palette::Palette;
 use super::{section, source};
 use crate::judge::Selection;
+use crate::table::Table;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// Nothing is fetched, whatever names in the results contain.
+/// Forbids the browser to fetch anything, whatever the names in the results contain.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// The page of all selections.
 pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
     let palette = palette(selections);
     let titles: Vec<String> = selections.iter().map(title).collect();
+    let nav = html! {
+        @if titles.len() > 1 {
+            nav aria-label="Experiments" {
+                @for (number, title) in titles.iter().enumerate() {
+                    a href=(format!("#experiment-{number}")) { (title) }
+                }
+            }
+        }
+    };
+    let sections = selections.iter().enumerate();
+    let sections = sections.map(|(at, it)| section::section(it, &titles[at], at, &palette));
+    framed(&whole_title(selections, &titles), &palette, nav, sections)
+}
+
+/// A page of remarks, pictures and tables, each with its name.
+pub(super) fn sheet(
+    title: &str,
+    remarks: &[String],
+    pictures: &[String],
+    tables: &[(String, Table)],
+) -> Markup {
+    let palette = Palette::default();
+    let body = html! {
+        section {
+            h1 { (title) }
+            @for remark in remarks { p.note { (remark) } }
+            @for svg in pictures { div.card { (PreEscaped(svg)) } }
+            @for (name, table) in tables {
+                h3 { (name) }
+                (grid(table, &palette, "wide", name))
+            }
+        }
+    };
+    framed(title, &palette, Markup::default(), std::iter::once(body))
+}
+
+fn framed(
+    title: &str,
+    palette: &Palette,
+    nav: Markup,
+    sections: impl Iterator<Item = Markup>,
+) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -22,7 +65,7 @@ pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (whole_title(selections, &titles)) }
+                title { (title) }
                 style { (PreEscaped(STYLE)) (palette.style()) }
             }
             body {
@@ -30,18 +73,8 @@ pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
                     p.brand { "Quarry" }
                     button #theme type="button" hidden { "Theme: as the system" }
                 }
-                @if titles.len() > 1 {
-                    nav aria-label="Experiments" {
-                        @for (number, title) in titles.iter().enumerate() {
-                            a href=(format!("#experiment-{number}")) { (title) }
-                        }
-                    }
-                }
-                main {
-                    @for (number, selection) in selections.iter().enumerate() {
-                        (section::section(selection, &titles[number], number, &palette))
-                    }
-                }
+                (nav)
+                main { @for section in sections { (section) } }
                 footer {
                     p.note { "Made by quarry " (env!("CARGO_PKG_VERSION")) "." }
                 }
@@ -51,13 +84,11 @@ pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
     }
 }
 
-/// The program that was measured, or the name of the experiment.
 fn title(selection: &Selection<'_>) -> String {
     let (_, run) = selection.runs()[0];
     source::program(run).unwrap_or_else(|| run.meta.experiment.clone())
 }
 
-/// The title that a browser shows: the subject and its verdict, or all subjects.
 fn whole_title(selections: &[Selection<'_>], titles: &[String]) -> String {
     match selections {
         [selection] => format!("{}: {}", titles[0], selection.headline()),
@@ -65,7 +96,7 @@ fn whole_title(selections: &[Selection<'_>], titles: &[String]) -> String {
     }
 }
 
-/// Baselines first, then the others in the order of their runs.
+/// Assigns colours to the baseline first, then to the other variants in the order of their runs.
 fn palette(selections: &[Selection<'_>]) -> Palette {
     let mut palette = Palette::default();
     for column in selections.iter().flat_map(|selection| &selection.columns) {

@@ -1,25 +1,21 @@
-//! One colour and one shape for each variant, in all pictures.
+//! The colour and shape of each variant in all pictures.
 
 use crate::colours::{self, Colour};
 use maud::{Markup, PreEscaped, html};
 
-/// Lines of the first, second and further variants of one colour.
 const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
-/// Number of shapes.
 const SHAPES: usize = 4;
 const COPY_DASH: &str = "5 3";
 
-/// A variant as pictures show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Swatch {
     label: String,
-    /// `None`: the A/A copy, which is grey, for it is no rival.
+    /// `None` for the A/A copy, which is grey.
     colour: Option<Colour>,
-    /// The number of variants before it that have the same colour.
+    /// The number of earlier variants with the same colour.
     twins: usize,
 }
 
-/// The variants in the order in which they were met.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Palette {
     swatches: Vec<Swatch>,
@@ -36,7 +32,6 @@ impl Palette {
         self.swatches.push(Swatch { label: label.to_owned(), colour, twins });
     }
 
-    /// Returns the class of a variant's elements.
     pub(super) fn class(&self, label: &str) -> String {
         format!("v{}", self.index(label))
     }
@@ -45,7 +40,7 @@ impl Palette {
         self.swatches.iter().position(|swatch| swatch.label == label).unwrap_or(0)
     }
 
-    /// Draws the shape of a variant with the centre at a place. Neighbours in the legend differ.
+    /// Draws the shape of a variant around a centre; neighbours in the legend differ.
     pub(super) fn marker(&self, label: &str, (x, y): (f64, f64), radius: f64) -> Markup {
         let r = radius;
         let points = |points: &[(f64, f64)]| -> String {
@@ -66,7 +61,6 @@ impl Palette {
         }
     }
 
-    /// Returns switches for the variants of `labels`.
     pub(super) fn legend(&self, labels: &[&str]) -> Markup {
         html! {
             div.legend role="group" aria-label="Variants" {
@@ -83,7 +77,6 @@ impl Palette {
         }
     }
 
-    /// Returns the rules for classes.
     pub(super) fn style(&self) -> PreEscaped<String> {
         let colours = |pick: fn(&Colour) -> &String| -> String {
             let swatches = self.swatches.iter().enumerate();

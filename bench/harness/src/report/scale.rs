@@ -1,21 +1,18 @@
-//! Axes: from values to places in a picture, and the ticks between.
+//! Axes: map values to places in a picture, and choose ticks.
 
-/// Values that spread further than this from the smallest to the largest need a logarithmic axis:
-/// on a linear one the small ones would lie on top of each other.
+/// Largest quotient of two values on a linear axis: beyond it small values would coincide.
 const LINEAR_SPREAD: f64 = 30.0;
-/// Ratios that spread further than this have a logarithmic axis.
+/// The same for an axis of ratios.
 const RATIO_SPREAD: f64 = 3.0;
-/// Ticks that fit below a picture as wide as a phone.
 const TICKS: f64 = 5.0;
 
-/// A value that an axis names, and how it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
     pub(super) value: f64,
     pub(super) text: String,
 }
 
-/// An axis, from values to places. `low < high`; both are ticks or lie between two.
+/// An axis. `low < high`; both are ticks or lie between two ticks.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     low: f64,
@@ -25,8 +22,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Covers `values`: linear and from 0 where that costs little, logarithmic where they spread
-    /// too far. `places` are those of the lowest and of the highest value.
+    /// An axis that covers `values`: logarithmic if they spread far, else linear, from 0 if that
+    /// costs little room. `places` are the coordinates of its low and its high end.
     pub(super) fn covering(values: &[f64], places: (f64, f64)) -> Self {
         let (low, high) = bounds(values);
         if low > 0.0 && high > low * LINEAR_SPREAD {
@@ -37,8 +34,7 @@ impl Scale {
         Self::linear(low, high, places)
     }
 
-    /// Covers ratios: linear while they are close together, logarithmic where half and double are
-    /// to be as far from 1.
+    /// Covers ratios: linear while they are close together, else logarithmic.
     pub(super) fn of_ratios(values: &[f64], places: (f64, f64)) -> Self {
         let (low, high) = bounds(values);
         match low > 0.0 && high > low * RATIO_SPREAD {
@@ -60,7 +56,7 @@ impl Scale {
     pub(super) fn linear(low: f64, high: f64, places: (f64, f64)) -> Self {
         let (low, high) = match high > low {
             true => (low, high),
-            // All values are equal: they get some room around them.
+            // All values are equal, and get some room around them.
             false => (low - (low.abs() * 0.1).max(0.5), high + (high.abs() * 0.1).max(0.5)),
         };
         let step = step(high - low);
@@ -73,17 +69,15 @@ impl Scale {
         Self { low, high: if high > low { high } else { low + 1.0 }, places, is_log }
     }
 
-    /// Returns true for a logarithmic axis.
     pub(super) fn is_log(&self) -> bool {
         self.is_log
     }
 
-    /// The highest value.
     pub(super) fn high(&self) -> f64 {
         self.high
     }
 
-    /// The place of a value; what lies outside is moved to the end.
+    /// The place of a value; a value outside gets the nearer end.
     pub(super) fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let share = match self.is_log {
@@ -93,7 +87,6 @@ impl Scale {
         self.places.0 + share * (self.places.1 - self.places.0)
     }
 
-    /// The values that the axis names.
     pub(super) fn ticks(&self) -> Vec<Tick> {
         if !self.is_log {
             let step = step(self.high - self.low);
@@ -126,7 +119,7 @@ fn bounds(values: &[f64]) -> (f64, f64) {
     if low <= high { (low, high) } else { (0.0, 1.0) }
 }
 
-/// 1, 2 or 5 times a power of ten, so that about [`TICKS`] of them fill `range`.
+/// Returns 1, 2 or 5 times a power of ten, such that about [`TICKS`] steps fill `range`.
 fn step(range: f64) -> f64 {
     let rough = range / TICKS;
     let power = 10f64.powf(rough.log10().floor());
@@ -134,7 +127,7 @@ fn step(range: f64) -> f64 {
     multiple.unwrap_or(10.0) * power
 }
 
-/// The next 1, 2 or 5 times a power of ten in the direction that `round` has.
+/// Returns the next 1, 2 or 5 times a power of ten in the direction of `round`.
 fn round_log(value: f64, round: fn(f64) -> f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let (multiple, is_up) = (value / power, round(0.5) > 0.0);
@@ -146,7 +139,7 @@ fn round_log(value: f64, round: fn(f64) -> f64) -> f64 {
     next.unwrap_or(&1.0) * power
 }
 
-/// A value as an axis writes it, as exactly as its distance to the next one asks for.
+/// Writes a tick's value with the digits that distinguish it from the next tick.
 fn label(value: f64, step: f64) -> String {
     let (unit, suffix) = match value.abs() {
         it if it >= 1e9 => (1e9, "G"),

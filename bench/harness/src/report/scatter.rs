@@ -1,4 +1,4 @@
-//! Speed against memory, with the variants that no other beats in both.
+//! Speed against memory; highlights each variant that no other one beats in both.
 
 use super::axes::{self, Field};
 use super::boxes::exact;
@@ -14,7 +14,6 @@ const HEIGHT: f64 = 300.0;
 const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom: HEIGHT - 40.0 };
 const RADIUS: f64 = 4.5;
 
-/// A variant with both figures in relation to the baseline.
 #[derive(Clone, Debug, PartialEq)]
 struct Point {
     label: String,
@@ -30,8 +29,7 @@ impl Point {
     }
 }
 
-/// The metric that says how much memory was used: the first in a unit of bytes of which less is
-/// better, other than the primary one.
+/// The metric for memory: the first one in bytes of which less is better, unless it is primary.
 fn memory_metric<'a>(selection: &Selection<'a>) -> Option<&'a Metric> {
     let is_memory = |metric: &&Metric| {
         let is_bytes = ["bytes", "KiB", "MiB", "GiB"].contains(&metric.unit.as_str());
@@ -41,8 +39,7 @@ fn memory_metric<'a>(selection: &Selection<'a>) -> Option<&'a Metric> {
     (!is_memory(&selection.metric)).then_some(metric)
 }
 
-/// The picture of `rows` together (their geometric mean), or `None` where there is no such metric
-/// or nothing that all have measured.
+/// The picture of `rows` together (their geometric mean); `None` without figures for it.
 pub(super) fn card<'a>(
     selection: &Selection<'a>,
     rows: &[Row<'a>],
@@ -110,7 +107,7 @@ fn picture(points: &[Point], palette: &Palette, says: (&str, &str), is_rate: boo
     }
 }
 
-/// Returns the points that no other beats in one figure without losing in the other, by memory.
+/// Returns, by memory, the points that no other point beats without losing in the other figure.
 fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
     let cost = |point: &Point| if is_rate { -point.speed } else { point.speed };
     let mut sorted: Vec<&Point> = points.iter().filter(|point| !point.is_copy).collect();
@@ -126,8 +123,7 @@ fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
     sorted
 }
 
-/// Places of names that touch neither each other nor a point. A name without room is left out:
-/// colour, shape and hint still tell whose point it is.
+/// Places for names that touch neither each other nor points; a name without room is left out.
 struct Names {
     places: Vec<Option<(f64, f64)>>,
 }

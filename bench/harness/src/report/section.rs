@@ -1,4 +1,4 @@
-//! The runs of one experiment: warnings, tables, pictures, environment.
+//! The section of one experiment: warnings, tables, pictures, environment.
 
 use super::card::Card;
 use super::forest::{self, Subject};
@@ -8,18 +8,17 @@ use super::{axes, boxes, counters, curves, memory, scatter, source, verdicts};
 use crate::environment::Environment;
 use crate::judge::{Row, Selection};
 use crate::results::{Direction, Meta, Metric, Run};
+use crate::table::counted;
 use crate::tables::{modern, targets_of};
 use maud::{Markup, html};
 
-/// Headings with more letters are smaller.
+/// Longer headings get smaller letters.
 const LONG: usize = 70;
-/// Heading of the pictures with two axes.
 const TRADEOFFS: &str = "Speed against memory";
-/// Pictures that fill a row of a screen: of trade-offs, the one over all workloads and some others
-/// are open at once.
+/// Pictures in a row of a screen; that many of the trade-offs are open at first.
 const ROW: usize = 3;
 
-/// The section of one selection; `number` makes its name in the page unique.
+/// The section of one selection; `number` makes its ids unique in the page.
 pub(super) fn section(
     selection: &Selection<'_>,
     title: &str,
@@ -56,7 +55,6 @@ pub(super) fn section(
     }
 }
 
-/// The subject; of one program it is code.
 fn heading(selection: &Selection<'_>, title: &str) -> Markup {
     let (_, run) = selection.runs()[0];
     html! {
@@ -64,11 +62,6 @@ fn heading(selection: &Selection<'_>, title: &str) -> Markup {
             @if source::program(run).is_some() { code { (title) } } @else { (title) }
         }
     }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }
 
 fn warnings(selection: &Selection<'_>) -> Markup {
@@ -86,7 +79,6 @@ fn warnings(selection: &Selection<'_>) -> Markup {
     }
 }
 
-/// The targets of a run, where it has any.
 fn targets(run: &Run, palette: &Palette) -> Markup {
     html! {
         @if let Some((table, legend)) = targets_of(run) {
@@ -97,7 +89,7 @@ fn targets(run: &Run, palette: &Palette) -> Markup {
     }
 }
 
-/// Every verdict in every metric, then each workload at a glance.
+/// Every verdict in every metric, then every verdict on each workload.
 fn matrix<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
     let metric = selection.metric;
     let others = verdicts::further(selection);
@@ -140,7 +132,6 @@ fn matrix<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
     }
 }
 
-/// The table of `quarry lab compare`, with its legend.
 fn verdicts(selection: &Selection<'_>, palette: &Palette) -> Markup {
     html! {
         h3 { "Medians and verdicts" }
@@ -149,14 +140,13 @@ fn verdicts(selection: &Selection<'_>, palette: &Palette) -> Markup {
     }
 }
 
-/// Intervals come before samples: they carry the verdicts.
+/// Pictures of intervals; they stand above those of samples, because they carry the verdicts.
 fn intervals<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
     let of = |metric: &'a Metric| -> Vec<Card> {
         let subjects = selection.subjects_of(metric).into_iter().map(|(name, rows)| {
             let title = if selection.rows.len() == 1 { metric.label() } else { name };
             Subject { title, rows, metric }
         });
-        // The mean says most, and comes first.
         let mut subjects: Vec<Subject<'a>> = subjects.collect();
         subjects.sort_by_key(|subject| subject.rows.len() == 1);
         subjects.iter().filter_map(|subject| forest::card(selection, subject, palette)).collect()
@@ -196,7 +186,6 @@ fn intervals<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
     }
 }
 
-/// Pictures of one kind, or of several of which there is one each.
 struct Group {
     title: String,
     note: String,
@@ -271,7 +260,7 @@ fn samples_note(selection: &Selection<'_>) -> String {
     )
 }
 
-/// Returns a picture of all rows together, then one of each.
+/// Returns a picture of all rows together, then one of each row.
 fn tradeoffs<'a>(selection: &Selection<'a>, palette: &Palette) -> Vec<Card> {
     let rows = &selection.rows;
     let name =
@@ -307,7 +296,6 @@ fn environments(runs: &[(&str, &Run)]) -> Markup {
     }
 }
 
-/// Lists everything recorded of a run but its samples.
 fn facts(run: &Run) -> Vec<(String, String)> {
     let Meta { environment, variants, options, seed, rounds, schema, .. } = &run.meta;
     let Environment { cpu, cpus, kernel, glibc, distribution, thp, governor, load, .. } =

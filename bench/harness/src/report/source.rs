@@ -1,17 +1,16 @@
-//! Where a run comes from: the command, its input, the date; and the verdicts as Markdown.
+//! The source of a run (command, input, date), and its verdicts as Markdown.
 
 use super::verdicts;
 use crate::judge::Selection;
 use crate::results::Run;
 use crate::results::origin::joined;
-use crate::table::Entry;
+use crate::table::{Entry, counted};
 use maud::{Markup, html};
 
-/// Returns the program that a run measured, as a shell reads it; `None` where there is no single
-/// one.
+/// Returns the measured program as a shell reads it; `None` if the run has no single program.
 pub(super) fn program(run: &Run) -> Option<String> {
     let recorded = run.meta.origin.as_ref().filter(|origin| !origin.program.is_empty());
-    // Runs that were recorded early have it among their options.
+    // Early runs have the program among their options.
     recorded
         .map(|origin| joined(&origin.program))
         .or_else(|| run.meta.options.get("command").cloned())
@@ -32,7 +31,7 @@ pub(super) fn sources(selection: &Selection<'_>, number: usize) -> Markup {
     }
 }
 
-/// The heading names the program already, unless there are several runs: `is_one_of_several`.
+/// Names the program only if the page has several runs: otherwise the heading has it already.
 fn source(run: &Run, is_one_of_several: bool, id: &str) -> Markup {
     let origin = run.meta.origin.as_ref();
     let stdin = origin.and_then(|origin| origin.stdin.as_ref());
@@ -58,7 +57,6 @@ fn source(run: &Run, is_one_of_several: bool, id: &str) -> Markup {
     }
 }
 
-/// The verdicts as text that a reader can paste elsewhere.
 pub(super) fn markdown(selection: &Selection<'_>, number: usize) -> Markup {
     let id = format!("markdown-{number}");
     html! {
@@ -69,7 +67,7 @@ pub(super) fn markdown(selection: &Selection<'_>, number: usize) -> Markup {
     }
 }
 
-/// Needs the script of the page, which shows it; a reader without one selects the text.
+/// The page's script shows this button; a reader without scripts selects the text.
 fn copy_button(of: &str, says: &str) -> Markup {
     html! { button.copy type="button" data-copies=(of) hidden { (says) } }
 }
@@ -98,8 +96,8 @@ fn text(selection: &Selection<'_>) -> String {
     for (_, run) in selection.runs() {
         let date = run.meta.origin.as_ref().map(|it| format!("{}; ", it.date()));
         let machine = escaped(&run.meta.environment.summary());
-        let rounds = run.rounds();
-        lines.push(format!("{}{machine}; {rounds} rounds.", date.unwrap_or_default()));
+        let rounds = counted(run.rounds(), "round");
+        lines.push(format!("{}{machine}; {rounds}.", date.unwrap_or_default()));
         if let Some(origin) = &run.meta.origin {
             lines.push(format!("\n{}", fenced(&origin.shell())));
         }
@@ -107,7 +105,7 @@ fn text(selection: &Selection<'_>) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Takes their meaning from the letters that Markdown or HTML would read.
+/// Escapes the letters that Markdown or HTML would interpret.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -120,7 +118,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Writes code, between as many backticks as it has none of.
+/// Writes code between more backticks than any row of them inside.
 fn fenced(code: &str) -> String {
     let longest = code.split(|it| it != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);

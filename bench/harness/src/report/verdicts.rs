@@ -1,11 +1,10 @@
-//! Verdicts: over all metrics at once, and over all workloads of one.
+//! Tables of verdicts: in all metrics over all workloads, and in one metric on each workload.
 
 use super::axes;
 use crate::judge::{Judgement, MARGIN, Outcome, Selection};
 use crate::results::{Direction, Metric};
 use crate::table::{Entry, Table, Tone, variant, words};
 
-/// Returns every rival's verdict in every metric, over all rows together.
 pub(super) fn matrix(selection: &Selection<'_>) -> Table {
     let metrics = said_metrics(selection);
     let head = metrics.iter().map(|metric| {
@@ -28,7 +27,7 @@ pub(super) fn matrix(selection: &Selection<'_>) -> Table {
     Table::of(std::iter::once(words("variant")).chain(head), rows)
 }
 
-/// Returns the metrics of which any variant has a figure, the primary one first.
+/// Returns the metrics with a figure of any variant, the primary one first.
 pub(super) fn said_metrics<'a>(selection: &Selection<'a>) -> Vec<&'a Metric> {
     let all = &selection.baseline().run.meta.metrics;
     let is_said = |metric: &&Metric| {
@@ -44,7 +43,6 @@ pub(super) fn said_metrics<'a>(selection: &Selection<'a>) -> Vec<&'a Metric> {
     metrics
 }
 
-/// Returns every rival's verdict on every workload, in one metric.
 pub(super) fn glance(selection: &Selection<'_>, metric: &Metric) -> Table {
     let others = &selection.columns[1..];
     let head = others.iter().map(|column| variant(&column.label));
@@ -56,19 +54,16 @@ pub(super) fn glance(selection: &Selection<'_>, metric: &Metric) -> Table {
     Table::of(std::iter::once(words("workload")).chain(head), rows)
 }
 
-/// Explains the signs.
 pub(super) fn legend() -> String {
     format!("▲ better, ▼ worse, = within {:.0} %, ↑ higher, ↓ lower, ? undecided", MARGIN * 100.0)
 }
 
-/// The verdict in a word, with its estimate and interval below it.
 fn full(judgement: &Judgement) -> Entry {
     let (mark, name, tone) = sign(judgement);
     let text = format!("{} {name}", mark.trim()).trim().to_owned();
     Entry { text, tone, detail: Some(judgement.text()), hint: None }
 }
 
-/// The centre with a sign for the verdict; the interval is its hint.
 fn brief(judgement: &Judgement) -> Entry {
     let (mark, name, tone) = sign(judgement);
     match judgement.outcome {
@@ -82,7 +77,7 @@ fn brief(judgement: &Judgement) -> Entry {
     }
 }
 
-/// A verdict's sign, word and tone. The copy of the baseline is no rival: it shows the noise.
+/// A verdict's sign, word and tone. The copy of the baseline gets no verdict: it shows the noise.
 fn sign(judgement: &Judgement) -> (&'static str, &'static str, Tone) {
     match judgement.outcome {
         Outcome::NoVerdict(_) => ("", judgement.outcome.word(), Tone::Muted),
@@ -96,7 +91,6 @@ fn sign(judgement: &Judgement) -> (&'static str, &'static str, Tone) {
     }
 }
 
-/// Returns the metrics beside the primary one that have a better direction.
 pub(super) fn further<'a>(selection: &Selection<'a>) -> Vec<&'a Metric> {
     let metrics = said_metrics(selection).into_iter();
     metrics.filter(|it| !it.primary && it.direction != Direction::None).collect()

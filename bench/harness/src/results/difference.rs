@@ -1,22 +1,20 @@
-//! Differences that keep two runs from being parts of one.
+//! Finds differences that keep two shards from being parts of one run.
 
 use super::Meta;
 use serde_json::{Value, json};
 
 impl Meta {
-    /// Returns what keeps samples of the two from being parts of one run: a line for each field of
-    /// `meta.json`, as `self` has it and then as `other` has it.
-    ///
-    /// Everything recorded has to be the same but which shard it is, when it was taken, the load at
-    /// that time and the doctor's findings, and which CPUs a run could use: their number
-    /// counts. A field that will be added to the description is compared without a change here.
+    /// Returns the differences that keep samples of `self` and `other` from being parts of one run:
+    /// for each such field of `meta.json` a line with both values. Every field is compared, also
+    /// one that is added later, except the shard's number, the time, the load, the doctor's
+    /// findings, and the list of usable CPUs, of which only the number counts.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         compare("", &self.of_all_shards(), &other.of_all_shards(), &mut found);
         found
     }
 
-    /// The description without what differs from shard to shard.
+    /// The description without the fields that may differ between shards.
     fn of_all_shards(&self) -> Value {
         let mut meta = self.clone();
         meta.environment.load.clear();
@@ -25,7 +23,7 @@ impl Meta {
             origin.began = 0;
         }
         let shards = meta.part.map(|part| part.shard.of());
-        // A description is numbers, texts and maps with texts as keys.
+        // The description has only numbers, texts and maps with texts as keys, so this cannot fail.
         let mut value = serde_json::to_value(&meta).unwrap_or_default();
         value["environment"]["cpus"] = json!(meta.environment.cpus.len());
         if let Some(shards) = shards {
@@ -35,7 +33,7 @@ impl Meta {
     }
 }
 
-/// Adds a line for each leaf at which two values differ; `path` is where they stand.
+/// Adds a line for each leaf in which two values differ; `path` leads to the values.
 fn compare(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
     let below = |name: &str| match path {
         "" => name.to_owned(),

@@ -1,4 +1,4 @@
-//! Writing a run into a directory while it is taken, and reading it back.
+//! Writes a run into a directory while it is taken, and reads it back.
 
 use super::{EARLIER_SCHEMA, Meta, Run, SCHEMA, Sample};
 use crate::destination;
@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 const META: &str = "meta.json";
 const SAMPLES: &str = "samples.jsonl";
 
-/// A results directory that is being written. Every sample is handed to the kernel as it comes, by
-/// one call, so that it survives the end of this process.
+/// A results directory being written; each sample goes to the kernel at once, in one call.
 #[derive(Debug)]
 pub struct RunDirectory {
     place: PathBuf,
@@ -24,7 +23,7 @@ impl RunDirectory {
     /// Makes the directory, or takes an empty one, and writes `meta.json`.
     ///
     /// # Errors
-    /// If there is something in it already, or it cannot be written.
+    /// If the directory is not empty or cannot be written.
     pub fn create(place: &Path, meta: &Meta) -> Result<Self> {
         prepare(place)?;
         let cannot = || format!("--out {}: cannot be written", place.display());
@@ -47,30 +46,25 @@ impl RunDirectory {
         written.with_context(|| format!("cannot write {}", self.place.join(SAMPLES).display()))
     }
 
-    /// Opens the file once more to which samples are appended.
     pub(super) fn again(&self) -> Result<File> {
         Self::open(&self.place).with_context(|| self.place.display().to_string())
     }
 
-    /// Opens the file to which samples were appended at `place`.
     pub(super) fn open(place: &Path) -> std::io::Result<File> {
         OpenOptions::new().append(true).open(place.join(SAMPLES))
     }
 
-    /// Waits until every sample is where a loss of power leaves it.
-    ///
-    /// # Errors
-    /// If it cannot be written.
+    /// Syncs the samples to disk.
     pub(crate) fn sync(&self) -> Result<()> {
         let synced = self.samples.sync_all();
         synced.with_context(|| format!("cannot write {}", self.place.join(SAMPLES).display()))
     }
 }
 
-/// Makes the directory, where it is not there.
+/// Makes the directory unless it exists.
 ///
 /// # Errors
-/// One of usage, where there is something in it already, or nothing can be made in it.
+/// A usage error, where the directory is not empty, or files cannot be made in it.
 pub fn prepare(place: &Path) -> Result<()> {
     destination::folder("--out", place)?;
     let mut entries = fs::read_dir(place).with_context(|| format!("--out {}", place.display()))?;
@@ -87,7 +81,7 @@ pub fn prepare(place: &Path) -> Result<()> {
 /// Reads a results directory.
 ///
 /// # Errors
-/// File and line of what is damaged, foreign or of another version.
+/// File and line of damage, of foreign contents or of another version.
 pub fn read(place: &Path) -> Result<Run> {
     let path = place.join(META);
     let meta = match fs::read_to_string(&path) {
@@ -122,7 +116,7 @@ fn read_meta(path: &Path, text: &str) -> Result<Meta> {
         }
         None => bail!("{}:1: no schema: this is not a run of the lab", path.display()),
     }
-    // Once more from the text: a value knows no lines.
+    // Parsed again from the text, because a `Value` has no line numbers for errors.
     let meta: Meta = serde_json::from_str(text).map_err(at)?;
     meta.validate().map_err(|fault| anyhow::anyhow!("{}:1: {fault}", path.display()))?;
     Ok(meta)
@@ -137,7 +131,7 @@ fn read_samples(path: &Path, bytes: &[u8], meta: &Meta) -> Result<(Vec<Sample>, 
                 check(&sample, meta).map_err(|fault| anyhow::anyhow!("{}: {fault}", place()))?;
                 samples.push(sample);
             }
-            // Only the last line can lack its end: the writer was killed in the middle of it.
+            // Only the last line can lack its end: the writer was killed within the line.
             Err(_) if !line.ends_with(b"\n") => {
                 warnings.push(format!("{}: cut off in the middle, left out", place()));
             }
@@ -147,7 +141,7 @@ fn read_samples(path: &Path, bytes: &[u8], meta: &Meta) -> Result<(Vec<Sample>, 
     Ok((samples, warnings))
 }
 
-/// A sample must belong to the run, and have done its work if it counts.
+/// Checks that a sample belongs to the run, and did its work unless it failed.
 fn check(sample: &Sample, meta: &Meta) -> Result<(), String> {
     let Sample { workload, tasks, variant, measurement, failure, .. } = sample;
     let Some(declared) = meta.workload(workload) else {
@@ -223,7 +217,7 @@ mod tests {
         let back = read(&place).unwrap();
         assert_eq!(back.samples, run.samples[..3]);
         assert!(back.warnings[0].ends_with("samples.jsonl:4: cut off in the middle, left out"));
-        // Only its newline is missing: the sample is whole.
+        // Only the newline is missing; the sample is whole.
         fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
         assert_eq!(read(&place).unwrap().samples, run.samples);
     }

@@ -1,16 +1,16 @@
-//! Runs made of given values, for tests.
+//! Makes runs of given values, for tests.
 
 use super::{Cell, Measurement, Meta, Metric, Run, SCHEMA, Sample, Variant, Verify, Workload};
 use crate::environment::Environment;
 use std::collections::BTreeMap;
 
-/// The cell of the workload `w` of [`run`] on a variant.
+/// The cell of workload `w` in [`run`] for a variant.
 pub fn cell(variant: &str) -> Cell<'_> {
     Cell { workload: "w", tasks: 1, variant }
 }
 
-/// A run of one workload `w` with a value in ns per operation for each round and variant; a
-/// variant whose name ends with ` A/A` is a copy.
+/// A run of one workload `w`, with ns per operation for each round and variant; ` A/A` marks a
+/// copy.
 pub fn run(baseline: &str, columns: &[(&str, &[Option<f64>])]) -> Run {
     let mut samples = Vec::new();
     for (variant, values) in columns {
@@ -54,8 +54,7 @@ pub fn run(baseline: &str, columns: &[(&str, &[Option<f64>])]) -> Run {
 /// Workload, tasks, variant, and a sample per round.
 pub type Cells = Vec<(String, u32, String, Vec<f64>)>;
 
-/// A run whose samples are values of a metric of the figure `value`; the variant of the first
-/// cell is the baseline.
+/// A run of values of a metric over the figure `value`; the first cell's variant is the baseline.
 pub fn run_of(experiment: &str, metric: Metric, cells: &Cells) -> Run {
     let mut run = run(&cells[0].2, &[(&cells[0].2, &[])]);
     let meta = &mut run.meta;

@@ -1,4 +1,4 @@
-//! The description of a run: everything that a reader of its samples has to know.
+//! The description of a run, for readers of its samples.
 
 use super::{Measurement, Metric, Origin, Sample, Target};
 use crate::blocks::Shape;
@@ -8,59 +8,59 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of the layout; grows with every change that a reader would notice.
+/// Version of the layout; it grows with every change that a reader must know.
 pub const SCHEMA: &str = "quarry-lab/3";
-/// A version that can still be read: it has no targets.
+/// An older version that can still be read; it has no targets.
 pub const EARLIER_SCHEMA: &str = "quarry-lab/2";
 
-/// A thing that is compared.
+/// A variant: one of the things that a run compares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variant {
     /// Its name in the tables.
     pub name: String,
     /// Its exact description: file, version, options.
     pub description: String,
-    /// Name of the variant that this one is a second copy of: the A/A copy, which shows the noise.
+    /// For an A/A copy, which shows the noise: the name of the variant that it repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<String>,
 }
 
 impl Variant {
-    /// Makes one with a description.
+    /// Makes a variant.
     pub fn new(name: &str, description: &str) -> Self {
         Self { name: name.to_owned(), description: description.to_owned(), copy_of: None }
     }
 
-    /// The A/A copy of this one.
+    /// Makes the A/A copy of this variant.
     pub fn copy(&self) -> Self {
         let copy_of = Some(self.name.clone());
         Self { name: format!("{} A/A", self.name), copy_of, ..self.clone() }
     }
 }
 
-/// The count that a sample must have verified to be valid.
+/// The rule for `verified`, the count that proves a sample's work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verify {
-    /// This many things for every operation.
+    /// This many verified things for every operation.
     PerOperation(u64),
-    /// This many things, and as many operations: what was asked for.
+    /// This many verified things, and as many operations.
     Exactly(u64),
-    /// The value of this counter.
+    /// As many as this counter says.
     Counter(String),
 }
 
-/// Something that is run on every variant.
+/// A workload, which runs on every variant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workload {
     /// Its name in the tables.
     pub name: String,
-    /// The proof that it happened.
+    /// The proof that its operations happened.
     pub verify: Verify,
 }
 
 impl Workload {
-    /// Makes one with its proof.
+    /// Makes a workload.
     pub fn new(name: &str, verify: Verify) -> Self {
         Self { name: name.to_owned(), verify }
     }
@@ -68,7 +68,7 @@ impl Workload {
     /// Checks that the operations of a sample happened.
     ///
     /// # Errors
-    /// The verification that was found, and the one that was expected.
+    /// The count that was verified, and the expected one.
     pub fn check(&self, measurement: &Measurement) -> Result<(), String> {
         let Measurement { operations, verified, counters, .. } = measurement;
         let expected = match &self.verify {
@@ -103,28 +103,28 @@ pub struct Meta {
     pub seed: u64,
     /// Rounds that were asked for, without the warm-up.
     pub rounds: u32,
-    /// Name of the variant that the others are compared with.
+    /// Name of the variant that the other variants are compared with.
     pub baseline: String,
-    /// The things compared, in the order of tables.
+    /// The variants, in the order of tables.
     pub variants: Vec<Variant>,
     /// The workloads; each ran on each variant.
     pub workloads: Vec<Workload>,
-    /// Numbers of tasks that run at once, in turn.
+    /// Numbers of concurrent tasks, measured in turn.
     pub tasks: Vec<u32>,
     /// The metrics of a sample.
     pub metrics: Vec<Metric>,
     /// Targets of the baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<Target>,
-    /// If true, one failed sample takes the verdict from its variant; else its round is left out.
+    /// True: a failed sample takes the verdict from its variant. False: its round is left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
     /// Parameters of the experiment.
     pub options: BTreeMap<String, String>,
-    /// When it was taken, and by which command; runs that were recorded early do not say it.
+    /// Time and command; early runs lack them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// Which part of the run this is, where it is not all of it.
+    /// The part of the run, if this is a shard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
     /// The machine.
@@ -141,7 +141,7 @@ impl Meta {
     /// The metric of this name.
     ///
     /// # Errors
-    /// There is none.
+    /// If the run has no such metric.
     pub fn metric(&self, name: &str) -> anyhow::Result<&Metric> {
         let metric = self.metrics.iter().find(|metric| metric.name == name);
         metric.with_context(|| format!("{}: no metric is called {name}", self.experiment))
@@ -163,8 +163,7 @@ impl Meta {
         self.variants.iter().find(is_copy)
     }
 
-    /// The shape from which the order of its samples follows; with `warm_up` a round comes before
-    /// the first that counts.
+    /// The parameters of the order of its samples; with `warm_up`, a warm-up round comes first.
     pub fn shape(&self, warm_up: bool) -> Shape {
         Shape {
             seed: self.seed,
@@ -176,8 +175,8 @@ impl Meta {
         }
     }
 
-    /// Where a sample stands: its round, its block in a [`Shape`], and its variant. `None` if it is
-    /// none of this run.
+    /// The position of a sample: its round, the index of its block in a [`Shape`], and the index of
+    /// its variant. `None` if the run has no such sample.
     pub fn place_of(&self, sample: &Sample) -> Option<(u32, usize, usize)> {
         let workload = self.workloads.iter().position(|it| it.name == sample.workload)?;
         let tasks = self.tasks.iter().position(|it| *it == sample.tasks)?;
@@ -185,8 +184,8 @@ impl Meta {
         Some((sample.round, workload * self.tasks.len() + tasks, variant))
     }
 
-    /// Checks what every reader relies on: names are unique, the baseline and the originals of
-    /// copies are there, nothing is empty, one metric is primary.
+    /// Checks the conditions that readers rely on: names are unique; the baseline and the originals
+    /// of copies exist; no list is empty; one metric is primary.
     ///
     /// # Errors
     /// The first condition that does not hold.

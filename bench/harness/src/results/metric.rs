@@ -1,4 +1,4 @@
-//! Formulas of figures, which are stored with the samples.
+//! Metrics: formulas that are stored with the samples.
 
 use super::Measurement;
 use serde::{Deserialize, Serialize};
@@ -11,15 +11,15 @@ pub enum Direction {
     Higher,
     /// Times and memory.
     Lower,
-    /// Neither: a count that explains.
+    /// Neither: a count that explains others.
     None,
 }
 
-/// Unit of what is counted.
+/// The unit of [`Metric::counted`].
 const PER_OPERATION: &str = "per operation";
 
-/// A figure of every sample: `times * of / per`, where `of` and `per` name figures of the
-/// measurement (`operations`, `time_ns`, `wall_ns`, `cpu_ns`, a counter or a figure).
+/// A formula with a value for every sample: `times * of / per`, where `of` and `per` name figures
+/// of the measurement (`operations`, `time_ns`, `wall_ns`, `cpu_ns`, a counter or a figure).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
     /// Its name in tables.
@@ -28,16 +28,16 @@ pub struct Metric {
     pub unit: String,
     /// The direction that is better.
     pub direction: Direction,
-    /// Digits after the point, where a table fixes them.
+    /// Digits after the point, in tables that fix them.
     pub decimals: u8,
-    /// True for the metric that verdicts are about; one metric of a run is.
+    /// True for the one metric that verdicts are about.
     #[serde(default)]
     pub primary: bool,
     of: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     per: Option<String>,
     times: f64,
-    /// A value up to this is near zero.
+    /// Values up to this are near zero.
     #[serde(default, skip_serializing_if = "is_zero")]
     near_zero: f64,
 }
@@ -47,7 +47,7 @@ fn is_zero(value: &f64) -> bool {
 }
 
 impl Metric {
-    /// The figure `of` as it is.
+    /// A metric that is the figure `of`.
     pub fn new(name: &str, unit: &str, direction: Direction, of: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -72,37 +72,36 @@ impl Metric {
         Self::new("rate", unit, Direction::Higher, "operations").per("wall_ns").times(1e9)
     }
 
-    /// A counter per operation: neither way is better by itself.
+    /// A counter per operation, without a better direction.
     pub fn counted(name: &str, counter: &str) -> Self {
         Self::new(name, PER_OPERATION, Direction::None, counter).per("operations").digits(4)
     }
 
-    /// Divided by another figure; no value where that is 0.
+    /// Divides by another figure; a sample where that is 0 has no value.
     pub fn per(mut self, figure: &str) -> Self {
         self.per = Some(figure.to_owned());
         self
     }
 
-    /// Multiplied.
+    /// Multiplies the value.
     pub fn times(mut self, factor: f64) -> Self {
         self.times = factor;
         self
     }
 
-    /// Sets the number of digits after the point; 2 where it is not set.
+    /// Sets the number of digits after the point; the default is 2.
     pub fn digits(mut self, decimals: u8) -> Self {
         self.decimals = decimals;
         self
     }
 
-    /// With the value, in its unit, up to which it is so near to zero that ratios say nothing: ten
-    /// times what it is measured by.
+    /// Sets the value, in its unit, up to which ratios mean nothing: ten times the resolution.
     pub fn near_zero(mut self, value: f64) -> Self {
         self.near_zero = value;
         self
     }
 
-    /// The same in milliseconds, where it is in seconds.
+    /// Converts a metric in seconds to milliseconds.
     #[must_use]
     pub fn in_milliseconds(self) -> Self {
         if self.unit != "s" {
@@ -112,18 +111,18 @@ impl Metric {
         Self { unit: "ms".to_owned(), times, near_zero, decimals: 1, ..self }
     }
 
-    /// The value up to which ratios say nothing.
+    /// The value up to which ratios mean nothing.
     pub fn zero(&self) -> f64 {
         self.near_zero
     }
 
-    /// Makes it the one that verdicts are about.
+    /// Makes the metric primary.
     pub fn primary(mut self) -> Self {
         self.primary = true;
         self
     }
 
-    /// Name and unit, for the head of a column; a figure that a program prints has no unit.
+    /// Name and unit, for the head of a column; a figure that the program prints has no unit.
     pub fn label(&self) -> String {
         match self.unit() {
             unit if unit.is_empty() => self.name.clone(),
@@ -132,8 +131,8 @@ impl Metric {
         }
     }
 
-    /// Its unit as the formula has it: what is multiplied is not `per operation` any more, also in
-    /// runs that were recorded under that name.
+    /// The unit after multiplication. `per operation` becomes `per 1,000 operations`, also in older
+    /// runs that recorded `per operation`.
     pub fn unit(&self) -> String {
         match self.unit.as_str() {
             PER_OPERATION if self.times == 1000.0 => "per 1,000 operations".to_owned(),
@@ -142,8 +141,8 @@ impl Metric {
         }
     }
 
-    /// Every single value that [`value`](Self::value) sums up: the series of its figure, or the
-    /// value alone if it has no series. A series is not divided by another figure.
+    /// The single values of [`value`](Self::value): the series of the figure `of`, if there is
+    /// one and no divisor `per`; else the value itself.
     pub fn values(&self, measurement: &Measurement) -> Vec<f64> {
         match measurement.series.get(&self.of) {
             Some(series) if self.per.is_none() => {
@@ -153,7 +152,7 @@ impl Metric {
         }
     }
 
-    /// Its value, `None` where the measurement lacks a figure or divides by 0.
+    /// The value; `None` where the measurement lacks a figure or the divisor is 0.
     pub fn value(&self, measurement: &Measurement) -> Option<f64> {
         let of = measurement.figure(&self.of)? * self.times;
         match &self.per {

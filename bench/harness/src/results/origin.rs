@@ -1,12 +1,12 @@
-//! When a run was taken, and by which command.
+//! The time and the command of a run.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Options that only choose where results go, or which of them this process takes. A reader who
-/// repeats the command chooses other places, and repeats all of it.
+/// Options for destinations and shards. The recorded command leaves them out: a reader who repeats
+/// the command chooses other places, and takes the whole run.
 const PLACES: [&str; 9] = [
     "--out",
     "--shard",
@@ -22,11 +22,11 @@ const PLACES: [&str; 9] = [
 /// The origin of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The time when it began, in seconds since 1970-01-01 00:00 UTC.
+    /// The time of its beginning, in seconds since 1970-01-01 00:00 UTC.
     pub began: u64,
-    /// The command that took it, without the options that only say where results go.
+    /// The command, without the options for destinations and shards.
     pub command: Vec<String>,
-    /// Name and arguments of the program that was measured; empty where there is no single one.
+    /// Name and arguments of the measured program; empty if the run has no single program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub program: Vec<String>,
     /// The standard input of that program.
@@ -34,11 +34,11 @@ pub struct Origin {
     pub stdin: Option<Stdin>,
 }
 
-/// The standard input that every run of a program read from its beginning.
+/// The standard input, which every run of a program read from its beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Stdin {
-    /// None.
+    /// Empty.
     Nothing,
     /// The contents of a pipe.
     Pipe {
@@ -47,14 +47,14 @@ pub enum Stdin {
     },
     /// A file.
     File {
-        /// Its path from the working directory, or its name alone where it lies elsewhere.
+        /// Its path from the working directory; for a file elsewhere only its name.
         name: String,
         /// Its length.
         bytes: u64,
     },
 }
 
-/// `quarry-lab run x` as it was typed: `quarry lab run x`.
+/// Writes `quarry-lab run x` as the user typed it: `quarry lab run x`.
 fn as_typed(mut words: Vec<String>) -> Vec<String> {
     if let Some(first) = words.first_mut().filter(|it| it.ends_with("quarry-lab")) {
         first.truncate(first.len() - "-lab".len());
@@ -64,7 +64,7 @@ fn as_typed(mut words: Vec<String>) -> Vec<String> {
 }
 
 impl Origin {
-    /// The command of this process, now.
+    /// The command of this process, begun now.
     pub fn now() -> Self {
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         Self {
@@ -77,7 +77,7 @@ impl Origin {
     /// Returns the time when the run began, as `2026-11-22 17:44:05 UTC`.
     pub fn date(&self) -> String {
         let time = UNIX_EPOCH.checked_add(Duration::from_secs(self.began));
-        // The crate knows the years up to 9999.
+        // `humantime` formats years up to 9999.
         match time.filter(|_| self.began < 253_402_300_800) {
             Some(time) => {
                 let text = humantime::format_rfc3339_seconds(time).to_string();
@@ -87,7 +87,7 @@ impl Origin {
         }
     }
 
-    /// Returns the command as a shell reads it, with the file that it was given on standard input.
+    /// Returns the command as a shell reads it, with `<` for a file on standard input.
     pub fn shell(&self) -> String {
         let is_named = self.command.iter().any(|word| word.starts_with("--input"));
         match &self.stdin {
@@ -110,7 +110,7 @@ impl fmt::Display for Stdin {
 }
 
 impl Stdin {
-    /// A file by its path, as one may read of it who does not know the machine.
+    /// A file by its path, without folders outside of the working directory.
     pub fn file(path: &Path, bytes: u64) -> Self {
         let here = std::env::current_dir().unwrap_or_default();
         let relative = path.strip_prefix(&here).ok();
@@ -123,13 +123,13 @@ impl Stdin {
     }
 }
 
-/// Writes words as a shell reads them.
+/// Quotes and joins words for a shell.
 pub fn joined(words: &[String]) -> String {
-    // A word with a zero byte cannot be an argument.
+    // Joining fails on a zero byte, which an argument cannot contain.
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
-/// Drops options up to `--` that are [`PLACES`], and the directory of the executable.
+/// Drops [`PLACES`] before `--`, and the directory of the executable.
 fn without_places(words: Vec<String>) -> Vec<String> {
     let mut kept = Vec::with_capacity(words.len());
     let mut words = words.into_iter();

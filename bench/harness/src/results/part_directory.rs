@@ -1,4 +1,4 @@
-//! The directory of one shard: made under another name, and named as a whole when it is one.
+//! The directory of one shard, which gets its final name when the shard is complete.
 //!
 //! ```text
 //! DIR/shard-2-of-8.partial-XXXXXX   is being taken, or was when its process ended
@@ -7,8 +7,8 @@
 //!     shard.json                    which shard it is and how many samples it has; written last
 //! ```
 //!
-//! The name changes in one step, so that a shard that was killed never looks complete, and two
-//! processes that take the same one never write into one directory: the first that is done wins.
+//! The rename is one step, so a shard whose process was killed never looks complete. Two processes
+//! that take the same shard write into two directories, and the first to finish wins.
 
 use super::{Meta, RunDirectory, Sample, read};
 use crate::destination;
@@ -24,55 +24,54 @@ use tempfile::TempDir;
 
 const END: &str = "shard.json";
 const SCHEMA: &str = "quarry-shard/1";
-/// In the directory of all shards: a process that lists them or begins one holds its lock.
+/// The lock file of all shards' directory; a process that lists or begins a shard holds its lock.
 const LOCK: &str = ".lock";
-/// Between the name of a shard and letters at random, until it is complete.
+/// Follows the name of an unfinished shard, before random letters.
 const PARTIAL: &str = ".partial-";
 
-/// `shard.json`: what makes a directory a complete shard.
+/// `shard.json`, the mark of a complete shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// Version of the layout.
     pub schema: String,
-    /// Which shard it is.
+    /// The shard.
     pub shard: Shard,
     /// Samples in `samples.jsonl`.
     pub samples: u64,
 }
 
-/// How taking a shard begins.
+/// The result of beginning a shard.
 #[derive(Debug)]
 pub enum Begun {
-    /// Another process took it before: its directory.
+    /// The shard is complete already, in this directory.
     There(PathBuf),
-    /// This process takes it.
+    /// This process takes the shard.
     New(PartDirectory),
 }
 
-/// The directory of a shard that is being taken.
+/// The directory of a shard that this process takes.
 #[derive(Debug)]
 pub struct PartDirectory {
-    /// Where all shards of the run are.
     parent: PathBuf,
     shard: Shard,
     directory: RunDirectory,
     partial: TempDir,
-    /// Shows others that this process is at work; the kernel unlocks it when the process ends.
+    /// Tells other processes that this one is at work; the kernel unlocks it when the process ends.
     _lock: Flock<File>,
     samples: u64,
 }
 
 impl PartDirectory {
-    /// Begins `shard` in `parent`, unless it is there already. What a process that has ended left
-    /// of the same shard is removed: a shard that was cut off begins anew.
+    /// Begins `shard` in `parent`, unless it is complete there. The remains of an interrupted
+    /// process are removed, and the shard starts again.
     ///
     /// # Errors
-    /// One of usage, where shards of another run are there, with what differs; what cannot be
-    /// written.
+    /// A usage error, with the differences, where `parent` has shards of another run; a failed
+    /// write.
     pub fn begin(parent: &Path, shard: Shard, meta: &Meta) -> Result<Begun> {
         destination::folder("--out", parent)?;
         let cannot = || format!("--out {}: cannot be written", parent.display());
-        // No process adds or removes a shard while another one lists them.
+        // While this process holds the lock, no other one adds or removes a shard.
         let looking = File::options().create(true).append(true).open(parent.join(LOCK));
         let _looking =
             lock(looking.with_context(cannot)?, FlockArg::LockExclusive).with_context(cannot)?;
@@ -104,11 +103,11 @@ impl PartDirectory {
         self.directory.append(sample)
     }
 
-    /// Makes the shard complete, and returns its directory. If another process was faster, its
-    /// shard stays and this one is dropped.
+    /// Completes the shard and returns its directory. If another process was first, its shard
+    /// stays.
     ///
     /// # Errors
-    /// If it cannot be written or renamed.
+    /// If a write or the rename fails.
     pub fn finish(mut self) -> Result<PathBuf> {
         let end = End { schema: SCHEMA.to_owned(), shard: self.shard, samples: self.samples };
         let file = self.partial.path().join(END);
@@ -126,7 +125,6 @@ impl PartDirectory {
     }
 }
 
-/// Checks that a complete shard at `place` is one of the run of `meta`.
 fn expect_one_run(meta: &Meta, place: &Path) -> Result<()> {
     let other = read(place)?.meta;
     let differences = meta.differences(&other);
@@ -141,7 +139,6 @@ fn expect_one_run(meta: &Meta, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the remains of a shard whose process has ended.
 fn remove_abandoned(parent: &Path, shard: Shard) -> Result<()> {
     let prefix = name(shard) + PARTIAL;
     for place in below(parent)? {
@@ -157,20 +154,19 @@ fn is_locked(file: File) -> bool {
     lock(file, FlockArg::LockExclusiveNonblock).is_err()
 }
 
-/// Locks an open file. It has to be one that can be written: NFS locks no other, and no folder.
+/// Locks an open file. It must be open for writing: NFS locks neither read-only files nor folders.
 fn lock(file: File, how: FlockArg) -> Result<Flock<File>> {
     Flock::lock(file, how).map_err(|(_, error)| error.into())
 }
 
-/// The name of a complete shard.
 fn name(shard: Shard) -> String {
     format!("shard-{}-of-{}", shard.number(), shard.of())
 }
 
-/// The directories of shards in `parent`, complete or not, in the order of their names.
+/// The directories of shards in `parent`, complete or not, by name.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If `parent` cannot be read.
 pub fn below(parent: &Path) -> Result<Vec<PathBuf>> {
     let cannot = || parent.display().to_string();
     let mut found = Vec::new();
@@ -188,10 +184,10 @@ fn is_complete(place: &Path) -> bool {
     place.join(END).exists()
 }
 
-/// Reads the mark of a complete shard; `None` if the shard was not finished.
+/// Reads the mark of a complete shard; `None` if the shard is unfinished.
 ///
 /// # Errors
-/// File and line of what is damaged or of another version.
+/// File and line of damage or of another version.
 pub fn read_end(place: &Path) -> Result<Option<End>> {
     let path = place.join(END);
     let text = match fs::read_to_string(&path) {

@@ -2,7 +2,7 @@
 
 use super::{Meta, Metric, Sample};
 
-/// Where samples stand side by side: what differs between them is the round alone.
+/// The samples that differ only in their round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell<'a> {
     /// The workload.
@@ -13,24 +13,24 @@ pub struct Cell<'a> {
     pub variant: &'a str,
 }
 
-/// A whole run, just taken or read back.
+/// A run, just taken or read from a directory.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Variants, workloads and machine.
     pub meta: Meta,
     /// The samples, in the order in which they were taken.
     pub samples: Vec<Sample>,
-    /// Oddities of the directory that it was read from.
+    /// Oddities of its directory.
     pub warnings: Vec<String>,
 }
 
 impl Run {
-    /// Counted rounds that have a sample: fewer than asked for where the run was cut short.
+    /// Counted rounds with a sample: fewer than asked for if the run was cut short.
     pub fn rounds(&self) -> usize {
         self.samples.iter().map(|sample| sample.round).max().unwrap_or(0) as usize
     }
 
-    /// Counted samples of a cell in the order taken; failed ones are among them.
+    /// Counted samples of a cell in the order taken, with the failed ones.
     pub fn samples_of<'a>(&'a self, cell: Cell<'a>) -> impl Iterator<Item = &'a Sample> {
         self.samples.iter().filter(move |sample| {
             sample.round > 0
@@ -40,8 +40,8 @@ impl Run {
         })
     }
 
-    /// One value per counted round of a cell, `None` where the sample failed or has no such figure.
-    /// Equal indices of two columns are the same round: a pair.
+    /// One value per counted round of a cell; `None` where the sample failed or lacks the figure.
+    /// Equal indices of two columns are a pair.
     pub fn values(&self, cell: Cell<'_>, metric: &Metric) -> Vec<Option<f64>> {
         let mut values = vec![None; self.rounds()];
         for sample in self.samples_of(cell) {
@@ -51,15 +51,14 @@ impl Run {
         values
     }
 
-    /// All single values of a cell: where samples measured many things one by one, those of all
-    /// rounds together; else one per round.
+    /// All single values of a cell: the series of its samples, else a value per round.
     pub fn single_values(&self, cell: Cell<'_>, metric: &Metric) -> Vec<f64> {
         let of = |sample: &Sample| sample.measurement.as_ref().map(|it| metric.values(it));
         self.samples_of(cell).filter_map(of).flatten().collect()
     }
 
-    /// Returns the text above the tables: the machine, the variants, and how samples were taken;
-    /// `what` says what a sample was.
+    /// Returns the text above tables: machine, variants and way of sampling; `what` describes a
+    /// sample.
     pub fn head(&self, what: &str) -> String {
         let mut text = self.meta.environment.summary() + "\n";
         for variant in &self.meta.variants {
@@ -69,7 +68,7 @@ impl Run {
         text + &format!("{rounds} samples of each, seed {seed}, order randomised: {what}\n")
     }
 
-    /// One line per distinct failure, with how often it happened and where.
+    /// One line per distinct failure, with its count and place.
     pub fn failures(&self) -> Vec<String> {
         let mut distinct: Vec<(String, usize)> = Vec::new();
         for sample in &self.samples {
@@ -83,7 +82,7 @@ impl Run {
         distinct.into_iter().map(|(text, count)| format!("{text} ({count} times)")).collect()
     }
 
-    /// Fails where samples failed: after tables have been printed, so that it is not overlooked.
+    /// Fails if samples failed; called after tables were printed, so that it is not overlooked.
     ///
     /// # Errors
     /// The failures, one per line.

@@ -1,4 +1,4 @@
-//! One sample: what was measured, or why not.
+//! One sample: its measurement, or the reason why it has none.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -6,35 +6,34 @@ use std::collections::BTreeMap;
 /// The measurement of one sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Operations in the measured window; what counts as one is the workload's matter.
+    /// Operations in the measured window; the workload defines an operation.
     pub operations: u64,
-    /// Time of the operations, on the clock that the workload chose.
+    /// Time of the operations, on the clock of the workload's choice.
     pub time_ns: u64,
     /// Length of the window on the wall clock.
     pub wall_ns: u64,
     /// CPU time of the whole process in the window.
     pub cpu_ns: u64,
-    /// Things that are seen to have happened, counted apart from `operations`: blocks that came
-    /// back with the mark that they were given, packets that arrived. The parent compares it with
-    /// what the workload's [`Verify`](super::Verify) expects.
+    /// Proofs that the work was done, counted apart from `operations`: memory that came back with
+    /// its mark, packets that arrived. The workload's [`Verify`](super::Verify) checks the number.
     #[serde(default)]
     pub verified: u64,
-    /// The server of the sample: the file that `malloc` belongs to, or the policies of the stack.
+    /// The object that contains the serving `malloc`, or the policies of the stack.
     pub served_by: String,
     /// Further counts by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
-    /// Further figures that are no counts, by name.
+    /// Further figures by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
-    /// Every single value of a counter or figure of this name, where a sample measures many things
-    /// one by one: the time of each file, say. The figure itself sums them up.
+    /// By the name of a counter or figure: the single values that it sums up, such as the time of
+    /// each file.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<u64>>,
 }
 
 impl Measurement {
-    /// A window without further figures; `verified` is still 0.
+    /// A window without further figures; the caller sets `verified`.
     pub fn of_window(
         operations: u64,
         time_ns: u64,
@@ -52,7 +51,7 @@ impl Measurement {
         self
     }
 
-    /// A figure by its name: one of the fields, a counter or a further figure.
+    /// A figure by name: a field, a counter or a further figure.
     pub fn figure(&self, name: &str) -> Option<f64> {
         match name {
             "operations" => Some(self.operations as f64),
@@ -70,28 +69,27 @@ impl Measurement {
 /// Memory of a watched process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
-    /// Since the process was started.
+    /// Time since the start of the process.
     pub ms: f64,
-    /// Resident, in bytes (`statm`).
+    /// Resident bytes (`statm`).
     pub resident: u64,
-    /// Bytes that the control group is charged for; where there can be no group, by how much less
-    /// memory is free on the machine than at the start.
+    /// Bytes charged to the control group; without one, by how much the machine's free memory fell.
     pub charged: i64,
 }
 
-/// A parent's observations of a process while it ran.
+/// A process's memory and phases while it ran, recorded by its parent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Readings, in the order of time.
     pub readings: Vec<Reading>,
-    /// The phases: when each was announced, and with which words.
+    /// For each phase the time of its announcement, and the announced line.
     pub phases: Vec<(f64, String)>,
-    /// True if `charged` is a control group's, and not the machine's free memory.
+    /// True if `charged` is from a control group.
     pub in_group: bool,
 }
 
 impl Timeline {
-    /// When `phase` was announced, and the numbers that were said with it.
+    /// The time when `phase` was announced, and the announced numbers.
     pub fn phase(&self, phase: &str) -> Option<(f64, Vec<u64>)> {
         self.phases.iter().find_map(|(ms, line)| {
             let mut words = line.split(' ');
@@ -100,32 +98,32 @@ impl Timeline {
         })
     }
 
-    /// The last reading before `ms`.
+    /// The last reading at or before `ms`.
     pub fn at(&self, ms: f64) -> Option<Reading> {
         self.readings.iter().rev().find(|reading| reading.ms <= ms).copied()
     }
 }
 
-/// A sample in its place in the run: one line of `samples.jsonl`.
+/// A line of `samples.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Round; 0 is the warm-up and enters no statistics.
     pub round: u32,
     /// The workload.
     pub workload: String,
-    /// Number of tasks that ran it at once.
+    /// Number of concurrent tasks.
     pub tasks: u32,
     /// The variant.
     pub variant: String,
     /// Time of its end, in milliseconds since the run began.
     pub at_ms: u64,
-    /// `None` where it failed.
+    /// `None` for a failed sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measurement: Option<Measurement>,
-    /// Memory over time, of a watched one.
+    /// Memory over time, if the parent watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
-    /// Why it failed.
+    /// The reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Targets of a run, recorded with it: a reader of results needs no experiment to judge them.
+//! Targets of a run, recorded with it, so that a reader of results can judge them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,47 +6,46 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
-    /// One divided by the other.
+    /// The quotient.
     Ratio,
-    /// One less the other, in the unit of the figure.
+    /// The difference, in the unit of the figure.
     Difference,
 }
 
-/// The variants that the baseline is compared with.
+/// The peers that the baseline is compared with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Against {
-    /// On every workload the peer that is best there.
+    /// On each workload the best peer on that workload.
     Best,
-    /// Every peer, or every peer whose name begins with one of these: `jemalloc` is also
-    /// `jemalloc-new`.
+    /// Every peer, or those whose names begin with one of these (`jemalloc`: also `jemalloc-new`).
     Each(Vec<String>),
 }
 
-/// The share of a target's workloads that has to reach it.
+/// The workloads that have to reach a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Over {
-    /// Their mean, which is geometric for ratios.
+    /// Their mean, a geometric one for ratios.
     Mean,
-    /// Every one of them.
+    /// Each workload.
     EachWorkload,
 }
 
-/// The baseline's figure in relation to those it is `against` should be `at_most`.
+/// A target: the baseline in relation to the peers (`against`) should be `at_most`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// The work, as the table names it.
     pub work: String,
-    /// Names of its workloads; some of them may not have run.
+    /// Names of its workloads; a run may lack some of them.
     pub workloads: Vec<String>,
     /// Name of the metric; less is better.
     pub metric: String,
     /// The peers.
     pub against: Against,
-    /// The share of the workloads that has to reach it.
+    /// The workloads that have to reach it.
     pub over: Over,
-    /// The comparison.
+    /// Ratio or difference.
     pub relation: Relation,
     /// The aim, as a ratio or in the unit of the metric.
     pub at_most: f64,

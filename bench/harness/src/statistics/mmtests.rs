@@ -1,23 +1,23 @@
-//! The statistics of mmtests as they were in October 2017, when the table of document 001 was made;
-//! that of document 000 is a year older and a subset.
+//! The statistics of mmtests as of October 2017, when the table of document 001 was made; document
+//! 000, a year older, has a subset of them.
 
 /// Samples in ascending order.
 #[derive(Clone, Debug)]
 pub struct Sorted(Vec<f64>);
 
 impl Sorted {
-    /// Sorts; `None` where there are no samples.
+    /// Sorts; `None` without samples.
     pub fn new(mut samples: Vec<f64>) -> Option<Self> {
         samples.sort_unstable_by(f64::total_cmp);
         (!samples.is_empty()).then_some(Self(samples))
     }
 
-    /// The smallest.
+    /// The smallest sample.
     pub fn min(&self) -> f64 {
         self.0[0]
     }
 
-    /// The largest.
+    /// The largest sample.
     pub fn max(&self) -> f64 {
         self.0[self.0.len() - 1]
     }
@@ -27,12 +27,12 @@ impl Sorted {
         amean(&self.0)
     }
 
-    /// Harmonic mean; -1 where a sample is not positive.
+    /// Harmonic mean; -1 if a sample is not positive.
     pub fn hmean(&self) -> f64 {
         hmean(&self.0)
     }
 
-    /// Standard deviation of a sample (n - 1), always about the arithmetic mean; NaN of one.
+    /// Standard deviation with divisor n - 1, always about the arithmetic mean; NaN of one sample.
     pub fn stddev(&self) -> f64 {
         let mean = self.amean();
         let squares: f64 = self.0.iter().map(|x| (x - mean).powi(2)).sum();
@@ -44,13 +44,13 @@ impl Sorted {
         self.stddev() * 100.0 / self.amean()
     }
 
-    /// The sample at a fraction of the range of indices, rounded to the nearest.
+    /// The sample at a fraction of the largest index, rounded to the nearest.
     pub fn at(&self, fraction: f64) -> f64 {
         self.0[((self.0.len() - 1) as f64 * fraction + 0.5) as usize]
     }
 
-    /// `Best<percent>%Amean`: the mean of the lowest samples, one more than the name says (mended
-    /// in 2019 by d1acdee4); of all where the name says none.
+    /// `Best<percent>%Amean`: the mean of the lowest `percent` % of the samples and of one more, as
+    /// mmtests computed it until d1acdee4 (2019); the mean of all if that share has no sample.
     pub fn best_amean(&self, percent: usize) -> f64 {
         match self.share(percent) {
             0 => self.amean(),
@@ -58,8 +58,7 @@ impl Sorted {
         }
     }
 
-    /// `B<mean>-<percent>` of rates: the mean of the samples above that share of them, so
-    /// that 99 looks at the best hundredth alone.
+    /// `B<mean>-<percent>` of rates: the mean of the samples above that share.
     pub fn best_hmean(&self, percent: usize) -> f64 {
         hmean(&self.0[self.share(percent).min(self.0.len() - 1)..])
     }
@@ -80,7 +79,7 @@ fn hmean(samples: &[f64]) -> f64 {
     samples.len() as f64 / samples.iter().map(|x| 1.0 / x).sum::<f64>()
 }
 
-/// Percent that `new` lies above `base`: positive is better where higher is better.
+/// Percent by which `new` lies above `base`; positive is better where higher is better.
 pub fn pdiff(new: f64, base: f64) -> f64 {
     if new == base || new == 0.0 {
         0.0
@@ -91,7 +90,7 @@ pub fn pdiff(new: f64, base: f64) -> f64 {
     }
 }
 
-/// Percent that `new` lies below `base`: positive is better where lower is better.
+/// Percent by which `new` lies below `base`; positive is better where lower is better.
 pub fn pndiff(new: f64, base: f64) -> f64 {
     if new == base {
         0.0
@@ -135,7 +134,7 @@ mod tests {
         assert_eq!(at, [64.0, 128.0, 191.0, 230.0, 242.0, 252.0]);
     }
 
-    /// The mean of 0..=k is k / 2, so twice the mean tells how many samples were taken.
+    /// The mean of 0..=k is k / 2, so twice the mean tells the number of samples.
     #[test]
     fn best_means_take_one_more_than_they_say() {
         let samples = sorted(&(0..256).map(f64::from).collect::<Vec<f64>>());

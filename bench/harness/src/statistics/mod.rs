@@ -1,8 +1,7 @@
 //! Descriptions of samples, and the one estimator of differences between them.
 //!
-//! A column of samples is described by its median and quartiles; nothing is estimated there. How
-//! far one column lies from another is estimated by [`of_pairs`] or [`of_samples`], for the whole
-//! lab by [`judge`](crate::judge).
+//! Median and quartiles only describe a column of samples. [`of_pairs`] or [`of_samples`] estimates
+//! the distance between two columns; [`judge`](crate::judge) calls them for the whole lab.
 
 pub mod mmtests;
 mod shift;
@@ -19,13 +18,13 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval with both ends moved by an increasing function.
+    /// Applies an increasing function to both ends.
     pub fn map(self, of: impl Fn(f64) -> f64) -> Self {
         Self { low: of(self.low), high: of(self.high) }
     }
 }
 
-/// Median of `values` (the mean of the middle two where their number is even); `None` of none.
+/// Median of `values` (the mean of the middle two for an even number); `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

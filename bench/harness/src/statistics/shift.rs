@@ -1,18 +1,16 @@
-//! The distance of one set of samples from another: the estimators of Hodges and Lehmann (Annals of
-//! Mathematical Statistics 34, 1963) with the intervals of the rank tests that they belong to. They
-//! assume no normal distribution and bear a quarter of the samples being off.
+//! Estimates the distance of one set of samples from another: the estimators of Hodges and Lehmann
+//! (Annals of Mathematical Statistics 34, 1963) with the intervals of their rank tests.
 
 use super::{Interval, median};
 
-/// Probability beyond each end of a 95 % interval.
 const TAIL: f64 = 0.025;
-/// The quantile of the normal distribution that has this tail.
+/// The quantile of the normal distribution with this tail.
 const TAIL_QUANTILE: f64 = 1.959_964;
-/// Up to this many pairs, or samples of each, the distribution of ranks is computed exactly.
+/// Most pairs, or samples of each side, for which the distribution of ranks is computed exactly.
 const EXACT: usize = 25;
-/// Fewest pairs with an interval. The widest interval of `n` pairs runs from the smallest to the
-/// largest; both ends miss the true centre with a probability of `2 * 0.5^n`, which is 6 % for five
-/// pairs and 3 % for six.
+/// Fewest pairs for an interval. The widest interval of `n` pairs runs from the smallest to the
+/// largest difference. It misses the true centre with a probability of `2 * 0.5^n`, which is 6 %
+/// for five pairs and 3 % for six.
 pub const MIN_PAIRS: usize = 6;
 
 /// A difference with its precision.
@@ -20,19 +18,19 @@ pub const MIN_PAIRS: usize = 6;
 pub struct Estimate {
     /// The most likely value.
     pub centre: f64,
-    /// 95 %; `None` where there are too few samples for one.
+    /// The 95 % interval; `None` with too few samples.
     pub interval: Option<Interval>,
 }
 
 impl Estimate {
-    /// The estimate with centre and interval moved by an increasing function.
+    /// Applies an increasing function to centre and interval.
     pub fn map(self, of: impl Fn(f64) -> f64) -> Self {
         Self { centre: of(self.centre), interval: self.interval.map(|it| it.map(&of)) }
     }
 }
 
-/// Estimates the centre of `differences` between pairs: the median of the means of all two of them,
-/// with the interval of Wilcoxon's signed-rank test. O(n^2 log n). `None` of none.
+/// Estimates the centre of `differences` between pairs: the median of the means of each two, with
+/// the interval of Wilcoxon's signed-rank test. O(n^2 log n). `None` without differences.
 pub fn of_pairs(differences: &[f64]) -> Option<Estimate> {
     let mut means = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
     for (index, one) in differences.iter().enumerate() {
@@ -42,13 +40,13 @@ pub fn of_pairs(differences: &[f64]) -> Option<Estimate> {
 }
 
 /// Estimates the distance of `samples` above `others`: the median of all differences, with the
-/// interval of the test of Mann and Whitney. O(n m log n m). `None` where either is empty.
+/// interval of the test of Mann and Whitney. O(n m log n m). `None` if a side is empty.
 pub fn of_samples(samples: &[f64], others: &[f64]) -> Option<Estimate> {
     let differences = samples.iter().flat_map(|one| others.iter().map(move |other| one - other));
     between(differences.collect(), rank_sum_cut(samples.len(), others.len()))
 }
 
-/// `cut` values lie beyond each end of the interval.
+/// Estimates from `values`; `cut` of them lie beyond each end of the interval.
 fn between(mut values: Vec<f64>, cut: Option<usize>) -> Option<Estimate> {
     values.sort_unstable_by(f64::total_cmp);
     let centre = median(&values)?;
@@ -56,9 +54,9 @@ fn between(mut values: Vec<f64>, cut: Option<usize>) -> Option<Estimate> {
     Some(Estimate { centre, interval: cut.map(ends) })
 }
 
-/// Most values that may be cut off at each end: one less than the largest `k` for which the rank
-/// statistic is below `k` with a probability of at most [`TAIL`]. `None`: not even the whole range
-/// is wide enough.
+/// Returns how many of the sorted values of [`between`] lie beyond each end of the interval: one
+/// less than the largest `k` for which the rank statistic is below `k` with a probability of at
+/// most [`TAIL`]. `None` if even an interval from the least to the largest value is too narrow.
 fn cut(probabilities: impl IntoIterator<Item = f64>) -> Option<usize> {
     let mut below = 0.0;
     let sums = probabilities.into_iter().map(|probability| {
@@ -72,7 +70,7 @@ fn normal_cut(mean: f64, deviation: f64) -> Option<usize> {
     Some((mean - TAIL_QUANTILE * deviation - 0.5).max(0.0) as usize)
 }
 
-/// For the signed-rank statistic of `n` pairs: the sum of a random subset of 1..=n.
+/// [`cut`] for the signed-rank statistic of `n` pairs, the sum of a random subset of 1..=n.
 fn signed_rank_cut(n: usize) -> Option<usize> {
     let count = n as f64;
     if n > 2 * EXACT {
@@ -90,7 +88,7 @@ fn signed_rank_cut(n: usize) -> Option<usize> {
     cut(probabilities)
 }
 
-/// For the rank-sum statistic of `n` and `m` samples.
+/// [`cut`] for the rank-sum statistic of `n` and `m` samples.
 fn rank_sum_cut(n: usize, m: usize) -> Option<usize> {
     if n > EXACT || m > EXACT {
         let pairs = (n * m) as f64;
@@ -122,7 +120,6 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
-    /// Critical values of tables: the statistic rejects at or below them (two-sided, 5 %).
     #[test]
     fn cuts_are_those_of_published_tables() {
         let signed_rank = [(5, None), (6, Some(0)), (8, Some(3)), (10, Some(8)), (20, Some(52))];
@@ -146,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_normal_distribution_takes_over_where_it_fits() {
-        // 434 is the table's value for 50 pairs.
+        // 434 is the published value for 50 pairs.
         assert_eq!(signed_rank_cut(50), Some(434));
         let mean = 50.0 * 51.0 / 4.0;
         let approximate = normal_cut(mean, (mean * 101.0 / 6.0_f64).sqrt()).unwrap();
@@ -173,12 +170,11 @@ mod tests {
         assert_eq!(of_pairs(&[2.0]).unwrap(), Estimate { centre: 2.0, interval: None });
     }
 
-    /// Of many runs of a known shift, about 95 % have an interval around it.
     #[test]
     fn intervals_cover_as_often_as_they_say() {
         let mut random = StdRng::seed_from_u64(1);
         let mut draw = |count| -> Vec<f64> {
-            // Skewed, as times are: most lie close together, a few come late.
+            // Skewed as times are: most values are small, a few are large.
             (0..count).map(|_| random.random_range(0.0_f64..1.0).powi(3)).collect()
         };
         let mut differences = |shift: f64| -> Vec<f64> {

@@ -1,10 +1,10 @@
-//! The tables of the documents: every percentage follows from its inputs as far as their rounding
-//! allows, and the lab prints the same rows from them.
+//! Checks the tables of the documents: every percentage follows from its inputs within their
+//! rounding, and the lab prints the same rows from the same samples.
 //!
-//! `tests/golden` holds the numbers of the documents as data. Where a document prints rounded
-//! values, samples are chosen within that rounding from which its percentages follow too. For the
-//! long table of document 001 a whole set of 256 integer samples was found that has all of its 34
-//! figures and 17 percentages (the original samples were never published).
+//! `tests/golden` has the numbers of the documents as data. Where a document prints rounded values,
+//! the test chooses samples within the rounding that also give its percentages. For the long table
+//! of document 001, whose samples were never published, a set of 256 integers was found that gives
+//! all its 34 figures and 17 percentages.
 
 use super::published::{MMTESTS, PAGE_FAULT, TCP_RR};
 use super::{mmtests, tcp_rr, will_it_scale};
@@ -17,11 +17,10 @@ const DOCUMENT_001: &str = include_str!("../../tests/golden/document_001_tables.
 const SPARSETRUNCATE: &str = include_str!("../../tests/golden/sparsetruncate_reconstructed.csv");
 const FIGURES: &str = include_str!("../../tests/golden/figures_outside_tables.csv");
 
-/// The one row of all documents whose percentage does not follow from what it prints: the inputs
-/// allow 6.0552 to 6.0569 where 6.05 is printed.
+/// The only row of the documents whose percentage does not follow from its printed inputs: they
+/// allow 6.0552 to 6.0569, and it prints 6.05.
 const EXCEPTION: (&str, &str) = ("sockperf-tcp-throughput", "1211.02");
 
-/// Lines of a CSV file without its header, split into fields.
 fn records(csv: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     csv.lines().skip(1).map(|line| line.split(',').collect())
 }
@@ -30,18 +29,15 @@ fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("{text} is a number"))
 }
 
-/// Half of the last digit that is printed.
 fn half_digit(text: &str) -> f64 {
     let decimals = text.split_once('.').map_or(0, |(_, digits)| digits.len());
     0.5 * 10f64.powi(-(decimals as i32))
 }
 
-/// A row of one of mmtests' tables.
 #[derive(Clone)]
 struct PublishedRow {
     document: &'static str,
     benchmark: &'static str,
-    /// Machine and benchmark: rows of one table.
     table: String,
     statistic: &'static str,
     operation: &'static str,
@@ -94,7 +90,6 @@ impl PublishedRow {
         low <= most && least <= high
     }
 
-    /// Returns the row as the document prints it, up to white space.
     fn text(&self) -> String {
         let [base, new] = self.values;
         let percent = if self.is_exception() { "6.06" } else { self.percent };
@@ -103,7 +98,7 @@ impl PublishedRow {
     }
 }
 
-/// Returns the line with single blanks, and without one after a parenthesis.
+/// Returns the line with single blanks, and no blank after a parenthesis.
 fn normal(line: &str) -> String {
     line.split_whitespace().collect::<Vec<&str>>().join(" ").replace("( ", "(")
 }
@@ -118,7 +113,7 @@ fn percentages_follow_from_their_inputs_but_for_one() {
     assert_eq!(rows.iter().filter(|row| row.is_exception()).count(), 1);
 }
 
-/// Values that print as `base` and as each of `others`, and from which the percentages follow.
+/// Values that print as `base` and as each of `others`, and that give the percentages.
 fn witnesses(base: &str, others: &[(&str, &str)], difference: fn(f64, f64) -> f64) -> Vec<f64> {
     let near = |text: &str| -> Vec<f64> {
         let (value, half, count) = (number(text), half_digit(text), 80);
@@ -136,7 +131,7 @@ fn witnesses(base: &str, others: &[(&str, &str)], difference: fn(f64, f64) -> f6
     found.unwrap_or_else(|| panic!("no values that print as {base} and {others:?}"))
 }
 
-/// Three samples with this deviation, and this mean: harmonic or arithmetic.
+/// Three samples with this deviation and this harmonic or arithmetic mean.
 fn samples(mean: f64, deviation: f64, is_harmonic: bool) -> Vec<f64> {
     let around = |centre: f64| vec![centre - deviation, centre, centre + deviation];
     if !is_harmonic {
@@ -152,7 +147,7 @@ fn samples(mean: f64, deviation: f64, is_harmonic: bool) -> Vec<f64> {
     around(high)
 }
 
-/// A run with the samples that a table of document 000 may have come from.
+/// A run whose samples print as a table of document 000.
 fn run_behind(table: &[PublishedRow]) -> Run {
     let is_rate = table.iter().any(PublishedRow::is_rate);
     let decimals = table[0].values[0].split_once('.').unwrap().1.len() as u8;
@@ -196,7 +191,6 @@ fn rows_of_document_000_are_printed() {
     assert_eq!(checked, 80);
 }
 
-/// The tables of document 001, in its order.
 fn tables_of_document_001() -> [&'static str; 3] {
     let tables: Vec<&str> = DOCUMENT_001.trim_end().split("\n\n").collect();
     tables.try_into().expect("three tables")
@@ -242,7 +236,7 @@ fn the_tables_of_bonnie_are_printed_to_the_character() {
                 .chain(of_operation.iter().map(|row| row.kernels[1]));
             for (kernel, mean) in kernels.zip(means) {
                 let kernel = format!("{version}-{kernel}");
-                // Five iterations of which only the mean was printed.
+                // Five equal iterations: the document prints only their mean.
                 cells.push((of_operation[0].operation.to_owned(), 1, kernel, vec![mean; 5]));
             }
         }
@@ -336,7 +330,7 @@ fn the_profile_of_document_003_has_one_total() {
         })
         .collect();
     assert_eq!(lines.len(), 6);
-    // Each line allows an interval of totals; one total lies in all of them.
+    // Each line allows an interval of totals; one total lies in all intervals.
     let bound = |(_, count, percent): &(&str, f64, &str), side: f64| {
         count * 100.0 / (number(percent) + side * half_digit(percent))
     };

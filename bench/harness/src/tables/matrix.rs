@@ -1,10 +1,10 @@
-//! A column for each variant: medians of a run, and judgements in relation to the baseline.
+//! Tables with a column for each variant: medians, and judgements in relation to the baseline.
 
 use crate::judge::{Column, Row, Selection};
 use crate::results::{Metric, Run};
 use crate::table::{Table, figure_or};
 
-/// Workloads that have a mean in a row of its own.
+/// Workloads with a common mean.
 pub struct Group {
     /// Name of the group, for the row of its mean.
     pub name: String,
@@ -24,7 +24,7 @@ impl<'a> Matrix<'a> {
         Self { selection: Selection::of(run), groups }
     }
 
-    /// Returns true where no workload is in a group.
+    /// Returns true if no workload is in a group.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
@@ -60,10 +60,9 @@ impl<'a> Matrix<'a> {
     }
 
     /// Returns every other variant in relation to the baseline, with intervals; an asterisk marks
-    /// those that are better or worse. The last row of each group is the geometric mean over its
-    /// workloads.
+    /// better and worse ones. The last row of a group is the geometric mean over its workloads.
     pub fn ratios(&self, metric: &Metric) -> String {
-        // The copy comes first: it shows the noise of the others.
+        // The copy comes first: it shows the noise of the other ratios.
         let (copies, others): (Vec<_>, Vec<_>) =
             self.selection.columns[1..].iter().partition(|column| self.selection.is_copy(column));
         let columns: Vec<&Column<'a>> = copies.into_iter().chain(others).collect();
@@ -94,7 +93,6 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Returns a row for each workload and number of tasks.
     fn rows(&self, group: &Group) -> Vec<Row<'a>> {
         let of = |name: &String| {
             let is_it = move |row: &&Row<'a>| row.workload == name;
@@ -123,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_steady_factor_of_two_is_found_through_noise_that_hits_both() {
-        // The machine slows down fourfold in the middle; within rounds nothing changes.
+        // The machine slows down fourfold between rounds, never within one.
         let base: Vec<Option<f64>> =
             [10.0, 10.0, 40.0, 40.0, 40.0, 40.0, 10.0, 10.0].map(Some).to_vec();
         let twice: Vec<Option<f64>> = base.iter().map(|v| v.map(|v| v * 2.0)).collect();
@@ -151,7 +149,7 @@ mod tests {
             let matrix = Matrix::new(run, vec![Group { name: "g".to_owned(), workloads }]);
             matrix.ratios(run.meta.primary())
         };
-        // A mean of factors has none where one of them is nothing; the row itself is a difference.
+        // A geometric mean with a factor 0 has no ratio; the row alone is a difference.
         let mut run = run_of("test", time(), &cells);
         let text = both(&run);
         assert!(text.contains("| g (mean)") && text.contains(" no ratio |"), "{text}");

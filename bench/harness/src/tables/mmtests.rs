@@ -1,25 +1,23 @@
-//! The comparison of mmtests as it was in October 2017, to the character.
+//! The comparison of mmtests as of October 2017, to the character.
 //!
-//! Times are printed as its "variable time" tables had them (document 001), with quartiles and the
-//! means of the best; rates as its "multiple operations" tables (document 000), with harmonic
-//! means. A positive percentage is better, whatever the direction.
+//! Times are printed as in its "variable time" tables (document 001), with quartiles and means of
+//! the best; rates as in its "multiple operations" tables (document 000), with harmonic means. A
+//! positive percentage is better in either direction.
 
 use crate::judge::Selection;
 use crate::results::Direction;
 use crate::statistics::mmtests::{Sorted, pdiff, pndiff};
 use std::fmt;
 
-/// Characters of a value, and of a percentage with what encloses it.
+/// Letters of a value, and of a percentage without its parentheses.
 const VALUE: usize = 12;
 const PERCENT: usize = 7;
 const COLUMN: usize = VALUE + PERCENT + " (%)".len();
 
-/// The comparison of two values of a row.
 type Difference = fn(f64, f64) -> f64;
-/// A statistic with its name, its formula and its comparison.
+/// A statistic: its name, its formula, and its comparison.
 pub(super) type Statistic = (&'static str, fn(&Sorted) -> f64, Difference);
 
-/// Rows of a table of times, in their order.
 pub(super) const OF_TIMES: [Statistic; 17] = [
     ("Min", Sorted::min, pndiff),
     ("1st-qrtle", |x| x.at(0.25), pndiff),
@@ -40,7 +38,6 @@ pub(super) const OF_TIMES: [Statistic; 17] = [
     ("Best25%Amean", |x| x.best_amean(25), pndiff),
 ];
 
-/// Rows of a table of rates, in their order.
 pub(super) const OF_RATES: [Statistic; 8] = [
     ("Min", Sorted::min, pdiff),
     ("Hmean", Sorted::hmean, pdiff),
@@ -52,28 +49,21 @@ pub(super) const OF_RATES: [Statistic; 8] = [
     ("BHmean-99", |x| x.best_hmean(99), pdiff),
 ];
 
-/// A table ready to be printed.
 pub(super) struct Table {
-    /// The statistics of its kind; their names make the width of the first column, also where not
-    /// all of them are printed.
+    /// The statistics of this kind of table; all their names decide the width of the first column.
     pub(super) statistics: &'static [Statistic],
-    /// Names of the kernels, the baseline first.
     pub(super) kernels: Vec<String>,
-    /// Digits after the point of a value.
     pub(super) decimals: usize,
-    /// All rows.
     pub(super) lines: Vec<PrintedRow>,
 }
 
-/// A statistic of an operation.
 pub(super) struct PrintedRow {
     pub(super) statistic: &'static str,
     pub(super) operation: String,
-    /// Value and percentage of each kernel.
+    /// Value and percentage for each kernel.
     pub(super) cells: Vec<(f64, f64)>,
 }
 
-/// The table of a selection: every statistic of all operations, then the next statistic.
 pub(super) fn table(selection: &Selection<'_>) -> Table {
     let statistics: &'static [Statistic] = match selection.metric.direction {
         Direction::Higher => &OF_RATES,
@@ -101,7 +91,7 @@ pub(super) fn table(selection: &Selection<'_>) -> Table {
     }
 }
 
-/// Returns a value and its percentage; both are 0 where the value or the base is missing.
+/// Returns a value and its percentage; both are 0 if the value or the base is missing.
 fn cell(value: f64, base: f64, difference: Difference) -> (f64, f64) {
     let is_missing = |value: f64| value.is_nan() || value == -1.0;
     match (is_missing(value), is_missing(base)) {
@@ -110,8 +100,7 @@ fn cell(value: f64, base: f64, difference: Difference) -> (f64, f64) {
     }
 }
 
-/// The two lines of a kernel's name: what stands before the first hyphen, with a release candidate
-/// that follows it, and the rest.
+/// Splits a kernel's name into two lines at the first hyphen that does not begin `-rc`.
 fn split(kernel: &str) -> (&str, &str) {
     let Some(mut at) = kernel.find('-') else { return (kernel, "") };
     if kernel[at..].starts_with("-rc") {

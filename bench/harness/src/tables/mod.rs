@@ -1,4 +1,4 @@
-//! `quarry lab compare`: tables of runs that were taken before, in the styles that people know.
+//! `quarry lab compare`: prints tables of earlier runs, in modern and in well-known styles.
 //!
 //! ```text
 //! modern         medians, ratios with intervals, verdicts
@@ -100,7 +100,7 @@ impl CompareArgs {
     }
 }
 
-/// The table of a selection, and those of the documents on the same experiment below it.
+/// The table of a selection, and below it the documents' tables for the same experiment.
 fn mmtests(selection: &Selection<'_>) -> String {
     let mut text = mmtests::table(selection).to_string();
     let experiment = &selection.baseline().run.meta.experiment;
@@ -110,7 +110,6 @@ fn mmtests(selection: &Selection<'_>) -> String {
     text
 }
 
-/// The machines, the targets, the table, and its legend.
 fn modern(selection: &Selection<'_>) -> String {
     let mut text = String::new();
     for (place, run) in selection.runs() {
@@ -120,7 +119,7 @@ fn modern(selection: &Selection<'_>) -> String {
         text += &format!("\n{}\n\n{legend}\n", table.text());
     }
     let mut table = modern::table(selection);
-    // A name is printed once.
+    // Repeated names in the first column are blanked.
     for index in (1..table.rows.len()).rev() {
         if table.rows[index].first() == table.rows[index - 1].first() {
             table.rows[index][0].text.clear();
@@ -129,7 +128,7 @@ fn modern(selection: &Selection<'_>) -> String {
     text + &format!("\n{}\n\n{}", table.text(), modern::legend(selection))
 }
 
-/// Every judgement on the primary metric, the means last, and what was reached of targets.
+/// Every judgement on the primary metric, means last, and the targets.
 fn json(selection: &Selection<'_>) -> Value {
     let judge = |(_, rows): &(_, Vec<_>)| {
         let of = |column| selection.judge(column, rows, selection.metric).json();
@@ -146,8 +145,7 @@ fn json(selection: &Selection<'_>) -> Value {
     })
 }
 
-/// A row for each variant with the medians of all metrics on one workload; `what` stands above the
-/// variants.
+/// A row for each variant with its medians on one workload; `what` is the head of the first column.
 pub fn by_variant(run: &Run, workload: &str, what: &str) -> Table {
     let medians = |variant: &Variant| {
         let text = |metric: &Metric| {
@@ -169,7 +167,6 @@ mod tests {
     use super::*;
     use crate::results::examples;
 
-    /// The copy differs by noise alone, which a reader of percentages needs to see.
     #[test]
     fn every_style_has_the_copy_of_the_baseline() {
         let (base, new): (&[Option<f64>], &[Option<f64>]) = (&[Some(5.0)], &[Some(4.0)]);

@@ -1,11 +1,11 @@
-//! Medians with their quartiles, judgements, and the metrics that explain them.
+//! A table of medians with quartiles, judgements, and explaining metrics.
 
 use crate::judge::{Column, Judgement, MARGIN, Outcome, Reason, Row, Selection};
 use crate::results::{Direction, Metric};
 use crate::statistics::{self, mmtests::Sorted};
 use crate::table::{Entry, Table, Tone, figure, figure_or, variant, words};
 
-/// Returns the table: a line for each row and variant; the geometric means come last.
+/// Returns the table: a line for each row and variant, the geometric means last.
 pub fn table(selection: &Selection<'_>) -> Table {
     let metric = selection.metric;
     let further = further_metrics(selection);
@@ -20,14 +20,13 @@ pub fn table(selection: &Selection<'_>) -> Table {
     head.extend(further.iter().map(|metric| Entry::from(metric.label())));
     let mut table = Table { head, rows: Vec::new() };
     for (name, rows) in selection.subjects() {
-        // The baseline has no line of its own in a mean.
+        // A mean has no line for the baseline.
         let columns = selection.columns.iter().skip(usize::from(rows.len() > 1));
         table.rows.extend(columns.map(|it| line(selection, &name, &rows, it, &further)));
     }
     table
 }
 
-/// Returns every other metric that has a figure in one of the rows.
 fn further_metrics<'a>(selection: &Selection<'a>) -> Vec<&'a Metric> {
     let baseline = selection.baseline();
     let says = |metric: &&Metric| {
@@ -70,14 +69,13 @@ fn line<'a>(
     line
 }
 
-/// Writes median and quartiles, which describe the samples and estimate nothing.
+/// Writes median and quartiles, which only describe the samples.
 fn described(samples: &[f64]) -> String {
     let Some(sorted) = Sorted::new(samples.to_vec()) else { return "failed".to_owned() };
     let [low, high] = [0.25, 0.75].map(|share| figure(sorted.at(share)));
     format!("{} [{low}, {high}]", figure_or(statistics::median(samples), ""))
 }
 
-/// Returns the verdict, coloured by its meaning.
 fn verdict(judgement: &Judgement) -> Entry {
     let tone = match judgement.outcome {
         _ if judgement.is_copy => Tone::Words,

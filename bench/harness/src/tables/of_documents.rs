@@ -1,27 +1,22 @@
-//! The tables of documents 000 and 001 on an experiment, in the layout of the run's own, to be
-//! read beside it.
+//! The tables of documents 000 and 001 for an experiment, in the layout of the run's table above.
 
 use super::mmtests::{OF_RATES, OF_TIMES, PrintedRow, Table};
 use super::published::MMTESTS;
 
-/// The kernels' release, which the documents print above their names, by number and machine.
+/// Kernel releases, which the documents print above kernel names, by document and machine.
 const RELEASES: &[(&str, &str, &str)] = &[
     ("000", "", "4.9.0-rc5"),
     ("001", "unnamed", "4.14.0-rc4"),
     ("001", "bonnie-machine", "4.14.0-rc5"),
 ];
 
-/// A table of a document.
 pub(super) struct Documented {
-    /// The document's number.
     pub(super) number: &'static str,
-    /// The document's name for its machine.
     pub(super) machine: &'static str,
     pub(super) table: Table,
 }
 
-/// Returns the tables of documents whose benchmark has the name of the experiment, one for each
-/// machine.
+/// Returns for each machine the documents' table whose benchmark has the experiment's name.
 pub(super) fn tables(experiment: &str) -> Vec<Documented> {
     let mut tables: Vec<Documented> = Vec::new();
     for line in MMTESTS.lines().skip(1) {
@@ -44,7 +39,6 @@ pub(super) fn tables(experiment: &str) -> Vec<Documented> {
     tables
 }
 
-/// Adds a line of the file: a row with the baseline, or one more kernel of the row before.
 fn add(to: &mut Documented, fields: &[&'static str]) {
     let &[_, _, _, statistic, operation, base, .., kernel, _, _] = fields else { return };
     let number = |index: usize| fields[index].parse().unwrap_or(f64::NAN);

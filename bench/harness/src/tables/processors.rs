@@ -1,7 +1,5 @@
-//! `quarry lab targets`: what was reached on each processor, side by side.
-//!
-//! A record is a file of JSON for each processor, made to be committed: the raw samples of a
-//! machine are gone with the machine.
+//! `quarry lab targets`: prints side by side how far each processor reached the targets. For each
+//! processor there is a record, a JSON file to be committed, which outlives the machine's samples.
 
 use super::targets::{against, aim, unit};
 use crate::judge::{Reached, Success, written};
@@ -16,7 +14,6 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Version of the layout of a record.
 const SCHEMA: &str = "quarry-targets/1";
 
 /// Print what was reached of the targets on each processor.
@@ -33,7 +30,6 @@ pub struct TargetsArgs {
     records: PathBuf,
 }
 
-/// The results of one processor.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Record {
     schema: String,
@@ -41,7 +37,6 @@ struct Record {
     targets: Vec<Figure>,
 }
 
-/// The result for one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Figure {
     work: String,
@@ -49,11 +44,11 @@ struct Figure {
     relation: Relation,
     unit: String,
     at_most: f64,
-    /// `None` where there is no figure, as the verdict says.
+    /// `None` without a figure, as the verdict explains.
     centre: Option<f64>,
     interval: Option<[f64; 2]>,
     verdict: String,
-    /// The day of the run, in universal time.
+    /// The day of the run (UTC).
     date: String,
 }
 
@@ -61,8 +56,7 @@ impl TargetsArgs {
     /// Records the runs and prints the table to `out`.
     ///
     /// # Errors
-    /// Of usage, where a run has no targets; where a file cannot be read or written, or has
-    /// another layout.
+    /// A usage error, where a run has no targets; a file that cannot be read or written.
     pub fn run(self, out: &mut dyn Write) -> Result<()> {
         for place in &self.runs {
             let run = results::read(place)?;
@@ -95,7 +89,7 @@ impl Record {
         }
     }
 
-    /// Writes it to its file, which keeps what was reached of other targets before.
+    /// Writes the record to its file, and keeps that file's results for other targets.
     fn write(mut self, directory: &Path) -> Result<()> {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let place = directory.join(self.file_name());
@@ -109,7 +103,6 @@ impl Record {
         fs::write(&place, text).with_context(|| place.display().to_string())
     }
 
-    /// The name of the processor in letters, digits and hyphens.
     fn file_name(&self) -> String {
         let letters = self.processor.to_lowercase();
         let words = letters.split(|letter: char| !letter.is_ascii_alphanumeric());
@@ -138,7 +131,7 @@ impl Figure {
         aim(self.relation, self.at_most, &self.unit)
     }
 
-    /// The figure and its verdict, and the aim where that was another one at the time.
+    /// The figure and its verdict, with the aim if it was another one at that time.
     fn text(&self, aim: &str) -> String {
         let estimate = self.centre.map(|centre| Estimate {
             centre,
@@ -150,7 +143,7 @@ impl Figure {
     }
 }
 
-/// Reads every record, those with the newest figures first.
+/// Reads every record, the ones with the newest figures first.
 fn read(directory: &Path) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
@@ -175,7 +168,7 @@ fn read_one(place: &Path) -> Result<Record> {
     Ok(record)
 }
 
-/// A row for each target in the order of the first record, a column for each processor.
+/// A row for each target in the order of the first record, and a column for each processor.
 fn table(records: &[Record]) -> Table {
     let mut targets: Vec<&Figure> = Vec::new();
     for figure in records.iter().flat_map(|it| &it.targets) {
@@ -197,7 +190,6 @@ fn table(records: &[Record]) -> Table {
     Table::of(head, targets.iter().map(row).collect::<Vec<Vec<Entry>>>())
 }
 
-/// The processor, and the days on which its figures were taken.
 fn column(record: &Record) -> String {
     let mut days: Vec<&str> = record.targets.iter().map(|it| it.date.as_str()).collect();
     days.sort_unstable();

@@ -5,7 +5,6 @@ use crate::results::{Against, Over, Relation, Run, Target};
 use crate::statistics::Estimate;
 use crate::table::{self, Entry, Table, Tone, words};
 
-/// Explains how to read the table.
 const HOW_TO_READ: &str = "\
 met: the whole 95 % interval lies at or below the aim; missed: above it; unclear: it spans the aim,
 or what is named is lacking. Ratios and differences are paired within rounds (Hodges-Lehmann,
@@ -69,7 +68,6 @@ fn row(reached: &Reached<'_>, unit: &str) -> Vec<Entry> {
     ]
 }
 
-/// Returns the unit of a target's figures; ratios have none.
 pub(super) fn unit<'a>(target: &Target, run: &'a Run) -> &'a str {
     match target.relation {
         Relation::Ratio => "",
@@ -77,7 +75,6 @@ pub(super) fn unit<'a>(target: &Target, run: &'a Run) -> &'a str {
     }
 }
 
-/// Writes the bound of a target.
 pub(super) fn aim(relation: Relation, at_most: f64, unit: &str) -> String {
     match relation {
         Relation::Ratio => table::figure(at_most),

@@ -1,10 +1,8 @@
-//! The table of document 002: a row per number of tasks, a rate per variant, the difference to the
-//! first in percent.
+//! The table of document 002: per number of tasks the variants' rates, with differences in percent.
 
 use crate::judge::{Column, Row, Selection};
 use crate::table::Table;
 
-/// Returns the table: one per workload where there are several.
 pub(super) fn table(selection: &Selection<'_>) -> String {
     let columns: Vec<&Column<'_>> = selection.columns.iter().collect();
     let mut head = vec!["threads".to_owned(), columns[0].label.clone()];
@@ -19,7 +17,7 @@ pub(super) fn table(selection: &Selection<'_>) -> String {
     tables.collect::<Vec<String>>().join("\n\n")
 }
 
-/// `16  76345  74973  - 1.8%`: the sign stands apart, as the document has it.
+/// Writes `16  76345  74973  - 1.8%`, with a blank after the sign, as in the document.
 fn line(selection: &Selection<'_>, columns: &[&Column<'_>], row: Row<'_>) -> Vec<String> {
     let median = |column| selection.median(column, row, selection.metric);
     let number = |value: Option<f64>| value.map_or("failed".to_owned(), |it| format!("{it:.0}"));

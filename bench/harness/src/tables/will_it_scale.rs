@@ -1,12 +1,11 @@
-//! The table of document 004: a block per number of tasks; in it a row per variant with means,
-//! deviations and the speed-up over the first, for each workload (there: processes and threads).
+//! The table of document 004, in a part for each number of tasks. A variant's row has, for each
+//! workload (processes and threads), mean, deviation and speed-up over the first variant.
 
 use crate::judge::{Column, Row, Selection};
 use crate::results::Direction;
 use crate::statistics::mmtests::Sorted;
 use crate::table::Table;
 
-/// Returns a list that numbers the variants, and then the blocks.
 pub(super) fn table(selection: &Selection<'_>) -> String {
     let columns: Vec<&Column<'_>> = selection.columns.iter().collect();
     let numbers = (1..).zip(&columns);
@@ -27,7 +26,6 @@ pub(super) fn table(selection: &Selection<'_>) -> String {
     blocks.join("\n\n")
 }
 
-/// Returns the heads of the columns, of two lines each.
 fn head(rows: &[Row<'_>], unit: &str) -> Vec<String> {
     let mut head = vec!["kern #".to_owned(), "ntask".to_owned()];
     head.extend(rows.iter().map(|row| format!("{}\nspeedup", row.workload)));
@@ -48,7 +46,6 @@ fn line(
         |column: &Column<'_>, row: Row<'_>| Sorted::new(selection.samples(column, row, metric));
     let mut line = vec![number.to_string(), rows[0].tasks.to_string()];
     line.extend(rows.iter().map(|row| match (sorted(first, *row), sorted(column, *row)) {
-        // The first variant has no speed-up over itself.
         _ if number == 1 => String::new(),
         (Some(base), Some(new)) => match metric.direction {
             Direction::Lower => speedup(base.amean(), new.amean()),
@@ -69,7 +66,7 @@ fn speedup(fast: f64, slow: f64) -> String {
     format!("{:.1}%", fast * 100.0 / slow - 100.0)
 }
 
-/// A whole number with a comma after each three digits; blank where there is none.
+/// Writes a whole number with a comma after each three digits; NaN is blank.
 fn grouped(value: f64) -> String {
     if value.is_nan() {
         return String::new();

@@ -1,18 +1,17 @@
-//! A memory control group of its own for a sample, where the machine permits one.
+//! A memory control group for one sample, where the machine permits it.
 
 use procfs::{FromRead, ProcessCGroups};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A fresh group below our own; removed when dropped.
 pub(super) struct ControlGroup {
     folder: PathBuf,
     usage: PathBuf,
 }
 
 impl ControlGroup {
-    /// Creates one; `None` where there is no right to, or no memory controller.
+    /// Creates a group; `None` without permission or without the memory controller.
     pub(super) fn create() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (parent, usage) = own_group()?;
@@ -20,18 +19,16 @@ impl ControlGroup {
         let folder = parent.join(format!("quarry-lab-{}-{number}", std::process::id()));
         fs::create_dir(&folder).ok()?;
         let group = Self { usage: folder.join(usage), folder };
-        // In version 2 of control groups, a group has the memory controller, and so this file, only
-        // if its parent hands the controller down.
+        // In version 2, the file is missing unless the parent group delegates the memory
+        // controller.
         fs::read(&group.usage).ok()?;
         Some(group)
     }
 
-    /// The file that a process joins the group by.
     pub(super) fn entrance(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
     }
 
-    /// Bytes that the group is charged for.
     pub(super) fn bytes(&self) -> Option<u64> {
         fs::read_to_string(&self.usage).ok()?.trim().parse().ok()
     }
@@ -39,12 +36,11 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // Fails only while a process of the group lives on; then the group is left to it.
+        // This fails only while a process of the group lives; then the group stays.
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// The folder of this process's group, and the name of the file that counts its memory.
 fn own_group() -> Option<(PathBuf, &'static str)> {
     let groups = ProcessCGroups::from_file("/proc/self/cgroup").ok()?.0;
     let v1 = groups.iter().find(|it| it.controllers.iter().any(|name| name == "memory"));
@@ -56,7 +52,7 @@ fn own_group() -> Option<(PathBuf, &'static str)> {
     Some((existing(root, group.pathname.trim_start_matches('/'))?, usage))
 }
 
-/// In a container the path may be that of the host; then the root of the mount is the group.
+/// In a container the path may be the host's; then the root of the mount is the group.
 fn existing(root: &str, path: &str) -> Option<PathBuf> {
     [Path::new(root).join(path), PathBuf::from(root)]
         .into_iter()

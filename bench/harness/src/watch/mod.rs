@@ -1,9 +1,9 @@
-//! Processes whose memory their parent watches while they run.
+//! Sample processes whose memory their parent reads while they run.
 //!
-//! A watched process is a sample process that does a workload and says on standard output where it
-//! is: one line `NAME VALUE..` per phase. It writes without allocating, so that what the allocator
-//! does by itself can be seen. At the end it waits for its standard input to close and prints its
-//! measurement, which proves who served it.
+//! A watched process does a workload and announces each phase on standard output by a line `NAME
+//! VALUE..`. It writes without allocating, so that memory changes only by what the allocator does.
+//! At the end it waits until its standard input closes, and prints its measurement, which names the
+//! object that served `malloc`.
 
 mod control_group;
 mod parent;

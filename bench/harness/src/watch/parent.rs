@@ -1,4 +1,4 @@
-//! The parent's side: starts a watched process and reads its memory every so often.
+//! The parent's side: starts a watched process and reads its memory at intervals.
 
 use super::control_group::ControlGroup;
 use crate::launch::{self, Order};
@@ -12,14 +12,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Names the file by which a watched process enters the control group in which it is watched.
+/// Names the file through which a watched process joins its control group.
 pub const GROUP_VARIABLE: &str = "LAB_CONTROL_GROUP";
 
-/// A parent's observations of a process, and the process's own measurement.
+/// The parent's observations of a process, and the process's measurement.
 pub type Watched = (Timeline, Measurement);
 
-/// Starts a sample process and reads its memory every `interval` until `lasts` after it has
-/// announced its `last` phase; then lets it end.
+/// Starts a sample process and reads its memory every `interval`. When it has announced the phase
+/// that `last` names and the time beside that name has passed, lets it end.
 ///
 /// # Errors
 /// How the process failed.
@@ -70,12 +70,12 @@ pub fn watch(
     Ok((Timeline { readings, phases, in_group: group.is_some() }, measurement))
 }
 
-/// The lines that a process writes, each with the time at which it came.
+/// The lines that a process writes, each with its time of arrival in ms.
 fn lines_of(stdout: ChildStdout, start: Instant) -> Receiver<(f64, String)> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            // The receiver is gone where the sample has been given up.
+            // The receiver is gone if the sample was given up.
             let _ = sender.send((start.elapsed().as_secs_f64() * 1e3, line));
         }
     });

@@ -1,9 +1,9 @@
 //! `batched`: neighbours on a list form batches, and pages inside a batch leave without the LRU
 //! lock (D. Jordan, "lru_lock scalability", January 2018; never merged).
 //!
-//! A release goes over its pages twice: inner pages, which are most, leave under their batch locks;
-//! then the rest leaves under the LRU lock. In the order of the list, each removed sentinel would
-//! turn the next page into one. `batches.rs` has the table of changes and their locks.
+//! A release of several pages takes the inner pages off first, under their batch locks, and the
+//! sentinels afterwards, under the LRU lock. In list order, each removed sentinel would make the
+//! next page a sentinel. `batches.rs` defines *inner* and *sentinel*, and the locks of each change.
 
 use super::batches::{Batch, INNER, Locked, NodeLists, role, tag};
 use super::page::{Descriptor, DescriptorTable, PageNo};
@@ -17,8 +17,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
 
-/// Pages of one release that are handled in two passes: as many as a gathering unmap hands over at
-/// most.
+/// Most pages that go through the two passes together: as many as a gathering unmap releases.
 const RELEASE: usize = 512;
 
 /// Batches of neighbours, each under a lock of its own.
@@ -54,7 +53,7 @@ impl BatchedLists {
         self.nodes.at(node.0 as usize)
     }
 
-    /// Returns the LRU lock of `node`: `held`, or a new one after `held` was released.
+    /// Locks the lists of `node`: keeps `held` if it is their lock, else releases it first.
     pub(super) fn relock<'a, 'b>(
         &'a self,
         held: &'b mut Option<Locked<'a>>,
@@ -66,8 +65,7 @@ impl BatchedLists {
         held.get_or_insert_with(|| self.of(node).hold(node))
     }
 
-    /// Returns the batch lock of a page that is being released: `held`, or a new one after `held`
-    /// was released. A scan may change the tag of the page until the lock is held.
+    /// Like `relock`, for a page's batch lock. A scan may change the tag until the lock is held.
     fn relock_batch<'a, 'b>(
         &'a self,
         held: &'b mut Option<Batch<'a>>,
@@ -86,8 +84,7 @@ impl BatchedLists {
         }
     }
 
-    /// Takes inner pages off under their batch locks. Returns the pages that were sentinels, as
-    /// bits.
+    /// Takes inner pages off under their batch locks. Returns the sentinels, as bits.
     fn release_inner(&self, table: &DescriptorTable, pages: &[PageNo]) -> [u64; RELEASE / 64] {
         let mut sentinels = [0; RELEASE / 64];
         let mut held = None;
@@ -96,7 +93,7 @@ impl BatchedLists {
             if !descriptor.state.load().has(State::LRU) {
                 continue;
             }
-            // A sentinel may become an inner page at any time; the second pass takes both.
+            // A sentinel may become an inner page meanwhile; the second pass takes it too.
             let is_inner = role(descriptor) == INNER && {
                 let batch = self.relock_batch(&mut held, descriptor);
                 let is_inner = role(descriptor) == INNER;
@@ -112,7 +109,6 @@ impl BatchedLists {
         sentinels
     }
 
-    /// Takes the pages in `sentinels` off, under the LRU lock and their batch locks.
     fn release_sentinels(
         &self,
         table: &DescriptorTable,
@@ -129,7 +125,7 @@ impl BatchedLists {
             }
             let descriptor = table.at(page);
             let locked = self.relock(&mut held, descriptor.node());
-            // No scan changes its tag: this would need the LRU lock.
+            // No scan changes the page's tag, which would need the LRU lock.
             let batch = self.of(descriptor.node()).hold_batch(descriptor.node(), tag(descriptor));
             locked.release(&batch, table, page);
             since += 1;

@@ -1,17 +1,15 @@
-//! The lists of one node that are divided into batches, with a lock for each tag.
+//! The LRU lists of one node, divided into batches, and the locks of the batches.
 //!
 //! Each node has 32 *batch locks*. A page on a list has a *tag*, the number of the batch lock that
 //! guards it, and a *role*. Pages that are added one by one form the *open* batch at the front of
-//! the list; when it is full it is *closed*, and its pages but the first and the last become
-//! *inner* pages. All others are *sentinels*.
+//! the list, and are *sentinels*. When the batch is full it is *closed*: its first and its last
+//! page stay sentinels, and the pages between them become *inner* pages.
 //!
 //! ```text
 //! front                                                                    tail
 //!   o o o | E i i i i i E | E i i i i E | ..      o open, E end: sentinels; i inner
 //!   tag 7 |    tag 19     |   tag 4     |
 //! ```
-//!
-//! Locks for each change:
 //!
 //! | change | locks |
 //! |---|---|
@@ -22,15 +20,12 @@
 //! | a scan takes the last page | the LRU lock, and its batch lock |
 //! | nothing may change | the LRU lock, and all batch locks |
 //!
-//! Equations, with the ends of the list as sentinels of no batch: the neighbours of an inner page
-//! have its tag; a sentinel has a sentinel beside it; the first `open` pages of a list, and no
-//! others, have the role `OPEN`; `added - removed = pages on the list`.
+//! Equations (each end of a list counts as a sentinel): the neighbours of an inner page have its
+//! tag; a sentinel has a sentinel beside it; the first `open` pages of a list, and no other pages,
+//! have the role `OPEN`; `added - removed = pages on the list`.
 //!
-//! So the batch lock of an inner page guards its neighbours, whose links change when it leaves: an
-//! inner neighbour by that lock alone, a sentinel together with others.
-//!
-//! The LRU lock is taken before batch locks. A task that holds a batch lock waits for another one
-//! only while it holds the LRU lock too.
+//! So the batch lock of an inner page also guards its neighbours, whose links change when the page
+//! leaves. A task takes the LRU lock before batch locks, and a second batch lock only under it.
 
 use super::page::{Descriptor, DescriptorTable, PageNo};
 use super::policy::{ListKind, LruCounters, Sizes, Tail, Tally, Waiting, add_to, scan};
@@ -73,12 +68,10 @@ impl Tags {
         Self { seed, tag: seed as usize % BATCH_LOCKS }
     }
 
-    /// The state from which the sequence continues.
     pub(super) fn seed(self) -> u32 {
         self.seed
     }
 
-    /// The next tag.
     pub(super) fn choose(&mut self) -> usize {
         self.seed = self.seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let step = 1 + (self.seed >> 16) as usize % (BATCH_LOCKS - 1);
@@ -87,18 +80,16 @@ impl Tags {
     }
 }
 
-/// One list, and the state of its open batch.
 struct Head {
     pages: List<PageNo>,
-    /// Tags of its batches; the open batch has the one chosen last.
+    /// Chooses the tags of the list's batches; the open batch has the tag chosen last.
     tags: Tags,
-    /// Pages of the open batch.
+    /// Number of pages in the open batch.
     open: usize,
 }
 
 type Heads = [Head; 2];
 
-/// The lists of one node.
 #[repr(align(128))]
 pub(super) struct NodeLists {
     heads: CountedLock<Heads, Chosen>,
@@ -107,7 +98,7 @@ pub(super) struct NodeLists {
     batches: [BatchLock; BATCH_LOCKS],
 }
 
-/// The lock of a node, held.
+/// The LRU lock of a node, held.
 pub(super) struct Locked<'a> {
     node: NodeId,
     lists: &'a NodeLists,
@@ -122,17 +113,14 @@ pub(super) struct Batch<'a> {
     _held: Guard<'a, (), Chosen>,
 }
 
-/// The tail of a list, with the batch lock of its last page.
-///
-/// The last page of a list is a sentinel, and changes only under the LRU lock. So the scan needs
-/// its batch lock and no other one; tasks that release other batches go on.
+/// The tail of a list, with the batch lock of its last page. This page is a sentinel, which changes
+/// only under the LRU lock, so the scan needs no other batch lock.
 struct LockedTail<'a> {
     locked: Locked<'a>,
     held: Option<Batch<'a>>,
     table: &'a DescriptorTable,
     from: ListKind,
     waiting: Waiting,
-    /// Most pages of a batch.
     batch: usize,
 }
 
@@ -176,14 +164,12 @@ pub(super) fn role(descriptor: &Descriptor) -> u8 {
     descriptor.sentinel.load(Relaxed)
 }
 
-/// Sets the tag and the role of a page.
 pub(super) fn assign(descriptor: &Descriptor, tag: usize, role: u8) {
     descriptor.tag.store(tag as u32, Relaxed);
     descriptor.sentinel.store(role, Relaxed);
 }
 
 impl NodeLists {
-    /// Empty lists.
     pub(super) fn new(node: usize, counts: bool) -> Self {
         let head = |list: u32| Head {
             pages: List::new(),
@@ -202,18 +188,15 @@ impl NodeLists {
         }
     }
 
-    /// Pages of a list.
     fn size(&self, list: ListKind) -> u64 {
         let removed: u64 = self.batches.iter().map(|batch| batch.removed.of(list)).sum();
         self.added.of(list).saturating_sub(removed)
     }
 
-    /// Pages of both lists.
     pub(super) fn sizes(&self) -> Sizes {
         Sizes { inactive: self.size(ListKind::Inactive), active: self.size(ListKind::Active) }
     }
 
-    /// Adds the counts of this node to `counters`.
     pub(super) fn count(&self, counters: &mut LruCounters) {
         counters.sections += self.heads.stats().acquisitions;
         counters.added += self.added.both();
@@ -225,18 +208,15 @@ impl NodeLists {
         }
     }
 
-    /// Visits all locks.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("node->lru_lock", &self.heads);
         self.batches.iter().for_each(|batch| visit("node->lru_batch", &batch.lock));
     }
 
-    /// Takes the LRU lock.
     pub(super) fn hold(&self, node: NodeId) -> Locked<'_> {
         Locked { node, lists: self, heads: self.heads.lock() }
     }
 
-    /// Takes a batch lock.
     pub(super) fn hold_batch(&self, node: NodeId, tag: usize) -> Batch<'_> {
         let lock = &self.batches[tag];
         Batch { node, tag, lock, _held: lock.lock.lock() }
@@ -248,7 +228,6 @@ impl NodeLists {
         lock.lock.lock_of_others().map(|held| Batch { node, tag, lock, _held: held })
     }
 
-    /// Takes all locks, so that no other task changes anything.
     fn hold_all(&self, node: NodeId) -> (Locked<'_>, [Batch<'_>; BATCH_LOCKS]) {
         let locked = self.hold(node);
         (locked, array::from_fn(|tag| self.hold_batch(node, tag)))
@@ -274,10 +253,6 @@ impl NodeLists {
         taken
     }
 
-    /// Checks the equations.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
     pub(super) fn validate(&self, table: &DescriptorTable, node: NodeId) -> Result<(), Broken> {
         let (locked, _batches) = self.hold_all(node);
         for list in ListKind::ALL {
@@ -298,7 +273,6 @@ impl NodeLists {
 }
 
 impl Locked<'_> {
-    /// Returns whether this is the LRU lock of `node`.
     pub(super) fn is_of(&self, node: NodeId) -> bool {
         self.node == node
     }
@@ -315,7 +289,6 @@ impl Locked<'_> {
         head.open >= batch
     }
 
-    /// Adds one page.
     pub(super) fn add(&mut self, table: &DescriptorTable, page: PageNo, batch: usize) {
         effort::spend(Effort::LruPage, 1);
         let list = ListKind::of(table.at(page).state.load());
@@ -325,13 +298,12 @@ impl Locked<'_> {
         self.lists.added.count(list, 1);
     }
 
-    /// Closes the open batch of a list, if it has pages.
     fn close(&mut self, table: &DescriptorTable, list: ListKind) {
         let head = &mut self.heads[list.index()];
         if head.open == 0 {
             return;
         }
-        // One or two pages stay sentinels, which only change under the LRU lock, as before.
+        // A batch of one or two pages has only sentinels, which change under the LRU lock.
         let _batch = (head.open > 2).then(|| self.lists.hold_batch(self.node, head.tags.tag));
         let mut at = head.pages.head();
         for number in 1..=head.open {
@@ -362,7 +334,6 @@ impl Locked<'_> {
         head.pages.remove(table, page);
     }
 
-    /// Takes a page off its list; `batch` is its batch lock.
     pub(super) fn release(&mut self, batch: &Batch<'_>, table: &DescriptorTable, page: PageNo) {
         effort::spend(Effort::LruPage, 1);
         let descriptor = table.at(page);
@@ -388,12 +359,10 @@ impl Locked<'_> {
 }
 
 impl Batch<'_> {
-    /// Returns whether this is the batch lock of `tag` of `node`.
     pub(super) fn is(&self, node: NodeId, tag: usize) -> bool {
         (self.node, self.tag) == (node, tag)
     }
 
-    /// Takes an inner page of this tag off its list.
     pub(super) fn release(&self, table: &DescriptorTable, page: PageNo) {
         effort::spend(Effort::LruPage, 1);
         unlink_inner(table, page);
@@ -420,7 +389,6 @@ fn unlink_inner(table: &DescriptorTable, page: PageNo) {
     table.set_next(before, next);
 }
 
-/// Checks one page of a list, and its place between its neighbours.
 fn check_page(
     table: &DescriptorTable,
     page: PageNo,

@@ -1,8 +1,8 @@
-//! Cached pages: their numbers and their descriptors, at most 64 bytes each.
+//! The numbers of cached pages, and their descriptors of 64 bytes.
 //!
 //! Descriptors are type-stable: the memory of a descriptor stays a descriptor, or reads as zero, as
 //! long as the table lives. So a reader may look at a descriptor whose page was freed: it finds a
-//! free word, or another page's key.
+//! zero word, or the key of another page.
 
 use super::state::{State, StateWord};
 use Ordering::{Acquire, Relaxed, Release};
@@ -34,7 +34,7 @@ fresh_zero! {
         pub state: StateWord,
         /// The key's second half: the page's number within its mapping.
         pub index: AtomicU64,
-        /// The key's first half: the number of its mapping; 0 if it has none.
+        /// The key's first half: the number of the page's mapping, or 0.
         pub mapping: AtomicU32,
         /// The first frame of its memory.
         pub pfn: AtomicU32,
@@ -42,8 +42,7 @@ fresh_zero! {
         pub private: AtomicU64,
         next: AtomicU32,
         previous: AtomicU32,
-        /// The number of the slab cache of the object in `private`; 0 if `private` is not an
-        /// object.
+        /// The number of the slab cache of the object in `private`; 0 if it is no object.
         pub private_cache: AtomicU32,
         /// The error of the page's fill.
         pub error: AtomicU32,
@@ -57,8 +56,7 @@ fresh_zero! {
         pub order: AtomicU8,
         /// The group that the page is charged to.
         pub group: AtomicU8,
-        /// True while the owner of the mapping holds the page: by one pin, however often it asks
-        /// for it. Only the one task that holds pages of the mapping writes this.
+        /// 1 while the mapping's owner holds the page (`held.rs`). Only this owner writes it.
         held: AtomicU8,
         /// The task that has latched the page for writing, if it recorded itself; else 0.
         pub writer: AtomicU32,
@@ -82,8 +80,7 @@ impl Descriptor {
         NodeId(self.node.load(Relaxed))
     }
 
-    /// Returns whether the owner of the page's mapping holds the page. A later read of the key
-    /// returns a key that is not older.
+    /// Returns whether the page is held. A later load of its key finds this key or a newer one.
     #[inline(always)]
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -110,8 +107,7 @@ impl Descriptor {
         Ok(before)
     }
 
-    /// Frees the descriptor of a page that has gone: makes it all zero, the state last. Only the
-    /// caller knows the descriptor.
+    /// Frees a descriptor that the caller owns: makes it all zero, the state last.
     pub fn clear(&self) {
         self.index.store(0, Relaxed);
         self.mapping.store(0, Relaxed);
@@ -150,9 +146,8 @@ impl Descriptor {
     }
 }
 
-/// All descriptors of a page cache, in an address range of their own.
-///
-/// Invariant: descriptors `0..len` are readable; those of no page have `state = 0`.
+/// All descriptors of a page cache, in their own address range. Invariant: descriptors `0..len` are
+/// readable; a free one has `state = 0`.
 pub struct DescriptorTable {
     array: GrowingArray<Descriptor>,
     _window: Window,
@@ -170,7 +165,7 @@ impl DescriptorTable {
     }
 
     /// Announces that page `n` lies in frame `n`, as in a kernel: a simulated machine then puts the
-    /// frame's and the page's records into the same line.
+    /// page's descriptor into the cache line of the frame's entries.
     pub fn announce_as_of_frames(&self) {
         self.array.announce_as_of_frames();
     }
@@ -203,17 +198,16 @@ impl DescriptorTable {
         self.array.page_bytes()
     }
 
-    /// Gives back the memory of free descriptors, which fill pages of the system and are all zero:
-    /// readers still find zero there. Returns false if the system refuses.
+    /// Gives back the memory of free descriptors, which then reads as zero; false if refused.
     #[expect(unsafe_code, reason = "memory goes back that others may be looking at")]
     pub fn purge(&self, first: PageNo, count: usize) -> bool {
         debug_assert!((0..count).all(|at| self.array.at(first.0 as usize + at).is_zero()));
         // SAFETY: a descriptor has only atomic fields; free ones are zero, and so is the memory
-        // that replaces them. The caller hands none of them out yet, so no task writes them.
+        // that replaces them. The caller hands none of them out meanwhile, so no task writes them.
         unsafe { self.array.purge(first.0 as usize, count) }
     }
 
-    /// Maps descriptors `0..len`. One thread at a time.
+    /// Maps descriptors `0..len`. Only one thread may call this at a time.
     ///
     /// # Errors
     /// The error of the OS; nothing has changed then.
@@ -222,7 +216,6 @@ impl DescriptorTable {
     }
 }
 
-/// The links of the LRU lists.
 impl Links for DescriptorTable {
     type Member = PageNo;
 

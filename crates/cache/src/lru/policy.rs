@@ -1,5 +1,4 @@
-//! The interface of LRU policies: the lists of all nodes, which add batches are moved to, and what
-//! policies have in common.
+//! The trait of LRU policies, and the code that policies share.
 
 use super::page::{DescriptorTable, PageNo};
 use super::state::State;
@@ -44,9 +43,9 @@ impl ListKind {
 pub enum Waiting {
     /// The scan waits.
     Waits,
-    /// The scan waits only for other tasks: for reclaim inside `malloc`, also in a signal handler.
-    /// Holders of locks of the lists request nothing. A scan that only tried the locks would find
-    /// nothing while a holder waits for a CPU, and requests would fail although pages are clean.
+    /// The scan waits, except for a lock that the running task holds: for reclaim inside `malloc`,
+    /// also in a signal handler. Holders request no memory, so the wait ends. If the scan only
+    /// tried the locks, `malloc` would fail while a holder waits for a CPU.
     ForOthers,
 }
 
@@ -87,7 +86,7 @@ pub struct Setup {
     pub slots: usize,
     /// Most pages of a batch.
     pub batch: usize,
-    /// The locks count their cost.
+    /// Locks count acquisitions, contention and time.
     pub counts: bool,
 }
 
@@ -106,21 +105,19 @@ pub trait LruPolicy: Copy + Debug + Default + Eq + Send + Sync + 'static {
     fn build(&self, setup: Setup) -> OsResult<Self::Lists>;
 }
 
-/// The lists of all nodes under one policy.
-///
-/// A page is on a list iff its flag `LRU` is set, on the list of its flag `ACTIVE`, which no task
-/// changes while the page is on a list. The list is one of its node, which never changes.
+/// The lists of all nodes under one policy. A page is on a list iff its flag `LRU` is set. Its node
+/// and its flag `ACTIVE` select the list; neither changes while the page is on it.
 pub trait Lists: Send + Sync + 'static {
-    /// Puts pages on the fronts of their lists, one after the other. The pages are on no list, and
-    /// the caller has pinned them. At most `MOST_ADD_BATCH` pages.
+    /// Puts at most `MOST_ADD_BATCH` pages on the fronts of their lists, one after the other. The
+    /// pages are on no list, and the caller has pinned them.
     fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]);
 
-    /// Takes pages off their lists; skips pages that are on no list. Only the caller knows them.
+    /// Takes pages, which the caller owns, off their lists; skips pages that are on no list.
     fn remove(&self, table: &DescriptorTable, pages: &[PageNo]);
 
     /// Takes up to `out.len()` pages from the tail of a list, and pins them. Up to `MOST_PASSED`
-    /// pages that cannot be pinned go to the front. Returns how many it took: fewer, if the running
-    /// task holds a lock itself and `waiting` is `ForOthers`.
+    /// pages that cannot be pinned go to the front. Returns how many it took: fewer, if `waiting`
+    /// is `ForOthers` and the running task holds a lock.
     fn isolate(
         &self,
         table: &DescriptorTable,
@@ -145,7 +142,7 @@ pub trait Lists: Send + Sync + 'static {
     fn validate(&self, table: &DescriptorTable) -> Result<(), Broken>;
 }
 
-/// Pages put on and taken off the two lists, written under one lock and read without it.
+/// A count of pages for each of the two lists, written under one lock and read without it.
 #[derive(Default)]
 pub struct Tally([AtomicU64; 2]);
 
@@ -169,14 +166,12 @@ impl Tally {
     }
 }
 
-/// Most pages that one scan moves from the tail to the front because they cannot be pinned: they
-/// are in no index any more, and leave the list when their last user is done.
+/// Most pages that a scan moves from the tail to the front because they are in no index any more.
 const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
 /// The tail of a list whose lock is held.
 pub trait Tail {
-    /// The last page. `None` if there is none, or if the running task holds its batch lock itself
-    /// and the scan waits only for other tasks.
+    /// The last page. `None` also if the scan may not wait because the running task holds its lock.
     fn last(&mut self) -> Option<PageNo>;
 
     /// Takes the last page, which was pinned, off the list.

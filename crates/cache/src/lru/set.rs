@@ -1,5 +1,4 @@
-//! The LRU of a page cache: the lists of all nodes under a policy, with an add batch of each CPU
-//! in front of them.
+//! The LRU of a page cache: the lists of all nodes, and the add batch of each CPU.
 
 use super::add_batch::{MOST_ADD_BATCH, Pages};
 use super::options::LruOptions;
@@ -14,31 +13,26 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
-/// The add batch of one CPU, on cache lines of its own.
 #[repr(align(128))]
 struct AddBatch {
     waiting: CountedLock<Pages, Chosen>,
 }
 
-/// The LRU of a page cache.
-///
 /// Invariants: a page in an add batch is pinned by the batch and on no list; a batch holds less
 /// than `add_batch` pages while no task holds its lock; a page is on a list iff it has `LRU`.
 ///
-/// No code here asks for memory or for a lock of another layer while it holds a lock. So a reclaim
-/// inside `malloc` may wait for these locks; only its scan gives up at a lock that the running task
-/// holds itself, because a scan can look elsewhere.
+/// While it holds a lock, no code here asks for memory or for a lock of another layer. So a reclaim
+/// inside `malloc` may wait for these locks, except for one that the running task itself holds.
 pub struct LruSet<P: LruPolicy = Splice> {
     options: LruOptions<P>,
     lists: P::Lists,
     batches: OsArray<AddBatch>,
 }
 
-/// Receives pages whose last pin was given up while they were in no index: they are on no list, and
-/// the receiver owns and frees them. Called without locks.
+/// Receives pages without index, list and pins; it owns and frees them. Called without locks.
 pub type Released<'a> = dyn FnMut(PageNo) + 'a;
 
-/// Marks the list to which a page, which is on no list, will be added.
+/// Sets or clears `ACTIVE` of a page that is on no list.
 fn mark(table: &DescriptorTable, page: PageNo, active: bool) {
     let state = &table.at(page).state;
     let now = state.load();
@@ -76,15 +70,14 @@ impl<P: LruPolicy> LruSet<P> {
         Ok(Self { options, lists, batches })
     }
 
-    /// The options that it was built with.
+    /// The options that the set was built with.
     #[must_use]
     pub fn options(&self) -> LruOptions<P> {
         self.options
     }
 
-    /// Puts a page into the add batch of a slot, with a pin of the batch's own. The page is on no
-    /// list, and the caller has pinned it. Moves a full batch to the lists. If another task holds
-    /// the batch, the page goes to its list at once.
+    /// Puts a page, which is on no list and pinned by the caller, into a slot's add batch, which
+    /// pins it too. Moves a full batch to the lists, or the page alone if the batch is locked.
     pub fn add(
         &self,
         table: &DescriptorTable,
@@ -117,8 +110,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.move_to_lists(table, slot, all.as_slice(), released);
     }
 
-    /// Moves the add batches of all slots to the lists; waits for batches that other tasks hold.
-    /// Other tasks may still be moving some pages afterwards. O(slots).
+    /// Moves all add batches to the lists. Other tasks may still move pages afterwards. O(slots).
     pub fn drain_all(&self, table: &DescriptorTable, released: &mut Released<'_>) {
         for slot in 0..self.batches.len() {
             let all = self.batches.at(slot).waiting.lock().take();
@@ -126,10 +118,9 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Puts pages on their lists, and gives up one pin of each.
-    ///
-    /// A page that only the batch knows is released without being put on a list (like
-    /// `folio_batch_move_lru` of later kernels; Linux 4.15 adds it and takes it off again).
+    /// Puts pages on their lists, and gives up one pin of each. A page in no index and without
+    /// other pins is released instead (`folio_batch_move_lru`; Linux 4.15 lists it and takes it off
+    /// again).
     fn move_to_lists(
         &self,
         table: &DescriptorTable,
@@ -165,8 +156,7 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Takes pages that are being released, and that no other task knows, off their lists; many in
-    /// one critical section, by the policy's rule. Pages on no list are skipped.
+    /// Takes pages that the caller owns off their lists; skips pages on no list.
     pub fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
         self.lists.remove(table, pages);
     }
@@ -183,8 +173,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// Like [`isolate`](Self::isolate), but ends if the running task holds a lock that is needed:
-    /// for reclaim inside `malloc`, which a signal handler may call.
+    /// Like [`isolate`](Self::isolate), but ends at a lock that the running task itself holds.
     pub fn isolate_anywhere(
         &self,
         table: &DescriptorTable,
@@ -195,9 +184,8 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.isolate(table, (node, from), Waiting::ForOthers, out)
     }
 
-    /// Puts isolated pages on the fronts of their lists, on the active list if the second field is
-    /// true, one after the other, and gives up the pins of [`isolate`](Self::isolate). `slot` is
-    /// the slot of the running CPU.
+    /// Puts isolated pages on the fronts of their lists (true in `pages`: the active list), and
+    /// gives up the pins of [`isolate`](Self::isolate). `slot` is that of the running CPU.
     pub fn put_back(
         &self,
         table: &DescriptorTable,
@@ -227,7 +215,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.counters()
     }
 
-    /// Visits the locks of lists and add batches.
+    /// Visits the locks of all lists.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         self.lists.visit_locks(visit);
         for slot in 0..self.batches.len() {
@@ -235,8 +223,7 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Checks the equations of lists and batches. O(pages). For tests: no other task may use the
-    /// set.
+    /// Checks the equations of lists and batches; no other task may use the set. O(pages).
     ///
     /// # Errors
     /// The first equation that does not hold.

@@ -1,14 +1,12 @@
 //! `splice`: like `batched`, but adds pages as whole lists that are linked outside of the lock
 //! (D. Jordan, "splice local lists onto the front of the LRU", January 2018; never merged).
 //!
-//! The pages of an add batch become up to four *local lists*, one for each list of each node that
-//! they go to. A local list is one closed batch: one tag, and its two ends are sentinels. Each goes
-//! to the front of its list in one hold of the LRU lock, in constant time.
+//! The pages of an add batch become up to four *local lists*, one for each list of each node. A
+//! local list is one closed batch. One hold of the LRU lock puts it in front, in constant time.
 //!
-//! Pages have `LRU` before they are on a list. A task that sees the flag may read links, tag and
-//! role, so all of these are written first: the flag is set with release ordering once the whole
-//! local list is complete, and readers load it with acquire ordering. No task takes such a page off
-//! a list before it is on one: the add batch pins it until then.
+//! `LRU` is set before a page is on a list. A task that finds the flag may read links, tag and
+//! role, so the flag is set with release ordering after these, and loaded with acquire ordering.
+//! The pin of the add batch keeps such a page from being taken off too early.
 
 use super::add_batch::Pages;
 use super::batched::{Batched, BatchedLists};
@@ -26,8 +24,7 @@ use quarry_sys::primitive::{AtomicU32, Effort, Ordering::Relaxed, effort};
 /// Local lists of one add batch (`MAX_LRU_SPLICES`).
 const MAX_LRU_SPLICES: usize = if cfg!(quarry_model) { 1 } else { 4 };
 
-/// The position of a slot in its sequence of tags, on a cache line of its own. Two tasks that use
-/// one slot at the same time may choose the same tag.
+/// A slot's position in its sequence of tags. Two tasks that share a slot may choose one tag.
 #[repr(align(64))]
 struct SlotTags(AtomicU32);
 
@@ -71,12 +68,10 @@ impl Local {
         effort::spend(Effort::LruPage, 1);
         assign(table.at(page), self.tag, INNER);
         self.batch.push_front(table, page);
-        // Counted for the list that the page goes to; the published patch counts it for another
-        // one.
+        // Counts the page for its own list; the published patch counts it for another list.
         self.pages += 1;
     }
 
-    /// Makes both ends sentinels.
     fn close(&self, table: &DescriptorTable) {
         let ends = [self.batch.first(), self.batch.last()];
         ends.into_iter().flatten().for_each(|end| assign(table.at(end), self.tag, END));
@@ -91,7 +86,6 @@ impl Local {
 }
 
 impl SpliceLists {
-    /// The next tag of a slot.
     fn choose_tag(&self, slot: SlotIndex) -> usize {
         let seed = &self.tags.at(slot.0 as usize).0;
         let mut tags = Tags::from(seed.load(Relaxed));
@@ -100,8 +94,7 @@ impl SpliceLists {
         tag
     }
 
-    /// Puts pages on local lists by their destination, complete except for the flag. Returns the
-    /// pages for which there is no local list.
+    /// Sorts pages into local lists, complete except for `LRU`. Also returns pages left over.
     fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
         let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
         for &page in pages {

@@ -18,8 +18,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Most pins that one page can count.
 pub const MOST_PINS: u64 = (1 << 20) - 1;
-/// Most pins for users. The rest is for pins that must not fail: of add batches, scans and
-/// truncation.
+/// Most pins that users may have. Pins of add batches, scans and truncation may exceed it.
 pub const MOST_USER_PINS: u64 = 1 << 19;
 /// Most readers that hold the latch of one page.
 pub const MOST_SHARED: u64 = (1 << 11) - 1;
@@ -59,7 +58,7 @@ impl State {
     pub const UNEVICTABLE: u64 = 1 << 42;
     /// The first use of this page starts the next read-ahead (`PG_readahead`).
     pub const READAHEAD: u64 = 1 << 43;
-    /// Read ahead, without a request for it: its first use does not count as a second one.
+    /// The page was read ahead, not requested: the first scan that finds it used keeps it inactive.
     pub const FRESH: u64 = 1 << 44;
     /// One version: every release of the exclusive latch adds it.
     pub const VERSION: u64 = 1 << 48;
@@ -78,8 +77,7 @@ impl State {
         self.0 & MOST_PINS
     }
 
-    /// Returns whether the page has pins besides the one of its add batch, or of the scan that has
-    /// taken it off its list.
+    /// Returns whether the page has pins besides that of its add batch or of a scan.
     #[inline]
     #[must_use]
     pub const fn is_pinned_by_users(self) -> bool {
@@ -141,8 +139,7 @@ impl StateWord {
         State(self.word.fetch_and(!flags, Ordering::AcqRel))
     }
 
-    /// Pins the page and marks it as used, in one step, if all of `needed` is set. Returns the new
-    /// value.
+    /// Pins the page and marks it as used, if all of `needed` is set. Returns the new value.
     #[inline(always)]
     pub fn try_pin(&self, needed: u64) -> Option<State> {
         let mut now = self.load();
@@ -179,8 +176,7 @@ impl StateWord {
         before
     }
 
-    /// Gives up a pin. Returns whether this was the last pin of a page that is in no index: then
-    /// the caller owns the page, and frees it.
+    /// Gives up a pin. If true, this was the last pin of a page in no index: the caller frees it.
     #[inline(always)]
     #[must_use = "the last one frees the page"]
     pub fn unpin(&self) -> bool {
@@ -223,8 +219,7 @@ impl StateWord {
         before
     }
 
-    /// Gives up the latch after writing, sets `flags`, and adds a version; returns the value
-    /// before.
+    /// Gives up the latch after writing, sets `flags`, adds a version; returns the value before.
     #[inline]
     pub fn unlatch_exclusive(&self, flags: u64) -> State {
         let mut now = self.load();
@@ -238,10 +233,9 @@ impl StateWord {
         }
     }
 
-    /// Clears `LIVE` for a caller that takes the page out of its index, and latches the page,
-    /// unless a flag of `refused` is set. A dirty page counts as clean from then on. Gives up the
-    /// pin of its holding if it `is_held`, and adds `pins` pins for the caller (0 if it has one).
-    /// Returns the value before.
+    /// Takes the page out of its index: clears `LIVE` and `DIRTY`, and latches it, unless a flag of
+    /// `refused` is set. Gives up the pin of the page's holding if it `is_held`, and adds `pins`
+    /// pins for the caller (0 if it has one). Returns the value before.
     ///
     /// # Errors
     /// The current value, if it is refused or the page is not live.
@@ -262,9 +256,8 @@ impl StateWord {
         }
     }
 
-    /// Gives up the exclusive latch of a page that is in no index any more, and the caller's pin,
-    /// unless that pin is the last one. Returns the value before; if it has one pin, the caller
-    /// owns the page now.
+    /// Gives up the exclusive latch and the caller's pin of a page in no index. If this is the last
+    /// pin, changes nothing: the caller owns the page. Returns the value before.
     #[inline]
     pub fn leave(&self) -> State {
         let mut now = self.load();
@@ -279,8 +272,7 @@ impl StateWord {
         now
     }
 
-    /// Clears `LIVE` of an idle clean page that only the caller pins, which takes it out of its
-    /// index. Returns whether the page was such a page.
+    /// Evicts a clean unused page that only the caller pins: clears `LIVE`. Returns whether it did.
     #[inline]
     pub fn try_evict(&self) -> bool {
         let busy = (MOST_PINS & !PIN) | MOST_SHARED << SHARED_SHIFT;
@@ -296,7 +288,7 @@ impl StateWord {
             && self.exchange(now, State(now.0 & !State::LIVE)).is_ok()
     }
 
-    /// Writes the word of a descriptor that only the caller knows.
+    /// Writes the word of a descriptor that the caller owns.
     #[inline]
     pub fn begin(&self, state: State) {
         self.word.store(state.0, Ordering::Release);

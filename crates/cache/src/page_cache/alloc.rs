@@ -1,5 +1,4 @@
-//! Memory for new pages, charged to their groups, and for the nodes of indexes. A request that
-//! finds none may reclaim once.
+//! Memory for pages, charged to their groups, and for index nodes. A request may reclaim once.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -14,7 +13,7 @@ use quarry_mm::zone::GroupId;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// From this many descriptors on (2 MiB of pages), fresh pageblocks of cached pages become huge
-/// pages. So the part that is not filled yet is never larger than the part that is.
+/// pages. So the empty part of a new huge page is never larger than the pages cached before it.
 const HUGE_FROM_PAGES: usize = 512;
 
 impl<H: Host> PageCacheRef<'_, H> {
@@ -29,10 +28,8 @@ impl<H: Host> PageCacheRef<'_, H> {
             || core::mem::take(may_reclaim) && self.host.make_room(0, &mut || preload.fill(count))
     }
 
-    /// Allocates a page, which no other task knows; its state is still 0.
-    ///
-    /// The caller holds no lock, so the number of the mapping may become the number of another one
-    /// with another group and order while this runs. So this reads group and order once.
+    /// Allocates a page, whose state is still 0. Reads the group and the order of the mapping once,
+    /// because without its lock another mapping may get its number meanwhile.
     pub(super) fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
         let (group, order) = (GroupId(mapping.group()), mapping.order());
         self.charge_group(group, order.frames(), effort)?;

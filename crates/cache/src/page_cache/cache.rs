@@ -90,16 +90,14 @@ impl<P: LruPolicy> PageCache<P> {
     }
 }
 
-/// The parts of a page cache.
 pub(super) struct Tables<P: LruPolicy> {
     pub(super) options: PageCacheOptions,
     pub(super) pages: DescriptorTable,
     pub(super) free: FreePages,
     pub(super) lru: LruSet<P>,
     pub(super) mappings: Mappings,
-    /// Index nodes that wait, and those with shadow entries only.
+    /// Index nodes that wait for a grace period, and nodes that hold only shadow entries.
     pub(super) nodes: IndexNodes,
-    /// The clock of each node's lists.
     pub(super) clocks: OsArray<Clock>,
     pub(super) balances: OsArray<ListBalance>,
     pub(super) demands: Demands,
@@ -136,8 +134,7 @@ impl<P: LruPolicy> Tables<P> {
     }
 }
 
-/// A page cache and the stack that it is part of: the handle that users of the cache have. The
-/// caller has pinned each page that it passes, unless a function says otherwise.
+/// A page cache and its stack. The caller has pinned each page that it passes, unless noted.
 pub struct PageCacheRef<'a, H: Host> {
     pub(super) host: &'a H,
     pub(super) tables: &'a Tables<H::Lru>,
@@ -151,7 +148,6 @@ impl<H: Host> Clone for PageCacheRef<'_, H> {
 
 impl<H: Host> Copy for PageCacheRef<'_, H> {}
 
-// Mappings.
 impl<H: Host> PageCacheRef<'_, H> {
     /// Creates a mapping without pages. O(1).
     ///
@@ -185,10 +181,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 }
 
-// Pages.
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Adds a pin to a page that the caller has pinned. Aborts with a message if the page has
-    /// [`MOST_USER_PINS`] already: the program has then forgotten to give pins up.
+    /// Adds a pin to a pinned page. Aborts at [`MOST_USER_PINS`], when the program leaks pins.
     #[inline]
     pub fn pin_again(self, page: PageNo) {
         if self.tables.pages.at(page).state.pin_again().pins() >= MOST_USER_PINS {
@@ -208,7 +202,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.pages.at(page).order().bytes()
     }
 
-    /// Number of frames of a page.
     #[inline]
     pub(super) fn frames(self, page: PageNo) -> u64 {
         self.tables.pages.at(page).order().frames().into()
@@ -230,15 +223,13 @@ impl<H: Host> PageCacheRef<'_, H> {
         (page.mapping.load(Relaxed), page.index.load(Relaxed))
     }
 
-    /// Returns whether there is a page with this number that has pins besides the one of its add
-    /// batch. O(1).
+    /// Returns whether this is the number of a page that users pin. O(1).
     #[inline]
     pub fn is_pinned(self, page: PageNo) -> bool {
         (page.0 as usize) < self.tables.pages.len() && self.state(page).is_pinned_by_users()
     }
 
-    /// Records the task that latches a page for writing, or 0, for callers that give up the latch
-    /// by the page's number.
+    /// Records the task that latches a page for writing, or 0.
     #[inline]
     pub fn set_writer(self, page: PageNo, task: u32) {
         self.tables.pages.at(page).writer.store(task, Relaxed);
@@ -265,7 +256,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Changes the private word of a page.
     ///
     /// # Safety
-    /// If the mapping names a cache for such words, the word is 0 or the address of an object of
+    /// If the mapping names a cache for private words, the word is 0 or the address of an object of
     /// that cache that belongs to this page alone; the object is freed with the page.
     #[inline]
     pub unsafe fn set_private(self, page: PageNo, word: u64) {
@@ -273,7 +264,6 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 }
 
-// The cache as a whole.
 impl<H: Host> PageCacheRef<'_, H> {
     /// Returns how often each event has happened to pages. O(slots).
     pub fn events(self) -> EventCounts {
@@ -290,8 +280,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.lru.counters()
     }
 
-    /// The sums of the counts of all mappings' indexes; `visits` includes mappings that are gone.
-    /// O(mappings).
+    /// The sums of all indexes' counts; `visits` includes mappings that are gone. O(mappings).
     pub fn index_counts(self) -> IndexCounts {
         let mut all = IndexCounts::default();
         for (_, mapping) in self.tables.mappings.all() {
@@ -300,8 +289,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         all
     }
 
-    /// Frames of pages that have pins besides the one of an add batch, or whose mapping is
-    /// unevictable. O(descriptors).
+    /// Frames of pages that users pin, or whose mapping is unevictable. O(descriptors).
     pub fn pinned_frames(self) -> u64 {
         let all = (0..self.tables.pages.len() as u32).map(PageNo);
         let is_pinned = |page: &PageNo| {

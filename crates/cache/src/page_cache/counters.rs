@@ -1,6 +1,4 @@
-//! Events of pages, counted per slot and summed when a task reads them.
-//!
-//! Gauges are differences of counts: `nr_file_pages = added - removed`.
+//! Events of pages, counted per slot. Gauges are differences: `nr_file_pages = added - removed`.
 
 use core::ops::Index;
 use quarry_mm::frame::{OsArray, fresh_zero};
@@ -8,7 +6,7 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Declares the events with the names that `/proc/vmstat` has for them, or would have.
+/// Declares the events with their names in statistics, those of `/proc/vmstat` where it has them.
 macro_rules! events {
     ($($(#[$doc:meta])* $event:ident = $name:literal,)*) => {
         /// Something that happens to pages.
@@ -50,9 +48,9 @@ events! {
     WritebackBegun = "page_cache_writeback_begun",
     /// Frames whose writing to a backing ended.
     WritebackEnded = "nr_written",
-    /// Frames of pages that entered an index and that reclaim may not take.
+    /// Frames of unevictable pages that entered an index.
     UnevictableAdded = "unevictable_pgs_culled",
-    /// Frames of such pages that left their index.
+    /// Frames of unevictable pages that left their index.
     UnevictableRemoved = "unevictable_pgs_cleared",
     /// A scan moved a page to the active list.
     Activated = "pgactivate",
@@ -66,21 +64,21 @@ events! {
     MappingBusy = "page_cache_scan_busy",
     /// A page of the inactive list that a direct reclaim looked at.
     ScannedDirect = "pgscan_direct",
-    /// The same for a background scan.
+    /// A page of the inactive list that a background scan looked at.
     ScannedBackground = "pgscan_kswapd",
     /// A page that a direct reclaim evicted.
     StolenDirect = "pgsteal_direct",
-    /// The same for a background scan.
+    /// A page that a background scan evicted.
     StolenBackground = "pgsteal_kswapd",
-    /// A page that had been evicted came back.
+    /// An evicted page came back.
     Refaulted = "workingset_refault_file",
-    /// Such a page came back so soon that it became active at once.
+    /// An evicted page came back so soon that it became active at once.
     RefaultActivated = "workingset_activate_file",
-    /// Such a page had been active when it was evicted.
+    /// An evicted page came back that had been active when it was evicted.
     Restored = "workingset_restore_file",
     /// A truncation or invalidation removed a page.
     Truncated = "page_cache_truncated",
-    /// An invalidation left a page that was in use.
+    /// An invalidation did not remove a page that was in use.
     InvalidationBusy = "page_cache_invalidate_busy",
     /// The lock of a mapping was taken to remove entries.
     IndexHolds = "truncate_index_holds",
@@ -96,18 +94,16 @@ events! {
     Full = "page_cache_full",
 }
 
-/// Number of events.
+/// Number of kinds of events.
 pub const EVENTS: usize = Event::ALL.len();
 
 fresh_zero! {
-    /// The counts of one slot.
     #[repr(C, align(64))]
     struct SlotCounts {
         counts: [AtomicU64; EVENTS],
     }
 }
 
-/// The counts of all slots.
 pub(super) struct Counters {
     slots: OsArray<SlotCounts>,
 }
@@ -117,13 +113,11 @@ impl Counters {
         Ok(Self { slots: OsArray::zeroed(os, slots as usize)? })
     }
 
-    /// Counts an event `times` times.
     #[inline]
     pub(super) fn add(&self, slot: SlotIndex, event: Event, times: u64) {
         self.slots.at(slot.index()).counts[event as usize].fetch_add(times, Relaxed);
     }
 
-    /// The sums over all slots. O(slots * events).
     pub(super) fn sums(&self) -> EventCounts {
         let mut sums = EventCounts([0; EVENTS]);
         for slot in 0..self.slots.len() {
@@ -148,7 +142,7 @@ impl Index<Event> for EventCounts {
 }
 
 impl EventCounts {
-    /// The count of `begun` beyond the count of `ended`.
+    /// Events `begun` minus events `ended`.
     #[must_use]
     pub fn open(&self, begun: Event, ended: Event) -> u64 {
         self[begun].saturating_sub(self[ended])
@@ -160,7 +154,7 @@ impl EventCounts {
         self.open(Event::Added, Event::Removed)
     }
 
-    /// Frames of all pages: pages in indexes, and pages that are pinned but in no index.
+    /// Frames of all pages: those in indexes, and those that are pinned but in no index.
     #[must_use]
     pub fn in_memory(&self) -> u64 {
         self.open(Event::Taken, Event::Released)

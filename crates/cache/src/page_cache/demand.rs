@@ -1,15 +1,12 @@
-//! Finds the mappings that need more memory: recent refaults per page that a mapping has lost.
+//! Finds the mappings that need more memory, by their recent refaults per lost page.
 //!
-//! A page at the tail of the inactive list that was not used since it came there tells little about
-//! its next use; the other pages of its mapping tell more. If a database has become popular, its
-//! lost pages come back often, and its cached pages will be asked for as often, recently used or
-//! not. So the scan looks at the *demand* of the page's mapping: its refaults, which fade, divided
-//! by its shadow entries. If this exceeds 1.5 times the mean over all pages that scans find unused,
-//! the page is spared for another round. A scan spares at most as many pages as it has to free. If
-//! all pages belong to one mapping there is nothing to compare, and nothing changes.
+//! The cached pages of a mapping whose lost pages come back often will soon be requested too,
+//! recently used or not. So a scan spares an unused page for another round if the *demand* of its
+//! mapping exceeds 1.5 times the mean over all unused pages that scans find. It spares at most as
+//! many pages as it has to free, and none if all pages belong to one mapping.
 //!
-//! Over 600,000 look-ups of SQLite in 256 databases, whose popularity changed three times, a
-//! simulation of 56,300 pages missed 0.562 of them for each look-up, and 0.579 without this.
+//! A simulated cache of 56,300 pages missed 0.562 pages for each look-up, and 0.579 without this
+//! rule, over 600,000 look-ups of SQLite in 256 databases whose popularity changed three times.
 //!
 //! ```text
 //! refaults fade:  value / 2 after every (listed pages / 8) evictions
@@ -22,7 +19,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// One refault, in the units of [`Demand`].
 const REFAULT: u64 = 1 << 20;
-/// With fewer lost pages than this, a single refault would weigh too much.
+/// Added to the lost pages: with few of them, a single refault would weigh too much.
 const LEAST_LOST: u64 = 32;
 /// Refaults halve each time that 1/8 of the listed pages were evicted.
 const HALF_LIFE: u64 = 8;
@@ -30,8 +27,7 @@ const HALF_LIFE: u64 = 8;
 const MEAN_OF: u64 = 1024;
 
 fresh_zero! {
-    /// The refaults of a mapping, a hint: tasks that change them at the same time may lose some.
-    /// Zero bytes are a mapping without any.
+    /// The refaults of a mapping: a hint, because concurrent tasks may lose a refault.
     #[derive(Default)]
     pub(super) struct Demand {
         refaults: AtomicU64,
@@ -42,7 +38,6 @@ fresh_zero! {
     }
 }
 
-/// Counts over all mappings.
 #[derive(Default)]
 pub(super) struct Demands {
     evictions: AtomicU64,
@@ -51,19 +46,16 @@ pub(super) struct Demands {
 }
 
 impl Demand {
-    /// Clears what the last mapping with this number has left.
     pub(super) fn reset(&self) {
         [&self.refaults, &self.since, &self.lost].iter().for_each(|it| it.store(0, Relaxed));
     }
 
-    /// Stores the current number of shadow entries.
     #[inline]
     pub(super) fn publish(&self, lost: u64) {
         self.lost.store(lost, Relaxed);
     }
 
-    /// The refaults after `evictions` evictions: halved after each half-life, and in between on the
-    /// line from one half to the next, which differs from `2^-x` by up to 6 %.
+    /// The refaults, halved for each half-life since; linear in between, at most 6 % off `2^-x`.
     fn faded(&self, evictions: u64, listed: u64) -> u64 {
         let passed = evictions.saturating_sub(self.since.load(Relaxed));
         let half_life = (listed / HALF_LIFE).max(1);
@@ -75,7 +67,6 @@ impl Demand {
 }
 
 impl Demands {
-    /// Counts evicted pages. O(1).
     pub(super) fn evicted(&self, pages: u64) {
         self.evictions.fetch_add(pages, Relaxed);
     }
@@ -88,7 +79,7 @@ impl Demands {
         of.since.store(evictions, Relaxed);
     }
 
-    /// Returns whether an unused page of a mapping is worth more than others. O(1).
+    /// Returns whether a scan spares an unused page of a mapping. O(1).
     pub(super) fn is_wanted(&self, of: &Demand, listed: u64) -> bool {
         let refaults = of.faded(self.evictions.load(Relaxed), listed);
         let demand = refaults / (of.lost.load(Relaxed) + LEAST_LOST);
@@ -120,7 +111,7 @@ mod tests {
                 (all.is_wanted(&busy, LISTED), all.is_wanted(&idle, LISTED));
             assert!(round < 2000 || is_busy_wanted && !is_idle_wanted, "{round}");
         }
-        // As many refaults of ten times the pages.
+        // The same refaults, but ten times as many lost pages.
         busy.publish(10_000);
         let _ = all.is_wanted(&busy, LISTED);
         assert!(!all.is_wanted(&busy, LISTED));
@@ -161,7 +152,6 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing overflows, whatever the counts are.
         #[test]
         fn any_counts_give_an_answer(refaults: u64, since: u64, lost in 0..1u64 << 44,
             evictions: u64, mean: u64, listed in 0..1u64 << 44,

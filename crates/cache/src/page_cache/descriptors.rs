@@ -1,9 +1,8 @@
-//! The free page numbers: hands out descriptors, and takes them back.
+//! The free page numbers, which are also those of free descriptors.
 //!
-//! Each slot has a stack of numbers; batches move between it and the depot. The depot keeps free
-//! numbers as bits, 64 to a word; 64 descriptors fill 4 KiB. It hands out the lowest numbers, so
-//! that cached pages have their descriptors together, and whole pages of free descriptors go back
-//! to the system: a free descriptor is all zero, and so is one that was purged.
+//! Each slot has a stack of free numbers; batches move between the stacks and the depot, which has
+//! a bit for each free number. The depot hands out the lowest numbers, so that descriptors in use
+//! lie together, and purges system pages of free descriptors, which are all zero before and after.
 //!
 //! Equation: `free bits + numbers on stacks + descriptors in use = descriptors mapped`.
 
@@ -18,7 +17,6 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// Numbers that move together: as many as one scan frees.
 const BATCH: usize = 32;
-/// Numbers that a slot can hold.
 const ROOM: usize = 2 * BATCH;
 /// Descriptors whose free bits share a word; they fill 4 KiB.
 const GROUP: usize = 64;
@@ -26,13 +24,12 @@ const GROUP: usize = 64;
 const STEP: usize = 256;
 
 fresh_zero! {
-    /// The numbers that a slot holds.
     struct Stack {
         count: u32,
         numbers: [u32; ROOM],
     }
 
-    /// The free ones of 64 descriptors, as bits, and a flag that they may hold memory.
+    /// The free numbers among 64, as bits, and a flag that their descriptors may hold memory.
     struct Group {
         free: AtomicU64,
         is_touched: AtomicU64,
@@ -46,7 +43,6 @@ struct Depot {
     touched: usize,
 }
 
-/// The free numbers.
 pub(super) struct FreePages {
     slots: OsArray<CountedLock<Stack>>,
     depot: CountedLock<Depot>,
@@ -55,7 +51,6 @@ pub(super) struct FreePages {
 }
 
 impl FreePages {
-    /// Free numbers for up to `capacity` pages.
     pub(super) fn build(os: &'static dyn Os, slots: u32, capacity: usize) -> OsResult<Self> {
         let groups = capacity.div_ceil(GROUP);
         let bytes = GrowingArray::<Group>::span(os, groups);
@@ -68,8 +63,7 @@ impl FreePages {
         })
     }
 
-    /// Takes a free number; `None` if the table is full or the system refuses memory. O(1), except
-    /// where a slot is refilled.
+    /// Takes a free number; `None` if the table is full or the system refuses memory.
     pub(super) fn take(
         &self,
         slot: SlotIndex,
@@ -138,7 +132,6 @@ impl FreePages {
         taken
     }
 
-    /// Maps more descriptors. The depot is locked.
     fn grow(&self, pages: &DescriptorTable) -> OsResult<()> {
         let known = self.groups.len();
         let groups = (known + STEP).min(self.groups.capacity());
@@ -163,8 +156,7 @@ impl FreePages {
         }
     }
 
-    /// Empties the stacks of all slots, and gives back system pages in which all descriptors are
-    /// free. Returns the bytes that it gave back. O(slots + groups).
+    /// Empties all stacks, and purges system pages of free descriptors. Returns the purged bytes.
     pub(super) fn trim(&self, pages: &DescriptorTable, metadata: &Metadata) -> usize {
         for slot in 0..self.slots.len() {
             let mut own = self.slots.at(slot).lock();
@@ -192,14 +184,12 @@ impl FreePages {
         bytes
     }
 
-    /// Visits the locks of slots and depot.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         (0..self.slots.len())
             .for_each(|slot| visit("page_cache->descriptors", self.slots.at(slot)));
         visit("page_cache->depot", &self.depot);
     }
 
-    /// Checks the equation; `in_use` is the number of descriptors in use. O(descriptors).
     pub(super) fn validate(&self, pages: &DescriptorTable, in_use: usize) -> Result<(), Broken> {
         let check = Check::of("free descriptors");
         let (mut free, mut touched) = (0, 0);

@@ -25,9 +25,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         is_live.then_some((LockedMapping { mapping, tree }, index))
     }
 
-    /// Marks a page as newer than its backing. The caller pins it, and has its exclusive latch, or
-    /// ensures in another way that no other task begins to write it at the same time. Returns
-    /// whether the page was clean.
+    /// Marks a page, which the caller pins, as newer than its backing. The caller has its exclusive
+    /// latch, or no other task begins to write it. Returns whether it was clean.
     #[inline]
     pub fn mark_dirty(self, page: PageNo) -> bool {
         if self.state(page).has(State::DIRTY) {
@@ -39,7 +38,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     #[inline(never)]
     fn mark_dirty_slow(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
-        // Under the lock, so that a task that removes the page counts the flag that it finds.
+        // Set under the lock, so that a task that removes the page counts the flag that it finds.
         if self.tables.pages.at(page).state.set(State::DIRTY).has(State::DIRTY) {
             return false;
         }
@@ -49,8 +48,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         true
     }
 
-    /// Pins up to `out.len()` dirty pages of a mapping from `from` on, in order; returns how many.
-    /// O(pages), in one hold of the mapping's lock.
+    /// Pins dirty pages of a mapping from `from` on, in order; returns how many. O(pages).
     pub fn dirty_pages(self, mapping: MappingId, from: u64, out: &mut [PageNo]) -> usize {
         self.tagged(mapping, from, Tag::Dirty, out)
     }
@@ -96,8 +94,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         true
     }
 
-    /// Ends the writing of a page; if it `failed`, the page is dirty again and has `ERROR`. The
-    /// caller pins it.
+    /// Ends the writing of a pinned page; if it `failed`, the page is dirty again and has `ERROR`.
     pub fn end_writeback(self, page: PageNo, failed: bool) {
         let (counters, slot) = (&self.tables.counters, self.host.slot());
         if failed {

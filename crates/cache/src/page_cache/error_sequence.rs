@@ -1,13 +1,12 @@
-//! Errors of writeback, so that each flusher learns of each error once (`lib/errseq.c`, Linux
-//! 4.13).
+//! Errors of writeback, of which each flusher learns once (`lib/errseq.c`, Linux 4.13).
 //!
 //! ```text
 //! | count : 19 | seen : 1 | errno : 12 |
 //! ```
 //!
-//! An error that no flusher has seen is replaced by the next one; after a seen error the next one
-//! increments the count. So a flusher finds errors since its last look by comparing the word with
-//! the one that it saw last, and a new flusher still learns of an error that no flusher has seen.
+//! The next error replaces an error that no flusher has seen; after a seen error it increments the
+//! count. So a flusher finds new errors by comparing the word with the one that it saw last, and a
+//! new flusher still learns of an error that no flusher has seen.
 
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
@@ -59,7 +58,7 @@ impl ErrorSequence {
         if now == cursor.0 {
             return None;
         }
-        // If another task records an error in between, this reports that one.
+        // If another task records an error in between, this reports the newer error.
         let before = self.word.fetch_or(SEEN, Ordering::AcqRel);
         cursor.0 = before | SEEN;
         Some((before & ERRNO) as i32)
@@ -105,7 +104,6 @@ mod tests {
             ..ProptestConfig::default()
         })]
 
-        /// Steps of three flushers, beside the list of all errors.
         #[test]
         fn flushers_see_the_last_of_the_errors_since_they_looked(
             steps in prop::collection::vec((0usize..5, 1i32..40), 1..200),

@@ -12,11 +12,10 @@ use core::ptr::NonNull;
 use quarry_mm::zone::GroupId;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Result of an insertion.
 enum Inserted {
-    /// The page was inserted; a page had been evicted from this index, with this shadow entry.
+    /// The page was inserted, in place of this shadow entry if there was one.
     New(Option<u64>),
-    /// Another page was there, and is pinned now.
+    /// The index had another page, which is pinned now.
     Other(PageNo, State),
 }
 
@@ -24,8 +23,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index`, or makes a new one there. Waits for a fill that is under way.
     ///
     /// # Errors
-    /// If no page is available, or `index` is 2^52 or more; or the code of the fill that the caller
-    /// has waited for.
+    /// If no page is available, `index` is 2^52 or more, or another task's fill failed.
     #[inline]
     pub fn get_or_alloc(
         self,
@@ -50,7 +48,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         index: u64,
         effort: Effort,
     ) -> Result<Slot, ReadError> {
-        // Looks first, because a hit should not cost a new page where walks need the lock anyway.
+        // Looks under the lock first: a thread without walks would allocate a page for each hit.
         if let Some((page, state)) = self.pin_unless_evicted(mapping, index)
             && let Some(slot) = self.wait_for_fill(page, state)?
         {
@@ -71,7 +69,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index` if it is cached; waits while another task fills it.
     ///
     /// # Errors
-    /// The code of that fill.
+    /// The code of the fill, if it failed.
     pub fn get_waiting(self, mapping: MappingId, index: u64) -> Result<Option<PageNo>, ReadError> {
         let Some((page, state)) = self.pin_locked(mapping, index) else { return Ok(None) };
         Ok(self.wait_for_fill(page, state)?.map(Slot::page))
@@ -97,10 +95,10 @@ impl<H: Host> PageCacheRef<'_, H> {
         if has_failed { Err(ReadError::Failed(code)) } else { Ok(None) }
     }
 
-    /// Pins the page at `index`, filled by `fill` if it is new: one task fills, others wait.
+    /// Pins the page at `index`. If it is new, fills it by `fill`; other tasks wait for the fill.
     ///
     /// # Errors
-    /// If no page is available, or the fill has failed, with its code.
+    /// If no page is available; or the code of the failed fill.
     pub fn read(
         self,
         mapping: MappingId,
@@ -123,8 +121,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Ends the fill of a new page: the page is up to date, and tasks that wait for it go on. The
-    /// caller keeps its pin.
+    /// Ends the fill of a new page, which is up to date then. The caller keeps its pin.
     pub fn fill_done(self, page: PageNo) {
         let kib = self.bytes(page) as u64 >> 10;
         self.tables.counters.add(self.host.slot(), Event::PagedIn, kib);
@@ -132,8 +129,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.waits.wake(page, before);
     }
 
-    /// Ends the fill of a new page, which failed: the page leaves the index, tasks that wait get
-    /// the code, and the caller's pin ends.
+    /// Ends a failed fill: the page leaves the index, waiting tasks get the code, the pin ends.
     pub fn fill_failed(self, page: PageNo, code: i32) {
         let descriptor = self.tables.pages.at(page);
         descriptor.error.store(code as u32, Relaxed);
@@ -184,7 +180,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.counters.add(self.host.slot(), Event::Full, 1);
     }
 
-    /// Gives up a page that never entered an index. A walk that is late may have pinned it.
+    /// Gives up a page that never entered an index. A late walk may have pinned it.
     fn abandon(self, page: PageNo) {
         self.tables.pages.at(page).state.clear(State::LIVE);
         self.leave(page);
@@ -222,7 +218,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Puts a page that has entered an index on its list, and counts it.
     fn note_added(self, mapping: &Mapping, page: PageNo, shadow: Option<u64>) {
         let (tables, slot) = (self.tables, self.host.slot());
         let frames = u64::from(mapping.order().frames());
@@ -235,7 +230,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         tables.lru.add(&tables.pages, slot, page, is_active, &mut |page| releases.push(page));
     }
 
-    /// Counts the return of an evicted page; returns whether it becomes active at once.
     fn note_refault(self, mapping: &Mapping, page: PageNo, shadow: u64) -> bool {
         let (tables, slot) = (self.tables, self.host.slot());
         let evicted = Evicted::unpack(shadow);
@@ -243,7 +237,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let sizes = tables.lru.sizes(evicted.node);
         let refault = clock.refault(tables.buckets, evicted, sizes.active);
         if evicted.group == GroupId::ROOT.0 {
-            // A group with a limit evicts in another order than the lists.
+            // A group with a limit evicts by a clock, not in the order of the lists.
             let balance = tables.balances.at(usize::from(evicted.node.0));
             balance.note_refault(sizes, refault.distance, refault.workingset);
             tables.demands.refaulted(&mapping.demand, sizes.inactive + sizes.active);

@@ -2,10 +2,9 @@
 //! indexes, and touches no page of another group.
 //!
 //! The kernel has a pair of LRU lists for each group. Here the lists of a node hold the pages of
-//! all groups: a scan for one group would have to look at the pages of all others, and move them.
-//! The clock is Corbato's (1968): a page that was used since the hand last came by stays for
-//! another round, without its mark; an unused page is evicted. A round that has met many used pages
-//! stops making this difference, so that it is bounded and frees something.
+//! all groups, so a scan for one group would move pages of others. The clock is Corbato's (1968):
+//! the hand evicts unused pages, and clears the marks of used pages. After `MOST_USED` used pages a
+//! round evicts used pages as well, so that it is bounded and frees something.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -22,7 +21,6 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Used pages after which a round evicts used pages as well.
 const MOST_USED: u64 = 256;
 
-/// Result of a look at one page.
 enum Found {
     Evicted(PageNo),
     Used,
@@ -30,19 +28,16 @@ enum Found {
     Busy,
 }
 
-/// A round of the clock.
 struct Round {
     group: GroupId,
     done: Scanned,
-    /// Frames of pages that were evicted.
     frames: u64,
     /// Used pages that the round has met.
     used: u64,
 }
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
-    /// Evicts clean and unused pages of a group, by the rule of the clock; takes locks of mappings
-    /// only by `try_lock`. O(pages looked at + mappings).
+    /// Evicts clean unused pages of a group; only tries locks of mappings. O(pages + mappings).
     pub fn reclaim_group(self, group: GroupId, request: &ScanRequest) -> Scanned {
         let groups = self.host.groups();
         groups.at(group).note_reclaim();
@@ -61,12 +56,11 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         round.done
     }
 
-    /// Moves the hand around the clock once, or until the request has what it wants.
     fn go_round(self, request: &ScanRequest, round: &mut Round) {
         let group = self.host.groups().at(round.group);
         let (mut number, mut index) = group.hand();
         let end = self.tables.mappings.numbers();
-        // Once around, and the first mapping a second time: the hand was in the middle of it.
+        // The first mapping has a second turn, because the hand may start in the middle of it.
         for _ in 0..=end {
             let mapping = self.tables.mappings.numbered(number);
             let mapping = mapping.filter(|mapping| mapping.group() == round.group.0);
@@ -87,7 +81,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// Reclaims for a request that has met the limit of its group: at most 32 pages and 200 us.
     pub fn direct_reclaim_group(self, group: GroupId) -> Scanned {
         let until_ns = match monotonic_ns() {
-            // The clock cannot be read without the kernel.
+            // A confined process may not be able to read the clock.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };
@@ -107,7 +101,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             tables.counters.add(self.host.slot(), Event::MappingBusy, 1);
             return None;
         };
-        // The number may belong to another mapping by now.
+        // The number may have become that of another mapping.
         if mapping.group() != round.group.0 {
             return None;
         }
@@ -139,10 +133,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         next
     }
 
-    /// Judges a page that the index of a mapping names, and evicts it if it is clean, unpinned and
-    /// unused. A used page only loses its mark; once a round has met [`MOST_USED`] used pages, it
-    /// evicts those as well. The caller holds the lock of the index, and replaces an evicted page
-    /// in it.
+    /// Evicts a page of an index if it is clean, unpinned and unused; after [`MOST_USED`] used
+    /// pages also if it is used. Clears the mark of a used page. The caller holds the index's lock,
+    /// and replaces an evicted page by a shadow entry.
     fn judge(self, page: PageNo, round: &Round, releases: &mut Releases<'a, H>) -> Found {
         let state = &self.tables.pages.at(page).state;
         let now = state.load();

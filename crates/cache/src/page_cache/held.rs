@@ -1,10 +1,10 @@
-//! Holding pages: a page has one pin however often its owner asks for it, for owners that do not
-//! count requests (SQLite's `xFetch` and `xUnpin`).
+//! Holds pages for owners that do not count their requests (SQLite's `xFetch` and `xUnpin`): a held
+//! page has one pin, however often its owner asks for it.
 //!
-//! One task at a time asks for pages of a mapping and gives them up; only this task truncates the
-//! mapping, and discards and moves its pages. So only this task writes `held`, by plain stores, and
-//! sets it once the page is pinned and its key was checked. A held page of the mapping keeps its
-//! pin, so a repeated request writes nothing. A hit is one atomic operation, and so is its end.
+//! One task at a time uses a mapping in this way, and only this task truncates the mapping and
+//! moves its pages. So only this task writes `held`, by plain stores, once it has pinned the page
+//! and checked its key. A held page keeps its pin, so a repeated request writes nothing. A first
+//! request that hits costs one atomic operation, and its end another one.
 
 use super::cache::PageCacheRef;
 use super::host::Host;
@@ -14,15 +14,14 @@ use crate::lru::{Descriptor, PageNo, State};
 use quarry_sys::prefetch::{LINE, prefetch};
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Lines of a private object that are prefetched: the record's 48 bytes, 80 of a `PgHdr`, and the
-/// first half of a `MemPage` of SQLite. (A fifth line was no faster.)
+/// Cache lines of a private object that are prefetched: 48 bytes of a `Record` of `quarry_sqlite`,
+/// 80 of a `PgHdr`, and the first half of SQLite's `MemPage`. (A fifth line was no faster.)
 const PREFETCHED: usize = 4;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort,
-    /// returns a cached page only; with one, also makes a new page, which is up to date at once,
-    /// not latched, and has the private word 0. One task at a time holds pages of a mapping, and no
-    /// task fills them.
+    /// Holds the page at `index` by one pin, however often its owner asks for it. With an `effort`,
+    /// makes a new page if none is cached: up to date, not latched, and with the private word 0.
+    /// One task at a time holds pages of a mapping, and no task fills them.
     ///
     /// # Errors
     /// If no page is available.
@@ -39,8 +38,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Like [`hold`](Self::hold), but takes no lock: may return `None` for a page that is cached.
-    /// O(depth of the index).
+    /// Like [`hold`](Self::hold) without a lock: `None` proves nothing. O(depth of the index).
     #[inline]
     pub fn hold_present(self, mapping: MappingId, index: u64) -> Option<PageNo> {
         let found = self.tables.mappings.numbered(mapping.number)?;
@@ -62,9 +60,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         Some(page)
     }
 
-    /// Prefetches what the owner of a page reads next: the page's head, and the object in its
-    /// private word. Later loads would wait for the atomic operation that pins the page; prefetches
-    /// before it do not.
+    /// Prefetches the page's head and the object in its private word, which the owner reads next.
+    /// Later loads would wait for the atomic operation that pins the page.
     #[inline(always)]
     fn prefetch(self, descriptor: &Descriptor) {
         let private = descriptor.private.load(Relaxed) as *const u8;
@@ -113,9 +110,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Ends the holding of a page; with `discard`, the page leaves the mapping as well. Does
-    /// nothing if a truncation has ended the holding already. A caller that cannot rule this out
-    /// must have a second pin: without any pin the page may have been freed, and be in use as
-    /// another page.
+    /// nothing if a truncation has ended the holding already. If that is possible, the caller needs
+    /// a second pin: without any pin the page may have been freed and reused.
     #[inline]
     pub fn unhold(self, page: PageNo, discard: bool) {
         if discard {
@@ -127,7 +123,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Ends the holding of a page. Returns whether this was the last pin of a page in no mapping:
-    /// then the caller owns the page, for [`release_last`](Self::release_last).
+    /// then the caller owns the page, and calls [`release_last`](Self::release_last).
     #[inline]
     #[must_use]
     pub fn unhold_last(self, page: PageNo) -> bool {

@@ -36,9 +36,9 @@ pub trait Host: NodeHost {
     /// All objects were allocated from this cache, are distinct, and are not used any more.
     unsafe fn free_private(&self, cache: CacheId, objects: &[Object]);
 
-    /// Makes room for `frames` frames, or for an index node if `frames` is 0, because a request
-    /// found none, and calls `attempt` again while no other task can take what was freed. Returns
-    /// whether an attempt succeeded. The caller holds no lock of the page cache.
+    /// Reclaims `frames` frames, or an index node if `frames` is 0, for a request that found none.
+    /// Calls `attempt` again while no other task can take the freed memory. Returns whether it
+    /// succeeded. The caller holds no lock of the page cache.
     fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool;
 }
 
@@ -47,7 +47,7 @@ pub trait NodeHost {
     /// Takes an index node from its slab cache: 576 bytes of any content, aligned to 64.
     fn alloc_node(&self) -> Option<Object>;
 
-    /// The node of the memory that an index node lies in.
+    /// The NUMA node of an index node's memory.
     fn node_of(&self, _node: Object) -> NodeId {
         NodeId(0)
     }
@@ -58,17 +58,16 @@ pub trait NodeHost {
     /// The nodes came from [`alloc_node`](Self::alloc_node), and no reader can reach them any more.
     unsafe fn free_nodes(&self, nodes: &[Object]);
 
-    /// Restarts every sequence that runs at the moment, so that no walk of an index that began
-    /// before is still under way. Returns false if the calling thread may not do this, or the
-    /// system cannot.
+    /// Restarts every running sequence, so that every walk of an index that began before has ended.
+    /// Returns false if the calling thread may not do this, or the system cannot.
     fn wait_for_walks(&self) -> bool;
 
     /// Returns the leaf at `index` of a tree of words, by one sequence of loads: see
-    /// [`PerCpu::walk`](quarry_sys::percpu::PerCpu::walk). Returns 0 if there is none, or if the
+    /// [`PerCpu::walk`](quarry_sys::percpu::PerCpu::walk). Returns 0 if there is no leaf, or if the
     /// thread has no sequences.
     ///
     /// # Safety
-    /// Same as there, with [`wait_for_walks`](Self::wait_for_walks).
+    /// As for `PerCpu::walk`, with this trait's [`wait_for_walks`](Self::wait_for_walks).
     unsafe fn walk(&self, _tree: &WordTree, _index: u64) -> u64 {
         0
     }

@@ -12,8 +12,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.pages.at(page).state.try_latch_shared()
     }
 
-    /// Takes the latch of a page for reading; waits while another task writes the page. The caller
-    /// pins the page.
+    /// Takes the latch of a pinned page for reading; waits while another task writes it.
     #[inline]
     pub fn latch_shared(self, page: PageNo) {
         let is_taken = |now: State| now.has(State::EXCLUSIVE);
@@ -38,8 +37,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.pages.at(page).state.try_latch_exclusive()
     }
 
-    /// Takes the latch of a page for writing; waits while another task has it. The caller pins the
-    /// page, and does not have its latch.
+    /// Takes the latch of a pinned page, which the caller does not have, for writing; waits for it.
     #[inline]
     pub fn latch_exclusive(self, page: PageNo) {
         let is_taken = |now: State| now.has(State::EXCLUSIVE) || now.shared() > 0;
@@ -55,8 +53,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.waits.wake(page, before);
     }
 
-    /// The version of a page, or `None` while a task writes it: for optimistic reads by a caller
-    /// that pins the page. The version wraps after 65,536 writes.
+    /// The version of a pinned page, which wraps at 2^16, or `None` while a task writes the page.
     #[inline]
     pub fn version(self, page: PageNo) -> Option<u16> {
         let now = self.state(page);

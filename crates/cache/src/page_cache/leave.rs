@@ -1,5 +1,4 @@
-//! Single pages that leave their mapping: by removal, by discard, and to make way for a page that
-//! gets their index.
+//! Single pages that leave their mapping: removed, discarded, or replaced at their index.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -11,8 +10,7 @@ use crate::lru::{PageNo, State};
 use quarry_sys::primitive::Ordering::Relaxed;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Counts a page that was taken out of its index; `before` is its state before that. The caller
-    /// pins or owns the page.
+    /// Counts a page that left its index with the state `before`. The caller pins or owns it.
     pub(super) fn note_removed(self, page: PageNo, before: State) {
         let (counters, slot) = (&self.tables.counters, self.host.slot());
         let frames = self.frames(page);
@@ -25,8 +23,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Gives up latch and pin of a page that was taken out of its index; releases the page if this
-    /// was the last pin.
+    /// Gives up latch and pin of a page that left its index; the last pin releases it.
     pub(super) fn leave(self, page: PageNo) {
         if self.leave_to(page) {
             self.release_one(page);
@@ -44,8 +41,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         is_last
     }
 
-    /// Takes a page, which the caller pins and latches for writing, out of its index; the caller
-    /// keeps pin and latch. Returns whether the page was in an index.
+    /// Takes a page that the caller pins and latches for writing out of its index, if it is in one.
     pub(super) fn remove_latched(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
         let Ok(before) = self.tables.pages.at(page).take_out(0, 0) else { return false };
@@ -56,8 +52,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         true
     }
 
-    /// Takes a page that the caller pins out of its index; waits for its latch and for writeback.
-    /// The caller keeps its pin. Returns whether the page was in an index.
+    /// Like `remove_latched`, for a page that the caller only pins: waits for latch and writeback.
     pub(super) fn remove_waiting(self, page: PageNo) -> bool {
         self.latch_exclusive(page);
         self.wait_writeback(page);
@@ -75,8 +70,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         was_there
     }
 
-    /// Gives a page that the caller pins another index, and discards the page that was there. The
-    /// caller ensures that no other task changes the key of the page at the same time.
+    /// Moves a page, which the caller pins, to another index, and discards the page that was there.
+    /// The caller ensures that no other task changes the key of the page at the same time.
     ///
     /// # Errors
     /// The reason why the page keeps its index.
@@ -114,12 +109,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Puts a page at a second place of its index. Returns the page that was there, if any: taken
-    /// out, latched and pinned, with its state before that.
-    ///
-    /// # Errors
-    /// The number of missing nodes; or `None`, if the page that is there is latched or being
-    /// written.
+    /// Enters a page at the index `new` as well. Returns the page that was there, if any: taken
+    /// out, latched and pinned, with its former state. Fails with the number of missing nodes, or
+    /// with `None` if that page is busy.
     fn enter(
         self,
         locked: &mut LockedMapping<'_>,
@@ -140,7 +132,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Gives a page the tags and the key of its new place.
     fn retag(self, locked: &mut LockedMapping<'_>, page: PageNo, new: u64) {
         let descriptor = self.tables.pages.at(page);
         let state = descriptor.state.load();

@@ -1,25 +1,22 @@
 //! The target length of a node's inactive list, relative to its active list.
 //!
 //! The kernel's rule (`inactive_is_low`, Linux 6.12) depends on the size of memory only: up to 1
-//! GiB both lists are equal, and above that the active list gets the larger part. That keeps pages
-//! that were used often long ago, even after the program has turned to others. So here the rule is
-//! only the starting point of a node, and refaults move the target, as the hits of ghost lists move
-//! the target of ARC (Megiddo and Modha, 2003):
+//! GiB both lists are equal, and above that the active list gets the larger part. So it keeps pages
+//! that were used often long ago. Here the rule is only the starting point of a node, and refaults
+//! move the target, as the hits of ghost lists do in ARC (Megiddo and Modha, 2003):
 //!
-//! * a page that was evicted before it was ever active comes back: a longer inactive list would
-//!   have kept it, so the target grows by one page;
-//! * a page that was active before it was evicted comes back: the target shrinks by one page.
+//! * an evicted page comes back that was never active: the target grows by one page, because a
+//!   longer inactive list would have kept the page;
+//! * an evicted page comes back that had been active: the target shrinks by one page.
 //!
-//! Only refaults that a list of all pages would have avoided count: their distance is at most the
-//! number of all pages. A scan that reads everything once moves nothing.
+//! Only a refault whose distance is at most the number of all pages counts: one list of all pages
+//! would have avoided it. So a scan that reads everything once moves nothing.
 //!
-//! Over 600,000 look-ups of SQLite in 256 databases, whose popularity changed three times, a
-//! simulation missed 0.574 pages of each look-up, where the kernel's rule missed 0.597, exact LRU
-//! 0.571 and ARC 0.577; with one distribution that never changes (Zipf 0.9) it missed 34.0 % where
-//! they missed 33.4, 36.0 and 32.9.
+//! In a simulation of 600,000 look-ups of SQLite in 256 databases, whose popularity changed three
+//! times, this rule missed 0.574 pages for each look-up, the kernel's 0.597, exact LRU 0.571 and
+//! ARC 0.577. With one constant distribution (Zipf 0.9) they missed 34.0, 33.4, 36.0 and 32.9 %.
 //!
-//! Equation: `min(total / LEAST, the kernel's) <= wanted(total) <= total`, where `total` is the sum
-//! of both lists.
+//! Equation: `min(total / LEAST, the kernel's) <= wanted(total) <= total`, of both lists in total.
 
 use crate::lru::Sizes;
 use quarry_mm::frame::{FRAME_SHIFT, fresh_zero};
@@ -29,10 +26,10 @@ use quarry_sys::primitive::{AtomicI64, Ordering::Relaxed};
 const LEAST: u64 = 32;
 
 fresh_zero! {
-    /// The balance of the lists of one node. Zero bytes are the kernel's rule.
+    /// The balance of the lists of one node. Zero bytes stand for the kernel's rule.
     #[derive(Default)]
     pub(super) struct ListBalance {
-        /// Target beyond the kernel's rule, in pages.
+        /// The target minus the target of the kernel's rule, in pages.
         bias: AtomicI64,
     }
 }
@@ -45,7 +42,6 @@ fn by_rule(total: u64) -> u64 {
     total.div_ceil(1 + ratio)
 }
 
-/// Clamps a bias to the range that `total` pages allow.
 fn bounded(bias: i64, total: u64) -> i64 {
     let rule = by_rule(total) as i64;
     let least = (total / LEAST) as i64;
@@ -53,21 +49,18 @@ fn bounded(bias: i64, total: u64) -> i64 {
 }
 
 impl ListBalance {
-    /// The target of inactive pages among `total`. O(1).
     #[must_use]
     pub(super) fn wanted(&self, total: u64) -> u64 {
         let bias = bounded(self.bias.load(Relaxed), total);
         by_rule(total).saturating_add_signed(bias)
     }
 
-    /// Returns whether the active list should give pages to the inactive one. O(1).
     #[must_use]
     pub(super) fn is_inactive_low(&self, sizes: Sizes) -> bool {
         sizes.inactive < self.wanted(sizes.inactive + sizes.active)
     }
 
-    /// Moves the target for an evicted page that came back after `distance` evictions and
-    /// activations. Tasks that do this at the same time may count one page for both. O(1).
+    /// Moves the target for a refault. Of two tasks that do so at once, one may be lost. O(1).
     pub(super) fn note_refault(&self, sizes: Sizes, distance: u64, was_active: bool) {
         let total = sizes.inactive + sizes.active;
         if distance <= total {
@@ -122,7 +115,6 @@ mod tests {
     }
 
     proptest! {
-        /// What is wanted is there, whatever was noted, also of another number of pages.
         #[test]
         fn what_is_wanted_lies_between_the_bounds(
             steps in prop::collection::vec((0..1u64 << 30, any::<bool>(), 1..100u64), 0..20),

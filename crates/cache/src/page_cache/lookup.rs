@@ -1,5 +1,4 @@
-//! Finding a page: without a lock if the thread can walk an index, else under the lock of the
-//! mapping.
+//! Finding a page: by a walk without a lock, or under the lock of the mapping.
 //!
 //! A hit is a walk, one compare-and-swap that pins the page and marks it as used, and a check of
 //! its key. Another task may have freed and reused the page between the walk and the pin; then its
@@ -14,8 +13,7 @@ use quarry_sys::gate;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Pins the page at `index` if it is cached and up to date. O(height of the index); never waits
-    /// for a fill, and never allocates.
+    /// Pins the page at `index` if it is cached and up to date. Never waits for a fill. O(height).
     #[inline(always)]
     pub fn get(self, mapping: MappingId, index: u64) -> Option<PageNo> {
         if let Some(found) = self.tables.mappings.numbered(mapping.number)
@@ -27,7 +25,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.get_slow(mapping, index)
     }
 
-    /// Pins a page if it is up to date and has this key.
     #[inline(always)]
     pub(super) fn pin_as(
         self,
@@ -97,9 +94,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         Some((page, tables.pages.at(page).state.try_pin(State::LIVE)?))
     }
 
-    /// Like [`pin_locked`](Self::pin_locked), but takes no lock if a walk finds that the page was
-    /// evicted. For callers that then insert a page under the lock, and so still find one that
-    /// another task has inserted.
+    /// Like [`pin_locked`](Self::pin_locked), but `None` without a lock if a walk finds a shadow
+    /// entry. The caller then inserts under the lock, which finds a page that another task has
+    /// inserted.
     pub(super) fn pin_unless_evicted(
         self,
         mapping: MappingId,

@@ -1,11 +1,10 @@
-//! A mapping: the cached pages of one file or database (the kernel's `address_space`), and the
-//! table of all of them.
+//! Mappings: the cached pages of one file or database each (the kernel's `address_space`).
 //!
 //! Mappings are type-stable: the memory of a mapping is never used for anything else. So a scan may
 //! lock the mapping that a page names, and check then whether the page still belongs to it.
 //!
-//! Equation: a number is on the free list iff its mapping is not live; the generation of a number
-//! counts how often it was given up.
+//! Equation: a number is on the free list iff no live mapping has it; the generation of a number
+//! counts how often a mapping gave it up.
 
 use super::demand::Demand;
 use super::index::{Index, IndexNodes, LockedIndex};
@@ -17,7 +16,6 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// Most mappings of a page cache.
 const MOST_MAPPINGS: usize = 1 << 22;
 /// Mappings whose memory becomes accessible together.
 const STEP: usize = 64;
@@ -43,8 +41,7 @@ pub struct MappingOptions {
     /// At least 4 KiB after each page can be read as long as the page is cached. (The b-tree of
     /// SQLite reads up to 16 bytes beyond a page that is corrupt.)
     pub allows_overread: bool,
-    /// The cache of the objects whose addresses are in the private words of its pages; an object is
-    /// freed with its page.
+    /// The cache of the objects in its pages' private words, freed with their pages.
     pub private: Option<CacheId>,
     /// A word for the owner of the mapping.
     pub owner: u64,
@@ -70,7 +67,6 @@ fresh_zero! {
 }
 
 impl Mapping {
-    /// Number of earlier mappings with this number.
     #[inline(always)]
     pub(super) fn generation(&self) -> u32 {
         self.generation.load(Acquire)
@@ -92,7 +88,6 @@ impl Mapping {
         self.allows_overread.load(Relaxed) != 0
     }
 
-    /// The number of the cache of private objects, or 0.
     pub(super) fn private(&self) -> u32 {
         self.private.load(Relaxed)
     }
@@ -112,7 +107,6 @@ impl Mapping {
     }
 }
 
-/// A mapping whose lock is held.
 pub(super) struct LockedMapping<'a> {
     pub(super) mapping: &'a Mapping,
     pub(super) tree: LockedIndex<'a, bool>,
@@ -127,7 +121,6 @@ impl LockedMapping<'_> {
     }
 }
 
-/// All mappings, by number.
 pub(super) struct Mappings {
     array: GrowingArray<Mapping>,
     /// The number that was given up last, or 0.
@@ -148,7 +141,6 @@ impl Mappings {
         })
     }
 
-    /// Creates a mapping, live and empty. O(1).
     pub(super) fn create(
         &self,
         nodes: &IndexNodes,
@@ -200,7 +192,6 @@ impl Mappings {
         self.array.get(number as usize)
     }
 
-    /// The mapping that `id` names, unless it was given up.
     #[inline]
     pub(super) fn get(&self, id: MappingId) -> Option<&Mapping> {
         self.numbered(id.number).filter(|mapping| mapping.generation() == id.generation)
@@ -223,17 +214,14 @@ impl Mappings {
         self.array.len() as u32
     }
 
-    /// Mappings that are live. O(1).
     pub(super) fn live(&self) -> u32 {
         self.live.load(Relaxed)
     }
 
-    /// All mappings, live or not.
     pub(super) fn all(&self) -> impl Iterator<Item = (u32, &Mapping)> {
         (1..self.array.len() as u32).filter_map(|number| Some((number, self.numbered(number)?)))
     }
 
-    /// Visits the locks of the free list and of all mappings.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("page_cache->mappings", &self.free);
         self.all().for_each(|(_, mapping)| mapping.index.visit_locks(visit));

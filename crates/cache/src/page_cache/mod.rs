@@ -1,13 +1,13 @@
 //! The page cache: pages of files and databases, by mapping and index.
 //!
-//! Its index (`LIVE`) and its pins keep a page. Truncation and eviction take it out of the index;
-//! the task that then gives up the last pin releases it. Every change of an index, and of `LIVE`,
-//! `DIRTY` and the key of its pages, happens under the lock of its mapping. A hit takes no lock.
+//! A page stays while it is in an index (`LIVE`) or pinned. Truncation and eviction take it out of
+//! the index; the task that then gives up the last pin releases it. Changes of an index, and of
+//! `LIVE`, `DIRTY` and the key of its pages, need the lock of its mapping. A hit takes no lock.
 //!
 //! Lock order: a mapping (one at a time), the lists of the LRU or of shadow nodes, slabs, page
 //! lists, zones. Reclaim takes mappings in the other direction, and therefore only by `try_lock`.
 //!
-//! Files use only those to their left:
+//! Each file uses only files to its left:
 //!
 //! ```text
 //! options, outcome, host, counters, waits, descriptors, demand, error_sequence, readahead, index

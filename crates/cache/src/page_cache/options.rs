@@ -7,16 +7,16 @@ pub enum TruncationPolicy {
     Vanilla,
     /// Jan Kara's series (4.15): the index is entered once for 14 pages.
     Jan,
-    /// And the list of freed pages has one critical section (commit 9cca35d42eb6, Linux 4.15).
+    /// Also, one critical section frees a list of pages (commit 9cca35d42eb6, Linux 4.15).
     OneIrq,
-    /// And the add batches are drained once per release, shadow entries are cleared in batches, and
-    /// there is no cold hint (the rest of Mel Gorman's series, Linux 4.15).
+    /// Also, the add batches are drained once per release, shadow entries are cleared in batches,
+    /// and there is no cold hint (the rest of Mel Gorman's series, Linux 4.15).
     #[default]
     Mel,
 }
 
 impl TruncationPolicy {
-    /// All of them, in the order of the ladder, by the names that options and tables print.
+    /// All policies in the order of the ladder, by the names that options and tables print.
     pub const ALL: [(&'static str, Self); 4] = [
         ("vanilla", Self::Vanilla),
         ("jan", Self::Jan),

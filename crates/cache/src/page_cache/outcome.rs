@@ -8,8 +8,7 @@ use quarry_sys::clock::monotonic_ns;
 pub enum Effort {
     /// Takes free memory only, and reclaims nothing (`GFP_NOWAIT`; SQLite's create flag 1).
     Easy,
-    /// Reclaims once, on the spot and bounded, if there is no free memory (`GFP_KERNEL`;
-    /// SQLite's create flag 2).
+    /// Reclaims once, bounded, if there is no free memory (`GFP_KERNEL`; SQLite's create flag 2).
     Every,
 }
 
@@ -17,7 +16,7 @@ pub enum Effort {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// A page that was asked for; the caller holds a pin of it.
+/// The page of a request, pinned for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// The page was cached, and is up to date.
@@ -55,9 +54,9 @@ impl From<Full> for ReadError {
 /// The pages that an invalidation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidate {
-    /// Clean ones (`invalidate_mapping_pages`).
+    /// Clean pages (`invalidate_mapping_pages`).
     CleanOnly,
-    /// Dirty ones too, whose contents are lost.
+    /// Dirty pages too, whose contents are lost.
     All,
 }
 
@@ -66,8 +65,7 @@ pub enum Invalidate {
 pub struct Invalidated {
     /// Pages that are no longer in the mapping.
     pub dropped: u64,
-    /// Pages that stay, because they are pinned, latched, being written, or dirty where only clean
-    /// pages are dropped.
+    /// Pages that stay: pinned, latched, being written, or dirty if only clean pages leave.
     pub busy: u64,
 }
 
@@ -100,8 +98,8 @@ pub struct ScanRequest {
     pub most: usize,
     /// The scan ends after it has looked at this many pages of the inactive list.
     pub most_scanned: usize,
-    /// The monotonic clock's nanoseconds at which the scan ends, if it has freed a page or looked
-    /// at [`LEAST_SCANNED`](Self::LEAST_SCANNED); `u64::MAX` for never.
+    /// The monotonic time in nanoseconds at which the scan ends, once it has freed a page or looked
+    /// at [`LEAST_SCANNED`](Self::LEAST_SCANNED) pages; `u64::MAX` for never.
     pub until_ns: u64,
 }
 
@@ -110,12 +108,11 @@ impl ScanRequest {
     pub const DIRECT_MOST: usize = 32;
     /// Nanoseconds that a direct reclaim takes.
     pub const DIRECT_NS: u64 = 200_000;
-    /// Pages that a scan looks at before time may end it with nothing freed. A task that loses its
-    /// CPU for a while must not be refused memory for that. On a CPU of its own, a scan looks at
-    /// them in less than `DIRECT_NS`.
+    /// A scan that has freed nothing looks at so many pages before time may end it: a task that
+    /// lost its CPU for a while must not be refused memory. With a CPU they take less than
+    /// `DIRECT_NS`.
     pub const LEAST_SCANNED: u64 = 1024;
 
-    /// Returns whether the time of a scan that has done this much is over.
     pub(super) fn is_over(&self, done: &Scanned) -> bool {
         self.until_ns != u64::MAX
             && (done.freed > 0 || done.scanned >= Self::LEAST_SCANNED)

@@ -1,8 +1,8 @@
 //! Read-ahead on demand: decides which pages to read together at a miss, or when a reader comes to
 //! a page that was marked for this (`mm/readahead.c`, Linux 6.6).
 //!
-//! A *window* is the `pages` pages from `start` on that one request reads. Its last `ahead` pages
-//! were not asked for; the first of these is marked (`State::READAHEAD`), and its first use starts
+//! A *window* is the `size` pages from `start` on that one request reads. Its last `ahead` pages
+//! were not requested; the first of these is marked (`State::READAHEAD`), and its first use starts
 //! the next window while the reader still has pages to use:
 //!
 //! ```text
@@ -10,16 +10,15 @@
 //! |  pages that were asked for  |M  pages read ahead ..............|
 //! ```
 //!
-//! A stream that goes on doubles its windows up to `most`; a miss that continues no stream reads
-//! only what was asked for, and does not change the known stream. Interleaved streams find their
-//! sizes again from the pages that are cached after their markers.
+//! A continued stream doubles its windows up to `most`. A miss that continues no stream reads only
+//! the requested pages, and does not change the recorded stream. The window sizes of interleaved
+//! streams follow from the pages that are cached after their markers.
 //!
 //! Invariant: `ahead <= size <= most`, where a mapping has one `most` for all its requests.
 
 use quarry_sys::broken::{Broken, Check};
 
-/// Most bytes of a window by default: 128 KiB (`VM_READAHEAD_PAGES`, `include/linux/pagemap.h`,
-/// Linux 6.6).
+/// Most bytes of a window by default (`VM_READAHEAD_PAGES`, Linux 6.6).
 pub const READAHEAD_BYTES: usize = 128 << 10;
 
 /// The cause of a request.
@@ -34,9 +33,9 @@ pub enum Trigger {
 /// A request to read ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// The first page that is asked for, or the marked page.
+    /// The first requested page, or the marked page.
     pub index: u64,
-    /// Number of pages asked for, at least 1.
+    /// Number of requested pages, at least 1.
     pub pages: u32,
     /// Largest window in pages, at least 1.
     pub most: u32,
@@ -44,7 +43,7 @@ pub struct Need {
     pub trigger: Trigger,
 }
 
-/// Pages to read in one go.
+/// Pages to read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The first page.
@@ -83,9 +82,8 @@ impl ReadAhead {
         Self { start: 0, size: 0, ahead: 0, next: 0 }
     }
 
-    /// Returns the window for a request; `is_cached` tests whether a page is cached. After a miss
-    /// the window may begin after the missed page: if that page was marked and evicted before its
-    /// use, the reader that missed it reads it. O(most) looks.
+    /// Returns the window for a request; `is_cached` tests a page. If the missed page is an evicted
+    /// marker, the window begins beyond it, and the caller reads that page itself. O(most).
     pub fn window(&mut self, need: Need, is_cached: impl FnMut(u64) -> bool) -> Window {
         debug_assert!(need.pages > 0 && need.most > 0, "a request is for a page at least");
         let window = self.choose(need, is_cached);
@@ -107,8 +105,7 @@ impl ReadAhead {
         }
         match trigger {
             Trigger::Marker => self.find_stream(need, is_cached),
-            // At the start of the file, for large requests, and if the page follows the page that
-            // was missed last, or is that page.
+            // At the start of a file, for large requests, and at the last missed page or the next.
             Trigger::Miss if index == 0 || pages > most || self.follows(index) => {
                 self.begin(index, pages, most)
             }
@@ -124,7 +121,6 @@ impl ReadAhead {
         self.next > 0 && (index == self.next || index + 1 == self.next)
     }
 
-    /// Begins a stream.
     fn begin(&mut self, index: u64, pages: u32, most: u32) -> Window {
         self.start = index;
         self.size = first_size(pages, most);
@@ -132,8 +128,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Handles a marker of a stream that this record does not describe: the cached pages after the
-    /// marker show how far that stream has come.
+    /// Handles a marker of another stream: the cached pages after it show how far that has come.
     fn find_stream(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let distance = (1..=most).find(|distance| !is_cached(index + u64::from(*distance)));
@@ -144,7 +139,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Handles a miss after pages that a stream may have left in the cache, or a random one.
+    /// Handles a random miss, or a miss after pages that a stream may have left in the cache.
     fn join_or_read(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let front = u64::from(most).min(index) as u32;
@@ -161,8 +156,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Returns the window that the record describes. If the request itself is for its marked page,
-    /// the window includes the next one.
+    /// Returns the recorded window, with the next one if the request is for its marked page.
     fn read(&mut self, index: u64, most: u32) -> Window {
         if index == self.start && self.size == self.ahead {
             let more = next_size(self.size, most);

@@ -1,9 +1,7 @@
-//! Release of pages that are in no index and have no pins: off their lists, their memory to the
-//! page allocator, their descriptors to the free ones.
+//! Release of pages that are in no index and have no pins, with their memory and descriptors.
 //!
-//! A task that gives up the last pin of a page that is in no index owns the page. It collects such
-//! pages, and releases many together. A drain of add batches, which pin the pages in them, finds
-//! some as well.
+//! The task that gives up the last pin owns the page. It collects such pages, also those that a
+//! drain of add batches finds, and releases many together.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -16,8 +14,7 @@ use quarry_mm::zone::GroupId;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Pages that are released together (`SWAP_CLUSTER_MAX`, Linux 6.12: `release_pages` drops the LRU
-/// lock after as many).
+/// Pages that are released together (`SWAP_CLUSTER_MAX` of `release_pages`, Linux 6.12).
 pub(super) const TOGETHER: usize = 32;
 
 /// Collects pages to release; releases them when it is full, and when it is dropped.
@@ -38,7 +35,6 @@ impl<H: Host> Releases<'_, H> {
         self.count += 1;
     }
 
-    /// Releases the collected pages.
     pub(super) fn flush(&mut self) {
         let count = core::mem::take(&mut self.count);
         self.cache.release(&self.pages[..count]);
@@ -52,18 +48,15 @@ impl<H: Host> Drop for Releases<'_, H> {
 }
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
-    /// A collector of pages to release.
     pub(super) fn releases(self) -> Releases<'a, H> {
         Releases { cache: self, count: 0, pages: [PageNo(0); TOGETHER] }
     }
 
-    /// Moves pages from the running CPU's add batch to their lists.
     pub(super) fn drain_slot(self, releases: &mut Releases<'a, H>) {
         let slot = self.host.slot();
         self.tables.lru.drain(&self.tables.pages, slot, &mut |page| releases.push(page));
     }
 
-    /// Moves pages from the add batches of all CPUs to their lists.
     pub(super) fn drain_batches(self) {
         let mut releases = self.releases();
         self.tables.lru.drain_all(&self.tables.pages, &mut |page| releases.push(page));
@@ -121,7 +114,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         }
     }
 
-    /// Frees the private objects of pages.
     fn free_private_objects(self, pages: &[PageNo]) {
         let (mut objects, mut count, mut of) = ([Object::dangling(); TOGETHER], 0, 0);
         let free = |of: u32, objects: &[Object]| {

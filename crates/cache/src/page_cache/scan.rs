@@ -10,8 +10,8 @@
 //! | clean and idle, of a mapping that wants more memory than others | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
 //!
-//! The active list gives pages to the inactive one while that is short (see `list_balance`). A page
-//! that was used since the last scan stays active for another round, without its mark. `demand`
+//! While the inactive list is short (`list_balance.rs`), the active list gives pages to it. A page
+//! that was used since the last scan stays active for another round, without its mark. `demand.rs`
 //! finds the mappings that want more memory.
 
 use super::cache::PageCacheRef;
@@ -30,15 +30,14 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Pages that a scan isolates at a time (`SWAP_CLUSTER_MAX`, Linux 6.12).
 const CLUSTER: usize = 32;
 
-/// Looks in a row that isolated no page: the pages are in no index any more, and their users keep
-/// them on the list. Each look moves up to 32 of them out of the way.
+/// A scan ends after this many looks in a row that isolate no page. They find pages that are in no
+/// index and that users pin; each look moves up to 32 of these to the front.
 const MOST_EMPTY_LOOKS: u32 = 32;
 
-/// Used active pages that one reclaim leaves where they are. After these it treats used pages like
-/// others, as the kernel always does, so that it ends.
+/// A reclaim leaves so many used pages on the active list. After that it moves used pages to the
+/// inactive list too, as the kernel always does, so that it ends.
 const MOST_SPARED: usize = 256;
 
-/// Isolated pages and the lists that they return to.
 struct Isolated {
     count: usize,
     pages: [(PageNo, bool); CLUSTER],
@@ -51,16 +50,14 @@ impl Isolated {
     }
 }
 
-/// The progress of a reclaim.
 struct Progress {
     done: Scanned,
-    /// Used active pages that may still be left where they are.
+    /// Used active pages that may still stay active.
     spare_used: usize,
-    /// Unused inactive pages that may still be left, because their mappings want more memory.
+    /// Unused inactive pages that may still stay, because their mappings want more memory.
     spare_wanted: usize,
 }
 
-/// The result for a page.
 enum Fate {
     Evicted,
     Active,
@@ -68,10 +65,8 @@ enum Fate {
 }
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
-    /// Looks at the inactive list of a node from its tail, evicts pages that are clean, unused and
-    /// unreferenced, activates referenced ones, and keeps the lists balanced. Takes locks of
-    /// mappings only by `try_lock`; in a direct reclaim also the locks of the lists. O(pages looked
-    /// at).
+    /// Evicts clean unused pages from the tail of a node's inactive list, activates used pages, and
+    /// keeps the lists balanced. Takes locks of mappings only by `try_lock`. O(pages looked at).
     pub fn reclaim(self, node: NodeId, request: &ScanRequest) -> Scanned {
         let mut empty_looks = 0;
         let mut so_far = Progress {
@@ -103,7 +98,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         so_far.done
     }
 
-    /// Counts the pages of a scan.
     pub(super) fn note_scan(self, who: ScanFor, done: Scanned) {
         let (counters, slot) = (&self.tables.counters, self.host.slot());
         let (scanned, stolen) = match who {
@@ -114,13 +108,13 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         counters.add(slot, stolen, done.freed);
     }
 
-    /// Reclaims for a request that has found no memory: at most `most` pages and 200 us over all
-    /// nodes, or [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) looks in each; nodes next to `near`
-    /// first; clean pages only, and without waiting for the lock of a mapping. The caller ensures
-    /// that a task does not nest two of them.
+    /// Reclaims for a request that has found no memory: at most `most` clean pages, from node
+    /// `near` first, in 200 us; until it frees a page, it looks at
+    /// [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) pages of each node in any case. Waits for no
+    /// lock of a mapping. A task does not nest two calls.
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
         let until_ns = match monotonic_ns() {
-            // The clock cannot be read without the kernel.
+            // A confined process may not be able to read the clock.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };
@@ -130,7 +124,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             let request = ScanRequest {
                 who: ScanFor::Direct,
                 most: most - all.freed as usize,
-                // Each page twice: the first look activates used ones.
+                // Each page twice: the first look activates used pages.
                 most_scanned: 2 * (inactive + active) as usize,
                 until_ns,
             };
@@ -161,8 +155,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         tables.lru.put_back(&tables.pages, slot, pages, &mut |page| releases.push(page));
     }
 
-    /// Moves pages from the active to the inactive list, except the first `spare_used` pages that
-    /// were used, which are spared. Returns the number of pages that it looked at.
+    /// Deactivates pages, except the first `spare_used` used pages; returns how many it looked at.
     fn shrink_active(self, node: NodeId, who: ScanFor, so_far: &mut Progress) -> usize {
         let mut found = [PageNo(0); CLUSTER];
         let count = self.isolate(node, who, ListKind::Active, &mut found);
@@ -190,7 +183,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         count
     }
 
-    /// Looks at up to `most` pages of the inactive list; returns the number of pages.
     fn shrink_inactive(
         self,
         node: NodeId,
@@ -233,8 +225,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         count
     }
 
-    /// Decides on an isolated page, which the scan has pinned. `locked` is the mapping of the
-    /// previous page, whose lock is kept for the next pages.
+    /// Decides on a page that the scan has pinned. `locked` is the mapping of the previous page.
     fn fate(
         self,
         node: NodeId,
@@ -270,15 +261,13 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         }
     }
 
-    /// Returns whether an unused page of a mapping is worth more than others.
     fn is_wanted(self, mapping: u32, node: NodeId) -> bool {
         let Sizes { active, inactive } = self.tables.lru.sizes(node);
         let mapping = self.tables.mappings.numbered(mapping);
         mapping.is_some_and(|it| self.tables.demands.is_wanted(&it.demand, active + inactive))
     }
 
-    /// Evicts a page that only the scan pins, if this still holds under the lock of its mapping.
-    /// The caller owns the page then.
+    /// Evicts a page that only the scan pins, if this still holds under its mapping's lock.
     fn evict(
         self,
         page: PageNo,
@@ -310,7 +299,6 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         true
     }
 
-    /// The shadow entry of a page that was just evicted.
     pub(super) fn shadow_of(self, page: PageNo) -> u64 {
         let (tables, descriptor) = (self.tables, self.tables.pages.at(page));
         let node = NodeId(descriptor.node.load(Relaxed));
@@ -323,8 +311,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         )
     }
 
-    /// Frees the oldest nodes that hold only shadow entries, as far as there are more than the
-    /// cached pages of a node of memory justify. Returns how many.
+    /// Frees the oldest nodes of shadow entries beyond the number that the cached pages of a NUMA
+    /// node justify. Returns how many.
     pub fn shrink_shadows(self, node: NodeId, most: usize) -> usize {
         let freed = self.take_shadow_nodes(node, most);
         self.tables.nodes.grace.release(self.host, super::index::GRACE_BATCH);

@@ -1,9 +1,8 @@
-//! Pages after which memory can be read, and the blocks that cannot serve them.
+//! Blocks for pages that a program may overread, because memory after the page can be read.
 //!
-//! The frames of a pageblock are mapped together, but the memory after it may not be mapped. So a
-//! page that may be overread is never the last block of its pageblock. The page allocator would
-//! return such a block again as soon as it is freed, because its lists give the latest one first;
-//! so the block is set aside until memory goes back.
+//! The memory after a pageblock may not be mapped, so such a page is never the last block of its
+//! pageblock. If a last block were freed at once, the pcp list would hand it out next. So it is set
+//! aside until a trim or a closed mapping calls `release`.
 //!
 //! Equation: blocks set aside are of the kind `NONE`, charged, and each on the list of its order.
 
@@ -17,7 +16,6 @@ use quarry_sys::percpu::SlotIndex;
 /// Orders that pages of the cache have: 4 to 64 KiB.
 const ORDERS: usize = 5;
 
-/// Blocks that are freed together.
 const TOGETHER: usize = 32;
 
 /// Blocks that end their pageblocks, by order, chained by their frames' link words.
@@ -25,7 +23,6 @@ pub(super) struct TailBlocks {
     first: CountedLock<[Pfn; ORDERS]>,
 }
 
-/// Returns whether a block is the last one of its pageblock.
 fn ends_pageblock(pfn: Pfn, order: Order) -> bool {
     (pfn.0 + order.frames()).is_multiple_of(PAGEBLOCK_FRAMES)
 }
@@ -35,8 +32,7 @@ impl TailBlocks {
         Self { first: CountedLock::new([Pfn::NONE; ORDERS]) }
     }
 
-    /// Allocates a block after which memory can be read. O(1) except for blocks that are set aside:
-    /// at most one of each pageblock.
+    /// Allocates a block after which memory can be read. O(1), except for blocks set aside.
     pub(super) fn alloc_for_overread(
         &self,
         host: &impl Host,
@@ -58,7 +54,6 @@ impl TailBlocks {
         }
     }
 
-    /// Gives back the blocks that are set aside. O(blocks).
     pub(super) fn release(&self, host: &impl Host) {
         for place in 0..ORDERS {
             let order = Order::new(place as u8);

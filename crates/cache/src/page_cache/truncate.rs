@@ -1,11 +1,11 @@
 //! Truncation: all pages from an index on leave their mapping, by the steps of document 001.
 //!
-//! | policy | lock of the index | shadow entries | add batch drained | memory |
+//! | policy | lock of the index | shadow entries | add batch drained | pages freed |
 //! |---|---|---|---|---|
-//! | `vanilla` | once per page | once each | per 14 entries | page by page |
-//! | `jan` | once per 14 entries | once each | per 14 entries | page by page |
-//! | `oneirq` | once per 14 entries | once each | per 14 entries | one section per list |
-//! | `mel` | once per 14 entries | with the pages | once per truncation | one section per list |
+//! | `vanilla` | once per page | once each | per 14 entries | one by one |
+//! | `jan` | once per 14 entries | once each | per 14 entries | one by one |
+//! | `oneirq` | once per 14 entries | once each | per 14 entries | one list per section |
+//! | `mel` | once per 14 entries | with the pages | once per truncation | one list per section |
 //!
 //! The first pass waits for nothing and leaves pages that are latched or being written. The second
 //! pass waits for them (`truncate_inode_pages_range`, Linux 4.14 and 4.15). Pinned pages leave the
@@ -40,7 +40,6 @@ impl Taken {
     }
 }
 
-/// One truncation under way.
 struct Truncation<'a, H: Host> {
     cache: PageCacheRef<'a, H>,
     mapping: MappingId,
@@ -49,13 +48,12 @@ struct Truncation<'a, H: Host> {
     dropped: u64,
 }
 
-/// States in which a page is not taken without waiting.
+/// Flags of a page for which only the second pass waits.
 const BUSY: u64 = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Truncates a mapping to nothing, like [`truncate`](Self::truncate), and gives it up. No page
-    /// enters the mapping during the call. Pages that are pinned are freed with their last pin.
-    /// Returns false if there is no such mapping.
+    /// Truncates a mapping to nothing, and gives it up. No page enters it during the call. Pinned
+    /// pages are freed with their last pin. Returns false if there is no such mapping.
     pub fn destroy_mapping(self, mapping: MappingId) -> bool {
         let tables = self.tables;
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
@@ -76,11 +74,10 @@ impl<H: Host> PageCacheRef<'_, H> {
         true
     }
 
-    /// Drops all pages from index `from` on, dirty ones too, and ends their holding; waits for
-    /// latches and for writeback, so the caller must have no latch of such a page. Pinned pages
-    /// leave the mapping, and are freed with their last pin. Returns the number of pages dropped.
-    /// The cache's [`TruncationPolicy`] decides how. O(pages); holds the mapping's lock for 14 at a
-    /// time.
+    /// Drops all pages from index `from` on, also dirty and held pages, by the
+    /// [`TruncationPolicy`]; returns how many. Waits for latches and writeback, so the caller has
+    /// no latch of such a page. Pinned pages are freed with their last pin. O(pages); locks the
+    /// mapping for 14 at a time.
     pub fn truncate(self, mapping: MappingId, from: u64) -> u64 {
         let policy = self.tables.options.truncation;
         let mut truncation =
@@ -112,7 +109,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         }
     }
 
-    /// Looks at up to 14 entries and removes each in a hold of its own. Returns the next index.
+    /// Looks at up to 14 entries; takes the lock again to remove each. Returns the next index.
     fn page_by_page(&mut self, from: u64) -> Option<u64> {
         let mut found = [(0, Entry::Empty); BATCH];
         let pages = &self.cache.tables.pages;
@@ -167,7 +164,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         }
     }
 
-    /// Removes up to 14 entries in one hold. Returns the next index.
+    /// Removes up to 14 entries in one hold of the lock. Returns the next index.
     fn batch(&mut self, from: u64) -> Option<u64> {
         let mut found = [(0, Entry::Empty); BATCH];
         let (mut taken, mut states) = (Taken::NONE, [State::default(); BATCH]);
@@ -206,7 +203,6 @@ impl<'a, H: Host> Truncation<'a, H> {
         found[..count].last().map(|last| last.0 + 1)
     }
 
-    /// Gives up taken pages; frees those that no other task pins.
     fn release(&mut self, taken: &Taken) {
         if taken.count == 0 {
             return;

@@ -1,10 +1,10 @@
-//! Checks of the equations between mappings, lists and descriptors, each of which checks its own.
+//! Checks the equations between mappings, lists and descriptors; each type checks its own.
 //!
 //! * an index names a page iff the page is live, and the page has that mapping and index
 //! * pages in indexes = `nr_file_pages`; likewise those that are dirty, and in writeback
 //! * the tags of a page match its state
 //! * frames of pages that belong to a group = frames charged to the groups
-//! * descriptors in use + free ones = all; pages that are live have memory of the kind `CACHED`
+//! * descriptors in use + free descriptors = all; live pages have memory of the kind `CACHED`
 
 use super::cache::PageCacheRef;
 use super::host::Host;
@@ -15,7 +15,6 @@ use quarry_mm::frame::Kind;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Counts of a walk over all indexes.
 #[derive(Default)]
 struct Census {
     pages: u64,

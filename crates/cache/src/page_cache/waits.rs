@@ -1,10 +1,9 @@
 //! Sleeping until a page's latch is free or its writeback ends.
 //!
-//! Tasks sleep on one of 256 words, selected by the number of the page (like the kernel's table of
-//! page wait queues, `PAGE_WAIT_TABLE_BITS` = 8, Linux 4.10). A word counts wake-ups. A waiter
-//! reads the word, then sets `WAITERS` in the state, then sleeps while the word is unchanged. The
-//! task that clears `WAITERS` raises the word afterwards. So a waiter whose flag was cleared finds
-//! another value, and reads the state again.
+//! Tasks sleep on one of 256 words, selected by the page's number (`PAGE_WAIT_TABLE_BITS` = 8,
+//! Linux 4.10). A word counts wake-ups. A waiter reads the word, sets `WAITERS` in the state, and
+//! sleeps while the word is unchanged. The task that clears `WAITERS` increments the word
+//! afterwards, so a waiter whose flag was cleared reads the state again.
 
 use crate::lru::{PageNo, State, StateWord};
 use quarry_mm::frame::OsArray;
@@ -14,11 +13,9 @@ use quarry_sys::primitive::{AtomicU32, Ordering, futex, relax};
 
 const QUEUES: usize = 256;
 
-/// Rounds of polling before a waiter sleeps: many latches are held for less time than a futex
-/// takes.
+/// Rounds of polling before a waiter sleeps: many latches are held for less than a futex call.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 0 } else { 100 };
 
-/// The words that tasks sleep on.
 pub(super) struct Waits {
     queues: OsArray<AtomicU32>,
 }
@@ -32,8 +29,7 @@ impl Waits {
         self.queues.at(page.0 as usize % QUEUES)
     }
 
-    /// Wakes all tasks that wait for `page`, if `before` has `WAITERS`. The caller has cleared the
-    /// flag.
+    /// Wakes the tasks that wait for `page`, if `before` had `WAITERS`; the caller cleared it.
     #[inline]
     pub(super) fn wake(&self, page: PageNo, before: State) {
         if before.has(State::WAITERS) {

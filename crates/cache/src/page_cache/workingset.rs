@@ -1,5 +1,5 @@
-//! Shadow entries: the record of an evicted page, and the conclusion from it at a refault
-//! (`mm/workingset.c`, Linux 6.12).
+//! Shadow entries: what an index remembers of an evicted page, and what follows from it at a
+//! refault (`mm/workingset.c`, Linux 6.12).
 //!
 //! The clock of a list pair is its *nonresident age*: it advances by one page at every eviction and
 //! every activation. A shadow entry holds the time of the eviction on this clock. At the refault,
@@ -11,8 +11,7 @@
 //! shadow value   | time >> bucket order : 44 | group : 8 | node : 8 | workingset : 1 |
 //! ```
 //!
-//! Equation: `unpack(pack(e)) = e` for times that are multiples of a bucket, modulo the range of
-//! the field.
+//! Equation: `unpack(pack(e)) = e` for times of whole buckets, modulo the range of the field.
 
 use crate::page_cache::index::SHADOW_BITS;
 use quarry_mm::frame::{NodeId, fresh_zero};
@@ -29,8 +28,7 @@ pub const TIME_BITS: u32 = SHADOW_BITS - TIME_SHIFT;
 /// The contents of a shadow entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted {
-    /// The number of the bucket of evictions and activations that the page was evicted in, modulo
-    /// `2^TIME_BITS`.
+    /// The bucket of evictions and activations at the eviction, modulo `2^TIME_BITS`.
     pub bucket: u64,
     /// The node whose lists the page was on.
     pub node: NodeId,
@@ -71,13 +69,12 @@ pub struct Refault {
     /// The page goes to the active list (`workingset_activate_file`); the caller calls
     /// [`Clock::activated`] for it.
     pub activate: bool,
-    /// The page was active before it was evicted (`workingset_restore_file`, counted where it is
-    /// activated too).
+    /// The page was active before (`workingset_restore_file`, if it is activated).
     pub workingset: bool,
 }
 
 fresh_zero! {
-    /// The clock of the lists of one node. Zero bytes are a clock that has not begun.
+    /// The clock of the lists of one node. Zero bytes stand for a clock at 0.
     #[derive(Default)]
     pub struct Clock {
         nonresident_age: AtomicU64,
@@ -85,7 +82,7 @@ fresh_zero! {
 }
 
 impl Clock {
-    /// A clock that has not begun.
+    /// A clock at 0.
     #[must_use]
     pub const fn new() -> Self {
         Self { nonresident_age: AtomicU64::new(0) }
@@ -102,16 +99,14 @@ impl Clock {
         self.nonresident_age.fetch_add(pages, Relaxed);
     }
 
-    /// Counts the eviction of a page; returns the value of its shadow entry
-    /// (`workingset_eviction`).
+    /// Counts an eviction; returns the value of the shadow entry (`workingset_eviction`).
     pub fn evicted(&self, buckets: Buckets, node: NodeId, group: u8, workingset: bool) -> u64 {
         let time = self.nonresident_age.fetch_add(1, Relaxed);
         Evicted { bucket: time >> buckets.order, node, group, workingset }.pack()
     }
 
-    /// Judges the return of an evicted page while the node has `active` pages on its active list of
-    /// file pages (`workingset_test_recent`; the kernel adds the lists of anonymous pages, which do
-    /// not exist here). Changes nothing.
+    /// Judges the return of a page while `active` pages are active (`workingset_test_recent`; the
+    /// kernel adds anonymous pages, which do not exist here). Changes nothing.
     #[must_use]
     pub fn refault(&self, buckets: Buckets, evicted: Evicted, active: u64) -> Refault {
         let stored = evicted.bucket << buckets.order;
@@ -127,14 +122,13 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// For at most `pages` pages: a time must reach back over the eviction of all of them
-    /// (`workingset_init`, Linux 6.12). Below 2^44 pages a bucket is one page.
+    /// For a cache of at most `pages` pages: the clock's time must not wrap round before all of
+    /// them are evicted (`workingset_init`, Linux 6.12). Below 2^44 pages a bucket is one page.
     #[must_use]
     pub const fn for_pages(pages: u64) -> Self {
         Self::with_bits(pages, TIME_BITS)
     }
 
-    /// Like [`for_pages`](Self::for_pages), for times of `bits` bits.
     const fn with_bits(pages: u64, bits: u32) -> Self {
         let most = u64::BITS - pages.saturating_sub(1).leading_zeros();
         Self { order: most.saturating_sub(bits) }
@@ -162,8 +156,6 @@ mod tests {
             prop_assert_eq!(Evicted::unpack(evicted.pack()), evicted);
         }
 
-        /// The distance counts what was evicted or activated in between, also where the clock or
-        /// the field of a shadow entry begins anew.
         #[test]
         fn a_distance_is_what_has_passed(
             start: u64, steps in prop::collection::vec((any::<bool>(), 1..40u64), 0..50),
@@ -187,7 +179,7 @@ mod tests {
             prop_assert_eq!(refault, Refault { distance: passed, activate, workingset: true });
         }
 
-        /// Coarse times err by less than a bucket, and never say that less has passed.
+        /// A coarse time lengthens a distance by less than a bucket, and never shortens it.
         #[test]
         fn a_bucket_only_lengthens_a_distance(
             start in 0..1u64 << 40, passed in 0..1u64 << 20, order in 1..12u32,

@@ -1,24 +1,21 @@
-//! Balancing the budget: the background reclaims from below the low mark up to the high mark
+//! Balances the budget: below the low mark the background thread reclaims up to the high mark
 //! (`balance_pgdat` of kswapd, Linux 6.x), and programs can ask for reclaim.
 //!
-//! A balance makes passes. Each looks at a part of everything that can be freed: at priority 12 at
-//! one page in 4,096, and at priority 0 at all of them. A pass
+//! A balance makes at most 64 passes. A pass looks at one of `1 << priority` pages and objects:
+//! from priority 12, one in 4,096, to priority 0, all of them. It
 //!
-//! 1. takes back Quarry's own reserves: cached mappings, barns, and from priority 9 on, or after
-//!    objects have been freed, everything that is parked;
+//! 1. takes back Quarry's own reserves: cached mappings, barns, and from priority 9 on everything
+//!    that is parked, once, and again after a shrinker has freed objects;
 //! 2. scans cached pages: `pages >> priority`, down to the floor that the heap leaves the cache;
-//! 3. asks each shrinker: `count >> priority * 4 / seeks`;
+//! 3. asks each shrinker: `count >> priority * 4 / seeks`.
 //!
-//! where 2 and 3 share the work by the cost of making things again (see `cost`). So pages and the
-//! objects of each shrinker become fewer in proportion, and none is emptied before the others are
-//! touched. A pass that frees an eighth of the missing frames is followed by one of the same
-//! priority, any other pass by one of the next priority. (kswapd stays at a priority where it has
-//! looked at as many pages as it wants to free; but an object that was looked at need not free a
-//! page.)
+//! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
+//! become fewer in proportion. A pass that frees less than an eighth of the missing frames is
+//! followed by one of the next priority. (kswapd counts the pages that it looked at; but an object
+//! that was looked at need not free a page.)
 //!
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
-//! the stack held, and while the task is marked as reclaiming (see `Reclaimers`). A balance ends
-//! after 64 passes, whatever the shrinkers return.
+//! the stack held, while the task is marked as reclaiming (`Reclaimers`).
 
 use super::balancing::add;
 use super::cost::Share;
@@ -34,14 +31,12 @@ use quarry_mm::zone::{Entry, InReclaim, Mark, Reclaiming, Zones};
 
 /// The priority of a first pass (`DEF_PRIORITY`, Linux 2.6 to 6.18).
 const FIRST_PRIORITY: u32 = 12;
-/// From this priority on, Quarry takes back what CPUs have parked.
+/// From this priority on, Quarry takes back parked objects.
 const PARKED_PRIORITY: u32 = 9;
-/// Passes of a balance at most.
 const MOST_PASSES: u32 = 64;
-/// Nodes of shadow entries that a pass frees at most, per node of memory.
+/// Most nodes of shadow entries that a pass frees for each NUMA node.
 const SHADOW_NODES: usize = 128;
-/// A pass that frees at least one in so many of the missing frames is followed by another one of
-/// its priority, any other pass by one of the next priority.
+/// A pass keeps its priority if it frees at least `1 / ENOUGH` of the missing frames.
 const ENOUGH: u32 = 8;
 
 /// The goal of a balance.
@@ -60,7 +55,7 @@ pub struct Balanced {
     pub passes: u32,
     /// The last priority.
     pub priority: u32,
-    /// Pages of the cache that were looked at, and evicted.
+    /// Cached pages that were looked at, and that were evicted.
     pub pages: (u64, u64),
     /// Objects that shrinkers looked at, and objects that they reported as freed.
     pub objects: (u64, u64),
@@ -68,19 +63,17 @@ pub struct Balanced {
     pub missing: u32,
 }
 
-/// A balance under way.
 struct Run<'a, S> {
     stack: &'a S,
     goal: Goal,
     caller: ReclaimCaller,
     priority: u32,
     passes: u32,
-    /// Objects parked on CPUs were taken back after the last success of a shrinker.
+    /// Parked objects were taken back, and no shrinker has freed objects since.
     has_drained: bool,
-    /// The page lists of all CPUs have been drained.
     has_drained_lists: bool,
     shares: (Share, Share),
-    /// Work since the last level was reported.
+    /// Work since the last level of pressure.
     window: Shrunk,
     pages: Shrunk,
     objects: Shrunk,
@@ -88,9 +81,9 @@ struct Run<'a, S> {
     _active: Reclaiming<'a>,
 }
 
-/// Reclaims until `goal` is reached or nothing more can be freed. `enter` is called around each
-/// step that works on the stack itself; functions of the program run between two steps. Does
-/// nothing inside another reclaim of the same task.
+/// Reclaims until `goal` is reached or nothing more can be freed. Calls `enter` around each step
+/// that works on the stack itself; functions of the program run between two steps. Does nothing
+/// inside another reclaim of the same task.
 pub fn balance<S: CachingStack, G>(
     stack: &S,
     caller: ReclaimCaller,
@@ -177,7 +170,6 @@ fn note_high<S: CachingStack>(stack: &S) {
     }
 }
 
-/// The shares of pages and objects in this balance.
 fn shares<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) -> (Share, Share) {
     // Calls functions of the program, so not inside the gate.
     let objects = stack.shrinkers().refaults();
@@ -219,7 +211,6 @@ impl<S: CachingStack> Run<'_, S> {
         CacheHost::pages(self.stack)
     }
 
-    /// Makes one pass; returns whether another one should follow.
     fn pass<G>(&mut self, enter: &impl Fn() -> G) -> bool {
         self.passes += 1;
         let before = self.missing();
@@ -244,7 +235,6 @@ impl<S: CachingStack> Run<'_, S> {
         true
     }
 
-    /// Takes back Quarry's own reserves.
     fn take_own(&mut self) {
         self.stack.give(Stash::Mappings, self.missing());
         if self.passes == 1 {
@@ -283,8 +273,8 @@ impl<S: CachingStack> Run<'_, S> {
         }
     }
 
-    /// Takes freed pages back from page lists, where the budget still counts them as in use. Drains
-    /// the lists of other CPUs only once, because their users take the pages again.
+    /// Drains freed pages from pcp lists, where the budget still counts them as in use. Drains the
+    /// lists of other CPUs only once, because their threads take the pages again.
     fn drain_lists(&mut self) {
         match core::mem::replace(&mut self.has_drained_lists, true) {
             true => self.lists().drain_slot(CacheHost::slot(self.stack)),

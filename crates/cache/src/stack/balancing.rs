@@ -1,4 +1,4 @@
-//! State of a stack's balance: its participants, and counts of what it has done.
+//! The state of a stack's balance: its participants, and counts of its work.
 
 use super::cost::Costs;
 use super::pressure::PressureEvents;
@@ -9,7 +9,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// State of a stack's balance. All zero bytes at first.
+/// All zero bytes at first.
 pub(super) struct Balancing {
     pub(super) shrinkers: Shrinkers,
     pub(super) pressure: PressureEvents,
@@ -29,16 +29,13 @@ impl Balancing {
         }
     }
 
-    /// Visits the lock of the costs.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("balance->costs", &self.costs);
     }
 }
 
-/// Declares the counters, with the names of the fields of [`BalanceStats`].
 macro_rules! counts {
     ($($name:ident)*) => {
-        /// The counters.
         pub(super) struct Counts {
             $(pub(super) $name: AtomicU64,)*
         }
@@ -60,7 +57,6 @@ counts! {
     refused refused_dirty
 }
 
-/// Adds to a counter.
 pub(super) fn add(counter: &AtomicU64, amount: u64) {
     if amount > 0 {
         counter.fetch_add(amount, Relaxed);

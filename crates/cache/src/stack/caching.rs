@@ -1,12 +1,11 @@
-//! A page cache and the balance of the budget that it shares with the heap: the cache of a stack
-//! that has one.
+//! The cache of a stack: a page cache, and the balance of the budget that it shares with the heap.
 
 use super::balancing::Balancing;
 use crate::lru::{LruPolicy, Splice};
 use crate::page_cache::PageCache;
 
-/// See the module; all zero bytes at first. The figures of [`CachingStack`](super::CachingStack)
-/// come first, because a program may use them without a cached page.
+/// The page cache of a stack, and its balance. All zero bytes at first. `balancing` comes first,
+/// because a program that caches no page may still use it.
 #[repr(C)]
 pub struct PageCaching<P: LruPolicy = Splice> {
     pub(super) balancing: Balancing,

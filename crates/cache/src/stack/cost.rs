@@ -1,18 +1,16 @@
-//! The shares of a reclaim: cached pages and registered objects share the work by the cost of
-//! making them again (the balance of file and anonymous pages, Linux 5.8 and 5.9, `lru_note_cost`
-//! and `get_scan_count`).
+//! Cached pages and registered objects share the work of a reclaim by the cost of making them again
+//! (file and anonymous pages of Linux 5.8 and 5.9, `lru_note_cost` and `get_scan_count`).
 //!
 //! A refault is a page or an object that was reclaimed and had to be made again. The side with more
-//! recent refaults is scanned less. With costs `c` and `d` of the two sides, each increased by
-//! their sum so that no side is ever scanned more than twice as much as the other:
+//! recent refaults is scanned less. `c` and `d` are the refaults of the two sides. To each their
+//! sum is added, so that no side is ever scanned more than twice as much as the other:
 //!
 //! ```text
 //! share of the first side = (2 d + c) / (3 c + 3 d)
 //! ```
-//! A scan is twice this share of the amount of its priority. Events fade: when the two costs
+//! A scan looks at twice this share of the pages or objects of its priority. Costs fade: when both
 //! together exceed a quarter of all pages, both are halved.
 
-/// Recent costs of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Costs {
     pages: u64,
@@ -22,7 +20,6 @@ pub(super) struct Costs {
     seen_objects: u64,
 }
 
-/// A part of a whole: the share of one side in twice its scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     numerator: u64,
@@ -30,11 +27,9 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Half of the work.
     #[cfg(test)]
     pub(super) const EVEN: Self = Self { numerator: 1, denominator: 2 };
 
-    /// Twice the share of an amount.
     pub(super) fn of(self, amount: u64) -> u64 {
         let part = u128::from(amount) * 2 * u128::from(self.numerator);
         u64::try_from(part / u128::from(self.denominator)).unwrap_or(u64::MAX)
@@ -58,18 +53,15 @@ impl Costs {
         }
     }
 
-    /// The share of cached pages.
     pub(super) fn of_pages(&self) -> Share {
         share(self.pages, self.objects)
     }
 
-    /// The share of registered objects.
     pub(super) fn of_objects(&self) -> Share {
         share(self.objects, self.pages)
     }
 }
 
-/// The share of a side of cost `own`.
 fn share(own: u64, other: u64) -> Share {
     // One more on each side, so that both sides share equally when there are no refaults.
     let (own, other) = (own + 1, other + 1);

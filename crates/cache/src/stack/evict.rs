@@ -1,13 +1,12 @@
-//! The first stage of a direct reclaim: a request that has found no memory takes pages of the
-//! cache.
+//! Direct reclaim, first stage: a request that has found no memory takes pages of the cache.
 //!
-//! Freed mappings and objects in barns go first, which cost less to make again than a page, then
-//! clean, unused pages, 32 of them in 200 us at a time, as long as that frees some. Nothing is
-//! written, and no function of the program is called: the caller may hold any lock of the program.
-//! Locks of mappings are only tried; for locks of LRU lists the task waits, since their holders
-//! request nothing. If all pages that could go belong to locked mappings, the task naps outside of
-//! the gate, so that a holder that has lost its CPU can go on. The heap leaves the cache as many
-//! pages as lie below the low mark, or reads would be refused.
+//! The request first takes cached mappings and objects in barns, which cost less to make again than
+//! a page. Then it evicts clean unused pages, 32 in 200 us at a time, while this frees pages. It
+//! may come from under any lock of the program, so it writes nothing and calls no function of the
+//! program. It only tries locks of mappings, and waits for LRU locks, whose holders request
+//! nothing. If all evictable pages belong to locked mappings, it naps outside of the gate, so that
+//! a holder can go on. The heap leaves the cache as many frames as lie below the low mark, or reads
+//! would be refused.
 
 use super::host::CachingStack;
 use crate::page_cache::{PageCacheRef, ScanRequest};
@@ -47,7 +46,7 @@ fn evict_for<S: CachingStack>(
         if (has_all || has_freed && miss.frames() <= CLUSTER) && attempt() {
             return true;
         }
-        // The budget has the frames, but a zone or the system has not.
+        // The budget has the frames, but a zone or the system refuses them.
         lost += u32::from(has_all);
         if lost > MOST_LOST {
             return false;
@@ -65,8 +64,8 @@ fn evict_for<S: CachingStack>(
     }
 }
 
-/// Number of pages that the claimant may take next, while `missing` frames are missing. At its
-/// floor the cache takes no more than it needs, because the heap would take the rest.
+/// Number of pages that may be evicted next for `claimant`, while `missing` frames are missing. At
+/// its floor the cache evicts for itself only what it needs, because the heap would take the rest.
 fn evictable<S: CachingStack>(
     stack: &S,
     cache: PageCacheRef<'_, S>,
@@ -78,20 +77,18 @@ fn evictable<S: CachingStack>(
     spare.max(least).min(CLUSTER.into()) as usize
 }
 
-/// Frames of cached pages that the heap may take: it leaves the cache a floor, the number of frames
-/// below the low mark. O(slots).
+/// Frames of cached pages beyond the cache's floor, the frames below the low mark. O(slots).
 pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     let floor = CacheHost::pages(stack).zones().budget().marks().low;
     cache.events().pages().saturating_sub(floor.into())
 }
 
-/// Pages on the lists of all nodes. O(nodes).
 pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     let nodes = CacheHost::pages(stack).zones().all().map(|zone| cache.list_sizes(zone.node()));
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
 }
 
-/// Each page twice: the first look activates used ones.
+/// Each page twice: the first look activates used pages.
 fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS)
 }
@@ -100,8 +97,8 @@ fn near<S: CachingStack>(stack: &S) -> NodeId {
     CacheHost::pages(stack).zones().node_of(CacheHost::slot(stack))
 }
 
-/// Evicts up to 32 clean pages of the cache, if the heap may take them; returns whether it did.
-/// Does nothing inside another reclaim of the same task.
+/// Evicts for the heap up to 32 clean pages that the cache has beyond its floor; returns whether
+/// any were evicted. Does nothing inside another reclaim of the same task.
 #[cold]
 pub fn reclaim_pages<S: CachingStack>(stack: &S) -> bool {
     let Some(cache) = stack.used_page_cache() else { return false };

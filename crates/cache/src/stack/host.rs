@@ -44,13 +44,13 @@ pub trait CachingStack: CacheHost<Cache = PageCaching<<Self as Host>::Lru>> + Ho
         &self.cached().balancing.shrinkers
     }
 
-    /// The shortage of memory, as a level, and its callbacks.
+    /// The level of the shortage of memory, and its callbacks.
     #[must_use]
     fn pressure(&self) -> &PressureEvents {
         &self.cached().balancing.pressure
     }
 
-    /// The groups.
+    /// The groups that pages are charged to.
     #[must_use]
     fn groups(&self) -> &Groups {
         &self.cached().balancing.groups
@@ -71,7 +71,7 @@ fn build_page_cache<S: CachingStack>(stack: &S) -> OsResult<PageCacheRef<'_, S>>
 
 impl<P: LruPolicy, S: CacheHost<Cache = PageCaching<P>>> NodeHost for S {
     fn alloc_node(&self) -> Option<Object> {
-        // No reclaim here: the request that wants the node reclaims, depending on its effort.
+        // No reclaim here: the request that needs the node reclaims, depending on its effort.
         self.alloc_object(self.cached().pages.nodes()?)
     }
 

@@ -1,7 +1,7 @@
 //! The page cache of a stack and the balance of the budget that it shares with the heap, as the
 //! type that a stack names in [`StackConfig::Cache`](quarry_mm::stack::StackConfig::Cache).
 //!
-//! Files use only those to their left:
+//! Each file uses only files to its left:
 //!
 //! ```text
 //! cost -> shrinkers -> pressure -> balancing -> caching -> host -> evict -> balance

@@ -1,27 +1,24 @@
 //! The shortage of memory in three levels, and the callbacks for it (`vmpressure`, Linux 3.10).
 //!
-//! The level follows from the part that a reclaim can free of what it looks at: in a window of 512
-//! pages or objects, less than 40 % is medium, and less than 5 % is critical. A reclaim that looks
-//! at an eighth of everything at once is critical too. Callbacks are called when the level changes,
-//! and not again while it stays.
+//! The level follows from the part of each 512 pages or objects that a reclaim looks at and frees:
+//! up to 40 % is medium, up to 5 % critical. A reclaim that looks at an eighth of everything at
+//! once is critical too. It calls the callbacks only when the level changes.
 
 use super::shrinkers::Shrunk;
 use quarry_mm::stack::Pressure;
 use quarry_sys::hooks::{HookId, Hooks};
 use quarry_sys::primitive::{AtomicU8, Ordering::Relaxed};
 
-/// Callbacks that a stack can have.
+/// Most callbacks of a stack.
 pub const MOST_CALLBACKS: usize = 16;
-/// Pages and objects that a reclaim looks at before the level is set (`vmpressure_win`, Linux 3.10:
-/// 16 times `SWAP_CLUSTER_MAX`).
+/// Pages and objects of a window (`vmpressure_win`, Linux 3.10: 16 times `SWAP_CLUSTER_MAX`).
 const WINDOW: u64 = 512;
-/// Percentages of pages and objects that were looked at and not freed (Linux 3.10).
+/// A window of which this percentage is not freed is medium, or critical (Linux 3.10).
 const MEDIUM: u64 = 60;
 const CRITICAL: u64 = 95;
 /// At this priority and below, the level is critical in any case (Linux 3.10).
 const CRITICAL_PRIORITY: u32 = 3;
 
-/// A callback for levels.
 #[derive(Clone, Copy)]
 struct Callback {
     context: *const (),
@@ -45,8 +42,7 @@ impl PressureEvents {
     /// Registers a callback; `None` if there are too many.
     ///
     /// # Safety
-    /// `call` may be called with `context` on any thread, until [`remove`](Self::remove) has
-    /// removed it.
+    /// Any thread may call `call` with `context`, until [`remove`](Self::remove) returns true.
     pub unsafe fn add(
         &self,
         context: *const (),
@@ -55,8 +51,7 @@ impl PressureEvents {
         self.callbacks.add(Callback { context, call })
     }
 
-    /// Removes a callback; waits for its call by another thread, if there is one. Returns false if
-    /// the calling thread is in it.
+    /// Removes a callback, after a running call of it. False if the calling thread is in it.
     pub fn remove(&self, id: HookId) -> bool {
         self.callbacks.remove(id).is_ok()
     }
@@ -72,7 +67,6 @@ impl PressureEvents {
         }
     }
 
-    /// Reports a level to the callbacks, if it has changed.
     pub(super) fn tell(&self, level: Pressure) {
         if self.level.swap(level as u8, Relaxed) != level as u8 {
             // SAFETY: the callback is registered, so it may be called.
@@ -80,7 +74,6 @@ impl PressureEvents {
         }
     }
 
-    /// See [`Hooks::adopt_in_child`].
     pub(super) fn adopt_in_child(&self) {
         self.callbacks.adopt_in_child();
     }

@@ -1,25 +1,23 @@
-//! Shrinkers: caches of the program that give objects back when memory is short (`struct shrinker`,
-//! Linux 6.x).
+//! Shrinkers: caches of the program that free objects on demand (`struct shrinker`, Linux 6.x).
 //!
-//! A shrinker reports how many objects it could free, and frees as many of them as it is asked to.
-//! That number depends only on its own size and on the priority of the reclaim (`shrink` of
-//! `do_shrink_slab`, Linux 3.12 to 6.18), so that all caches shrink in proportion:
+//! A shrinker reports how many objects it could free, and frees as many as a reclaim asks for. The
+//! reclaim derives the number from this count and its priority alone (`do_shrink_slab`, Linux 3.12
+//! to 6.18), so that all caches shrink in proportion:
 //!
 //! ```text
 //! delta = count >> priority * 4 / seeks          (count / 2 where seeks = 0)
 //! scan  = min(deferred >> priority + delta, 2 * count)
 //! ```
-//! It is scanned in batches; a rest of less than a batch is deferred to the next time (deferred in
-//! proportion since Linux 5.13).
+//! The shrinker scans in batches; less than a batch is deferred to the next reclaim (in proportion
+//! since Linux 5.13).
 //!
-//! A reclaim does not rely on a shrinker's answers: only frames that have left the budget count.
-//! Each call is bounded, whatever a shrinker returns: by the number of objects that memory can
-//! hold, and by a number of batches.
+//! Whatever a shrinker returns, a reclaim counts only frames that left the budget, and bounds each
+//! call by the objects that memory can hold and by a number of batches.
 
 use super::cost::Share;
 use quarry_sys::hooks::{HookId, Hooks};
 
-/// Shrinkers that a stack can have.
+/// Most shrinkers of a stack.
 pub const MOST_SHRINKERS: usize = 64;
 /// Objects of a batch if a shrinker gives no number (`SHRINK_BATCH`, Linux 3.12).
 const BATCH: u64 = 128;
@@ -43,27 +41,27 @@ pub enum ReclaimCaller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShrinkControl {
-    /// Objects to look at (`nr_to_scan`); of `count` 0.
+    /// Objects to look at (`nr_to_scan`); 0 in a call of `count`.
     pub objects: u64,
-    /// The caller.
+    /// The reclaim that asks.
     pub caller: ReclaimCaller,
 }
 
 /// Number of objects that a shrinker could free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// This many.
+    /// The shrinker could free this many objects.
     Objects(u64),
-    /// None (`SHRINK_EMPTY`).
+    /// The shrinker has no objects (`SHRINK_EMPTY`).
     Empty,
-    /// Unknown now, because the shrinker would have to wait (0 in the kernel).
+    /// The number is unknown, because the shrinker would have to wait (0 in the kernel).
     Unknown,
 }
 
 /// The result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
-    /// The scan went on.
+    /// The shrinker has looked at objects.
     Objects {
         /// Objects that were freed.
         freed: u64,
@@ -74,11 +72,9 @@ pub enum Scanned {
     Stop,
 }
 
-/// A cache of the program that can free objects.
-///
-/// Both functions run on the background thread, or on a thread that asks for a reclaim; never
-/// inside `malloc` or `free`. They may allocate and free: a request from inside may use the reserve
-/// below the min mark, and never reclaims. One call of a shrinker runs at a time.
+/// A cache of the program that can free objects. Its functions run on the background thread, or on
+/// a thread that asks for a reclaim, never inside `malloc` or `free`, one call at a time. They may
+/// allocate and free: such a request may use the reserve below the min mark, and never reclaims.
 pub trait Shrinker: Send + Sync {
     /// Number of objects that could be freed.
     fn count(&self, control: &ShrinkControl) -> Count;
@@ -86,8 +82,8 @@ pub trait Shrinker: Send + Sync {
     /// Looks at `control.objects` objects, the oldest first, and frees those that can be freed.
     fn scan(&self, control: &ShrinkControl) -> Scanned;
 
-    /// Objects that had to be made again because an earlier scan had freed them, in total: a cache
-    /// with many such objects is scanned less, and the page cache more. 0 if not known.
+    /// Objects in total that were made again after a scan had freed them; 0 if not known. A cache
+    /// with many of these is scanned less, and the page cache more.
     fn refaults(&self) -> u64 {
         0
     }
@@ -110,8 +106,7 @@ impl<P: core::ops::Deref<Target: Shrinker> + Send + Sync> Shrinker for P {
 /// The description of a shrinker, given when it is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShrinkerOptions {
-    /// The cost of making an object again, where reading a page costs 2 (`DEFAULT_SEEKS`); 0 for
-    /// objects that cost next to nothing.
+    /// The cost of making an object again: 2 for a page (`DEFAULT_SEEKS`), 0 for next to nothing.
     pub seeks: u32,
     /// Objects of one scan; 0 stands for 128.
     pub batch: u32,
@@ -125,7 +120,6 @@ impl Default for ShrinkerOptions {
     }
 }
 
-/// A registered shrinker.
 #[derive(Clone, Copy)]
 struct Registered {
     shrinker: *const (),
@@ -142,7 +136,6 @@ struct Registered {
 // SAFETY: any thread may use a `Shrinker`, and the caller of `add` keeps it alive.
 unsafe impl Send for Registered {}
 
-/// The work of shrinkers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shrunk {
     pub(super) scanned: u64,
@@ -156,7 +149,7 @@ impl core::ops::AddAssign for Shrunk {
     }
 }
 
-/// All shrinkers of a stack. All zero bytes if there are none.
+/// The shrinkers of a stack; all zero bytes at first.
 pub struct Shrinkers {
     all: Hooks<Registered, MOST_SHRINKERS>,
 }
@@ -199,7 +192,7 @@ impl Shrinkers {
         self.all.remove(id).is_ok()
     }
 
-    /// Returns whether there are any.
+    /// Returns whether a shrinker is registered.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.all.is_any()
@@ -218,7 +211,6 @@ impl Shrinkers {
         shrunk
     }
 
-    /// Sum of the refaults of all shrinkers.
     pub(super) fn refaults(&self) -> u64 {
         let mut sum = 0_u64;
         // SAFETY: the shrinker is registered, so it lives.
@@ -226,7 +218,6 @@ impl Shrinkers {
         sum
     }
 
-    /// Bytes that the shrinkers could free, by their last answers.
     pub(super) fn reclaimable_bytes(&self) -> usize {
         let mut sum = 0_usize;
         self.all.for_each(|one| {
@@ -236,14 +227,13 @@ impl Shrinkers {
         sum
     }
 
-    /// See [`Hooks::adopt_in_child`].
     pub(super) fn adopt_in_child(&self) {
         self.all.adopt_in_child();
     }
 }
 
 impl Registered {
-    /// `do_shrink_slab`.
+    /// Runs one shrinker (`do_shrink_slab`).
     fn shrink(&mut self, caller: ReclaimCaller, priority: u32, share: Share, most: u64) -> Shrunk {
         let control = |objects| ShrinkControl { objects, caller };
         // SAFETY: the shrinker is registered, so it lives.
@@ -292,7 +282,6 @@ fn delta_of(count: u64, priority: u32, seeks: u32) -> u64 {
     }
 }
 
-/// Objects that `bytes` can hold.
 pub(super) fn objects_in(bytes: usize) -> u64 {
     (bytes as u64 / LEAST_OBJECT).max(1)
 }

@@ -1,9 +1,9 @@
 //! The pageblocks of a window: which are taken, and which are mapped.
 //!
-//! Everything Quarry hands out lies in one window of addresses, so "is this pointer ours" is one
-//! subtraction and one comparison. Choosing the window maps nothing: the arena maps pageblocks when
-//! zones and mappings take them, and unmaps them when they come back. Mappings of the program may
-//! lie in between; the arena leaves them alone.
+//! All memory that Quarry hands out lies in one window of addresses, so "is this pointer ours" is
+//! one subtraction and one comparison. The arena maps pageblocks when zones and mappings take them,
+//! and unmaps them when they come back. It never touches mappings of the program that lie between
+//! them.
 //!
 //! Each pageblock has three bits:
 //!
@@ -11,13 +11,12 @@
 //! |---|---|---|---|
 //! | 0 | 0 | 0 | free |
 //! | 1 | 1 | 0 | in a zone or a mapping |
-//! | 1 | 0 | 0 | on its way between those two |
+//! | 1 | 0 | 0 | taken, and being mapped or unmapped |
 //! | 0 | 1 | 0 | free and zero: the system refused to unmap it |
-//! | 1 | 0 | 1 | foreign or lost: never touched |
+//! | 1 | 0 | 1 | has a foreign mapping, or was lost in a failed move: never touched |
 //!
 //! Invariants: `nr_taken` = pageblocks taken and not excluded; `ranges` = extents of mapped
-//! pageblocks, the fewest mappings that the kernel can know them as; frames below `span` have
-//! metadata.
+//! pageblocks (the kernel has at least as many mappings); frames below `span` have metadata.
 
 use super::block_bits::{Bit, BlockBits};
 use super::order::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
@@ -35,25 +34,24 @@ use quarry_sys::topology::max_map_count;
 pub enum Side {
     /// Zones: lowest address first.
     Zone,
-    /// Mappings: after the first 2 GiB (or quarter of a small window), lowest address first, then
-    /// anywhere. So the pageblocks of zones lie together, and mappings have room to grow.
+    /// Mappings: lowest address behind the first 2 GiB (or first quarter of a small window), before
+    /// that if it must be. So the pageblocks of zones lie together, and mappings have room to grow.
     Mapping,
 }
 
-/// The pageblocks that mappings leave to zones at first. Their metadata takes 3.4 MiB of address
-/// space, and no memory before it is used.
+/// Pageblocks at the start of the window that mappings leave to zones at first.
 const ZONE_BLOCKS: u32 = 1024;
 
-/// The extent of pageblocks that a search looks for.
+/// An extent of pageblocks to search for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// The part of the window in which the search begins.
     pub side: Side,
     /// Pageblocks.
     pub count: u32,
-    /// The alignment of the address in pageblocks, a power of two.
+    /// The alignment of the extent's address in pageblocks, a power of two.
     pub align: u32,
-    /// Pageblocks after the extent that should be free as well.
+    /// Free pageblocks wished for after the extent.
     pub room: u32,
 }
 
@@ -63,7 +61,6 @@ pub struct Arena {
     base: NonNull<u8>,
     pageblocks: u32,
     bits: BlockBits,
-    /// Guards the bits and the counts of them.
     lock: CountedLock<()>,
     nr_taken: AtomicUsize,
     ranges: AtomicUsize,
@@ -77,11 +74,6 @@ unsafe impl Sync for Arena {}
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// An arena of the `pageblocks` pageblocks from `base` on, a part of a window that nothing else
-    /// uses.
-    ///
-    /// # Errors
-    /// The error of the OS, which refuses memory for the bits.
     pub(super) fn new(os: &'static dyn Os, base: NonNull<u8>, pageblocks: u32) -> OsResult<Self> {
         Ok(Self {
             os,
@@ -119,8 +111,7 @@ impl Arena {
         self.pageblocks * PAGEBLOCK_FRAMES
     }
 
-    /// Bytes from the base to the end of the frames that have metadata. Everything in use lies in
-    /// this span, which only grows.
+    /// Bytes from the base to the end of the frames that have metadata: a span that only grows.
     #[must_use]
     pub fn span_bytes(&self) -> usize {
         self.span_blocks() as usize * PAGEBLOCK_BYTES
@@ -132,7 +123,6 @@ impl Arena {
         self.span.load(Relaxed)
     }
 
-    /// Pageblocks of the window.
     pub(super) fn pageblocks(&self) -> u32 {
         self.pageblocks
     }
@@ -150,7 +140,6 @@ impl Arena {
         self.bits.is_set(Bit::Taken, pageblock.0) && !self.bits.is_set(Bit::Excluded, pageblock.0)
     }
 
-    /// Returns whether a pageblock is foreign, or lost.
     #[must_use]
     pub(crate) fn is_excluded(&self, pageblock: PageblockIndex) -> bool {
         let _held = self.lock.lock();
@@ -166,12 +155,11 @@ impl Arena {
         unsafe { self.base.add(pfn.index() << FRAME_SHIFT) }
     }
 
-    /// The address of a pageblock.
     pub(super) fn block_address(&self, block: u32) -> NonNull<u8> {
         self.address(PageblockIndex(block).first())
     }
 
-    /// The frame that holds an address, if it has metadata; any other address is not Quarry's.
+    /// The frame that holds an address, if it has metadata; no other address is Quarry's.
     #[inline]
     #[must_use]
     pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
@@ -179,12 +167,10 @@ impl Arena {
         (offset < self.span_bytes()).then_some(Pfn((offset >> FRAME_SHIFT) as u32))
     }
 
-    /// Takes the lock.
     pub(super) fn lock(&self) -> LockedArena<'_> {
         LockedArena { arena: self, _held: self.lock.lock() }
     }
 
-    /// The first block where a search begins.
     fn start_of(&self, side: Side) -> u32 {
         match side {
             Side::Zone => 0,
@@ -192,8 +178,9 @@ impl Arena {
         }
     }
 
-    /// Takes a free extent: one with free room after it, else one on the wanted side, else any.
-    /// O(log pageblocks + count / 64), but see [`BlockBits::find`] for an aligned extent.
+    /// Takes a free extent: in the wanted part of the window with `room` free pageblocks after it,
+    /// else in that part, else anywhere. O(log pageblocks + count / 64), but see
+    /// [`BlockBits::find`] for an aligned extent.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
@@ -226,7 +213,6 @@ impl Arena {
         self.nr_taken.fetch_sub(released, Relaxed);
     }
 
-    /// Excludes a taken pageblock: it is never touched again.
     pub(super) fn exclude(&self, block: u32) {
         let mut locked = self.lock();
         debug_assert!(
@@ -237,25 +223,23 @@ impl Arena {
         self.nr_taken.fetch_sub(1, Relaxed);
     }
 
-    /// Notes whether the pageblocks of a taken extent are mapped.
     pub(super) fn set_mapped(&self, first: u32, count: u32, is_mapped: bool) {
         self.lock().note_mapped(first, first + count, is_mapped);
     }
 
-    /// The parts of a taken extent that are mapped, or those that are not.
+    /// The mapped (`is_mapped`) or the unmapped parts of a taken extent.
     pub(super) fn extents(
         &self,
         is_mapped: bool,
         first: u32,
         count: u32,
     ) -> impl Iterator<Item = (u32, u32)> {
-        // Only the owner of a taken extent changes its bits.
+        // No lock is needed: only the owner of a taken extent changes its mapped bits.
         self.bits.extents(Bit::Mapped, is_mapped, first, first + count)
     }
 
-    /// Returns whether the arena may make another hole, and thus one more mapping of the kernel.
-    /// The arena may use a quarter of the mappings that the kernel allows; the rest is the
-    /// program's.
+    /// Returns whether the arena may unmap a piece, which may split one mapping of the kernel into
+    /// two: while `ranges` is below 1,024 or below a quarter of `vm.max_map_count`.
     pub(super) fn may_split(&self) -> bool {
         const SURELY: usize = 1024;
         let ranges = self.ranges.load(Relaxed);
@@ -269,7 +253,7 @@ impl Arena {
         self.bits.find(start, count, |block| self.align_up(block, align))
     }
 
-    /// The first block from `block` on whose *address* is a multiple of `align` pageblocks (the
+    /// The first pageblock from `block` on whose *address* is a multiple of `align` pageblocks (the
     /// window itself starts at a multiple of two).
     fn align_up(&self, block: u32, align: u32) -> Option<u32> {
         let base = self.base.as_ptr() as usize / PAGEBLOCK_BYTES;
@@ -282,10 +266,8 @@ impl Arena {
         visit("arena->lock", &self.lock);
     }
 
-    /// Checks the equations. No other thread may use the arena during the check.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the invariants, while no other thread uses the arena; fails with the first that does
+    /// not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let _held = self.lock.lock();
         self.bits.validate()?;
@@ -308,14 +290,13 @@ impl Arena {
     }
 }
 
-/// An arena whose lock is held. The methods of this guard change several bits and counts together.
+/// An arena whose lock is held.
 pub(super) struct LockedArena<'a> {
     arena: &'a Arena,
     _held: Guard<'a, ()>,
 }
 
 impl LockedArena<'_> {
-    /// Counts a free extent as taken.
     fn mark_taken(&mut self, first: u32, count: u32) {
         let end = first + count;
         debug_assert_eq!(self.arena.bits.next(Bit::Taken, true, first, end), end, "taken twice");
@@ -323,7 +304,7 @@ impl LockedArena<'_> {
         self.arena.nr_taken.fetch_add(count as usize, Relaxed);
     }
 
-    /// Sets the bits of mapped pageblocks, and counts ranges.
+    /// Sets or clears the mapped bits of `first..end`, and updates `ranges`.
     fn note_mapped(&mut self, first: u32, end: u32, is_mapped: bool) {
         let arena = self.arena;
         let is_set = |block| arena.bits.is_set(Bit::Mapped, block);
@@ -332,17 +313,14 @@ impl LockedArena<'_> {
             let neighbours = usize::from(below) + usize::from(is_set(end));
             arena.bits.set(Bit::Mapped, start, end, is_mapped);
             let ranges = arena.ranges.load(Relaxed);
-            // An isolated extent adds one range; one between two ranges joins them.
+            // A newly mapped extent and its mapped neighbours become one range.
             let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
             arena.ranges.store(ranges + more - fewer, Relaxed);
         }
     }
 
-    /// Makes the metadata of at least `end` pageblocks accessible: calls `grow` with the new number
-    /// of pageblocks, in whole sections of `section`.
-    ///
-    /// # Errors
-    /// The error of `grow`; the span has not changed then.
+    /// Makes the metadata of at least `end` pageblocks accessible: calls `grow` with `end` rounded
+    /// up to a multiple of `section`. If `grow` fails, the span does not change.
     pub(super) fn grow_span(
         &mut self,
         end: u32,
@@ -362,9 +340,9 @@ impl Drop for Arena {
     fn drop(&mut self) {
         for (first, end) in self.bits.extents(Bit::Mapped, true, 0, self.pageblocks) {
             let bytes = (end - first) as usize * PAGEBLOCK_BYTES;
-            // SAFETY: the arena mapped it. Code that holds an address in it got a bare pointer, and
-            // has promised not to use that longer than the arena. A part that the OS refuses to
-            // unmap stays mapped.
+            // SAFETY: the arena mapped it, and code that got a bare pointer into it has promised
+            // not to use the pointer after the arena. A part that the OS refuses to unmap stays
+            // mapped.
             let _ = unsafe { self.os.unmap(self.block_address(first), bytes) };
         }
     }

@@ -1,4 +1,4 @@
-//! Arrays of descriptors in memory of their own, with a fixed number of entries.
+//! Arrays with a fixed number of entries, each in a reservation of the OS.
 
 use super::order::FRAME_BYTES;
 use core::marker::PhantomData;
@@ -7,7 +7,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// Types whose entries may lie in fresh memory, which is zero.
+/// Types whose values may lie in fresh memory, which is zero.
 ///
 /// # Safety
 /// All-zero bytes are a valid value, and the right one for a new entry.
@@ -58,8 +58,7 @@ macro_rules! fresh_zero {
 }
 pub use fresh_zero;
 
-/// A fixed number of `T`, shared by reference only. The reservation is released with the array;
-/// entries are not dropped.
+/// A fixed number of `T`, shared by reference only. Dropping the array does not drop the entries.
 pub struct OsArray<T> {
     os: &'static dyn Os,
     start: NonNull<T>,
@@ -74,10 +73,7 @@ unsafe impl<T: Sync> Sync for OsArray<T> {}
 unsafe impl<T: Send + Sync> Send for OsArray<T> {}
 
 impl<T> OsArray<T> {
-    /// An array of `len` entries; `make(index)` makes each of them in place.
-    ///
-    /// # Errors
-    /// The error of the OS.
+    /// An array of `len` entries that `make(index)` makes in place; fails as the OS does.
     pub fn filled(
         os: &'static dyn Os,
         len: usize,
@@ -91,7 +87,6 @@ impl<T> OsArray<T> {
         Ok(array)
     }
 
-    /// Zeroed memory for `len` entries.
     fn map(os: &'static dyn Os, len: usize) -> OsResult<Self> {
         let page = os.page_size().max(FRAME_BYTES);
         assert!(align_of::<T>() <= page, "entries are aligned to a page at most");
@@ -102,20 +97,14 @@ impl<T> OsArray<T> {
 }
 
 impl<T: FreshZero> OsArray<T> {
-    /// `len` entries, all of them zero.
-    ///
-    /// # Errors
-    /// The error of the OS.
+    /// `len` entries, all of them zero; fails as the OS does.
     pub fn zeroed(os: &'static dyn Os, len: usize) -> OsResult<Self> {
         Self::map(os, len)
     }
 }
 
 impl<T> OsArray<T> {
-    /// Entry `index`.
-    ///
-    /// # Panics
-    /// Outside the array.
+    /// Entry `index`; panics outside the array.
     #[inline(always)]
     #[must_use]
     pub fn at(&self, index: usize) -> &T {
@@ -148,8 +137,8 @@ impl<T> OsArray<T> {
 
 impl<T> Drop for OsArray<T> {
     fn drop(&mut self) {
-        // SAFETY: the whole reservation of `map`; references to entries borrow the array, and a
-        // holder of a pointer from `start` has promised not to outlive it.
+        // SAFETY: the whole reservation of `map`; code that has a pointer from `start` has promised
+        // not to use it after the array.
         unsafe { self.os.release(self.start.cast(), self.bytes) };
     }
 }

@@ -9,12 +9,12 @@ pub const PAGEBLOCK_WORDS: usize = PAGEBLOCK_FRAMES as usize / 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameBits(pub [u64; PAGEBLOCK_WORDS]);
 
-/// A place in a pageblock for an extent of frames, and the longest extent that remains.
+/// A place in a pageblock for an extent of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// The first frame taken.
+    /// Its first frame.
     pub at: u32,
-    /// Frames of the longest extent that is left.
+    /// Frames of the longest extent once that place is taken.
     pub longest_left: u32,
 }
 
@@ -41,7 +41,6 @@ impl FrameBits {
     /// Every frame.
     pub const ALL: Self = Self([u64::MAX; PAGEBLOCK_WORDS]);
 
-    /// Calls `act` with each word that `first..first + count` touches and its bits there.
     #[inline]
     fn for_words(&mut self, first: u32, count: u32, mut act: impl FnMut(&mut u64, u64)) {
         masks_of(first, count).for_each(|(word, mask)| act(&mut self.0[word], mask));
@@ -64,7 +63,6 @@ impl FrameBits {
         cleared
     }
 
-    /// Counts the frames among the `count` ones from `first` on.
     #[inline]
     #[must_use]
     pub(crate) fn count_in(&self, first: u32, count: u32) -> u32 {
@@ -113,7 +111,7 @@ impl FrameBits {
         word as u32 * 64 + holes.trailing_zeros()
     }
 
-    /// The first frame of the extent that ends before `frame`, or `frame` where none does.
+    /// The first frame of the extent that ends before `frame`, or `frame` if no extent ends there.
     #[inline]
     #[must_use]
     pub(crate) fn start_of_extent(&self, frame: u32) -> u32 {
@@ -132,7 +130,6 @@ impl FrameBits {
         word as u32 * 64 + 64 - holes.leading_zeros()
     }
 
-    /// Frames of the longest extent. O(extents).
     #[must_use]
     pub(crate) fn longest_extent(&self) -> u32 {
         let (mut longest, mut from) = (0, 0);
@@ -154,7 +151,6 @@ impl FrameBits {
             from = end;
             let (at, length) = ((first + align - 1) & !(align - 1), end - first);
             if length < shortest && at + count <= end {
-                // The best extent so far becomes one of the others.
                 others = others.max(if best.is_some() { shortest } else { 0 });
                 shortest = length;
                 best = Some((at, (at - first).max(end - at - count)));
@@ -168,7 +164,7 @@ impl FrameBits {
         best.map(|(at, rest)| Fit { at, longest_left: others.max(rest) })
     }
 
-    /// The longest extent from `from` on, or `longest` where that is longer.
+    /// The larger of `longest` and the length of the longest extent from `from` on.
     fn longest_without(&self, mut longest: u32, mut from: u32) -> u32 {
         while let Some((first, end)) = self.next_extent(from) {
             longest = longest.max(end - first);

@@ -1,36 +1,33 @@
-//! Three bits for each pageblock of a window. The bits of 64 pageblocks lie together, because small
-//! programs use no more.
+//! The bits of the pageblocks of a window, and the search for free extents. In this file a *block*
+//! is a pageblock.
 //!
-//! A fourth word beside them speeds up the search for free extents. Words form *groups*, and groups
-//! form *regions*. A summary of each holds three extents of free blocks: the longest one, the one
-//! at the beginning and the one at the end. A search passes over groups and regions that cannot
-//! hold the wanted extent: a window of 8 TiB has 128 regions of 32 groups of 16 words.
+//! An *entry* is four words; small programs use one entry. Three words hold the three bits of 64
+//! blocks, the fourth may hold a summary. A *group* is 16 entries, a *region* 32 groups: a window
+//! of 8 TiB has 128 regions. The summary of a group or region holds the lengths of three extents of
+//! its free blocks: the longest one, and those at its beginning and end. So a search passes over
+//! groups and regions that cannot hold the wanted extent. The summary of a group lies in its first
+//! entry, that of a region in its second.
 //!
-//! Equation: the summary of a group follows from its words, the summary of a region from its
-//! groups. A summary stores by how much each extent is shorter than the whole, so that fresh zero
-//! bytes mean that all is free.
+//! Equations: a group's summary follows from the taken bits, a region's from those of its groups. A
+//! summary stores how many blocks short of all each extent is, so fresh zeros mean "all free".
 
 use super::array::OsArray;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// A property of a pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bit {
     /// In a zone or a mapping, or excluded.
     Taken,
-    /// Mapped by us.
     Mapped,
-    /// Never to be touched.
     Excluded,
 }
 
-/// Index of the word that belongs to a summary.
+/// The word of an entry that may hold a summary.
 const SUMMARY: usize = 3;
 const WORD_BLOCKS: u32 = 64;
 
-/// The units that have a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Group,
@@ -45,7 +42,7 @@ impl Level {
         }
     }
 
-    /// The index of the summary among the words of the unit.
+    /// The entry of the unit whose fourth word is the summary.
     const fn place(self) -> u32 {
         match self {
             Self::Group => 0,
@@ -54,14 +51,11 @@ impl Level {
     }
 }
 
-/// The extents of free blocks among some neighbouring blocks.
+/// The extents of free blocks among `blocks` neighbouring blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FreeExtents {
-    /// All blocks, free or not.
     blocks: u32,
-    /// Length of the extent at the beginning.
     front: u32,
-    /// Length of the extent at the end.
     back: u32,
     longest: u32,
 }
@@ -86,7 +80,6 @@ impl FreeExtents {
         }
     }
 
-    /// The extents of two neighbours together.
     fn and(self, next: Self) -> Self {
         let is_whole = |extents: Self| extents.front == extents.blocks;
         Self {
@@ -109,7 +102,7 @@ impl FreeExtents {
     }
 }
 
-/// The bits. Their owner changes them under a lock of its own.
+/// The bits; the arena changes them under its lock.
 pub(super) struct BlockBits {
     words: OsArray<[AtomicU64; 4]>,
     len: u32,
@@ -122,7 +115,7 @@ fn mask(at: u32, end: u32) -> u64 {
     if first + count >= WORD_BLOCKS { from } else { from & !(u64::MAX << (first + count)) }
 }
 
-/// The words that hold blocks `first..end`, each given by the first of these blocks in it.
+/// For each word that holds some of the blocks `first..end`: the first of these blocks in it.
 fn words(first: u32, end: u32) -> impl Iterator<Item = u32> {
     let mut next = first;
     core::iter::from_fn(move || {
@@ -133,7 +126,6 @@ fn words(first: u32, end: u32) -> impl Iterator<Item = u32> {
 }
 
 impl BlockBits {
-    /// The bits of `len` pageblocks, none of them set.
     pub(super) fn new(os: &'static dyn Os, len: u32) -> OsResult<Self> {
         Ok(Self { words: OsArray::zeroed(os, len.div_ceil(WORD_BLOCKS) as usize)?, len })
     }
@@ -150,7 +142,6 @@ impl BlockBits {
         block < self.len && self.load(bit, block) >> (block % WORD_BLOCKS) & 1 == 1
     }
 
-    /// Sets the bits of blocks `first..end`, or clears them.
     pub(super) fn set(&self, bit: Bit, first: u32, end: u32, is_set: bool) {
         for at in words(first, end) {
             let (old, mask) = (self.load(bit, at), mask(at, end));
@@ -162,8 +153,8 @@ impl BlockBits {
         }
     }
 
-    /// Clears the taken bits of the blocks in `first..end` that are taken and not excluded; returns
-    /// how many.
+    /// Clears the taken bits of `first..end`, except those of excluded blocks; returns how many
+    /// were set.
     pub(super) fn release(&self, first: u32, end: u32) -> u32 {
         let mut released = 0;
         for at in words(first, end) {
@@ -188,8 +179,8 @@ impl BlockBits {
             .unwrap_or(end)
     }
 
-    /// The extents of blocks in `first..end` whose bits equal `is_set`, as `(start, end)`. Each is
-    /// found when the caller asks for it, so bits before it may change in between.
+    /// The extents of blocks in `first..end` whose `bit` is `is_set`, as `(start, end)`. The
+    /// iterator finds one at a time, so the caller may change bits of extents that it has got.
     pub(super) fn extents(
         &self,
         bit: Bit,
@@ -205,20 +196,18 @@ impl BlockBits {
         })
     }
 
-    /// The word with the summary of the `level` that begins at `block`; `None` where the window
-    /// ends within that unit, and a search has to look at its words.
+    /// The unit's summary; `None` if the window ends within the unit.
     fn summary(&self, level: Level, block: u32) -> Option<&AtomicU64> {
         let index = (block / WORD_BLOCKS + level.place()) as usize;
         (block + level.blocks() <= self.len).then(|| &self.words.at(index)[SUMMARY])
     }
 
-    /// The stored summary of the `level` that begins at `block`.
     fn known(&self, level: Level, block: u32) -> Option<FreeExtents> {
         let packed = self.summary(level, block)?.load(Ordering::Relaxed);
         Some(FreeExtents::unpacked(level, packed))
     }
 
-    /// The same summary, computed from the words or groups.
+    /// The summary as it follows from the unit's words or groups.
     fn counted(&self, level: Level, block: u32) -> FreeExtents {
         let parts = (block..block + level.blocks()).step_by(match level {
             Level::Group => WORD_BLOCKS,
@@ -243,16 +232,16 @@ impl BlockBits {
         }
     }
 
-    /// The first extent of `count` free blocks from `start` on that begins at an aligned block;
-    /// `align_up` returns the first aligned block from a given one on. O(log blocks) where every
-    /// block is aligned; else O(log blocks) for each free extent that begins at an unaligned block.
+    /// The first block from `start` on that is aligned and begins `count` free blocks; `align_up`
+    /// returns the first aligned block from a given one on. O(log blocks), and as much again for
+    /// each free extent that begins at an unaligned block.
     pub(super) fn find(
         &self,
         start: u32,
         count: u32,
         align_up: impl Fn(u32) -> Option<u32>,
     ) -> Option<u32> {
-        // The extent in view begins at `free` and reaches at least to `at`.
+        // All blocks of `free..at` are free.
         let (mut free, mut at) = (start, start);
         let fits = |free: u32, end: u32| {
             let first = align_up(free)?;
@@ -283,21 +272,17 @@ impl BlockBits {
         None
     }
 
-    /// The largest unit that begins at `at` and has no room for `count` blocks inside.
+    /// The largest unit that begins at `at` and that a search for `count` blocks may pass over.
     fn to_pass(&self, at: u32, count: u32) -> Option<FreeExtents> {
         let known = |level: Level| {
             let extents = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
-            // The extent at its beginning continues the one before it, and is seen with that.
+            // A unit that is all free continues `free..at`, and [`Self::find`] tests both together.
             let is_inside = extents.longest >= count && extents.front < extents.blocks;
             (!is_inside).then_some(extents)
         };
         known(Level::Region).or_else(|| known(Level::Group))
     }
 
-    /// Checks the equations.
-    ///
-    /// # Errors
-    /// The equation that does not hold.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         for level in [Level::Group, Level::Region] {
             for block in (0..self.len).step_by(level.blocks() as usize) {

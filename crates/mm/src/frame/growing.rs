@@ -1,8 +1,7 @@
 //! Arrays of descriptors in a piece of a window, mapped only as far as they are used.
 //!
-//! An array that grows down and one that grows up begin at the same address. So the kernel sees
-//! both as one mapping, and a small program has both in one table of pages; a fork copies every
-//! such table.
+//! An array that grows down and one that grows up begin at the same address: the kernel merges both
+//! into one mapping, and in a small program both share a page table, which a fork has to copy.
 //!
 //! Invariants: entries `0..len` are mapped and hold valid values; no page after them is mapped;
 //! `len <= capacity`; `len` only grows.
@@ -20,7 +19,7 @@ pub(super) const UP: bool = false;
 /// Entry `i` lies `i + 1` entries before the start.
 pub const DOWN: bool = true;
 
-/// A growing number of `T`, shared by reference only. New entries are zero; entries are not
+/// An array of `T` that grows, shared by reference only. New entries are zero; entries are not
 /// dropped.
 pub struct GrowingArray<T, const DIRECTION: bool = UP> {
     os: &'static dyn Os,
@@ -35,7 +34,6 @@ unsafe impl<T: Sync, const DIRECTION: bool> Sync for GrowingArray<T, DIRECTION> 
 // SAFETY: the array owns its entries, and no entry is bound to a thread (`T: Send`).
 unsafe impl<T: Send + Sync, const DIRECTION: bool> Send for GrowingArray<T, DIRECTION> {}
 
-/// Bytes of the pieces in which arrays are mapped.
 fn page(os: &dyn Os) -> usize {
     os.page_size().max(FRAME_BYTES)
 }
@@ -46,24 +44,21 @@ impl<T: FreshZero, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         (capacity * size_of::<T>()).next_multiple_of(page(os))
     }
 
-    /// An empty array at `start`, from where [`span`](Self::span) bytes of a window in its
-    /// direction are its own. Maps nothing.
-    ///
-    /// # Panics
-    /// If `start` is not a multiple of a page, or entries are aligned to more than a page.
+    /// An empty array at `start`, which owns [`span`](Self::span) bytes from there in its
+    /// direction; maps nothing. Panics if `start` is not at a multiple of a page, or `T` needs a
+    /// larger alignment.
     pub fn new(os: &'static dyn Os, start: NonNull<u8>, capacity: usize) -> Self {
         assert!(align_of::<T>() <= page(os) && (start.as_ptr() as usize).is_multiple_of(page(os)));
         Self { os, start: start.cast(), capacity, len: AtomicUsize::new(0), entries: PhantomData }
     }
 
-    /// Announces that entry `n` describes frame `n`. In products this does nothing.
+    /// Tells a simulated machine that entry `n` describes frame `n`. Does nothing in products.
     pub fn announce_as_of_frames(&self) {
         let start = self.start.as_ptr() as usize;
         frame_array(start, self.capacity, size_of::<T>(), DIRECTION);
     }
 
-    /// Makes entries `0..len` accessible, and the rest of their last page. Only one thread may call
-    /// this at a time.
+    /// Makes entries `0..len` accessible. Only one thread may call this at a time.
     ///
     /// # Errors
     /// The error of the OS; the array has not changed then.
@@ -83,16 +78,13 @@ impl<T: FreshZero, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
 }
 
 impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
-    /// Entry `index`.
-    ///
-    /// # Panics
-    /// If the array has not grown to this entry.
+    /// Entry `index`; panics if the array has not grown to it.
     #[inline(always)]
     #[must_use]
     pub fn at(&self, index: usize) -> &T {
         assert!(index < self.len(), "entry outside the array");
         // SAFETY: mapped before `len` was set, and holding a valid `T`: zero bytes by the promise
-        // of `FreshZero`, or what was written through shared references.
+        // of `FreshZero`, or a value written through shared references.
         unsafe { self.place(index).as_ref() }
     }
 
@@ -104,8 +96,6 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         (index < self.len()).then(|| unsafe { self.place(index).as_ref() })
     }
 
-    /// The place of an entry, mapped or not.
-    ///
     /// # Safety
     /// `index < capacity`.
     #[inline(always)]
@@ -114,8 +104,8 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { if DIRECTION == UP { self.start.add(index) } else { self.start.sub(index + 1) } }
     }
 
-    /// Gives the memory of `count` entries from `first` on, which fill whole pages of the system,
-    /// back to it; they are zero afterwards. Returns false where the system refuses.
+    /// Gives the memory of entries that fill whole pages of the system back to it; they read as
+    /// zero afterwards. Returns false where the system refuses.
     ///
     /// # Safety
     /// The entries are atomics, or structs of atomics, and already zero: no reader sees a change.
@@ -127,12 +117,11 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         self.os.purge(self.piece(near, far), far - near).is_ok()
     }
 
-    /// Bytes of a page of the system, or of a frame if that is more.
+    /// Bytes of a page of the system, or of a frame if a frame is larger.
     pub fn page_bytes(&self) -> usize {
         page(self.os)
     }
 
-    /// The address of the bytes from `near` to `far` of the array, counted in its direction.
     fn piece(&self, near: usize, far: usize) -> NonNull<u8> {
         let start = self.start.cast::<u8>();
         // SAFETY: the bytes lie within the array's piece of the window, as its entries do.
@@ -163,9 +152,8 @@ impl<T, const DIRECTION: bool> Drop for GrowingArray<T, DIRECTION> {
     fn drop(&mut self) {
         let bytes = (self.len() * size_of::<T>()).next_multiple_of(page(self.os));
         if bytes > 0 {
-            // SAFETY: all that `grow` has mapped; references to entries borrow the array, and code
-            // that holds a bare pointer has promised not to use it longer. Pages that the system
-            // refuses to unmap stay mapped, and no code uses them.
+            // SAFETY: all that `grow` has mapped; code that has a bare pointer has promised not to
+            // use it after the array. Pages that the system refuses to unmap stay mapped, unused.
             let _ = unsafe { self.os.unmap(self.piece(0, bytes), bytes) };
         }
     }

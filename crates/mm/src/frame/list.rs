@@ -1,8 +1,8 @@
 //! The one intrusive list: doubly linked, through words that belong to its members.
 //!
-//! A list knows its two ends, or its front only. [`Links`] says where the links of a member lie: in
-//! the frame table, in the descriptor of a pageblock, or in a table of a slab policy. A list writes
-//! nothing into the memory that its members describe: that would bring purged pages back in.
+//! A list holds its two ends, or its front only. The links of members lie where [`Links`] stores
+//! them: in the frame table, in descriptors of pageblocks, or in a table of a slab policy. They do
+//! not lie in the free memory that members stand for: a write there would fault purged pages in.
 //!
 //! Equations: `head` is `NONE` iff the tail is; `previous(head) = next(tail) = NONE`;
 //! `previous(next(m)) = m` for every member `m` but the tail.
@@ -12,7 +12,7 @@ use super::pfn::{PageblockIndex, Pfn};
 use core::marker::PhantomData;
 use quarry_sys::broken::{Broken, Check};
 
-/// A member of a list: anything that a number below `u32::MAX` names.
+/// A member of a list, named by a number below `u32::MAX`.
 pub trait Member: Copy + Eq {
     /// The number.
     fn number(self) -> u32;
@@ -44,8 +44,8 @@ impl Member for PageblockIndex {
     }
 }
 
-/// A link to a member or to none, as one word: 0 links to none, so that fresh memory links nothing,
-/// and `n + 1` links to the member with the number `n`.
+/// A link to a member as one word: `n + 1` links to the member with the number `n`, and 0, as in
+/// fresh memory, to no member.
 #[repr(transparent)]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Link<M>(u32, PhantomData<M>);
@@ -108,7 +108,7 @@ impl<M: Member> From<Option<M>> for Link<M> {
     }
 }
 
-/// The links of members. By one kind of links, a member is on at most one list at a time.
+/// The links of members. Of all lists that share these links, a member is on one at most.
 pub trait Links {
     /// The members that are linked.
     type Member: Member;
@@ -149,7 +149,7 @@ pub enum End {
     Tail,
 }
 
-/// The back of a list: a link to the last member, or nothing.
+/// The back of a list: a link to its last member, or `()` in a list without such a link.
 pub trait Back<M> {
     /// Notes that `last` is the last member now.
     fn set(&mut self, last: Link<M>);
@@ -167,15 +167,15 @@ impl<M> Back<M> for () {
     fn set(&mut self, _last: Link<M>) {}
 }
 
-/// A list that knows both ends; or, with `()` for `B`, its front only. All operations are O(1)
-/// unless noted otherwise.
+/// A list that holds both ends or, with `()` for `B`, its front only. Its functions are O(1) unless
+/// they say otherwise.
 #[derive(Debug)]
 pub struct List<M, B = Link<M>> {
     head: Link<M>,
     back: B,
 }
 
-/// A list that knows its front only: half the size, for users that never need the back.
+/// A list that holds its front only: half the size.
 pub type FrontList<M> = List<M, ()>;
 
 // SAFETY: zero bytes are an empty list.
@@ -198,7 +198,6 @@ impl<M> List<M> {
 }
 
 impl<M> FrontList<M> {
-    /// An empty list.
     #[must_use]
     pub(crate) const fn new_front() -> Self {
         Self { head: Link::NONE, back: () }
@@ -295,17 +294,15 @@ impl<M: Member, B: Back<M>> List<M, B> {
         }
     }
 
-    /// The members from the first one on. Each may leave the list once the iterator has returned
-    /// it.
+    /// The members from the first one on. A member that the iterator has returned may leave the
+    /// list.
     pub fn members<'a, L: Links<Member = M>>(&self, links: &'a L) -> Members<'a, L> {
         Members { at: self.head, links }
     }
 
-    /// Checks all equations except the tail's, and calls `check` for each member, first to last.
-    /// Returns the link to the last one. O(members).
-    ///
-    /// # Errors
-    /// The first equation that does not hold, or the error of `check`.
+    /// Checks all equations except the tail's, and calls `check` for each member, first to last;
+    /// fails with the first equation that does not hold, or as `check` does. Returns the last
+    /// member's link. O(members).
     pub fn validate_front(
         &self,
         links: &impl Links<Member = M>,
@@ -324,10 +321,8 @@ impl<M: Member, B: Back<M>> List<M, B> {
 }
 
 impl<M: Member> List<M> {
-    /// Checks the equations, and calls `check` for each member, first to last. O(members).
-    ///
-    /// # Errors
-    /// The first equation that does not hold, or the error of `check`.
+    /// Checks the equations, and calls `check` for each member, first to last; fails with the first
+    /// equation that does not hold, or as `check` does. O(members).
     pub fn validate(
         &self,
         links: &impl Links<Member = M>,

@@ -4,8 +4,8 @@
 //! | <- links | kinds ->      <- states | pageblock descriptors -> | frames -> |
 //!            ^ first edge              ^ second edge              ^ base of the arena
 //! ```
-//! Each part has addresses for the whole window, and is mapped as far as it is used: frames where
-//! zones and mappings have taken them, tables from their start to the last of those frames.
+//! Each part has addresses for all frames of the window. The arena maps frames when they are taken;
+//! a table is mapped from its start to the entry of the last frame in use.
 
 use super::arena::{Arena, Side, Wanted};
 use super::order::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
@@ -16,7 +16,6 @@ use super::table::FrameTable;
 use super::window::Window;
 use quarry_sys::os::{NotMoved, Os, OsError, OsResult};
 
-/// Bytes of metadata per pageblock: frame table and pageblock descriptor.
 const PAGEBLOCK_METADATA: usize =
     PAGEBLOCK_FRAMES as usize * FrameTable::BYTES_PER_FRAME + Pageblocks::BYTES_EACH;
 const _: () = assert!(
@@ -25,14 +24,13 @@ const _: () = assert!(
 );
 /// Pageblocks whose metadata becomes accessible in one step: 64 MiB of memory, 122 KiB of metadata.
 const SECTION_BLOCKS: u32 = 32;
-/// The smallest window that a process starts with.
 const SMALLEST_BYTES: usize = 64 << 20;
 
-/// Each edge lies in the middle of the 2 MiB that one table of pages covers, so that the first
-/// pages on either side share the table.
+/// Each edge lies in the middle of the 2 MiB that one page table covers, so that the first pages on
+/// both sides of the edge share the table.
 const EDGE_OFFSET: usize = 1 << 20;
 
-/// The window, its frames and its pageblocks. Fields drop in order: mapped parts before the window.
+/// The window and its frames. Fields drop in order: mapped parts before the window.
 pub struct Memory {
     arena: Arena,
     frames: FrameTable,
@@ -42,8 +40,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Chooses a window for `bytes` of frames, or for half, a quarter.. of that where addresses are
-    /// scarce. Maps only the bits of its pageblocks.
+    /// Chooses a window for `bytes` of frames; where addresses are scarce, for a half, a quarter
+    /// and so on. Maps only the table of the bits of pageblocks ([`Arena`]).
     ///
     /// # Errors
     /// If there are not even 64 MiB of addresses, or no memory for the bits.
@@ -60,7 +58,7 @@ impl Memory {
     }
 
     fn with_bytes(os: &'static dyn Os, bytes: usize) -> OsResult<Self> {
-        // Blocks of order 10 are aligned in memory as they are in frame numbers.
+        // Aligns blocks of order 10 in memory.
         let align = 2 * PAGEBLOCK_BYTES;
         let pageblocks = (bytes / PAGEBLOCK_BYTES) as u32;
         let frames = pageblocks * PAGEBLOCK_FRAMES;
@@ -103,22 +101,17 @@ impl Memory {
         &self.pageblocks
     }
 
-    /// Recent prices of bringing its memory in.
     #[must_use]
     pub(crate) fn prices(&self) -> &Prices {
         &self.prices
     }
 
-    /// Takes `count` neighbouring pageblocks for a zone, the first one at an even number. All or
-    /// nothing.
-    ///
-    /// # Errors
-    /// Same as [`take`](Self::take).
+    /// Takes all of `count` neighbouring pageblocks for a zone, the first one at an even number.
     pub(crate) fn take_for_zone(&self, count: u32) -> OsResult<PageblockIndex> {
         self.take(Wanted { side: Side::Zone, count, align: 2, room: 0 })
     }
 
-    /// Takes free neighbouring pageblocks. Afterwards they are mapped and zero, and have metadata.
+    /// Takes free neighbouring pageblocks, which are mapped, zero and described then.
     ///
     /// # Errors
     /// `ENOMEM` where there is no such extent, or the error of the OS.
@@ -131,18 +124,17 @@ impl Memory {
                 Ok(()) => return Ok(PageblockIndex(first)),
                 // The foreign pageblocks are excluded now, so the next search passes over them.
                 Err(OsError(libc::EEXIST)) => {}
-                // At a limit, pageblocks at lower addresses may have metadata already.
+                // The OS has refused more metadata; lower addresses may have theirs already.
                 Err(_) if is_behind && wanted.side == Side::Mapping => wanted.side = Side::Zone,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Extends an extent by the `more` free pageblocks after it; extends its mapping, where the
-    /// extent is a single one.
+    /// Extends a taken extent by the `more` free pageblocks after it, in one mapping if possible.
     ///
     /// # Errors
-    /// `ENOMEM` where they are taken, or the error of the OS; the extent is unchanged then.
+    /// `ENOMEM` where not all are free, or the error of the OS; the extent is unchanged then.
     pub fn extend(&self, first: PageblockIndex, count: u32, more: u32) -> OsResult<()> {
         let end = first.0 + count;
         if !self.arena.take_at(end, more, self.arena.pageblocks()) {
@@ -160,8 +152,7 @@ impl Memory {
         self.make_ready(end, more)
     }
 
-    /// Maps the unmapped parts of a taken extent, and makes its metadata accessible; on failure it
-    /// gives the extent back.
+    /// Maps a taken extent and makes its metadata accessible, or gives the extent back.
     fn make_ready(&self, first: u32, count: u32) -> OsResult<()> {
         self.map_extent(first, count)
             .and_then(|()| self.grow_tables(first + count))
@@ -175,7 +166,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps a piece; where foreign mappings lie in it, excludes their pageblocks.
+    /// Maps a piece; excludes pageblocks with foreign mappings, and fails with `EEXIST` then.
     fn map_piece(&self, first: u32, count: u32) -> OsResult<()> {
         let arena = &self.arena;
         match arena.os().map(arena.block_address(first), count as usize * PAGEBLOCK_BYTES) {
@@ -196,8 +187,8 @@ impl Memory {
         }
     }
 
-    /// Makes the metadata of pageblocks `0..end` accessible. A foreign mapping in the way of a
-    /// table counts as a refusal: frames need a descriptor.
+    /// Makes the metadata of pageblocks `0..end` accessible. Where a foreign mapping is in the way
+    /// of a table, fails with `ENOMEM`, not `EEXIST`: frames need a descriptor.
     fn grow_tables(&self, end: u32) -> OsResult<()> {
         if end <= self.arena.span_blocks() {
             return Ok(());
@@ -210,9 +201,9 @@ impl Memory {
         })
     }
 
-    /// Unmaps an extent and frees its pageblocks; their contents are lost. Where the system cannot
-    /// unmap it (that would split a mapping, and there are too many), its memory goes back to the
-    /// system, and the extent stays mapped for its next owner.
+    /// Unmaps an extent and frees its pageblocks; their contents are lost. Purges the extent and
+    /// leaves it mapped where the system refuses to unmap it, or the process might then have too
+    /// many mappings (`Arena::may_split`).
     pub fn give_back(&self, first: PageblockIndex, count: u32) {
         let arena = &self.arena;
         for (start, end) in arena.extents(true, first.0, count) {
@@ -225,7 +216,7 @@ impl Memory {
             }
             self.note_purged(start, end);
             if arena.os().purge(address, bytes).is_err() {
-                // Locked pages stay in memory in any case; this makes them zero.
+                // The OS does not purge locked pages, so they are set to zero here.
                 // SAFETY: mapped; the caller has taken the extent and gives it up.
                 unsafe { address.as_ptr().write_bytes(0, bytes) };
             }
@@ -233,28 +224,27 @@ impl Memory {
         arena.release(first.0, count);
     }
 
-    /// Notes that taken pageblocks are no longer mapped: their advice of huge pages went with their
-    /// addresses, so the task that maps them again has to give it again.
+    /// Notes that taken pageblocks are no longer mapped. The kernel forgets advice on huge pages
+    /// with the mapping, so the zone has to give it again.
     fn note_unmapped(&self, first: u32, end: u32) {
         self.arena.set_mapped(first, end - first, false);
-        // A pageblock beyond the span was mapped and refused metadata.
+        // A pageblock beyond the span was mapped, but its metadata was refused.
         for block in first..end.min(self.arena.span_blocks()) {
             self.pageblocks.at(PageblockIndex(block)).set_faults(Faults::Plain);
         }
     }
 
-    /// Notes that all memory of some pageblocks goes back to the OS.
     pub(crate) fn note_purged(&self, first: u32, end: u32) {
         (first..end.min(self.arena.span_blocks()))
             .for_each(|block| self.pageblocks.at(PageblockIndex(block)).went_whole());
     }
 
     /// Moves the pages of the `from.1` pageblocks at `from.0` to the front of the extent of `to.1`
-    /// pageblocks at `to.0`, which must be at least as long and loses its contents. Frees `from`.
+    /// pageblocks at `to.0`, which loses its contents and must be at least as long. Frees `from`.
     ///
     /// # Errors
-    /// [`NotMoved::Unchanged`] where the caller has to copy, and to give one extent back;
-    /// [`NotMoved::Lost`] where the target is excluded from now on.
+    /// [`NotMoved::Unchanged`] where the caller has to copy the pages, or to give `to` back;
+    /// [`NotMoved::Lost`] where `to` is excluded from now on.
     ///
     /// # Safety
     /// The caller has taken both extents, they do not overlap, and no other task uses them.
@@ -285,7 +275,6 @@ impl Memory {
         self.arena.pageblocks_taken() * PAGEBLOCK_METADATA
     }
 
-    /// Bytes of metadata per frame of 4 KiB, in thousandths: `6375` is 6.375.
     #[must_use]
     pub(crate) const fn metadata_per_frame_milli() -> usize {
         PAGEBLOCK_METADATA * 1000 / (PAGEBLOCK_BYTES / FRAME_BYTES)

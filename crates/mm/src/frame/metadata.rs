@@ -1,5 +1,5 @@
-//! Memory for Quarry's own descriptors: handed out once, counted by kind, never given back (except
-//! the memory of cached pages' descriptors, which they manage themselves).
+//! Memory for Quarry's own descriptors: handed out once, counted by kind, never given back. The
+//! page cache manages its descriptors' memory itself, and only counts it here.
 
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
@@ -7,7 +7,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// The purpose of a piece of metadata. Statistics print each kind separately.
+/// The purpose of a piece of metadata; statistics print each kind separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MetadataKind {
@@ -19,7 +19,7 @@ pub enum MetadataKind {
     CpuSlabs,
     /// Descriptors of cached pages.
     CachedPages,
-    /// Everything else.
+    /// All other metadata.
     Other,
 }
 
@@ -32,8 +32,7 @@ impl MetadataKind {
 /// Number of kinds.
 pub const METADATA_KINDS: usize = 5;
 
-/// Bytes of address space that are reserved from the OS at a time; few, so that the memory that a
-/// small program touches lies together.
+/// Bytes of address space in a chunk: few, so that what a small program touches lies together.
 const CHUNK_BYTES: usize = 512 << 10;
 
 struct Chunk {
@@ -41,7 +40,7 @@ struct Chunk {
     end: usize,
 }
 
-/// A bump allocator over chunks of the OS's memory; a page is charged only when it is touched.
+/// A bump allocator over chunks of address space, which the OS fills as pages are touched.
 pub struct Metadata {
     os: &'static dyn Os,
     chunk: CountedLock<Chunk>,
@@ -59,10 +58,8 @@ impl Metadata {
         }
     }
 
-    /// Hands out `bytes` of zeroed memory, aligned to `align` (a power of two up to a page). O(1).
-    ///
-    /// # Errors
-    /// The error of the OS.
+    /// Hands out `bytes` of zeroed memory, aligned to `align` (a power of two up to a page), or
+    /// fails as the OS does. O(1).
     pub fn alloc(&self, bytes: usize, align: usize, kind: MetadataKind) -> OsResult<NonNull<u8>> {
         let mut chunk = self.chunk.lock();
         let mut start = chunk.next.next_multiple_of(align);
@@ -78,12 +75,12 @@ impl Metadata {
         Ok(NonNull::new(start as *mut u8).expect("the OS reserves no memory at 0"))
     }
 
-    /// Counts `bytes` of descriptors that have memory of their own.
+    /// Counts `bytes` of descriptors whose memory did not come from [`alloc`](Self::alloc).
     pub fn count(&self, kind: MetadataKind, bytes: usize) {
         self.bytes[kind as usize].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Stops counting `bytes` of descriptors, whose memory went back to the system.
+    /// Uncounts `bytes` of such descriptors, whose memory went back to the system.
     pub fn uncount(&self, kind: MetadataKind, bytes: usize) {
         self.bytes[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
     }

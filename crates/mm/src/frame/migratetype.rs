@@ -1,7 +1,7 @@
 //! Migratetypes, by which pageblocks are grouped, and nodes.
 
-/// The groups of blocks, so that long-lived blocks do not pin others (`enum migratetype`,
-/// Linux 6.x; its names and its order).
+/// The use of a pageblock, so that long-lived blocks do not keep others from merging (`enum
+/// migratetype`, Linux 6.x; its names and its order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MigrateType {
@@ -9,7 +9,7 @@ pub enum MigrateType {
     Unmovable = 0,
     /// Large allocations: freed whole.
     Movable = 1,
-    /// Page cache: can be dropped.
+    /// Page cache: pages can be evicted.
     Reclaimable = 2,
     /// Reserve for high-order atomic requests.
     HighAtomic = 3,

@@ -22,13 +22,9 @@ impl Order {
     pub const ZERO: Self = Self(0);
     /// The largest block.
     pub const MAX: Self = Self(MAX_ORDER);
-    /// A pageblock.
     pub(crate) const PAGEBLOCK: Self = Self(PAGEBLOCK_ORDER);
 
-    /// The order `value`.
-    ///
-    /// # Panics
-    /// Above [`MAX_ORDER`].
+    /// The order `value`; panics above [`MAX_ORDER`].
     #[inline(always)]
     #[must_use]
     pub const fn new(value: u8) -> Self {

@@ -1,8 +1,8 @@
 //! The descriptor of a pageblock: 320 bytes, 0.625 per frame.
 //!
-//! A frame has one link word, so a free block of order 0 has no room for two links. Instead, free
-//! single frames are a bitmap here, and a list links the pageblocks that have some. The lock of the
-//! pageblock's zone guards all fields, but any thread may read `tag`.
+//! A doubly linked list needs two link words per member, and the frame table has one per frame. So
+//! free blocks of order 0 are a bitmap here, and a list links the pageblocks that have some. The
+//! zone's lock guards all fields except `faults`; any task may read `tag` without it.
 //!
 //! Invariants, with `singles(b)` the free blocks of order 0 in pageblock `b`:
 //! * bit `i` of `single` is set iff frame `i` is in `singles(b)`; `nr_singles = |singles(b)|`
@@ -61,7 +61,6 @@ impl PageblockTag {
 }
 
 fresh_zero! {
-    /// The links of a pageblock on one list.
     struct LinkWords {
         next: AtomicU32,
         previous: AtomicU32,
@@ -74,8 +73,7 @@ fresh_zero! {
         movable: [AtomicU64; WORDS],
         extents: [AtomicU64; WORDS],
         dirty_extents: [AtomicU64; WORDS],
-        /// Links on the list of pageblocks with free singles, and on the list of pageblocks whose
-        /// longest extents have about the same length.
+        /// Indexed by `OF_SINGLES` and `OF_EXTENTS`.
         links: [LinkWords; 2],
         /// `{dirty : 16 | free : 16}`.
         counts: AtomicU32,
@@ -99,32 +97,30 @@ impl LinkWords {
     }
 }
 
-/// The way in which fresh memory of a pageblock comes in.
+/// The way in which the kernel brings in fresh memory of a pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Faults {
-    /// Page by page, or as whole slabs.
+    /// In small pages.
     Plain = 0,
-    /// Page by page, to see how much of it is touched.
+    /// In small pages, to find out how much of the pageblock the program touches.
     Sample = 1,
-    /// As huge pages: the first touch brings a whole one in.
+    /// As a huge page, at the first touch.
     Huge = 2,
-    /// Page by page, for good: a part went back to the OS, which must not fill it again.
+    /// In small pages for good: a part went back to the OS, and the kernel must not fill it again.
     Small = 3,
-    /// Not at all: a huge page has brought all of it in.
+    /// A huge page has brought in all of it.
     Whole = 4,
 }
 
 impl Faults {
-    /// Returns whether the pageblock is, or becomes, a huge page.
     #[must_use]
     pub(crate) fn is_huge(self) -> bool {
         matches!(self, Self::Huge | Self::Whole)
     }
 }
 
-/// Calls `act` for the words that the frames `offset..offset + 2^order` of a pageblock touch, with
-/// a mask for each.
+/// Calls `act` for each word of the frames `offset..offset + 2^order`, with their bits in it.
 #[inline]
 fn for_words(words: &[AtomicU64; WORDS], offset: u32, order: Order, act: impl Fn(&AtomicU64, u64)) {
     let word = offset as usize / 64;
@@ -153,7 +149,7 @@ fn store(words: &[AtomicU64; WORDS], bits: FrameBits) {
     words.iter().zip(bits.0).for_each(|(word, bits)| word.store(bits, Relaxed));
 }
 
-/// The value that free frames add to `counts`, `dirty` of which are not known to be zero.
+/// The share in `counts` of free frames, `dirty` of which are not known to be zero.
 #[inline(always)]
 fn counts_of(frames: u32, dirty: u32) -> u32 {
     dirty << 16 | frames
@@ -192,25 +188,28 @@ impl Pageblock {
         }
     }
 
-    /// Records how its fresh memory comes in from now on.
+    /// Does not write what is there already: the descriptors of a large mapping stay untouched.
     pub(crate) fn set_faults(&self, faults: Faults) {
-        self.faults.store(faults as u8, Relaxed);
+        if self.faults() != faults {
+            self.faults.store(faults as u8, Relaxed);
+        }
     }
 
-    /// Records that a huge page has brought all of it in, if its memory comes in as one.
+    /// Records that a huge page has brought the pageblock in, if it is `Huge`.
     pub(crate) fn came_in_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
-        // On failure, another thread has made a hole in between.
+        // On failure, another thread has made a hole since the caller loaded `faults`.
         let _ = self.faults.compare_exchange(huge, whole, Relaxed, Relaxed);
     }
 
-    /// Records that all of it has gone back to the OS: a huge page has to bring it in again.
+    /// Records that all of it went back to the OS: a huge page has to bring it in again.
     pub(super) fn went_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
-        let _ = self.faults.compare_exchange(whole, huge, Relaxed, Relaxed);
+        if self.faults() == Faults::Whole {
+            let _ = self.faults.compare_exchange(whole, huge, Relaxed, Relaxed);
+        }
     }
 
-    /// Number of free blocks of order 0.
     #[inline]
     #[must_use]
     pub(crate) fn nr_singles(&self) -> u32 {
@@ -223,7 +222,6 @@ impl Pageblock {
         self.single[offset as usize / 64].load(Relaxed) >> (offset % 64) & 1 == 1
     }
 
-    /// The lowest free block of order 0. O(1).
     #[inline]
     #[must_use]
     pub(crate) fn lowest_single(&self) -> Option<u32> {
@@ -260,8 +258,8 @@ impl Pageblock {
         u32::from(count)
     }
 
-    /// Takes up to `most` free blocks of order 0, the lowest ones first; returns how many.
-    /// O(words + blocks).
+    /// Takes up to `most` free blocks of order 0, lowest first; returns how many. O(words +
+    /// blocks).
     #[inline]
     pub(crate) fn take_singles(&self, most: u32, mut take: impl FnMut(u32)) -> u32 {
         let (mut words, mut left) = (self.words.load(Relaxed), most);
@@ -311,7 +309,6 @@ impl Pageblock {
         self.counts.store(self.counts.load(Relaxed) - counts_of(frames, dirty), Relaxed);
     }
 
-    /// Marks the frames of a block that was taken for a movable request.
     #[inline]
     pub(crate) fn mark_movable(&self, offset: u32, order: Order) {
         for_words(&self.movable, offset, order, |word, mask| {
@@ -319,7 +316,6 @@ impl Pageblock {
         });
     }
 
-    /// Removes the marks of a block that came back.
     #[inline]
     pub(crate) fn clear_movable(&self, offset: u32, order: Order) {
         for_words(&self.movable, offset, order, |word, mask| {
@@ -330,13 +326,11 @@ impl Pageblock {
         });
     }
 
-    /// Returns whether frame `offset` left the buddy allocator for a movable request.
     #[must_use]
     pub(crate) fn is_movable(&self, offset: u32) -> bool {
         self.movable[offset as usize / 64].load(Relaxed) >> (offset % 64) & 1 == 1
     }
 
-    /// Frames in use that left the zone for movable requests. O(8).
     #[must_use]
     pub(crate) fn nr_movable(&self) -> u32 {
         self.movable.iter().map(|word| word.load(Relaxed).count_ones()).sum()
@@ -349,14 +343,12 @@ impl Pageblock {
         loaded(&self.extents)
     }
 
-    /// The frames of extents that are not known to be zero.
     #[inline]
     #[must_use]
     pub(crate) fn dirty_extents(&self) -> FrameBits {
         loaded(&self.dirty_extents)
     }
 
-    /// Counts the kept frames among the `count` ones from `offset` on.
     #[inline]
     #[must_use]
     pub(crate) fn extents_in(&self, offset: u32, count: u32) -> u32 {
@@ -373,7 +365,7 @@ impl Pageblock {
             .any(|(word, mask)| self.dirty_extents[word].load(Relaxed) & mask != 0)
     }
 
-    /// Keeps frames for movable requests; touches only the words that they lie in.
+    /// Keeps free frames as (part of) an extent.
     #[inline]
     pub(crate) fn add_extent(&self, offset: u32, count: u32, zeroed: bool) {
         for (word, mask) in masks_of(offset, count) {
@@ -400,33 +392,28 @@ impl Pageblock {
         were_dirty
     }
 
-    /// Sets which free frames are kept.
     #[inline]
     pub(crate) fn set_extents(&self, bits: FrameBits) {
         store(&self.extents, bits);
     }
 
-    /// Sets which kept frames are not known to be zero.
     #[inline]
     pub(crate) fn set_dirty_extents(&self, bits: FrameBits) {
         store(&self.dirty_extents, bits);
     }
 
-    /// Frames of the longest extent; 0 where there is none.
     #[inline]
     #[must_use]
     pub(crate) fn longest_extent(&self) -> u32 {
         u32::from(self.longest_extent.load(Relaxed))
     }
 
-    /// The pageblock after this one on its list by longest extents.
     #[inline]
     #[must_use]
     pub(crate) fn next_extent(&self) -> Link<PageblockIndex> {
         self.links[OF_EXTENTS].next()
     }
 
-    /// Records the longest extent.
     #[inline]
     pub(crate) fn set_longest_extent(&self, frames: u32) {
         self.longest_extent.store(frames as u16, Relaxed);
@@ -439,22 +426,18 @@ pub struct Pageblocks {
 }
 
 impl Pageblocks {
-    /// Bytes of a descriptor.
     pub(super) const BYTES_EACH: usize = size_of::<Pageblock>();
 
-    /// Bytes of a window that the descriptors of `count` pageblocks take.
     pub(super) fn span(os: &dyn Os, count: u32) -> usize {
         GrowingArray::<Pageblock>::span(os, count as usize)
     }
 
-    /// An empty array for up to `count` descriptors at `start`, the first of [`span`](Self::span)
-    /// bytes of a window.
+    /// An empty array for `count` descriptors in the [`span`](Self::span) bytes from `start` on.
     pub(super) fn new(os: &'static dyn Os, start: NonNull<u8>, count: u32) -> Self {
         Self { array: GrowingArray::new(os, start, count as usize) }
     }
 
-    /// Makes the descriptors of pageblocks `0..count` accessible; new ones are in no zone. One
-    /// thread at a time: see [`LockedArena::grow_span`](super::arena::LockedArena::grow_span).
+    /// Makes the descriptors of pageblocks `0..count` accessible, under the lock of the arena.
     pub(super) fn grow(&self, count: u32) -> OsResult<()> {
         self.array.grow(count as usize)
     }
@@ -480,23 +463,21 @@ impl Pageblocks {
     }
 }
 
-/// Lists of pageblocks that have free singles.
+/// The list of pageblocks that have free blocks of order 0: see `zone/free_area.rs`.
 const OF_SINGLES: usize = 0;
-/// Lists of pageblocks that have longest extents of about the same length.
+/// A list of pageblocks whose longest extents have about the same length: see `zone/extents.rs`.
 const OF_EXTENTS: usize = 1;
 
-/// The links of one of the two kinds of pageblock lists.
+/// The links of one of the two kinds of lists of pageblocks.
 pub struct PageblockLinks<'a, const KIND: usize>(&'a Pageblocks);
 
 impl Pageblocks {
-    /// The links of lists of pageblocks that have free singles.
     #[inline]
     #[must_use]
     pub(crate) fn single_links(&self) -> PageblockLinks<'_, OF_SINGLES> {
         PageblockLinks(self)
     }
 
-    /// The links of lists of pageblocks that have longest extents of about the same length.
     #[inline]
     #[must_use]
     pub(crate) fn extent_links(&self) -> PageblockLinks<'_, OF_EXTENTS> {

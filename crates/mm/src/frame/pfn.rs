@@ -3,8 +3,7 @@
 use super::order::{Order, PAGEBLOCK_ORDER};
 use core::fmt;
 
-/// A frame's number, counted from the first frame of the window. One subtraction and one shift turn
-/// a pointer into a frame.
+/// A frame's number, counted from the first frame of the window.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Pfn(pub u32);
 
@@ -15,7 +14,7 @@ impl fmt::Debug for Pfn {
 }
 
 impl Pfn {
-    /// No frame: the end of a list.
+    /// No frame.
     pub const NONE: Self = Self(u32::MAX);
 
     /// The number as an index.

@@ -1,34 +1,34 @@
-//! The prices of memory: how long calls take that bring pages in.
+//! The prices of memory: durations of the calls that bring pages in.
 //!
-//! Only the duration of a call can show them. On one host a huge page costs half as much as the
-//! same 2 MiB in small pages. On another, the hypervisor takes away free blocks of 2 MiB that rest
-//! for some seconds, and has to bring them back page by page: ten times as much, by the second.
+//! On one host a huge page costs half as much as 2 MiB in small pages. On another, the hypervisor
+//! takes away 2 MiB that were free for some seconds: then a huge page costs ten times as much as
+//! small ones, but right after its last use little. Only the duration of a call shows this.
 
 use super::order::PAGEBLOCK_FRAMES;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Number of times remembered. The price is the shortest of them: a thread that waits for a CPU
-/// during a call makes the call look dear, and nothing makes one look cheap.
+/// How many durations are remembered. The price is the shortest: the duration of a call includes
+/// waits of its thread for a CPU, and nothing makes it too short.
 const REMEMBERED: usize = 3;
 /// A call that takes less per frame has found its pages in memory: no CPU clears 4 KiB so fast.
 const LEAST_FRAME_NS: u64 = 40;
-/// While huge pages are dear, at most one part in this many of the time goes into trying them.
+/// While huge pages are dear, trying them takes at most 1 / `PROBE_SHARE` of the time.
 const PROBE_SHARE: u64 = 64;
 
 /// Recent prices of bringing memory in.
 pub struct Prices {
     huge: Price,
     small: Price,
-    /// The time from which on the next dear huge page may be tried.
+    /// The time from which on one dear huge page may be tried.
     probe_at_ns: AtomicU64,
 }
 
-/// The price of 2 MiB of one kind.
 struct Price {
-    /// Small pages that have come in since the last time was remembered: `{frames : 32 | ns : 32}`.
+    /// Memory that came in since the last entry of `last_us`, until it is 2 MiB:
+    /// `{frames : 32 | ns : 32}`.
     since: AtomicU64,
-    /// The last times of 2 MiB, the latest first, in microseconds; 0 where there is none. Threads
-    /// that write at the same time may lose some: they are samples.
+    /// The last durations for 2 MiB in microseconds, latest first; 0 = none. Threads that write at
+    /// the same time may lose some.
     last_us: [AtomicU32; REMEMBERED],
 }
 
@@ -74,20 +74,18 @@ impl Prices {
         price.note(frames, ns);
     }
 
-    /// Microseconds for a huge page, if known.
     #[must_use]
     pub(crate) fn huge_us(&self) -> Option<u32> {
         self.huge.us()
     }
 
-    /// Microseconds for 2 MiB in small pages, if known.
     #[must_use]
     pub(crate) fn small_us(&self) -> Option<u32> {
         self.small.us()
     }
 
-    /// Returns whether huge pages cost at most 1.5 times as much as small ones; address translation
-    /// saves that half later. True where a price is not known.
+    /// Returns whether a huge page costs at most 1.5 times as much as 2 MiB in small pages: it
+    /// saves that half later in address translation. True where a price is not known.
     #[must_use]
     pub(crate) fn is_huge_cheap(&self) -> bool {
         match (self.huge_us(), self.small_us()) {
@@ -96,8 +94,8 @@ impl Prices {
         }
     }
 
-    /// Returns whether the next pageblock may be a huge page: always while they are cheap, and from
-    /// time to time while they are dear, to see whether they still are.
+    /// Returns whether the next pageblock may be a huge page: always while huge pages are cheap,
+    /// and from time to time while they are dear, to measure their price again.
     pub(crate) fn may_be_huge(&self, now_ns: u64) -> bool {
         if self.is_huge_cheap() {
             return true;

@@ -6,10 +6,10 @@
 //! | state | 1 | zone, pcp | free in the zone or on a per-CPU list, its order, whether zero |
 //! | link | 4 | the owner | zone: list links; slab: its descriptor; heap: a block's length |
 //!
-//! Invariant: a frame has an owner (`kind != NONE` for it or for the head of its block) or is free
-//! (`state`, or a bit of its pageblock, shows where), never both. Arrays are accessible from their
-//! start to the last frame in use, so that every address before its end can be looked up. Frames
-//! there that are not mapped, or foreign, have no owner.
+//! Invariant: a frame has an owner (`kind != NONE` for the frame or for the head of its block) or
+//! is free (`state`, or a bit of its pageblock, shows where), never both. Each array is accessible
+//! from its start to the entry of the last frame in use, so that `free` can look up every address
+//! before that frame's end; entries of unmapped and foreign frames there have no owner.
 
 use super::growing::{DOWN, GrowingArray};
 use super::list::{Link, Links};
@@ -27,11 +27,10 @@ pub struct Kind(pub u8);
 impl Kind {
     /// No allocation starts in this frame.
     pub const NONE: Self = Self(0);
-    /// The factor of kinds in the table: the bytes of an entry that a fast path finds by a kind. It
-    /// saves a shift between a pointer and the address of the header that `free` stores to, for
-    /// which the next `malloc` waits. The second byte per frame costs 0.02 % of the memory.
+    /// The table stores a kind times this factor: the bytes of an entry in the tables of a fast
+    /// path, so that `free` finds the entry without a shift, and the next `malloc` waits less for
+    /// what `free` stores there. The second byte per frame costs 0.02 % of the memory.
     pub const STEP: u16 = 16;
-    /// Highest number of a slab cache.
     pub(crate) const LAST_CACHE: u8 = 239;
     /// Head of a block or a mapping that was freed and faults; `link` holds its length in frames.
     pub const HIDDEN: Self = Self(250);
@@ -44,7 +43,6 @@ impl Kind {
     /// Head of a mapping; `link` holds its length in frames.
     pub const MAPPING: Self = Self(254);
 
-    /// The kind as the table stores it: times [`Kind::STEP`].
     const fn entry(self) -> u16 {
         self.0 as u16 * Self::STEP
     }
@@ -64,11 +62,10 @@ impl Kind {
     }
 }
 
-/// The state byte: where a free frame is.
+/// The state byte of a frame.
 ///
 /// `{in_zone : 1 | in_pcp : 1 | reserved : 1 | zeroed : 1 | order : 4}`, all 0 = in use or never
-/// taken. Only the head of a free block carries it; `zeroed` may also be set on frames in use that
-/// were handed out zeroed and hold no data yet.
+/// taken. Only the head of a free block carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameState(pub u8);
 
@@ -79,7 +76,6 @@ impl FrameState {
     const IN_PCP: u8 = 1 << 6;
     const ZEROED: u8 = 1 << 4;
 
-    /// Head of a free block of `order` in the zone.
     #[must_use]
     pub(crate) const fn in_zone(order: Order, zeroed: bool) -> Self {
         Self(Self::IN_ZONE | if zeroed { Self::ZEROED } else { 0 } | order.get())
@@ -91,7 +87,6 @@ impl FrameState {
         Self(Self::IN_PCP | if zeroed { Self::ZEROED } else { 0 } | order.get())
     }
 
-    /// Returns whether this heads a free block of exactly `order` in the zone.
     #[must_use]
     pub(crate) const fn is_buddy(self, order: Order) -> bool {
         self.0 & !Self::ZEROED == Self::IN_ZONE | order.get()
@@ -103,7 +98,6 @@ impl FrameState {
         self.0 & !Self::ZEROED == Self::IN_PCP | order.get()
     }
 
-    /// Returns whether this heads a free block in the zone.
     #[must_use]
     pub(crate) const fn is_in_zone(self) -> bool {
         self.0 & Self::IN_ZONE != 0
@@ -115,7 +109,7 @@ impl FrameState {
         self.0 & Self::IN_PCP != 0
     }
 
-    /// Returns whether this heads a free block, in the zone or on a per-CPU list.
+    /// Returns whether this heads a free block anywhere.
     #[must_use]
     pub const fn is_free(self) -> bool {
         self.0 & (Self::IN_ZONE | Self::IN_PCP) != 0
@@ -134,8 +128,8 @@ impl FrameState {
     }
 }
 
-/// The three arrays. All accesses are relaxed: each entry belongs to the lock of its owner, and
-/// the kind of a live allocation does not change while it lives.
+/// The three arrays. All accesses are relaxed: each entry is guarded by a lock of the layer that
+/// owns the frame, and the kind of an allocation does not change while it lives.
 pub struct FrameTable {
     kind: GrowingArray<AtomicU16>,
     state: GrowingArray<AtomicU8, DOWN>,
@@ -146,8 +140,8 @@ impl FrameTable {
     /// Bytes of metadata per frame.
     pub const BYTES_PER_FRAME: usize = 7;
 
-    /// Bytes of a window that the arrays of `frames` frames take: links before the first address
-    /// that [`new`](Self::new) is given, kinds after it, and states before the second one.
+    /// Bytes of a window that the arrays take: links before the first address of
+    /// [`new`](Self::new), kinds after it, states before the second address.
     pub(super) fn spans(os: &dyn Os, frames: u32) -> [usize; 3] {
         let frames = frames as usize;
         [
@@ -157,8 +151,7 @@ impl FrameTable {
         ]
     }
 
-    /// Empty arrays for up to `frames` frames, with [`spans`](Self::spans) around two addresses of
-    /// a window.
+    /// Empty arrays around two addresses of a window: see [`spans`](Self::spans).
     pub(super) fn new(
         os: &'static dyn Os,
         links_and_kinds: NonNull<u8>,
@@ -183,8 +176,7 @@ impl FrameTable {
         self.link.len() as u32
     }
 
-    /// Makes the entries of frames `0..frames` accessible. One thread at a time: see
-    /// [`LockedArena::grow_span`](super::arena::LockedArena::grow_span).
+    /// Makes the entries of frames `0..frames` accessible, under the lock of the arena.
     pub(super) fn grow(&self, frames: u32) -> OsResult<()> {
         let frames = frames as usize;
         self.kind.grow(frames)?;
@@ -199,7 +191,7 @@ impl FrameTable {
         Kind::of_entry(self.kind.at(pfn.index()).load(Ordering::Relaxed))
     }
 
-    /// Brings the kind and the link of a frame near.
+    /// Prefetches the kind and the link of a frame.
     #[inline]
     pub fn prefetch(&self, pfn: Pfn) {
         prefetch(ptr::from_ref(self.kind.at(pfn.index())).cast());
@@ -245,25 +237,21 @@ impl FrameTable {
         self.link.at(pfn.index()).store(value, Ordering::Relaxed);
     }
 
-    /// The link words of two neighbouring frames as one 64-bit word.
-    ///
-    /// # Panics
-    /// If `even` is not even.
+    /// The link words of two neighbouring frames as one word; panics if `even` is odd.
     #[inline]
     #[must_use]
     pub(crate) fn link_pair(&self, even: Pfn) -> &AtomicU64 {
         assert!(even.0.is_multiple_of(2), "link pairs start at even frames");
-        // Users of the pair do not care which half belongs to which frame.
         let lower = self.link.at(even.plus(1).index());
         // SAFETY: two adjacent entries of the array, which grows down from a page: the second entry
-        // of a pair lies at a multiple of 8. Callers use them as a pair or as two words, never both
-        // at a time (the owner of the frames decides).
+        // of a pair lies at a multiple of 8. The owner of the frames uses both either as a pair or
+        // as two words.
         unsafe { NonNull::from(lower).cast::<AtomicU64>().as_ref() }
     }
 }
 
-/// The links of blocks of at least two frames: the first one's word names the next block, the
-/// second one's the previous block.
+/// The links of blocks of at least two frames: the first frame's word names the next block, the
+/// second frame's the previous one.
 impl Links for FrameTable {
     type Member = Pfn;
 

@@ -1,11 +1,10 @@
-//! The part of the frames handed out that programs really touch. Programs often touch only a part
-//! of a large object, and bringing in all of it would multiply their memory.
+//! How much of the frames handed out programs touch: often a small part of a large object. To bring
+//! in all of it would multiply the memory of a program.
 //!
-//! The kernel knows best which pages are in memory, but other allocators do not make the call that
-//! returns it (`mincore`), and a filter of system calls may kill a process for it. So the slab
-//! layer estimates it by kinds of frames. Every page of a slab holds objects of up to a page, so a
-//! program that writes into each object touches the whole slab. For larger objects, the slab layer
-//! checks whether something was written after their first page.
+//! `mincore` returns which pages are in memory, but other allocators do not call it, and a filter
+//! of system calls may kill a process for it. So the slab layer estimates by the kind of a frame. A
+//! program that writes into each object of a page or less touches the whole slab. For larger
+//! objects, the slab layer checks whether something was written after their first page.
 
 use super::memory::Memory;
 use super::order::PAGEBLOCK_FRAMES;
@@ -18,12 +17,11 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 pub struct Touched {
     /// Frames of slabs.
     pub handed_out: u32,
-    /// The frames among them of kinds that are touched whole.
+    /// Frames among them whose kinds are touched whole.
     pub touched: u32,
 }
 
 impl Touched {
-    /// Returns whether nearly all of them are touched: at least 7/8.
     #[must_use]
     pub(crate) fn is_dense(self) -> bool {
         self.touched * 8 >= self.handed_out * 7
@@ -69,8 +67,8 @@ impl Default for KindSet {
 }
 
 impl Memory {
-    /// Counts the frames of slabs among up to a pageblock of frames, and those of kinds that are
-    /// touched whole. Frames that come or go during the call may or may not count.
+    /// Counts, among up to a pageblock of frames, those of slabs, and those of kinds in
+    /// `touched_whole`. Frames that come or go during the call may or may not count.
     #[must_use]
     pub fn touched(&self, first: Pfn, count: u32, touched_whole: &KindSet) -> Touched {
         let mut seen = Touched { handed_out: 0, touched: 0 };

@@ -16,18 +16,13 @@ unsafe impl Sync for Window {}
 unsafe impl Send for Window {}
 
 impl Window {
-    /// Chooses addresses at a multiple of `align` where hardly any other mapping lies.
-    ///
-    /// # Errors
-    /// If there are no such addresses.
+    /// Chooses addresses at a multiple of `align` where hardly any other mapping lies; fails where
+    /// there are none.
     pub fn choose(os: &'static dyn Os, bytes: usize, align: usize) -> OsResult<Self> {
         Ok(Self { os, start: os.window(bytes, align)?, bytes })
     }
 
-    /// The address `offset` bytes after the start.
-    ///
-    /// # Panics
-    /// If the address lies outside the window.
+    /// The address `offset` bytes after the start; panics outside the window.
     #[must_use]
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.bytes, "an address outside the window");

@@ -1,4 +1,4 @@
-//! The checks of objects, which make errors of the program show.
+//! The checks of objects, which reveal errors of the program.
 
 /// A set of checks. The first four are the letters of `slub_debug` (Linux 6.18,
 /// `Documentation/admin-guide/mm/slab.rst`).
@@ -14,14 +14,13 @@ impl CheckFlags {
     pub const RED_ZONES: Self = Self(1 << 1);
     /// P: bytes of new and of freed objects have values that are not pointers.
     pub const POISON: Self = Self(1 << 2);
-    /// U: the callers that allocated an object, and freed it.
+    /// U: the record of an object names the callers that allocated and freed it.
     pub const OWNER: Self = Self(1 << 3);
     /// The red zone is short, and its bytes are a secret of the process.
     pub const CANARY: Self = Self(1 << 4);
     /// A freed object is cleared.
     pub const ZERO: Self = Self(1 << 5);
-    /// The object that a request gets, and the one that leaves the quarantine, are chosen at
-    /// random.
+    /// The objects that requests get, and that leave the quarantine, are chosen at random.
     pub(super) const RANDOM: Self = Self(1 << 6);
     /// A page after a large block faults.
     pub const GUARD_PAGE: Self = Self(1 << 7);

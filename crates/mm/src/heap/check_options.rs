@@ -1,11 +1,9 @@
-//! The checks, the objects that they apply to, and the spelling of `QUARRY_DEBUG` and
-//! `QUARRY_GUARD`.
+//! The checks, their objects, and the spelling of `QUARRY_DEBUG` and `QUARRY_GUARD`.
 
 use super::check_flags::CheckFlags;
 use super::classes;
 
-/// The objects that `QUARRY_DEBUG` applies to: a bit for each size class of `malloc`, and bit 0 for
-/// larger ones.
+/// The objects that `QUARRY_DEBUG` applies to: a bit for each size class, bit 0 for larger objects.
 pub type Classes = u128;
 
 /// The checks of a stack, from `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`.
@@ -56,9 +54,8 @@ impl CheckOptions {
     }
 }
 
-/// `QUARRY_DEBUG`: letters of `slub_debug`, then maybe the objects that they apply to, after a
-/// comma each. `-` means no check. A `*` at the end of a name stands for anything, as in the
-/// kernel.
+/// `QUARRY_DEBUG`: letters of `slub_debug`, or `-` for no check. Names of the objects to check may
+/// follow, each after a comma; a `*` ends a prefix, as in the kernel.
 pub(super) fn debug(value: &str) -> Option<(CheckFlags, Classes)> {
     let mut parts = value.split(',');
     let letters = parts.next()?;
@@ -80,7 +77,7 @@ pub(super) fn debug(value: &str) -> Option<(CheckFlags, Classes)> {
     Some((flags, if parts.next().is_none() { Classes::MAX } else { named }))
 }
 
-/// The classes that a name or a prefix with `*` stands for; 0 where it is unknown.
+/// The classes that a name, or a prefix with `*`, stands for; 0 where it is unknown.
 fn classes_named(name: &str) -> Classes {
     let matches = |full: &str| match name.strip_suffix('*') {
         Some(prefix) => full.starts_with(prefix),

@@ -1,28 +1,23 @@
 //! Size classes: 16 bytes apart up to 128, then eight to a doubling, up to 32 KiB.
 //!
-//! A request of `s > 128` bytes wastes at most the distance between two classes, an eighth of the
-//! upper one.
-//!
-//! Mostly classes are eighths of a doubling: `waste / class <= (1/8) / (1 + 1/8) = 11.1 %`. From 1
-//! to 8 KiB slabs have few objects, and as many of 1,664 bytes as of 1,792. There a class is the
-//! largest size of which 15 objects, or 14 and so on down to 8, fit into sixteen times the
-//! doubling. Programs ask most for a little above a power of two (1,032 and 4,368 bytes are
-//! SQLite's journal and its pages): 15 objects where there were 14. These classes are multiples of
-//! 64 bytes, so that they serve what is aligned to lines; only the first above 4 KiB is not: it
-//! would be 4,352.
+//! A request above 128 bytes wastes at most an eighth of its class: `(1/8) / (1 + 1/8) = 11.1 %`
+//! where each doubling of sizes has eight classes at equal steps. From 1 to 8 KiB a slab has few
+//! objects: with equal steps, as many of 1,664 bytes as of 1,792. There the classes from `n` to
+//! `2n` are the largest sizes of which 15, 14 and so on down to 8 objects fit into `16 n` bytes.
+//! Programs ask most for a little above a power of two (SQLite for journals of 1,032 and pages of
+//! 4,368 bytes): a slab has 15 of these, and with equal steps it had 14. These classes are
+//! multiples of 64 bytes, for requests aligned to cache lines. Only the first one above 4 KiB is
+//! not: it would be 4,352 bytes, too small for SQLite's pages.
 
 use crate::slab::CacheId;
 
 /// Largest request that a class serves, in bytes.
 pub const LARGEST: usize = 32 << 10;
-/// Classes up to 128 bytes.
 const FINE: usize = 8;
 /// Number of classes. Class `c` is the slab cache with number `c`, from 1 on.
 pub const COUNT: usize = 8 + 8 * 8;
-/// Requests are looked up in steps of this many bytes.
 const STEP: usize = 1 << STEP_SHIFT;
 const STEP_SHIFT: u32 = 4;
-/// A line of the processor's cache.
 const LINE: usize = 64;
 
 /// Bytes of each class; entry 0 is not a class.
@@ -46,7 +41,6 @@ pub const SIZES: [u32; COUNT + 1] = {
     sizes
 };
 
-/// The bytes of step 1 to 8 from `doubling` to its double.
 const fn step_of(doubling: usize, step: usize) -> usize {
     if matches!(doubling, 1024 | 2048 | 4096) {
         // See the head of this file.
@@ -58,8 +52,7 @@ const fn step_of(doubling: usize, step: usize) -> usize {
     }
 }
 
-/// The class of a request, by its bytes divided by 16 and rounded up: the table of [`of`], for fast
-/// paths in assembler.
+/// The class of a request by its bytes, divided by 16 and rounded up, for fast paths in assembler.
 pub static CLASS_OF: [u8; LARGEST / STEP + 1] = {
     let mut table = [1; LARGEST / STEP + 1];
     let (mut step, mut class) = (1, 1);
@@ -75,10 +68,7 @@ pub static CLASS_OF: [u8; LARGEST / STEP + 1] = {
 
 const _: () = assert!(SIZES[COUNT] as usize == LARGEST);
 
-/// The class of a request. O(1): one byte of a table of 2 KiB.
-///
-/// # Panics
-/// Above [`LARGEST`].
+/// The class of a request; panics above [`LARGEST`]. O(1): one byte of a table of 2 KiB.
 #[inline(always)]
 #[must_use]
 pub fn of(size: usize) -> CacheId {
@@ -99,16 +89,15 @@ pub unsafe fn of_unchecked(size: usize) -> CacheId {
     unsafe { CacheId::new_unchecked(*CLASS_OF.get_unchecked((size + STEP - 1) >> STEP_SHIFT)) }
 }
 
-/// The class that stands in for one that is hardly used: of the eight of a doubling, every fourth.
-/// Classes up to 128 bytes stand for themselves. A request wastes 35 % of it at most.
+/// The class that stands in for a hardly used one: the next that is fourth or eighth of the eight
+/// in its doubling; up to 128 bytes the class itself. A request wastes at most 35 % of it.
 #[must_use]
 pub fn coarse(class: CacheId) -> CacheId {
     let index = class.index();
     if index <= FINE { class } else { CacheId::new(FINE + (index - FINE).next_multiple_of(4)) }
 }
 
-/// The requests that a class serves, its own and those that it stands in for: `size` where
-/// `size - least <= width`, without sign.
+/// The requests that a class serves, also for other classes: `size - least <= width`, unsigned.
 #[repr(C)]
 pub struct Served {
     least: usize,
@@ -126,8 +115,8 @@ impl Served {
     }
 }
 
-/// The requests of each class, for the check of the size when an object is deleted; entry 0 is not
-/// a class. Entries are as far apart as those of [`Geometry`](crate::slab::Geometry).
+/// The requests that each class serves, to check the size when an object is deleted; entry 0 is not
+/// a class. An entry has the size of a [`Geometry`](crate::slab::Geometry).
 pub static SERVED: [Served; COUNT + 1] = {
     let mut served = [const { Served::NONE }; COUNT + 1];
     let mut class = 1;
@@ -142,9 +131,9 @@ pub static SERVED: [Served; COUNT + 1] = {
     served
 };
 
-/// The smallest class that holds `size` bytes at a multiple of `align` (a power of two), if any.
-/// Objects lie at multiples of their class from the end of a slab, and slabs at multiples of
-/// their own size, so a class serves every alignment that divides it. O(8).
+/// The smallest class that holds `size` bytes at a multiple of `align` (a power of two). Classes
+/// serve every alignment that divides them: objects lie at multiples of their class from the end of
+/// a slab, and slabs at multiples of their size. O(8).
 #[must_use]
 pub fn of_aligned(size: usize, align: usize) -> Option<CacheId> {
     if size > LARGEST || align > LARGEST {
@@ -172,8 +161,8 @@ mod tests {
         }
     }
 
-    /// A request from 1 to 8 KiB gets the memory of a slab of 16 to 64 KiB divided by as many
-    /// objects as could be in it, except what the alignment of classes to lines takes.
+    /// For a request from 1 to 8 KiB, a slab of 16 to 64 KiB has as many objects of its class as of
+    /// the request's own size, or one less because classes are multiples of a cache line.
     #[test]
     fn middling_requests_share_a_slab_with_as_many_as_fit() {
         for size in 1025..=8192_usize {

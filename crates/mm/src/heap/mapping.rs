@@ -2,18 +2,15 @@
 //!
 //! Untouched pages of an extent cost nothing. The link words of its first frames describe a
 //! mapping: `link[0]` holds the frames in use, `link[1]` the pageblocks of the extent, `link[2]`
-//! the frames charged to the budget, `link[3]` whether its pages have been moved. A mapping is
-//! charged for the most frames that it has used since its extent was fresh, because those may be
-//! in memory.
+//! the frames charged to the budget, `link[3]` whether its pages have been moved, `link[4]` its
+//! number in the heap profile. A mapping is charged for the most frames that it has used since its
+//! extent was fresh, because those may be in memory.
 //!
-//! The mapping cache keeps freed extents with their memory for reuse, up to a bound, so that a
-//! program that allocates and frees 10 MiB in a loop makes no system call. Where all of them are
-//! too short, the largest gets the missing pageblocks. The stack shrinks the cache before the
-//! process becomes larger than it has been (`crates/mm/src/stack/footprint.rs`).
+//! The mapping cache keeps freed extents with their memory, up to a bound, so that a program that
+//! allocates and frees 10 MiB in a loop makes no system call. The stack shrinks the cache before
+//! the process becomes larger than it has been (`crates/mm/src/stack/footprint.rs`).
 //!
-//! A mapping grows in place, or its pages move to another extent by page tables. To the kernel,
-//! moved pages are a mapping of their own, which it never merges with a neighbour. So extents that
-//! are given back are unmapped, and once very many mappings have been moved, pages are copied.
+//! A mapping grows in place, or its pages move to another extent: see `moving`.
 //!
 //! Equation: `frames <= charged <= blocks * 512`.
 
@@ -37,14 +34,13 @@ pub struct Mapping {
     pub dirty_bytes: usize,
 }
 
-/// All mappings of a heap.
+/// The mappings of a heap.
 pub struct Mappings {
     cache: CountedLock<MappingCache>,
     live: AtomicUsize,
     moved: MovedMappings,
-    /// Bytes of the mapping cache, to be read without the lock.
+    /// Copies of counts of the mapping cache, to be read without the lock.
     cached_bytes: AtomicUsize,
-    /// Frames that the mapping cache is charged for, to be read without the lock.
     cached_charged: AtomicU32,
 }
 
@@ -77,7 +73,7 @@ impl Mappings {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// A mapping of `frames` frames at a multiple of `align` bytes (a power of two).
+    /// Makes a mapping of `frames` frames at a multiple of `align` bytes (a power of two).
     pub fn alloc(&self, zones: &Zones, frames: u32, align: usize) -> Option<Mapping> {
         let blocks = blocks_of(frames);
         let align_blocks = u32::try_from(align.div_ceil(PAGEBLOCK_BYTES)).ok()?;
@@ -101,14 +97,13 @@ impl Mappings {
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
     }
 
-    /// Takes an extent from the mapping cache.
     fn take_cached(&self, blocks: u32, begins_well: impl Fn(&Extent) -> bool) -> Option<Extent> {
         self.lock().take(blocks, begins_well)
     }
 
-    /// Takes the cached extent with the most memory, where all are too short, and makes it `blocks`
-    /// pageblocks long: in place, or else by moving its pages; also returns whether they were
-    /// moved. The memory of an extent costs a page fault for each page, a move some microseconds.
+    /// Takes the cached extent with the most memory, if it is shorter than `blocks` pageblocks, and
+    /// makes it that long; also returns whether this moved its pages. A move takes some
+    /// microseconds, fresh memory a page fault for each page.
     fn enlarge_cached(
         &self,
         zones: &Zones,
@@ -131,7 +126,6 @@ impl Mappings {
             match moved {
                 Ok(()) => return Some((Extent { charged: kept.charged, ..new }, true)),
                 Err(NotMoved::Unchanged) => memory.give_back(new.first, new.blocks),
-                // The new extent is excluded.
                 Err(NotMoved::Lost) => {}
             }
         }
@@ -139,8 +133,8 @@ impl Mappings {
         None
     }
 
-    /// Charges a cached extent for a mapping of `frames` frames, or releases it where the limit
-    /// does not allow that. Returns the extent and the frames that it was charged for before.
+    /// Charges a cached extent for a mapping of `frames` frames; at the limit, releases the extent.
+    /// Returns it, and how many frames it was charged for before.
     fn recharge(&self, zones: &Zones, extent: Extent, frames: u32) -> Option<(Extent, u32)> {
         let more = frames.saturating_sub(extent.charged);
         if !self.charge(zones, more) {
@@ -150,7 +144,6 @@ impl Mappings {
         Some((Extent { charged: extent.charged + more, ..extent }, extent.charged))
     }
 
-    /// Takes a fresh extent for `frames` frames, and charges it.
     fn fresh(&self, zones: &Zones, frames: u32, align_blocks: u32) -> Option<Extent> {
         if !self.charge(zones, frames) {
             return None;
@@ -162,15 +155,14 @@ impl Mappings {
         Some(Extent { charged: frames, ..extent? })
     }
 
-    /// Charges frames; where the limit does not allow them, empties the mapping cache first.
+    /// Charges frames; at the limit, empties the mapping cache and tries again.
     fn charge(&self, zones: &Zones, frames: u32) -> bool {
         zones.budget().charge_mapping(frames)
             || (self.release_cached(zones) > 0 && zones.budget().charge_mapping(frames))
     }
 
-    /// Takes an extent that is not charged, with `room` pageblocks of free address space after it
-    /// if possible. Where address space is short, empties the mapping cache, and then lets zones
-    /// give back pageblocks that they do not use.
+    /// Takes an uncharged extent, with `room` free pageblocks after it if possible. Where address
+    /// space is short, empties the mapping cache, then lets zones give back pageblocks.
     fn take_extent(
         &self,
         zones: &Zones,
@@ -215,22 +207,17 @@ impl Mappings {
         zones.frames().set_link(pfn.plus(4), record);
     }
 
-    /// Frames that the mapping cache is charged for: those that may be in memory. O(1).
     #[must_use]
     pub(crate) fn cached_charged(&self) -> u32 {
         self.cached_charged.load(Ordering::Relaxed)
     }
 
-    /// The extent of the mapping that starts at `pfn`.
     fn extent_of(&self, zones: &Zones, pfn: Pfn) -> Extent {
         let (blocks, charged) = (self.blocks(zones, pfn), self.charged(zones, pfn));
         Extent { first: pfn.pageblock(), blocks, charged }
     }
 
-    /// Checks the equations of the mapping cache.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the equations of the mapping cache; fails with the first that does not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let kept = self.cache.lock();
         let (check, bytes) = (Check::of("mappings"), self.cached_bytes() as u64);
@@ -248,8 +235,8 @@ impl Mappings {
         self.keep(zones, extent);
     }
 
-    /// Puts an extent into the mapping cache, in place of older ones where there is no room.
-    /// Releases an extent that is too large for the cache.
+    /// Puts an extent into the mapping cache, and releases older ones to make room; releases the
+    /// extent itself if it is too large.
     fn keep(&self, zones: &Zones, extent: Extent) {
         self.keep_as(zones, extent, |kept| {
             kept.put(extent, |missing| zones.budget().charge_mapping(missing))
@@ -277,8 +264,8 @@ impl Mappings {
         }
     }
 
-    /// Changes the mapping that starts at `pfn` to `frames` frames, in place or by moving its
-    /// pages; `None` where neither is possible; the mapping is unchanged then.
+    /// Changes the mapping at `pfn` to `frames` frames, in place or by moving its pages; returns
+    /// `None` where neither is possible.
     pub fn resize(&self, zones: &Zones, pfn: Pfn, frames: u32) -> Option<Pfn> {
         let old = self.extent_of(zones, pfn);
         let sample = self.sample(zones, pfn);
@@ -300,7 +287,7 @@ impl Mappings {
         Some(new.first.first())
     }
 
-    /// Takes the pageblocks after an extent: cached ones as far as there are, then free ones.
+    /// Takes the pageblocks after an extent, those of a cached extent first.
     fn extend(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
         let kept = self.lock().take_at(old.end(), more);
@@ -334,10 +321,9 @@ impl Mappings {
     fn relocate(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let blocks = blocks_of(frames);
         let kept = self.take_cached(blocks, |_| true);
-        // With room after it, the mapping can grow in place the next time.
+        // With room after it, the mapping can grow in place next time.
         let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2))?;
-        // The pages that move replace the memory of the new extent, so no frame is held or charged
-        // twice.
+        // The moved pages replace the memory of the new extent, so no frame is charged twice.
         let behind = if new.charged > old.frames() { new.charged } else { 0 };
         let charged = frames.max(behind);
         let before = old.charged + new.charged;
@@ -369,14 +355,12 @@ impl Mappings {
         self.release_unused_since(zones, u64::MAX)
     }
 
-    /// Extents put into the mapping cache so far.
     #[must_use]
     pub(crate) fn cached_so_far(&self) -> u64 {
         self.lock().so_far()
     }
 
-    /// Releases the cached extents that were put before the extent with this `number`; returns the
-    /// bytes.
+    /// Releases cached extents that were put before the one with this `number`; returns the bytes.
     pub(crate) fn release_unused_since(&self, zones: &Zones, number: u64) -> usize {
         let mut bytes = 0;
         loop {
@@ -387,10 +371,9 @@ impl Mappings {
         }
     }
 
-    /// Gives memory of cached extents back, oldest first, until the cache is charged for `frames`
-    /// fewer. The last extent loses only its end: the next mapping of that size finds the beginning
-    /// and the addresses, and faults only for the missing pages. Returns the frames that are left
-    /// to give.
+    /// Gives cached memory back, oldest first, until the cache is charged for `frames` fewer;
+    /// returns the frames still to give. The last extent loses only its end: the next mapping of
+    /// that size takes page faults only for this part.
     pub(crate) fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {
@@ -425,7 +408,7 @@ impl Mappings {
         self.put_back(zones, kept);
     }
 
-    /// Puts back an extent that was taken with its age; it keeps that age.
+    /// Puts back an extent that was taken with its age, which it keeps.
     fn put_back(&self, zones: &Zones, kept: CachedExtent) {
         let charge = |missing| zones.budget().charge_mapping(missing);
         self.keep_as(zones, kept.extent, |extents| extents.put_back(kept, charge));
@@ -447,7 +430,7 @@ impl Mappings {
     }
 }
 
-/// The locked mapping cache. Publishes its bytes and its charge when it is dropped.
+/// The locked mapping cache; publishes its bytes and its charge when it is dropped.
 struct LockedCache<'a> {
     mappings: &'a Mappings,
     cache: Guard<'a, MappingCache>,

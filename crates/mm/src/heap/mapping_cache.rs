@@ -1,26 +1,23 @@
 //! The mapping cache: extents of freed mappings, with their memory.
 //!
-//! A request takes the front of the shortest extent that holds it; the rest stays. If no extent
-//! does, it takes the one with the most memory, which is enlarged for it. A mapping that grows
-//! takes pageblocks of the extent after it. So a block that grows over and over again finds the
-//! memory of its predecessor where it needs it, and the cache shrinks as the block grows.
-//! Neighbours become one extent when they are put, as old as the older one: an extent that is used
-//! again and again does not keep its neighbours in the cache.
+//! A request takes the front of the shortest extent that holds it. Where all are too short,
+//! `mapping` enlarges the one with the most memory. A mapping that grows takes pageblocks of the
+//! cached extent after it; so one that grows again and again finds its predecessor's memory there.
+//! An extent that is put is joined with its neighbours in the cache, and gets the age of the
+//! oldest: an extent in constant use does not keep its neighbours there.
 //!
-//! Equations: `bytes = sum of extents <= most`, the bound when the last extent was put;
-//! `charged = sum of frames charged`; `count <= CACHED_EXTENTS`; numbers rise; of an extent only
-//! the first `charged <= blocks * 512` frames may be in memory.
+//! Equations: `bytes = sum of extents <= most`, the bound when the last extent was put; `charged =
+//! sum of frames charged`; `count <= CACHED_EXTENTS`; extents lie in the order of their numbers;
+//! only the first `charged <= blocks * 512` frames of an extent may be in memory.
 
 use crate::frame::{PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
 use quarry_sys::broken::{Broken, Check};
 
 /// Bytes that the cache may hold even if little is in use.
 pub(super) const CACHED_BYTES: usize = 64 << 20;
-/// The most extents in the cache.
 const CACHED_EXTENTS: usize = 32;
 
-/// The fewest frames of an extent that is worth enlarging: 1 MiB, whose page faults take hundreds
-/// of microseconds.
+/// The fewest frames worth enlarging: 1 MiB, whose page faults take hundreds of microseconds.
 const WORTH_ENLARGING: u32 = PAGEBLOCK_FRAMES / 2;
 
 /// The pageblocks of a mapping, in use or cached.
@@ -33,7 +30,6 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// The first pageblock after it.
     pub(super) fn end(&self) -> PageblockIndex {
         PageblockIndex(self.first.0 + self.blocks)
     }
@@ -58,16 +54,15 @@ impl Extent {
         (Self { blocks, charged, ..self }, rest)
     }
 
-    /// Frames that must be charged to join this extent and `next`: those not charged here that lie
-    /// before charged ones there.
+    /// Frames to charge to join `next`: those not charged here that lie before charged ones there.
     pub(super) fn missing_before(&self, next: &Self) -> u32 {
         if next.charged == 0 { 0 } else { self.frames() - self.charged }
     }
 }
 
-/// The most bytes that the cache holds while `in_use` bytes are in use: as many. The recent peak of
-/// the process bounds its memory instead. (With an eighth, a program that replaced 20 blocks of 5
-/// to 25 MiB at random took 1.13 million page faults; with this bound it takes 0.38.)
+/// The most bytes of the cache: as many as are in use. (The memory of the process is bounded in
+/// `footprint`, by its recent peak.) With an eighth, a program that replaced 20 blocks of 5 to 25
+/// MiB at random took 1.13 million page faults; with this bound it takes 0.38 million.
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use)
 }
@@ -82,14 +77,12 @@ pub(super) struct CachedExtent {
 const NOTHING: CachedExtent =
     CachedExtent { extent: Extent { first: PageblockIndex(0), blocks: 0, charged: 0 }, number: 0 };
 
-/// All cached extents.
 pub(super) struct MappingCache {
     /// Oldest first.
     extents: [CachedExtent; CACHED_EXTENTS],
     count: usize,
     bytes: usize,
     charged: u32,
-    /// The most bytes allowed when the last extent was put.
     most: usize,
     so_far: u64,
 }
@@ -110,12 +103,10 @@ impl MappingCache {
         self.bytes
     }
 
-    /// Extents put so far.
     pub(super) fn so_far(&self) -> u64 {
         self.so_far
     }
 
-    /// Frames charged for all of them.
     pub(super) fn charged(&self) -> u32 {
         self.charged
     }
@@ -137,8 +128,8 @@ impl MappingCache {
         Some(self.take_front(best, blocks))
     }
 
-    /// Takes the extent that is charged for the most frames, if it is shorter than `blocks`
-    /// pageblocks and has [enough](WORTH_ENLARGING). It may be [put back](Self::put_back).
+    /// Takes the extent that is charged most, if it is shorter than `blocks` pageblocks and charged
+    /// for [enough](WORTH_ENLARGING). The caller may [put it back](Self::put_back).
     pub(super) fn take_largest(&mut self, blocks: u32) -> Option<CachedExtent> {
         let largest = (0..self.count).max_by_key(|index| self.extents[*index].extent.charged)?;
         let CachedExtent { extent, number } = self.extents[largest];
@@ -183,23 +174,23 @@ impl MappingCache {
         extent
     }
 
-    /// Takes the oldest extent where there is no room for `extent` within `most` bytes; the caller
-    /// releases it and tries again.
+    /// Takes the oldest extent, to be released, if there is no room for `extent` within `most`
+    /// bytes.
     pub(super) fn make_room_for(&mut self, extent: Extent, most: usize) -> Option<Extent> {
         self.most = most;
         let has_room = self.count < CACHED_EXTENTS && self.bytes + extent.bytes() <= most;
         if has_room { None } else { self.take_older_than(u64::MAX) }
     }
 
-    /// Puts an extent for which there is room. Joins it with its neighbours where the frames
-    /// missing between them can be charged.
+    /// Puts an extent for which there is room. Joins it with a neighbour if the uncharged frames
+    /// between the charged ones of both can be charged.
     pub(super) fn put(&mut self, extent: Extent, charge: impl Fn(u32) -> bool) {
         let number = self.so_far;
         self.so_far += 1;
         self.put_back(CachedExtent { extent, number }, charge);
     }
 
-    /// Same as [`put`](Self::put), for an extent that was taken with its age; it keeps that age.
+    /// Same as [`put`](Self::put), for an extent that was taken with its age, which it keeps.
     pub(super) fn put_back(&mut self, kept: CachedExtent, charge: impl Fn(u32) -> bool) {
         let mut kept = kept;
         let extent = kept.extent;
@@ -217,7 +208,6 @@ impl MappingCache {
         self.charged += kept.extent.charged;
     }
 
-    /// Joins `kept` and its neighbour with this index, or returns `kept` alone.
     fn join(
         &mut self,
         kept: CachedExtent,
@@ -242,10 +232,6 @@ impl MappingCache {
         self.all().iter().position(|kept| is_it(&kept.extent))
     }
 
-    /// Checks the equations.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let (cache, all) = (Check::of("mapping cache"), self.all());
         let bytes = all.iter().map(|kept| kept.extent.bytes() as u64).sum::<u64>();
@@ -308,8 +294,8 @@ mod tests {
         (op, prop::bool::weighted(0.8))
     }
 
-    /// The state of each cached pageblock: the frames at its front that may be in memory, and the
-    /// number of its put.
+    /// For each cached pageblock, how many frames at its front may be in memory, and the number of
+    /// the extent with which it entered the cache.
     #[derive(Default)]
     struct Naive {
         kept: Vec<Option<(u32, u64)>>,
@@ -338,8 +324,8 @@ mod tests {
             self.charged += u64::from(more.get());
         }
 
-        /// Checks that all frames that may be in memory are charged, and that no pageblock was put
-        /// earlier than the extent says.
+        /// Checks that all frames that may be in memory are charged, and that no pageblock is older
+        /// than the extent's `number` says.
         fn check(&self, extent: &Extent, number: u64) {
             for block in 0..extent.blocks {
                 let (dirty, put) =

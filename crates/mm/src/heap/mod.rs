@@ -22,9 +22,9 @@ pub use check_flags::CheckFlags;
 pub use check_options::{CheckOptions, Classes, Sampling};
 pub use mapping::{Mapping, Mappings, frames_of};
 
-/// Requests above this many bytes become mappings. Blocks of the largest orders are the first
-/// that fragmentation takes away, so the heap asks the zone for at most a quarter of the largest.
+/// Larger requests become mappings. Fragmentation takes away the largest blocks first, so the heap
+/// asks zones for at most a quarter of the largest block.
 pub const LARGEST_BLOCK: usize = 1 << 20;
 
-/// Requests above this are refused: a pointer difference could not express them.
+/// Larger requests are refused: a pointer difference could not express them.
 pub const LARGEST_REQUEST: usize = isize::MAX as usize;

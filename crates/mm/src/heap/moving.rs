@@ -1,7 +1,8 @@
 //! Moving the pages of a mapping to another extent: by page tables, else by copying.
 //!
-//! To the kernel, pages that were moved are a mapping of their own, and it limits the mappings of a
-//! process (`vm.max_map_count`). Quarry uses a quarter of that number.
+//! Moved pages are a mapping of the kernel's own, which it never merges with a neighbour; a process
+//! may have `vm.max_map_count` mappings. Once an eighth as many have moved, further pages are
+//! copied (see [`may_move`](MovedMappings::may_move)).
 //!
 //! Equation: `count` = live mappings whose `link[3]` is 1.
 
@@ -23,12 +24,10 @@ pub(super) enum Moved {
     Lost,
 }
 
-/// The number of live mappings that have been moved.
 pub(super) struct MovedMappings {
     count: AtomicUsize,
 }
 
-/// The frame whose link word records whether a mapping was moved.
 fn mark_of(first: Pfn) -> Pfn {
     first.plus(3)
 }
@@ -42,25 +41,23 @@ impl MovedMappings {
         Self { count: AtomicUsize::new(0) }
     }
 
-    /// Records whether the pages of a new mapping have been moved.
     pub(super) fn begin(&self, zones: &Zones, first: Pfn, is_moved: bool) {
         zones.frames().set_link(mark_of(first), u32::from(is_moved));
         self.count.fetch_add(usize::from(is_moved), Ordering::Relaxed);
     }
 
-    /// Records that a mapping is freed.
     pub(super) fn forget(&self, zones: &Zones, first: Pfn) {
         if is_moved(zones, first) {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns whether another move leaves the program enough mappings. Each move may split one
-    /// mapping of the kernel into two neighbours.
+    /// Returns whether the program still has enough mappings of the kernel after another move,
+    /// which may split one into two.
     pub(super) fn may_move(&self, extent: Extent) -> bool {
         const SURELY: usize = 1024;
         let count = self.count.load(Ordering::Relaxed);
-        // Copying a larger extent would cost more than a shortage of mappings.
+        // To copy a larger extent would cost more than a shortage of mappings.
         count < SURELY || count < max_map_count() / 8 || extent.bytes() > CACHED_BYTES
     }
 
@@ -95,8 +92,7 @@ impl MovedMappings {
     }
 }
 
-/// Copies the frames of an extent that may have been touched. Frames that are zero in both stay
-/// untouched.
+/// Copies the frames of an extent that may have been touched, except those that are zero in both.
 ///
 /// # Safety
 /// Same as for [`MovedMappings::bring`].
@@ -105,8 +101,7 @@ unsafe fn copy(zones: &Zones, old: Extent, new: Extent) {
         |extent: Extent, frame: u32| zones.arena().address(extent.first.first().plus(frame));
     for frame in 0..old.charged {
         let (from, to) = (address(old, frame), address(new, frame));
-        // SAFETY: a whole frame of a mapped extent that is the caller's; a page is aligned for any
-        // type.
+        // SAFETY: a whole frame of a mapped extent that is the caller's, aligned for any type.
         let words = unsafe { from.cast::<[u64; FRAME_BYTES / 8]>().as_ref() };
         if frame < new.charged || words.iter().any(|word| *word != 0) {
             // SAFETY: whole frames of the two extents, which do not overlap.

@@ -1,7 +1,7 @@
 //! The choices of a stack, and their spelling in `QUARRY_*`.
 //!
-//! The table also has the options of the process-wide instance and of the command: the command
-//! checks them all, and must not link the instance, whose constructors would run in it.
+//! The table also has the options of the process's own stack and of the command `quarry`. The
+//! command checks all options without linking that stack, whose constructors would run in it.
 
 use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
@@ -27,16 +27,15 @@ pub struct StackOptions<P = V6_18> {
     pub bounds_footprint: bool,
 }
 
-/// Address space of a heap by default: 8 TiB, half of what a frame's number can name; it costs
+/// Address space of a heap by default: 8 TiB, half of what frame numbers can name. It costs
 /// nothing, and is halved until the system grants it.
 pub const DEFAULT_RESERVE: usize = 8 << 40;
 
-/// The node on a machine of one node, where the system need not be asked.
 fn first_node(_slot: SlotIndex) -> NodeId {
     NodeId(0)
 }
 
-/// The node of the running CPU. Slots are numbered by `mm_cid`, which tells nothing about nodes.
+/// The node of the running CPU. A slot's number is an `mm_cid`, which tells nothing about nodes.
 fn running_node(_slot: SlotIndex) -> NodeId {
     NodeId((quarry_sys::topology::current_node() as usize).min(MAX_NODES - 1) as u8)
 }
@@ -82,8 +81,7 @@ pub enum OptionError {
     },
 }
 
-/// An option with its name, values and effect: the one table that the library, the command and the
-/// documentation follow.
+/// An option: the library, the command and the documentation follow this one table.
 pub struct OptionHelp {
     /// Name without the prefix `QUARRY_`.
     pub name: &'static str,
@@ -223,8 +221,7 @@ pub fn asks_for_checks(name: &str, value: &str) -> bool {
     CHECK_OPTIONS.iter().any(|option| option.name == name) && !matches!(value, "0" | "-")
 }
 
-/// Options of the libraries of other slab policies beside these: `libquarry.so` has none of their
-/// mechanisms.
+/// Options that only libraries of other slab policies have: `libquarry.so` has no such mechanisms.
 pub const MECHANISM_OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         name: "SLAB_WITHOUT",
@@ -271,10 +268,8 @@ pub fn signal_number(name: &str) -> Option<i32> {
 
 impl<P> StackOptions<P> {
     /// Applies one setting; `name` is without the prefix. Names that concern only the library or
-    /// the command (`STATS`, `DISABLE`, `SLAB`, `LIBRARY`) are accepted and change nothing here.
-    ///
-    /// # Errors
-    /// An unknown name, or a value that is not accepted; nothing has changed then.
+    /// the command (`STATS`, `SLAB`) change nothing here. Fails, and changes nothing, for unknown
+    /// names and values.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let bad = refusal(OPTIONS, name)?;
         match name {
@@ -319,9 +314,6 @@ impl<P> StackOptions<P> {
     }
 
     /// Same as [`set`](Self::set), for [`CHECK_OPTIONS`].
-    ///
-    /// # Errors
-    /// Same as [`set`](Self::set).
     pub fn set_check(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let bad = refusal(CHECK_OPTIONS, name)?;
         let checks = &mut self.checks;
@@ -336,9 +328,6 @@ impl<P> StackOptions<P> {
     }
 
     /// Same as [`set`](Self::set), for [`MECHANISM_OPTIONS`].
-    ///
-    /// # Errors
-    /// Same as [`set`](Self::set).
     pub fn set_mechanism(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let bad = refusal(MECHANISM_OPTIONS, name)?;
         let slam_mode = self.mechanisms.slam_mode;
@@ -353,7 +342,6 @@ impl<P> StackOptions<P> {
     }
 }
 
-/// The error of a value that the option `name` does not accept.
 fn refusal(options: &[OptionHelp], name: &str) -> Result<OptionError, OptionError> {
     let option = options.iter().find(|option| option.name == name);
     let OptionHelp { accepted, .. } = option.ok_or(OptionError::UnknownName)?;

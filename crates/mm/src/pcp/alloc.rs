@@ -1,6 +1,6 @@
-//! Allocation: from the lists of a CPU, and on the slow path where neither they nor the zone above
-//! its low mark have a block (`__alloc_pages_slowpath` without the parts that need threads of their
-//! own). A request that cannot wait gets what the reserve has.
+//! Allocation: from the lists of a CPU, or on a slow path where neither they nor the zone above its
+//! low mark have a block (`__alloc_pages_slowpath`). A request that cannot wait may use the
+//! reserve.
 
 use super::allocator::PageAllocator;
 use super::policy::PagePolicy;
@@ -10,13 +10,13 @@ use crate::zone::{Mark, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
-/// Times that a request makes room, and finds that others have taken it, before it gives up
-/// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
+/// How often a request may make room in a zone and find it taken by other requests before it gives
+/// up (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
 pub const MOST_LOST: u32 = 16;
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Takes a block. O(1) from the lists of the slot; `None` where nothing is left within the
-    /// watermarks that the request must respect.
+    /// Takes a block; `None` where none is left within the request's watermarks. O(1) from the
+    /// lists.
     #[inline]
     pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         match self.alloc_above_low(slot, request) {
@@ -25,20 +25,19 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Takes a block from the request's node.
     #[inline(never)]
     fn alloc_above_low(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
     }
 
-    /// Takes a block from the request's node while that stays above `mark`, with the rights of the
-    /// request: one step of what [`alloc`](Self::alloc) does where memory is short.
+    /// Takes a block from the request's node while that stays above `mark`; uses the reserves that
+    /// the request has a right to.
     pub fn alloc_above(&self, slot: SlotIndex, request: PageRequest, mark: Mark) -> Option<Page> {
         self.pcps.alloc(&self.zones, slot, request.node, &request.ask(), mark)
     }
 
-    /// Takes up to `out.len()` blocks of the local node; returns how many were written to the front
-    /// of `out`. Takes at least one where [`alloc`](Self::alloc) would.
+    /// Takes up to `out.len()` blocks of the local node, but at least one where
+    /// [`alloc`](Self::alloc) would; returns how many.
     pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
         let ask = request.usual();
         let bulk =
@@ -49,20 +48,20 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
         let Some(page) = self.alloc(slot, request) else { return 0 };
         out[0] = page;
-        // The single allocation may have let the zone grow.
+        // [`alloc`](Self::alloc) may have let the zone grow.
         1 + bulk(&mut out[1..])
     }
 
-    /// Grows zones, goes to other nodes, then into the reserve; as a last resort takes back blocks
-    /// from lists and from the high-order reserve.
+    /// Grows zones, tries other nodes, then the reserve, then takes blocks back from all lists and
+    /// from the high-order reserve.
     #[cold]
     #[inline(never)]
     fn alloc_from_zone(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         if request.flags.non_block {
             return self.alloc_without_waiting(slot, request);
         }
-        // Repeats where other CPUs have taken all of it before this request came to it: many CPUs
-        // that begin at once take their batches from one step of growth.
+        // Other CPUs may take the room first, so this is repeated: CPUs that begin at once share
+        // one step of growth.
         for node in self.zones.fallback_order(request.node) {
             let request = PageRequest { node, ..request };
             for _ in 0..MOST_LOST {
@@ -79,24 +78,22 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.alloc_below_low(slot, request)
     }
 
-    /// Goes into the reserve; as a last resort takes back idle blocks.
     #[inline(never)]
     fn alloc_below_low(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         let page = self.alloc_reserve(slot, request);
         page.or_else(|| own_stack::run(|| self.alloc_last(slot, request)))
     }
 
-    /// Prepares the zone of the request's node to serve the request above its low mark: turns
-    /// extents into blocks, and grows the zone if that is not enough. Returns whether the zone can
-    /// serve it now.
+    /// Turns extents into blocks, and grows the zone if that is not enough. Returns whether the
+    /// zone can serve the request above its low mark now.
     #[inline(never)]
     fn make_room(&self, request: PageRequest) -> bool {
         let (node, ask) = (request.node, request.usual());
         self.zones.flush_extents_for(node, ask.order) || self.zones.grow(node, &ask, Urgency::Low)
     }
 
-    /// Serves a request that cannot wait: goes into the reserve, and turns extents into blocks, but
-    /// does not call the operating system or take from other CPUs (no `__GFP_DIRECT_RECLAIM`).
+    /// Serves a request that cannot wait: uses the reserve and turns extents into blocks, but does
+    /// not call the operating system or take from other CPUs (no `__GFP_DIRECT_RECLAIM`).
     fn alloc_without_waiting(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.alloc_reserve(slot, request).or_else(|| {
             for node in self.zones.fallback_order(request.node) {
@@ -122,12 +119,11 @@ impl<P: PagePolicy> PageAllocator<P> {
         None
     }
 
-    /// Takes back all idle blocks, and tries again.
     #[inline(never)]
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();
-        // Otherwise another purge could take blocks that have just come back. While these locks are
-        // held, the lists of a CPU are only tried, never waited for.
+        // No purge may take the blocks that have just come back. While it holds these locks, this
+        // thread only tries the locks of lists.
         let mut held = [const { None }; MAX_NODES];
         for (zone, held) in self.zones.all().zip(&mut held) {
             *held = Some(zone.hold_purges());

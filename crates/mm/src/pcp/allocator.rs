@@ -24,7 +24,6 @@ pub struct PageAllocator<P> {
     pub(super) zones: Zones,
     pub(super) pcps: PcpSet<P>,
     pub(super) free_list: FreeListPolicy,
-    /// See [`FaultPolicy::huge`](super::FaultPolicy::huge).
     huge: bool,
 }
 
@@ -34,21 +33,14 @@ fn line(one: NodeId, other: NodeId) -> u32 {
 }
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Reserves the arena and sets up zones and `slots` per-CPU lists for each of them.
-    ///
-    /// # Errors
-    /// The OS's refusal.
+    /// Reserves the arena and sets up zones and the lists of `slots` CPUs; fails as the OS does.
     pub fn build(os: &'static dyn Os, config: &PageConfig<P>, slots: u32) -> OsResult<Self> {
         let Sizes { high_max, batch, .. } = config.policy.sizes(config.size_inputs());
         let rings = RingSizes::fitting(high_max, batch << BATCH_SCALE_MAX);
         Self::build_with(os, config, slots, line, &rings)
     }
 
-    /// [`build`](Self::build) with a distance between nodes, by which requests fall back to other
-    /// nodes, and with the capacities of the per-CPU lists.
-    ///
-    /// # Errors
-    /// The OS's refusal.
+    /// Same as [`build`](Self::build), with the distances of nodes and the capacities of the lists.
     pub fn build_with(
         os: &'static dyn Os,
         config: &PageConfig<P>,
@@ -96,14 +88,12 @@ impl<P: PagePolicy> PageAllocator<P> {
         &self.zones
     }
 
-    /// Keeps the lists of a slot and node from everybody else while the result lives, as a thread
-    /// does that is at work on them. For tests.
+    /// Holds the lock of the lists of a slot and node while the result lives. For tests.
     pub fn hold_lists(&self, slot: SlotIndex, node: NodeId) -> impl Sized + '_ {
         self.pcps.store.pcp(slot, node).lists.lock()
     }
 
-    /// Notes that the page cache has taken a frame and fills it, and will fill the frames around
-    /// it: the pageblock may be a huge page. O(1).
+    /// See [`Zones::fill_whole`].
     #[inline]
     pub fn fill_whole(&self, pfn: Pfn) {
         if self.huge {
@@ -111,17 +101,14 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Gives a block back. O(1) to the lists of the slot.
-    ///
-    /// Aborts the process where the block is free already or is not a block of a zone.
+    /// Gives a block back; aborts the process if it is free already, or in no zone. O(1).
     #[inline]
     pub fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
         let owner = self.check_freed(pfn, order);
         self.pcps.free(&self.zones, slot, owner, Block { pfn, order, zeroed: false });
     }
 
-    /// Checks that a block may be freed, and finds its node and migratetype; aborts the process
-    /// where it may not.
+    /// Finds the node and migratetype of a block to free; aborts the process where that is wrong.
     #[inline]
     pub(super) fn check_freed(&self, pfn: Pfn, order: Order) -> (NodeId, MigrateType) {
         let memory = self.zones.memory();
@@ -139,7 +126,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// The node of frames that may be a free extent: frames of one movable pageblock.
+    /// The node of frames that may become an extent, because they lie in one movable pageblock.
     #[inline]
     pub(super) fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
         let tag = self.zones.memory().pageblocks().of(first).tag();
@@ -147,8 +134,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         (is_inside && tag.migratetype() == MigrateType::Movable).then_some(tag.node()).flatten()
     }
 
-    /// Returns whether this frame is part of a free extent, or a free block reaches over it
-    /// from below.
+    /// Returns whether this frame is part of an extent, or of a free block that begins before it.
     fn is_inside_free(&self, pfn: Pfn) -> bool {
         let kept = self.zones.memory().pageblocks().of(pfn).extents();
         if kept.count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1 {
@@ -186,7 +172,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.zones.give_back()
     }
 
-    /// Turns the frames that zones keep for requests of an exact number into free blocks again.
     pub(crate) fn flush_extents(&self) {
         self.zones.flush_extents();
     }
@@ -197,15 +182,14 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.drain_extents_of(&self.zones, slot);
     }
 
-    /// Lets the lists of a slot shrink after a while without use (`decay_pcp_high`, about once a
-    /// second in the kernel). Returns whether work remains.
+    /// Shrinks the lists of a slot that were not used (`decay_pcp_high`); returns whether work
+    /// remains.
     pub fn decay(&self, slot: SlotIndex) -> bool {
         let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
         self.pcps.decay(&self.zones, slot) || has_aged
     }
 
-    /// Gives free blocks of at least `smallest` of one node back to the operating system, until
-    /// about `most_bytes` are given back. Returns the bytes.
+    /// See [`Zones::purge`].
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         self.zones.purge(node, smallest, most_bytes)
     }
@@ -236,7 +220,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.policy
     }
 
-    /// Pages that the lists exchange with a zone at a time.
     #[must_use]
     pub(crate) fn pcp_batch(&self) -> u32 {
         self.pcps.store.sizes.batch
@@ -248,10 +231,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.visit_locks(visit);
     }
 
-    /// Checks every equation of zones, lists and budget. O(frames); no other thread may be at work.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks all equations, while no other thread is at work; fails with the first wrong one.
+    /// O(frames).
     pub fn validate(&self) -> Result<(), Broken> {
         self.zones.validate()?;
         let mut outside = 0;

@@ -14,7 +14,7 @@ pub enum FreeListPolicy {
     OneSection,
 }
 
-/// The way to bring in fresh memory of slabs; plain faults bring in what a program may never touch.
+/// The way to bring in fresh memory of slabs that the program will probably touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPolicy {
     /// Whole slabs by one call, in caches that grow.
@@ -23,8 +23,7 @@ pub struct FaultPolicy {
     pub huge: bool,
 }
 
-/// The machine that the kernel's formulas assume in place of the one that runs: for example the
-/// machine of a document.
+/// The machine that the kernel's formulas assume instead of the running one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Its CPUs, at least 1.
@@ -52,8 +51,7 @@ pub struct PageConfig<P = V6_18> {
     pub node_of_slot: fn(SlotIndex) -> NodeId,
     /// CPUs that the kernel's formulas assume.
     pub declared_cpus: u32,
-    /// Frames of the machine, all nodes together, that the kernel's formulas assume; 0 = as many as
-    /// zones have.
+    /// Frames that the kernel's formulas assume, all nodes together; 0 = as many as zones have.
     pub declared_frames: u32,
     /// Bytes of a CPU's share of the last data cache; 0 = read from the machine at the start.
     pub cache_slice_bytes: u32,
@@ -67,23 +65,19 @@ pub struct PageConfig<P = V6_18> {
     pub free_list: FreeListPolicy,
 }
 
-/// The node of a slot where nodes are declared: slots are dealt to the nodes in turn.
+/// Deals slots to declared nodes in turn.
 fn dealt<const NODES: u32>(slot: SlotIndex) -> NodeId {
     NodeId((slot.0 % NODES) as u8)
 }
 
-/// [`dealt`] for every number of nodes, from one on.
 const DEALT: [fn(SlotIndex) -> NodeId; MAX_NODES] = [
     dealt::<1>, dealt::<2>, dealt::<3>, dealt::<4>, dealt::<5>, dealt::<6>, dealt::<7>, dealt::<8>,
 ];
 
 impl<P> PageConfig<P> {
-    /// Feeds the kernel's formulas with `machine`. Where its number of nodes differs, its nodes are
-    /// fake: each has a zone of its own, slots are dealt to them in turn, and the system, which
-    /// gives the memory, knows nothing of them.
-    ///
-    /// # Panics
-    /// Where `machine` has no CPU, no node, or more than [`MAX_NODES`] nodes.
+    /// Lets the kernel's formulas assume `machine`. If it has another number of nodes, nodes become
+    /// fake: each has a zone, slots are dealt to them in turn, and the system does not know them.
+    /// Panics where `machine` has no CPU, or not 1 to [`MAX_NODES`] nodes.
     pub fn declare(&mut self, machine: Machine) {
         let Machine { cpus, frames, nodes } = machine;
         assert!(cpus > 0, "a machine has CPUs");
@@ -99,7 +93,6 @@ impl<P> PageConfig<P> {
         }
     }
 
-    /// The inputs to the sizes of the lists of one node.
     pub(super) fn size_inputs(&self) -> SizeInputs {
         let inputs = match self.declared_frames {
             0 => SizeInputs::of(self.initial_frames, self.grow, self.nodes, self.declared_cpus),

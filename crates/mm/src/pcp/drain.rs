@@ -6,24 +6,20 @@ use super::ring::SlotRings;
 use crate::frame::{FrameTable, Order};
 use crate::zone::Block;
 
-/// Takes blocks off the lists until `left` pages are gone; may overshoot by one block. Blocks whose
-/// state is wrong leave the list and the count, but do not reach the zone.
+/// Takes blocks off the lists until `left` pages or a few more are gone; drops bad blocks.
 pub(super) struct Drain<'a> {
     lists: &'a mut Lists,
     rings: SlotRings<'a>,
     frames: &'a FrameTable,
     orders: &'static [u8],
     walk: DrainWalk,
-    /// Pages still to take.
     left: u32,
-    /// The current list.
     at: usize,
     /// Blocks that the list may still give in this turn; 0 = go on to the next list.
     turn: u32,
 }
 
 impl<'a> Drain<'a> {
-    /// A drain of `pages` pages (at most what is listed) that begins with list `first`.
     pub(super) fn new(
         lists: &'a mut Lists,
         rings: SlotRings<'a>,
@@ -41,15 +37,14 @@ impl<'a> Drain<'a> {
         Self { lists, rings, frames, orders, walk, left, at, turn: 0 }
     }
 
-    /// Moves on to the next list that has blocks. `None` where no list has.
     fn next_list(&mut self) -> Option<()> {
         for passed in 1..=self.orders.len() as u32 {
             self.at = if self.at + 1 == self.orders.len() { 0 } else { self.at + 1 };
             let listed = self.lists.rings[self.at].len();
             if listed != 0 {
-                // One block for this list, one for each empty list before it and what the last one
-                // fell short of, so that full lists give more. If `passed` is the number of lists,
-                // no other list has any: then this one gives all.
+                // One block for this list, one for each empty list before it, and those that the
+                // last list lacked. If that is as many as there are lists, all others are empty,
+                // and this one gives all its blocks.
                 let lists = self.orders.len() as u32;
                 self.turn = match self.walk {
                     DrainWalk::WholeLists => u32::MAX,

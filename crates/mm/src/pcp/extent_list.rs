@@ -1,15 +1,14 @@
 //! The extents that one CPU has freed, for its next requests of an exact number of frames.
 //!
-//! The list is a few words, each of which names one extent, and every change is one
-//! compare-and-exchange of one word: it takes an extent or its front, or puts one down, alone or as
-//! the continuation of a neighbour. So the list has no lock, neither a handler of a signal nor the
-//! child of a fork finds it half changed, and it may be used outside the gate. A word describes its
-//! extent completely: an extent that left and came back is as good as one that stayed.
+//! Each word of a list names one extent, and each change is one compare-and-exchange of one word:
+//! it takes an extent or its front, puts an extent, or joins it to a neighbour. So the list has no
+//! lock, signal handlers and children of a fork never find it half changed, and tasks may use it
+//! outside the gate. ABA does no harm, because a word describes its extent completely.
 //!
-//! A request takes the front of the shortest extent that holds it. The rest stays on the list, even
-//! if it is short, because its neighbour mostly comes back to it.
+//! A request takes the front of the shortest extent that holds it. The rest stays on the list,
+//! however short: when the front is freed, the two mostly join again.
 //!
-//! Invariants, for every word but 0:
+//! Invariants, for the extent in every word but 0:
 //! * its frames count as used in the budget, have no kind, and are kept nowhere else
 //! * they lie in one pageblock, which was movable when they came
 
@@ -21,14 +20,14 @@ use quarry_sys::primitive::{
     Ordering::{AcqRel, Relaxed},
 };
 
-/// Extents of a list: each request looks at all. With 24, as many requests went to the zone.
+/// Extents of a list; each request looks at all. With 24 no fewer requests went to the zone.
 pub(super) const EXTENTS: usize = 16;
-/// Attempts of a request, where another CPU has changed the word that it wanted.
+/// Attempts of a request, because another CPU may change the word first.
 const ATTEMPTS: usize = 2;
-/// The extent has been on the list since the last look of the upkeep.
+/// The extent has been on the list since the upkeep's last look.
 const AGED: u64 = 1 << 63;
 
-/// Some extents of a list, as they leave it: pairs of first frame and number of frames.
+/// Extents that leave a list: pairs of first frame and number of frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaving {
     extents: [(Pfn, u32); EXTENTS],
@@ -51,13 +50,13 @@ impl Leaving {
 /// The way in which an extent came or went.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Movement {
-    /// Taken by a request that is inside the gate,
+    /// Taken by a request inside the gate.
     Taken,
-    /// or outside of it.
+    /// Taken outside the gate.
     TakenOutside,
-    /// Put there by a free that is inside the gate,
+    /// Put by a free inside the gate.
     Put,
-    /// or outside of it.
+    /// Put outside the gate.
     PutOutside,
 }
 
@@ -88,7 +87,6 @@ impl Entry {
         self.first().plus(self.frames())
     }
 
-    /// The extent without its first `count` frames.
     #[inline(always)]
     fn without(self, count: u32) -> Self {
         match self.frames() - count {
@@ -99,7 +97,6 @@ impl Entry {
 }
 
 fresh_zero! {
-    /// The list of one slot and node.
     #[derive(Default)]
     #[repr(align(128))]
     pub(super) struct ExtentList {
@@ -122,8 +119,7 @@ impl ExtentList {
         local::compare_exchange(&self.words[at], old.0, new.0)
     }
 
-    /// Takes `count` frames from the front of the shortest extent that has them and begins at a
-    /// multiple of `align`. O([`EXTENTS`]).
+    /// Takes the front of the shortest extent with `count` frames from a multiple of `align` on.
     #[inline]
     pub(super) fn take(&self, count: u32, align: Order) -> Option<Pfn> {
         for _ in 0..ATTEMPTS {
@@ -146,7 +142,7 @@ impl ExtentList {
         None
     }
 
-    /// Takes the `count` frames from `first` on, if an extent begins with them. O([`EXTENTS`]).
+    /// Takes the `count` frames from `first` on, if an extent begins with them.
     pub(super) fn take_at(&self, first: Pfn, count: u32) -> bool {
         let found = (0..EXTENTS)
             .map(|at| (at, self.entry(at)))
@@ -154,13 +150,12 @@ impl ExtentList {
         found.is_some_and(|(at, entry)| self.exchange(at, entry, entry.without(count)))
     }
 
-    /// Returns whether any of `count` frames from `first` on is on the list. O([`EXTENTS`]).
     pub(super) fn overlaps(&self, first: Pfn, count: u32) -> bool {
         self.entries().any(|entry| entry.first() < first.plus(count) && first < entry.end())
     }
 
-    /// Puts an extent of one pageblock on the list, if the list then has no more than `most` frames
-    /// or only this extent; returns whether it did. O([`EXTENTS`]).
+    /// Puts an extent of one pageblock on the list, if the list then has at most `most` frames or
+    /// only this extent; returns whether it did.
     #[inline]
     pub(super) fn put(&self, first: Pfn, count: u32, most: u32) -> bool {
         let end = first.plus(count);
@@ -192,9 +187,9 @@ impl ExtentList {
         (entry != Entry::NONE).then_some(entry)
     }
 
-    /// Takes one extent off a list without room: the shortest, if there are too many extents, or
-    /// else the longest. (Half of them at once took half as many sections of the zone, and two
-    /// microseconds for one call in ten thousand.) O([`EXTENTS`]).
+    /// Takes one extent off a list without room: the shortest if every word is in use, else the
+    /// longest. (To take half of all extents halved the zone's critical sections, but took two
+    /// microseconds for one call in ten thousand.)
     pub(super) fn make_room(&self) -> Option<(Pfn, u32)> {
         let (mut shortest, mut longest, mut is_full) = (0, 0, true);
         for at in 0..EXTENTS {
@@ -211,15 +206,13 @@ impl ExtentList {
         Some((entry.first(), entry.frames()))
     }
 
-    /// Takes all extents off the list.
     pub(super) fn drain(&self) -> Leaving {
         let mut leaving = Leaving::NONE;
         (0..EXTENTS).filter_map(|at| self.remove(at)).for_each(|entry| leaving.add(entry));
         leaving
     }
 
-    /// Takes the extents off the list that no request has wanted since the last call, and marks the
-    /// others.
+    /// Takes off the extents that have not changed since the last call, and marks the others.
     pub(super) fn age(&self) -> Leaving {
         let mut leaving = Leaving::NONE;
         for at in 0..EXTENTS {
@@ -229,7 +222,7 @@ impl ExtentList {
             }
             let is_aged = entry.0 & AGED != 0;
             let next = if is_aged { Entry::NONE } else { Entry(entry.0 | AGED) };
-            // A task that has changed it in between has a use for it.
+            // Where this fails, a task has just used the extent.
             if self.exchange(at, entry, next) && is_aged {
                 leaving.add(entry);
             }
@@ -237,27 +230,21 @@ impl ExtentList {
         leaving
     }
 
-    /// Frames on the list. O([`EXTENTS`]).
     pub(super) fn frames(&self) -> u32 {
         self.entries().map(Entry::frames).sum()
     }
 
-    /// Counts an extent that was taken from the list or put on it. The slot is usually the running
-    /// CPU's: see [`local::add`].
+    /// Counts an extent, usually of the running CPU's list: see [`local::add`].
     #[inline(always)]
     pub(super) fn note(&self, what: Movement) {
         local::add(&self.traffic[what as usize], 1);
     }
 
-    /// Extents that passed so far.
     pub(super) fn passed(&self, what: Movement) -> u64 {
         self.traffic[what as usize].load(Relaxed)
     }
 
-    /// Checks the list; `is_kept` returns whether the zone keeps any of some frames as free ones.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the list; `is_kept` returns whether the zone has any of some frames as free ones.
     pub(super) fn validate(
         &self,
         frames: &FrameTable,

@@ -1,7 +1,7 @@
-//! Extents on the lists of CPUs: how they get there, and how they come back.
+//! Extents on the lists of CPUs: taking, putting, and giving them back to zones.
 //!
-//! A CPU keeps the extents that it frees within a share of the memory in use, so that a process
-//! hardly grows by them; it always keeps one extent. Where memory is short it keeps nothing.
+//! A CPU keeps extents that it frees: always one, and more up to a share of the memory in use, so
+//! that a process hardly grows by them. Where memory is short it keeps none.
 
 use super::alloc::MOST_LOST;
 use super::allocator::PageAllocator;
@@ -14,18 +14,14 @@ use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Extent, Mark, Urgency, Zones};
 use quarry_sys::broken::Broken;
 use quarry_sys::percpu::SlotIndex;
 
-/// A list may have this part of the memory in use,
+/// A list holds the larger of two bounds. One is this part of the frames in use, at most 1 MiB.
 const SHARE: u32 = 8;
-/// but no more than 1 MiB;
 const SMALL_MOST: u32 = 256;
-/// or the lists of all CPUs together may have this part,
+/// The other is this part of the frames in use, divided by the number of slots, at most 8 MiB.
 const SHARE_OF_ALL: u32 = 32;
-/// but one list no more than 8 MiB.
 const MOST: u32 = 2048;
 
-/// The part that is the same under every policy.
 impl ListStore {
-    /// Frames that a list may have now.
     #[inline]
     fn most_listed(&self, zones: &Zones) -> u32 {
         let budget = zones.budget();
@@ -49,8 +45,8 @@ impl ListStore {
         Some(taken)
     }
 
-    /// Takes the frames that an allocation wants to grow into, if the list has all of them; if it
-    /// has some of them, gives all its extents to the zone.
+    /// Takes frames for an allocation to grow into, if the list has all of them. If it has some of
+    /// them, gives all its extents to the zone.
     pub(super) fn take_listed_at(
         &self,
         zones: &Zones,
@@ -85,7 +81,6 @@ impl ListStore {
         is_put
     }
 
-    /// Takes an extent of the node, which may grow for it.
     pub(super) fn alloc_extent(
         &self,
         zones: &Zones,
@@ -102,7 +97,6 @@ impl ListStore {
         Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
     }
 
-    /// Gives a checked extent to the list, or to the zone.
     pub(super) fn free_extent(
         &self,
         zones: &Zones,
@@ -114,13 +108,12 @@ impl ListStore {
         }
     }
 
-    /// All lists of extents.
     fn extent_lists(&self) -> impl Iterator<Item = &ExtentList> {
         let of = move |slot| self.nodes().map(move |node| self.extents(slot, node));
         self.slots().flat_map(of)
     }
 
-    /// Gives to the zone an extent for which its list has no room, and makes room for the next one.
+    /// Gives an extent to the zone, and makes room on its list for the next one.
     #[cold]
     fn put_past_list(
         &self,
@@ -148,15 +141,14 @@ impl ListStore {
         is_any
     }
 
-    /// Gives the extents on the lists of a slot back to the zones.
     pub(super) fn drain_extents_of(&self, zones: &Zones, slot: SlotIndex) {
         for node in self.nodes() {
             self.put_at_zone(zones, (slot, node), &self.extents(slot, node).drain());
         }
     }
 
-    /// Gives back the extents of a slot that have been on its lists since the last call; returns
-    /// whether there were any.
+    /// Gives back the extents that have not changed since the last call; returns whether there were
+    /// any.
     pub(super) fn age_extents_of(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut has_aged = false;
         for node in self.nodes() {
@@ -166,10 +158,6 @@ impl ListStore {
         has_aged
     }
 
-    /// Checks the lists of extents of a node.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
     pub(super) fn validate_extents(&self, zones: &Zones, node: NodeId) -> Result<(), Broken> {
         let (pageblocks, frames) = (zones.memory().pageblocks(), zones.frames());
         let is_kept = |first: Pfn, count: u32| {
@@ -188,7 +176,7 @@ fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> O
     let migratetype = MigrateType::Movable;
     let ask = Ask { order, migratetype, flags: AllocFlags::default() };
     for _ in 0..MOST_LOST {
-        // If the zone cannot grow, what is left is for requests that may use the reserve.
+        // If the zone cannot grow, its last frames are for requests that may use the reserve.
         if !zones.grow(node, &ask, Urgency::Low) {
             return None;
         }
@@ -201,8 +189,8 @@ fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> O
 }
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Takes `count` frames ([`EXTENT_FRAMES`]) from the list of the slot and its node. O(1), no
-    /// lock; may be called outside of the gate. The frames may hold data.
+    /// Takes `count` frames ([`EXTENT_FRAMES`]), which may hold data, from the list of the slot and
+    /// its node; also outside of the gate. O(1), no lock.
     #[inline]
     pub fn alloc_listed(&self, slot: SlotIndex, count: u32) -> Option<Pfn> {
         if !EXTENT_FRAMES.contains(&count) {
@@ -212,8 +200,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.take_listed((slot, node), (count, Order::ZERO), Movement::TakenOutside)
     }
 
-    /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns `false`, and does
-    /// nothing, where the list has no room. O(1), no lock; may be called outside of the gate.
+    /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns `false` where that has
+    /// no room; also outside of the gate. O(1), no lock.
     #[inline]
     pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
         let Some(node) = self.extent_node(first, count) else { return false };
@@ -222,7 +210,7 @@ impl<P: PagePolicy> PageAllocator<P> {
             && store.put_listed(&self.zones, (slot, node), extent, Movement::PutOutside)
     }
 
-    /// Extents that were taken from the lists, and put on them, outside of the gate.
+    /// Extents taken from the lists outside of the gate, and extents put on them.
     #[must_use]
     pub(crate) fn extents_passed_outside(&self) -> (u64, u64) {
         let passed = |how| self.pcps.store.extent_lists().map(|list| list.passed(how)).sum();
@@ -236,7 +224,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         store.tuning(slot, node).count + store.extents(slot, node).frames()
     }
 
-    /// Returns whether any list has an extent. O(slots).
     #[must_use]
     pub(crate) fn lists_any_extent(&self) -> bool {
         self.pcps.store.extent_lists().any(|list| list.frames() > 0)

@@ -12,7 +12,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 fresh_zero! {
-    /// The state that policies steer by. The names are those of `struct per_cpu_pages` (Linux 6.7).
+    /// The state that policies tune, named as in `struct per_cpu_pages` (Linux 6.7).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Tuning {
         /// Pages on all lists.
@@ -32,7 +32,7 @@ fresh_zero! {
     /// Counts of the work of a slot's lists. All values only grow.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct PcpCounters {
-        /// Blocks handed out from the lists, those fetched for the purpose included.
+        /// Blocks handed out from the lists, those of refills included.
         pub allocs: u64,
         /// Times an empty list was refilled: critical sections of the zone.
         pub refills: u64,
@@ -48,10 +48,10 @@ fresh_zero! {
         pub bypassed_allocs: u64,
         /// Blocks freed past the lists.
         pub bypassed_frees: u64,
-        /// Critical sections, of the lists or else of the zone, spent on freeing what callers gave
-        /// back (document 001 counts these).
+        /// Critical sections, of the lists or of the zone, in which blocks of callers were freed,
+        /// as document 001 counts them.
         pub critical_sections: u64,
-        /// Blocks found with a wrong state on a list: dropped, and taken out of the count.
+        /// Blocks with a wrong state on a list, which were dropped.
         pub bad_blocks: u64,
     }
 }
@@ -86,15 +86,14 @@ impl core::ops::AddAssign for PcpCounters {
 }
 
 fresh_zero! {
-    /// The state that the lock guards.
     pub(super) struct Lists {
         pub(super) tuning: Tuning,
         pub(super) rings: [Ring; MAX_LISTS],
         pub(super) counters: PcpCounters,
     }
 
-    /// The lists of one slot and node. Threads `try_lock` them and go to the zone where that fails;
-    /// only drains and `fork` wait.
+    /// The lists of one slot and node. Requests only try their lock, and go to the zone where
+    /// another thread holds it; drains, statistics and `fork` wait for it.
     #[repr(align(128))]
     pub(super) struct Pcp {
         pub(super) lists: CountedLock<Lists>,
@@ -102,7 +101,6 @@ fresh_zero! {
         pub(super) bypassed_allocs: AtomicU64,
         pub(super) bypassed_frees: AtomicU64,
         pub(super) bypass_sections: AtomicU64,
-        /// Critical sections of the zone that took extents back, and their pages.
         pub(super) extent_drains: AtomicU64,
         pub(super) drained_extent_pages: AtomicU64,
     }
@@ -118,18 +116,16 @@ impl Pcp {
         local::add_shared(&self.bypass_sections, 1);
     }
 
-    /// Counts extents of `pages` pages that went back to the zone.
     pub(super) fn note_drain(&self, pages: u32) {
         self.extent_drains.fetch_add(1, Relaxed);
         self.drained_extent_pages.fetch_add(pages.into(), Relaxed);
     }
 
-    /// Visits the lock of the lists.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("pcp->lock", &self.lists);
     }
 
-    /// The counters. Waits for the lock.
+    /// Waits for the lock.
     pub(super) fn counters(&self) -> PcpCounters {
         let mut counters = self.lists.lock().counters;
         counters.bypassed_allocs += self.bypassed_allocs.load(Relaxed);

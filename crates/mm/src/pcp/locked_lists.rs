@@ -10,7 +10,6 @@ use crate::frame::{End, FrameState, FrameTable, NodeId, Order};
 use crate::zone::{AllocFlags, Ask, Block, Destination, Mark, Zone, Zones};
 use quarry_sys::lock::Guard;
 
-/// A reference to the lists of one slot and node.
 #[derive(Clone, Copy)]
 pub(super) struct ListRef<'a> {
     pub(super) store: &'a ListStore,
@@ -19,7 +18,6 @@ pub(super) struct ListRef<'a> {
     pub(super) node: NodeId,
 }
 
-/// The lists, locked.
 pub(super) struct LockedLists<'a> {
     pub(super) at: ListRef<'a>,
     pub(super) lists: Guard<'a, Lists>,
@@ -51,20 +49,17 @@ impl<'a> ListRef<'a> {
         PolicyContext { sizes: self.store.sizes, zone: self.zone() }
     }
 
-    /// Takes the lock if it is free.
     #[inline(always)]
     pub(super) fn try_lock(self) -> Option<LockedLists<'a>> {
         Some(LockedLists { at: self, lists: self.pcp().lists.try_lock()? })
     }
 
-    /// Waits for the lock.
     pub(super) fn lock(self) -> LockedLists<'a> {
         LockedLists { at: self, lists: self.pcp().lists.lock() }
     }
 }
 
 impl<'a> LockedLists<'a> {
-    /// Takes the head of a list.
     #[inline(always)]
     pub(super) fn pop(&mut self, list: usize, order: Order) -> Option<Page> {
         let lists = &mut *self.lists;
@@ -79,7 +74,7 @@ impl<'a> LockedLists<'a> {
         Some(Page { pfn, zeroed: state.is_zeroed() })
     }
 
-    /// Continues with the next block: one with a wrong state has left the list and the count.
+    /// Drops a block with a wrong state, and takes the next one.
     #[cold]
     #[inline(never)]
     fn pop_past_bad(&mut self, list: usize, order: Order) -> Option<Page> {
@@ -87,12 +82,11 @@ impl<'a> LockedLists<'a> {
         self.pop(list, order)
     }
 
-    /// Fetches blocks for an empty list in one critical section, appends them in the order in which
-    /// they come, and takes the first. (On fresh memory the batches of two CPUs are neighbours, and
-    /// so are the states that they write. Beginning after the line of 64 states that both share
-    /// does not help: processors fetch lines in pairs.) A refill has no right to the high-order
-    /// reserve: a request that has it goes to the zone where a refill finds nothing (`rmqueue_bulk`
-    /// to Linux 6.19).
+    /// Fetches blocks for an empty list in one critical section, in their order, and takes the
+    /// first. A refill may not use the high-order reserve: if it finds no block, a request with a
+    /// right to the reserve goes to the zone (`rmqueue_bulk` to Linux 6.19). (On fresh memory two
+    /// CPUs' batches are neighbours, and share a cache line of 64 states. To skip this line does
+    /// not help: processors fetch lines in pairs.)
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop<P: PagePolicy>(
@@ -119,13 +113,13 @@ impl<'a> LockedLists<'a> {
         self.pop(list, ask.order)
     }
 
-    /// Same as [`Zone::admits`]. Not inlined: it would take stack while blocks are fetched.
+    /// Not inlined: [`Zone::admits`] would take stack while blocks are fetched.
     #[inline(never)]
     fn admits(&self, ask: &Ask, mark: Mark) -> bool {
         self.at.zone().admits(ask, mark)
     }
 
-    /// Puts a block at one end of a list; returns the pages that the policy wants drained.
+    /// Puts a block at one end of a list; returns the pages to drain now.
     #[inline(always)]
     pub(super) fn push<P: PagePolicy>(
         &mut self,
@@ -170,8 +164,8 @@ impl<'a> LockedLists<'a> {
         lists.counters.drained_pages += u64::from(spilled << order.get());
     }
 
-    /// Gives `pages` pages back, beginning with `list`, in chunks of the policy. The lists are
-    /// released between chunks; returns `None` if another thread took them then.
+    /// Gives `pages` pages back, from `list` on. Releases the lists between the policy's chunks;
+    /// returns `None` if another thread takes them then.
     #[cold]
     #[inline(never)]
     pub(super) fn drain<P: PagePolicy>(
@@ -182,7 +176,7 @@ impl<'a> LockedLists<'a> {
     ) -> Option<Self> {
         let chunk = policy.drain_chunk(self.at.context().sizes);
         loop {
-            // A chunk may take a few pages too many; later chunks do not take fewer for that.
+            // A chunk may take a few pages too many, which later chunks do not make up for.
             self.drain_chunk(policy, pages.min(chunk), list);
             pages = pages.saturating_sub(chunk);
             if pages == 0 || self.lists.tuning.count == 0 {
@@ -200,8 +194,7 @@ impl<'a> LockedLists<'a> {
         Some(self)
     }
 
-    /// Gives `pages` pages back in one critical section of the zone; the last block may exceed
-    /// that.
+    /// Gives `pages` pages or a few more back in one critical section of the zone.
     pub(super) fn drain_chunk<P: PagePolicy>(&mut self, policy: &P, pages: u32, list: usize) {
         let before = self.lists.tuning.count;
         if before == 0 {

@@ -1,7 +1,7 @@
 //! Per-CPU page lists in front of the zones, and the page allocator that joins both.
 //!
-//! A policy is a type that implements [`PagePolicy`]; those of other eras are in `lab/eras`. Files
-//! use only those to their left:
+//! A policy is a type that implements [`PagePolicy`]; policies of other eras are in `lab/eras`.
+//! Each file uses only those to its left:
 //!
 //! ```text
 //! ring -> lists -> policy -> v6_18 -> config

@@ -25,11 +25,11 @@ pub struct SizeInputs {
     pub cache_slice_bytes: u32,
 }
 
-/// A CPU's share of the last data cache where the machine is not asked: 2 MiB, as on servers.
+/// A CPU's share of the last data cache unless the machine is asked: 2 MiB, as on servers.
 pub const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
-/// Frames that the sizes of a growing zone's lists are computed from: 1 GiB, the smallest zone that
-/// has the full batch. The zone's size at the start tells nothing about its program.
+/// The lists of a zone that grows get the sizes for this many frames: 1 GiB, the smallest zone with
+/// the full batch. The zone's size at the start tells nothing about its program.
 const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
@@ -59,14 +59,14 @@ impl SizeInputs {
 /// Bounds of the lists, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Exchanged with the zone per step.
+    /// Pages that a list exchanges with the zone at a time.
     pub batch: u32,
-    /// `high` is tuned from here..
+    /// The lower bound of `high`.
     pub high_min: u32,
-    /// ..to here.
+    /// The upper bound of `high`.
     pub high_max: u32,
-    /// Pages that a row of frees of high orders leaves alone: one batch, if the cache has room for
-    /// it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
+    /// A row of frees of orders 1..=3 sends all pages to the zone only if at least this many are
+    /// listed: a batch, or 0 if the CPU's cache is too small (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
     pub kept: u32,
 }
 
@@ -89,19 +89,18 @@ pub struct PolicyContext<'a> {
 /// The order in which a drain visits the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainWalk {
-    /// From list `first` on: one more block from a list for each empty list passed on the way to
-    /// it; all from the only list that has any (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
+    /// From list `first` on: one block from a list, and one more for each empty list just before
+    /// it; all blocks from a list if no other has any (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
     GrowingBatches {
-        /// The first list to look at. The kernel increments before it looks, from 0.
+        /// The first list. (The kernel increments its index, from 0, before it looks.)
         first: usize,
     },
     /// All of the list that was freed to, then all of the next (Linux 5.18+).
     WholeLists,
 }
 
-/// A policy: which blocks are listed, and how many come and go at a time. Each follows the kernel
-/// of its name; all of them take and free at the head, append refills at the tail and drain the
-/// tail.
+/// A policy decides which blocks are listed, and how many come and go at a time, as the kernel of
+/// its name. All policies take and free at the head, append refills at the tail and drain the tail.
 pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// Its name, as tables print it.
     fn name(&self) -> &'static str;
@@ -112,9 +111,8 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// The order in which drains visit the lists.
     fn walk(&self) -> DrainWalk;
 
-    /// Returns whether every request is tested against the watermarks of the zone before it looks
-    /// at the lists, as in the kernel (`get_page_from_freelist`); otherwise only a request that a
-    /// list cannot serve is tested.
+    /// Returns whether every request is tested against the zone's watermarks first, and not only
+    /// one that the lists cannot serve (`get_page_from_freelist`).
     #[inline]
     fn tests_every_request(&self) -> bool {
         true
@@ -147,8 +145,7 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     }
 }
 
-/// Blocks of `order` that stand for a refill of `batch` pages: `batch >> order`, but two at least
-/// where any are listed at all (Linux 5.14+).
+/// Blocks of a refill of `batch > 1` pages: `batch >> order`, but at least two (Linux 5.14+).
 #[inline]
 pub fn scaled_to(order: Order, batch: u32) -> u32 {
     if batch > 1 { (batch >> order.get()).max(2) } else { batch }
@@ -163,8 +160,8 @@ pub fn low_list(order: Order, migratetype: MigrateType) -> usize {
 /// Lists of orders 0..=3 where each migratetype has its own.
 pub const LOW_LISTS: usize = PCP_TYPES * (COSTLY_ORDER as usize + 1);
 
-/// `2^n - 1` pages nearest to `pages`, so that two tasks that take turns with batches do not always
-/// meet on the same cache colours (`zone_batchsize`).
+/// The `2^n - 1` nearest to `pages`. With a power of two, two tasks that exchange batches in turn
+/// might always meet on the same cache colours (`zone_batchsize`).
 const fn batch_from(pages: u32) -> u32 {
     if pages <= 1 {
         return 1;
@@ -173,13 +170,13 @@ const fn batch_from(pages: u32) -> u32 {
     (1 << raised.ilog2()) - 1
 }
 
-/// `batch` of kernels up to 4.19: a quarter of a thousandth of the zone, of 512 KiB at most.
+/// `batch` of kernels up to 4.19: a quarter of the smaller of a 1,024th of the zone and 512 KiB.
 pub const fn batch_before_4_20(managed: u32) -> u32 {
     let share = managed / 1024;
     batch_from((if share < 128 { share } else { 128 }) / 4)
 }
 
-/// `batch` of current kernels: a 4096th of the zone, 256 KiB at most (Linux 6.x).
+/// `batch` of current kernels: a 4096th of the zone, at most 256 KiB (Linux 6.x).
 pub const fn batch_since_4_20(managed: u32) -> u32 {
     let share = managed >> 12;
     batch_from(if share < 64 { share } else { 64 })

@@ -26,14 +26,12 @@ pub struct PageRequest {
 }
 
 impl PageRequest {
-    /// The part of the request that zones see.
     #[inline]
     pub(super) fn ask(self) -> Ask {
         Ask { order: self.order, migratetype: self.migratetype, flags: self.flags }
     }
 
-    /// Same as [`ask`](Self::ask) without additional rights: only requests that have found nothing
-    /// use those.
+    /// Same as [`ask`](Self::ask), without rights that are for requests that have found no block.
     #[inline]
     pub(super) fn usual(self) -> Ask {
         Ask { flags: AllocFlags::default(), ..self.ask() }

@@ -1,9 +1,8 @@
-//! The lists themselves: double-ended rings of frame numbers in memory reserved from the OS.
+//! The per-CPU lists of blocks: double-ended rings of frame numbers.
 //!
-//! The kernel links free pages through their descriptors; Quarry's have no room for two links, and
-//! a ring is smaller than that anyway: 4 bytes per block, touched only as far as a list is used.
-//! Capacities bound what a list can hold; they are powers of two, so that no position is divided.
-//! Lists are not a [`List`](crate::frame::List), because a block of order 0 has one link word.
+//! They are not a [`List`](crate::frame::List), because a block of order 0 has one link word. A
+//! ring takes 4 bytes per block, and touches memory only as far as it is used. Its capacity bounds
+//! the list, and is a power of two, so that a mask replaces a division.
 
 use crate::frame::{OsArray, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
@@ -12,8 +11,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 /// Most lists of a policy: 3 migratetypes x orders 0..=8, and two lists of order 9.
 pub(super) const MAX_LISTS: usize = 29;
 
-/// The start of an empty list: so far from a page's edge that a list which grows and shrinks a
-/// little touches one page of its ring.
+/// The start of an empty list: a short list touches only one page of its ring.
 const START: u32 = 512;
 
 /// The most pages that any list needs room for: 4 GiB on one CPU.
@@ -31,14 +29,13 @@ pub struct RingSizes {
 }
 
 impl Default for RingSizes {
-    /// Room for lists of 2,048 pages at most and a refill of 2,016.
+    /// Room for lists of at most 2,048 pages and a refill of 2,016.
     fn default() -> Self {
         Self { single: 4096, small: 1024, huge: 64 }
     }
 }
 
 impl RingSizes {
-    /// Room for `high` pages and a refill of `refill` pages, of any order.
     pub(super) fn fitting(high: u32, refill: u32) -> Self {
         let pages = high.saturating_add(refill).min(MOST_PAGES);
         let (least, single) = (Self::default(), pages.next_power_of_two());
@@ -82,16 +79,13 @@ impl Ring {
     }
 }
 
-/// The memory of all rings.
 pub(super) struct Rings {
     cells: OsArray<AtomicU32>,
-    /// Cells of all lists of one slot and node.
     stride: u32,
     offset: [u32; MAX_LISTS],
     mask: [u32; MAX_LISTS],
 }
 
-/// The rings of one slot and node.
 #[derive(Clone, Copy)]
 pub(super) struct SlotRings<'a> {
     rings: &'a Rings,
@@ -99,7 +93,7 @@ pub(super) struct SlotRings<'a> {
 }
 
 impl Rings {
-    /// Reserves rings for `count` pairs of slot and node, with a list for each of `orders`.
+    /// Reserves rings for `count` pairs of slot and node, with one list per entry of `orders`.
     pub(super) fn reserve(
         os: &'static dyn Os,
         count: usize,
@@ -116,7 +110,6 @@ impl Rings {
         Ok(Self { cells, stride, offset, mask })
     }
 
-    /// The rings of pair `index`.
     #[inline]
     pub(super) fn at(&self, index: usize) -> SlotRings<'_> {
         SlotRings { rings: self, base: index * self.stride as usize }
@@ -130,39 +123,34 @@ impl SlotRings<'_> {
         self.rings.cells.at(self.base + (self.rings.offset[list] + inside) as usize)
     }
 
-    /// Returns whether `list` has no room for one more block.
     #[inline]
     pub(super) fn is_full(&self, list: usize, ring: Ring) -> bool {
         ring.len > self.rings.mask[list]
     }
 
-    /// Blocks that `list` has room for.
     #[inline]
     pub(super) fn room(&self, list: usize, ring: Ring) -> u32 {
         self.rings.mask[list] + 1 - ring.len
     }
 
-    /// Takes the block at the head.
     #[inline]
     pub(super) fn pop_head(&self, list: usize, ring: &mut Ring) -> Option<Pfn> {
         ring.len = ring.len.checked_sub(1)?;
         let pfn = self.cell(list, ring.head).load(Relaxed);
         ring.head = ring.head.wrapping_add(1);
         if ring.len == 0 {
-            // An empty list starts over, so that it does not wander through its whole ring.
+            // An empty list starts over, so that it touches no more of its ring.
             ring.head = 0;
         }
         Some(Pfn(pfn))
     }
 
-    /// Takes the block at the tail.
     #[inline]
     pub(super) fn pop_tail(&self, list: usize, ring: &mut Ring) -> Option<Pfn> {
         ring.len = ring.len.checked_sub(1)?;
         Some(Pfn(self.cell(list, ring.head.wrapping_add(ring.len)).load(Relaxed)))
     }
 
-    /// Puts a block before the head. The list is not full.
     #[inline]
     pub(super) fn push_head(&self, list: usize, ring: &mut Ring, pfn: Pfn) {
         debug_assert!(!self.is_full(list, *ring), "the ring is full");
@@ -171,7 +159,6 @@ impl SlotRings<'_> {
         self.cell(list, ring.head).store(pfn.0, Relaxed);
     }
 
-    /// Puts a block after the tail. The list is not full.
     #[inline]
     pub(super) fn push_tail(&self, list: usize, ring: &mut Ring, pfn: Pfn) {
         debug_assert!(!self.is_full(list, *ring), "the ring is full");
@@ -179,7 +166,6 @@ impl SlotRings<'_> {
         ring.len += 1;
     }
 
-    /// The block at `position`, counted from the head.
     pub(super) fn peek(&self, list: usize, ring: Ring, position: u32) -> Pfn {
         Pfn(self.cell(list, ring.head.wrapping_add(position)).load(Relaxed))
     }

@@ -1,5 +1,4 @@
-//! Many blocks in one critical section: lists of pages (document 001), and requests for an exact
-//! number of frames.
+//! Many blocks in one critical section: lists of pages, and exact numbers of frames.
 
 use super::allocator::PageAllocator;
 use super::config::FreeListPolicy;
@@ -9,16 +8,13 @@ use crate::frame::{End, FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEB
 use crate::zone::{AllocFlags, Block, EXTENT_FRAMES, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
 
-/// Most pieces of a block whose pieces are listed: its frames.
 const MOST_PIECES: usize = 1 << COSTLY_ORDER;
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Gives a list of blocks back. Under `PerPage` each block has a critical section of its own.
-    /// Under `OneSection` a first pass checks all of them, and a second one frees them in one
-    /// critical section per node (and one of the zone for orders that are not listed).
-    ///
-    /// Aborts the process where a block is free already, for example by an earlier entry of the
-    /// list.
+    /// Gives a list of blocks back, as [`FreeListPolicy`] says. `PerPage`: each block in a critical
+    /// section of its own. `OneSection`: checks all blocks, then frees them in one critical section
+    /// per node (and one of the zone for orders without lists). Aborts the process where a block is
+    /// free already, for example by an earlier entry.
     pub fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
         match self.free_list {
             FreeListPolicy::PerPage => self.free_each(slot, pages),
@@ -26,8 +22,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// [`free_list`](Self::free_list) at one end of the slot's lists: the tail is for pages whose
-    /// contents are in no cache of the CPU (the cold hint of Linux up to 4.14).
+    /// Same as [`free_list`](Self::free_list), at one end of the lists: the tail is for pages in no
+    /// cache of the CPU (the cold hint of Linux up to 4.14).
     pub fn free_list_at(&self, slot: SlotIndex, pages: &[(Pfn, Order)], end: End) {
         if end == End::Head {
             return self.free_list(slot, pages);
@@ -51,18 +47,14 @@ impl<P: PagePolicy> PageAllocator<P> {
         for (pfn, order) in pages {
             nodes |= 1 << self.prepare_free(*pfn, *order).0;
         }
-        // The second pass: frees the prepared blocks of each node.
         for node in (0..u32::BITS as u8).filter(|node| nodes >> node & 1 == 1) {
             self.pcps.free_section(&self.zones, (slot, NodeId(node)), pages, (false, end));
         }
     }
 
-    /// Takes exactly `count` frames (1..=1024) whose first one is aligned to `align`: for
-    /// [`EXTENT_FRAMES`] an extent of movable frames, in one critical section; else, or where no
-    /// extent is available, a trimmed block, whose rest goes back at once in a second one.
-    ///
-    /// # Panics
-    /// Where `count` is 0 or above 1,024.
+    /// Takes exactly `count` frames (1..=1024, or panics) at a multiple of `align`: an extent, in
+    /// one critical section, if they are movable and [`EXTENT_FRAMES`]; else, or where no extent is
+    /// available, the front of a block, whose rest goes back in a second critical section.
     pub fn alloc_exact(
         &self,
         slot: SlotIndex,
@@ -91,13 +83,12 @@ impl<P: PagePolicy> PageAllocator<P> {
         Some(page)
     }
 
-    /// Gives back the frames after the first `kept` of `held` ones, which were taken by
-    /// [`alloc_exact`](Self::alloc_exact).
+    /// Gives back all but the first `kept` of `held` frames of [`alloc_exact`](Self::alloc_exact).
     pub(crate) fn trim_exact(&self, slot: SlotIndex, first: Pfn, held: u32, kept: u32) {
         let (tail, count) = (first.plus(kept), held - kept);
         match self.extent_node(tail, count) {
             Some(node) if EXTENT_FRAMES.contains(&held) => {
-                // The owner may want to grow it again, into frames that the zone keeps.
+                // The tail goes to the zone, because the owner may want to grow into it again.
                 self.check_extent(tail, count);
                 self.zones.put_extent(node, tail, count);
                 self.pcps.store.pcp(slot, node).bypass_free(1);
@@ -106,9 +97,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Extends `held` frames, which were taken by [`alloc_exact`](Self::alloc_exact), to `wanted`
-    /// ones ([`EXTENT_FRAMES`] both), if the frames after them are free extents. Returns whether
-    /// they were.
+    /// Extends `held` frames of [`alloc_exact`](Self::alloc_exact) to `wanted` ([`EXTENT_FRAMES`]
+    /// both), if the frames after them are free extents; returns whether it did.
     pub(crate) fn extend_exact(&self, slot: SlotIndex, first: Pfn, held: u32, wanted: u32) -> bool {
         debug_assert!(wanted > held);
         if !EXTENT_FRAMES.contains(&held) || !EXTENT_FRAMES.contains(&wanted) {
@@ -126,8 +116,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         is_taken
     }
 
-    /// Takes `count` movable frames for an allocation that will grow: with as many free ones after
-    /// them. `None` where there is no such free extent.
+    /// Takes `count` movable frames with as many free ones after them, for an allocation that
+    /// grows.
     pub(crate) fn alloc_extent_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
         let node = self.zones.node_of(slot);
         if !EXTENT_FRAMES.contains(&count) {
@@ -152,10 +142,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.free_extent(&self.zones, (slot, node), (first, count));
     }
 
-    /// Gives back `count` frames from `first` on: as an extent where they may be one, else in the
-    /// largest blocks that they form; in one critical section.
-    ///
-    /// Aborts the process where a block of them is free already.
+    /// Gives back `count` frames from `first` on, as an extent or else in the largest blocks, in
+    /// one critical section. Aborts the process where a block of them is free already.
     pub fn free_exact(&self, slot: SlotIndex, first: Pfn, count: u32) {
         if EXTENT_FRAMES.contains(&count)
             && let Some(node) = self.extent_node(first, count)
@@ -178,9 +166,9 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Frees `count` frames from `first` on, the pieces of one block of `order`, in one critical
-    /// section. Where no list takes the whole block, its pieces are not listed either: on lists
-    /// they would keep their buddies from merging, only to be drained soon.
+    /// Frees the pieces of one block of `order` in one critical section: to the zone if no list
+    /// takes blocks of `order`, because on lists the pieces would keep their buddies from merging,
+    /// only to be drained.
     #[inline(never)]
     fn free_pieces(
         &self,
@@ -203,7 +191,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.free_section(&self.zones, (slot, node), pages, (zeroed, End::Head));
     }
 
-    /// The first pass: checks a block and marks it, so that a second entry for it is found.
+    /// Checks a block and marks it, so that a second entry for it aborts.
     fn prepare_free(&self, pfn: Pfn, order: Order) -> NodeId {
         let (node, _) = self.check_freed(pfn, order);
         self.frames().set_state(pfn, FrameState::in_pcp(order, false));

@@ -13,21 +13,19 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
-/// The lists of all slots and nodes under one policy.
 pub(super) struct PcpSet<P> {
     pub(super) policy: P,
     pub(super) store: ListStore,
 }
 
-/// The migratetype of the list that a block of this type goes to. The reserve has no list: its
-/// blocks go to the movable lists, and return to it through the type of their pageblock.
+/// The migratetype of the list for blocks of type `of`. Blocks of the high-order reserve go to
+/// movable lists, and return to it by the type of their pageblock.
 #[inline]
 pub(super) fn listed_type(of: MigrateType) -> MigrateType {
     if of.index() < PCP_TYPES { of } else { MigrateType::Movable }
 }
 
 impl<P: PagePolicy> PcpSet<P> {
-    /// Reserves lists for `slots` slots of every zone.
     pub(super) fn reserve(
         os: &'static dyn Os,
         config: &PageConfig<P>,
@@ -53,9 +51,9 @@ impl<P: PagePolicy> PcpSet<P> {
         ListRef { store: &self.store, zones, index: self.store.index(slot, node), node }
     }
 
-    /// Takes one block of a node: from the list, from a refill, or from the zone. Refill and zone
-    /// serve only while the zone stays above `mark`; under a policy that tests every request, so
-    /// does the list.
+    /// Takes one block of a node: from the list, from a refill, or from the zone. A refill and the
+    /// zone give blocks only while the zone stays above `mark`; so does the list, if
+    /// [`PagePolicy::tests_every_request`].
     #[inline(always)]
     pub(super) fn alloc(
         &self,
@@ -83,7 +81,6 @@ impl<P: PagePolicy> PcpSet<P> {
         self.alloc_at_zone(zones, slot, node, ask, mark)
     }
 
-    /// Takes one block from the zone if that stays above `mark`.
     #[cold]
     fn alloc_at_zone(
         &self,
@@ -119,8 +116,8 @@ impl<P: PagePolicy> PcpSet<P> {
         filled
     }
 
-    /// Takes up to `out.len()` blocks of a node in one hold of the lists, refilling them as often
-    /// as needed; or from the zone, in one critical section, where there is no list.
+    /// Takes up to `out.len()` blocks of a node in one hold of the lists, or, where that is not
+    /// possible, in one critical section of the zone.
     pub(super) fn alloc_bulk(
         &self,
         zones: &Zones,
@@ -151,7 +148,6 @@ impl<P: PagePolicy> PcpSet<P> {
         filled
     }
 
-    /// Frees one block that was checked.
     #[inline]
     pub(super) fn free(
         &self,
@@ -175,7 +171,6 @@ impl<P: PagePolicy> PcpSet<P> {
         self.free_past_lists(zones, (slot, node), (&[(pfn, order)], zeroed), None);
     }
 
-    /// Frees checked blocks of one node past the lists, in one critical section of the zone.
     #[cold]
     pub(super) fn free_at_zone(
         &self,
@@ -188,10 +183,9 @@ impl<P: PagePolicy> PcpSet<P> {
         self.store.pcp(slot, node).bypass_free(count);
     }
 
-    /// Frees those of `pages`, all of them checked, that are of one node, in one hold of the lists,
-    /// and in one critical section of the zone for those that have no list. Where another thread
-    /// has the lists, or the running task reclaims and wants the blocks to count as free, all of
-    /// them go to the zone in one critical section.
+    /// Frees the blocks of one node among the checked `pages` in one hold of the lists' lock, those
+    /// without a list in one critical section of the zone. All go to the zone if another thread has
+    /// the lock, or if the running task reclaims: it counts only frames in the zone as freed.
     pub(super) fn free_section(
         &self,
         zones: &Zones,
@@ -235,8 +229,8 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Frees past the lists those of `pages` that are of the node: those with a list, without
-    /// one, or all, as `listed` chooses; does nothing where there is no such page.
+    /// Frees blocks of the node among `pages` to the zone: all, only those that have a list
+    /// (`Some(true)`), or only those without one.
     #[cold]
     #[inline(never)]
     fn free_past_lists(
@@ -258,7 +252,6 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Gives everything on the lists of a slot back to the zones. Waits for the lists.
     pub(super) fn drain_slot(&self, zones: &Zones, slot: SlotIndex) {
         for node in self.store.nodes() {
             let mut locked = self.at(zones, slot, node).lock();
@@ -268,9 +261,7 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Lets the policy lower the mark up to which the lists of a slot may hold pages, and drains
-    /// what lies above it (`decay_pcp_high`); called now and then. Returns whether a later call may
-    /// have more to do.
+    /// Lets the policy lower `high` and drains the pages above it; returns whether work may remain.
     pub(super) fn decay(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut remains = false;
         for node in self.store.nodes() {
@@ -285,16 +276,12 @@ impl<P: PagePolicy> PcpSet<P> {
         remains
     }
 
-    /// Visits the locks of all lists.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         let lists = &self.store.pcps;
         (0..lists.len()).for_each(|index| lists.at(index).visit_locks(visit));
     }
 
-    /// Checks the lists of one node against counts and states. Returns the pages listed.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the lists of one node against counts and states; returns the pages listed.
     pub(super) fn validate(&self, zones: &Zones, node: NodeId) -> Result<u32, Broken> {
         let memory = zones.memory();
         let mut pages = 0;

@@ -8,22 +8,18 @@ use crate::frame::{NodeId, OsArray};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
-/// The lists.
 pub(super) struct ListStore {
-    /// Bounds of the lists of every node.
     pub(super) sizes: Sizes,
     pub(super) pcps: OsArray<Pcp>,
     pub(super) rings: Rings,
     pub(super) extents: OsArray<ExtentList>,
-    /// See [`PageConfig::lists_extents`](super::PageConfig::lists_extents).
     pub(super) lists_extents: bool,
     slots: u32,
     nodes: u8,
 }
 
 impl ListStore {
-    /// Reserves lists for `slots` slots of each of `nodes` nodes, with one list per entry of
-    /// `orders`.
+    /// Reserves the lists of `slots` slots of `nodes` nodes, one per entry of `orders`.
     pub(super) fn reserve(
         os: &'static dyn Os,
         (slots, nodes): (u32, u8),
@@ -67,7 +63,7 @@ impl ListStore {
         self.extents.at(self.index(slot, node))
     }
 
-    /// The counts of a slot's lists, all nodes together. Waits for the lists.
+    /// All nodes together; waits for the lists.
     pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
         let mut sum = PcpCounters::default();
         for node in self.nodes() {
@@ -79,7 +75,7 @@ impl ListStore {
         sum
     }
 
-    /// The state of the tuning of one slot and node. Waits for the lists.
+    /// Waits for the lists.
     pub(super) fn tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
         self.pcp(slot, node).lists.lock().tuning
     }

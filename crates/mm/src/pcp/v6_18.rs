@@ -1,17 +1,17 @@
 //! `v6.18`: the auto-tuned lists of Linux 6.18 with stable patches of January 2026; the default.
 //!
-//! Since 6.7 order 9 has got a list for movable blocks and one for others (6.10); a row of freed
-//! blocks of orders 1..=3 must be longer before it counts, by half of `high_min` (6.16); and drains
-//! release the lists and the zone after each batch (6.19, and 6.18 as a stable patch).
+//! Since 6.7: order 9 has a list for movable blocks and one for others (6.10); the row of frees of
+//! orders 1..=3 that sends all pages to the zone must be longer by half of `high_min` (6.16);
+//! drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
 //!
-//! Two things differ in user space. A process has no fixed amount of memory to take an eighth of:
-//! unless a machine's memory is declared, a list keeps at most 2,048 pages (8 MiB) per CPU. And
-//! requests are tested against watermarks only where a list cannot serve them, because listed pages
-//! are memory that the process holds already.
+//! Two things differ in user space. The kernel's bound is an eighth of the zone; a process has no
+//! fixed memory, so without declared memory a CPU keeps at most 2,048 pages (8 MiB). And the
+//! process holds listed pages already, so only requests past the lists are tested against
+//! watermarks.
 //!
-//! Lists tune themselves since Linux 6.7. A burst of allocations doubles the next refill (63, 126,
-//! .. 2,016 pages of order 0); a burst of frees makes drains as large as the burst; `high` rises
-//! while it pays and decays when idle. The releases differ in the items of [`Release`].
+//! Lists tune themselves since Linux 6.7. Allocations in a row double the next refill (63, 126, ..
+//! 2,016 pages of order 0); frees in a row make drains as large; `high` rises while that pays and
+//! decays when the CPU is idle. Releases differ in the items of [`Release`].
 
 use super::lists::Tuning;
 use super::policy::{
@@ -20,7 +20,6 @@ use super::policy::{
 };
 use crate::frame::{FRAME_BYTES, MigrateType, Order, PAGEBLOCK_ORDER, PCP_TYPES};
 
-/// Most pages that a CPU keeps in a process that declares no memory.
 const HIGH_MOST: u32 = 2048;
 
 /// `MIN_PERCPU_PAGELIST_HIGH_FRACTION`: `high_max` is an eighth of the zone, divided by its CPUs.
@@ -64,29 +63,26 @@ pub trait Release: Copy + Send + Sync + 'static {
     /// See [`PagePolicy::tests_every_request`].
     const TESTS_EVERY_REQUEST: bool;
 
-    /// The first list of orders 4..=8, where each migratetype has its own; no release had them.
+    /// The first list of orders 4..=8, three for each order; no release had such lists.
     const MIDDLE_LISTS: Option<usize> = None;
 
     /// The choice among the lists of order 9.
     fn huge_list(migratetype: MigrateType) -> usize;
 
-    /// Pages that must have been freed in a row before a block of orders 1..=3 sends all to the
-    /// zone.
+    /// Pages that must be freed in a row before a free of orders 1..=3 sends all pages to the zone.
     fn row(sizes: Sizes) -> u32;
 
     /// Most pages that a CPU keeps of memory of this description.
     fn bound(inputs: &SizeInputs) -> u32;
 }
 
-/// `high`, clamped to its bounds.
 #[inline]
 fn clamped_high(tuning: &mut Tuning, sizes: Sizes) -> u32 {
     tuning.high = tuning.high.clamp(sizes.high_min, sizes.high_max);
     tuning.high
 }
 
-/// Returns whether high orders are freed in a row so long that all listed pages should go
-/// (`free_high`).
+/// Returns whether so many blocks of orders 1..=3 are freed in a row that all pages should go.
 #[inline]
 fn note_high_order<R: Release>(tuning: &mut Tuning, sizes: Sizes, order: Order) -> bool {
     if !(1..=COSTLY_ORDER).contains(&order.get()) {

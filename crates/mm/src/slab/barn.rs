@@ -1,15 +1,13 @@
-//! The barn of a cache: sheaves between the CPUs and the slabs (Linux 6.18, `node_barn`).
+//! The barn of a cache on one node: sheaves between the CPUs and the slabs (Linux 6.18,
+//! `node_barn`).
 //!
-//! The kernel's CPUs own sheaves and exchange pointers to them. Here a CPU's objects lie at a fixed
-//! place in its slot, which saves the fast path one dependent load; an exchange copies pointers
-//! between slot and barn, by one restartable sequence, under the barn's lock. So a sheaf is not a
-//! structure of its own but the objects that one exchange moves, and the barn is one stack of
-//! objects.
+//! In the kernel CPUs own sheaves and exchange pointers to them. Here a CPU's objects lie at a
+//! fixed place in its slot, which saves the fast path one dependent load. An exchange copies object
+//! pointers between slot and barn by one restartable sequence, under the barn's lock. So a sheaf is
+//! just the objects of one exchange, and the barn is one stack of objects. The lock also guards the
+//! counts, because a separate place for them would be one more contended cache line.
 //!
-//! Counters of exchanges are under the same lock, in cache lines that the exchange touches anyway:
-//! separate counters would be one more line that CPUs take from each other.
-//!
-//! Invariants: `lowest <= level <= most`; the storage's first `level` entries are objects;
+//! Invariants: `lowest <= level <= most`; the first `level` entries of the storage are objects;
 //! `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
 
 use super::cache_limits::CacheLimits;
@@ -22,8 +20,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes by which the announcement of a barn to [`CacheLimits`] may be wrong: all CPUs share that
-/// counter.
+/// Bytes by which a barn's announcement to [`CacheLimits`] may be wrong, because CPUs share it.
 const ANNOUNCED_BYTES: usize = 64 << 10;
 
 /// Counts of exchanges between CPUs and barn.
@@ -31,11 +28,11 @@ const ANNOUNCED_BYTES: usize = 64 << 10;
 pub struct Traffic {
     /// Requests that found their array empty.
     pub alloc_slow: u64,
-    /// Frees that found it full.
+    /// Frees that found their array full.
     pub free_slow: u64,
-    /// Objects that entered slots in batches.
+    /// Objects that entered arrays in batches.
     pub batched_in: u64,
-    /// Objects that left slots in batches.
+    /// Objects that left arrays in batches.
     pub batched_out: u64,
 }
 
@@ -50,11 +47,11 @@ impl core::ops::AddAssign for Traffic {
 
 struct Sheaves {
     level: usize,
-    /// `most` pointers, from the first exchange on.
+    /// Room for `most` pointers; `None` before the first exchange.
     storage: Option<NonNull<MaybeUninit<Object>>>,
     most: usize,
     stride: usize,
-    /// Lowest level since the last [`Barn::unneeded`].
+    /// Since the last [`Barn::unneeded`].
     lowest: usize,
     traffic: Traffic,
 }
@@ -63,7 +60,6 @@ struct Sheaves {
 unsafe impl Send for Sheaves {}
 
 impl Sheaves {
-    /// The top `count` objects, of at least as many.
     fn top(&self, count: usize) -> &[Object] {
         let Some(storage) = self.storage else { return &[] };
         debug_assert!(count <= self.level);
@@ -74,8 +70,8 @@ impl Sheaves {
         }
     }
 
-    /// The storage above the level, if it has room for `count` objects. Takes memory for the
-    /// storage at the first use.
+    /// The storage above the level if it has room for `count` objects. Takes memory at the first
+    /// call.
     fn room(&mut self, metadata: &Metadata, count: usize) -> Option<&mut [MaybeUninit<Object>]> {
         let left = self.most - self.level;
         if left < count {
@@ -98,12 +94,12 @@ impl Sheaves {
 #[repr(align(64))]
 pub struct Barn {
     sheaves: CountedLock<Sheaves>,
-    /// Bytes announced to [`CacheLimits`] last. Written under the lock.
+    /// Bytes that [`CacheLimits`] counts for this barn. Written under the lock.
     announced: AtomicUsize,
 }
 
 impl Barn {
-    /// A barn that holds nothing until [`configure`](Self::configure).
+    /// A barn without room; [`configure`](Self::configure) gives it some.
     #[must_use]
     pub const fn new() -> Self {
         let traffic = Traffic { alloc_slow: 0, free_slow: 0, batched_in: 0, batched_out: 0 };
@@ -120,8 +116,8 @@ impl Barn {
         }
     }
 
-    /// Sets how many objects the barn may hold, and their distance in bytes. A barn that has
-    /// storage keeps its size; it is empty, or has been set so before.
+    /// Sets how many objects of which stride the barn may hold. A barn with storage keeps its size;
+    /// a barn with objects keeps its stride.
     pub fn configure(&self, most: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0 || sheaves.stride == stride);
@@ -131,7 +127,7 @@ impl Barn {
         sheaves.stride = stride;
     }
 
-    /// Resets the counts. The barn is empty.
+    /// Resets the counts of an empty barn.
     pub fn start(&self) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0);
@@ -139,11 +135,10 @@ impl Barn {
         sheaves.lowest = 0;
     }
 
-    /// Lets `accept` have a copy of up to `most - 1` objects, and returns one more. Objects that it
-    /// refuses stay. `None` where the barn is empty. O(most) under the lock.
+    /// Offers `accept` up to `most - 1` objects from the top, and returns one more. Objects that it
+    /// refuses stay in the barn. `None` if the barn is empty. O(most) under the lock.
     ///
-    /// Another CPU had these objects last, so their lines are in its cache; to fetch the first 16
-    /// of them here, all at once, made nothing faster.
+    /// (To prefetch the first 16 objects, which another CPU has in its cache, made nothing faster.)
     pub fn hand_out(
         &self,
         limits: &CacheLimits,
@@ -162,8 +157,8 @@ impl Barn {
         Some(object)
     }
 
-    /// Lets `fill` write up to `count` objects on top, count what it did, and return their number.
-    /// Returns that, or 0 where there is no room or no memory for it.
+    /// Lets `fill` write up to `count` objects on top, count them in [`Traffic`] and say how many.
+    /// Returns their number, or 0 if there is no room or no memory for `count` objects.
     pub(super) fn bring_in(
         &self,
         metadata: &Metadata,
@@ -182,7 +177,7 @@ impl Barn {
         filled
     }
 
-    /// Takes objects off the top into the front of `out`; returns how many. O(out) under the lock.
+    /// Takes objects off the top into `out`; returns their number. O(out) under the lock.
     pub fn take(&self, limits: &CacheLimits, out: &mut [MaybeUninit<Object>]) -> usize {
         let mut sheaves = self.sheaves.lock();
         let count = sheaves.level.min(out.len());
@@ -194,8 +189,7 @@ impl Barn {
         count
     }
 
-    /// Puts all of `objects` on top, or none where there is no room or no memory for them; returns
-    /// whether it did. O(objects) under the lock.
+    /// Puts all `objects` on top, or puts none and returns false. O(objects) under the lock.
     pub fn put(&self, metadata: &Metadata, limits: &CacheLimits, objects: &[Object]) -> bool {
         let put = self.bring_in(metadata, limits, objects.len(), |room, _| {
             for (place, object) in room.iter_mut().zip(objects) {
@@ -206,7 +200,6 @@ impl Barn {
         put == objects.len()
     }
 
-    /// Announces the level where the last announcement is too far off.
     #[inline]
     fn note_level(&self, limits: &CacheLimits, sheaves: &mut Sheaves) {
         sheaves.lowest = sheaves.lowest.min(sheaves.level);
@@ -217,24 +210,24 @@ impl Barn {
         }
     }
 
-    /// The lowest number of objects in the barn since the last call: no CPU needed these.
+    /// Objects that no CPU needed: the lowest level since the last call.
     pub(crate) fn unneeded(&self) -> usize {
         let mut sheaves = self.sheaves.lock();
         let level = sheaves.level;
         core::mem::replace(&mut sheaves.lowest, level)
     }
 
-    /// Bytes of objects, to within 64 KiB. Takes no lock.
+    /// Bytes of objects, correct to within 64 KiB. Takes no lock.
     pub fn bytes(&self) -> usize {
         self.announced.load(Relaxed)
     }
 
-    /// Objects in the barn now.
+    /// Objects now.
     pub fn objects(&self) -> u64 {
         self.look().0
     }
 
-    /// Objects in the barn now, and the counts of its exchanges, by one hold of the lock.
+    /// Objects in the barn now, and its counts.
     pub fn look(&self) -> (u64, Traffic) {
         let sheaves = self.sheaves.lock();
         (sheaves.level as u64, sheaves.traffic)
@@ -254,7 +247,6 @@ impl Barn {
         barn.that(is_near, "bytes = bytes announced, to within a step")
     }
 
-    /// Visits the barn's lock.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("barn->lock", &self.sheaves);
     }

@@ -1,14 +1,12 @@
-//! The barns of a cache: one for each node of the stack (Linux 6.18, `kmem_cache_node.barn`), so
-//! that CPUs of different nodes do not wait for each other, and objects stay near the CPUs that get
-//! them.
+//! The barns of a cache, one for each node (Linux 6.18, `kmem_cache_node.barn`): CPUs of different
+//! nodes do not wait for each other, and objects stay near the CPUs that get them.
 //!
-//! The first node's barn stands in the policy itself; the others take memory only where a stack has
-//! declared more nodes.
+//! The first node's barn lies in the cache's own state. The barns of further nodes are allocated
+//! when the cache is created, if the allocator has zones for such nodes.
 //!
-//! In the kernel an object of another node's memory goes past sheaf and barn to its slab. Here the
-//! fast path does not check which node's memory it frees, so such objects do enter a CPU's array,
-//! and may be handed out there again. A sheaf is sorted when it leaves the CPU: objects of another
-//! node go to that node's barn, whose CPUs use them like objects that they have freed themselves.
+//! The kernel frees an object of another node's memory past sheaf and barn into its slab. Here the
+//! fast path does not check the node, so such objects enter a CPU's array, and may be handed out
+//! there again. When a sheaf leaves the CPU, each object goes to the barn of its own node.
 
 use super::barn::{Barn, Traffic};
 use super::context::SlabContext;
@@ -21,17 +19,14 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicPtr, AtomicU32, Ordering};
 
-/// A barn for each node.
 pub(super) struct Barns {
     first: Barn,
-    /// The barns of the nodes from 1 on.
     others: AtomicPtr<Barn>,
-    /// The number of `others`; 0 in a new stack, which is all zero bytes.
+    /// The number of `others`; 0 in a new stack.
     more_nodes: AtomicU32,
 }
 
 impl Barns {
-    /// A barn for one node, which holds nothing until [`configure`](Self::configure).
     pub(super) const fn new() -> Self {
         Self {
             first: Barn::new(),
@@ -40,7 +35,6 @@ impl Barns {
         }
     }
 
-    /// Makes the barns of all nodes.
     pub(super) fn make<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> OsResult<()> {
         let nodes = context.zones.all().count();
         if nodes > 1 && self.others.load(Ordering::Relaxed).is_null() {
@@ -58,13 +52,10 @@ impl Barns {
         Ok(())
     }
 
-    /// Sets how many objects each barn may hold, and their distance in bytes. A barn that has been
-    /// set so before stays as it is.
     pub(super) fn configure(&self, most: usize, stride: usize) {
         self.all().for_each(|barn| barn.configure(most, stride));
     }
 
-    /// Resets the counts. No barn holds anything.
     pub(super) fn start(&self) {
         self.all().for_each(Barn::start);
     }
@@ -73,19 +64,19 @@ impl Barns {
         self.more_nodes.load(Ordering::Acquire) as usize + 1
     }
 
-    /// The barn of a node; the first node's where the stack has no such node.
+    /// The barn of a node; the first node's barn if the stack has no such node.
     #[inline]
     pub(super) fn of(&self, node: NodeId) -> &Barn {
         let node = usize::from(node.0);
         if node == 0 || node >= self.nodes() {
             return &self.first;
         }
-        // SAFETY: `more_nodes` is set after as many barns, without the first, were written to
-        // memory that is never given back.
+        // SAFETY: `others` has `more_nodes` barns, which were written before `more_nodes` was set,
+        // in memory that is never given back.
         unsafe { &*self.others.load(Ordering::Acquire).add(node - 1) }
     }
 
-    /// The running CPU's node and its barn, a hint: the task may move to another CPU.
+    /// The running CPU's node and its barn. A hint: the task may move to another CPU.
     #[inline]
     pub(super) fn here<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> (NodeId, &Barn) {
         if self.nodes() == 1 {
@@ -99,12 +90,10 @@ impl Barns {
         (0..self.nodes()).map(|node| self.of(NodeId(node as u8)))
     }
 
-    /// Bytes of objects in all barns, as announced.
     pub(super) fn bytes(&self) -> usize {
         self.all().map(Barn::bytes).sum()
     }
 
-    /// Fills in the objects per node and the locks; returns the counts of all exchanges.
     pub(super) fn add_stats(&self, stats: &mut SlabStats) -> Traffic {
         let mut sum = Traffic::default();
         for (barn, node) in self.all().zip(&mut stats.barns) {
@@ -117,7 +106,6 @@ impl Barns {
         sum
     }
 
-    /// Visits the locks of all barns.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         self.all().for_each(|barn| barn.visit_locks(visit));
     }

@@ -1,21 +1,20 @@
-//! Slabs whose free objects are bits: the backing of policies that move objects in batches.
+//! Slabs that record their free objects as bits, for policies that move objects in batches.
 //!
-//! A bit is set iff the object is free *in the slab* (not in a slot, not in a barn, not in use).
-//! Objects are not touched when they come and go, so a flush writes no cold lines, and freeing an
-//! object twice into its slab is found with certainty.
+//! A bit is set iff the object is free *in the slab*: neither in use, nor in a slot, nor in a barn.
+//! No object is touched, so a flush writes no cold lines; each double free into a slab is found.
 //!
-//! The descriptor of a slab lies in the link words of its first four frames (slabs have at least
-//! order 2): `link[0]` next, `link[1]` previous, `link[2..4]` one 64-bit word: the bits themselves
-//! where a slab has at most 64 objects, else `{digest : 53 | free : 11}`, the number of free
-//! objects and a digest of the bits, which then lie before the slab's first object.
+//! The descriptor of a slab lies in the link words of its first four frames (a slab has at least
+//! order 2): `link[0]` is the next slab, `link[1]` the previous one, `link[2..4]` one word. If a
+//! slab has at most 64 objects, this word is the bits. Else it is
+//! `{digest of the bits : 53 | free objects : 11}`, and the bits lie before the first object.
 //!
-//! There a program can reach them, by writing past the end of the last object of the slab before.
-//! So the unused rest of the slab lies before them, and they are compared with their digest
-//! whenever objects are taken, when a bit is not as expected, and when the slab goes: a bit that
-//! the program has set would give an object a second owner.
+//! A program that writes past the end of the slab before this one could overwrite these bits, and
+//! so give an object a second owner. So the slab's unused bytes lie before the bits. The bits are
+//! compared with their digest when objects are taken, when a free finds its bit set, and when the
+//! slab goes.
 //!
-//! Slabs with free objects are on one of five lists by how full they are: lists 0..=3 by quarters
-//! of free objects, list 4 for empty ones. Objects come from the fullest, so that others empty.
+//! A slab with free objects is on one of five lists: 0..=3 by the quarter of its objects that is
+//! free, 4 if it is empty. Objects come from the fullest slab, so that other slabs become empty.
 //!
 //! Equations: `free(slab) = popcount(bits)`, `digest(slab) = sum of term(word i of the bits, i)`,
 //! `list(slab) = floor(4 * free / objects)` for `free > 0`, no list for `free = 0`,
@@ -31,7 +30,7 @@ use super::params::{CacheParams, MIN_ALIGN};
 use super::populating::{Populating, Role};
 use super::stats::SlabStats;
 use super::table::CacheTable;
-use crate::frame::{End, FRAME_BYTES, Kind, List, MigrateType, Order, Pfn};
+use crate::frame::{End, FRAME_BYTES, Kind, Links, List, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, Page, PageRequest};
 use crate::zone::Zones;
 use core::mem::MaybeUninit;
@@ -40,35 +39,31 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::prefetch::prefetch;
-use quarry_sys::primitive::{AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicU64, Ordering};
 use quarry_sys::report::fatal;
 
-/// The smallest slab: the descriptor takes four link words.
+/// The descriptor takes four link words.
 const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
-/// Most objects that slabs take back in one hold of their lock: a sheaf of a wide array.
+/// Most objects of one critical section: a sheaf of a wide array.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
-/// Slabs of a cache from which on the descriptors and bits of most are in no cache of the CPU.
+/// With this many slabs, most descriptors and bits of a cache's slabs miss the CPU's caches.
 const FAR_SLABS: u64 = 1024;
-/// Most objects of a slab whose bits fit into the descriptor.
 const WORD_OBJECTS: u32 = 64;
-/// Bits of a descriptor's word that count free objects, where its slab has more than that many.
 const FREE_BITS: u32 = 11;
 const FREE_MASK: u64 = (1 << FREE_BITS) - 1;
-/// Slabs with the most objects have the smallest order and objects of 16 bytes.
 const _: () = assert!((MIN_ORDER.bytes() / MIN_ALIGN) as u64 <= FREE_MASK);
 
-/// The term that word `index` of the bits adds to the digest of its slab, in the digest's place. A
-/// change of one word that lies within 32 neighbouring bits always shows: the product by an odd
-/// number loses nothing modulo 2^53, and the bits above are folded onto others.
+/// The term that word `index` of the bits adds to the digest, shifted to the digest's place. A
+/// change within 32 neighbouring bits of one word always changes the digest: multiplication by an
+/// odd number is invertible modulo 2^53, and the upper bits are folded onto the lower ones.
 fn term(bits: u64, index: u32) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let multiplier = ODD.wrapping_mul(u64::from(2 * index + 1));
     (bits ^ bits >> 32).wrapping_mul(multiplier) << FREE_BITS
 }
 
-/// Bytes at the start of a slab that hold the bits, 0 where the descriptor holds them.
 #[must_use]
 fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
     let objects = slab_bytes / stride;
@@ -89,9 +84,10 @@ struct Lists {
 /// The slabs of one cache, under one counted lock.
 pub struct BitmapSlabs {
     lists: CountedLock<Lists>,
+    /// True if there were [`FAR_SLABS`] slabs at the last [`put`](Self::put).
+    is_far: AtomicBool,
 }
 
-/// A slab with all that is needed to read it.
 struct Slab<'a> {
     zones: &'a Zones,
     caches: &'a CacheTable,
@@ -101,8 +97,8 @@ struct Slab<'a> {
     address: Object,
 }
 
-/// Word `index` of a slab's bits while objects are put into it: neighbours mostly come together,
-/// and separate stores and digests would take twice as long.
+/// Word `index` of a slab's bits while objects are freed into it. Most objects of a batch share a
+/// word, and to store and digest it for each object took twice as long.
 struct OpenWord {
     index: u32,
     before: u64,
@@ -110,7 +106,6 @@ struct OpenWord {
 }
 
 impl OpenWord {
-    /// Sets a bit; returns false where it is set already.
     fn set(&mut self, bit: u32) -> bool {
         let was_clear = self.now >> bit & 1 == 0;
         self.now |= 1 << bit;
@@ -138,48 +133,51 @@ impl<'a> Slab<'a> {
         if self.has_word_bits() { word.count_ones() } else { (word & FREE_MASK) as u32 }
     }
 
-    /// Word `index` of the bits.
     fn bits(&self, index: u32) -> &AtomicU64 {
         if self.has_word_bits() {
             return self.word();
         }
         debug_assert!(index < self.words());
-        // SAFETY: `words()` words lie right before the first object, which is aligned to 16, in the
-        // slab, which belongs to this cache and holds no object there.
+        // SAFETY: `words()` words lie in the slab right before its first object, which is aligned
+        // to 16, and no object lies there.
         unsafe { self.first_bits().cast::<AtomicU64>().add(index as usize).as_ref() }
     }
 
-    /// The start of the bits that lie in the slab.
     fn first_bits(&self) -> Object {
         let behind = self.cache.first_object() - self.words() as usize * size_of::<u64>();
-        // SAFETY: the header has room for the bits, so this is in the slab.
+        // SAFETY: the header has room for the bits, so the address is in the slab.
         unsafe { self.address.add(behind) }
+    }
+
+    /// Brings the descriptor and the bits near.
+    fn prefetch(&self) {
+        self.frames.prefetch(self.pfn);
+        if !self.has_word_bits() {
+            prefetch(self.first_bits().as_ptr());
+        }
     }
 
     fn words(&self) -> u32 {
         self.cache.objects().div_ceil(64)
     }
 
-    /// The digest of the present bits, in its place.
     fn digest(&self) -> u64 {
         (0..self.words())
             .map(|index| term(self.bits(index).load(Ordering::Relaxed), index))
             .fold(0, u64::wrapping_add)
     }
 
-    /// Returns whether the bits are unchanged; only the program can have changed them.
+    /// Returns whether the bits match their digest; if not, the program has overwritten them.
     fn is_intact(&self) -> bool {
         self.has_word_bits() || self.digest() == self.word().load(Ordering::Relaxed) & !FREE_MASK
     }
 
-    /// Reports bits that the program has overwritten, and aborts.
     fn demand_intact(&self) {
         if !self.is_intact() {
             overwritten(self.cache, self.zones, self.caches, self.pfn, self.first_bits());
         }
     }
 
-    /// Marks every object free.
     fn reset(&self) {
         let objects = self.cache.objects();
         for index in 0..self.words() {
@@ -192,7 +190,6 @@ impl<'a> Slab<'a> {
         }
     }
 
-    /// Takes free objects, lowest first, into `out`; returns how many.
     fn take(&self, out: &mut [MaybeUninit<Object>]) -> usize {
         self.demand_intact();
         let (mut taken, mut digest) = (0, 0u64);
@@ -216,8 +213,7 @@ impl<'a> Slab<'a> {
         taken
     }
 
-    /// Marks those objects free that `objects` begins with and that lie in this slab; returns how
-    /// many. Objects that were allocated together are mostly freed together, so these are many.
+    /// Frees the objects at the front of `objects` that lie in this slab; returns their number.
     fn put_batch(&self, objects: &[Object]) -> usize {
         let start = self.address.as_ptr() as usize;
         let bytes = self.cache.order().bytes();
@@ -232,8 +228,7 @@ impl<'a> Slab<'a> {
                 word = self.open(number / 64);
             }
             if !word.set(number % 64) {
-                // The bits of the objects before it are ours: the program has made any other
-                // change.
+                // With this call's changes noted, any difference from the digest is the program's.
                 self.note(digest.wrapping_add(self.close(word)), count as u64);
                 self.demand_intact();
                 not_in_use(self.cache, *object);
@@ -244,7 +239,6 @@ impl<'a> Slab<'a> {
         count
     }
 
-    /// Adds to the digest and to the number of free objects, where the bits lie in the slab.
     fn note(&self, digest: u64, objects: u64) {
         if !self.has_word_bits() {
             let word = self.word().load(Ordering::Relaxed);
@@ -253,7 +247,7 @@ impl<'a> Slab<'a> {
         }
     }
 
-    /// The number of an object; reports a pointer that is not one, and aborts.
+    /// The number of an object; aborts if no object starts at this address.
     fn number(&self, object: Object) -> u32 {
         let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
         let Some(number) = self.cache.object_number(offset) else {
@@ -270,7 +264,7 @@ impl<'a> Slab<'a> {
         OpenWord { index, before: bits, now: bits }
     }
 
-    /// Stores a word; returns what its change adds to the digest.
+    /// Stores a word; returns what this adds to the digest.
     fn close(&self, word: OpenWord) -> u64 {
         self.bits(word.index).store(word.now, Ordering::Relaxed);
         if self.has_word_bits() {
@@ -279,30 +273,23 @@ impl<'a> Slab<'a> {
         term(word.now, word.index).wrapping_sub(term(word.before, word.index))
     }
 
-    /// The list for a slab with `free` free objects.
     fn bucket(&self, free: u32) -> Option<usize> {
         (free > 0).then(|| (free * 4 / self.cache.objects()) as usize)
     }
 }
 
-/// Brings near what [`Lists::put`] reads of the slabs of `objects`: their misses overlap, where
-/// otherwise each object would wait for those of its own slab.
+/// Prefetches what [`Lists::put`] reads of the slabs, so that their cache misses overlap.
 fn prefetch_slabs<P: PerCpu>(context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
     let mut last = None;
     for object in objects {
         let pfn = context.slab_of(cache, *object);
         if last.replace(pfn) != Some(pfn) {
-            let slab = Slab::at(context, cache, pfn);
-            slab.frames.prefetch(pfn);
-            if !slab.has_word_bits() {
-                prefetch(slab.first_bits().as_ptr());
-            }
+            Slab::at(context, cache, pfn).prefetch();
         }
     }
 }
 
 impl Lists {
-    /// Slabs without an object in use.
     fn nr_empty(&self) -> u32 {
         self.lengths[EMPTY]
     }
@@ -317,7 +304,7 @@ impl Lists {
         self.lengths[bucket] -= 1;
     }
 
-    /// Moves a slab from the list for `from` free objects to an end of the list for `to`.
+    /// `from` and `to`: the slab's free objects before and now.
     fn moved(&mut self, slab: &Slab<'_>, from: u32, to: u32, end: End) {
         let (old, new) = (slab.bucket(from), slab.bucket(to));
         if old == new {
@@ -339,12 +326,15 @@ impl Lists {
         cache: &Cache,
         out: &mut [MaybeUninit<Object>],
     ) -> usize {
-        let mut taken = 0;
+        let (mut taken, is_far) = (0, self.nr_slabs >= FAR_SLABS);
         for bucket in 0..BUCKETS {
             while taken < out.len()
                 && let Some(head) = self.slabs[bucket].first()
             {
                 let slab = Slab::at(context, cache, head);
+                if is_far && let Some(next) = slab.frames.next(head).get() {
+                    Slab::at(context, cache, next).prefetch();
+                }
                 let before = slab.free();
                 let count = slab.take(&mut out[taken..]);
                 taken += count;
@@ -361,6 +351,7 @@ impl BitmapSlabs {
     #[must_use]
     pub const fn new() -> Self {
         Self {
+            is_far: AtomicBool::new(false),
             lists: CountedLock::new(Lists {
                 slabs: [const { List::new() }; BUCKETS],
                 lengths: [0; BUCKETS],
@@ -374,7 +365,7 @@ impl BitmapSlabs {
         }
     }
 
-    /// Resets the counts for a new cache. There is no slab.
+    /// Resets the counts for a new cache, which has no slab yet.
     pub fn start(&self) {
         let mut lists = self.lists.lock();
         debug_assert!(lists.nr_slabs == 0);
@@ -382,8 +373,8 @@ impl BitmapSlabs {
         lists.populating = Populating::new();
     }
 
-    /// The arrangement of slabs: the smallest order from 2 to 5 that holds 8 objects and wastes at
-    /// most 1/8; if there is none, the smallest that holds four objects.
+    /// The smallest order from 2 to 5 that holds 8 objects and wastes at most 1/8, else the
+    /// smallest that holds 4 objects.
     #[must_use]
     pub fn layout(params: &CacheParams) -> SlabLayout {
         let stride = params.stride();
@@ -401,10 +392,9 @@ impl BitmapSlabs {
         SlabLayout { order, header_bytes: header_bytes(order.bytes(), stride) }
     }
 
-    /// Fills the front of `out` from slabs. Takes new ones from the page allocator where needed,
-    /// and brings them in as suits a cache whose CPUs keep `sheaf` objects at a time. Returns how
-    /// many objects there are, fewer than asked only where memory is short, and whether memory that
-    /// was never touched was taken for them.
+    /// Fills the front of `out` from slabs. Makes new slabs where the existing ones do not suffice;
+    /// `sheaf`, the objects that a CPU keeps at a time, decides whether their pages are populated.
+    /// Returns the number of objects, and whether never touched memory was taken.
     pub fn alloc<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -422,7 +412,7 @@ impl BitmapSlabs {
         (taken, is_fresh)
     }
 
-    /// Fills the front of `out` from the slabs that exist; returns the number of objects.
+    /// Fills the front of `out` from the existing slabs; returns the number of objects.
     #[inline(never)]
     pub fn take<P: PerCpu>(
         &self,
@@ -437,11 +427,12 @@ impl BitmapSlabs {
         taken
     }
 
-    /// Gives up to `most` objects of the existing slabs to `keep`, lowest address last, in pieces
-    /// and in one critical section; none at all where it `wants_all` and there are fewer, so that a
-    /// new slab comes first and the objects of both lie in one piece. `keep` returns how many
-    /// objects at the front of a piece it refuses; these go back, and no more are taken. Returns
-    /// how many were taken, and whether `keep` wanted all.
+    /// Takes up to `most` objects of the existing slabs in one critical section, and gives them to
+    /// `keep` in pieces, the lowest address of a piece last. If the caller `wants_all` and there
+    /// are fewer, takes nothing: the caller makes a new slab first, so that a piece has objects of
+    /// both. `keep` returns how many objects at the front of a piece it refuses; these go back to
+    /// their slabs, and the call ends. Returns the number of objects taken, refused ones included,
+    /// and whether `keep` refused none of them.
     #[inline(never)]
     pub(super) fn take_pieces<P: PerCpu>(
         &self,
@@ -473,9 +464,8 @@ impl BitmapSlabs {
         (taken, refused == 0)
     }
 
-    /// Adds a slab, maybe one of several, for a request of some `objects`; other CPUs may take them
-    /// before the caller does. Returns whether its memory was never touched; `None` where there is
-    /// no memory.
+    /// Adds a slab for a request of `objects` objects. Other CPUs may take its objects before the
+    /// caller does. Returns whether its memory was never touched; `None` if there is no memory.
     #[inline(never)]
     pub fn grow<P: PerCpu>(
         &self,
@@ -495,7 +485,6 @@ impl BitmapSlabs {
         Some(page.zeroed)
     }
 
-    /// Makes a block a slab of the cache.
     #[inline(never)]
     fn add_slab<P: PerCpu>(
         &self,
@@ -506,12 +495,11 @@ impl BitmapSlabs {
     ) {
         let role = match page.zeroed {
             true => self.bring_in(context, cache, page.pfn, objects),
-            // Some of it has been touched before.
             false => Role::Ordinary,
         };
         let slab = Slab::at(context, cache, page.pfn);
         slab.reset();
-        // SAFETY: the block is a slab of this cache, and no other task knows it yet.
+        // SAFETY: the block is a slab of this cache, and no other task can find it yet.
         unsafe { cache.construct(slab.address) };
         context.zones.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());
         let mut lists = self.lists.lock();
@@ -520,12 +508,12 @@ impl BitmapSlabs {
         lists.slabs_allocated += 1;
         lists.populating.made(slab.pfn, role);
         lists.nr_free += u64::from(cache.objects());
-        // After the earlier ones: neighbours are handed out one after the other.
+        // Slabs that are neighbours in memory are then handed out one after the other.
         lists.add(&slab, EMPTY, End::Tail);
         context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
     }
 
-    /// Brings a fresh slab in, as suits a cache that asks for `objects` objects.
+    /// Populates a slab of never touched memory, or leaves it to page faults.
     fn bring_in<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -544,8 +532,7 @@ impl BitmapSlabs {
         plan.bring_in(context.zones, cache, slab)
     }
 
-    /// Gives objects back to their slabs in one critical section, and empty slabs beyond `keep` to
-    /// the context, which gives them back to the page allocator.
+    /// Gives objects back to their slabs, and empty slabs beyond `keep` to the context.
     pub fn free<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -554,13 +541,12 @@ impl BitmapSlabs {
         keep: u32,
     ) {
         for piece in objects.chunks(SLABS_BATCH) {
-            // The bound hardly changes by other caches during the loop.
             let keep = if context.limits.is_empty_enough(context.zones) { 0 } else { keep };
             context.add_emptied(self.put(context, cache, piece, keep), cache.order());
         }
     }
 
-    /// Puts objects into their slabs; returns the slabs that are empty by it and should go.
+    /// Returns slabs that became empty, beyond `keep`.
     #[inline(never)]
     fn put<P: PerCpu>(
         &self,
@@ -569,9 +555,16 @@ impl BitmapSlabs {
         objects: &[Object],
         keep: u32,
     ) -> List<Pfn> {
+        if self.is_far.load(Ordering::Relaxed) {
+            prefetch_slabs(context, cache, objects);
+        }
         let mut lists = self.lists.lock();
         let empty = lists.nr_empty();
         lists.put(context, cache, objects);
+        let is_far = lists.nr_slabs >= FAR_SLABS;
+        if is_far != self.is_far.load(Ordering::Relaxed) {
+            self.is_far.store(is_far, Ordering::Relaxed);
+        }
         let emptied = lists.nr_empty() - empty;
         let beyond = lists.nr_empty().saturating_sub(keep).min(emptied);
         let detached = lists.detach_empty(context, cache, beyond);
@@ -579,7 +572,7 @@ impl BitmapSlabs {
         detached
     }
 
-    /// Visits the number of every object that is free in its slab. O(objects).
+    /// Visits the number of every object that is free in `slab`. O(objects).
     pub fn visit_free<P: PerCpu>(
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -593,7 +586,7 @@ impl BitmapSlabs {
         }
     }
 
-    /// Gives back the empty slabs beyond `keep`.
+    /// Gives the empty slabs beyond `keep` to the page allocator.
     pub fn trim<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, keep: u32) {
         loop {
             let mut lists = self.lists.lock();
@@ -616,14 +609,14 @@ impl BitmapSlabs {
         object: Object,
     ) -> Slab<'a> {
         let pfn = context.slab_of(cache, object);
-        // The slab was given back while the object lay in a slot a second time.
+        // The object was freed twice: its slab is gone, and a slot still holds it.
         if context.zones.frames().kind(pfn) != cache.id().kind() {
             not_in_use(cache, object);
         }
         Slab::at(context, cache, pfn)
     }
 
-    /// Fills in totals, partial slabs and the list lock.
+    /// Fills in the counts of slabs and objects, and those of the list lock.
     pub fn add_stats(&self, cache: &Cache, stats: &mut SlabStats) {
         let lists = self.lists.lock();
         stats.total_slabs = lists.nr_slabs;
@@ -686,12 +679,8 @@ impl Default for BitmapSlabs {
 }
 
 impl Lists {
-    /// Puts objects into their slabs.
     #[inline]
     fn put<P: PerCpu>(&mut self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
-        if self.nr_slabs >= FAR_SLABS {
-            prefetch_slabs(context, cache, objects);
-        }
         let mut rest = objects;
         while let Some(&object) = rest.first() {
             let slab = BitmapSlabs::slab_of(context, cache, object);
@@ -703,7 +692,6 @@ impl Lists {
         }
     }
 
-    /// Takes up to `most` empty slabs off their list for good.
     fn detach_empty<P: PerCpu>(
         &mut self,
         context: &SlabContext<'_, P>,
@@ -720,7 +708,6 @@ impl Lists {
         detached
     }
 
-    /// Takes an empty slab off its list for good.
     fn detach(&mut self, slab: &Slab<'_>) {
         slab.demand_intact();
         self.remove(slab, EMPTY);

@@ -1,9 +1,9 @@
-//! Buffers of objects on the stack whose front has been written.
+//! Buffers of objects on the thread's stack.
 
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::Object;
 
-/// Returns whether `object` is one of `objects`: looks at all of them, several at a time.
+/// Compares four objects at a time.
 pub(super) fn is_among(objects: &[Object], object: Object) -> bool {
     let (fours, rest) = objects.as_chunks::<4>();
     let among = |found, [a, b, c, d]: &[Object; 4]| {
@@ -12,17 +12,17 @@ pub(super) fn is_among(objects: &[Object], object: Object) -> bool {
     fours.iter().fold(false, among) | rest.contains(&object)
 }
 
-/// Objects of a buffer whose front has been written.
+/// The first `count` objects of a buffer.
 ///
 /// # Safety
 /// The first `count` elements are initialised.
 pub unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
-    // SAFETY: MaybeUninit<T> has the layout of T, and the caller vouches for the front.
+    // SAFETY: `MaybeUninit<T>` has the layout of `T`, and the caller has initialised the front.
     unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast(), count) }
 }
 
 /// Moves the objects that are not `ours` from `objects` to the front of `others`, which has room
-/// for all, and closes the gaps. Returns how many were moved.
+/// for all, and closes the gaps. Returns their number.
 ///
 /// # Safety
 /// `objects` are initialised.
@@ -33,7 +33,7 @@ pub(super) unsafe fn sort_out(
 ) -> usize {
     let mut moved = 0;
     for index in 0..objects.len() {
-        // SAFETY: the caller vouches for it, and what was copied to the front was initialised.
+        // SAFETY: the caller has initialised all objects, and only such objects were moved.
         let object = unsafe { objects[index].assume_init() };
         if ours(object) {
             objects[index - moved].write(object);
@@ -53,7 +53,7 @@ mod tests {
     fn an_object_is_found_wherever_it_is() {
         let mut memory = [0u8; 16];
         let start = core::ptr::NonNull::from(&mut memory).cast::<u8>();
-        // SAFETY: all are in the memory, or right after it.
+        // SAFETY: each address lies in the memory, or right after it.
         let all: [Object; 17] = core::array::from_fn(|index| unsafe { start.add(index) });
         for count in 0..all.len() {
             for (index, object) in all.iter().enumerate() {

@@ -18,7 +18,7 @@ const _: () = assert!(MAX_CACHES <= Kind::LAST_CACHE as usize + 1);
 pub struct CacheId(u8);
 
 impl CacheId {
-    /// The cache with number `index`.
+    /// Cache number `index`.
     ///
     /// # Panics
     /// Where `index` is 0 or not below [`MAX_CACHES`].
@@ -29,7 +29,7 @@ impl CacheId {
         Self(index as u8)
     }
 
-    /// The cache with number `index`, unchecked: for tables that were checked when built.
+    /// Cache number `index`, unchecked: for tables that were checked when they were made.
     ///
     /// # Safety
     /// `0 < index < MAX_CACHES`.
@@ -39,7 +39,7 @@ impl CacheId {
         Self(index)
     }
 
-    /// The number as an index.
+    /// The number.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {
@@ -62,21 +62,21 @@ impl CacheId {
     }
 }
 
-/// The arrangement of a slab by a policy.
+/// How a policy lays out a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlabLayout {
     /// Its order.
     pub order: Order,
-    /// Bytes at its start that the policy keeps for itself.
+    /// Bytes before the first object that the policy uses.
     pub header_bytes: usize,
 }
 
-/// The places of objects in a slab, for the check that `free` makes on its fast path.
+/// The places of objects in a slab, for the check of `free` on its fast path.
 ///
-/// An offset `o` into a slab is an object's start iff `o >= first` and `stride` divides `o -
-/// first`. With `magic = ceil(2^64 / stride)` the latter is `(o - first) * magic mod 2^64 < magic`
-/// (Lemire, Kaser, Kurz 2019), exact while `(o - first) * stride < 2^64`. The former needs a test
-/// of its own: below `first` the product wraps to values on either side of `magic`. `magic == 0`
+/// An object starts at offset `o` of a slab iff `o >= first` and `stride` divides `o - first`. With
+/// `magic = ceil(2^64 / stride)` the second condition is `(o - first) * magic mod 2^64 < magic`
+/// (Lemire, Kaser, Kurz 2019), exact while `(o - first) * stride < 2^64`. The first condition needs
+/// its own test: below `first` the product wraps to values on either side of `magic`. `magic == 0`
 /// (no cache) refuses every offset.
 #[derive(Default)]
 pub struct Geometry {
@@ -104,31 +104,31 @@ impl Geometry {
         first: offset_of!(Self, first),
     };
 
-    /// No cache: refuses every offset.
+    /// The geometry of no cache: refuses every offset.
     #[must_use]
     pub const fn none() -> Self {
         Self { magic: AtomicU64::new(0), mask: AtomicU32::new(0), first: AtomicU32::new(0) }
     }
 
-    /// Takes over the geometry of `cache`.
+    /// Becomes the geometry of `cache`.
     pub fn set(&self, cache: &Cache) {
         self.mask.store(cache.order.bytes() as u32 - 1, Ordering::Relaxed);
         self.first.store(cache.first_object as u32, Ordering::Relaxed);
         self.magic.store(cache.magic, Ordering::Release);
     }
 
-    /// Forgets the cache, which is gone.
+    /// Becomes the geometry of no cache again.
     pub fn clear(&self) {
         self.magic.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether there is a cache; a caller that sees it may use the cache's slots.
+    /// Returns whether there is a cache; if so, the caller may use its slots.
     #[inline(always)]
     pub fn is_set(&self) -> bool {
         self.magic.load(Ordering::Acquire) != 0
     }
 
-    /// Returns whether an object starts at `offset` (from the start of the window).
+    /// Returns whether an object starts at `offset` from the start of the window.
     #[inline(always)]
     pub fn is_object(&self, offset: usize) -> bool {
         let magic = self.magic.load(Ordering::Relaxed);
@@ -139,7 +139,7 @@ impl Geometry {
         }
     }
 
-    /// The first frame of the slab that holds `offset`.
+    /// The first frame of the slab that contains `offset`.
     #[inline(always)]
     pub fn slab(&self, offset: usize) -> Pfn {
         Pfn(((offset & !(self.mask.load(Ordering::Relaxed) as usize)) >> FRAME_SHIFT) as u32)
@@ -151,18 +151,18 @@ impl Geometry {
 pub struct Identity {
     /// Its number.
     pub id: CacheId,
-    /// Caches that the table has had by now, this one included.
+    /// Number of caches that the table has ever had, this one included.
     pub generation: u32,
     /// True if another cache had this number.
     pub is_reused: bool,
 }
 
-/// One cache. Immutable once created, but for the number of its aliases.
+/// A cache. After its creation only `aliases` and `constructing` change.
 ///
-/// Where a policy links free objects through themselves and the cache has a constructor, the link
-/// would destroy what the constructor has made. So such objects begin with room for the link, which
-/// callers never see: policies know an object by its start, callers by the address `link_bytes`
-/// after it. (The kernel moves its free pointer after the object instead.)
+/// Some policies link free objects through themselves. In a cache with a constructor the link would
+/// destroy what the constructor has written, so there each object begins with room for the link.
+/// Callers never see it: they get the address `link_bytes` after the object's start. (The kernel
+/// puts its free pointer after the object instead.)
 pub struct Cache {
     identity: Identity,
     name: Line<24>,
@@ -176,15 +176,15 @@ pub struct Cache {
     objects: u32,
     magic: u64,
     aliases: AtomicU32,
-    /// The last task that has begun to construct the objects of a slab, until it is done.
+    /// The task that last began to construct a slab's objects; 0 once it is done.
     constructing: AtomicUsize,
 }
 
 impl Cache {
-    /// A cache whose slabs `layout` arranges; called only with parameters that are possible.
+    /// A cache. Calls `layout` only with parameters of a possible object.
     ///
     /// # Errors
-    /// `EINVAL` for parameters of which no slab has an object.
+    /// `EINVAL` if no slab can hold an object with these parameters.
     pub fn new(
         identity: Identity,
         name: &str,
@@ -215,8 +215,7 @@ impl Cache {
             stride,
             order,
             header,
-            // The rest of the slab lies in front, beside the header, so that no multiple of the
-            // stride after the last object looks like an object to `Geometry`.
+            // Unused bytes after the last object would look like an object to `Geometry`.
             first_object: order.bytes() - objects * stride,
             objects: objects as u32,
             magic: (u64::MAX / stride as u64) + 1,
@@ -232,33 +231,31 @@ impl Cache {
         self.identity.id
     }
 
-    /// Distinguishes it from all other caches of its stack that ever had its number.
+    /// Differs from that of every other cache of the stack, earlier ones included.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.identity.generation
     }
 
-    /// Returns whether an earlier cache had its number: then a policy reuses the records of that
-    /// cache, and does not count them as metadata again.
+    /// Returns whether an earlier cache, whose records the policy reuses, had its number.
     #[must_use]
     pub fn is_reused(&self) -> bool {
         self.identity.is_reused
     }
 
-    /// Objects that a CPU should keep at hand, if its creator has set the number (`sheaf_capacity`,
-    /// Linux 6.18).
+    /// Objects that a CPU should keep, if the creator has set this (`sheaf_capacity`, Linux 6.18).
     #[must_use]
     pub fn capacity(&self) -> Option<u16> {
         self.options.capacity
     }
 
-    /// Returns whether its objects come from a constructor.
+    /// Returns whether the cache has a constructor.
     #[must_use]
     pub fn has_constructor(&self) -> bool {
         self.options.constructor.is_some()
     }
 
-    /// Bytes of each object before the address that callers know: see the type.
+    /// Bytes from an object's start to the address that callers get: see [`Cache`].
     #[inline]
     #[must_use]
     pub(crate) fn link_bytes(&self) -> usize {
@@ -266,11 +263,10 @@ impl Cache {
     }
 
     /// Runs the constructor, if the cache has one, for the objects of a new slab. A policy calls
-    /// this after it has taken a slab from the page allocator, before any object of it can be
-    /// found, and with no lock held. O(objects).
+    /// this with no lock held, before another thread can find an object of the slab. O(objects).
     ///
     /// # Safety
-    /// `slab` is the address of a slab of this cache that only the caller knows.
+    /// `slab` is the address of a slab of this cache, which no other thread can find yet.
     pub unsafe fn construct(&self, slab: Object) {
         let Some(constructor) = self.options.constructor else { return };
         let me = task::current();
@@ -281,13 +277,13 @@ impl Cache {
             ));
         }
         for number in 0..self.objects {
-            // SAFETY: the object lies in the slab, and is `link_bytes` larger than what the
-            // constructor gets; the caller of `create_cache` vouches for the constructor.
+            // SAFETY: the object lies in the slab and has `link_bytes` before the address that the
+            // constructor gets; the creator of the cache vouches for the constructor.
             unsafe {
                 constructor(self.object_at(slab, number).add(self.link_bytes).as_ptr().cast());
             }
         }
-        // Another task may construct as well; the field names the last one.
+        // The field names the last task that began.
         if self.constructing.load(Ordering::Relaxed) == me {
             self.constructing.store(0, Ordering::Relaxed);
         }
@@ -299,12 +295,10 @@ impl Cache {
         core::str::from_utf8(self.name.as_bytes()).unwrap_or("?")
     }
 
-    /// Counts one more cache that was asked for and shares this one.
     pub(super) fn add_alias(&self) {
         self.aliases.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one such cache less; returns false where there is no alias.
     pub(super) fn drop_alias(&self) -> bool {
         let aliases = self.aliases();
         if aliases > 0 {
@@ -313,14 +307,13 @@ impl Cache {
         aliases > 0
     }
 
-    /// Caches that were asked for later and share this one.
+    /// Number of caches that were created later and share this one.
     #[must_use]
     pub fn aliases(&self) -> u32 {
         self.aliases.load(Ordering::Relaxed)
     }
 
-    /// The name in tables: its own, or, where several caches share it, the size of its objects
-    /// (`:0000256`, the kernel's unique name of a mergeable cache).
+    /// The name in tables: with aliases the stride, `:0000256`, as the kernel names merged caches.
     #[must_use]
     pub fn label(&self) -> Line<24> {
         let mut label = Line::default();
@@ -331,14 +324,14 @@ impl Cache {
         label
     }
 
-    /// Bytes of each object from the address that callers know: at least what was asked for, also
-    /// by each cache that shares this one (the kernel's `object_size` of caches that were merged).
+    /// Usable bytes of each object, at least what creator and aliases asked for (the kernel's
+    /// `object_size`).
     #[must_use]
     pub fn object_bytes(&self) -> usize {
         self.object_bytes
     }
 
-    /// Bytes from one object to the next, all of them usable except the link's.
+    /// Bytes from one object to the next.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
@@ -365,14 +358,14 @@ impl Cache {
         self.first_object
     }
 
-    /// Bytes of each slab that the policy keeps for itself, before the first object.
+    /// Bytes of each slab that the policy uses, before the first object.
     #[inline]
     #[must_use]
     pub fn header_bytes(&self) -> usize {
         self.header
     }
 
-    /// The number of the object that starts `offset` bytes into its slab, if one starts there.
+    /// The number of the object that starts `offset` bytes into its slab, if any.
     #[inline]
     #[must_use]
     pub fn object_number(&self, offset: usize) -> Option<u32> {
@@ -401,7 +394,6 @@ mod tests {
 
     fn cache(size: usize, align: usize) -> OsResult<Cache> {
         let params = CacheParams { size, align };
-        // Bits in front, as policies with bitmaps have them.
         let identity = Identity { id: CacheId::new(1), generation: 1, is_reused: false };
         Cache::new(identity, "test", (&params, &CacheOptions::default()), false, |params| {
             let frames = params.stride().div_ceil(FRAME_BYTES).next_power_of_two() as u32;

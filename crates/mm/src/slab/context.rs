@@ -12,11 +12,10 @@ use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Objects that one step of a slow path moves at most.
+/// Most objects that one step of a slow path moves.
 pub const MAX_BATCH: usize = 64;
-/// Objects of a buffer on the stack, which may be short: a batch goes through it in pieces.
+/// Objects of a buffer on the thread's stack, which may be small: larger batches move in pieces.
 pub(super) const PIECE: usize = 64;
-/// Empty slabs that go back to the page allocator at a time.
 const GIVEN_BACK: usize = 8;
 
 /// The setup of a stack's slab policy.
@@ -40,16 +39,16 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub metadata: &'a Metadata,
     /// All caches of the stack.
     pub caches: &'a CacheTable,
-    /// Bytes that caches hold together beyond what is in use, and bounds for them.
+    /// Bytes that caches hold beyond objects in use, and their bounds.
     pub limits: &'a CacheLimits,
-    /// Facts of the machine and of the policy itself.
+    /// The policy's setup.
     pub setup: &'a SlabSetup,
     /// Slabs on their way to the page allocator.
     pub emptied: Emptied,
 }
 
-/// Slabs that have become empty and have no other owner. The task that empties them may be deep
-/// inside of a request, with little stack left; they go back when the context is dropped.
+/// Slabs that have become empty and left their cache. The page allocator gets them when the context
+/// is dropped, because the code that empties them may have little stack left.
 #[derive(Default)]
 pub struct Emptied(Cell<(List<Pfn>, Order)>);
 
@@ -60,14 +59,12 @@ impl<P: PerCpu> Drop for SlabContext<'_, P> {
     }
 }
 
-/// Gives slabs to the page allocator.
 #[cold]
 #[inline(never)]
 fn give_back<P: PerCpu>(context: &SlabContext<'_, P>, slabs: &List<Pfn>, order: Order) {
     let mut slabs = slabs.members(context.zones.frames());
     loop {
         let (mut some, mut count) = ([(Pfn::NONE, order); GIVEN_BACK], 0);
-        // A slab leaves the list before it is given back.
         for (place, slab) in some.iter_mut().zip(&mut slabs) {
             place.0 = slab;
             count += 1;
@@ -81,7 +78,6 @@ fn give_back<P: PerCpu>(context: &SlabContext<'_, P>, slabs: &List<Pfn>, order: 
 }
 
 impl<P: PerCpu> SlabContext<'_, P> {
-    /// Takes over slabs of `order` that should go back.
     pub(super) fn add_emptied(&self, mut slabs: List<Pfn>, order: Order) {
         if slabs.is_empty() {
             return;
@@ -90,13 +86,12 @@ impl<P: PerCpu> SlabContext<'_, P> {
         if order_before == order {
             slabs.prepend(self.zones.frames(), before);
         } else if !before.is_empty() {
-            // Slabs of another cache, in a reclaim.
             own_stack::run(|| give_back(self, &before, order_before));
         }
         self.emptied.0.set((slabs, order));
     }
 
-    /// Gives back the slabs that have become empty so far.
+    /// Gives the slabs that have become empty so far to the page allocator.
     #[inline]
     pub fn give_back_emptied(&self) {
         let (slabs, order) = self.emptied.0.take();
@@ -105,7 +100,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
         }
     }
 
-    /// The first frame of the slab that an object of `cache` lies in. O(1).
+    /// The first frame of the slab of an object of `cache`. O(1).
     #[must_use]
     pub fn slab_of(&self, cache: &Cache, object: Object) -> Pfn {
         let base = self.zones.arena().base().as_ptr() as usize;
@@ -113,12 +108,12 @@ impl<P: PerCpu> SlabContext<'_, P> {
         Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order())
     }
 
-    /// Gives the array of a new cache room for `wanted` objects in every slot, or fewer, so that
-    /// later caches find room for a few, too. If an earlier cache had the number, the new array has
-    /// at most the room that was defined for that cache.
+    /// Gives the array of a new cache room for `wanted` objects in every slot, or for fewer, so
+    /// that room is left for later caches. If an earlier cache had the same number, its array's
+    /// room is the upper bound.
     ///
     /// # Errors
-    /// `EBUSY` where a slot still has the room that it had for the earlier cache.
+    /// `EBUSY` if the array of a slot still has room from the earlier cache.
     pub fn define_array(&self, cache: &Cache, wanted: usize) -> OsResult<()> {
         let (area, array) = (self.percpu.area(), cache.id().array());
         let others = MAX_CACHES - 1 - self.caches.count().max(cache.id().index());
@@ -130,12 +125,12 @@ impl<P: PerCpu> SlabContext<'_, P> {
         Ok(())
     }
 
-    /// The slabs of a cache, each by its first frame, for checks and reports: exact only while no
-    /// other thread allocates or frees. O(frames).
+    /// The first frames of a cache's slabs, for checks and reports. Exact only while no other
+    /// thread allocates or frees. O(frames).
     pub fn slabs_of<'c>(&'c self, cache: &'c Cache) -> impl Iterator<Item = Pfn> + 'c {
         let memory = self.zones.memory();
         let frames = cache.order().frames();
-        // A slab above a pageblock is a head in the first of its pageblocks only.
+        // A slab of several pageblocks is aligned to its order in the first of them only.
         (0..memory.pageblocks().count())
             .map(PageblockIndex)
             .filter(move |index| memory.pageblocks().at(*index).tag().node().is_some())

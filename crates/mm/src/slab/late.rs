@@ -1,12 +1,12 @@
-//! A value that is made at its first use: the tables of the page cache, and those of a policy when
-//! its first cache is created, so that a stack with another policy pays nothing for them.
+//! A value that is made at its first use, so that a stack that never uses it pays nothing: the
+//! tables of the page cache, and those of some policies.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
-/// A value that is made once; all zero bytes before.
+/// A value that is made once.
 ///
 /// Invariant: once `is_ready`, the value is written and never moves.
 pub struct Late<T> {
@@ -14,27 +14,27 @@ pub struct Late<T> {
     is_ready: AtomicBool,
 }
 
-// SAFETY: `build` writes the value once, before it sets `is_ready` with release ordering, and the
-// value is read only after that was seen; a `T` may be shared.
+// SAFETY: `build` writes the value once and then sets `is_ready` with release ordering. The value
+// is read only after `is_ready` was seen with acquire ordering, and a `T` may be shared.
 unsafe impl<T: Sync + Send> Sync for Late<T> {}
-// SAFETY: it holds a `T`, or nothing.
+// SAFETY: it holds a `T`, or no value.
 unsafe impl<T: Send> Send for Late<T> {}
 
 impl<T> Late<T> {
-    /// Nothing yet.
+    /// No value yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { value: UnsafeCell::new(MaybeUninit::uninit()), is_ready: AtomicBool::new(false) }
     }
 
-    /// Makes the value at the first call. The caller sees to it that one thread calls at a time.
+    /// Makes the value at the first call. Only one thread may call at a time.
     ///
     /// # Errors
-    /// The error of `make`; then there is no value, and the next call tries again.
+    /// The error of `make`. The next call tries again.
     pub fn build(&self, make: impl FnOnce() -> OsResult<T>) -> OsResult<&T> {
         if self.get().is_none() {
             let value = make()?;
-            // SAFETY: no thread reads before `is_ready`, and only one builds.
+            // SAFETY: no thread reads before `is_ready`, and only one thread builds.
             unsafe { (*self.value.get()).write(value) };
             self.is_ready.store(true, Ordering::Release);
         }
@@ -44,7 +44,7 @@ impl<T> Late<T> {
     /// The value, if it has been made.
     #[inline]
     pub fn get(&self) -> Option<&T> {
-        // SAFETY: `is_ready` is set after the value was written, and it never moves again.
+        // SAFETY: `is_ready` is set after the value was written, and the value never moves.
         self.is_ready
             .load(Ordering::Acquire)
             .then(|| unsafe { (*self.value.get()).assume_init_ref() })
@@ -60,7 +60,7 @@ impl<T> Default for Late<T> {
 impl<T> Drop for Late<T> {
     fn drop(&mut self) {
         if self.get().is_some() {
-            // SAFETY: written, and no other reference to what is being dropped exists.
+            // SAFETY: the value is written, and `&mut self` excludes other references.
             unsafe { (*self.value.get()).assume_init_drop() };
         }
     }

@@ -1,9 +1,9 @@
-//! Mechanisms that a policy may be told to do without, to see what each of them is worth.
+//! Mechanisms that a setup can switch off, to measure what each of them is worth.
 
-/// The mechanisms that a stack's slab policy uses. A policy ignores those that it does not have.
+/// The mechanisms that a slab policy uses. A policy ignores mechanisms that it does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
-    /// Caches whose objects lie equally are one cache (`slub`, unless `slub_nomerge`).
+    /// Caches of the same stride become one cache (`slub`, unless `slub_nomerge`).
     pub merging: bool,
     /// CPUs keep lists of partly free slabs (`slub-4.9`, `CONFIG_SLUB_CPU_PARTIAL`).
     pub cpu_partial: bool,
@@ -11,18 +11,18 @@ pub struct Mechanisms {
     pub alien: bool,
     /// The CPUs of a node share an array (`slab`).
     pub shared: bool,
-    /// The only mode of `slam`; with `None` it chooses for itself.
+    /// The only mode of `slam`; with `None`, `slam` chooses.
     pub slam_mode: Option<SlamMode>,
 }
 
-/// A way in which a CPU keeps the free objects of a cache (`slam`).
+/// Where a CPU keeps free objects of a cache beyond its array (`slam`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlamMode {
-    /// In its array; the barn that all CPUs share takes the others.
+    /// In the barn that all CPUs share.
     Array,
-    /// A stock of its own, linked through the objects, takes those beyond its array.
+    /// In the CPU's own stock, linked through the objects.
     Linked,
-    /// Objects that another CPU took from their slabs go to that CPU.
+    /// In the inbox of the CPU that took them from their slab.
     Remote,
 }
 
@@ -30,7 +30,7 @@ impl SlamMode {
     /// The names that [`named`](Self::named) accepts.
     pub const ACCEPTED: &'static str = "auto, array, linked or remote";
 
-    /// The choice with this name, `Some(None)` for `auto`; `None` for an unknown name.
+    /// The mode of this name; `Some(None)` for `auto`, `None` for an unknown name.
     #[must_use]
     pub fn named(name: &str) -> Option<Option<Self>> {
         Some(match name {
@@ -44,7 +44,7 @@ impl SlamMode {
 }
 
 impl Mechanisms {
-    /// All of them.
+    /// All mechanisms.
     pub const ALL: Self =
         Self { merging: true, cpu_partial: true, alien: true, shared: true, slam_mode: None };
 
@@ -52,7 +52,7 @@ impl Mechanisms {
     pub const ACCEPTED: &'static str =
         "merging, cpu-partial, alien or shared, or several of them with commas";
 
-    /// All except those that `names` lists; `None` where one of the names is unknown.
+    /// All mechanisms except those that `names` lists; `None` if a name is unknown.
     #[must_use]
     pub fn without(names: &str) -> Option<Self> {
         let mut used = Self::ALL;

@@ -1,8 +1,7 @@
-//! Reports of misuse that slabs find: one line, then abort.
+//! Reports of the misuse that slabs find: each prints one line and aborts.
 //!
-//! An object on a CPU's list may have been freed, or may never have been handed out yet. So an
-//! object that is given back where it lies already was freed twice or never allocated; no record
-//! distinguishes the two.
+//! A free of an object that lies in an array or a slab is a double free, or the object was never
+//! handed out: no record tells these apart.
 
 use super::cache::{Cache, CacheId};
 use super::table::CacheTable;
@@ -11,7 +10,7 @@ use crate::zone::Zones;
 use quarry_sys::percpu::Object;
 use quarry_sys::report::fatal;
 
-/// An object was given back that is not in use.
+/// Reports the free of an object that is not in use.
 #[cold]
 #[inline(never)]
 pub fn not_in_use(cache: &Cache, object: Object) -> ! {
@@ -21,8 +20,8 @@ pub fn not_in_use(cache: &Cache, object: Object) -> ! {
     ))
 }
 
-/// The bits at `bits` of the slab at `slab` of `cache` were overwritten: the object that ends
-/// before the slab, or the slab's first object, was written beyond its bounds.
+/// Reports that the `bits` of a slab were overwritten: the program wrote past the end of the object
+/// or block before the slab, or before the slab's first object.
 #[cold]
 #[inline(never)]
 pub fn overwritten(
@@ -44,7 +43,7 @@ pub fn overwritten(
     }
 }
 
-/// The link in a free object of `slub` or `slqb` leads nowhere.
+/// Reports that the program wrote to a free object, whose link or bundle is broken.
 #[cold]
 #[inline(never)]
 pub fn written_after_free(cache: &Cache, object: Object) -> ! {
@@ -55,7 +54,6 @@ pub fn written_after_free(cache: &Cache, object: Object) -> ! {
 }
 
 /// The object or block that ends where `slab` begins: a word for it, its address, its bytes.
-/// O(frames), on the way to an abort.
 fn in_front(
     zones: &Zones,
     caches: &CacheTable,

@@ -1,13 +1,11 @@
 //! Slab caches: objects of one size, many to a block of frames.
 //!
-//! A [`Cache`] describes its objects and their places in a slab. A [`SlabPolicy`] decides how they
-//! travel: which per-CPU form holds them, what happens when it is empty or full, and what is
-//! recorded of a slab. Policies are types, so that each keeps a fast path of its own; no common
-//! code runs before it, or every comparison would be a tie.
+//! A [`Cache`] describes its objects and their places in a slab. A [`SlabPolicy`] decides what
+//! holds objects on a CPU, what happens when this is empty or full, and what is recorded of a slab.
+//! Policies are types, each with its own fast path.
 //!
-//! A new policy is a file (or a folder), its name in `names.rs` and a page in `docs/policies`.
-//! `lab/eras` has those of other eras. Files use only those to their left, and of each row only
-//! those above:
+//! A new policy needs a file or folder, its name in `names.rs` and a page in `docs/policies`.
+//! `lab/eras` has the policies of other eras. Files use only files to their left and in rows above:
 //!
 //! ```text
 //! stats   mechanisms   pages   params -> cache, cache_limits -> table, reclaim -> context, misuse

@@ -1,8 +1,7 @@
-//! The names of all slab policies: for options, and for messages about what is not compiled in.
-//! The policies themselves need not be here; `lab/eras` has those of other eras, and a test that
-//! this list has all of them.
+//! The names of all slab policies, for options and for messages about policies that are not
+//! compiled in. A test of `lab/eras` checks that the list is complete.
 
-/// Writes names as a list for people: `a, b or c`.
+/// A list for people: `a, b or c`.
 #[macro_export]
 macro_rules! one_of {
     ($only:literal) => { $only };
@@ -11,7 +10,7 @@ macro_rules! one_of {
 }
 pub use one_of;
 
-/// The facts that are known of a policy by its name.
+/// A policy by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisteredPolicy {
     /// Its name.
@@ -28,7 +27,7 @@ macro_rules! define {
         pub const SLAB_POLICIES: &[RegisteredPolicy] =
             &[$(RegisteredPolicy { name: $name, page: $page, about: $about }),+];
 
-        /// Their names and the aliases, as a list for people.
+        /// All names and aliases, as a list for people.
         pub const SLAB_NAMES: &str = one_of!($($name)+ "slub");
     };
 }
@@ -46,7 +45,7 @@ define! {
     "slam", "slam", "ours: a mode per cache and CPU";
 }
 
-/// Other names of policies, each with the name that it stands for.
+/// Aliases, each with the name that it stands for.
 pub const SLAB_ALIASES: &[(&str, &str)] = &[("slub", "slub-4.9")];
 
 /// The policy of this name or alias.
@@ -61,7 +60,6 @@ pub fn slab_names() -> impl Iterator<Item = &'static str> {
     names.chain(SLAB_ALIASES.iter().map(|(alias, _)| *alias))
 }
 
-/// The name that an alias stands for, or the name itself.
 fn behind_alias(name: &str) -> &str {
     let alias = SLAB_ALIASES.iter().find(|(alias, _)| *alias == name);
     alias.map_or(name, |(_, meant)| meant)

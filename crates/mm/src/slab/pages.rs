@@ -1,13 +1,12 @@
 //! The source of slabs: the page allocator, with any policy of its lists.
 //!
-//! A slab is many objects, so slab policies can call it through a table; they are compiled once for
-//! all page policies.
+//! Slab policies call it through a trait object, and so are compiled once for all page policies.
 
 use crate::frame::{Order, Pfn};
 use crate::pcp::{Page, PageAllocator, PagePolicy, PageRequest};
 use quarry_sys::percpu::SlotIndex;
 
-/// The face of the page allocator for slab policies.
+/// The methods of the page allocator that slab policies use.
 pub trait SlabPages {
     /// See [`PageAllocator::alloc`].
     fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page>;

@@ -1,4 +1,4 @@
-//! The trait of slab policies.
+//! The trait that every slab policy implements.
 
 use super::cache::{Cache, CacheId, SlabLayout};
 use super::context::SlabContext;
@@ -15,48 +15,42 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 
-/// Moves the objects of caches between callers and slabs.
+/// Moves the objects of caches between callers and slabs. A policy is one type.
 ///
-/// Every method is safe to call from any thread at any time. Slow paths hold no lock when they call
-/// the page allocator. A policy is one type; this trait is what every policy has, and
-/// [`ParkedObjects`] what it may have besides.
+/// Any thread may call any method. Slow paths hold no lock when they call the page allocator.
 pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// The policy's name, as options and tables print it.
     const NAME: &'static str;
 
-    /// A policy without caches; all zero bytes.
+    /// The policy without caches: all zero bytes.
     const NEW: Self;
 
-    /// True if caches whose objects lie equally share one (see
+    /// True if caches of the same stride become one cache (see
     /// [`CacheTable::add`](super::CacheTable::add)).
     const MERGES: bool = false;
 
-    /// True if the policy may write to the first word of an object that is free, to link it to
-    /// another. Objects of caches with a constructor then begin with room for that word (see
-    /// [`Cache`]).
+    /// True if the policy writes a link to the first word of a free object. Objects of caches with
+    /// a constructor then begin with room for the link (see [`Cache`]).
     const LINKS_THROUGH_OBJECTS: bool = false;
 
-    /// Bytes of the largest request that the policy's `kmalloc` serves from a cache; larger ones
-    /// are passed through to the page allocator. Without a bound of its own, a policy has caches up
-    /// to the largest block (`KMALLOC_MAX_SIZE`).
+    /// Bytes of the largest request that the policy's `kmalloc` serves from a cache. Larger
+    /// requests go to the page allocator. The default is the largest block (`KMALLOC_MAX_SIZE`).
     const LARGEST_KMALLOC: usize = Order::MAX.bytes();
 
-    /// Bytes of metadata per frame that the policy adds to the frame table's.
+    /// Bytes of metadata per frame that the policy needs besides the frame table.
     const BYTES_PER_FRAME: usize = 0;
 
-    /// The arrangement of slabs of a cache with these parameters.
+    /// The layout of the slabs of a cache with these parameters.
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout;
 
-    /// Takes up a new cache. Where [`Cache::is_reused`], its number belonged to a cache that has
-    /// been emptied and is gone: the policy starts as for a new number, and counts no metadata
-    /// twice.
+    /// Prepares for a new cache. If [`Cache::is_reused`], the number belonged to a cache that was
+    /// emptied and removed; the policy must not count that number's metadata again.
     ///
     /// # Errors
-    /// Where the OS refuses memory, or the slots have no room for one more cache.
+    /// If the OS refuses memory, or the slots have no room for one more cache.
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()>;
 
-    /// Returns whether every free goes to [`free_slow`](Self::free_slow), although
-    /// [`free_fast`](Self::free_fast) could serve it: the policy checks each object first.
+    /// Returns whether every free must go to [`free_slow`](Self::free_slow), to be checked.
     #[inline(always)]
     fn looks_at_frees(&self) -> bool {
         false
@@ -66,12 +60,11 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// [`alloc_from_slabs`](Self::alloc_from_slabs).
     fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object>;
 
-    /// Gives an object to the running CPU; after `Refused`, call [`free_slow`](Self::free_slow).
-    /// Policies that have to know the slab call `slab`.
+    /// Gives an object to the running CPU; after `Refused`, call [`free_slow`](Self::free_slow). A
+    /// policy that needs the object's slab calls `slab`.
     ///
     /// # Safety
-    /// `object` is an allocated object of the cache, in the slab that `slab` names, and its user
-    /// has given it up.
+    /// `object` is an allocated object of the cache, given up by its user; `slab` returns its slab.
     unsafe fn free_fast(
         percpu: &P,
         id: CacheId,
@@ -79,7 +72,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         slab: impl FnOnce() -> Pfn,
     ) -> Push;
 
-    /// Takes an object from any place that has one. `None` where there is no memory.
+    /// Takes an object from any place that has one. `None` if there is no memory.
     fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object>;
 
     /// Gives an object back.
@@ -88,8 +81,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// `object` is an allocated object of the cache, and its user has given it up.
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object);
 
-    /// Fills the front of `out` and returns how many objects there are, fewer than asked only where
-    /// memory is short. By default takes one after the other.
+    /// Fills the front of `out`; returns the number of objects, less only if memory is short.
     fn alloc_bulk(
         &self,
         context: &SlabContext<'_, P>,
@@ -106,11 +98,10 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         out.len()
     }
 
-    /// Gives objects back. By default frees one after the other.
+    /// Gives objects back.
     ///
     /// # Safety
-    /// Each of `objects` is an allocated object of the cache, all differ, and their user has given
-    /// them up.
+    /// `objects` are different allocated objects of the cache, and their user has given them up.
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         for &object in objects {
             let slab = || context.slab_of(cache, object);
@@ -119,7 +110,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
                 unsafe { self.free_slow(context, cache, object) };
                 continue;
             }
-            // SAFETY: the caller's promise is passed on; the slab is the object's.
+            // SAFETY: the caller's promise is passed on, and the slab is the object's.
             match unsafe { Self::free_fast(context.percpu, cache.id(), object, slab) } {
                 Push::Stored => {}
                 // SAFETY: the caller's promise is passed on.
@@ -129,18 +120,16 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         }
     }
 
-    /// Gives back what `what` names; returns how many caches, and slots taken together as one, had
-    /// something to give. A policy that holds nothing of the kind does nothing.
+    /// Gives back the unused memory that `what` names. Returns how many caches gave some, one more
+    /// if slots did; for other requests than [`Reclaim::Idle`], perhaps fewer.
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32;
 
-    /// Gives back some of what caches hold between CPUs and slabs, down to their bound under
-    /// pressure: a request was served from memory that was never touched. Requests call it, which
-    /// may have little stack.
+    /// Shrinks barns and stocks to their bound under pressure, because a request took memory that
+    /// was never touched. The caller may have little stack.
     fn relieve(&self, _context: &SlabContext<'_, P>) {}
 
-    /// A step of a walk through the slabs of a cache: gives pages without an object in use back to
-    /// the operating system, and returns the bytes. A policy that stores something in free objects
-    /// ends the walk.
+    /// One step of a walk through a cache's slabs: gives back pages without an object in use, and
+    /// returns the bytes. The default ends the walk: for policies that write into free objects.
     fn purge_sparse(
         &self,
         _context: &SlabContext<'_, P>,
@@ -151,8 +140,8 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         0
     }
 
-    /// The occupancy of the slab of an object, which the caller keeps in use during the call;
-    /// `None` where the object is free in its slab, or the policy cannot tell. O(1).
+    /// The occupancy of the slab of `object`, which the caller keeps in use during the call. `None`
+    /// if the object is free in its slab, or the policy cannot tell. O(1).
     fn occupancy(
         &self,
         _context: &SlabContext<'_, P>,
@@ -162,15 +151,14 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         None
     }
 
-    /// Takes an object of the fullest slab that has one, not one of CPUs or barns, so that a
-    /// program can move another object there. `None` where there is no memory, or the policy cannot
-    /// do this.
+    /// Takes an object from the fullest slab that has a free one, past CPUs and barns: a program
+    /// can move another object there. `None` if there is no memory, or the policy cannot do this.
     fn alloc_dense(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> Option<Object> {
         None
     }
 
-    /// Gives an object back to its slab at once, so that requests get objects of fuller slabs
-    /// first. Returns false, and does nothing, where the policy cannot do this.
+    /// Gives an object back to its slab at once, so that requests first get objects of fuller
+    /// slabs. Returns false, and does nothing, if the policy cannot do this.
     ///
     /// # Safety
     /// Same as for [`free_slow`](Self::free_slow).
@@ -183,12 +171,12 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         false
     }
 
-    /// The counts of the cache. A snapshot: its parts are read one after the other.
+    /// The counts of the cache, read one after the other.
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
 
-    /// Visits the number of every object of a slab that is free in it, for reports of objects that
-    /// were never freed. Objects in slots, barns and lists are not in their slab: the caller
-    /// shrinks the cache first, and lets no other thread use it during the call. O(objects).
+    /// Visits the number of every object that is free in `slab`, for reports of objects that were
+    /// never freed. Parked objects do not count as free in their slab, so the caller shrinks the
+    /// cache first. No other thread uses the cache. O(objects).
     fn visit_free(
         &self,
         context: &SlabContext<'_, P>,
@@ -200,15 +188,14 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// Visits the locks of all caches.
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>);
 
-    /// Checks the invariants of every cache, and those that the caches have together; no other
-    /// thread may use any of them during the check.
+    /// Checks the invariants of all caches, which no other thread may use meanwhile.
     ///
     /// # Errors
     /// The first equation that does not hold.
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken>;
 }
 
-/// Adds a cache to the table of `context` and lets the policy take it up.
+/// Adds a cache to the table of `context`, and tells the policy.
 ///
 /// # Errors
 /// Same as [`CacheTable::add`](super::CacheTable::add).

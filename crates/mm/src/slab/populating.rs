@@ -1,16 +1,15 @@
-//! The choice of new slabs that are brought into memory whole, by one call. It costs half of what
-//! the page faults of their pages would, or nine tenths where the kernel spends most of the time on
-//! finding and clearing a page. There, wider calls save little more: on a virtual machine (Zen 5) a
-//! page took 1,430 ns by a fault, 1,370 in calls of 16 KiB, 1,260 of 64 KiB, 1,230 of 2 MiB, and
-//! 180 in a huge page that its host had backed before.
+//! Chooses the new slabs that are *populated*: brought into memory whole, by one system call. This
+//! costs half as much as the page faults of a slab, or nine tenths as much where the kernel spends
+//! most of the time on finding and clearing pages. (On a virtual machine with Zen 5 a page took
+//! 1,430 ns by a fault, 1,370 in calls of 16 KiB, 1,260 in calls of 64 KiB, 1,230 in calls of 2
+//! MiB, and 180 in a huge page that its host had backed before.)
 //!
-//! Objects of up to a page lie in every page of their slab: a program that writes into each of them
-//! touches all of it. Of larger objects programs often touch only the front. So a cache of such
-//! objects leaves a slab to plain faults now and then, the *sample*, checks later in how many of
-//! its pages something was written, and populates as long as the last sample was dense. Pages that
-//! hold the start of an object count as written; of the others, which were zero when they were
-//! handed out, a few words are read. A program that writes only zeros there counts as one that does
-//! not touch them, and pays plain faults.
+//! A program that writes into each object of at most a page touches every page of the slab. Of
+//! larger objects programs often touch only the front. So a cache of such objects sometimes leaves
+//! a slab to page faults, as the *sample*. Later it checks in how many pages of the sample
+//! something was written, and populates slabs while the last sample was dense. Pages in which an
+//! object starts count as written. Of the other pages, which were zero when they were handed out, a
+//! few words are read; zeros count as not written.
 
 use super::cache::Cache;
 use crate::frame::{Faults, Link, Pfn};
@@ -18,51 +17,43 @@ use crate::zone::Zones;
 use quarry_sys::os::Os;
 use quarry_sys::peek;
 
-/// Slabs are populated once the cache has this many times as much in slabs as the request brings
-/// in: memory that is never used then adds an eighth at most.
+/// Slabs are populated once the cache's slabs have this many times the bytes of the request that
+/// needs a slab, so that memory that is never used adds at most an eighth.
 const SLABS_SHARE: u64 = 8;
-/// A sample is looked at once this many more slabs have been made: its objects have been handed out
-/// by then, unless another CPU holds them.
+/// A sample is checked after this many more slabs, when its objects have been handed out.
 const LOOK_AFTER: u32 = 4;
-/// While samples are dense, one slab in this many becomes the next sample;
+/// One slab in this many becomes a sample while samples are dense.
 const SAMPLE_EVERY: u32 = 32;
-/// while they are not, one in this many: a look at an absent page makes the kernel map it.
+/// The same while samples are not dense: a check of an absent page makes the kernel map it.
 const SPARSE_SAMPLE_EVERY: u32 = 16;
 
-/// The places of a page to look at, in bytes after the first of them.
+/// The places of a page to read, in bytes after the first place.
 const PLACES: [usize; 4] = [0, 64, 1024, 2560];
 
-/// A cache's knowledge of how much of its slabs is touched.
 pub(super) struct Populating {
-    /// A slab that was left to plain faults and not looked at yet.
+    /// A slab that was left to page faults and is not checked yet.
     sample: Link<Pfn>,
-    /// Slabs made since that sample.
     since: u32,
-    /// True if the last sample was dense.
     is_dense: bool,
-    /// True once a sample has been looked at.
+    /// True once a sample has been checked.
     has_looked: bool,
 }
 
-/// The treatment of the slabs that one request makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
-    /// Slabs are populated where their objects fill their pages.
+    /// True if slabs whose objects fill their pages are populated.
     is_due: bool,
-    /// Objects lie in every page, so no sample is needed.
+    /// True if objects are at most a page apart, so that no sample is needed.
     fills_pages: bool,
     is_dense: bool,
     wants_sample: bool,
-    /// The sample to look at first.
     look_at: Option<Pfn>,
 }
 
-/// The use of a new slab to its cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
-    /// No sample: populated or not, it shows nothing.
     Ordinary,
-    /// Left to plain faults, to show how much of it is touched.
+    /// Left to page faults, to show how much of it is touched.
     Sample,
 }
 
@@ -89,14 +80,12 @@ impl Populating {
         }
     }
 
-    /// Records the findings of a plan.
     pub(super) fn looked(&mut self, plan: &Plan) {
         self.is_dense = plan.is_dense;
         self.has_looked = true;
         self.sample = Link::NONE;
     }
 
-    /// Counts a new slab.
     pub(super) fn made(&mut self, slab: Pfn, role: Role) {
         if role == Role::Sample {
             self.sample = Link::to(slab);
@@ -106,7 +95,7 @@ impl Populating {
         }
     }
 
-    /// Forgets a slab that goes back to the page allocator.
+    /// Forgets a slab that goes back or loses pages.
     pub(super) fn gone(&mut self, slab: Pfn) {
         if self.sample.get() == Some(slab) {
             self.sample = Link::NONE;
@@ -115,8 +104,8 @@ impl Populating {
 }
 
 impl Plan {
-    /// Looks at the sample if it is time. Returns whether the caller should record the findings. A
-    /// few system calls per page; where they are refused, nothing is dense.
+    /// Checks the sample if this is due; returns whether it did. Makes a few system calls per page;
+    /// if the kernel refuses them, the sample does not count as dense.
     pub(super) fn look(&mut self, zones: &Zones, cache: &Cache) -> bool {
         if !self.is_due || self.fills_pages {
             return false;
@@ -128,7 +117,7 @@ impl Plan {
         true
     }
 
-    /// Brings a fresh slab in by the plan, or leaves it to plain faults.
+    /// Populates a slab of never touched memory if the plan asks for it.
     pub(super) fn bring_in(&mut self, zones: &Zones, cache: &Cache, slab: Pfn) -> Role {
         if !self.is_due {
             return Role::Ordinary;
@@ -149,7 +138,7 @@ impl Plan {
     }
 }
 
-/// Returns whether at least 7/8 of the pages of a slab have been written, as far as can be seen.
+/// Returns whether at least 7/8 of the pages of a slab seem to be written.
 fn is_dense(zones: &Zones, cache: &Cache, slab: Pfn) -> bool {
     let arena = zones.arena();
     let (start, page) = (arena.address(slab).as_ptr() as usize, arena.os().page_size());
@@ -158,7 +147,7 @@ fn is_dense(zones: &Zones, cache: &Cache, slab: Pfn) -> bool {
     for number in 0..cache.objects() as usize {
         let object = start + cache.first_object() + number * cache.stride();
         let end = object + cache.stride();
-        // Pages that lie wholly inside of it; on the others an object starts.
+        // The pages that lie wholly inside the object; on every other page an object starts.
         let inside = (object / page + 1..end / page).map(|index| index * page);
         blank += inside.filter(|at| !is_written(object, *at)).count();
         if blank > most_blank {
@@ -168,8 +157,8 @@ fn is_dense(zones: &Zones, cache: &Cache, slab: Pfn) -> bool {
     true
 }
 
-/// Returns whether something other than zeros was found in the page at `page` inside of `object`.
-/// Looks at multiples of 64 bytes into the object, as large data is aligned so.
+/// Returns whether the page at `page`, inside `object`, is not zero at one of [`PLACES`]. These are
+/// multiples of 64 bytes from the object's start, because large data is aligned so.
 fn is_written(object: usize, page: usize) -> bool {
     let first = object + (page - object).next_multiple_of(64);
     PLACES.iter().any(|offset| peek::is_zero(first + offset) == Some(false))

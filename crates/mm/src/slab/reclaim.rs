@@ -6,18 +6,16 @@ use quarry_sys::percpu::SlotIndex;
 /// The unused memory that a policy should give back.
 #[derive(Clone, Copy)]
 pub enum Reclaim<'a> {
-    /// Everything that all caches hold: out of slots and barns into slabs, and empty slabs to the
-    /// page allocator.
+    /// All unused memory of all caches: parked objects go into slabs, and empty slabs back.
     All,
     /// The same for one cache.
     Cache(&'a Cache),
-    /// The objects of idle slots and idle caches, and of other caches the objects in barns that
-    /// their CPUs have not needed since the last call.
+    /// The objects of idle slots and idle caches; and of other caches those objects in barns that
+    /// no CPU has needed since the last call.
     Idle(Idle<'a>),
 }
 
-/// The slots and caches that have not allocated or freed anything for a while. Both functions
-/// always give the same answer for the same argument.
+/// The slots and caches without an allocation or free for a while. Both functions are pure.
 #[derive(Clone, Copy)]
 pub struct Idle<'a> {
     /// Slots, idle for all caches.
@@ -31,17 +29,17 @@ pub struct Idle<'a> {
 pub struct SparseWalk {
     /// The list that the walk is at. All lists above it are done.
     pub(super) list: usize,
-    /// Slabs that were on it when the walk came to it, and are still to be looked at.
+    /// Slabs of this list still to be examined; its length when the walk came to it, at first.
     pub(super) left: u32,
 }
 
 impl SparseWalk {
-    /// No slab has been looked at.
+    /// A walk before its first slab.
     pub const START: Self = Self { list: usize::MAX, left: 0 };
-    /// All slabs have been looked at.
+    /// A walk after its last slab.
     pub(super) const OVER: Self = Self { list: 0, left: 0 };
 
-    /// Returns whether all slabs have been looked at.
+    /// Returns whether the walk has examined all slabs.
     #[must_use]
     pub fn is_over(self) -> bool {
         self.list == 0 && self.left == 0

@@ -1,4 +1,4 @@
-//! The objects of a cache that were never given back: why it cannot be destroyed.
+//! The objects that are in use in a cache that the program wants to destroy.
 
 use super::cache::Cache;
 use super::context::SlabContext;
@@ -7,15 +7,13 @@ use crate::frame::Pfn;
 use core::fmt;
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Objects that a report names.
+/// Most objects that a report names.
 const NAMED: usize = 8;
-/// Objects of a slab that are looked at together.
 const WINDOW: u32 = 1024;
 
-/// Objects of a cache that are in use, and the addresses of the first ones.
+/// The number of objects in use, and the addresses of the first of them.
 ///
-/// If the shrink could not reach every CPU, the objects that are parked there are among them: their
-/// number is known, but not which ones they are.
+/// `objects` includes objects that are parked on CPUs that the shrink could not reach.
 ///
 /// Equation: objects that callers have `= objects - parked`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,8 +29,7 @@ unsafe impl Send for Remaining {}
 unsafe impl Sync for Remaining {}
 
 impl Remaining {
-    /// The objects in use of a cache that was shrunk, and that no thread uses during the call.
-    /// O(frames + objects).
+    /// The cache was shrunk, and no thread uses it. O(frames + objects).
     pub(crate) fn of<P: PerCpu, S: SlabPolicy<P>>(
         context: &SlabContext<'_, P>,
         policy: &S,
@@ -52,7 +49,6 @@ impl Remaining {
         all
     }
 
-    /// Adds the objects in use among [`WINDOW`] objects of a slab, from number `start` on.
     fn add_window<P: PerCpu, S: SlabPolicy<P>>(
         &mut self,
         context: &SlabContext<'_, P>,
@@ -73,8 +69,8 @@ impl Remaining {
                 continue;
             }
             if let Some(place) = self.named.iter_mut().find(|place| place.is_none()) {
-                // SAFETY: the slab is the cache's, it has this many objects, and each of them is
-                // larger than its link.
+                // SAFETY: the slab is the cache's, it has more than `number` objects, and each
+                // object is larger than its link.
                 let object = unsafe { cache.object_at(address, number).add(cache.link_bytes()) };
                 *place = Some(object);
             }
@@ -82,24 +78,26 @@ impl Remaining {
         }
     }
 
-    /// Number of objects.
+    /// Number of objects in use, with those that are parked on unreachable CPUs.
     #[must_use]
     pub fn objects(&self) -> u64 {
         self.objects
     }
 
-    /// Number of them that are parked on CPUs that the shrink could not reach: 0, unless the kernel
-    /// refuses `membarrier`.
+    /// Number of objects that are parked on CPUs whose slots the shrink could not drain: 0 unless
+    /// the kernel refuses `membarrier`.
     #[must_use]
     pub fn parked(&self) -> u64 {
         self.parked
     }
 
-    /// The addresses of the first of them, at most eight, in the order of their addresses.
+    /// The addresses of the first objects, at most eight, in ascending order.
     pub fn named(&self) -> impl Iterator<Item = Object> {
         self.named.into_iter().flatten()
     }
 }
+
+impl core::error::Error for Remaining {}
 
 impl fmt::Display for Remaining {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

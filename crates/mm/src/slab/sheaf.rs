@@ -1,13 +1,12 @@
 //! `sheaf`, the default policy: arrays per CPU, a barn of sheaves, slabs of bits (Linux 6.18).
 //!
-//! A CPU's array has room for two sheaves, the kernel's `main` and `spare`. A CPU that runs empty
-//! takes a sheaf from the barn, or what it needs at once from the slabs; one that runs full puts a
-//! sheaf into the barn, or into the slabs. Between CPU and barn a whole sheaf moves in one critical
-//! section and one restartable sequence.
+//! A CPU's array has room for two sheaves, the kernel's `main` and `spare`. A CPU whose array is
+//! empty takes a sheaf from the barn, or a part of one from the slabs; a CPU whose array is full
+//! puts a sheaf into the barn, or into the slabs. Between CPU and barn a whole sheaf moves in one
+//! critical section and one restartable sequence.
 //!
-//! A CPU that runs empty and full by turns, because its program allocates and frees in larger
-//! bursts than two sheaves, gets an array for such bursts; so does one that exchanges much with the
-//! barn, so that larger sheaves pay. The larger array stays until it is drained.
+//! A CPU's array becomes larger, until it is drained, in two cases: it is empty and full by turns,
+//! because the program works in bursts larger than two sheaves; or it exchanges much with the barn.
 
 use super::barn::Traffic;
 use super::barns::home;
@@ -36,8 +35,7 @@ use quarry_sys::primitive::Ordering;
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 
 impl Sheaf {
-    /// Puts objects into the running CPU's array, or where there is no room into barn or slabs.
-    /// Returns whether they are in the array.
+    /// Puts objects into the running CPU's array, and returns true; without room puts them away.
     fn park<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -76,9 +74,10 @@ impl Sheaf {
         }
     }
 
-    /// Moves a sheaf of the running CPU's array, and `object`, for which it had no room, into the
-    /// barn of its node; objects of other nodes go to their barns. Returns whether there was room.
-    /// In a stack with other nodes, moves a piece only.
+    /// Moves a sheaf from the running CPU's array into the barn of its node, and frees `object`,
+    /// for which the array had no room. Objects of other nodes go to their nodes' barns. Returns
+    /// false, and does nothing, if the array has fewer objects or the barn no room. If the stack
+    /// has several nodes, moves at most [`PIECE`] objects.
     #[inline(never)]
     fn bring_in<P: Arrays>(
         &self,
@@ -99,7 +98,7 @@ impl Sheaf {
             has_left = true;
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(room, sheaf) };
-            // A full array refuses before it looks for a duplicate on top.
+            // A push to a full array is refused before it is checked for a double free.
             is_double = is_among(objects, object);
             traffic.free_slow += 1;
             traffic.batched_out += sheaf as u64;
@@ -127,8 +126,8 @@ impl Sheaf {
         has_left
     }
 
-    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty. The array may
-    /// get a wide place only if it `may_widen`.
+    /// Notes that the array of `slot`, the running CPU's, was found full (`full`) or empty; may
+    /// give it more room. The array becomes wide only if it `may_widen`.
     #[inline(never)]
     pub(super) fn note_miss<P: Arrays>(
         &self,
@@ -151,7 +150,6 @@ impl Sheaf {
         miss
     }
 
-    /// Gives objects back to the slabs of their cache.
     pub(super) fn free_to_slabs<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -163,7 +161,6 @@ impl Sheaf {
         context.give_back_emptied();
     }
 
-    /// Gives objects that were taken out of an array back to the slabs.
     fn take_back<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -176,7 +173,7 @@ impl Sheaf {
         self.free_to_slabs(context, cache, objects);
     }
 
-    /// Returns whether the bound on wide arrays of a slot has room for `cache`'s. Takes no lock.
+    /// Returns whether a slot's bounds allow `cache` a wide array there. Takes no lock.
     fn has_width_left<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -193,8 +190,7 @@ impl Sheaf {
         places < WIDE_PLACES && bytes(cache) > 0 && held + bytes(cache) <= SLOT_WIDE_BYTES
     }
 
-    /// Frees an object to a full array whose barn is full as well, or to an array that has just
-    /// been drained.
+    /// Frees an object where array and barn are full, or where the array has just been drained.
     #[cold]
     fn free_past_barn<P: Arrays>(
         &self,
@@ -213,8 +209,8 @@ impl Sheaf {
         self.park(context, cache, &[object]);
     }
 
-    /// Moves `most` objects of the running CPU's array, none of which is `object`, to the slabs;
-    /// false where it has fewer.
+    /// Moves `most` objects from the running CPU's array to the slabs; returns false if it has
+    /// fewer. Aborts if `object` is one of them: it is freed twice.
     #[inline(never)]
     fn empty_array<P: Arrays>(
         &self,
@@ -238,9 +234,9 @@ impl Sheaf {
         taken
     }
 
-    /// Serves a request that missed the array from the barn, else from the slabs. Shows the objects
-    /// that come to the CPU with it to `taken`. If memory that was never touched was taken, calls
-    /// `pressed` once the barns have given what they must.
+    /// Serves a request that found the array empty from the barn, else from the slabs. Calls
+    /// `taken` with the objects that enter the array. If never touched memory was taken, shrinks
+    /// barns to their bound under pressure, and then calls `pressed`.
     #[inline]
     pub(super) fn alloc_missed<P: Arrays>(
         &self,
@@ -261,8 +257,7 @@ impl Sheaf {
             .or_else(|| self.alloc_from_slabs(context, cache, sheaf, taken, pressed))
     }
 
-    /// Frees an object that missed the array: into the array, if it has more room by now, else
-    /// together with a sheaf that leaves it.
+    /// Frees an object that found the array full: into it if it has grown, else with a sheaf.
     #[inline]
     pub(super) fn free_missed<P: Arrays>(
         &self,
@@ -289,7 +284,6 @@ impl Sheaf {
         }
     }
 
-    /// Takes some objects from the slabs: one is the answer, the others enter the array.
     fn alloc_from_slabs<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -300,7 +294,7 @@ impl Sheaf {
     ) -> Option<Object> {
         let own = self.of(cache);
         let (mut left, mut answer, mut is_fresh) = (own.refill(cache).min(sheaf), None, false);
-        // Other CPUs may take the objects of a slab that was made for this one.
+        // Bounds the new slabs, because other CPUs may take their objects.
         let mut slabs = left.div_ceil(cache.objects() as usize);
         while left > 0 {
             let most = (left, slabs > 0);
@@ -309,7 +303,7 @@ impl Sheaf {
             if !parked || left == 0 {
                 break;
             }
-            // Grows here, without the pieces on the stack: a new slab may take some stack.
+            // Here no piece is on the stack: making a slab may need much of it.
             let objects = left.max(own.width.narrow_sheaf());
             match own.slabs.grow(context, cache, objects) {
                 Some(fresh) => {
@@ -328,8 +322,8 @@ impl Sheaf {
         answer
     }
 
-    /// Moves up to `most` objects from the existing slabs to the array, except one that becomes the
-    /// `answer` where there is none yet. Returns how many, and whether the array had room for them.
+    /// Takes up to `most` objects from the existing slabs: one for `answer` if that is `None`, the
+    /// others for the array. Returns their number, and whether the array had room for all.
     fn take_pieces<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -358,12 +352,12 @@ impl Sheaf {
 }
 
 impl Sheaf {
-    /// Empties the arrays of slots that `idle` names into the slabs, all by one barrier; returns
-    /// whether there was anything.
+    /// Drains the arrays of idle slots and caches after one membarrier; returns whether they held
+    /// objects.
     #[inline(never)]
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();
-        // A slot that came first and has much leaves too little for others: the largest gives.
+        // The slot with the most room gives it up, so that slots that came later get some.
         let is_too_much = area.all_room() > CacheLimits::rooms(context.zones).all;
         let largest = match context.limits.was_crowded() || is_too_much {
             true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
@@ -382,7 +376,6 @@ impl Sheaf {
         any
     }
 
-    /// Empties the barns of a cache, and gives its empty slabs back.
     #[inline(never)]
     fn empty_cache<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         let own = self.at(cache);
@@ -390,8 +383,7 @@ impl Sheaf {
         own.slabs.trim(context, cache, 0);
     }
 
-    /// Gives back what the barns of a cache have held all the time since the last call; returns
-    /// whether there was anything.
+    /// Returns whether there were unneeded objects in the barns.
     fn trim_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
         let own = self.at(cache);
         let keep = own.keep_empty();
@@ -411,7 +403,7 @@ impl Sheaf {
 
     #[inline(never)]
     fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
-        // The slots of all caches first, because they take a barrier.
+        // The slots come first, for all caches at once, because each drain costs a barrier.
         let mut shrunk = u32::from(self.empty_slots(context, idle));
         for cache in context.caches.iter() {
             if !(idle.caches)(cache.id()) {
@@ -426,7 +418,7 @@ impl Sheaf {
 }
 
 impl Sheaf {
-    /// The counts of a cache, with the exchanges of `others` between its arrays and elsewhere.
+    /// Adds the exchanges of `others`, which neither barns nor slabs have counted.
     pub(super) fn stats_with<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -454,7 +446,7 @@ impl Sheaf {
         stats
     }
 
-    /// Checks the invariants of all caches; barns have announced all but `others` bytes.
+    /// `others`: bytes that `limits.barns` counts and no barn has announced.
     pub(super) fn validate_with<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -492,7 +484,7 @@ impl<P: Arrays> ParkedObjects<P> for Sheaf {
                 return false;
             }
             count(&self.of(cache).batched_out, objects);
-            // SAFETY: pop_batch wrote all of them.
+            // SAFETY: pop_batch wrote all `objects` elements.
             let taken = unsafe { written(taken, objects) };
             let is_here = taken.contains(&object);
             self.park(context, cache, taken);
@@ -646,7 +638,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         cache: &Cache,
         walk: &mut SparseWalk,
     ) -> usize {
-        // Objects keep what their constructor has made.
+        // A page that goes back would lose what the constructor has written.
         if cache.has_constructor() || !self.is_set_up(cache) {
             *walk = SparseWalk::OVER;
             return 0;
@@ -705,7 +697,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        // No task has locked what was never used.
+        // The locks of a cache that was never used were never taken.
         let used = context.caches.iter().filter(|cache| self.is_set_up(cache));
         for own in used.map(|cache| self.at(cache)) {
             own.slabs.visit_locks(visit);

@@ -1,4 +1,4 @@
-//! Bounds of what the barns of all caches hold together, under the policy `sheaf`.
+//! Bounds what the barns of all caches hold together, under the policy `sheaf`.
 
 use super::cache::Cache;
 use super::cache_limits::CacheLimits;
@@ -8,15 +8,15 @@ use crate::zone::Zones;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::Arrays;
 
-/// A barn gives first if it holds more than this part of what all barns may hold.
+/// A barn is large if it holds more than the bound of all barns divided by this.
 const LARGE_BARN: usize = 64;
-/// Most that barns give at a time under pressure, in bytes and in objects (about 60 us).
+/// Most bytes and objects that barns give at a time under pressure (about 60 us).
 const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 2048;
 
 impl Sheaf {
-    /// Makes barns give until they are within their bound, where the barns of all caches hold too
-    /// much. Called at the end of a free, where little of the stack is taken.
+    /// Makes barns give if all together hold too much. Called at the end of a free, where much of
+    /// the thread's stack is left.
     #[inline]
     pub(super) fn bound_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         if context.limits.barns() > CacheLimits::barns_most(context.zones) {
@@ -25,8 +25,8 @@ impl Sheaf {
         }
     }
 
-    /// Makes barns give until they have given `most` objects or 2 MiB, or hold no more than `bound`
-    /// together. Large barns give in turn; if there is no large one, the barns of `cache` give.
+    /// Makes barns give, until all together hold at most `bound` or have given `most` objects or 2
+    /// MiB. Large barns give in turn; if no barn is large, the barns of `cache` give.
     #[cold]
     #[inline(never)]
     fn shrink_barns<P: Arrays>(
@@ -62,7 +62,6 @@ impl Sheaf {
         in_turn.find(|cache| self.at(cache).barns.bytes() > bytes)
     }
 
-    /// Makes barns give some objects where they hold more than they may under pressure.
     pub(super) fn relieve_barns<P: Arrays>(&self, context: &SlabContext<'_, P>) {
         if context.limits.barns() > CacheLimits::barns_pressed(context.zones)
             && let Some(first) = context.caches.iter().next()

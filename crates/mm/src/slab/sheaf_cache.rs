@@ -1,4 +1,4 @@
-//! The policy `sheaf` as its parts, one for each cache: its barns, its slabs, and what it counts.
+//! The state of the policy `sheaf`: for each cache its barns, its slabs and its counts.
 
 use super::barn::Barn;
 use super::barns::Barns;
@@ -11,39 +11,38 @@ use core::mem::MaybeUninit;
 use quarry_sys::percpu::Arrays;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// Most bytes of objects that a CPU takes from slabs at a time. Most of these objects are
-/// untouched: if they are not needed, they are handed out later in place of objects that are in
-/// memory. (Doubling the number each time while no CPU runs full saved nothing where a heap grows,
-/// and page faults rose by a quarter.)
+/// Most bytes of objects that a CPU takes from slabs at a time. Most of these objects are untouched
+/// memory: an object that the CPU does not need now is later handed out in place of one that is in
+/// memory. (Failed idea: to double the number each time while no array is found full saved nothing
+/// where a heap grows, and page faults rose by a quarter.)
 const REFILL_BYTES: usize = 32 << 10;
 
-/// Most bytes of objects in a barn, within [`BARN_OBJECTS`]: with 4096 objects of any size, a
-/// program that frees and allocates ten thousand small ones by turns (lua) went to the slabs for
+/// Most bytes of objects in a barn, within [`BARN_OBJECTS`]. With 4096 objects of any size, a
+/// program that frees and allocates ten thousand small objects by turns (lua) went to the slabs for
 /// half of them. Where objects are large, the bound on the bytes of all barns is reached first.
 const BARN_BYTES: usize = 512 << 10;
-/// Objects in a barn: the pointers to them take 32 to 128 KiB.
+/// Most objects in a barn: the pointers to them take 32 to 128 KiB.
 const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
-/// Bytes of empty slabs that a cache may hold.
+/// Most bytes of empty slabs that a cache holds.
 const EMPTY_BYTES: usize = 512 << 10;
 
-/// One cache's part of the policy: all zero bytes until the cache is used.
+/// The policy's state for one cache: all zero bytes until the cache is used.
 pub(super) struct SheafCache {
     pub(super) barns: Barns,
     pub(super) slabs: BitmapSlabs,
     pub(super) width: Width,
-    /// Empty slabs that the cache may hold.
     pub(super) keep_empty: AtomicU32,
-    /// Requests that went past the barn, which has not counted them.
+    /// Requests and frees that the barn did not serve and so did not count.
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
-    /// Objects of bulk requests that came out of slots, and that went into them.
+    /// Objects that bulk requests took out of arrays, and that bulk frees put into them.
     pub(super) bulk_alloc_fast: AtomicU64,
     pub(super) bulk_free_fast: AtomicU64,
-    /// Objects that entered and left slots in batches past the barn, for the count of single
-    /// operations.
+    /// Objects that entered and left arrays in batches that the barn did not count: `stats_with`
+    /// computes the number of single operations from them.
     pub(super) batched_in: AtomicU64,
     pub(super) batched_out: AtomicU64,
-    /// Single operations that the arrays had counted for a cache that is gone.
+    /// Single operations that the arrays counted for earlier caches with this number.
     pub(super) operations_before: AtomicU64,
 }
 
@@ -64,7 +63,6 @@ impl SheafCache {
         }
     }
 
-    /// Sets what follows from the objects of the cache.
     pub(super) fn set_up(&self, cache: &Cache) {
         let keep = EMPTY_BYTES / cache.order().bytes();
         self.keep_empty.store(keep as u32, Ordering::Relaxed);
@@ -73,7 +71,7 @@ impl SheafCache {
         self.width.set(cache.stride());
     }
 
-    /// Resets the counts; `operations` were counted for an earlier cache with this number.
+    /// Resets the counts for a cache whose arrays have counted `operations` already.
     pub(super) fn start(&self, operations: u64) {
         for counter in [
             &self.alloc_slow,
@@ -90,13 +88,12 @@ impl SheafCache {
         self.slabs.start();
     }
 
-    /// Objects that a CPU takes from slabs at a time.
     pub(super) fn refill(&self, cache: &Cache) -> usize {
         (REFILL_BYTES / cache.stride()).max(1)
     }
 
-    /// Gives some objects of the barns, first of the first node's, to the slabs, which keep at most
-    /// `keep` empty ones; returns the number of objects.
+    /// Gives up to [`PIECE`] objects of the first barn that is not empty to the slabs; the cache
+    /// keeps at most `keep` empty slabs. Returns the number of objects.
     pub(super) fn empty_barns<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -107,7 +104,6 @@ impl SheafCache {
         self.barns.all().map(give).find(|taken| *taken > 0).unwrap_or(0)
     }
 
-    /// Same as [`empty_barns`](Self::empty_barns), for at most `most` objects of one barn.
     pub(super) fn empty_barn<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -130,7 +126,7 @@ impl SheafCache {
     ) -> usize {
         let mut buffer = [MaybeUninit::uninit(); PIECE];
         let taken = barn.take(context.limits, &mut buffer[..most.min(PIECE)]);
-        // SAFETY: take wrote the first `taken` elements.
+        // SAFETY: `take` wrote the first `taken` elements.
         let sheaf = unsafe { written(&buffer, taken) };
         self.slabs.free(context, cache, sheaf, keep);
         taken
@@ -141,11 +137,11 @@ impl SheafCache {
     }
 }
 
-/// The policy; see `sheaf`.
+/// The policy `sheaf`; see `sheaf.rs`.
 #[repr(C)]
 pub struct Sheaf {
-    /// Bit `n % 64` of word `n / 64` is set once cache `n` is set up. Not in the cache's own part:
-    /// a page that is read before it is written costs two page faults.
+    /// Bit `n % 64` of word `n / 64` is set once cache `n` is set up. Not in [`SheafCache`], whose
+    /// page would be read before it is written, which costs two page faults.
     set_up: [AtomicU64; MAX_CACHES.div_ceil(64)],
     caches: [SheafCache; MAX_CACHES],
 }
@@ -158,7 +154,7 @@ impl Sheaf {
         }
     }
 
-    /// The part of a cache that is about to be used; sets it up first.
+    /// The state of a cache that is about to be used; sets it up at the first use.
     #[inline]
     pub(super) fn of(&self, cache: &Cache) -> &SheafCache {
         if !self.is_set_up(cache) {
@@ -173,7 +169,7 @@ impl Sheaf {
         self.set_up[number / 64].load(Ordering::Acquire) >> (number % 64) & 1 != 0
     }
 
-    /// Sets what follows from the objects of a cache. Two tasks that do so at once store the same.
+    /// Sets a cache's state up. Two tasks may do this at once: they store the same values.
     #[cold]
     pub(super) fn set_up(&self, cache: &Cache) {
         let number = cache.id().index();
@@ -181,8 +177,8 @@ impl Sheaf {
         self.set_up[number / 64].fetch_or(1 << (number % 64), Ordering::Release);
     }
 
-    /// The part of a cache, for readers: all zero bytes if the cache was never used. `malloc` has
-    /// 72 caches, and a program that starts touches the pages of only those that it uses.
+    /// The state of a cache for readers: all zero bytes if the cache was never used. `malloc` has
+    /// 72 caches, and a program touches the pages of only those that it uses.
     pub(super) fn at(&self, cache: &Cache) -> &SheafCache {
         &self.caches[cache.id().index()]
     }

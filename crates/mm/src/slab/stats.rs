@@ -3,17 +3,17 @@
 use crate::frame::MAX_NODES;
 use quarry_sys::lock::LockStats;
 
-/// The counts of a cache; `slabinfo` prints them.
+/// The counts of a cache, which `slabinfo` prints.
 ///
-/// While no thread is at work, and with bulk requests counted by their objects:
+/// Equations, while no thread is at work, with each object of a bulk request counted:
 /// * allocations - frees = `active_objects - parked_objects` = objects that callers have
 /// * `slabs_allocated - slabs_freed = total_slabs`
 /// * `partial_slabs <= active_slabs <= total_slabs`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlabStats {
-    /// Objects in use by callers or parked on per-CPU lists.
+    /// Objects that callers have, and parked ones.
     pub active_objects: u64,
-    /// Objects of all slabs.
+    /// All objects of all slabs.
     pub total_objects: u64,
     /// Slabs with at least one object in use or parked.
     pub active_slabs: u64,
@@ -21,82 +21,79 @@ pub struct SlabStats {
     pub total_slabs: u64,
     /// Slabs on partial lists.
     pub partial_slabs: u64,
-    /// Objects on per-CPU lists and in barns.
+    /// Parked objects.
     pub parked_objects: u64,
-    /// Allocations served by the per-CPU form.
+    /// Allocations that the fast path served.
     pub alloc_fast: u64,
-    /// Allocations that went further.
+    /// Allocations that the slow path served.
     pub alloc_slow: u64,
-    /// Frees served by the per-CPU form.
+    /// Frees that the fast path served.
     pub free_fast: u64,
-    /// Frees that went further.
+    /// Frees that the slow path served.
     pub free_slow: u64,
     /// Slabs taken from the page allocator.
     pub slabs_allocated: u64,
     /// Slabs given back.
     pub slabs_freed: u64,
-    /// Times a CPU took over what other threads had freed into its slab (`ALLOC_REFILL`).
+    /// Times that a CPU took over objects that others had freed into its slab (`ALLOC_REFILL`).
     pub refills: u64,
-    /// Times a CPU let go of a slab that was used up (`DEACTIVATE_BYPASS`).
+    /// Times that a CPU gave up a slab without free objects (`DEACTIVATE_BYPASS`).
     pub deactivations: u64,
-    /// Compare-and-swaps of a slab's word that failed because another thread was faster
-    /// (`CMPXCHG_DOUBLE_FAIL`).
+    /// Failed compare-and-swaps of a slab's word (`CMPXCHG_DOUBLE_FAIL`).
     pub cmpxchg_fails: u64,
-    /// Times a CPU changed its mode, where the policy has modes.
+    /// Times that a CPU changed its mode, under `slam`.
     pub mode_changes: u64,
     /// Counters of the lock that guards the slabs.
     pub list_lock: LockStats,
-    /// Counters of the lock bits of slabs, where the policy has such bits; hold times are not
-    /// measured.
+    /// Counters of the lock bits of slabs, if the policy has them, without hold times.
     pub slab_lock: LockStats,
-    /// Counters of the locks of all barns, where the policy has barns.
+    /// Counters of the locks of all barns, if the policy has barns.
     pub barn_lock: LockStats,
-    /// The barn of each node, where the policy has barns.
+    /// The barn of each node, if the policy has barns.
     pub barns: [BarnStats; MAX_NODES],
 }
 
 impl SlabStats {
-    /// Objects handed out so far.
+    /// Allocations so far.
     #[must_use]
     pub fn allocs(&self) -> u64 {
         self.alloc_fast + self.alloc_slow
     }
 
-    /// Objects given back so far.
+    /// Frees so far.
     #[must_use]
     pub fn frees(&self) -> u64 {
         self.free_fast + self.free_slow
     }
 
-    /// Returns whether a shrink would find anything: parked objects, or slabs without an object in
-    /// use.
+    /// Returns whether a shrink would find parked objects, or slabs without an object in use.
     #[must_use]
     pub fn has_spare(&self) -> bool {
         self.parked_objects > 0 || self.total_slabs > self.active_slabs
     }
 }
 
-/// The occupancy of an object's slab, compared with all slabs of its cache, for programs that can
-/// move their objects. Objects that CPUs and barns hold count as in use: telling them apart would
-/// be expensive.
+/// The occupancy of an object's slab, beside all slabs of its cache, for programs that can move
+/// their objects. Parked objects count as in use, because to tell them apart would be expensive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
-    /// Objects of its slab that are in use, itself among them.
+    /// Objects of the slab that are in use, the object itself included.
     pub live: u32,
-    /// Objects of its slab.
+    /// All objects of the slab.
     pub total: u32,
-    /// Slabs of its cache.
+    /// Slabs of the cache.
     pub slabs: u64,
-    /// Slabs among these that have objects in use and free ones.
+    /// Slabs of the cache that have objects in use and free objects.
     pub partial_slabs: u64,
     /// Objects in use of the partial slabs.
     pub partial_live: u64,
-    /// True if [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would move it to another
-    /// slab in use, and its own slab is no fuller than the average of the other partial ones; or
-    /// fuller by an eighth at most, and no fuller than that slab. A program that moves such objects
-    /// comes to an end, with few slabs.
+    /// True if the program should move the object:
+    /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would take from another slab in
+    /// use, and the object's slab is no fuller than the average of the other partial slabs, or at
+    /// most an eighth fuller and no fuller than the slab taken from. A program that moves such
+    /// objects comes to an end, with few slabs.
     pub is_sparse: bool,
-    /// True if no other object in use lies on one of its pages, which can go back without it.
+    /// True if the object alone keeps one of its pages from going back.
     pub frees_page: bool,
 }
 

@@ -18,36 +18,33 @@ pub struct CacheRequest<'a> {
     pub name: &'a str,
     /// Its objects.
     pub params: &'a CacheParams,
-    /// The rest.
+    /// Its other options.
     pub options: &'a CacheOptions,
-    /// True if a cache with objects of the same stride may serve instead.
+    /// True if an existing cache of the same stride may be returned instead.
     pub merges: bool,
-    /// True if its policy links free objects through themselves.
+    /// True if the policy links free objects through themselves.
     pub links: bool,
 }
 
-/// All caches of a stack. Caches are added and removed under a lock; readers need none.
+/// All caches of a stack. Readers take no lock. A new cache gets the lowest free number.
 ///
-/// A number is used again once its cache has been removed, the lowest free one first.
-///
-/// Equation: bit `n` of `live` is set iff there is a cache with number `n`, and then entry `n` does
-/// not change, but for the number of its aliases.
+/// Equation: bit `n` of `live` is set iff cache `n` exists, and entry `n` then changes only
+/// atomically.
 #[repr(C)]
 pub struct CacheTable {
     live: [AtomicU64; WORDS],
-    /// Numbers that a cache has had: `1..=used`.
+    /// Numbers `1..=used` have belonged to a cache.
     used: AtomicU32,
-    /// Caches that the table has ever had.
     created: AtomicU32,
-    /// Caches with numbers up to this one are not shared by later ones.
+    /// Later caches do not share caches with numbers up to this one.
     kept_apart: AtomicU32,
     adding: CountedLock<()>,
     caches: [UnsafeCell<MaybeUninit<Cache>>; MAX_CACHES],
 }
 
-// SAFETY: entry `n` is written under `adding`, before bit `n` of `live` is set with release
-// ordering and after it was clear; readers look only where they see the bit. The caller that clears
-// it promises that no thread reads the entry any more.
+// SAFETY: `add` writes entry `n` while it holds `adding` and bit `n` of `live` is clear, and then
+// sets the bit with release ordering. Readers read only entries whose bit they have seen. The
+// caller of `remove`, which clears the bit, promises that no thread reads the entry any more.
 unsafe impl Sync for CacheTable {}
 // SAFETY: as for Sync.
 unsafe impl Send for CacheTable {}
@@ -71,14 +68,14 @@ impl CacheTable {
         visit("caches->adding", &self.adding);
     }
 
-    /// Adds a cache whose slabs `layout` arranges, once `take_up` has accepted it. If the request
-    /// `merges`, and there is a cache whose objects are as far apart, and so as strictly aligned,
-    /// returns that cache and counts one more alias (`slab_merge`, Linux 2.6.22).
+    /// Adds a cache whose slabs have the `layout`, once `take_up` has accepted it. If
+    /// `request.merges` and there is a mergeable cache of the same stride (and so of the same
+    /// alignment), only counts an alias of that cache and returns it (`slab_merge`, Linux 2.6.22).
+    /// If `take_up` fails with `EBUSY`, tries the next number.
     ///
     /// # Errors
-    /// `ENOSPC` where all numbers are in use, `EINVAL` where the size is 0, the alignment is not a
-    /// power of two or no slab of at most 4 MiB holds an object, or the error of `take_up`. (After
-    /// `EBUSY`, the next number is tried.)
+    /// `ENOSPC` if all numbers are in use; `EINVAL` if the size is 0, the alignment is not a power
+    /// of two or no slab of at most 4 MiB holds an object; or the error of `take_up`.
     pub fn add(
         &self,
         request: &CacheRequest<'_>,
@@ -95,7 +92,7 @@ impl CacheTable {
         let used = self.used.load(Ordering::Relaxed) as usize;
         let generation = self.created.load(Ordering::Relaxed) + 1;
         let mut refused = OsError(libc::ENOSPC);
-        // A process that starts creates 72 caches one after the other.
+        // Without gaps, skip the search: a process that starts creates 72 caches in a row.
         let first = if self.count() == used { used + 1 } else { 1 };
         for id in (first..MAX_CACHES).map(CacheId::new).filter(|id| self.get(*id).is_none()) {
             let identity = Identity { id, generation, is_reused: id.index() <= used };
@@ -119,7 +116,6 @@ impl CacheTable {
         Err(refused)
     }
 
-    /// A cache that the objects of this request can share.
     fn find_mergeable(&self, request: &CacheRequest<'_>) -> Option<&Cache> {
         let apart = self.kept_apart.load(Ordering::Relaxed) as usize;
         if !request.params.is_possible() || !request.options.are_mergeable() {
@@ -131,13 +127,13 @@ impl CacheTable {
         })
     }
 
-    /// Keeps all caches created so far from being shared by later ones.
+    /// Keeps later caches from sharing those created so far.
     pub(crate) fn keep_apart(&self) {
         let _held = self.adding.lock();
         self.kept_apart.store(self.used.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Drops one alias of a cache; returns false where it has no alias, and is one cache only.
+    /// Drops one alias of a cache; returns false if it has no alias.
     pub(crate) fn drop_alias(&self, cache: &Cache) -> bool {
         let _held = self.adding.lock();
         cache.drop_alias()
@@ -146,7 +142,7 @@ impl CacheTable {
     /// Removes the cache with this number.
     ///
     /// # Safety
-    /// No thread has a reference to it, or is about to get one.
+    /// No thread has a reference to the cache, or is about to get one.
     pub unsafe fn remove(&self, id: CacheId) {
         let _held = self.adding.lock();
         self.live[id.index() / 64].fetch_and(!(1 << (id.index() % 64)), Ordering::Relaxed);

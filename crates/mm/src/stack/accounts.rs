@@ -1,6 +1,6 @@
-//! The figures of the budget: memory in use, and memory available.
+//! Fills in the figures of the budget.
 
-use super::budget_stats::{BudgetStats, bytes};
+use super::budget_stats::{BudgetStats, DirectNs, bytes};
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig};
 use super::stats::MemoryHeld;
@@ -38,7 +38,12 @@ impl<C: StackConfig> Stack<C> {
             slab_unreclaimable: around,
             metadata: MetadataKind::ALL.iter().map(|kind| metadata(*kind)).sum(),
             direct_reclaims: took.count(),
-            direct_ns: [500, 999, 1000].map(|part| took.within(part)),
+            free_dirty: memory.free_dirty,
+            direct_ns: DirectNs {
+                median: took.within(500),
+                p999: took.within(999),
+                longest: took.within(1000),
+            },
             ..BudgetStats::default()
         };
         C::Cache::fill_stats(self, &mut figures);

@@ -1,4 +1,4 @@
-//! Keeping the process within its recent footprint (see `footprint`).
+//! Keeps the process within its recent footprint (see `footprint.rs`).
 
 use super::footprint::excess;
 use super::instance::{Stack, StackConfig};
@@ -9,9 +9,9 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Most frames that a request for less gives back: 2 MiB, which takes about 100 us. The requests
-/// after it give the rest. (Without a bound a small request of a process of 1 GiB gave 32 MiB now
-/// and then, which took 2 ms.) A request for more touches as much itself, which takes longer.
+/// Most frames that a request for fewer gives back: 2 MiB, which takes about 100 us; later requests
+/// give back further frames. (Without this bound a small request of a process of 1 GiB sometimes
+/// gave 32 MiB, in 2 ms.) A larger request touches as much itself, which takes longer.
 const STEP: u32 = PAGEBLOCK_FRAMES;
 
 impl<C: StackConfig> Stack<C> {
@@ -22,7 +22,6 @@ impl<C: StackConfig> Stack<C> {
         zones.budget().used().saturating_add(dirty)
     }
 
-    /// Frames that may be in memory, and the most that have been in use lately.
     fn footprint_and_peak(&self) -> (u32, u32) {
         let inner = self.inner();
         let used = inner.pages.zones().budget().used();
@@ -31,9 +30,8 @@ impl<C: StackConfig> Stack<C> {
         (self.footprint_frames(), self.footprint.recent.note(in_use, coarse_ns()))
     }
 
-    /// Called where a request may have `taken` frames that were never touched: freed memory gives
-    /// way to them if the process would otherwise be larger than it has been lately. O(nodes), and
-    /// no lock, where there is nothing to do.
+    /// Called after a request that may have taken `taken` never touched frames: if the process is
+    /// above its bound, gives freed memory back. O(nodes) and no lock if it is not.
     #[inline]
     pub fn bound_footprint(&self, taken: u32) {
         if self.footprint.is_unbounded.load(Relaxed) {
@@ -54,7 +52,6 @@ impl<C: StackConfig> Stack<C> {
     #[cold]
     fn shrink_footprint(&self, taken: u32) {
         let Some(mut past) = self.footprint.given.try_lock() else { return };
-        // Another thread may have done it in between.
         let (footprint, peak) = self.footprint_and_peak();
         let stuck = self.footprint.stuck.load(Relaxed).min(footprint);
         let excess = excess(footprint, peak, stuck);
@@ -67,12 +64,12 @@ impl<C: StackConfig> Stack<C> {
         }
         past.spent += excess;
         let left = own_stack::run(|| self.give_way(excess));
-        // After a step there is more to give.
+        // After a step, more frames can go.
         let stuck = if is_step && left == 0 { 0 } else { self.footprint_and_peak().0 };
         self.footprint.stuck.store(stuck, Relaxed);
     }
 
-    /// Gives frames of freed memory to the operating system; returns how many it could not give.
+    /// Gives freed memory to the operating system; returns the frames that it could not give.
     #[inline(never)]
     fn give_way(&self, frames: u32) -> u32 {
         let inner = self.inner();

@@ -1,35 +1,35 @@
-//! The figures of a budget, as one value.
+//! The figures of a budget.
 //!
-//! Equations, as far as its parts can be read at one time: `limit = used + free` where `used` is
-//! not beyond it; `used = file + slab_reclaimable + slab_unreclaimable + blocks + mappings +
-//! page_lists`, where a cached mapping is reclaimable.
+//! Equations, while no thread is at work: `limit = used + free` unless `used > limit`;
+//! `used = file + slab_reclaimable + slab_unreclaimable + blocks + mappings + page_lists`, where
+//! cached mappings are part of `slab_reclaimable`.
 
 use crate::frame::FRAME_BYTES;
 
-/// The budget and its uses, in bytes. A snapshot; its parts are read one after the other.
+/// The budget and its uses, in bytes, read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BudgetStats {
-    /// The limit; `usize::MAX` for no limit.
+    /// The limit; `usize::MAX` without a limit.
     pub limit: usize,
-    /// The marks below the limit; all 0 without a limit.
+    /// The min mark; all marks are 0 without a limit.
     pub min: usize,
     /// See `min`.
     pub low: usize,
     /// See `min`.
     pub high: usize,
-    /// In use: outside of the free lists of the zones.
+    /// In use: outside the free lists of the zones.
     pub used: usize,
     /// Between `used` and the limit.
     pub free: usize,
     /// Bytes that requests could take without a refusal (`MemAvailable`): an estimate.
     pub available: usize,
-    /// Pages of the cache.
+    /// Pages of the page cache.
     pub file: usize,
-    /// Dirty pages of these.
+    /// Dirty pages.
     pub dirty: usize,
-    /// Pages of these that are being written.
+    /// Pages under writeback.
     pub writeback: usize,
-    /// Pages of these that no reclaim may take: they are pinned, or their mapping is unevictable.
+    /// Pages that no reclaim may take: they are pinned, or their file mapping is unevictable.
     pub pinned: usize,
     /// Objects, slabs and mappings that Quarry holds for later requests.
     pub slab_reclaimable: usize,
@@ -37,36 +37,52 @@ pub struct BudgetStats {
     pub shrinkable: usize,
     /// Slabs of objects in use.
     pub slab_unreclaimable: usize,
-    /// Quarry's own descriptors, beside the budget.
+    /// Quarry's own descriptors, which the budget does not charge.
     pub metadata: usize,
+    /// Free memory of the zones that may hold data, and goes back to the system.
+    pub free_dirty: usize,
+    /// Memory of the process that Quarry has not allocated: stacks, changed code, mappings of the
+    /// program. Too low by memory that is in use and was not touched yet; 0 without `/proc`.
+    pub unaccounted: usize,
     /// The shortage of memory.
     pub pressure: Pressure,
-    /// Counts of balances.
+    /// Counts of balances so far.
     pub balances: BalanceStats,
-    /// Direct reclaims, each stage by itself.
+    /// Stages of direct reclaims.
     pub direct_reclaims: u64,
-    /// Nanoseconds that half of the reclaims took at most, 99.9 % of them, and all of them.
-    pub direct_ns: [u64; 3],
+    /// Durations of these stages.
+    pub direct_ns: DirectNs,
     /// Requests that were refused at the limit of a group.
     pub group_refusals: u64,
+}
+
+/// The longest durations in nanoseconds of the quickest part of all direct reclaims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirectNs {
+    /// Of half of them.
+    pub median: u64,
+    /// Of 99.9 % of them.
+    pub p999: u64,
+    /// Of all.
+    pub longest: u64,
 }
 
 /// The shortage of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Pressure {
-    /// The high mark is reached.
+    /// No shortage: the high mark is reached.
     #[default]
     None,
-    /// Below the low mark; memory is being reclaimed.
+    /// The budget is below the low mark, and a balance runs.
     Low,
-    /// Most of what a reclaim looks at is in use.
+    /// Most memory that a reclaim scans is in use.
     Medium,
-    /// Nearly all of it is in use, or the reclaim has ended short of the high mark.
+    /// Nearly all memory that it scans is in use, or the reclaim ended short of the high mark.
     Critical,
 }
 
-/// Counts of the work of all balances so far.
+/// Counts of all balances so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BalanceStats {
     /// Balances of the background (`pageoutrun`).
@@ -75,11 +91,11 @@ pub struct BalanceStats {
     pub reached: u64,
     /// Passes of all balances, each at one priority.
     pub passes: u64,
-    /// Pages of the cache that balances looked at.
+    /// Pages of the page cache that balances scanned.
     pub pages_scanned: u64,
-    /// Pages of the cache that they evicted.
+    /// Pages of the page cache that balances evicted.
     pub pages_freed: u64,
-    /// Objects that shrinkers looked at (`slabs_scanned`).
+    /// Objects that shrinkers scanned (`slabs_scanned`).
     pub objects_scanned: u64,
     /// Objects that shrinkers reported as freed.
     pub objects_freed: u64,
@@ -87,24 +103,29 @@ pub struct BalanceStats {
     pub frames_freed: u64,
     /// Requests of the heap that were refused, in a program with a page cache.
     pub refused: u64,
-    /// Refused requests of these that dirty pages would have covered: they were not written in
-    /// time.
+    /// Refused requests that dirty pages would have covered, had they been written in time.
     pub refused_dirty: u64,
 }
 
-/// Bytes of frames.
+/// Frames in bytes.
 pub fn bytes(frames: u64) -> usize {
     usize::try_from(frames).unwrap_or(usize::MAX).saturating_mul(FRAME_BYTES)
 }
 
-/// The part of a reclaimable amount that counts as available: half of it, or `low` bytes if that is
-/// less, stays with its users (`si_mem_available`, Linux 3.14).
+/// Users of reclaimable memory keep half of it, or `low` bytes if that is less.
 fn beyond_half(amount: usize, low: usize) -> usize {
     amount - (amount / 2).min(low)
 }
 
 impl BudgetStats {
-    /// `si_mem_available`, Linux 3.14 to 6.18, where pages that no reclaim may take do not count.
+    /// Memory of the process that the limit does not bound: `metadata`, `free_dirty` and
+    /// `unaccounted`.
+    #[must_use]
+    pub const fn beside(&self) -> usize {
+        self.metadata + self.free_dirty + self.unaccounted
+    }
+
+    /// `si_mem_available`, Linux 3.14 to 6.18, but without pages that no reclaim may take.
     pub(super) fn estimate(&self) -> usize {
         let pages = beyond_half(self.file.saturating_sub(self.pinned), self.low);
         let reclaimable = self.slab_reclaimable.saturating_add(self.shrinkable);

@@ -1,8 +1,7 @@
-//! The cache of a stack: memory beside the heap that gives way to it, which is cached pages, and
-//! what the program itself has registered. It is a type of its own, and costs nothing in a stack
-//! without a cache.
+//! The interface between a stack and its page cache, which gives its memory to the heap when that
+//! is short. The cache is a type parameter, and costs nothing in a stack without one.
 //!
-//! A cache knows its stack as a [`CacheHost`] only, and the stack its cache as [`CachedPages`].
+//! The cache uses the stack as a [`CacheHost`], and the stack uses the cache as [`CachedPages`].
 
 use super::budget_stats::BudgetStats;
 use super::miss::{Claimant, Miss};
@@ -15,23 +14,22 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
-/// A cache that shares the budget of a stack with its heap. Each function has a body for a cache
-/// that holds nothing.
+/// A page cache that shares the budget of a stack. The default bodies are those of an empty cache.
 pub trait CachedPages: Sized + Send + Sync + 'static {
-    /// Its choices.
+    /// Its options.
     type Options: Copy + Default + Send + Sync;
 
-    /// A cache that has not been used: all zero bytes.
+    /// An unused cache: all zero bytes.
     const NEW: Self;
 
-    /// The policy of its lists, by name.
+    /// The name of its LRU policy.
     fn policy(_options: &Self::Options) -> &'static str {
         "none"
     }
 
-    /// Takes frames from the cache for a request, and attempts it again; returns whether that was
-    /// served. First takes memory that is cheaper to get back than a page, by
-    /// [`CacheHost::take_in_parts`].
+    /// Takes frames from the cache for a request, and attempts the request again; returns whether
+    /// an attempt succeeded. Calls [`CacheHost::take_in_parts`] first, for memory that costs less
+    /// to have again than a page.
     fn reclaim_for<H: CacheHost<Cache = Self>>(
         _host: &H,
         _miss: &mut Miss<'_>,
@@ -40,7 +38,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Gives back memory that no page needs. O(1) where the cache has not been used.
+    /// Gives back memory that no page needs. O(1) if the cache is unused.
     fn trim<H: CacheHost<Cache = Self>>(_host: &H) {}
 
     /// Frames that the cache holds. O(slots).
@@ -48,11 +46,10 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         0
     }
 
-    /// Fills in the cache's part of the figures of the budget. O(descriptors).
+    /// Fills in the cache's figures. O(descriptors).
     fn fill_stats<H: CacheHost<Cache = Self>>(_host: &H, _stats: &mut BudgetStats) {}
 
-    /// Visits each figure of the cache by its name in `/proc/vmstat`; returns false, and visits
-    /// none, where the cache has not been used. O(slots).
+    /// Visits each figure by its name in `/proc/vmstat`; returns false if unused. O(slots).
     fn visit_vmstat<H: CacheHost<Cache = Self>>(
         _host: &H,
         _visit: &mut dyn FnMut(&'static str, u64),
@@ -71,10 +68,10 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     /// Visits every lock. O(1).
     fn visit_locks<H: CacheHost<Cache = Self>>(_host: &H, _visit: &mut Visit<'_>) {}
 
-    /// In the child of a fork: ends what other threads were about to do with callbacks.
+    /// In the child of a fork: ends calls of callbacks that other threads had begun.
     fn adopt_in_child(&self) {}
 
-    /// Checks the cache by itself; no other task may use it. O(pages).
+    /// Checks the cache, which no other task may use. O(pages).
     ///
     /// # Errors
     /// The first equation that does not hold.
@@ -82,41 +79,41 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Pages that have a frame of the kind `CACHED` at their head. O(descriptors).
+    /// Pages in use, each of which has a first frame of the kind `CACHED`. O(descriptors).
     fn pages_in_use<H: CacheHost<Cache = Self>>(_host: &H) -> u64 {
         0
     }
 
-    /// Frames of the page that a frame of the kind `CACHED` names.
+    /// Frames of the page that the link of a frame of the kind `CACHED` names.
     fn frames_of_page<H: CacheHost<Cache = Self>>(_host: &H, _page: u32) -> u64 {
         0
     }
 }
 
-/// No cache: all of the budget is the heap's.
+/// No cache.
 impl CachedPages for () {
     type Options = ();
 
     const NEW: Self = ();
 }
 
-/// The services of a stack for the cache that is part of it.
+/// The services of a stack for its cache.
 pub trait CacheHost: Sized {
     /// The cache.
     type Cache: CachedPages;
-    /// The policy of the lists in front of the zones.
+    /// The page policy.
     type Pages: PagePolicy;
 
     /// The cache itself.
     fn cached(&self) -> &Self::Cache;
 
-    /// The choices that the stack was made with.
+    /// The options that the stack was made with.
     fn cache_options(&self) -> &<Self::Cache as CachedPages>::Options;
 
     /// The source of pages.
     fn pages(&self) -> &PageAllocator<Self::Pages>;
 
-    /// Memory for descriptors, and their account.
+    /// Memory for descriptors.
     fn metadata(&self) -> &Metadata;
 
     /// The slot of the running CPU: a hint.
@@ -125,7 +122,7 @@ pub trait CacheHost: Sized {
     /// Number of slots.
     fn slots(&self) -> u32;
 
-    /// Creates a slab cache for objects of the cache's own.
+    /// Creates a slab cache.
     ///
     /// # Errors
     /// Same as for [`CacheTable::add`](crate::slab::CacheTable::add).
@@ -137,7 +134,7 @@ pub trait CacheHost: Sized {
     /// Gives objects back.
     ///
     /// # Safety
-    /// All were allocated from this slab cache, differ, and no task uses them any more.
+    /// All objects were allocated from this slab cache, differ, and no task uses them any more.
     unsafe fn free_objects(&self, cache: CacheId, objects: &[Object]);
 
     /// Frames of a slab of a slab cache.
@@ -152,9 +149,9 @@ pub trait CacheHost: Sized {
     /// Same as for `PerCpu::walk`.
     unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64;
 
-    /// Does a direct reclaim, and calls `attempt` whenever this may have freed enough, until one
-    /// attempt succeeds or nothing more is worth freeing. Returns whether one has succeeded. An
-    /// attempt may have to take `frames` frames.
+    /// Does a direct reclaim for an attempt that needs up to `frames` frames. Calls `attempt`
+    /// whenever enough may be free, until it succeeds or no more memory is worth freeing. Returns
+    /// whether it succeeded.
     fn reclaim_for(
         &self,
         claimant: Claimant,
@@ -162,17 +159,16 @@ pub trait CacheHost: Sized {
         attempt: &mut dyn FnMut() -> bool,
     ) -> bool;
 
-    /// Does a stage of a direct reclaim, and notes what it took.
+    /// Does a stage of a direct reclaim, and notes its duration.
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T;
 
-    /// Gives the memory of a stash to the zones: `frames` frames where it can give a part, all of
-    /// it otherwise. O(caches * slots).
+    /// Gives `frames` frames of a stash, or all if it cannot give a part, to the zones. O(caches *
+    /// slots).
     fn give(&self, stash: Stash, frames: u32);
 
-    /// Gives the zones memory of those stashes that can give a part of what they hold, one after
-    /// the other, until `missing` returns 0: up to `frames` frames of freed mappings, and some
-    /// objects of barns. Returns whether `missing` returns less than before. O(1) where nothing is
-    /// held.
+    /// Gives the zones memory of the stashes [`Stash::IN_PARTS`] until `missing` returns 0: up to
+    /// `frames` frames of freed mappings, and some objects of barns. Returns whether `missing` has
+    /// fallen. O(1) if these stashes are empty.
     fn take_in_parts(&self, frames: u32, missing: &dyn Fn() -> u32) -> bool;
 
     /// See [`Upkeep::shrink_all`](super::upkeep::Upkeep::shrink_all).

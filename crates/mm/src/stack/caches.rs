@@ -1,4 +1,4 @@
-//! The objects of one cache: the kernel's `kmem_cache` functions.
+//! The kernel's `kmem_cache` functions.
 
 use super::call::Entry;
 use super::instance::{Stack, StackConfig};
@@ -10,7 +10,7 @@ use core::ops::Deref;
 use quarry_sys::percpu::{Object, Push};
 use quarry_sys::primitive::{Effort, Ordering, effort};
 
-/// A cache of a stack. It dereferences to a [`Cache`], which describes its objects.
+/// A cache of a stack. It dereferences to the [`Cache`] that describes its objects.
 pub struct CacheRef<'a, C: StackConfig> {
     stack: &'a Stack<C>,
     id: CacheId,
@@ -33,8 +33,8 @@ impl<C: StackConfig> Deref for CacheRef<'_, C> {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The cache with this number, which [`create_cache`](Self::create_cache) has returned. Using
-    /// it panics where there is no such cache. O(1).
+    /// The cache with this number, which [`create_cache`](Self::create_cache) returned; its use
+    /// panics if it is gone. O(1).
     #[inline]
     pub fn cache(&self, id: CacheId) -> CacheRef<'_, C> {
         CacheRef { stack: self, id }
@@ -46,15 +46,14 @@ impl<C: StackConfig> Stack<C> {
         self.caches.get(id)
     }
 
-    /// Shrinks a cache and lets go of it; its number may then be another cache's. A cache that
-    /// stands for several merged ones only loses one of them. O(slots + frames).
+    /// Shrinks and removes a cache, or drops one alias if it has some. O(slots + frames).
     ///
     /// # Errors
-    /// The objects that are in use; then the cache stays as it was.
+    /// The objects that are in use; the cache then stays.
     ///
     /// # Safety
-    /// During the call no other thread uses the cache, or is on a slow path of the stack:
-    /// `libquarry.so` closes its gate. After success no thread uses the cache any more.
+    /// During the call no other thread uses the cache, or is on a slow path of the stack
+    /// (`libquarry.so` closes its gate). After success no thread uses the cache.
     pub unsafe fn destroy_cache(&self, id: CacheId) -> Result<(), Remaining> {
         let (inner, context, cache) = (self.inner(), self.context(), self.known_cache(id));
         if inner.caches.drop_alias(cache) {
@@ -66,14 +65,13 @@ impl<C: StackConfig> Stack<C> {
         }
         self.fast.geometry[id.index()].clear();
         self.fast.strides[id.index()].store(0, Ordering::Relaxed);
-        // SAFETY: no thread has a reference to it (caller's promise), and ours ends here.
+        // SAFETY: no other thread has a reference to it (caller's promise), and ours ends here.
         unsafe { inner.caches.remove(id) };
         Ok(())
     }
 }
 
 impl<C: StackConfig> CacheRef<'_, C> {
-    /// Bytes of a link before the objects that callers know.
     #[inline]
     fn link(self) -> usize {
         if !C::Slab::LINKS_THROUGH_OBJECTS {
@@ -82,42 +80,41 @@ impl<C: StackConfig> CacheRef<'_, C> {
         self.stack.fast.links[self.id.index()].load(Ordering::Relaxed) as usize
     }
 
-    /// The object that callers get.
+    /// The address that callers get.
     #[inline]
     fn shown(self, start: Object) -> Object {
-        // SAFETY: objects of a cache with links are larger than those.
+        // SAFETY: an object is larger than its link.
         unsafe { start.add(self.link()) }
     }
 
-    /// The start of an object, as policies know it.
+    /// The start of an object.
     ///
     /// # Safety
-    /// `object` is one of this cache.
+    /// `object` is an object of this cache.
     #[inline]
     unsafe fn start(self, object: Object) -> Object {
-        // SAFETY: the link lies before it (caller's promise).
+        // SAFETY: the link lies before the object (caller's promise).
         unsafe { object.sub(self.link()) }
     }
 
-    /// Takes an object, or `None` where there is no memory. O(1) where the running CPU has one.
+    /// Takes an object; `None` if there is no memory. O(1) if the running CPU has one.
     #[inline]
     pub fn alloc(self) -> Option<Object> {
         self.alloc_fast().or_else(|| self.alloc_slow())
     }
 
-    /// Takes an object from the running CPU; `None` means [`alloc_slow`](Self::alloc_slow), also
-    /// for a stack that is not ready. O(1), no lock.
+    /// The fast path of [`alloc`](Self::alloc): O(1), no lock. After `None`, call `alloc_slow`.
     #[inline]
     pub fn alloc_fast(self) -> Option<Object> {
         let fast = &self.stack.fast;
-        // A stack that is not ready has no caches, and no slots that may be used yet.
+        // A stack that is not ready has no caches, and its slots must not be used.
         if !fast.geometry[self.id.index()].is_set() {
             return None;
         }
         C::Slab::alloc_fast(&fast.percpu, self.id).map(|start| self.shown(start))
     }
 
-    /// Takes an object from any place that has one, or `None` where there is no memory.
+    /// Takes an object from any place that has one; `None` if there is no memory.
     #[cold]
     #[inline(never)]
     pub fn alloc_slow(self) -> Option<Object> {
@@ -125,13 +122,12 @@ impl<C: StackConfig> CacheRef<'_, C> {
         self.stack.alloc_reclaiming(self.id).map(|start| self.shown(start))
     }
 
-    /// [`alloc_slow`](Self::alloc_slow) for a caller that reclaims itself, or must not.
+    /// Same as [`alloc_slow`](Self::alloc_slow), without a reclaim.
     pub(super) fn alloc_without_reclaim(self) -> Option<Object> {
         Some(self.shown(self.stack.alloc_of_cache(self.id)?))
     }
 
-    /// Gives an object back. O(1) where the running CPU has room for it. Aborts where it was freed
-    /// a moment ago.
+    /// Frees an object; aborts if it was freed just before. O(1) if the running CPU has room.
     ///
     /// # Safety
     /// `object` was allocated from this cache of this stack, and its user has given it up.
@@ -145,8 +141,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
         }
     }
 
-    /// Gives an object to the running CPU; false means [`free_slow`](Self::free_slow). Aborts where
-    /// it was freed a moment ago. O(1), no lock.
+    /// The fast path of [`free`](Self::free): O(1), no lock. After false, call `free_slow`.
     ///
     /// # Safety
     /// Same as for [`free`](Self::free).
@@ -156,11 +151,11 @@ impl<C: StackConfig> CacheRef<'_, C> {
         if self.stack.slab.looks_at_frees() {
             return false;
         }
-        // SAFETY: the object is one of this cache (caller's promise).
+        // SAFETY: it is an object of this cache (caller's promise).
         let start = unsafe { self.start(object) };
         let offset = start.as_ptr() as usize - fast.base.load(Ordering::Relaxed);
         let slab = || fast.geometry[self.id.index()].slab(offset);
-        // SAFETY: the caller's promise is passed on; `slab` follows from the cache's geometry.
+        // SAFETY: the caller's promise is passed on; the cache's geometry gives the object's slab.
         match unsafe { C::Slab::free_fast(&fast.percpu, self.id, start, slab) } {
             Push::Stored => true,
             Push::Refused => false,
@@ -170,7 +165,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
         }
     }
 
-    /// Gives an object back where the fast path has refused.
+    /// Frees an object that the fast path has refused.
     ///
     /// # Safety
     /// Same as for [`free`](Self::free).
@@ -185,14 +180,13 @@ impl<C: StackConfig> CacheRef<'_, C> {
         }
     }
 
-    /// Demands that an object of this cache starts at `address`; reports anything else and aborts.
-    /// Does not check whether the object is in use. O(1).
+    /// Aborts if no object of this cache, in use or free, starts at `address`. O(1).
     #[inline]
     pub fn demand(self, address: *mut u8) -> Object {
         self.object(address).unwrap_or_else(|| self.demand_slow(address))
     }
 
-    /// The object of this cache at `address`, where the fast path knows it.
+    /// The object of this cache at `address`, if it lies in the span that the fast path knows.
     #[inline]
     fn object(self, address: *mut u8) -> Option<Object> {
         let start = address.wrapping_sub(self.link());
@@ -205,7 +199,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     fn demand_slow(self, address: *mut u8) -> Object {
         let stack = self.stack;
         let found = stack.pfn(address).map(|pfn| (pfn, stack.frames().kind(pfn)));
-        // The fast path knows all of the span from now on.
+        // `pfn` has brought the span up to date.
         if let Some(object) = self.object(address) {
             return object;
         }
@@ -225,8 +219,8 @@ impl<C: StackConfig> CacheRef<'_, C> {
         stack.misuse(Entry::CacheFree, address, misuse)
     }
 
-    /// Fills the front of `out` with objects; returns how many, fewer than asked only where memory
-    /// is short. O(objects).
+    /// Fills the front of `out`; returns the number of objects, less than `out.len()` only if
+    /// memory is short. O(objects).
     pub fn alloc_bulk(self, out: &mut [MaybeUninit<Object>]) -> usize {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         let slab = stack.inner().slab;
@@ -247,10 +241,10 @@ impl<C: StackConfig> CacheRef<'_, C> {
         taken
     }
 
-    /// Gives objects back. O(objects).
+    /// Frees objects. O(objects).
     ///
     /// # Safety
-    /// All were allocated from this cache of this stack, differ, and their user has given them up.
+    /// The objects differ, were allocated from this cache, and their user has given them up.
     pub unsafe fn free_bulk(self, objects: &[Object]) {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         let (slab, context) = (stack.inner().slab, stack.context());
@@ -261,7 +255,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
         let mut starts = [Object::dangling(); MAX_BATCH];
         for piece in objects.chunks(MAX_BATCH) {
             for (start, object) in starts.iter_mut().zip(piece) {
-                // SAFETY: the object is one of this cache (caller's promise).
+                // SAFETY: it is an object of this cache (caller's promise).
                 *start = unsafe { self.start(*object) };
             }
             // SAFETY: the caller's promise is passed on.
@@ -269,15 +263,13 @@ impl<C: StackConfig> CacheRef<'_, C> {
         }
     }
 
-    /// Takes everything out of the slots and barns and returns empty slabs to the page allocator.
-    /// O(slots + objects).
+    /// Empties slots and barns into slabs, and gives empty slabs back. O(slots + objects).
     pub fn shrink(self) {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         stack.inner().slab.reclaim(&stack.context(), Reclaim::Cache(cache));
     }
 
-    /// Visits every object that is free in its slab: after a shrink, and while no other thread uses
-    /// the cache, those are all but the ones in use. O(frames + objects).
+    /// Visits every object that is free in its slab; call `shrink` first. O(frames + objects).
     pub fn visit_free(self, visit: &mut dyn FnMut(Object)) {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         let context = stack.context();
@@ -285,7 +277,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
             let start = stack.inner().pages.arena().address(slab);
             stack.inner().slab.visit_free(&context, cache, slab, &mut |number| {
                 assert!(number < cache.objects(), "a slab has no object {number}");
-                // SAFETY: the slab is the cache's, and has that many objects.
+                // SAFETY: the slab is the cache's, and `number < objects()`.
                 visit(unsafe { cache.object_at(start, number) });
             });
         }

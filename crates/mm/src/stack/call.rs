@@ -1,4 +1,4 @@
-//! A call of the program: its request, or the function that it gave a pointer to.
+//! A call of the program: its request, or the function to which it passed a pointer.
 
 use core::fmt;
 
@@ -10,9 +10,9 @@ pub const MIN_ALIGN: usize = 16;
 pub struct Request {
     /// Bytes.
     pub size: usize,
-    /// The address is a multiple of this power of two, and of [`MIN_ALIGN`].
+    /// The least alignment, a power of two; below [`MIN_ALIGN`] it counts as that.
     pub align: usize,
-    /// True if all bytes are 0. Memory that is known to be zero is not cleared again.
+    /// True if all bytes must be 0. Memory that is known to be zero is not cleared again.
     pub zeroed: bool,
 }
 
@@ -24,21 +24,21 @@ impl Request {
         Self { size, align: MIN_ALIGN, zeroed: false }
     }
 
-    /// The same at a multiple of `align`, a power of two.
+    /// The same request with this alignment, a power of two.
     #[inline(always)]
     #[must_use]
     pub const fn aligned(self, align: usize) -> Self {
         Self { align, ..self }
     }
 
-    /// The same with all bytes 0.
+    /// The same request with all bytes 0.
     #[inline(always)]
     #[must_use]
     pub const fn zeroed(self) -> Self {
         Self { zeroed: true, ..self }
     }
 
-    /// Returns whether an object of any class that is large enough will do.
+    /// Returns whether an object of any class that is large enough serves the request.
     #[inline(always)]
     pub(super) const fn is_plain(self) -> bool {
         self.align <= MIN_ALIGN && !self.zeroed
@@ -52,7 +52,7 @@ impl From<usize> for Request {
     }
 }
 
-/// The call that was given the pointer.
+/// The function to which the program passed a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// `free` and its relatives.

@@ -1,30 +1,25 @@
-//! Decides when the next direct reclaim is worth its time (the kernel defers compaction that
-//! failed).
+//! State that decides when the next direct reclaim is worth its time.
 //!
-//! A reclaim takes back everything that is held. Another one right after it would find only memory
-//! that was freed since, or charged since and is not in use. So after a reclaim that has not helped
-//! its request, the next requests that find nothing are refused without one, for 10 ms at most,
-//! unless
+//! A reclaim right after another one finds only memory that was freed since, or that was charged
+//! since and is not in use. So after a reclaim that has not helped its request, for at most 10 ms
+//! further requests that find no memory are refused without a reclaim, unless
 //!
-//! * fewer frames are in use than the reclaim left, or a freed mapping is cached;
-//! * frames have been charged since that would be enough for the request;
-//! * a cache has freed more objects than it has handed out since. (If some of its objects took the
-//!   places of others, and left a slab empty, that shows 10 ms late.)
+//! * fewer frames are in use than the reclaim left, or a stash holds a freed mapping or block;
+//! * more frames are in use, and the request needs no more than the reclaim left free;
+//! * a cache has freed more objects than it has handed out since. (A slab that became empty
+//!   although the number of objects is the same is found up to 10 ms later.)
 //!
-//! So a program at its limit that goes on with small pairs of `malloc` and `free`, and fails at
-//! something larger each time, makes one reclaim in 10 ms, and one that frees what it has is served
-//! at once.
+//! So a program at its limit whose larger requests fail between small pairs of `malloc` and `free`
+//! causes one reclaim in 10 ms; a program that frees memory is served at once.
 
 use super::durations::Durations;
 use crate::slab::MAX_CACHES;
 use quarry_sys::primitive::{AtomicU32, AtomicU64};
 
-/// The findings of the last unsuccessful reclaim. Racing writers are harmless: either result will
-/// do.
+/// The findings of the last unsuccessful reclaim. Writers may race: either result will do.
 pub(super) struct Deferral {
-    /// The time from which on the next one may come in any case; 0 where it may come now.
+    /// The time from which on the next reclaim may come in any case; 0 for now.
     pub(super) until_ns: AtomicU64,
-    /// Frames in use after it.
     pub(super) used: AtomicU32,
     pub(super) caches: [CacheCounts; MAX_CACHES],
     pub(super) reclaims: AtomicU64,
@@ -32,10 +27,8 @@ pub(super) struct Deferral {
     pub(super) took: Durations,
 }
 
-/// The reclaim's findings of a cache.
 pub(super) struct CacheCounts {
     pub(super) activity: AtomicU64,
-    /// Objects handed out and not freed.
     pub(super) live: AtomicU64,
 }
 

@@ -1,16 +1,16 @@
-//! A request that has found no memory: one reclaim on the spot, and other attempts, where that is
-//! worth its time (see `deferral`).
+//! Direct reclaim: a request that found no memory reclaims and is attempted again, if that is worth
+//! the time (see `deferral.rs`).
 //!
-//! Memory that is freed during it belongs to the request (its claim, see `zone::reclaimers`): other
-//! tasks that miss at the same time reclaim for themselves. There are two stages, and the second
-//! comes only where the first does not help:
+//! Memory freed meanwhile belongs to the request (its *claim*, see `zone/reclaimers.rs`); other
+//! tasks whose requests find no memory reclaim for themselves. There are two stages, the second
+//! only if the first does not help:
 //!
-//! 1. with a page cache: memory of its pages, and before it freed mappings and objects in barns,
-//!    which cost less to have again than a page ([`CachedPages::reclaim_for`]).
-//! 2. memory that Quarry itself holds unused: parked objects, lists, cached mappings; once in
-//!    10 ms, because a second look soon after would find nothing.
+//! 1. with a page cache: freed mappings and objects in barns, and then pages, which cost more to
+//!    have again ([`CachedPages::reclaim_for`]);
+//! 2. memory that Quarry itself holds unused: parked objects, lists, cached mappings; once in 10
+//!    ms, because a second try soon after would find nothing.
 //!
-//! A task that reclaims already gets the reserve instead (see `Reclaimers`).
+//! A task that already reclaims may use the reserve instead.
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig};
@@ -21,19 +21,17 @@ use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Nanoseconds from one reclaim that has not helped to the next: 10 ms. A reclaim takes 5 us where
-/// nothing is held, and up to a millisecond where many CPUs hold much.
+/// Nanoseconds from a reclaim that has not helped to the next. A reclaim takes 5 us if nothing is
+/// held, and up to a millisecond if many CPUs hold much.
 const DEFERRED_NS: u64 = 10_000_000;
 
 impl<C: StackConfig> Stack<C> {
-    /// Tries again where a direct reclaim is worth its time and has found something. The attempt
-    /// may have to take `frames` frames.
+    /// Attempts a request for up to `frames` frames, if necessary again after a reclaim.
     #[inline]
     pub fn with_reclaim<T>(&self, frames: u32, attempt: impl Fn() -> Option<T>) -> Option<T> {
         attempt().or_else(|| self.after_reclaim(frames, attempt))
     }
 
-    /// A direct reclaim for the heap, and attempts after it.
     #[cold]
     pub(super) fn after_reclaim<T>(
         &self,
@@ -48,7 +46,7 @@ impl<C: StackConfig> Stack<C> {
         found
     }
 
-    /// A direct reclaim, and attempts after it until one succeeds; returns whether one did.
+    /// A direct reclaim, and attempts until one succeeds; returns whether one did.
     pub(super) fn reclaim_for(
         &self,
         claimant: Claimant,
@@ -63,17 +61,15 @@ impl<C: StackConfig> Stack<C> {
         self.is_reclaim_due(frames) && own_stack::run(|| self.reclaim_parked(attempt))
     }
 
-    /// Gives back what is held for later, because a request found nothing now: parked objects and
-    /// empty slabs of all caches, per-CPU page lists, freed mappings. Returns whether there was
-    /// anything. O(caches * slots).
+    /// Gives all stashes to the zones; returns whether this freed a frame. O(caches * slots).
     #[cold]
     fn direct_reclaim(&self) -> bool {
         let pages = self.pages();
-        // Frames that the running task has a claim to have been freed as well.
+        // Frames that a claim keeps count as freed.
         let before = self.used_beside_claims();
         self.give(Stash::Mappings, u32::MAX);
         self.shrink_all();
-        // A free pageblock of one node may be all that another node lacks.
+        // Another node may lack the addresses of a free pageblock.
         let given_back = pages.zones().is_crowded() && pages.give_back() > 0;
         given_back || self.used_beside_claims() < before
     }
@@ -82,7 +78,7 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     fn reclaim_parked(&self, attempt: &mut dyn FnMut() -> bool) -> bool {
         self.deferral.reclaims.fetch_add(1, Relaxed);
-        // Objects that are freed while the reclaim runs may come too late for it.
+        // First, because this reclaim may miss objects that are freed while it runs.
         self.note_caches();
         let has_found = self.timed(|| self.direct_reclaim());
         let is_served = has_found && attempt();
@@ -93,13 +89,11 @@ impl<C: StackConfig> Stack<C> {
         is_served
     }
 
-    /// Frames in use, without those that claims hold: they are free again in a moment.
     pub(super) fn used_beside_claims(&self) -> u32 {
         let budget = self.pages().zones().budget();
         budget.used().saturating_sub(budget.claimed())
     }
 
-    /// Does the work, and notes what it took.
     pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = monotonic_ns();
         let done = work();
@@ -107,8 +101,7 @@ impl<C: StackConfig> Stack<C> {
         done
     }
 
-    /// Returns whether a reclaim for a request of `frames` frames may find anything. O(caches *
-    /// slots).
+    /// Returns whether a reclaim may find memory for `frames` frames. O(caches * slots).
     fn is_reclaim_due(&self, frames: u32) -> bool {
         let deferral = &self.deferral;
         let until = deferral.until_ns.load(Relaxed);
@@ -119,7 +112,7 @@ impl<C: StackConfig> Stack<C> {
         let (used, room) = (self.used_beside_claims(), budget.limit().saturating_sub(before));
         used < before
             || used > before && frames <= room
-            || [Stash::Mappings, Stash::Withheld, Stash::Extents].iter().any(|it| self.holds(*it))
+            || [Stash::Mappings, Stash::Withheld, Stash::Lists].iter().any(|it| self.holds(*it))
             || coarse_ns() >= until
             || own_stack::run(|| self.inner().caches.iter().any(|cache| self.has_freed(cache)))
     }
@@ -133,7 +126,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Returns whether a cache has fewer objects in use than the last reclaim saw.
+    /// Returns whether a cache has fewer objects in use than at the last reclaim.
     #[inline(never)]
     fn has_freed(&self, cache: &Cache) -> bool {
         let seen = &self.deferral.caches[cache.id().index()];

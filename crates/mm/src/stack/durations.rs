@@ -1,14 +1,13 @@
-//! A small histogram of durations: from 128 ns to 134 ms in steps of a fifth.
+//! A histogram of durations from 128 ns to 134 ms, with 4 buckets for each doubling.
 
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
-/// Steps of each doubling.
+/// Buckets of each doubling.
 const STEPS: u32 = 4;
-/// The exponent of the shortest duration that is distinguished.
+/// The shortest duration that is distinguished is 2 to the power of this, in nanoseconds.
 const FIRST: u32 = 7;
 const BUCKETS: usize = 80;
 
-/// A histogram of durations. All zero bytes at first.
 pub(super) struct Durations {
     buckets: [AtomicU32; BUCKETS],
 }
@@ -22,13 +21,11 @@ impl Durations {
         self.buckets[bucket_of(ns)].fetch_add(1, Relaxed);
     }
 
-    /// The number of durations noted.
     pub(super) fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| u64::from(bucket.load(Relaxed))).sum()
     }
 
-    /// Nanoseconds that `part` of a thousand took at most: the end of their bucket. 0 where no
-    /// duration was noted.
+    /// The longest of the shortest `part` of a thousand, rounded up to a bucket's end.
     pub(super) fn within(&self, part: u64) -> u64 {
         let wanted = (self.count() * part).div_ceil(1000);
         let mut seen = 0;

@@ -1,31 +1,27 @@
-//! The bound on freed memory: the process is no larger than memory in use has made it lately.
+//! Bounds freed memory: the process should be no larger than memory in use has made it lately.
 //!
-//! Holding freed memory costs nothing as long as the process has been as large anyway: its peak,
-//! which is what a machine must have, does not change. A program that allocates and frees 10 MiB
-//! over and over again is as large while it has them as it is between. But one that goes on to grow
-//! would be larger by the freed memory than it has to be. So freed memory gives way to memory that
-//! is about to be touched: cached mappings, oldest first, objects in barns, and free memory of the
-//! zones that holds data.
+//! As long as the process holds no more than its recent peak of memory in use, freed memory costs
+//! nothing: a program that allocates and frees 10 MiB again and again may keep them. But a program
+//! that then grows would be larger than necessary. So freed memory goes back before other memory is
+//! touched: cached mappings (oldest first), objects in barns, and dirty free memory of the zones.
 //!
-//! "Lately" is a time between one and two windows of half a second: after that the thread that
-//! gives memory back has its turn.
+//! The peak is that of the last one to two windows of half a second.
 //!
-//! A program that alternates between kinds of memory touches again what has gone back. So no more
-//! than an allowance goes: half of the peak at once, and in the long run a quarter of it in a
-//! second, or what a twentieth of the time can bring in again at its measured price, where that is
-//! less. Beyond that the process may be larger. (With four times as much PHP took 7 % more time,
-//! and realloc by pages four times as long.)
+//! A program that alternates between kinds of memory touches again the pages that went back. So
+//! there is an allowance: half of the peak may go back at once; in the long run, per second, a
+//! quarter of the peak, or the pages that a twentieth of the time can bring in again at their
+//! measured price, whichever is less. (With four times that allowance PHP took 7 % more time, and
+//! realloc by pages four times as long.)
 //!
-//! Only whole pageblocks and cached mappings go. Smaller blocks are left to the thread that gives
-//! back rested memory: two threads that replaced objects of up to 128 KiB made 180 system calls a
-//! million operations for them, of 30 us each, and faulted them in again; without them the peaks of
-//! perl, python3, lua and sqlite3 are the same to 1.5 %.
+//! Only whole pageblocks and cached mappings go; smaller blocks are left to the reclaim thread.
+//! (When they went too, two threads that replaced objects of up to 128 KiB made 180 system calls of
+//! 30 us each per million operations for them, and faulted them in again. Without them the peaks of
+//! perl, python3, lua and sqlite3 are the same to 1.5 %.)
 //!
-//! Each time that the process is too large, it goes back down to the peak, and not only to the
-//! bound above it; a small request gives a step of that, and the requests after it the rest. So
-//! between two such times the process has grown by the margin, and page faults that come because
-//! memory was given back are as many as those of its growth. Memory that could not be given back,
-//! because it lies in pieces, is not looked for again before as much has come on top.
+//! The bound is the peak and a margin. A process above it goes down to the peak; then it may grow
+//! by the margin before more goes back, which bounds the page faults. A small request gives back
+//! one step, and later requests the other steps. If memory cannot go back because it lies in
+//! pieces, the next try comes once the process has grown by another margin.
 
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
 use quarry_sys::lock::CountedLock;
@@ -34,42 +30,36 @@ use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed}
 
 const SECOND_NS: u64 = 1_000_000_000;
 const WINDOW_NS: u64 = SECOND_NS / 2;
-/// The process may be larger than its recent peak by this part of it,
+/// The margin is the peak divided by this,
 const MARGIN_SHARE: u32 = 32;
-/// but by this many frames in any case: 1 MiB.
+/// but at least this many frames, 1 MiB.
 const MARGIN_LEAST: u32 = (1 << 20) / FRAME_BYTES as u32;
-/// The part of the peak that may go back at once,
+/// The peak divided by this may go back at once,
 const ALLOWED_AT_ONCE: u32 = 2;
-/// and this part in a second in the long run,
+/// and in the long run the peak divided by this in a second,
 const ALLOWED_PER_SECOND: u64 = 4;
-/// but no more than this part of the time can bring in again.
+/// but no more than the time divided by this can bring in again.
 const FAULTS_SHARE: u64 = 20;
-/// A page fault takes about as long as clearing a page does, which is the measured part of its
-/// price.
+/// The measured price is that of clearing a page; the page fault itself takes about as long.
 const FAULT_PER_PRICE: u64 = 2;
 
-/// The bound on the size of the process.
 pub(super) struct Footprint {
     /// True if the process may be of any size.
     pub(super) is_unbounded: AtomicBool,
     pub(super) recent: RecentPeak,
-    /// Frames that were in memory after the last time that there were too many, as long as there
-    /// are. Written under the lock, read without it.
+    /// Frames that stayed in memory after the last try to get below the bound.
     pub(super) stuck: AtomicU32,
-    /// Held while the excess is given back.
     pub(super) given: CountedLock<GivenBack>,
 }
 
-/// Frames that have been given back lately.
 pub(super) struct GivenBack {
     /// Frames that count against the allowance: a leaking bucket.
     pub(super) spent: u32,
-    /// The time at which it last leaked.
     since_ns: u64,
 }
 
 impl GivenBack {
-    /// Frames that may go back now, where 2 MiB take `price_us` to come in.
+    /// Frames that may go back now, if 2 MiB take `price_us` to come in.
     pub(super) fn allowance(&mut self, peak: u32, now_ns: u64, price_us: Option<u32>) -> u32 {
         let elapsed = now_ns.saturating_sub(self.since_ns);
         let by_peak = elapsed.saturating_mul(u64::from(peak)) / (ALLOWED_PER_SECOND * SECOND_NS);
@@ -96,23 +86,20 @@ impl Footprint {
         }
     }
 
-    /// Visits the lock of what was given back lately.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("footprint->given", &self.given);
     }
 
-    /// Lets the process keep all memory that it frees.
     pub(super) fn unbound(&self) {
         self.is_unbounded.store(true, Relaxed);
     }
 }
 
-/// The most frames in use at a time lately. Written without a lock: a lost value is seen again at
-/// the next request.
+/// The recent peak of frames in use, without a lock: the next request notes a lost value again.
 pub(super) struct RecentPeak {
-    /// Of this window.
+    /// The peak of this window.
     peak: AtomicU32,
-    /// Of the window before.
+    /// The peak of the window before.
     before: AtomicU32,
     /// The end of this window.
     until_ns: AtomicU64,
@@ -123,7 +110,6 @@ impl RecentPeak {
         Self { peak: AtomicU32::new(0), before: AtomicU32::new(0), until_ns: AtomicU64::new(0) }
     }
 
-    /// Notes the frames in use now; returns the peak.
     pub(super) fn note(&self, in_use: u32, now_ns: u64) -> u32 {
         let mut peak = self.peak.load(Relaxed);
         if now_ns >= self.until_ns.load(Relaxed) {
@@ -138,13 +124,11 @@ impl RecentPeak {
     }
 }
 
-/// Frames beyond a peak that may be in memory.
 fn margin(peak: u32) -> u32 {
     (peak / MARGIN_SHARE).max(MARGIN_LEAST)
 }
 
-/// Frames to give back where `footprint` may be in memory and `peak` have been in use at a time,
-/// and the last time `stuck` were left.
+/// Frames to give back if `footprint` are in memory, of which `stuck` stayed the last time.
 pub(super) fn excess(footprint: u32, peak: u32, stuck: u32) -> u32 {
     let bound = peak.max(stuck).saturating_add(margin(peak));
     if footprint > bound { footprint - peak } else { 0 }
@@ -185,7 +169,6 @@ mod tests {
         assert_eq!(past.allowance(peak, SECOND_NS, None), 0);
         assert_eq!(past.allowance(peak, 2 * SECOND_NS, None), 2000);
         assert_eq!(past.allowance(peak, 9 * SECOND_NS, None), all);
-        // Time that is not enough for a frame is not lost.
         past.spent = all;
         for step in 1..=SECOND_NS / 1000 {
             past.allowance(4, 9 * SECOND_NS + step * 1000, None);
@@ -198,7 +181,7 @@ mod tests {
         let mut past = GivenBack { spent: 0, since_ns: SECOND_NS };
         let peak = 1 << 20;
         past.spent = peak / ALLOWED_AT_ONCE;
-        // 50 ms bring 10,240 frames in where 2 MiB take 1,250 us, doubled.
+        // If 2 MiB take twice 1,250 us, 50 ms bring 10,240 frames in.
         assert_eq!(past.allowance(peak, 2 * SECOND_NS, Some(1250)), 10_240);
         past.spent = peak / ALLOWED_AT_ONCE;
         assert_eq!(past.allowance(peak, 3 * SECOND_NS, Some(1)), peak / 4, "the peak bounds it");

@@ -1,4 +1,4 @@
-//! The stack itself: its types, and its construction.
+//! The type of a stack, its policies and instruments, and its start.
 
 use super::cached_pages::CachedPages;
 use super::call::{Entry, Request};
@@ -33,24 +33,25 @@ pub trait StackConfig: Sized + 'static {
     type Slab: SlabPolicy<Self::PerCpu>;
     /// The policy that moves pages between CPUs and zones.
     type Pages: PagePolicy;
-    /// Other contents of the stack's memory, which give way to the heap: `()`, or a page cache.
+    /// Memory beside the heap that gives way to the heap: `()`, or a page cache.
     type Cache: CachedPages;
     /// Its instruments; `()` for none.
     type Watch: Watch<Self>;
 }
 
-/// An allocation in frames of its own, of kind `SAMPLED`.
+/// An allocation that the heap profile has sampled: its first frame has the kind `SAMPLED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampledBlock {
-    /// Frames of its block.
+    /// Frames of the allocation.
     pub frames: u32,
     /// Bytes that the program may use.
     pub usable: usize,
 }
 
-/// The instruments of a stack (see `instruments`). Each hook is given the stack that it belongs to.
+/// The instruments of a stack (see `instruments.rs`). An allocation of which one of them keeps a
+/// record is a *recorded* one.
 pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
-    /// Everything off; all zero bytes.
+    /// All instruments off: all zero bytes.
     const NEW: Self;
     /// False if there are no instruments.
     const IS_ANY: bool = true;
@@ -58,7 +59,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     /// Prepares the instruments that `options` ask for. Called once, before the first request.
     fn start(&self, _stack: &Stack<C>, _options: &CheckOptions) {}
 
-    /// Serves a request while an instrument is on; `next` serves it as if this one were off.
+    /// Serves a request while an instrument is on. `next` serves it without this instrument.
     fn alloc(
         &self,
         _stack: &Stack<C>,
@@ -68,14 +69,13 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         next()
     }
 
-    /// Serves a request at no alignment by the running CPU alone, if it has only to be counted.
-    /// O(1), no lock.
+    /// Serves a request from the running CPU if it must only be counted. O(1), no lock.
     #[inline]
     fn alloc_counted(&self, _stack: &Stack<C>, _size: usize, _zeroed: bool) -> Option<Object> {
         None
     }
 
-    /// Frees an allocation that it knows; false for any other.
+    /// Frees a recorded allocation; returns false for any other.
     ///
     /// # Safety
     /// Same as for [`Stack::free`].
@@ -84,21 +84,19 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Bytes that were requested for an allocation that it knows. Reports one that is not in use,
-    /// and aborts.
+    /// Bytes that were requested for a recorded allocation; aborts if this is not in use.
     #[inline]
     fn size(&self, _stack: &Stack<C>, _entry: Entry, _object: Object) -> Option<usize> {
         None
     }
 
-    /// Demands that an allocation that it knows was requested with this size and alignment; false
-    /// for any other.
+    /// Aborts if a recorded allocation was requested otherwise; returns false for any other.
     #[inline]
     fn demand(&self, _: &Stack<C>, _: Entry, _: Object, _size: usize, _align: usize) -> bool {
         false
     }
 
-    /// [`Stack::realloc`] of an allocation that it knows; `None` for any other.
+    /// [`Stack::realloc`] of a recorded allocation; `None` for any other.
     ///
     /// # Safety
     /// Same as for [`Stack::realloc`].
@@ -112,25 +110,24 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Returns whether it searches for errors: allocations have records, and free memory keeps its
+    /// Returns whether the checks are on: allocations are recorded, and free memory keeps its
     /// bytes.
     #[inline]
     fn have_records(&self) -> bool {
         false
     }
 
-    /// The allocation whose block begins at `pfn`, of kind `SAMPLED`.
+    /// The sampled allocation that begins at `pfn`.
     #[inline]
     fn sampled(&self, _stack: &Stack<C>, _pfn: Pfn) -> Option<SampledBlock> {
         None
     }
 
-    /// Notes that the block or mapping at `pfn` ends or is resized: it is not a sample any more.
+    /// Notes that the block or mapping at `pfn` ends or is resized, and so is no sample any more.
     #[inline]
     fn forget(&self, _stack: &Stack<C>, _pfn: Pfn) {}
 
-    /// Notes that a block of `frames` frames, or a mapping, at `pfn` has got `size` bytes by
-    /// `realloc`: it may be a sample from now on.
+    /// Notes that `realloc` resized the block or mapping at `pfn`, which may become a sample.
     #[inline]
     fn count(&self, _stack: &Stack<C>, _pfn: Pfn, _frames: u32, _size: usize) {}
 
@@ -140,21 +137,19 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Called by slow paths and the background thread: requests on fast paths do not see the clock.
-    /// O(1).
+    /// Called by slow paths and the background thread, because fast paths read no clock. O(1).
     #[inline]
     fn tick(&self, _stack: &Stack<C>) {}
 
-    /// Frees what it holds back; returns whether it held anything.
+    /// Lets go of freed allocations that it holds back; returns whether there were any.
     fn give_back(&self, _stack: &Stack<C>) -> bool {
         false
     }
 
-    /// Visits its locks.
+    /// Visits the locks of the instruments.
     fn visit_locks(&self, _visit: &mut Visit<'_>) {}
 }
 
-/// The parts that need the operating system to be built.
 struct Built<C: StackConfig> {
     pages: PageAllocator<C::Pages>,
     metadata: Metadata,
@@ -162,7 +157,6 @@ struct Built<C: StackConfig> {
     cache: <C::Cache as CachedPages>::Options,
 }
 
-/// Everything but the fast path.
 pub(crate) struct Inner<'a, C: StackConfig> {
     pub(crate) pages: &'a PageAllocator<C::Pages>,
     pub(crate) metadata: &'a Metadata,
@@ -176,19 +170,19 @@ pub(crate) struct Inner<'a, C: StackConfig> {
 
 /// One instance of Quarry.
 ///
-/// A new stack is all zero bytes, so that a static one touches only the pages of what it uses.
-/// Nothing of it is dropped: its memory belongs to its system, and addresses into that outlive it.
+/// A new stack is all zero bytes, so that a static one touches only the pages of the parts that it
+/// uses. No part is ever dropped, because pointers into its memory may outlive it.
 ///
-/// The parts have an order of their own: first those that each start writes, then tables of caches
-/// by their numbers, then those that a program may never use. A start that wrote to twenty pages
-/// for the parts in the compiler's order writes to a third of them.
+/// First come the fields that every start writes, then the tables of caches, then the fields that a
+/// program may never use. In the order that the compiler chose, a start wrote three times as many
+/// pages.
 #[repr(C)]
 pub struct Stack<C: StackConfig> {
     ready: AtomicBool,
     is_built: AtomicBool,
     has_classes: AtomicBool,
     pub(super) instruments: Instruments,
-    /// Requests of each class of `malloc` that its arrays could not serve, as far as they count.
+    /// Misses of each class of `malloc`, up to `MISSES_OF_COLD_CLASS`.
     pub(super) misses: [AtomicU8; classes::COUNT + 1],
     pub(super) limits: CacheLimits,
     pub(crate) large: LargeCounts,
@@ -200,16 +194,17 @@ pub struct Stack<C: StackConfig> {
     pub(super) caches: CacheTable,
     pub(super) slab: ManuallyDrop<C::Slab>,
     pub(super) deferral: Deferral,
-    /// Requests whose size was wrong, and that were served.
+    /// Frees that named a wrong size.
     pub(super) wrong_sizes: AtomicU64,
     pub(super) watch: C::Watch,
     pub(super) cache: ManuallyDrop<C::Cache>,
 }
 
-// SAFETY: `built` is written once by `init` before `is_built` is set with release ordering, and
-// read only after that was seen; what it holds synchronises itself.
+// SAFETY: `init` writes `built` once, before it sets `is_built` with release ordering, and readers
+// look at `built` only after they have seen `is_built`. The contents of `built` and all other
+// fields synchronise themselves.
 unsafe impl<C: StackConfig> Sync for Stack<C> {}
-// SAFETY: nothing in a stack belongs to a thread.
+// SAFETY: no part of a stack belongs to a thread.
 unsafe impl<C: StackConfig> Send for Stack<C> {}
 
 impl<C: StackConfig> Stack<C> {
@@ -248,19 +243,18 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Builds everything. Call once, from one thread.
+    /// Initialises the stack. Only one thread may call this, until it succeeds.
     ///
     /// # Errors
-    /// The OS's refusal; the stack then refuses every request, and `init` may be tried again: it
-    /// goes on from where it failed, with the window that it may have already.
+    /// The OS's refusal. `init` may then be called again, and goes on where it failed.
     ///
     /// # Panics
-    /// Where the stack is ready already.
+    /// If the stack is ready already.
     pub fn init(&self, os: &'static dyn Os, options: &StackOptions<C::Pages>) -> OsResult<()> {
         self.init_with(os, options, &Default::default())
     }
 
-    /// [`init`](Self::init) with choices of the stack's cache.
+    /// Same as [`init`](Self::init), with options of the page cache.
     ///
     /// # Errors
     /// Same as for [`init`](Self::init).
@@ -320,7 +314,7 @@ impl<C: StackConfig> Stack<C> {
             },
             cache: *cache,
         };
-        // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
+        // SAFETY: no thread reads `built` before `is_built` is set, and one thread initialises.
         unsafe { (*self.built.get()).write(built) };
         self.is_built.store(true, Ordering::Release);
         Ok(())
@@ -338,8 +332,7 @@ impl<C: StackConfig> Stack<C> {
         Ok(())
     }
 
-    /// Switches an instrument on or off. Requests that are under way on other CPUs may not see it.
-    /// O(1) where no other task switches one.
+    /// Switches an instrument on or off. Requests under way on other CPUs may miss the change.
     pub fn switch_instrument(&self, instrument: Instrument, on: bool) {
         self.instruments.switch(instrument, on);
         if self.is_ready() {
@@ -347,32 +340,31 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Returns whether an instrument is on.
+    /// Returns whether `instrument` is on.
     #[inline]
     #[must_use]
     pub fn has_instrument(&self, instrument: Instrument) -> bool {
         C::Watch::IS_ANY && self.instruments.has(instrument)
     }
 
-    /// Returns whether any instrument is on.
     #[inline]
     pub(super) fn is_watched(&self) -> bool {
         C::Watch::IS_ANY && self.instruments.are_on()
     }
 
-    /// Returns whether this instrument is on, and no other.
+    /// Returns whether `instrument` is the only one that is on.
     #[inline(always)]
     pub fn has_only(&self, instrument: Instrument) -> bool {
         self.instruments.is_only(instrument)
     }
 
-    /// Returns whether an instrument is on that sees frees.
+    /// Returns whether an instrument that sees frees is on.
     #[inline]
     pub fn sees_frees(&self) -> bool {
         C::Watch::IS_ANY && self.instruments.see_frees()
     }
 
-    /// Sets the limits of the fast paths to what the instruments allow.
+    /// Sets the limits of the fast paths, to 0 where an instrument has to see requests.
     fn open_fast_paths(&self) {
         let mut seen = self.instruments.get();
         loop {
@@ -381,7 +373,7 @@ impl<C: StackConfig> Stack<C> {
             let span = if self.sees_frees() { 0 } else { self.arena().span_bytes() };
             self.fast.span.store(span, Ordering::SeqCst);
             self.fast.small_end.store(small_end, Ordering::SeqCst);
-            // Another thread may have switched one, and stored its limits before these.
+            // Another thread may have switched an instrument, and stored its limits before these.
             let now = self.instruments.get();
             if now == seen {
                 return;
@@ -390,8 +382,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Returns whether the size classes of `malloc` exist. Without them other caches may have their
-    /// numbers.
+    /// Returns whether the size classes of `malloc` exist, which have the first cache numbers.
     pub fn has_classes(&self) -> bool {
         self.has_classes.load(Ordering::Acquire)
     }
@@ -405,7 +396,7 @@ impl<C: StackConfig> Stack<C> {
     #[inline]
     pub(crate) fn inner(&self) -> Inner<'_, C> {
         assert!(self.is_built.load(Ordering::Acquire), "the stack is not initialised");
-        // SAFETY: `is_built` is set after `built` was written, and it never changes again.
+        // SAFETY: `is_built` is set after `built` was written, and `built` never changes again.
         let built = unsafe { (*self.built.get()).assume_init_ref() };
         Inner {
             pages: &built.pages,
@@ -433,7 +424,6 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// The cache with this number; panics where there is no such cache.
     pub(super) fn known_cache(&self, id: CacheId) -> &Cache {
         self.inner().caches.get(id).expect("cache numbers come from create_cache")
     }
@@ -450,12 +440,12 @@ impl<C: StackConfig> Stack<C> {
         &self.fast.percpu
     }
 
-    /// The window of its frames.
+    /// The window.
     pub fn arena(&self) -> &Arena {
         self.pages().arena()
     }
 
-    /// The table of what is recorded of each frame.
+    /// The frame table.
     pub fn frames(&self) -> &FrameTable {
         self.pages().frames()
     }
@@ -465,7 +455,7 @@ impl<C: StackConfig> Stack<C> {
         self.inner().metadata
     }
 
-    /// Its mappings.
+    /// The mappings.
     pub fn mappings(&self) -> &Mappings {
         self.inner().mappings
     }
@@ -475,8 +465,7 @@ impl<C: StackConfig> Stack<C> {
         &self.large
     }
 
-    /// Returns whether an address lies among the frames in use, or between them. O(1), needs no
-    /// initialisation.
+    /// Returns whether an address lies in the used span of the window. O(1), also before `init`.
     #[inline]
     #[must_use]
     pub fn owns(&self, address: *const u8) -> bool {
@@ -485,24 +474,24 @@ impl<C: StackConfig> Stack<C> {
             || self.is_ready() && self.pfn(address).is_some()
     }
 
-    /// Creates a cache for objects of its own.
+    /// Creates a cache.
     ///
     /// # Errors
     /// Same as for [`CacheTable::add`](crate::slab::CacheTable::add).
     pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
-        // SAFETY: there is no constructor.
+        // SAFETY: the options have no constructor.
         unsafe { self.create_cache_with(name, params, &CacheOptions::default()) }
     }
 
-    /// Same as [`create_cache`](Self::create_cache), with more options of the cache.
+    /// Same as [`create_cache`](Self::create_cache), with options.
     ///
     /// # Errors
     /// Same as for [`create_cache`](Self::create_cache).
     ///
     /// # Safety
-    /// A constructor may be given the address of `params.size` bytes at a multiple of
-    /// `params.align`, on any thread, as long as the stack lives. It neither unwinds, nor uses this
-    /// cache, nor creates or destroys another one, nor waits for a thread that may.
+    /// The constructor is sound for any `params.size` bytes at a multiple of `params.align`, on any
+    /// thread, as long as the stack lives. It does not unwind, use this cache, create or destroy a
+    /// cache, or wait for a thread that does.
     pub unsafe fn create_cache_with(
         &self,
         name: &str,
@@ -520,8 +509,7 @@ impl<C: StackConfig> Stack<C> {
         Ok(cache.id())
     }
 
-    /// The frame that holds an address, if it may be ours. The slow way: afterwards fast paths know
-    /// all of the span.
+    /// The frame of an address in the window. Also brings the span of the fast paths up to date.
     pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
         let arena = self.arena();
         let span = arena.span_bytes();
@@ -531,7 +519,7 @@ impl<C: StackConfig> Stack<C> {
         arena.pfn(address)
     }
 
-    /// The slab of a cache that has the object at an address.
+    /// The slab of the object of cache `id` at `address`.
     pub fn slab_at(&self, id: CacheId, address: usize) -> Pfn {
         let base = self.fast.base.load(Ordering::Relaxed);
         self.fast.geometry[id.index()].slab(address - base)
@@ -549,8 +537,7 @@ impl<C: StackConfig> Default for Stack<C> {
     }
 }
 
-/// `malloc-SIZE`. Every start makes all of these names, and formatting would be a third of what
-/// creating a cache takes.
+/// `malloc-SIZE`. Formatting would take a third of the time that a start needs to create a cache.
 fn class_name(size: usize) -> Line<24> {
     let (mut digits, mut first, mut rest) = ([0; 20], 20, size);
     loop {
@@ -567,7 +554,7 @@ fn class_name(size: usize) -> Line<24> {
     name
 }
 
-/// Returns whether a request can be served at all.
+/// Returns whether a request of this size can be served at all.
 pub fn is_sane(size: usize) -> bool {
     size <= LARGEST_REQUEST
 }

@@ -1,20 +1,18 @@
-//! Instruments: parts of a stack that see every request while they are on.
+//! Which instruments of a stack are on.
 //!
-//! Instruments cost nothing while all are off: an instrument that is on makes the limits of the
-//! fast paths 0, so that every request takes its slow entry, and the slow entries ask the
-//! instruments.
+//! An instrument that is on sets `small_end` of the fast paths to 0, some also `span`. So every
+//! request takes its slow path, and only slow paths ask the instruments.
 //!
 //! | instrument | sees | limit that becomes 0 |
 //! |---|---|---|
 //! | heap profile, guard pages by sampling | allocations | `small_end` |
 //! | debugging, hardening | allocations and frees | `small_end`, `span` |
 //!
-//! Where only the frees of some objects must be seen, no instrument is needed: those objects lie in
-//! frames of a kind that the fast path of `free` refuses anyhow.
+//! Frees of sampled objects need no limit: the fast path of `free` refuses their frames' kind.
 
 use quarry_sys::primitive::{AtomicU8, Ordering};
 
-/// A part of a stack that sees every request while it is on.
+/// An instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instrument {
     /// The heap profile.
@@ -33,37 +31,30 @@ impl Instrument {
     }
 }
 
-/// The instruments that see frees.
 const SEE_FREES: u8 = Instrument::Debug.bit() | Instrument::Harden.bit();
 
-/// The instruments of a stack that are on.
 pub(super) struct Instruments(AtomicU8);
 
 impl Instruments {
-    /// All instruments off.
     pub(super) const fn new() -> Self {
         Self(AtomicU8::new(0))
     }
 
-    /// Returns whether any is on.
     #[inline]
     pub(super) fn are_on(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns whether this one is on.
     #[inline]
     pub(super) fn has(&self, instrument: Instrument) -> bool {
         self.0.load(Ordering::Relaxed) & instrument.bit() != 0
     }
 
-    /// Returns whether this one is on, and no other.
     #[inline(always)]
     pub(super) fn is_only(&self, instrument: Instrument) -> bool {
         self.0.load(Ordering::Relaxed) == instrument.bit()
     }
 
-    /// Switches one on or off.
     pub(super) fn switch(&self, instrument: Instrument, on: bool) {
         if on {
             self.0.fetch_or(instrument.bit(), Ordering::SeqCst);
@@ -72,13 +63,12 @@ impl Instruments {
         }
     }
 
-    /// The instruments that are on. A task that stores what follows from them compares them with
-    /// those of a later call.
+    /// The instruments that are on. A task that stores limits compares them before and after, and
+    /// tries again if they have changed.
     pub(super) fn get(&self) -> u8 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Returns whether frees take their slow entry.
     pub(super) fn see_frees(&self) -> bool {
         self.0.load(Ordering::Relaxed) & SEE_FREES != 0
     }

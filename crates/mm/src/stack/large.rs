@@ -1,9 +1,7 @@
-//! Counts of the requests above the largest object. Caches count their own objects; blocks and
-//! mappings have no other counters.
+//! Counts requests above the largest object, which no cache counts.
 //!
-//! An allocation counts when it is handed out and when it is taken back, by any kind of request,
-//! with fresh memory or memory of the mapping cache. A `realloc` that resizes it in
-//! place, or moves it by page tables, leaves it the same allocation and counts as resized.
+//! An allocation is counted as `allocated` when it is handed out, and as `freed` when it is taken
+//! back. A `realloc` that resizes it in place or moves it by page tables only counts as `resized`.
 //!
 //! Equation: `mappings in use = allocated - freed` of mappings, while no thread is at work.
 
@@ -21,7 +19,7 @@ pub struct LargeStats {
     pub resized: u64,
 }
 
-/// The counters of one kind.
+/// The counters of one kind of large allocation.
 pub struct Counter {
     allocated: AtomicU64,
     freed: AtomicU64,
@@ -33,7 +31,7 @@ impl Counter {
         Self { allocated: AtomicU64::new(0), freed: AtomicU64::new(0), resized: AtomicU64::new(0) }
     }
 
-    /// One more was handed out.
+    /// Counts an allocation.
     pub fn note_allocated(&self) {
         local::add_shared(&self.allocated, 1);
     }
@@ -59,7 +57,7 @@ impl Counter {
 pub struct LargeCounts {
     /// Requests up to 1 MiB that no class serves.
     pub blocks: Counter,
-    /// Requests above.
+    /// Requests above 1 MiB.
     pub mappings: Counter,
 }
 

@@ -1,9 +1,7 @@
-//! Blocks of pages from the list of the running CPU, and to it: a malloc or a free that takes no
-//! lock, enters no gate and notifies no instrument.
+//! Takes and frees blocks of the running CPU's list: no lock, no gate, no instrument.
 //!
-//! A process that forks in the middle has the block on a list or in the hands of the thread; in the
-//! latter case the child has lost it, as it loses an object. While an instrument is on, no request
-//! goes this way.
+//! If another thread forks meanwhile, a block is on a list, or the thread in this code holds it; in
+//! the latter case the child loses the block, as it loses an object.
 
 use super::instance::{Stack, StackConfig};
 use crate::frame::Kind;
@@ -13,11 +11,10 @@ use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
 impl<C: StackConfig> Stack<C> {
-    /// A block for `size` bytes, if the running CPU has one listed. O(1), and O(size) for what has
-    /// to be cleared.
+    /// A block for `size` bytes, if the running CPU has one listed. O(1), or O(size) to clear it.
     #[inline]
     pub fn alloc_listed(&self, size: usize, zeroed: bool) -> Option<Object> {
-        // With an instrument on, or before the stack is ready, the small end is 0.
+        // With an instrument on, or before the stack is ready, `small_end` is 0.
         let is_block = size > classes::LARGEST && size <= LARGEST_BLOCK;
         if !is_block || self.fast.small_end.load(Ordering::Acquire) == 0 {
             return None;
@@ -34,8 +31,8 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Frees a block to the list of the running CPU; returns false, and does nothing, where it is
-    /// not a block or the list does not want it. Any address may be given, also null. O(1).
+    /// Frees a block to the running CPU's list. Returns false, and does nothing, if `address` is no
+    /// block or the list refuses it. Any address is allowed, also null. O(1).
     ///
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up.
@@ -46,7 +43,7 @@ impl<C: StackConfig> Stack<C> {
         if self.may_withhold(count) {
             return false;
         }
-        // A thread that takes it from the list finds it without an owner.
+        // Before it is listed, because another thread may take it from there at once.
         frames.set_kind(pfn, 1, Kind::NONE);
         if !self.pages().free_listed(self.fast.percpu.current(), pfn, count) {
             frames.set_kind(pfn, 1, Kind::PAGES);

@@ -9,13 +9,12 @@ use quarry_sys::lock::LockStats;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::PerCpu;
 
-/// Most names that locks have.
 const MOST_NAMES: usize = 40;
 
 impl<C: StackConfig> Upkeep<'_, C> {
     /// Visits every lock of the stack, which is initialised. In the child of a fork, a library
-    /// calls `adopt_in_child` of each: that lets go of what other threads held for one step of a
-    /// fast path. O(caches + slots).
+    /// calls `adopt_in_child` of each lock, because another thread may have held it for one step of
+    /// a fast path. O(caches + slots).
     pub fn visit_locks(self, visit: &mut Visit<'_>) {
         let (stack, inner) = (self.0, self.0.inner());
         inner.pages.visit_locks(visit);
@@ -31,15 +30,14 @@ impl<C: StackConfig> Upkeep<'_, C> {
     }
 }
 
-/// The kinds of locks of a stack that count, with the sums of their counters.
+/// The names of a stack's locks that count, with the sums of their counters.
 pub(super) struct LockKinds {
     kinds: [(&'static str, LockStats); MOST_NAMES],
     count: usize,
 }
 
 impl LockKinds {
-    /// No kinds. A constant, which is written to the stack once; a function would build a second
-    /// copy.
+    /// Empty. A constant, because a function would need a second copy on the thread's stack.
     pub(super) const NONE: Self = Self {
         kinds: [(
             "",
@@ -48,8 +46,7 @@ impl LockKinds {
         count: 0,
     };
 
-    /// Sums the counters of all locks, in place: a copy would take 2 KiB more of the publishing
-    /// thread's stack. O(caches + slots).
+    /// Sums the counters of all locks, in place: a copy would take 2 KiB of the thread's stack.
     #[inline(never)]
     pub(super) fn sum<C: StackConfig>(&mut self, stack: &Stack<C>) {
         let Self { kinds, count } = self;
@@ -66,14 +63,12 @@ impl LockKinds {
         });
     }
 
-    /// Returns each name and the counters of all locks of that name.
     pub(super) fn each(&self) -> &[(&'static str, LockStats)] {
         &self.kinds[..self.count]
     }
 }
 
-/// One line per kind of lock that counts: acquisitions, contentions, the time spent waiting, mean
-/// hold time (sampled).
+/// Prints one line per name: acquisitions, contentions, waiting time, mean hold time (sampled).
 ///
 /// # Errors
 /// The error of the writer.

@@ -1,10 +1,10 @@
-//! A request that has found no memory, while its task reclaims for it.
+//! A request that found no memory, while its task reclaims for it.
 
 use crate::zone::{Budget, Claim, Entry};
 use quarry_sys::gate;
 use quarry_sys::primitive::{task, timer};
 
-/// Naps of a request while other tasks hold locks: about a second.
+/// Most naps of a request while other tasks hold locks: about a second.
 const MOST_NAPS: u32 = 10_000;
 
 /// The side that reclaims for a request.
@@ -16,7 +16,8 @@ pub enum Claimant {
     Cache,
 }
 
-/// See the module. Memory that is freed while it exists is the request's own, up to what it needs.
+/// See the head of the file. While it exists, up to `frames` frames that are freed belong to the
+/// request.
 pub struct Miss<'a> {
     claimant: Claimant,
     frames: u32,
@@ -25,8 +26,7 @@ pub struct Miss<'a> {
 }
 
 impl<'a> Miss<'a> {
-    /// Begins a reclaim for a request of `frames` frames. `None` where the task reclaims already,
-    /// or where too many do and none of them ends in time.
+    /// `None` if the task already reclaims, or too many tasks do and no reclaim ends in time.
     pub(super) fn begin(budget: &'a Budget, claimant: Claimant, frames: u32) -> Option<Self> {
         let mut naps = 0;
         loop {
@@ -50,19 +50,19 @@ impl<'a> Miss<'a> {
         self.frames
     }
 
-    /// Frames of these that have not been found yet.
+    /// Frames that are still missing.
     #[must_use]
     pub fn missing(&self) -> u32 {
         self.claim.missing()
     }
 
-    /// Takes what the budget has room for; returns whether the claim is complete.
+    /// Claims frames from the budget; returns whether the claim is complete.
     pub fn collect(&self) -> bool {
         self.claim.collect()
     }
 
-    /// Lets others run; returns false where the request has waited for too long, or no other task
-    /// can run: then a handler of a signal has interrupted the one that it would wait for.
+    /// Lets other tasks run. Returns false if the request has waited for too long, or no other task
+    /// exists (then a signal handler would wait for the task that it interrupted).
     pub fn nap(&mut self) -> bool {
         nap(&mut self.naps)
     }
@@ -73,7 +73,7 @@ fn nap(naps: &mut u32) -> bool {
         return false;
     }
     *naps += 1;
-    // The caller has no lock, and what it has begun is a claim, which ends with a fork.
+    // The caller holds no lock, only a claim, which ends in the child of a fork.
     gate::outside(timer::nap);
     *naps < MOST_NAPS
 }

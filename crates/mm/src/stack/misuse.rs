@@ -1,4 +1,4 @@
-//! The report of a pointer that cannot be freed: one line, then abort.
+//! Reports misuse of a pointer: prints one line and aborts.
 
 use super::call::Entry;
 use super::instance::{Stack, StackConfig};
@@ -11,23 +11,23 @@ use quarry_sys::report::fatal;
 pub enum Misuse {
     /// The object was freed already, or never allocated.
     NotInUse(CacheId),
-    /// Nothing that is in use starts there: it was freed already, or never allocated.
+    /// No allocation in use starts there: it was freed already, or never allocated.
     NothingInUse,
-    /// The object has this many bytes, which no request of the claimed size gets.
+    /// No request of the claimed size gets such an allocation.
     WrongSize {
-        /// Bytes that are claimed.
+        /// Bytes that the program claims.
         claimed: usize,
-        /// Bytes that the object has.
+        /// Bytes that the allocation has.
         bytes: usize,
     },
-    /// The object of one cache was given to another one.
+    /// The program passed an object of one cache to another cache.
     OtherCache {
-        /// The cache whose object it is.
+        /// The object's cache.
         of: CacheId,
-        /// The cache that it was given to.
+        /// The cache to which it was passed.
         given: CacheId,
     },
-    /// A block was given to a cache that it is not an object of.
+    /// The program passed a block to a cache.
     NoObject(CacheId),
     /// No block of this order starts there.
     NoPages(Order),
@@ -85,8 +85,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// The misuse of a frame with metadata in which no allocation starts: not ours, inside a block,
-    /// or free again. O(frames), on the way to an abort.
+    /// The misuse of a frame in which no allocation starts: not ours, inside a block, or free.
     pub fn unowned(&self, pfn: Pfn) -> Misuse {
         let frames = self.frames();
         if self.arena().is_excluded(pfn.pageblock()) {

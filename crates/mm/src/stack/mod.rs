@@ -1,13 +1,11 @@
-//! One instance of everything: slots, page allocator, caches, heap.
+//! The stack: one instance of slots, page allocator, caches and heap.
 //!
-//! A stack is a value. `malloc` uses one static instance; the lab builds the variants that it
-//! compares; tests build tiny ones. Its policies are type parameters, so that each fast path is
-//! compiled for its own policy.
+//! `malloc` uses one static stack; the lab makes the variants that it compares, and tests make tiny
+//! ones. Policies are type parameters, so that each fast path is compiled for its policy.
 //!
-//! A user sees [`Stack`] and [`CacheRef`]: [`Stack::alloc`] and its like. A library on top of a
-//! stack puts something of its own between the fast and the slow half of each request, as
-//! `libquarry.so` does (errno, the gate that `fork` closes, the start of a thread), and looks after
-//! the stack by [`Stack::upkeep`]. Files use only those to their left:
+//! Users call [`Stack`] and [`CacheRef`]. A library on top of a stack, like `libquarry.so`, adds
+//! its own work between the fast and the slow half of each request (errno, the gate, the reclaim
+//! thread's start), and calls [`Stack::upkeep`]. Files use only files to their left:
 //!
 //! ```text
 //! budget_stats, miss, stash -> cached_pages
@@ -56,7 +54,7 @@ mod withheld;
 mod withholding;
 
 pub use budget_stats::bytes;
-pub use budget_stats::{BalanceStats, BudgetStats, Pressure};
+pub use budget_stats::{BalanceStats, BudgetStats, DirectNs, Pressure};
 pub use cached_pages::{CacheHost, CachedPages};
 pub use caches::CacheRef;
 pub use call::{Entry, MIN_ALIGN, Request};

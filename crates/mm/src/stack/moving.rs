@@ -1,9 +1,8 @@
-//! For programs that can move their objects: which of them keep memory, and how to move one to
-//! where it keeps none.
+//! Helps programs to move objects out of sparse slabs, into the fullest ones.
 //!
-//! A program gets back next what it frees, because the running CPU holds it. So an object that is
-//! moved by `malloc` and `free` takes the place of the one that was moved before, and no slab
-//! becomes empty. These requests go past what CPUs and barns hold.
+//! `malloc` and `free` would not do: the next `malloc` gets the object that was just freed, so each
+//! moved object would take the place of the one moved before, and no slab would become empty. These
+//! functions use slabs directly, past slots and barns.
 
 use super::call::MIN_ALIGN;
 use super::instance::{Stack, StackConfig};
@@ -12,27 +11,23 @@ use crate::slab::{CacheId, Occupancy, ParkedObjects, SlabPolicy};
 use quarry_sys::percpu::Object;
 
 impl<C: StackConfig> Stack<C> {
-    /// The cache of the object that starts at an address, where frees are not seen. O(1). Any
-    /// address may be given, also null.
+    /// The cache of the object at an address; `None` if an instrument sees frees.
     fn cache_at(&self, address: *mut u8) -> Option<(CacheId, Object)> {
-        // The fast path knows all of the span from here on.
         self.is_ready().then(|| self.pfn(address))??;
         let (kind, ..) = self.object_fast(address)?;
         Some((CacheId::new(usize::from(kind)), Object::new(address)?))
     }
 
     /// The occupancy of the slab of the object at `address`, which the caller keeps in use during
-    /// the call. `None` for everything else: blocks of pages and mappings, what the checks have
-    /// taken, any other address. O(1).
+    /// the call. `None` for any other address, or an allocation of the checks. O(1).
     pub fn occupancy(&self, address: *mut u8) -> Option<Occupancy> {
         let (id, object) = self.cache_at(address)?;
         self.inner().slab.occupancy(&self.context(), self.find_cache(id)?, object)
     }
 
-    /// Takes an object of `size` bytes at a multiple of `align` out of the fullest slab that has
-    /// one, for an object that should leave its slab. `None` where [`alloc`](Self::alloc) has to
-    /// serve: no slab has such objects, an instrument looks at requests, the policy cannot do this,
-    /// or there is no memory.
+    /// Takes an object of `size` bytes at a multiple of `align` from the fullest slab that has a
+    /// free one. `None` if no class has such objects, an instrument is on, the policy cannot do
+    /// this, or there is no memory: then call [`alloc`](Self::alloc).
     pub fn alloc_dense(&self, size: usize, align: usize) -> Option<Object> {
         if !self.has_classes() || self.is_watched() {
             return None;
@@ -43,15 +38,15 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Gives an object back to its slab at once. Returns false, and does nothing, where
-    /// [`free`](Self::free) has to serve: in the cases of [`alloc_dense`](Self::alloc_dense), and
-    /// where the object seems to have been freed a moment ago.
+    /// Gives an object back to its slab at once. Returns false, and does nothing, in the cases of
+    /// [`alloc_dense`](Self::alloc_dense), or if the object seems free: then call
+    /// [`free`](Self::free).
     ///
     /// # Safety
-    /// If an allocation starts at `address`, its user has given it up where this succeeds.
+    /// If an allocation starts at `address` and the call succeeds, its user has given it up.
     pub unsafe fn free_dense(&self, address: *mut u8) -> bool {
         self.cache_at(address).is_some_and(|(id, object)| {
-            // SAFETY: an object of this cache starts at the address, and is given up (caller).
+            // SAFETY: an object of this cache starts there and is given up (caller's promise).
             unsafe {
                 !C::Slab::seems_parked(&self.fast.percpu, id, object)
                     && self.inner().slab.free_dense(&self.context(), self.known_cache(id), object)

@@ -1,8 +1,7 @@
-//! Blocks of `2^order` frames for callers that want pages, not objects (`alloc_pages`).
+//! The kernel's `alloc_pages`: blocks of `2^order` frames for callers that need pages, not objects.
 //!
-//! These are blocks of the heap like those that serve large requests, so every equation about those
-//! holds for them too, and `free` accepts them. But they come from the page lists of the CPUs, go
-//! back there, and may have rights beyond the usual.
+//! They are blocks of the heap like those of large requests, so the same equations hold, and `free`
+//! accepts them. But they come from pcp lists and go back there, and may use reserves.
 
 use super::call::Entry;
 use super::instance::{Stack, StackConfig};
@@ -13,21 +12,20 @@ use core::mem::MaybeUninit;
 use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Blocks that move together.
 const BATCH: usize = 64;
 
 /// The options of a request for pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageFlags {
-    /// The caller cannot wait (`GFP_ATOMIC`): the request may use the reserve below the min mark,
-    /// and the one for high orders, but nothing is reclaimed for it, and no zone grows.
+    /// The caller cannot wait (`GFP_ATOMIC`): the request may use frames below the min mark and the
+    /// reserve for high orders, but causes no reclaim and no growth of a zone.
     pub atomic: bool,
     /// All bytes are 0 (`__GFP_ZERO`).
     pub zeroed: bool,
 }
 
 impl PageFlags {
-    /// The rights at the zones (`gfp_to_alloc_flags`, Linux 6.3).
+    /// `gfp_to_alloc_flags`, Linux 6.3.
     fn rights(self, order: Order) -> AllocFlags {
         let high_atomic = self.atomic && order > Order::ZERO;
         AllocFlags { min_reserve: self.atomic, non_block: self.atomic, high_atomic }
@@ -41,8 +39,8 @@ impl<C: StackConfig> Stack<C> {
         PageRequest { order, migratetype, flags: flags.rights(order), node }
     }
 
-    /// Takes a block of `2^order` frames, aligned to its size; `None` where there is no memory, or
-    /// where the stack is not ready. O(1) where the running CPU's lists have one.
+    /// Takes a block of `2^order` frames, aligned to its size; `None` without memory, or if the
+    /// stack is not ready. O(1) if the running CPU's lists have one.
     pub fn alloc_pages(&self, order: Order, flags: PageFlags) -> Option<Object> {
         if !self.is_ready() {
             return None;
@@ -58,8 +56,8 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Fills the front of `out` with blocks of `2^order` frames, and returns how many: fewer than
-    /// asked only where memory is short. O(blocks); one hold of a lock for many of them.
+    /// Fills the front of `out` with blocks of `2^order` frames, many by one hold of a lock.
+    /// Returns their number, less than `out.len()` only if memory is short. O(blocks).
     pub fn alloc_pages_bulk(
         &self,
         order: Order,
@@ -86,7 +84,6 @@ impl<C: StackConfig> Stack<C> {
             }
         }
         self.bound_after(flags, taken as u32 * order.frames());
-        // The rest is worth a reclaim.
         while taken < out.len() && !flags.atomic {
             let Some(object) = self.alloc_pages(order, flags) else { break };
             out[taken].write(object);
@@ -95,7 +92,6 @@ impl<C: StackConfig> Stack<C> {
         taken
     }
 
-    /// Makes a block that was taken a block of the heap.
     fn adopt_pages(&self, page: Page, order: Order, flags: PageFlags) -> Object {
         self.frames().set_link(page.pfn, order.frames());
         self.frames().set_kind(page.pfn, 1, Kind::PAGES);
@@ -108,14 +104,13 @@ impl<C: StackConfig> Stack<C> {
         object
     }
 
-    /// Keeps the heap within its footprint, where the caller can wait.
     fn bound_after(&self, flags: PageFlags, frames: u32) {
         if !flags.atomic {
             self.bound_footprint(frames);
         }
     }
 
-    /// Gives a block back; reports anything else and aborts. O(1) to the running CPU's lists.
+    /// Frees a block; aborts if no such block starts there. O(1) to the running CPU's lists.
     ///
     /// # Safety
     /// The user of the block has given it up.
@@ -124,8 +119,7 @@ impl<C: StackConfig> Stack<C> {
         self.pages().free_list(self.fast.percpu.current(), &[(pfn, order)]);
     }
 
-    /// Gives blocks back, many in one critical section; reports anything else and aborts.
-    /// O(blocks).
+    /// Same as [`free_pages`](Self::free_pages), for many blocks by one hold of a lock. O(blocks).
     ///
     /// # Safety
     /// The user of the blocks has given them up.
@@ -139,8 +133,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// The first frame of a block of this order, which from now on is not one of the heap; aborts
-    /// where no such block starts there.
+    /// Takes a block of this order out of the heap; aborts if no such block starts there.
     fn disown_pages(&self, pages: *mut u8, order: Order) -> Pfn {
         let Some(pfn) = self.is_ready().then(|| self.pfn(pages)).flatten() else {
             self.misuse(Entry::PagesFree, pages, Misuse::Foreign)

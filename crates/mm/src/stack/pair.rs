@@ -1,4 +1,4 @@
-//! Two instruments; the first one sees each request first.
+//! A pair of instruments; the first one gets each request first.
 
 use super::call::{Entry, Request};
 use super::instance::{SampledBlock, Stack, StackConfig, Watch};
@@ -62,7 +62,7 @@ impl<C: StackConfig, A: Watch<C>, B: Watch<C>> Watch<C> for (A, B) {
         object: Object,
         request: Request,
     ) -> Option<Option<Object>> {
-        // SAFETY: the caller's promise is passed on; at most one of the two knows the object.
+        // SAFETY: the caller's promise is passed on; at most one of them has recorded the object.
         unsafe {
             let resized = self.0.realloc(stack, object, request);
             resized.or_else(|| self.1.realloc(stack, object, request))

@@ -1,4 +1,4 @@
-//! Statistics in the kernel's own layouts: `slabinfo` (version 2.1), `buddyinfo`, lock counters.
+//! Prints statistics in the kernel's layouts: `slabinfo` (version 2.1), `buddyinfo`, lock counters.
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig};
@@ -15,29 +15,28 @@ use quarry_sys::percpu::{PerCpu, SLOT_BYTES};
 pub enum Section {
     /// `/proc/slabinfo`, followed by allocations and frees as `slabinfo -AD` counts them.
     Slabs,
-    /// Blocks and mappings that were requested, in the words that `slabinfo` has for objects.
+    /// Requested blocks and mappings, in the words of `slabinfo`.
     Large,
     /// `/proc/buddyinfo`.
     Buddies,
-    /// The work that per-CPU page lists spared the zones, all slots together.
+    /// The work that pcp lists spared the zones, all slots together.
     PageLists,
-    /// The memory of the heap, in KiB: in use, held for reuse (and by which part), and free.
+    /// The memory of the heap, in KiB: in use, held for reuse by each part, and free.
     Memory,
     /// The budget: its limit and marks, its users, and the results of reclaims.
     Budget,
-    /// The page cache, by the names of `/proc/vmstat`; nothing where it was not used.
+    /// The page cache, by the names of `/proc/vmstat`; empty if the cache is unused.
     PageCache,
     /// The room and the objects of the arrays of CPUs.
     Slots,
-    /// One line per kind of lock: acquisitions, contentions, the time spent waiting, mean hold time
-    /// (sampled).
+    /// One line per name of locks: acquisitions, contentions, waiting time, sampled mean hold time.
     Locks,
     /// Bytes of descriptors by kind, and per committed frame.
     Metadata,
 }
 
 impl Section {
-    /// All of them, as `QUARRY_STATS=1` prints them at exit.
+    /// All sections, as `QUARRY_STATS=1` prints them at exit.
     pub const ALL: &'static [Self] = &[
         Self::Slabs,
         Self::Large,
@@ -52,7 +51,7 @@ impl Section {
     ];
 }
 
-/// Tables of a stack: prints its sections, with an empty line between them.
+/// Prints sections about a stack, with an empty line between them.
 pub struct Report<'a, C: StackConfig> {
     stack: &'a Stack<C>,
     stats: StackStats,
@@ -60,7 +59,7 @@ pub struct Report<'a, C: StackConfig> {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Tables of what the stack has done and holds now. O(caches * slots).
+    /// A report of these sections, with the present counts. O(caches * slots).
     #[must_use]
     pub fn report<'a>(&'a self, sections: &'a [Section]) -> Report<'a, C> {
         Report { stack: self, stats: self.stats(), sections }
@@ -156,7 +155,7 @@ impl<C: StackConfig> Report<'_, C> {
             ("shrinkable", figures.shrinkable),
         ];
         table(out, "budget, KiB", lines.map(|(name, bytes)| (name, bytes / 1024)))?;
-        let (balances, [half, most, all]) = (&figures.balances, figures.direct_ns);
+        let (balances, took) = (&figures.balances, &figures.direct_ns);
         let lines = [
             ("pageoutrun", balances.runs),
             ("balanced", balances.reached),
@@ -167,9 +166,9 @@ impl<C: StackConfig> Report<'_, C> {
             ("objects freed", balances.objects_freed),
             ("frames freed", balances.frames_freed),
             ("direct", figures.direct_reclaims),
-            ("direct p50, ns", half),
-            ("direct p99.9, ns", most),
-            ("direct max, ns", all),
+            ("direct p50, ns", took.median),
+            ("direct p99.9, ns", took.p999),
+            ("direct max, ns", took.longest),
             ("group refusals", figures.group_refusals),
             ("refused", balances.refused),
             ("refused, dirty", balances.refused_dirty),
@@ -209,7 +208,6 @@ impl<C: StackConfig> Report<'_, C> {
     }
 }
 
-/// A title, and a line for each figure.
 fn table<T: fmt::Display>(
     out: &mut fmt::Formatter<'_>,
     title: &str,
@@ -263,7 +261,6 @@ fn memory(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     table(out, "memory, KiB", lines.map(|(name, bytes)| (name, bytes / 1024)))
 }
 
-/// The prices of 2 MiB that come in; nothing before a huge page was tried.
 fn prices(prices: &Prices, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (Some(huge), Some(small)) = (prices.huge_us(), prices.small_us()) else { return Ok(()) };
     let state = if prices.is_huge_cheap() { "on" } else { "off for now" };

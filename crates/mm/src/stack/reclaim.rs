@@ -1,26 +1,23 @@
-//! Giving memory back: in the background, a few times a second, what has not been used for a while;
-//! and on the spot, where a request has found nothing.
+//! Gives back memory that was not used for a while: the work of the reclaim thread.
 //!
-//! In the background there are five stages, from what callers touched last to what the operating
-//! system gets:
+//! A *look* has five stages:
 //!
 //! 1. a cache without an operation since the last look gives its parked objects to its slabs, and
-//!    its empty slabs to the page allocator; of other caches, the CPUs that have not allocated or
-//!    freed anything since then give theirs, and barns the objects not needed since then;
-//! 2. per-CPU page lists without use give their pages to the zones, others decay;
-//! 3. freed mappings that have been in the mapping cache for the delay are released;
+//!    its empty slabs to the page allocator; of other caches, idle CPUs give their objects, and
+//!    barns the objects that were not needed since the last look;
+//! 2. per-CPU page lists give their pages to the zones if none was used, else they decay;
+//! 3. mappings that have been in the mapping cache for the delay are released;
 //! 4. free blocks of the zones that have been dirty since the last look go to the operating system,
-//!    whole pageblocks first; those take their address space along, as do clean ones, except some
-//!    that a zone keeps;
+//!    whole pageblocks first; free pageblocks also give up their address space, except some clean
+//!    ones that a zone keeps;
 //! 5. of a cache without an operation since the last look, pages of sparse slabs without an object
-//!    in use go to the operating system. Only a thread of Quarry's own does this.
+//!    in use go to the operating system. Only Quarry's own thread does this.
 //!
-//! "Dirty since the last look" is counted, not tracked per block: the fewest frames that were dirty
-//! at a time since then were not needed, and are due. Due frames are purged in steps of at most
-//! 16 MiB; a caller that has no time (a program's own thread) does one step at a time.
+//! Dirty frames are counted, not tracked: of a zone, the fewest that were dirty at any time since
+//! the last look were not needed, so as many are *due*. Due frames are purged in steps of at most
+//! 16 MiB; a thread of the program does one step at a time.
 //!
-//! Where memory that went back was needed again soon, stages 3 and 4 look back further (see
-//! `retention`).
+//! If memory that went back was needed again soon, stages 3 and 4 wait longer (see `retention.rs`).
 
 use super::instance::{Stack, StackConfig, Watch};
 use super::retention::{MOST_LOOKS, Retention};
@@ -31,37 +28,33 @@ use crate::zone::{Whole, Zone, Zones};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
-/// Most bytes purged in one step: some milliseconds.
+/// Most bytes of one step, which takes some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
-/// Frames of free pageblocks that a zone keeps even if little is in use, 16 MiB: address space that
-/// a program which frees and allocates by turns takes again at once.
+/// A zone keeps the address space of free clean pageblocks up to this many frames, 16 MiB, or more:
+/// a program that frees and allocates by turns needs it again at once.
 const KEPT_WHOLE_FRAMES: u32 = 4096;
-/// Slots that are distinguished; with more slots, one is idle if all are that share its number
-/// modulo this.
+/// Slots with the same number modulo this form a group, which is idle if all its slots are.
 const SLOT_GROUPS: usize = 256;
 
-/// The findings of a look about a cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// Used since the look before.
     Busy,
-    /// Not used since the look before; its sparse slabs should be looked at.
+    /// Idle; its sparse slabs should be walked.
     Due,
-    /// Still not used; its sparse slabs have been looked at.
+    /// Idle; its sparse slabs have been walked.
     Done,
 }
 
-/// The findings of the last look. The caller that reclaims owns it; a new one sees nothing as idle.
+/// The findings of the last looks, which the reclaiming caller owns.
 pub struct ReclaimState {
     operations: [u64; MAX_CACHES],
     rest: [Rest; MAX_CACHES],
-    /// The place of the walk through sparse slabs.
     sparse: Option<(CacheId, SparseWalk)>,
     slot_operations: [u64; SLOT_GROUPS],
     page_operations: u64,
     /// The fewest dirty frames before each of the last looks, the latest first.
     dirty: [[u32; MAX_NODES]; MOST_LOOKS],
-    /// Frames found due that have not been purged yet.
+    /// Due frames that have not been purged yet.
     due: [u32; MAX_NODES],
     /// Extents put into the mapping cache before each of the last looks, the latest first.
     cached_extents_seen: [u64; MOST_LOOKS],
@@ -69,7 +62,7 @@ pub struct ReclaimState {
 }
 
 impl ReclaimState {
-    /// Nothing seen yet.
+    /// No look so far.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -85,15 +78,13 @@ impl ReclaimState {
         }
     }
 
-    /// Looks at which memory must have been free to go back: 1, or up to 16 where memory that went
-    /// back was needed again soon.
+    /// Looks for which memory must be free before it goes back: from 1 to 16.
     #[must_use]
     pub fn looks_kept(&self) -> usize {
         self.retention.looks()
     }
 
-    /// Notes the fewest dirty frames of a node since the last look. Returns how many have been
-    /// dirty for as many looks as memory is kept.
+    /// Notes the fewest dirty frames of a node since the last look; returns the new due frames.
     fn note_dirty(&mut self, node: usize, lowest: u32) -> u32 {
         for look in (1..MOST_LOOKS).rev() {
             self.dirty[look][node] = self.dirty[look - 1][node];
@@ -103,7 +94,6 @@ impl ReclaimState {
         kept.fold(u32::MAX, u32::min)
     }
 
-    /// Notes that dirty frames of a node have been purged.
     fn note_purged(&mut self, node: usize, frames: u32) {
         self.due[node] = self.due[node].saturating_sub(frames);
         for before in &mut self.dirty {
@@ -112,8 +102,7 @@ impl ReclaimState {
         self.retention.gave_back(frames);
     }
 
-    /// Notes the extents put into the mapping cache so far. Returns the number of those before the
-    /// looks for which memory is kept.
+    /// Notes the extents put into the mapping cache; returns their number `looks_kept` looks ago.
     fn note_cached_extents(&mut self, so_far: u64) -> u64 {
         let due = self.cached_extents_seen[self.retention.looks() - 1];
         self.cached_extents_seen.copy_within(..MOST_LOOKS - 1, 1);
@@ -128,17 +117,15 @@ impl Default for ReclaimState {
     }
 }
 
-/// The work of one look.
+/// The results of one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
     /// Bytes given back to the operating system.
     pub bytes: usize,
-    /// Caches and page lists that were found idle with something to give.
+    /// Idle caches and page lists that gave memory.
     pub shrunk: u32,
 }
 
-/// Gives about `bytes` of dirty memory of a node back: whole pageblocks, and where there are none,
-/// smaller blocks.
 #[inline(never)]
 fn purge_some(zones: &Zones, node: NodeId, bytes: usize) -> usize {
     let mut given = zones.give_back_of(node, Whole::Dirty, bytes);
@@ -151,20 +138,19 @@ fn purge_some(zones: &Zones, node: NodeId, bytes: usize) -> usize {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Returns to the operating system all that it can: slots, barns, empty slabs, per-CPU page
+    /// Gives all unused memory to the operating system: slots, barns, empty slabs, per-CPU page
     /// lists, free blocks of the zones, cached mappings. Returns the bytes purged.
     #[inline(never)]
     pub fn trim(&self) -> usize {
         self.watch.give_back(self);
         self.shrink_all();
         let bytes = self.upkeep().purge_free();
-        // Clean pageblocks hold no memory, but address space.
+        // Clean pageblocks still hold address space.
         self.pages().give_back();
         bytes
     }
 
-    /// Looks at everything, and gives back all that it finds due. Takes each lock for short moments
-    /// only; the work is bounded by what there is to give back.
+    /// One look, and a purge of all due frames. Takes each lock for short times only.
     pub fn reclaim(&self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = self.upkeep().look(state);
         while let Some(bytes) = self.upkeep().purge_due(state) {
@@ -175,15 +161,14 @@ impl<C: StackConfig> Stack<C> {
 }
 
 impl<C: StackConfig> Upkeep<'_, C> {
-    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones. Slots of other CPUs
-    /// stay as they are where the calling thread may not stop them (see
+    /// Gives slots, barns, empty slabs and per-CPU page lists to the zones. Leaves other CPUs'
+    /// slots if the caller may not stop them (see
     /// [`reaches_every_slot`](quarry_sys::percpu::PerCpu::reaches_every_slot)).
     pub fn shrink_all(self) {
         self.0.shrink_all();
     }
 
-    /// Bytes that the operating system could have at once: dirty free blocks and cached mappings.
-    /// O(nodes).
+    /// Bytes that [`purge_free`](Self::purge_free) would give back. O(nodes).
     #[must_use]
     pub fn freeable_bytes(self) -> usize {
         let inner = self.0.inner();
@@ -191,20 +176,19 @@ impl<C: StackConfig> Upkeep<'_, C> {
         dirty * FRAME_BYTES + inner.mappings.cached_bytes()
     }
 
-    /// Bytes that the next look may find unneeded beside those: in barns, and on CPUs. O(caches *
-    /// slots that are awake), unlike [`parked_bytes_at_most`](Self::parked_bytes_at_most).
+    /// Bytes of parked objects, which the next look may find unneeded. O(caches * awake slots).
     #[must_use]
     pub fn parked_bytes(self) -> usize {
         self.0.inner().limits.barns() + self.0.fast.percpu.area().held_bytes()
     }
 
-    /// The part of these bytes that is in barns. O(1).
+    /// Bytes in barns. O(1).
     #[must_use]
     pub fn parked_in_barns(self) -> usize {
         self.0.inner().limits.barns()
     }
 
-    /// Bytes in barns, and the room of the arrays of CPUs. O(1).
+    /// Upper bound of [`parked_bytes`](Self::parked_bytes): counts the room of arrays. O(1).
     #[must_use]
     pub fn parked_bytes_at_most(self) -> usize {
         self.0.inner().limits.barns() + self.0.fast.percpu.area().all_room()
@@ -216,7 +200,7 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.inner().mappings.cached_bytes()
     }
 
-    /// Gives free blocks and cached mappings to the operating system at once; returns the bytes.
+    /// Gives free blocks and cached mappings to the operating system; returns the bytes.
     pub fn purge_free(self) -> usize {
         if self.freeable_bytes() == 0 { 0 } else { own_stack::run(|| self.purge_free_here()) }
     }
@@ -232,19 +216,18 @@ impl<C: StackConfig> Upkeep<'_, C> {
         bytes
     }
 
-    /// Same as [`look`](Self::look) at `now_ns`, where looks are half a `delay_ns` apart: memory
-    /// that is needed again soon after it went back is kept longer the next time, for up to eight
-    /// delays.
+    /// Same as [`look`](Self::look), for looks half a `delay_ns` apart. Also decides how long freed
+    /// memory is kept, up to eight delays.
     #[inline(never)]
     pub fn look_at(self, state: &mut ReclaimState, now_ns: u64, delay_ns: u64) -> Reclaimed {
         state.retention.see(self.0.footprint_frames(), now_ns, delay_ns);
         self.look(state)
     }
 
-    /// Looks at everything and notes what is due; only cached mappings go back at once.
+    /// One look: notes which frames are due, and gives back only cached mappings.
     pub fn look(self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = Reclaimed::default();
-        // Where memory is short, the zones also need what lists get during this look.
+        // If memory is short, page lists keep less, so that the zones get the pages of this look.
         let _active = self.0.pages().zones().reclaiming(Zone::is_below_high);
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
@@ -256,15 +239,13 @@ impl<C: StackConfig> Upkeep<'_, C> {
         for zone in inner.pages.zones().all() {
             let node = usize::from(zone.node().0);
             state.due[node] = state.note_dirty(node, zone.take_lowest_dirty());
-            // The program needs address space for itself as well.
             let kept = KEPT_WHOLE_FRAMES + inner.pages.zones().budget().used() / 8;
             inner.pages.zones().give_back_of(zone.node(), Whole::CleanBeyond(kept), usize::MAX);
         }
         done
     }
 
-    /// Purges up to 16 MiB of what the last look found due. Returns the bytes, `None`
-    /// where nothing is due any more.
+    /// Purges up to 16 MiB of due frames. Returns the bytes; `None` if no frame is due any more.
     pub fn purge_due(self, state: &mut ReclaimState) -> Option<usize> {
         let pages = &self.0.inner().pages;
         for zone in pages.zones().all() {
@@ -285,12 +266,11 @@ impl<C: StackConfig> Upkeep<'_, C> {
         None
     }
 
-    /// A step through the sparse slabs of a cache that no thread has used since the last look:
-    /// gives back pages without an object in use. Returns the bytes, `None` where nothing is due
-    /// any more.
+    /// One step through the sparse slabs of an idle cache: gives back pages without an object in
+    /// use. Returns the bytes; `None` if no cache is due any more.
     pub fn purge_sparse(self, state: &mut ReclaimState) -> Option<usize> {
         let (inner, context) = (self.0.inner(), self.0.context());
-        // The checks fill free objects with bytes that they want to see again.
+        // The checks fill free objects with bytes, and compare these later.
         if self.0.watch.have_records() {
             return None;
         }
@@ -333,8 +313,6 @@ impl<C: StackConfig> Upkeep<'_, C> {
         done.shrunk += inner.slab.reclaim(&context, Reclaim::Idle(idle));
     }
 
-    /// Finds the slots that have pushed or popped anything since the last look. O(1) for those that
-    /// are asleep or were never used.
     fn busy_slots(self, state: &mut ReclaimState) -> [bool; SLOT_GROUPS] {
         let area = self.0.fast.percpu.area();
         let mut operations = [0u64; SLOT_GROUPS];

@@ -1,4 +1,4 @@
-//! The figures that a stack shows to other processes: the body of a record of the statistics page.
+//! Writes the figures of a stack for other processes: the body of a record of the statistics page.
 
 use super::budget_stats::BudgetStats;
 use super::cached_pages::CachedPages;
@@ -16,7 +16,7 @@ use quarry_record::{
 use quarry_sys::lock::LockStats;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
-/// The policies that serve the requests of a stack, by names.
+/// The names of the policies that serve a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedBy {
     /// The slab policy.
@@ -30,7 +30,7 @@ pub struct ServedBy {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The policies that serve, once the stack is initialised. O(1).
+    /// The policies of an initialised stack. O(1).
     #[must_use]
     pub fn served_by(&self) -> ServedBy {
         ServedBy {
@@ -41,12 +41,11 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Writes the body of a record into `sink`; returns its sum. `about` has the facts of the
-    /// process. Allocates nothing and makes no system call; waits for locks of the stack, one at a
-    /// time. O(caches * slots).
+    /// Writes the body of a record into `sink`; returns its sum. `about` describes the process.
+    /// Makes no allocation or system call; takes one lock at a time. O(caches * slots).
     ///
-    /// Threads with the smallest stacks of the C library, 16 KiB, call it at the end of a `malloc`.
-    /// So its larger sections are functions of their own, and only one at a time is on the stack.
+    /// A thread with the C library's smallest stack, 16 KiB, may call this at the end of a
+    /// `malloc`. So each larger section is a separate function.
     pub fn fill_record(&self, sink: &mut dyn Sink, about: About) -> u64 {
         let mut draft = Draft::new(sink);
         let stats = self.stats_by_cache(&mut |cache, stats| {
@@ -125,7 +124,7 @@ impl<C: StackConfig> Stack<C> {
         ] {
             event(name, value);
         }
-        let (balances, [half, most, all]) = (&budget.balances, budget.direct_ns);
+        let (balances, took) = (&budget.balances, &budget.direct_ns);
         for (name, value) in [
             ("pageoutrun", balances.runs),
             ("balance_reached", balances.reached),
@@ -137,9 +136,9 @@ impl<C: StackConfig> Stack<C> {
             ("balance_frames_freed", balances.frames_freed),
             ("allocstall", stats.direct_reclaims),
             ("direct_reclaim", budget.direct_reclaims),
-            ("direct_reclaim_p50_ns", half),
-            ("direct_reclaim_p999_ns", most),
-            ("direct_reclaim_max_ns", all),
+            ("direct_reclaim_p50_ns", took.median),
+            ("direct_reclaim_p999_ns", took.p999),
+            ("direct_reclaim_max_ns", took.longest),
             ("group_refusals", budget.group_refusals),
         ] {
             event(name, value);
@@ -159,7 +158,6 @@ impl<C: StackConfig> Stack<C> {
         event("wrong_sizes", stats.wrong_sizes);
     }
 
-    /// Writes the page lists of a node that have, or had, something on them.
     fn fill_lists(&self, draft: &mut Draft<'_>, node: NodeId) {
         let batch = self.pages().pcp_batch();
         for slot in (0..self.percpu().area().slots()).map(SlotIndex) {

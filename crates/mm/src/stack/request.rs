@@ -11,17 +11,14 @@ use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::Ordering;
 
-/// Requests of a class that a coarser one serves. With 16 or 32 nothing more is saved.
+/// Misses of a class that a coarser class serves first. (16 or 32 saved no more memory.)
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
-/// Requests from here on get a block of pages where there is no memory for a slab. Smaller ones
-/// find a slab of 4 frames, or would waste more than half of a page.
+/// Requests from this size on get a block if a slab finds no memory: it wastes at most half a page.
 pub(super) const SMALLEST_BLOCK: usize = FRAME_BYTES / 2;
 
-/// Requests of up to this many bytes are cleared without a call.
 const FEW_BYTES: usize = 64;
 
-/// The owner of an address in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Object(CacheId),
@@ -31,8 +28,8 @@ pub(super) enum Owner {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The fast path of an allocation: `None` means [`alloc_on_stack`](Self::alloc_on_stack),
-    /// also for a stack that is not ready. O(1), no lock, no atomic read-modify-write.
+    /// The fast path of an allocation; after `None`, call [`alloc_on_stack`](Self::alloc_on_stack).
+    /// The stack need not be ready. O(1), no lock, no atomic read-modify-write.
     #[inline(always)]
     pub fn alloc_fast(&self, size: usize) -> Option<Object> {
         if size >= self.fast.small_end.load(Ordering::Acquire) {
@@ -43,16 +40,14 @@ impl<C: StackConfig> Stack<C> {
         C::Slab::alloc_fast(&self.fast.percpu, class)
     }
 
-    /// [`alloc_fast`](Self::alloc_fast) for `size` bytes that are all zero.
+    /// Same as [`alloc_fast`](Self::alloc_fast), with `size` zero bytes.
     #[inline(always)]
     pub fn alloc_zeroed_fast(&self, size: usize) -> Option<Object> {
         let object = self.alloc_fast(size)?;
         let start = object.as_ptr();
         if size <= FEW_BYTES {
-            // Without a call, and in whole words of 16: 4 ns with the free for 16 and 48 bytes
-            // where memset takes 6.6.
-            // SAFETY: the object has at least `size` bytes, is a multiple of 16 of them, and only
-            // we know it.
+            // In steps of 16 bytes: 4 ns with the free for 16 and 48 bytes, where memset takes 6.6.
+            // SAFETY: the object is ours alone; its size is a multiple of 16, and at least `size`.
             unsafe {
                 start.write_bytes(0, 16);
                 if size > 32 {
@@ -67,8 +62,6 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Allocates `size` bytes aligned to 16; `None` where there is no memory, `size` is above
-    /// `isize::MAX`, or the stack is not ready.
     pub(super) fn alloc_from_class(&self, size: usize) -> Option<Object> {
         if size > classes::LARGEST {
             return self.alloc_large(size, MIN_ALIGN).map(|(object, _)| object);
@@ -89,7 +82,6 @@ impl<C: StackConfig> Stack<C> {
         object
     }
 
-    /// Takes an object from any place that has one, after a reclaim if there is none.
     #[inline]
     pub(super) fn alloc_reclaiming(&self, cache: CacheId) -> Option<Object> {
         let object = self.alloc_of_cache(cache);
@@ -103,14 +95,12 @@ impl<C: StackConfig> Stack<C> {
         self.after_reclaim(frames, || self.alloc_of_cache(cache))
     }
 
-    /// Takes an object from any place that has one, without a reclaim.
     #[inline(never)]
     pub(super) fn alloc_of_cache(&self, cache: CacheId) -> Option<Object> {
         let inner = self.inner();
         inner.slab.alloc_from_slabs(&self.context(), inner.caches.get(cache)?)
     }
 
-    /// Where there is no memory for slabs, a free object of either class serves.
     #[cold]
     #[inline(never)]
     fn alloc_elsewhere(&self, size: usize, class: CacheId) -> Option<Object> {
@@ -119,9 +109,9 @@ impl<C: StackConfig> Stack<C> {
             .or_else(|| self.alloc_block_of_class(size))
     }
 
-    /// A block of pages for a request of a class whose slab finds no memory: a slab of its objects
-    /// takes up to 32 frames, the block only those of the request. (SLUB takes a slab of the
-    /// smallest order that holds an object then, `oo_order(s->min)`, Linux 2.6.27 to 6.18.)
+    /// A block of pages for a request whose class finds no memory for a slab: a slab needs up to 32
+    /// frames, the block only those of the request. (There SLUB takes a slab of the smallest order
+    /// that holds an object, `oo_order(s->min)`, Linux 2.6.27 to 6.18.)
     #[cold]
     fn alloc_block_of_class(&self, size: usize) -> Option<Object> {
         if size < SMALLEST_BLOCK {
@@ -131,23 +121,22 @@ impl<C: StackConfig> Stack<C> {
         Some(block)
     }
 
-    /// The class that serves a request that the array of its own class could not. Each class that
-    /// is used keeps pages in memory that no other can use, and most programs ask for a few objects
-    /// of many sizes: a class has to be missed some times before it has slabs of its own.
+    /// The class that serves a request after a miss. Each class in use keeps pages that no other
+    /// class can use, and most programs ask for a few objects of many sizes. So a coarser class
+    /// serves the first misses of a class.
     fn serving(&self, class: CacheId) -> CacheId {
         let misses = &self.misses[class.index()];
         let count = misses.load(Ordering::Relaxed);
         if count >= MISSES_OF_COLD_CLASS {
             return class;
         }
-        // A count that is lost to another thread is one more miss.
         misses.store(count + 1, Ordering::Relaxed);
         classes::coarse(class)
     }
 
-    /// Allocates what is requested, which may be just a number of bytes; `None` where there is no
-    /// memory, where size or alignment are above `isize::MAX`, or where the stack is not ready.
-    /// O(1) where the running CPU has an object of the class.
+    /// Allocates for a request, which may be just a number of bytes. `None` if there is no memory,
+    /// size or alignment are above `isize::MAX`, or the stack is not ready. O(1) if the running CPU
+    /// has an object of the class.
     #[inline]
     pub fn alloc(&self, request: impl Into<Request>) -> Option<Object> {
         let request = request.into();
@@ -159,7 +148,7 @@ impl<C: StackConfig> Stack<C> {
         self.alloc_on_stack(request)
     }
 
-    /// [`alloc`](Self::alloc) where the fast path has refused, or cannot serve the request at all.
+    /// The slow path of [`alloc`](Self::alloc).
     pub fn alloc_on_stack(&self, request: Request) -> Option<Object> {
         if self.is_watched() {
             return self.alloc_watched(request);
@@ -168,13 +157,12 @@ impl<C: StackConfig> Stack<C> {
         self.alloc_unseen(request)
     }
 
-    /// Serves a request that the instruments see.
     #[cold]
     fn alloc_watched(&self, request: Request) -> Option<Object> {
         self.watch.alloc(self, request, || self.alloc_unseen(request))
     }
 
-    /// Serves a request as if there were no instruments.
+    /// Serves a request without the instruments.
     pub fn alloc_unseen(&self, request: Request) -> Option<Object> {
         if request.is_plain() {
             return self.alloc_from_class(request.size);
@@ -187,8 +175,7 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Allocates by the part that serves such a request, and returns the offset from which on all
-    /// bytes are known to be zero.
+    /// Also returns the offset from which on all bytes are known to be zero.
     fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
@@ -201,8 +188,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Allocates a block of pages or a mapping, and returns the offset from which on all bytes are
-    /// known to be zero.
+    /// Same as [`alloc_any`](Self::alloc_any), by a block of pages or a mapping.
     fn alloc_large(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         if !self.is_ready() || !is_sane(size) || !is_sane(align) {
             return None;
@@ -215,9 +201,8 @@ impl<C: StackConfig> Stack<C> {
         let taken = attempt().or_else(|| {
             self.after_reclaim(frames, || {
                 if size > LARGEST_BLOCK {
-                    // Memory that caches gave back is no longer counted, but still resident: a
-                    // mapping would come on top of it, and the kernel enforces the limit of the
-                    // control group immediately.
+                    // Memory that caches gave back left the budget, but is still resident: the
+                    // kernel would enforce a control group's limit on it and the mapping together.
                     self.upkeep().purge_free();
                 }
                 attempt()
@@ -227,9 +212,8 @@ impl<C: StackConfig> Stack<C> {
         taken
     }
 
-    /// Returns whether no reclaim can make room for this many frames: they are more than the limit,
-    /// or they are a good part of the window and live mappings leave fewer addresses. (A smaller
-    /// request is not refused by a count that other threads are about to change.)
+    /// Returns whether no reclaim can make room for `frames`: they exceed the limit, or they are
+    /// more than 1/64 of the window and live mappings leave fewer addresses.
     fn is_hopeless(&self, frames: u32) -> bool {
         const GOOD_PART: u32 = 64;
         let (arena, zones) = (self.arena(), self.pages().zones());
@@ -259,7 +243,6 @@ impl<C: StackConfig> Stack<C> {
         Some((self.address(mapping.pfn), mapping.dirty_bytes))
     }
 
-    /// Makes frames that have been taken a block of the heap.
     pub(super) fn adopt_block(&self, page: Page, frames: u32) -> Object {
         self.frames().set_link(page.pfn, frames);
         self.frames().set_kind(page.pfn, 1, Kind::PAGES);
@@ -270,8 +253,8 @@ impl<C: StackConfig> Stack<C> {
         self.address(page.pfn)
     }
 
-    /// The kind and geometry of the cache whose object starts at `address`, and its offset in the
-    /// window. O(1), one entry read per frame. Any address may be given, also null.
+    /// The kind and the geometry of the cache whose object starts at `address`, and its offset in
+    /// the window. O(1), reads one entry of the frame table. Any address is allowed, also null.
     #[inline(always)]
     pub(super) fn object_fast(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
         let span = self.fast.span.load(Ordering::Acquire);
@@ -281,18 +264,18 @@ impl<C: StackConfig> Stack<C> {
         }
         let kinds = self.fast.kinds.load(Ordering::Relaxed);
         let kind = kinds.wrapping_add(address as usize >> FRAME_SHIFT);
-        // SAFETY: `span` is set after `kinds`, which has an entry for every frame of the span, and
-        // begins a base's worth of frames before the first: see `FastPath`.
+        // SAFETY: `span` is set after `kinds`, which points `base >> FRAME_SHIFT` entries before
+        // the first frame's entry and has an entry for every frame of the span: see `FastPath`.
         let entry = unsafe { (*kind).load(Ordering::Relaxed) };
         const { assert!(size_of::<Geometry>() == Kind::STEP as usize) };
-        // SAFETY: an entry is a kind times the size of a geometry, and each kind has a geometry.
+        // SAFETY: an entry is a kind times the size of a geometry, and each kind has one in the
+        // array.
         let geometry = unsafe { &*self.fast.geometry.as_ptr().byte_add(usize::from(entry)) };
         geometry.is_object(offset).then_some((Kind::of_entry(entry).0, geometry, offset))
     }
 
-    /// The first frame and the number of frames of the block of pages that starts at `address`;
-    /// `None` for any other address, and where frees are seen or the stack is not ready: the span
-    /// is 0 then. O(1), no lock.
+    /// The first frame and the length of the block of pages that starts at `address`. `None` for
+    /// any other address, and if an instrument sees frees or the stack is not ready. O(1), no lock.
     #[inline]
     pub(super) fn block_fast(&self, address: *mut u8) -> Option<(Pfn, u32)> {
         // `base` is set before `span`.
@@ -306,10 +289,9 @@ impl<C: StackConfig> Stack<C> {
         (frames.kind(pfn) == Kind::PAGES).then(|| (pfn, frames.link(pfn)))
     }
 
-    /// The fast path of a free: false means [`free_slow`](Self::free_slow), which finds the reason
-    /// again: in assembler the path ends in jumps, and a reason would cost each an instruction.
-    /// O(1), no lock, no atomic read-modify-write, one entry read per frame. Any address may be
-    /// given, also null.
+    /// The fast path of a free. After false, call [`free_slow`](Self::free_slow), which looks for
+    /// the reason itself: to return it here would cost the assembler's path an instruction per
+    /// exit. O(1), no lock, no atomic read-modify-write. Any address is allowed, also null.
     ///
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up.
@@ -319,16 +301,16 @@ impl<C: StackConfig> Stack<C> {
         if self.slab.looks_at_frees() {
             return false;
         }
-        // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index; an
-        // address inside the window is not null.
+        // SAFETY: a geometry that accepts an offset is that of the cache with its index; an address
+        // in the window is not null.
         let (id, object) =
             unsafe { (CacheId::new_unchecked(kind), Object::new_unchecked(address)) };
         let slab = || geometry.slab(offset);
-        // SAFETY: an object of this cache starts at the address, and is given up (caller).
+        // SAFETY: an object of this cache starts at the address and is given up (caller's promise).
         unsafe { C::Slab::free_fast(&self.fast.percpu, id, object, slab) == Push::Stored }
     }
 
-    /// Frees an allocation; reports a pointer that is not one, and aborts.
+    /// Frees an allocation; aborts if none starts there.
     ///
     /// # Safety
     /// Same as for [`free_fast`](Self::free_fast).
@@ -342,13 +324,13 @@ impl<C: StackConfig> Stack<C> {
         unsafe { self.free_unseen(object) };
     }
 
-    /// `free_slow` of an allocation that the checks do not know.
+    /// Same as `free_slow`, for an allocation that no instrument recorded.
     ///
     /// # Safety
     /// Same as for `free_fast`.
     pub unsafe fn free_unseen(&self, object: Object) {
         match self.owner(Entry::Free, object.as_ptr()) {
-            // SAFETY: an object of this cache starts there, and is given up (caller's promise).
+            // SAFETY: an object of this cache starts there and is given up (caller's promise).
             Owner::Object(id) => unsafe { self.cache(id).free(object) },
             Owner::Pages(pfn) => self.free_whole_block(pfn, self.frames().link(pfn)),
             Owner::Sampled(pfn) => {
@@ -365,14 +347,13 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Frees a block of pages in use.
     fn free_whole_block(&self, pfn: Pfn, frames: u32) {
         self.frames().set_kind(pfn, 1, Kind::NONE);
         self.free_block(pfn, frames);
         self.large.blocks.note_freed();
     }
 
-    /// Frees an allocation; reports a pointer that is not one, and aborts. O(1) for most objects.
+    /// Frees an allocation; aborts if none starts there. O(1) for most objects.
     ///
     /// # Safety
     /// The user of the allocation has given it up.
@@ -386,7 +367,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// The owner of the allocation that starts at `address`; reports anything else and aborts.
+    /// The allocation that starts at `address`; aborts if none does.
     pub(super) fn owner(&self, entry: Entry, address: *mut u8) -> Owner {
         let Some(pfn) = self.is_ready().then(|| self.pfn(address)).flatten() else {
             self.misuse(entry, address, Misuse::Foreign);
@@ -397,7 +378,7 @@ impl<C: StackConfig> Stack<C> {
             let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
             let has_link = C::Slab::LINKS_THROUGH_OBJECTS
                 && self.fast.links[id.index()].load(Ordering::Relaxed) > 0;
-            // Only the policy knows what starts where a link lies.
+            // No caller ever gets the start of an object with a link.
             if has_link || !self.fast.geometry[id.index()].is_object(offset) {
                 self.misuse(entry, address, Misuse::InsideObject(id));
             }

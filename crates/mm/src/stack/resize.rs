@@ -1,15 +1,15 @@
-//! `realloc` and `malloc_usable_size`: in place where that is possible, by page tables where the
-//! pages are many, else by copying.
+//! `realloc`, `malloc_usable_size`, and the check of sizes that the program claims.
 //!
-//! A program that asks for a little more will ask again. So an allocation that has to move because
-//! it grows by at most an eighth gets a quarter more than its old bytes: a block that grows by
-//! small steps to `n` bytes then moves at most `log(n) / log(1.25)` times, and `4 n` bytes are
-//! copied in all. The price: such a block of `old` bytes that was asked to be `size > old` has at
-//! most `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, like that of a
-//! container that doubles, gets what it asks for.
+//! `realloc` resizes in place if possible, moves many pages by page tables, and copies otherwise.
+//! An allocation that must move because it grows by at most an eighth gets a quarter more than its
+//! old bytes, because the program will ask again. So a block that grows by small steps to `n` bytes
+//! moves at most `log(n) / log(1.25)` times, and at most `4 n` bytes are copied in all. The price:
+//! if a block of `old` bytes grows to `size > old`, it gets at most
+//! `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, like a container that
+//! doubles, gets what it asks for.
 //!
-//! Blocks of pages grow into the free frames after them. One that has to move because it grows is
-//! put, if possible, where as many free frames as it takes follow it; these stay free.
+//! Blocks of pages grow into the free frames after them. A block that must move to grow goes, if
+//! possible, where it is followed by as many free frames as it has; these stay free.
 
 use super::call::{Entry, MIN_ALIGN, Request};
 use super::instance::{Stack, StackConfig, Watch, is_sane};
@@ -21,52 +21,47 @@ use crate::slab::{CacheId, ParkedObjects};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
-/// Bytes to take for an allocation of `old` bytes that moves because it should have `size`; see the
-/// module.
+/// Bytes to allocate where `old` bytes move to become `size`: see the head of the file.
 pub fn with_headroom(old: usize, size: usize) -> usize {
     let grows_by_little = size > old && size - old <= old / 8;
     if !grows_by_little || size > LARGEST_BLOCK {
         return size;
     }
-    // Within the sizes that the same part of the heap serves.
     (old + old / 4).min(if size <= classes::LARGEST { classes::LARGEST } else { LARGEST_BLOCK })
 }
 
-/// Returns whether an object of `old` bytes stays for `size` bytes: it holds as many, and wastes at
-/// most half.
+/// An object may waste half of its bytes.
 #[inline(always)]
 fn stays(old: usize, size: usize) -> bool {
     size.wrapping_sub(old / 2) <= old - old / 2
 }
 
-/// Returns whether a block of `held` frames can have `size` bytes, with nothing to be done.
+/// A block may waste a quarter of its frames.
 fn block_stays(held: u32, size: usize) -> bool {
     let fits = |frames: u32| frames <= held && held - frames <= held / 4;
     size > classes::LARGEST && frames_of(size).is_some_and(fits)
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The fast path of [`usable_size`](Self::usable_size), for objects of slabs: `None` means that
-    /// it has to be called. O(1), no lock. Any address may be given, also null.
+    /// The fast path of [`usable_size`](Self::usable_size), for objects of slabs; after `None`,
+    /// call that. O(1), no lock. Any address is allowed, also null.
     #[inline(always)]
     pub fn usable_fast(&self, address: *mut u8) -> Option<usize> {
         let (kind, ..) = self.object_fast(address)?;
         Some(self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// Same as [`usable_fast`](Self::usable_fast), but also refuses an object that seems to have
-    /// been freed a moment ago.
+    /// Same as [`usable_fast`](Self::usable_fast), but `None` if the object seems to be free.
     #[inline(always)]
     pub fn usable_fast_in_use(&self, object: Object) -> Option<usize> {
         let (kind, ..) = self.object_fast(object.as_ptr())?;
-        // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index.
+        // SAFETY: a geometry that accepts an offset is that of the cache with its index.
         let id = unsafe { CacheId::new_unchecked(kind) };
         let is_in_use = !C::Slab::seems_parked(&self.fast.percpu, id, object);
         is_in_use.then(|| self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// Bytes that the allocation at `object` has, at least what was asked for. Reports an object
-    /// that the running CPU would hand out next, and aborts.
+    /// Usable bytes of `object`. Aborts if the running CPU would hand it out next.
     pub fn usable_size(&self, object: Object) -> usize {
         if let Some(size) = self.watch.size(self, Entry::UsableSize, object) {
             return size;
@@ -92,19 +87,17 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Returns whether `address` is an object of a slab that a request of `size` bytes can have
-    /// got: the fast path of [`demand_size`](Self::demand_size). O(1), no lock. Any address may be
-    /// given, also null.
+    /// The fast path of [`demand_size`](Self::demand_size): returns whether `address` is an object
+    /// that a request of `size` bytes gets. O(1), no lock. Any address is allowed, also null.
     #[inline(always)]
     pub fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
         self.object_fast(address).and_then(served).is_some_and(|served| served.has(size))
     }
 
-    /// Demands that a request of `size` bytes at a multiple of `align`, a power of two, gets such
-    /// an `object`, and that it has not been resized since. Another size is only counted, unless
-    /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses; reports a pointer that is not an
-    /// allocation, and aborts.
+    /// Checks that a request of `size` bytes at a multiple of `align`, a power of two, or the last
+    /// `realloc` to that size can have got `object`. Counts a wrong size, and aborts only if
+    /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses.
     pub fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
         if self.watch.demand(self, entry, object, size, align) {
             return;
@@ -119,14 +112,13 @@ impl<C: StackConfig> Stack<C> {
             (Owner::Sampled(_), Some(class)) => {
                 self.bytes_of(owner) == classes::SIZES[class.index()] as usize
             }
-            // There was no memory for a slab.
+            // There was no memory for a slab when this was requested.
             (Owner::Pages(pfn), Some(_)) if align <= MIN_ALIGN && size >= SMALLEST_BLOCK => {
                 frames_of(size) == Some(self.frames_of_block(pfn))
             }
             (Owner::Pages(_) | Owner::Mapping(_), Some(_)) => false,
             (Owner::Pages(_) | Owner::Mapping(_) | Owner::Sampled(_), None) => {
-                // The C++ library rounds what it asks for up to the alignment, and asks for a byte
-                // instead of nothing.
+                // The C++ library rounds a size up to the alignment, and 0 bytes up to 1.
                 let rounded =
                     size.max(1).checked_next_multiple_of(align.max(1)).and_then(frames_of);
                 let held = (self.bytes_of(owner) >> FRAME_SHIFT) as u32;
@@ -140,8 +132,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Demands that `object` has `size` bytes, with any size requested first; otherwise same as
-    /// [`demand_size`](Self::demand_size).
+    /// Same as [`demand_size`](Self::demand_size), but `object` may be larger.
     pub fn demand_room(&self, entry: Entry, object: Object, size: usize) {
         if self.watch.demand(self, entry, object, size, 1) {
             return;
@@ -161,34 +152,31 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Counts a wrong size; returns false to have it reported. The address alone decides what is
-    /// freed, and programs that run on every other allocator delete objects through a base class
-    /// without a virtual destructor. So a wrong size is an error only while the checks search for
-    /// errors.
+    /// Counts a wrong size. Returns false if it is an error, which it is only while the checks are
+    /// on: programs that run on every other allocator delete objects through a base class without a
+    /// virtual destructor, and the address alone decides what is freed.
     pub fn forgives_wrong_size(&self) -> bool {
         self.wrong_sizes.fetch_add(1, Ordering::Relaxed);
         !self.watch.have_records()
     }
 
-    /// Returns whether `address` is an object of a slab that can have `size` bytes where it is: the
-    /// fast path of [`realloc`](Self::realloc). O(1), no lock. Any address may be given, also null.
+    /// The fast path of [`realloc`](Self::realloc): returns whether the object at `address` stays
+    /// for `size` bytes. O(1), no lock. Any address is allowed, also null.
     #[inline(always)]
     pub fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
         self.usable_fast(address).is_some_and(|old| stays(old, size))
     }
 
-    /// Returns whether `address` is a block of pages that can have `size` bytes unchanged: where a
-    /// block grows by steps smaller than a page, most steps find this. O(1), no lock. Any address
-    /// may be given, also null.
+    /// Returns whether the block of pages at `address` stays for `size` bytes. O(1), no lock. Any
+    /// address is allowed, also null.
     #[inline]
     pub fn stays_block_fast(&self, address: *mut u8, size: usize) -> bool {
         let block = self.block_fast(address).filter(|_| !self.is_watched());
         block.is_some_and(|(_, held)| block_stays(held, size))
     }
 
-    /// Moves the contents of an object to another one of `size` bytes or somewhat more, by fast
-    /// paths alone, and hands the old object to `free`. Returns `None`, and does nothing, where
-    /// they refuse.
+    /// Moves an object to a new one of at least `size` bytes by fast paths alone, and calls `free`
+    /// with the old one. Returns `None`, and does nothing, if a fast path refuses.
     ///
     /// # Safety
     /// Only the caller uses `object`, and not after success; `free` frees it.
@@ -207,10 +195,10 @@ impl<C: StackConfig> Stack<C> {
         Some(new)
     }
 
-    /// Changes the size of an allocation, which may be just a number of bytes: in place where
-    /// possible, else by moving; the contents up to the smaller size stay. An allocation that was
-    /// requested at an alignment must be resized with the same one. Additional bytes are not
-    /// cleared. `None` where there is no memory for a larger one; the allocation is unchanged then.
+    /// Resizes an allocation to a request, which may be just a number of bytes: in place if
+    /// possible, else by moving it. The contents up to the smaller size stay; additional bytes are
+    /// not cleared. The alignment must be that of the first request. `None` if there is no memory;
+    /// the allocation is then unchanged.
     ///
     /// # Safety
     /// Only the caller uses `object`, and not after success.
@@ -219,7 +207,7 @@ impl<C: StackConfig> Stack<C> {
         if align <= MIN_ALIGN && self.stays_fast(object.as_ptr(), size) {
             return Some(object);
         }
-        // SAFETY: the caller's promise is passed on; what has moved is freed once.
+        // SAFETY: the caller's promise is passed on, and an object that has moved is freed once.
         unsafe {
             if align <= MIN_ALIGN
                 && let Some(new) = self.move_fast(object, size, |object| self.free(object))
@@ -230,8 +218,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Same as [`realloc`](Self::realloc), for an allocation at a multiple of `align`, a power of
-    /// two, which the result keeps.
+    /// Same as [`realloc`](Self::realloc), at a multiple of `align`, a power of two.
     ///
     /// # Safety
     /// Same as for [`realloc`](Self::realloc).
@@ -251,9 +238,9 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        // Then all but samples have records, and so has what a sample becomes: a sample moves.
+        // With checks on, a sample without a record comes here. It moves, to get a record.
         let have_records = self.watch.have_records();
-        // A mapping that moves by page tables moves to a pageblock.
+        // Page tables move a mapping to the start of a pageblock.
         if !have_records
             && align <= PAGEBLOCK_BYTES
             && let Some(resized) = self.resize_in_place(owner, object, old, size)
@@ -263,7 +250,6 @@ impl<C: StackConfig> Stack<C> {
         let new =
             if have_records { self.alloc(request) } else { self.alloc_to_grow(old, size, align) };
         let Some(new) = new else {
-            // An allocation that shrinks has memory enough.
             return (size <= old).then_some(object);
         };
         // SAFETY: both allocations have at least `min(old, size)` bytes and do not overlap.
@@ -274,8 +260,6 @@ impl<C: StackConfig> Stack<C> {
         Some(new)
     }
 
-    /// Objects stay while they waste at most half, blocks while they waste at most a quarter, or
-    /// are trimmed; mappings grow, shrink and move by page tables.
     #[inline(never)]
     fn resize_in_place(
         &self,
@@ -296,7 +280,6 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Makes a mapping one of `size` bytes, in place or elsewhere.
     #[inline(never)]
     fn resize_mapping(&self, pfn: Pfn, size: usize) -> Option<Object> {
         let inner = self.inner();
@@ -313,8 +296,7 @@ impl<C: StackConfig> Stack<C> {
         Some(self.address(moved))
     }
 
-    /// Makes a block as large as `size` asks for, or leaves it as it is where it wastes at most a
-    /// quarter; false where the frames after it are not free.
+    /// Returns false if the frames after the block are not free.
     #[inline(never)]
     fn resize_block(&self, pfn: Pfn, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
@@ -333,7 +315,6 @@ impl<C: StackConfig> Stack<C> {
         true
     }
 
-    /// Notes that a block of pages, or a sample, has `frames` frames from now on.
     fn note_resized(&self, pfn: Pfn, frames: u32, size: usize) {
         self.watch.forget(self, pfn);
         self.frames().set_link(pfn, frames);
@@ -341,8 +322,6 @@ impl<C: StackConfig> Stack<C> {
         self.large.blocks.note_resized();
     }
 
-    /// An allocation of `size` bytes or somewhat more, in place of one of `old` bytes; a block that
-    /// grows is put where it can go on growing.
     #[inline(never)]
     fn alloc_to_grow(&self, old: usize, size: usize, align: usize) -> Option<Object> {
         let roomy = with_headroom(old, size);
@@ -357,7 +336,6 @@ impl<C: StackConfig> Stack<C> {
         taken.or_else(|| self.alloc(Request::of(size).aligned(align)))
     }
 
-    /// A block with as much free memory after it.
     #[inline(never)]
     fn alloc_with_room(&self, size: usize) -> Option<Object> {
         let (slot, frames) = (self.fast.percpu.current(), frames_of(size)?);
@@ -367,8 +345,7 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Returns whether `object` is a block or a mapping that can have `size` bytes where it is,
-    /// with nothing to be done. False also where it is an object.
+    /// Returns whether `object` is a block or a mapping that stays for `size` bytes.
     pub fn stays_large(&self, object: Object, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
         if !self.is_ready() || self.watch.size(self, Entry::Realloc, object).is_some() {

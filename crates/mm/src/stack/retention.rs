@@ -1,35 +1,31 @@
-//! How long freed memory is kept before it goes back to the system: for the delay (option
-//! `PURGE_DELAY`), and longer where memory that went back was needed again soon.
+//! Decides how long freed memory is kept before it goes back to the system: for the delay (option
+//! `PURGE_DELAY`), and longer if memory was needed again soon after it went back.
 //!
-//! A program that works in bursts frees what the next burst needs. Given back in between, all of it
-//! has to be faulted in again, and that may cost more than the burst itself. The page cache learns
-//! from refaults which pages it should have kept; here the amount decides, not the page: where at
-//! least half of what went back has been needed again within [`MOST_LOOKS`], memory is kept for as
-//! long as that took from now on, and where it has not, for half as long as before.
+//! A program that works in bursts frees memory that the next burst needs, and to fault it in again
+//! may cost more than the burst itself. If at least half of the memory that went back is needed
+//! again within [`MOST_LOOKS`] looks, memory is then kept longer, by the time until it was needed;
+//! if much was not, for half as long as before.
 //!
-//! Time is counted in looks: half delays. A look that did not happen, because the thread sleeps,
-//! counts as well.
+//! Time is counted in looks, which are half delays, with those that a sleeping thread skips.
 //!
 //! Equations: `1 <= looks <= MOST_LOOKS`; `back <= gone`.
 
-/// The most looks for which memory is kept: eight delays, 4 s of the usual one.
+/// The most looks for which memory is kept: eight delays, by default 4 s.
 pub(super) const MOST_LOOKS: usize = 16;
-/// Frames (16 MiB) from which on their return matters: faults of some milliseconds.
+/// Fewer frames than this, 16 MiB, do not matter: they fault in within some milliseconds.
 const LEAST_GONE: u32 = 4096;
-/// Where less than this part of what stayed went back for good, the rest is kept as before.
+/// Nothing changes if less than the footprint divided by this went back for good.
 const SMALL_SHARE: u32 = 8;
 
-/// See the module.
+/// See the head of the file.
 pub(super) struct Retention {
-    /// Looks at which memory must have been free to go back.
     looks: usize,
-    /// Frames that may be in memory, as of the last look and what went back since.
+    /// Frames that may be in memory: those of the last look, less those that went back since.
     footprint: u32,
-    /// Frames that went back since `since_ns`, and those of them that have been needed again.
+    /// Frames that went back since `since_ns`, and how many were needed again.
     gone: u32,
     back: u32,
     since_ns: u64,
-    /// The time of the last look.
     now_ns: u64,
 }
 
@@ -38,13 +34,11 @@ impl Retention {
         Self { looks: 1, footprint: 0, gone: 0, back: 0, since_ns: 0, now_ns: 0 }
     }
 
-    /// Looks at which memory must have been free to go back at the next one.
     pub(super) fn looks(&self) -> usize {
         self.looks
     }
 
-    /// Notes a look at `now_ns`, half a `delay_ns` after the one before: `footprint` frames may be
-    /// in memory.
+    /// Notes a look at `now_ns`, when `footprint` frames may be in memory.
     pub(super) fn see(&mut self, footprint: u32, now_ns: u64, delay_ns: u64) {
         let grown = footprint.saturating_sub(self.footprint);
         (self.footprint, self.now_ns) = (footprint, now_ns);
@@ -55,8 +49,7 @@ impl Retention {
         let away = usize::try_from(away).unwrap_or(usize::MAX);
         self.back = self.back.saturating_add(grown).min(self.gone);
         if away >= MOST_LOOKS {
-            // Memory that comes back later would not have been kept. A little tells nothing about
-            // the rest.
+            // Memory that is needed later would not have been kept. A small amount says nothing.
             if self.gone >= LEAST_GONE.max(footprint / SMALL_SHARE) {
                 let halvings = (away / MOST_LOOKS).min(MOST_LOOKS);
                 self.looks = (self.looks >> halvings).max(1);
@@ -68,7 +61,6 @@ impl Retention {
         }
     }
 
-    /// Notes frames that went back, because they had not been needed for the looks they are kept.
     pub(super) fn gave_back(&mut self, frames: u32) {
         if frames == 0 {
             return;
@@ -93,7 +85,6 @@ mod tests {
     const LOOK: u64 = DELAY / 2;
     const BURST: u32 = 8 * LEAST_GONE;
 
-    /// A program that has `BURST` frames in use for a moment, again and again.
     struct Bursts {
         retention: Retention,
         now_ns: u64,
@@ -111,8 +102,7 @@ mod tests {
             self.retention.see(footprint, self.now_ns, DELAY);
         }
 
-        /// A burst of `frames` and `rest` looks after it; returns whether its memory was kept so
-        /// long.
+        /// A burst of `frames`, then `rest` looks; returns whether its memory was kept so long.
         fn burst(&mut self, frames: u32, rest: usize) -> bool {
             self.look(frames);
             let mut footprint = frames;
@@ -160,7 +150,6 @@ mod tests {
             looks /= 2;
             assert_eq!(bursts.retention.looks(), looks);
         }
-        // Also in a time without a look.
         bursts.burst(BURST, 12);
         bursts.burst(BURST, 20);
         bursts.now_ns += 4 * MOST_LOOKS as u64 * LOOK;

@@ -3,24 +3,24 @@
 /// A place where freed memory waits for the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stash {
-    /// Freed mappings, in the mapping cache. They cost the faults of a large request.
+    /// Freed mappings in the mapping cache: to have them again costs a large request's faults.
     Mappings,
-    /// Objects in barns, which no CPU holds.
+    /// Objects in barns.
     Barns,
-    /// The freed block that is out of the program's reach (see `withheld`).
+    /// The withheld block (see `withheld.rs`).
     Withheld,
-    /// Memory that the cache of the stack does not need.
+    /// Memory that the page cache does not need.
     Cache,
     /// Objects in slots and barns, and empty slabs, of all caches.
     Slabs,
     /// Blocks in the page lists of all CPUs.
     Lists,
-    /// Freed extents that zones have listed.
+    /// Freed extents that zones keep.
     Extents,
 }
 
 impl Stash {
-    /// All of them, in the order of what it costs to have their memory again.
+    /// All stashes, the cheapest to have again first.
     pub const BY_PRICE: [Self; 7] = [
         Self::Mappings,
         Self::Barns,
@@ -31,6 +31,6 @@ impl Stash {
         Self::Extents,
     ];
 
-    /// Those that can give a part of what they hold: a request takes these first.
+    /// The stashes that can give a part of their memory; requests take from these first.
     pub const IN_PARTS: [Self; 2] = [Self::Mappings, Self::Barns];
 }

@@ -1,7 +1,6 @@
-//! Freed memory that a stack holds for later, stash by stash.
+//! Gives back freed memory that a stack holds for later, stash by stash.
 //!
-//! All that takes some of it back goes through [`Stash::BY_PRICE`] or a part of it: requests that
-//! found nothing, the bound of the footprint, the balance of the budget, `malloc_trim`.
+//! Direct reclaim, the bound of the footprint, balances and `malloc_trim` all use this.
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig};
@@ -11,21 +10,19 @@ use crate::slab::{Reclaim, SlabPolicy};
 use quarry_sys::percpu::PerCpu;
 
 impl<C: StackConfig> Stack<C> {
-    /// Returns whether a stash holds memory, as far as that can be told in O(nodes) without a lock;
-    /// where it cannot, false.
+    /// Returns whether a stash holds memory; false if only a lock could tell. O(nodes + slots).
     pub(super) fn holds(&self, stash: Stash) -> bool {
         let inner = self.inner();
         match stash {
             Stash::Mappings => inner.mappings.cached_bytes() >= FRAME_BYTES,
             Stash::Barns => inner.limits.barns() > 0,
             Stash::Withheld => self.withheld.is_there_for_others(),
-            Stash::Extents => inner.pages.lists_any_extent(),
-            Stash::Cache | Stash::Slabs | Stash::Lists => false,
+            Stash::Lists => inner.pages.lists_any_extent(),
+            Stash::Cache | Stash::Slabs | Stash::Extents => false,
         }
     }
 
-    /// Gives the memory of a stash to the zones: `frames` frames where it can give a part, all of
-    /// it otherwise. O(caches * slots).
+    /// See [`CacheHost::give`](super::cached_pages::CacheHost::give).
     pub(super) fn give(&self, stash: Stash, frames: u32) {
         let inner = self.inner();
         match stash {
@@ -45,8 +42,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Takes memory out of the stashes that give a part, until `missing` says 0; returns whether it
-    /// has fallen. `frames` is the most that one of them gives.
+    /// See [`CacheHost::take_in_parts`](super::cached_pages::CacheHost::take_in_parts).
     pub(super) fn take_in_parts(&self, frames: u32, missing: &dyn Fn() -> u32) -> bool {
         let before = missing();
         for stash in Stash::IN_PARTS {
@@ -60,7 +56,7 @@ impl<C: StackConfig> Stack<C> {
         missing() < before
     }
 
-    /// Gives all that stashes hold to the zones, but for freed mappings.
+    /// Gives all stashes but [`Stash::IN_PARTS`] to the zones.
     pub(super) fn shrink_all(&self) {
         let _active = self.pages().zones().reclaiming(|_| true);
         for stash in Stash::BY_PRICE.into_iter().skip(Stash::IN_PARTS.len()) {

@@ -1,4 +1,4 @@
-//! The counts of a stack and its memory, as one value.
+//! The counts of a stack and its memory.
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig};
@@ -9,7 +9,7 @@ use crate::slab::{Cache, SlabPolicy, SlabStats};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// A snapshot; its parts are read one after the other, and exact while no other thread is at work.
+/// The memory of a heap, read one part after the other.
 ///
 /// Equations: `used_bytes + free_bytes = arena_bytes`; `parked_bytes <= free_bytes`; callers hold
 /// `used_bytes + mapped_bytes`.
@@ -23,94 +23,92 @@ pub struct HeapUse {
     pub mapped_bytes: usize,
     /// Live mappings.
     pub mappings: usize,
-    /// Bytes of objects, blocks and cached pages in use; mappings do not count.
+    /// Bytes of objects, blocks and cached pages in use, without mappings.
     pub used_bytes: usize,
     /// Free objects of slabs, parked ones included.
     pub free_objects: usize,
-    /// All memory that is not in use: free objects and the rest of slabs, pages on the lists of
-    /// CPUs, free memory of the zones, cached mappings.
+    /// All other memory: of slabs, on page lists, free in the zones, in cached mappings.
     pub free_bytes: usize,
-    /// Free objects in the slots of CPUs and in barns.
+    /// Free objects in slots and barns.
     pub parked_objects: usize,
     /// Bytes of the parked objects.
     pub parked_bytes: usize,
 }
 
-/// The uses of a heap's memory, in bytes; the parts are read one after the other. Their sum without
-/// `free_zero` and `withheld` is what may be resident, beside Quarry's own tables.
+/// The uses of a heap's memory, in bytes, read one after the other. Their sum without `free_zero`
+/// and `withheld` is the memory that may be resident, beside Quarry's own tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHeld {
     /// Objects of slabs that are in use.
     pub objects: usize,
     /// Objects in the arrays of CPUs and in barns.
     pub parked: usize,
-    /// Free objects of slabs that have others in use.
+    /// Free objects of slabs that also have objects in use.
     pub free_in_slabs: usize,
-    /// Objects of slabs that have none in use.
+    /// Objects of empty slabs.
     pub empty_slabs: usize,
-    /// The rest of slabs, beside their objects.
+    /// Bytes of slabs that no object has.
     pub around_objects: usize,
     /// Blocks of pages in use.
     pub blocks: usize,
     /// Pages of the page cache.
     pub page_cache: usize,
-    /// Freed blocks that are out of the program's reach and hold no memory.
+    /// Freed blocks that are inaccessible and hold no memory.
     pub withheld: usize,
-    /// Pages on the lists of CPUs.
+    /// Pages on pcp lists.
     pub page_lists: usize,
     /// Free memory of the zones that may hold data.
     pub free_dirty: usize,
     /// Free memory of the zones that is known to be zero.
     pub free_zero: usize,
-    /// Mappings in use, as far as they are charged to the budget.
+    /// Mappings in use, as far as the budget charges them.
     pub mappings: usize,
-    /// Cached mappings, as far as they are charged to the budget.
+    /// Cached mappings, as far as the budget charges them.
     pub mappings_cached: usize,
 }
 
 /// The arrays of CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotUse {
-    /// Slots that have room for something.
+    /// Slots with room for an object.
     pub awake: usize,
-    /// Bytes of objects that arrays have room for.
+    /// Room of the arrays, in bytes of objects.
     pub room_bytes: usize,
-    /// Bytes of objects in them.
+    /// Bytes of objects in the arrays.
     pub held_bytes: usize,
-    /// Barriers needed to empty them from other CPUs.
+    /// Barriers that drains of other CPUs' arrays took.
     pub barriers: u64,
 }
 
-/// A snapshot; its parts are read one after the other.
+/// The counts of a stack, read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackStats {
     /// Memory in use and free.
     pub heap: HeapUse,
     /// The uses of the memory.
     pub memory: MemoryHeld,
-    /// Blocks of pages that were requested: above the largest object, up to 1 MiB.
+    /// Requests above the largest object, up to 1 MiB.
     pub blocks: LargeStats,
-    /// Mappings that were requested: above 1 MiB.
+    /// Requests above 1 MiB.
     pub mappings: LargeStats,
     /// The per-CPU page lists.
     pub page_lists: PcpCounters,
     /// The arrays of CPUs.
     pub slots: SlotUse,
-    /// Reclaims on the spot, for requests that had found nothing (the kernel's `allocstall`).
+    /// Direct reclaims of the second stage (the kernel's `allocstall`).
     pub direct_reclaims: u64,
-    /// Frees that named a wrong size, which was ignored.
+    /// Frees that named a wrong size.
     pub wrong_sizes: u64,
     metadata: [usize; METADATA_KINDS],
 }
 
 impl StackStats {
-    /// Bytes of Quarry's own descriptors of one kind.
+    /// Bytes of descriptors of one kind.
     #[must_use]
     pub fn metadata_bytes(&self, kind: MetadataKind) -> usize {
         self.metadata[kind as usize]
     }
 
-    /// Adds the counts of a cache; returns the bytes of its slabs.
     fn add_cache(&mut self, cache: &Cache, stats: &SlabStats) -> usize {
         let bytes = |objects: u64| objects as usize * cache.stride();
         let empty = stats.total_slabs.saturating_sub(stats.active_slabs);
@@ -130,14 +128,13 @@ impl StackStats {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The counts of the stack and its memory now. O(caches * slots).
+    /// The present counts. O(caches * slots).
     #[must_use]
     pub fn stats(&self) -> StackStats {
         self.stats_by_cache(&mut |_, _| {})
     }
 
-    /// Same as [`stats`](Self::stats); `each` sees every cache and its counts, which the sums
-    /// include.
+    /// Same as [`stats`](Self::stats); calls `each` for every cache.
     #[inline(never)]
     pub(super) fn stats_by_cache(&self, each: &mut dyn FnMut(&Cache, &SlabStats)) -> StackStats {
         let inner = self.inner();
@@ -164,7 +161,7 @@ impl<C: StackConfig> Stack<C> {
         stats
     }
 
-    /// The counts of blocks, including those that never took a slow path.
+    /// The counts of blocks, with those that passed the pcp lists outside of the gate.
     fn block_stats(&self) -> LargeStats {
         let (counted, (taken, put)) =
             (self.large.blocks.stats(), self.pages().extents_passed_outside());
@@ -185,7 +182,6 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Adds the memory outside of slabs, which take `slabs` bytes.
     fn add_memory(&self, memory: &mut MemoryHeld, slabs: usize) {
         let inner = self.inner();
         let zones = inner.pages.zones();
@@ -204,14 +200,12 @@ impl<C: StackConfig> Stack<C> {
         memory.mappings = mapped.saturating_sub(memory.mappings_cached);
     }
 
-    /// Bytes of frames of a node that wait in page lists.
     fn listed_bytes(&self, node: NodeId) -> usize {
         let slots = (0..self.fast.percpu.area().slots()).map(SlotIndex);
         let frames = slots.map(|slot| self.inner().pages.listed_frames(slot, node) as usize);
         frames.sum::<usize>() * FRAME_BYTES
     }
 
-    /// Adds the sums that follow from the parts.
     fn add_heap_use(&self, stats: &mut StackStats) {
         let (inner, memory) = (self.inner(), &stats.memory);
         let zones: usize = inner.pages.zones().all().map(|zone| zone.managed() as usize).sum();
@@ -220,7 +214,6 @@ impl<C: StackConfig> Stack<C> {
         heap.arena_bytes = zones * FRAME_BYTES + memory.mappings_cached;
         heap.mapped_bytes = memory.mappings;
         heap.mappings = inner.mappings.live();
-        // Other threads may have taken more since the zones were looked at.
         let used = memory.objects + memory.blocks + memory.page_cache;
         heap.used_bytes = used.min(heap.arena_bytes);
         heap.free_bytes = heap.arena_bytes - heap.used_bytes;

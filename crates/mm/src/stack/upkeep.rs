@@ -1,12 +1,11 @@
-//! The work of a background thread for a stack, and its questions.
+//! The interface of a stack for a library that looks after it, like `libquarry.so`.
 //!
-//! Upkeep is the interface for a library that looks after a stack, as `libquarry.so` does; users
-//! call [`Stack::trim`] and [`Stack::reclaim`].
+//! Users of a stack call [`Stack::trim`] and [`Stack::reclaim`] instead.
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig, Watch};
 
-/// See the module; from [`Stack::upkeep`].
+/// The methods for such a library.
 pub struct Upkeep<'a, C: StackConfig>(pub(super) &'a Stack<C>);
 
 impl<C: StackConfig> Copy for Upkeep<'_, C> {}
@@ -18,7 +17,7 @@ impl<C: StackConfig> Clone for Upkeep<'_, C> {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The upkeep of a stack: not for its users, but for a library on top of it.
+    /// The interface for a library on top of the stack.
     #[inline(always)]
     pub fn upkeep(&self) -> Upkeep<'_, C> {
         Upkeep(self)
@@ -26,7 +25,7 @@ impl<C: StackConfig> Stack<C> {
 }
 
 impl<C: StackConfig> Upkeep<'_, C> {
-    /// Lets the next request be a sample for guard pages, if one is due. O(1).
+    /// Lets the next request be a sample for guard pages, if a sample is due. O(1).
     pub fn sample_if_due(self) {
         self.0.watch.tick(self.0);
     }
@@ -36,7 +35,7 @@ impl<C: StackConfig> Upkeep<'_, C> {
         C::Cache::note_refusal(self.0, frames);
     }
 
-    /// In the child of a fork: ends what other threads were about to do with callbacks.
+    /// In the child of a fork: ends calls of callbacks, and claims, that other threads had begun.
     pub fn adopt_in_child(self) {
         self.0.pages().zones().budget().adopt_in_child();
         self.0.cache.adopt_in_child();

@@ -1,11 +1,11 @@
 //! Checks of the equations between the layers; each layer checks its own.
 //!
-//! With one look at every frame that was taken from the window:
+//! Checked with one look at every frame that was taken from the window:
 //! * frames of kind `c` = slabs of cache `c`, each of its order
 //! * heads of kind CACHED = descriptors of the page cache that are in use
 //! * heads of kind MAPPING = live mappings = mappings that were counted as allocated - freed
-//! * a free block is of no kind, nor is a frame that a zone holds as part of a free extent
-//! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
+//! * frames of free blocks and of free extents have no kind
+//! * frames of slabs, blocks, cached pages and mappings <= `used` of the budget
 //! * the marks of the budget follow from its limit
 //! * frames charged for live and cached mappings = the budget's mapped frames
 
@@ -15,7 +15,6 @@ use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::slab::{MAX_CACHES, SlabPolicy};
 use quarry_sys::broken::{Broken, Check};
 
-/// Frames of the window by their owner.
 struct Census {
     of_cache: [u64; MAX_CACHES],
     of_blocks: u64,
@@ -26,7 +25,7 @@ struct Census {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Checks every invariant; no other thread may use the stack during the check. O(frames taken).
+    /// Checks every invariant. No other thread may use the stack meanwhile. O(frames taken).
     ///
     /// # Errors
     /// The first equation that does not hold.
@@ -93,7 +92,7 @@ impl<C: StackConfig> Stack<C> {
         Ok(census)
     }
 
-    /// A hidden block counts as what it was.
+    /// A hidden block counts as the block or mapping that it was.
     fn count_hidden(&self, pfn: Pfn, census: &mut Census) {
         if self.watch.is_hidden_mapping(pfn) {
             census.mappings += 1;

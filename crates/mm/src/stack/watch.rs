@@ -9,7 +9,7 @@ impl<C: StackConfig> Watch<C> for () {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The instruments.
+    /// The instruments of the stack.
     #[inline(always)]
     pub fn watch(&self) -> &C::Watch {
         &self.watch

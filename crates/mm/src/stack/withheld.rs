@@ -1,35 +1,33 @@
-//! Large blocks that were freed a moment ago, kept out of the program's reach.
+//! A freed large block that is inaccessible to the program, so that stale pointers fault.
 //!
-//! A program that reads or writes memory that it has freed finds what is there now, and mostly goes
-//! on. So the first block freed in a while becomes inaccessible, and goes to the page allocator
-//! only when the next such block takes its place: stale pointers to it fault until then. That is up
-//! to three system calls for one of the blocks freed within 100 ms, and one to get it back; a
-//! program that frees large blocks all the time keeps its speed, and one that rarely does finds its
-//! errors. Checks withhold more blocks, in a ring of their own.
+//! If a program frees large blocks, one in 100 ms becomes inaccessible, and goes to the page
+//! allocator only when the next such block takes its place. This costs up to three system calls,
+//! and one to get the block back. So a program that often frees large blocks keeps its speed, and
+//! one that rarely does finds its errors. The checks withhold more blocks.
 //!
-//! A withheld block has no pages in memory, but counts as used. A request that finds nothing else
-//! gets it.
+//! A withheld block has no memory, but counts as used. A request that finds no other memory gets
+//! it.
 
 use crate::frame::Pfn;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A block, and the data that its ring keeps about it.
+/// A block in a [`Ring`].
 #[derive(Clone, Copy, Debug)]
 pub struct Block<T> {
     /// Its first frame.
     pub pfn: Pfn,
-    /// How many it has; none in an empty entry.
+    /// Number of its frames; 0 in an empty entry.
     pub frames: u32,
-    /// The ring's note about it.
+    /// A note about it.
     pub about: T,
 }
 
-/// Up to `MOST` blocks, as a ring: the next one takes the place that was filled first.
+/// Up to `MOST` blocks: a new block takes the place of the oldest one.
 ///
-/// Equation: `frames = sum of the frames of all blocks`; an entry with 0 frames is empty. A new
-/// ring is all zero bytes where `T` is, as a stack is at first.
+/// Equation: `frames = sum of the frames of all blocks`. A new ring is all zero bytes if `nothing`
+/// is.
 pub struct Ring<T, const MOST: usize> {
     blocks: [Block<T>; MOST],
     next: usize,
@@ -46,7 +44,7 @@ impl<T: Copy, const MOST: usize> Ring<T, MOST> {
         }
     }
 
-    /// Takes a block in, and returns the one whose place it takes. O(1).
+    /// Adds a block, and returns the block whose place it takes. O(1).
     pub fn push(&mut self, block: Block<T>) -> Option<Block<T>> {
         let place = self.next % MOST;
         self.next = (place + 1) % MOST;
@@ -56,7 +54,7 @@ impl<T: Copy, const MOST: usize> Ring<T, MOST> {
         (before.frames > 0).then_some(before)
     }
 
-    /// Takes a block out. O(blocks).
+    /// Removes a block. O(blocks).
     pub fn pop(&mut self) -> Option<Block<T>> {
         let place = self.blocks.iter_mut().find(|block| block.frames > 0)?;
         let block = *place;
@@ -65,7 +63,7 @@ impl<T: Copy, const MOST: usize> Ring<T, MOST> {
         Some(block)
     }
 
-    /// The block that has this frame. O(blocks).
+    /// The block that contains a frame. O(blocks).
     pub fn find(&self, pfn: Pfn) -> Option<&Block<T>> {
         self.blocks.iter().find(|block| (block.pfn.0..block.pfn.0 + block.frames).contains(&pfn.0))
     }
@@ -76,17 +74,15 @@ impl<T: Copy, const MOST: usize> Ring<T, MOST> {
     }
 }
 
-/// The ring of a stack without checks: one block.
 pub(super) type OneBlock = Ring<(), 1>;
 
-/// At most one block.
+/// The withheld block of a stack without checks.
 pub(super) struct Withheld {
-    /// The time when the last block was withheld, or the system refused that. A lost update
-    /// withholds one more block.
+    /// The time of the last attempt to withhold a block. A lost update withholds one more block.
     pub(super) since_ns: AtomicU64,
-    /// Frames of it, readable without the lock.
+    /// Frames of the block, readable without the lock.
     frames: AtomicU32,
-    /// True if the system has refused to make it accessible.
+    /// True if the system has refused to make the block accessible.
     pub(super) is_stuck: AtomicBool,
     pub(super) ring: CountedLock<OneBlock>,
 }
@@ -101,28 +97,26 @@ impl Withheld {
         }
     }
 
-    /// Visits the lock of the block.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("withheld->block", &self.ring);
     }
 
-    /// Returns whether a block is withheld. Takes no lock.
+    /// Takes no lock.
     pub(super) fn is_some(&self) -> bool {
         self.frames() > 0
     }
 
-    /// Returns whether a block is withheld that can probably be freed. Takes no lock.
+    /// Returns whether a request can probably get a withheld block. Takes no lock.
     pub(super) fn is_there_for_others(&self) -> bool {
         self.is_some() && !self.is_stuck.load(Relaxed)
     }
 
-    /// Records what the ring holds now; the system has refused nothing of it yet.
     pub(super) fn note(&self, ring: &OneBlock) {
         self.frames.store(ring.frames() as u32, Relaxed);
         self.is_stuck.store(false, Relaxed);
     }
 
-    /// Frames that are withheld. Takes no lock.
+    /// Takes no lock.
     pub(super) fn frames(&self) -> u32 {
         self.frames.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Takes a freed block out of the program's reach, and brings it back (see `withheld`).
+//! Makes a freed block inaccessible to the program, and accessible again (see `withheld.rs`).
 
 use super::instance::{Stack, StackConfig};
 use super::withheld::Block;
@@ -9,16 +9,15 @@ use quarry_sys::os::{Os, OsError};
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Fewest frames of a block that is worth the calls: 128 KiB, from where on glibc's `free` makes a
-/// call of its own at first (`M_MMAP_THRESHOLD`).
+/// Fewest frames of a block that is worth the system calls: 128 KiB, where glibc's `free` makes
+/// one, too (`M_MMAP_THRESHOLD`).
 pub const LEAST_FRAMES: u32 = 32;
-/// Time from one block to the next: 100 ms. The calls take some 10 us, and the pages that are
-/// touched again up to 60 us.
+/// Time from one withheld block to the next, 100 ms. The system calls take some 10 us, and faults
+/// of pages that are touched again up to 60 us.
 const INTERVAL_NS: u64 = 100_000_000;
 
 impl<C: StackConfig> Stack<C> {
-    /// Frees a block that has no owner any more, at once or after it has been out of reach for a
-    /// while.
+    /// Frees a block without an owner, at once or after it was withheld.
     pub fn free_block(&self, pfn: Pfn, frames: u32) {
         let block = Block { pfn, frames, about: () };
         if frames < LEAST_FRAMES || !self.withhold(block) {
@@ -26,7 +25,6 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Returns whether a block of `frames` frames would be withheld now if it were freed. O(1).
     #[inline]
     pub(super) fn may_withhold(&self, frames: u32) -> bool {
         frames >= LEAST_FRAMES
@@ -64,8 +62,7 @@ impl<C: StackConfig> Stack<C> {
         is_withheld
     }
 
-    /// Frees the withheld block, if there is one and the system makes it accessible again; returns
-    /// whether it did.
+    /// Frees the withheld block, if the system shows it again; returns whether a block was freed.
     pub(super) fn free_withheld(&self) -> bool {
         if !self.withheld.is_some() {
             return false;
@@ -87,13 +84,12 @@ impl<C: StackConfig> Stack<C> {
         false
     }
 
-    /// Returns whether a page of the system is a frame: a larger one may hold other blocks as well.
+    /// Returns whether a page of the system is a frame; a larger page may hold other blocks, too.
     pub fn has_small_pages(&self) -> bool {
         self.arena().os().page_size() == FRAME_BYTES
     }
 
-    /// Makes a block inaccessible and gives its pages back; returns whether any of it is
-    /// inaccessible.
+    /// Makes a block inaccessible, without pages; returns whether any part is inaccessible.
     pub fn hide<T>(&self, block: &Block<T>) -> bool {
         let (os, address, bytes) = self.place(block);
         match os.set_accessible(address, bytes, false) {
@@ -103,13 +99,13 @@ impl<C: StackConfig> Stack<C> {
                 true
             }
             // The call may have changed a part of the block before the process had too many
-            // mappings: a block that cannot be made accessible again must not be handed out.
+            // mappings. Unless this can be undone, the block must not be handed out.
             Err(OsError(libc::ENOMEM)) => !self.show(block),
             Err(_) => false,
         }
     }
 
-    /// Makes a block accessible again; returns whether the system has done it.
+    /// Makes a block accessible again; returns whether this succeeded.
     pub fn show<T>(&self, block: &Block<T>) -> bool {
         let (os, address, bytes) = self.place(block);
         os.set_accessible(address, bytes, true).is_ok()

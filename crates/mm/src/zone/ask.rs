@@ -34,7 +34,6 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// The state of the head of a block that goes there.
     #[inline]
     pub(super) fn state(self, order: Order, zeroed: bool) -> FrameState {
         match self {

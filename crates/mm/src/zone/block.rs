@@ -17,7 +17,6 @@ pub struct Block {
 }
 
 impl Block {
-    /// Its frames, where they are not known to be zero.
     #[inline]
     pub(super) fn dirty(self) -> u32 {
         if self.zeroed { 0 } else { self.order.frames() }

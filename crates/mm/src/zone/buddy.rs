@@ -16,10 +16,10 @@ impl Locked<'_> {
         Some(self.take_from(pfn, found, order))
     }
 
-    /// Takes up to `most` blocks of `order`, lowest addresses first: the parts of the smallest
-    /// block of `migratetype` that holds one, or, for order 0, single ones of one pageblock. Passes
-    /// each to `give`, which sets its state, with whether it is known to be zero. Returns how many;
-    /// 0 where the migratetype has no block. O(orders + blocks).
+    /// Takes up to `most` blocks of `order`, lowest addresses first: out of the smallest block of
+    /// `migratetype` that holds one, or, of order 0, from one pageblock. Passes each to `give`,
+    /// which sets its state, and says whether it is known to be zero. Returns how many. O(orders +
+    /// blocks).
     #[inline(never)]
     pub(super) fn take_run(
         &mut self,
@@ -44,8 +44,7 @@ impl Locked<'_> {
         count
     }
 
-    /// Takes the free block at `pfn`, of order `from`, split down to `order`. The lowest address is
-    /// handed out.
+    /// Takes the front of the free block at `pfn`, of order `from`, as a block of `order`.
     #[inline]
     pub(super) fn take_from(&mut self, pfn: Pfn, from: Order, order: Order) -> Block {
         let of = self.memory.pageblocks().of(pfn).migratetype();
@@ -67,8 +66,8 @@ impl Locked<'_> {
 
     /// Puts a block back, merged with its free buddies. O(orders).
     ///
-    /// From the order of a pageblock on, blocks of different types merge only if pages move freely
-    /// between both types; the buddy's pageblocks take the type of the block.
+    /// From the order of a pageblock on, a block also merges with a buddy of another type (but not
+    /// of the high-order reserve); the pageblocks of the buddy take the block's type.
     #[inline]
     pub(super) fn put_block(&mut self, block: Block, end: End) {
         let (memory, areas) = (self.memory, &mut self.state.areas);
@@ -77,8 +76,7 @@ impl Locked<'_> {
         let tag = memory.pageblocks().of(pfn).tag();
         for_each_part(memory, pfn, order, Pageblock::clear_movable);
         frames.set_state(pfn, FrameState::USED);
-        // Below the order of a pageblock, all buddies lie in the same pageblock: it, and the zone,
-        // count once for all of them.
+        // Buddies below the order of a pageblock share a pageblock and one `uncount`.
         let (of, mut merged, mut dirty) = (tag.migratetype(), 0, 0);
         while order < Order::PAGEBLOCK {
             let buddy = pfn.buddy(order);
@@ -116,16 +114,15 @@ impl Locked<'_> {
     }
 }
 
-/// Returns whether free blocks of two pageblocks may merge: both are of one zone, and pages move
-/// freely between their types.
+/// Returns whether pageblocks belong to one zone and neither to the high-order reserve.
 pub(super) fn may_merge(one: PageblockTag, other: PageblockTag) -> bool {
     one.node() == other.node()
         && one.migratetype().index() < PCP_TYPES
         && other.migratetype().index() < PCP_TYPES
 }
 
-/// Returns whether only the block's own buddy is missing for a still larger block. Such a block is
-/// handed out late (`buddy_merge_likely`, Linux 6.x).
+/// Returns whether only the block's own buddy is missing for a block of four times its size; such a
+/// block is handed out late (`buddy_merge_likely`, Linux 6.x).
 #[inline]
 fn merge_likely(memory: &Memory, pfn: Pfn, order: Order) -> bool {
     if order.get() >= MAX_ORDER - 1 {

@@ -1,22 +1,19 @@
-//! The limit of frames that may be in use at once, and the marks below it.
+//! The budget: the limit of frames that may be in use at once, and the marks below it.
 //!
-//! The budget counts frames where they leave the buddy allocator and where they come back; the
-//! heap charges its mappings itself. Free memory is not in the budget: purging gives it back to
-//! the operating system.
+//! Zones charge frames that leave their free lists and uncharge those that come back; the heap
+//! charges its mappings. Free memory does not count, because purging gives it back to the system.
 //!
-//! The marks are the kernel's (see `watermark`), with the limit in place of the managed memory of
-//! all zones: they grow with its root, and the gaps between them with the limit itself. `free =
-//! limit - used` frames are compared with them:
+//! The marks are the kernel's (see `watermark`), with the limit as the managed frames: `min` grows
+//! with the limit's root, the gaps with the limit. They are compared with `free = limit - used`:
 //!
-//! * below `low` the background reclaims, until `free` is `high` again;
-//! * the frames below `min` are a reserve for tasks that reclaim, once something needs one: a
-//!   shrinker or a page cache ([`keep_reserve`](Budget::keep_reserve)). A program that uses only
-//!   `malloc` has all of its limit.
+//! * below `low` the reclaim thread works, until `free` is `high` again;
+//! * the frames below `min` are a reserve for tasks that reclaim, from the first shrinker or page
+//!   cache on ([`keep_reserve`](Budget::keep_reserve)). Other programs have all of their limit.
 //!
 //! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` where the task
-//! does not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + what
-//! claims hold (see `reclaimers`); `min <= low <= high <= limit`, all 0 where there is no limit;
-//! `ceiling = limit - min` where there is a reserve, or `limit`.
+//! does not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + frames
+//! of claims (see `reclaimers`); `min <= low <= high <= limit`, all 0 where there is no limit;
+//! `ceiling = limit - min` where there is a reserve, else `limit`.
 
 use super::reclaimers::{Entry, InReclaim, Reclaimers};
 use super::watermark::{Mark, Marks, SCALE_FACTOR};
@@ -26,8 +23,7 @@ use quarry_sys::primitive::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Together the marks take no more than this part of a limit: otherwise a limit of a few hundred
-/// KiB would lie below its own min mark.
+/// The high mark is at most this part of the limit; otherwise a small limit would lie below `min`.
 const MOST_OF_LIMIT: u32 = 4;
 
 /// The rule by which the marks of a budget follow from its limit.
@@ -41,7 +37,6 @@ pub struct MarkOptions {
 }
 
 impl Default for MarkOptions {
-    /// The kernel's defaults.
     fn default() -> Self {
         Self { min: None, scale: SCALE_FACTOR }
     }
@@ -52,9 +47,8 @@ pub struct Budget {
     used: AtomicU32,
     mapped: AtomicU32,
     limit: AtomicU32,
-    /// See the module.
     ceiling: AtomicU32,
-    /// The same for batches: `limit - low`, or `limit`.
+    /// The ceiling of batches: `limit - low` where there is a reserve, else `limit`.
     batch_ceiling: AtomicU32,
     min: AtomicU32,
     low: AtomicU32,
@@ -94,8 +88,8 @@ impl Budget {
         if count == 1 {
             return self.charge_one(frames);
         }
-        // A batch for a list of a CPU does not go below the low mark: it would wake the background
-        // for pages that no program has asked for yet. A single block may.
+        // A batch for a CPU's list does not take `free` below the low mark: it would wake the
+        // reclaim thread for pages that no program has asked for yet. A single block may.
         match self.charge_below(&self.batch_ceiling, count, frames) {
             0 if count > 0 => self.charge_one(frames),
             fit => fit,
@@ -126,7 +120,7 @@ impl Budget {
         }
     }
 
-    /// Charges a task that reclaims: one with a claim takes what that holds, another the reserve.
+    /// Charges a task that reclaims: from its claim, or, if it has no claim, from the reserve.
     #[cold]
     fn charge_reserve(&self, frames: u32) -> u32 {
         match self.reclaimers.take(frames) {
@@ -143,7 +137,7 @@ impl Budget {
         }
     }
 
-    /// Takes frames out of the budget, except those that the running task keeps for its claim.
+    /// Uncharges frames, except those that the running task adds to its claim.
     #[inline]
     pub(super) fn uncharge(&self, frames: u32) {
         self.release(frames - self.reclaimers.keep(frames));
@@ -164,12 +158,11 @@ impl Budget {
         }
     }
 
-    /// Frames that claims hold.
     pub(crate) fn claimed(&self) -> u32 {
         self.reclaimers.held()
     }
 
-    /// In the child of a fork: releases the claims of the other tasks, which are the parent's.
+    /// In the child of a fork: releases the claims of the parent's other tasks.
     pub(crate) fn adopt_in_child(&self) {
         self.release(self.reclaimers.keep_only_current());
     }
@@ -184,7 +177,6 @@ impl Budget {
         fits
     }
 
-    /// Takes (part of) a mapping out of the budget.
     pub(crate) fn uncharge_mapping(&self, frames: u32) {
         self.mapped.fetch_sub(frames, Relaxed);
         self.uncharge(frames);
@@ -209,7 +201,7 @@ impl Budget {
         self.limit.load(Relaxed)
     }
 
-    /// Changes the limit, and the marks with it. Frames in use stay in use, even beyond it.
+    /// Changes the limit and the marks. Frames in use stay in use, even beyond the limit.
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit, SeqCst);
         self.refresh();
@@ -229,14 +221,14 @@ impl Budget {
         }
     }
 
-    /// Returns whether there is something for the background to reclaim from, and a reserve for it.
+    /// Returns whether the frames below the min mark are a reserve.
     #[inline]
     #[must_use]
     pub fn has_reserve(&self) -> bool {
         self.has_reserve.load(Relaxed)
     }
 
-    /// Computes what follows from the limit; repeats it if another task has changed the limit.
+    /// Computes marks and ceilings, again if another task has changed an input meanwhile.
     fn refresh(&self) {
         loop {
             let limit = self.limit.load(SeqCst);
@@ -279,7 +271,7 @@ impl Budget {
         .load(Relaxed)
     }
 
-    /// Frames between what is in use and the limit.
+    /// Frames that are not in use, up to the limit.
     #[inline]
     #[must_use]
     pub fn free(&self) -> u32 {
@@ -293,14 +285,14 @@ impl Budget {
         self.ceiling.load(Relaxed).saturating_sub(self.used())
     }
 
-    /// Returns whether fewer frames than the mark are left. Never where there is no limit.
+    /// Returns whether fewer frames than the mark are free; false where there is no limit.
     #[inline]
     #[must_use]
     pub fn is_below(&self, mark: Mark) -> bool {
         self.missing(mark) > 0
     }
 
-    /// Frames to give back until the mark is reached, including what is in use beyond the limit.
+    /// Frames to give back until the mark is reached, those beyond the limit included.
     #[inline]
     #[must_use]
     pub fn missing(&self, mark: Mark) -> u32 {
@@ -308,16 +300,13 @@ impl Budget {
         self.used().saturating_sub(bound)
     }
 
-    /// The tasks that reclaim at the moment.
+    /// The tasks that reclaim now.
     #[must_use]
     pub fn reclaimers(&self) -> &Reclaimers {
         &self.reclaimers
     }
 
-    /// Checks the invariants of the marks. No other task may change the limit during the check.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the marks, while no task changes the limit; fails with the first wrong equation.
     pub fn validate(&self) -> Result<(), Broken> {
         let (check, limit, marks) = (Check::of("budget"), self.limit(), self.marks());
         let ordered = marks.min <= marks.low && marks.low <= marks.high && marks.high <= limit;
@@ -327,20 +316,18 @@ impl Budget {
     }
 }
 
-/// The frames that a request has found so far, which no other task can take: see `reclaimers`.
-/// Releases what it holds when it is dropped.
+/// The frames that a request has found so far: see `reclaimers`. Dropping the claim releases them.
 pub(crate) struct Claim<'a> {
     budget: &'a Budget,
     inside: InReclaim<'a>,
 }
 
 impl Claim<'_> {
-    /// Frames that the claim lacks.
     pub(crate) fn missing(&self) -> u32 {
         self.inside.missing()
     }
 
-    /// Takes what there is room for; returns whether the claim is complete.
+    /// Takes free frames below the ceiling for the claim; returns whether it is complete.
     pub(crate) fn collect(&self) -> bool {
         self.inside.give(self.budget.charge_below(&self.budget.ceiling, self.missing(), 1));
         self.missing() == 0
@@ -353,7 +340,6 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// The marks of a limit: all 0 where there is no limit.
 fn marks_of(limit: u32, (min, scale): (u32, u32)) -> Marks {
     if limit == u32::MAX {
         return Marks::default();
@@ -364,7 +350,6 @@ fn marks_of(limit: u32, (min, scale): (u32, u32)) -> Marks {
     if marks.high <= most {
         return marks;
     }
-    // In the same proportions.
     let part = |mark: u32| (u64::from(mark) * u64::from(most) / u64::from(marks.high)) as u32;
     Marks { min: part(marks.min), low: part(marks.low), high: most }
 }

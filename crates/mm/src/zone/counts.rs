@@ -12,7 +12,6 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Counts a critical section that moved `blocks` blocks of `frames` frames altogether.
     #[inline]
     pub(super) fn add(&mut self, blocks: u64, frames: u64) {
         self.calls += 1;
@@ -30,14 +29,10 @@ pub struct FallbackCounts {
     pub stolen: u64,
 }
 
-/// All counts of one zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
-    /// Blocks taken.
     pub(super) taken: Traffic,
-    /// Blocks put back.
     pub(super) put: Traffic,
-    /// Requests served from other types' blocks.
     pub(super) fallbacks: FallbackCounts,
 }
 

@@ -1,5 +1,4 @@
-//! The exchange between blocks and extents: free frames pass from one to the other a pageblock at
-//! a time.
+//! The exchange between blocks and extents of free frames, a pageblock at a time.
 
 use super::block::{Block, for_each_part, largest_blocks};
 use super::watermark::Mark;
@@ -9,7 +8,6 @@ use crate::frame::{
 };
 
 impl Locked<'_> {
-    /// Turns the frames that a pageblock keeps into free blocks again.
     pub(super) fn flush_pageblock(&mut self, index: PageblockIndex) {
         let pageblock = self.memory.pageblocks().at(index);
         if pageblock.longest_extent() == 0 {
@@ -43,16 +41,16 @@ impl Locked<'_> {
         }
     }
 
-    /// Keeps a block of a movable pageblock that is on no list, for an extent that the caller takes
-    /// at once. Only until then may the extents keep the whole pageblock.
+    /// Makes a block of a movable pageblock an extent. The caller takes frames of it at once; only
+    /// until then may the extents fill the pageblock.
     pub(super) fn keep_block(&mut self, block: Block) {
         let Block { pfn, order, zeroed } = block;
         self.state.extents.keep(self.memory, pfn, order.frames(), zeroed);
     }
 
-    /// Turns the free blocks of one movable pageblock into extents. The pageblock has a free block
-    /// of at least a quarter of `count`, because every extent of `count` frames contains one.
-    /// Returns `None` where that would leave too little on the lists.
+    /// Turns the free blocks of one movable pageblock into extents, unless that leaves too little
+    /// on the lists of blocks. Chooses a pageblock with a free block of at least a quarter of
+    /// `count`: a pageblock with `count` free neighbouring frames has one.
     pub(super) fn gather(&mut self, count: u32) -> Option<PageblockIndex> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let smallest = count.ilog2().saturating_sub(1) as u8;
@@ -79,14 +77,12 @@ impl Locked<'_> {
     }
 }
 
-/// The first extent of a pageblock at or after `from`. Not inlined: it copies the bits, and the
-/// stack has no room for them while blocks are put back.
+/// Not inlined: it copies the bits, and the stack has no room for them while blocks are put back.
 #[inline(never)]
 fn next_extent(memory: &Memory, index: PageblockIndex, from: u32) -> Option<(u32, u32)> {
     memory.pageblocks().at(index).extents().next_extent(from)
 }
 
-/// Marks a block that leaves the zone for a movable request.
 #[inline]
 pub(super) fn mark_movable(memory: &Memory, pfn: Pfn, order: Order) {
     for_each_part(memory, pfn, order, Pageblock::mark_movable);

@@ -13,7 +13,6 @@ use crate::frame::{MigrateType, Order, Pfn};
 const GATHERS: usize = 4;
 
 impl ZoneRef<'_> {
-    /// Takes `count` frames at a multiple of `align`.
     pub(super) fn take_extent(self, count: u32, align: Order) -> Option<Extent> {
         let mut locked = self.lock();
         let extent = locked.take_extent(count, align.frames());
@@ -22,8 +21,6 @@ impl ZoneRef<'_> {
         extent
     }
 
-    /// Takes the front of a kept extent of at least `2 * count` frames; the second half stays free
-    /// for growth.
     pub(super) fn take_extent_with_room(self, count: u32) -> Option<Extent> {
         let mut locked = self.lock();
         let extent = locked.state.extents.take_with_room(self.memory, count);
@@ -31,7 +28,6 @@ impl ZoneRef<'_> {
         extent
     }
 
-    /// Takes the `count` frames from `pfn` on, if all of them are kept as extents.
     pub(super) fn take_extent_at(self, pfn: Pfn, count: u32) -> bool {
         let mut locked = self.lock();
         let is_taken = locked.state.extents.take_at(self.memory, pfn, count);
@@ -63,15 +59,13 @@ impl ZoneRef<'_> {
         longest.is_some()
     }
 
-    /// Flushes all extents.
     pub(super) fn flush_extents(self) {
         while self.flush_longest() {}
     }
 }
 
 impl Locked<'_> {
-    /// Takes a kept extent, or gathers the free blocks of a pageblock and takes one from there,
-    /// while enough is left on the lists.
+    /// Takes a kept extent, or gathers one while enough blocks are left on the lists.
     #[inline]
     fn take_extent(&mut self, count: u32, align: u32) -> Option<Extent> {
         let extent = self.state.extents.take(self.memory, count, align);
@@ -88,8 +82,7 @@ impl Locked<'_> {
         None
     }
 
-    /// Takes a whole pageblock, or else the smallest block that holds the extent, and keeps the
-    /// remaining frames.
+    /// Takes the front of a whole pageblock, or else of the smallest block that is large enough.
     #[cold]
     fn carve_extent(&mut self, count: u32, align: Order) -> Option<Extent> {
         let memory = self.memory;
@@ -104,7 +97,7 @@ impl Locked<'_> {
                 let index = pfn.pageblock();
                 return self.state.extents.take_in(memory, index, count, align.frames());
             }
-            // Stolen: the remaining frames are of the pageblock's own type.
+            // Stolen: the other frames go back as blocks of the pageblock's own type.
             mark_movable(self.memory, pfn, order);
             self.put_frames(pfn.plus(count), order.frames() - count, zeroed);
             return Some(Extent { pfn, zeroed });

@@ -1,23 +1,21 @@
-//! Extents: requests of an exact number of frames, best fit among the free frames of movable
-//! pageblocks, at any first frame.
+//! Extents: best fit for an exact number of frames among the free frames of movable pageblocks.
 //!
-//! A block that is trimmed to the size of a request leaves a rest that only smaller requests can
-//! use, and two free neighbours do not merge unless they are buddies. So the frames that such
-//! requests leave over or give back are not free blocks but bits of their pageblock, where any
-//! neighbours form one extent. Lists order the pageblocks with such frames by their longest extent.
-//! A request takes the shortest extent that holds it, from a pageblock whose longest extent is
-//! hardly longer.
+//! A block that is cut to the size of a request leaves frames that only smaller requests can use,
+//! and free neighbours do not merge unless they are buddies. So the frames that such requests leave
+//! or give back do not become blocks, but bits of their pageblock, where any neighbours form one
+//! extent. Lists order the pageblocks by their longest extent; a request takes the shortest extent
+//! that holds it, from a pageblock whose longest extent is hardly longer.
 //!
-//! The lists of blocks and the bits feed each other, a pageblock at a time. A request that finds no
-//! extent *gathers* the free blocks of a movable pageblock. A request for a block that finds the
-//! lists below their mark *flushes* the pageblock with the longest extent. A pageblock whose frames
-//! are all free becomes a free block at once.
+//! Frames pass between blocks and extents a pageblock at a time. A request that finds no extent
+//! *gathers* the free blocks of a movable pageblock. A request that finds the lists of blocks below
+//! their mark *flushes* the pageblock with the longest extent. A wholly free pageblock is flushed
+//! at once.
 //!
 //! Invariants:
 //! * kept frames are free: not in the budget, of no kind; see `Pageblock` for the bits
 //! * a pageblock that keeps frames is `Movable`, and does not keep all of its frames
-//! * it is on list `min(longest_extent / 8, 63)`, and bit `c` of `filled` is set iff list `c` is
-//!   not empty
+//! * a pageblock that keeps frames is on list `min(longest_extent / 8, 63)`; bit `c` of `filled` is
+//!   set iff list `c` is not empty
 //! * `free` = sum over pageblocks of `|extents|`, `dirty` = sum of `|dirty_extents|`
 
 use crate::frame::{
@@ -26,8 +24,8 @@ use crate::frame::{
 use core::ops::RangeInclusive;
 use quarry_sys::broken::{Broken, Check};
 
-/// The sizes of extents, in frames. Smaller requests take blocks of orders that the per-CPU lists
-/// keep; of larger extents, a pageblock holds only one.
+/// The sizes of requests for extents, in frames. Smaller ones are served by per-CPU lists of
+/// blocks; of larger extents a pageblock has room for only one.
 pub const EXTENT_FRAMES: RangeInclusive<u32> = 9..=PAGEBLOCK_FRAMES / 2;
 /// The difference between the longest extents of two lists, in frames.
 const STEP: u32 = 8;
@@ -61,20 +59,17 @@ impl Extents {
         Self { lists: [const { FrontList::new_front() }; LISTS], filled: 0, free: 0, dirty: 0 }
     }
 
-    /// Frames kept.
     #[inline]
     pub(super) fn free(&self) -> u32 {
         self.free
     }
 
-    /// The kept frames that are not known to be zero.
     #[inline]
     pub(super) fn dirty(&self) -> u32 {
         self.dirty
     }
 
-    /// Takes `count` frames at a multiple of `align` frames from the first extent it looks at that
-    /// has them.
+    /// Takes an extent from one of a bounded number of pageblocks.
     #[inline]
     pub(super) fn take(&mut self, memory: &Memory, count: u32, align: u32) -> Option<Extent> {
         let mut lists = self.filled & u64::MAX << (count / STEP);
@@ -95,7 +90,6 @@ impl Extents {
         None
     }
 
-    /// Takes an extent of one pageblock.
     #[inline]
     pub(super) fn take_in(
         &mut self,
@@ -113,10 +107,7 @@ impl Extents {
         Some(Extent { pfn: index.first().plus(fit.at), zeroed: were_dirty == 0 })
     }
 
-    /// Takes `count` frames from the front of an extent of at least `2 * count`; the second half
-    /// stays free for growth.
     pub(super) fn take_with_room(&mut self, memory: &Memory, count: u32) -> Option<Extent> {
-        // A whole pageblock is never kept.
         if 2 * count >= PAGEBLOCK_FRAMES {
             return None;
         }
@@ -125,7 +116,6 @@ impl Extents {
         Some(extent)
     }
 
-    /// Takes the `count` frames from `pfn` on, all of one pageblock, if all of them are kept.
     pub(super) fn take_at(&mut self, memory: &Memory, pfn: Pfn, count: u32) -> bool {
         let (index, offset) = (pfn.pageblock(), pfn.0 % PAGEBLOCK_FRAMES);
         let pageblock = memory.pageblocks().at(index);
@@ -155,7 +145,6 @@ impl Extents {
         longest == PAGEBLOCK_FRAMES
     }
 
-    /// Gives up all frames of a pageblock.
     #[inline(never)]
     pub(super) fn give_up(&mut self, memory: &Memory, index: PageblockIndex) {
         let pageblock = memory.pageblocks().at(index);
@@ -205,10 +194,6 @@ impl Extents {
         self.lists[self.filled.checked_ilog2()? as usize].first()
     }
 
-    /// Walks every list and compares it with counts and bits. O(pageblocks that keep frames).
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
     pub(super) fn validate(&self, memory: &Memory) -> Result<(), Broken> {
         let (mut free, mut dirty) = (0, 0);
         let (all, links) = (Check::of("extents"), memory.pageblocks().extent_links());

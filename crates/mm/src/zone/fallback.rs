@@ -1,5 +1,5 @@
 //! Fallback: a request whose migratetype has no block left claims whole pageblocks of another type,
-//! or steals single blocks as the last resort (Linux 6.15+ `__rmqueue`).
+//! or else steals single blocks (Linux 6.15+ `__rmqueue`).
 
 use super::block::{Block, ORDERS};
 use super::free_area::smallest_filled;
@@ -9,13 +9,12 @@ use crate::frame::{
     PageblockTag, Pfn,
 };
 
-/// The last resort that a series of requests under one hold of the lock has needed so far.
+/// The last resort that requests under one hold of the lock have needed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// The request's own lists.
     #[default]
     Normal,
-    /// Single blocks of other types: no pageblock was left to claim.
+    /// No pageblock was left to claim, so single blocks are stolen.
     Steal,
 }
 
@@ -29,15 +28,14 @@ const fn fallbacks(of: MigrateType) -> [MigrateType; 2] {
     }
 }
 
-/// Returns whether a free block of `order` is worth claiming its pageblock: the block is large, or
-/// the request would otherwise scatter blocks that never move.
+/// Returns whether a request of type `of` claims the whole pageblock of a block of `order`: for a
+/// large block, or if it would scatter blocks that never move.
 fn worth_claiming(order: Order, of: MigrateType) -> bool {
     order.get() >= PAGEBLOCK_ORDER / 2
         || matches!(of, MigrateType::Unmovable | MigrateType::Reclaimable)
 }
 
 impl Locked<'_> {
-    /// Takes a block for a request of type `of` (not the high-order reserve).
     #[inline]
     pub(super) fn take_any(
         &mut self,
@@ -65,7 +63,7 @@ impl Locked<'_> {
         Some(block)
     }
 
-    /// Claims a pageblock of another type, preferring the largest free block, and takes from it.
+    /// Claims a pageblock of another type, that of the largest free block first, and takes from it.
     fn claim(&mut self, order: Order, of: MigrateType) -> Option<Block> {
         for current in (order.index()..ORDERS).rev().map(|order| Order::new(order as u8)) {
             if !worth_claiming(current, of) {
@@ -82,8 +80,8 @@ impl Locked<'_> {
         None
     }
 
-    /// Claims the pageblock of one free block if the block fills it, or if enough of the pageblock
-    /// is free or belongs to requests of the same type.
+    /// Claims the pageblock of a free block if the block fills it, or if at least half of its
+    /// frames are free or belong to requests of the type `of`.
     fn claim_at(
         &mut self,
         pfn: Pfn,
@@ -97,7 +95,7 @@ impl Locked<'_> {
         }
         let pageblock = self.memory.pageblocks().of(pfn);
         if pageblock.longest_extent() > 0 {
-            // The frames that the pageblock keeps become blocks, and may serve without a claim.
+            // Its extents become blocks, which may serve the request without a claim.
             self.flush_pageblock(pfn.pageblock());
             return None;
         }
@@ -146,8 +144,8 @@ impl Locked<'_> {
         Some(self.take_from(pfn, found, order))
     }
 
-    /// Moves one free block that fills its pageblocks, and the pageblocks, to another type. Returns
-    /// whether the block is known to be zero.
+    /// Changes the type of the pageblocks that one free block fills; returns whether the block is
+    /// known to be zero.
     fn retag_free(&mut self, pfn: Pfn, order: Order, to: MigrateType) -> bool {
         let memory = self.memory;
         let from = memory.pageblocks().of(pfn).tag();
@@ -160,8 +158,7 @@ impl Locked<'_> {
     }
 
     /// Changes the type of a pageblock that keeps no extents, and moves its free blocks to the
-    /// lists of that type. None of them may reach into the next pageblock. O(frames of a
-    /// pageblock).
+    /// lists of that type. No block may reach into the next pageblock. O(frames of a pageblock).
     pub(super) fn retag(&mut self, index: PageblockIndex, to: MigrateType) {
         let memory = self.memory;
         let from = memory.pageblocks().at(index).migratetype();
@@ -180,7 +177,7 @@ impl Locked<'_> {
                 let zeroed = self.state.areas.remove(memory, pfn, order, from);
                 let block = Block { pfn, order, zeroed };
                 if order == Order::PAGEBLOCK {
-                    // Its old type may have kept it from merging with its buddy.
+                    // Its old type may have kept it from merging.
                     self.put_block(block, End::Tail);
                 } else {
                     self.state.areas.add(memory, block, to, End::Tail);

@@ -1,15 +1,15 @@
 //! The free lists of a zone: one per order and migratetype.
 //!
 //! The frame table links blocks of order >= 1. Free blocks of order 0 are bits in their pageblock,
-//! and a list links the pageblocks that have some. The zone writes nothing into the free memory
-//! itself: that would fault purged pages back in.
+//! and a list links the pageblocks that have some. Nothing is written into the free memory itself,
+//! because a write would fault purged pages in.
 //!
 //! Invariants:
 //! * a block on list `(o, t)` is aligned to `2^o`, its first frame's state is `in_zone(o, _)`, and
 //!   `t` is the migratetype of its first pageblock
 //! * `nr(o, t)` = blocks on list `(o, t)`; bit `16 t + o` of `filled` is set iff it is not 0
-//! * `free` = sum of `2^o * nr(o, t)`; `by_type[t]` = the part of it on lists of `t`; `dirty` = the
-//!   part of it that is not known to be zero
+//! * `free` = sum of `2^o * nr(o, t)`; `by_type[t]` = its part on lists of `t`; `dirty` = its part
+//!   that is not known to be zero
 
 use super::block::{Block, ORDERS, largest_blocks};
 use crate::frame::{
@@ -18,16 +18,13 @@ use crate::frame::{
 };
 use quarry_sys::broken::{Broken, Check};
 
-/// The blocks of one order and migratetype.
 struct Area {
-    /// The blocks; empty where the order is 0.
+    /// Empty where the order is 0, unlike `nr`.
     blocks: List<Pfn>,
-    /// The number of blocks, also of order 0.
     nr: u32,
 }
 
-/// The number of list `(o, t)` is `4 * o + t`. 20 of 64 lists are unused, so that an index needs no
-/// check.
+/// List `(o, t)` is number `4 * o + t`; 20 of 64 are unused, so that an index needs no check.
 const LISTS: usize = 64;
 const _: () = assert!(ORDERS * MIGRATE_TYPES <= LISTS);
 
@@ -36,17 +33,14 @@ const fn list_number(order: Order, of: MigrateType) -> usize {
     (order.index() * MIGRATE_TYPES + of.index()) % LISTS
 }
 
-/// All lists of a zone and their counts.
 pub(super) struct FreeAreas {
     areas: [Area; LISTS],
-    /// The pageblocks that have blocks of order 0.
     singles: [List<PageblockIndex>; MIGRATE_TYPES],
     by_type: [u32; MIGRATE_TYPES],
     dirty: u32,
     filled: u64,
 }
 
-/// The orders of one migratetype that have free blocks, as bits.
 const fn orders_of(filled: u64, migratetype: MigrateType) -> u32 {
     (filled >> (16 * migratetype.index()) & 0xffff) as u32
 }
@@ -73,37 +67,31 @@ impl FreeAreas {
         }
     }
 
-    /// Bit `16 t + o` is set iff list `(o, t)` has a block.
     #[inline]
     pub(super) fn filled(&self) -> u64 {
         self.filled
     }
 
-    /// Free frames.
     #[inline]
     pub(super) fn free(&self) -> u32 {
         self.by_type.iter().sum()
     }
 
-    /// Free frames that are not known to be zero.
     #[inline]
     pub(super) fn dirty(&self) -> u32 {
         self.dirty
     }
 
-    /// Free frames on the lists of one migratetype.
     #[inline]
     pub(super) fn free_of(&self, migratetype: MigrateType) -> u32 {
         self.by_type[migratetype.index()]
     }
 
-    /// Free blocks of one list.
     #[inline]
     pub(super) fn nr(&self, order: Order, migratetype: MigrateType) -> u32 {
         self.areas[list_number(order, migratetype)].nr
     }
 
-    /// The block at the head of a list.
     #[inline]
     pub(super) fn first(&self, memory: &Memory, order: Order, of: MigrateType) -> Option<Pfn> {
         if order != Order::ZERO {
@@ -113,13 +101,11 @@ impl FreeAreas {
         memory.pageblocks().at(pageblock).lowest_single().map(|at| pageblock.first().plus(at))
     }
 
-    /// The block at the tail of a list of `order`, which is not 0.
     pub(super) fn last(&self, order: Order, of: MigrateType) -> Option<Pfn> {
         debug_assert!(order > Order::ZERO, "the list of order 0 is one of pageblocks");
         self.areas[list_number(order, of)].blocks.last()
     }
 
-    /// Puts a block on the list of `migratetype`. O(1).
     #[inline]
     pub(super) fn add(&mut self, memory: &Memory, block: Block, of: MigrateType, end: End) {
         let (frames, dirty) = (block.order.frames(), block.dirty());
@@ -129,8 +115,8 @@ impl FreeAreas {
         self.dirty += dirty;
     }
 
-    /// Takes a block off the list of `migratetype`. The caller sets its state. O(1). Returns
-    /// whether it is known to be zero.
+    /// Takes a block off the list of `migratetype`; the caller sets its state. Returns whether it
+    /// is known to be zero. O(1).
     #[inline]
     pub(super) fn remove(
         &mut self,
@@ -147,12 +133,10 @@ impl FreeAreas {
         state.is_zeroed()
     }
 
-    /// Takes the first `frames` frames of a free block, which are less than all of it; the rest
-    /// stays, in the largest blocks that it forms. The caller sets the state of the taken frames.
-    /// O(orders). Returns whether the block is known to be zero.
-    ///
-    /// Taking the frames one by one leaves the same lists, if no order below the block's had a
-    /// block; with the counts written for each half of each split, that took twice as long.
+    /// Takes the first `frames` frames of a free block, but not all; the others stay, as the
+    /// largest blocks that they form. The caller sets the state of the taken frames. Returns
+    /// whether the block is known to be zero. O(orders). (Splitting in halves and counting each
+    /// took twice as long.)
     #[inline]
     pub(super) fn take_front(
         &mut self,
@@ -168,7 +152,7 @@ impl FreeAreas {
             .map(|(pfn, order)| Block { pfn, order, zeroed });
         self.unlink(memory, pfn, order, of);
         if order > Order::PAGEBLOCK {
-            // The rest lies in two pageblocks, and each counts its own frames.
+            // The other frames lie in two pageblocks, each of which counts its own.
             let whole = Block { pfn, order, zeroed };
             self.uncount(memory, pfn, order.frames(), whole.dirty(), of);
             rest.for_each(|block| self.add(memory, block, of, End::Head));
@@ -179,9 +163,8 @@ impl FreeAreas {
         zeroed
     }
 
-    /// Takes up to `most` blocks of order 0 of the first pageblock that has any. Passes each to
-    /// `give`, which sets its state, with whether it is known to be zero. Returns how many.
-    /// O(blocks).
+    /// Takes up to `most` blocks of order 0 of the first pageblock that has any; returns how many.
+    /// `give` gets each, and whether it is known to be zero, and sets its state. O(blocks).
     #[inline(never)]
     pub(super) fn take_singles(
         &mut self,
@@ -207,7 +190,7 @@ impl FreeAreas {
         taken
     }
 
-    /// Puts a block on its list and notes its state, but does not count its frames.
+    /// Puts a block on its list and sets its state, but does not count its frames.
     #[inline]
     fn link(&mut self, memory: &Memory, block: Block, of: MigrateType, end: End) {
         let Block { pfn, order, zeroed } = block;
@@ -226,8 +209,7 @@ impl FreeAreas {
         self.more(order, of, 1);
     }
 
-    /// Takes a block off its list, but leaves its frames in the counts: see
-    /// [`uncount`](Self::uncount).
+    /// Takes a block off its list, but does not [`uncount`](Self::uncount) its frames.
     #[inline]
     pub(super) fn unlink(&mut self, memory: &Memory, pfn: Pfn, order: Order, of: MigrateType) {
         if order == Order::ZERO {
@@ -241,8 +223,8 @@ impl FreeAreas {
         self.less(order, of, 1);
     }
 
-    /// Takes frames out of the counts: they belonged to blocks that began in the pageblock of `pfn`
-    /// and are on no list any more; `dirty` of them are not known to be zero.
+    /// Uncounts `frames` frames of blocks that began in the pageblock of `pfn` and have left their
+    /// list; `dirty` of them are not known to be zero.
     #[inline]
     pub(super) fn uncount(
         &mut self,
@@ -257,7 +239,6 @@ impl FreeAreas {
         self.dirty -= dirty;
     }
 
-    /// Moves all blocks of order 0 of a pageblock from the list of one type to another type's list.
     pub(super) fn move_singles(
         &mut self,
         memory: &Memory,
@@ -277,14 +258,12 @@ impl FreeAreas {
         }
     }
 
-    /// Adds `blocks` to the count of a list.
     #[inline]
     fn more(&mut self, order: Order, of: MigrateType, blocks: u32) {
         self.areas[list_number(order, of)].nr += blocks;
         self.filled |= 1 << (16 * of.index() + order.index());
     }
 
-    /// Subtracts `blocks` from the count of a list.
     #[inline]
     fn less(&mut self, order: Order, of: MigrateType, blocks: u32) {
         let nr = &mut self.areas[list_number(order, of)].nr;
@@ -294,10 +273,6 @@ impl FreeAreas {
         }
     }
 
-    /// Walks every list and compares it with its counts, states and links. O(free blocks).
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
     pub(super) fn validate(&self, memory: &Memory) -> Result<(), Broken> {
         let lists = Check::of("free lists");
         for of in MigrateType::ALL {

@@ -1,8 +1,8 @@
-//! Giving back: a zone returns wholly free pageblocks to the window, where a mapping or another
-//! zone needs them, or where they have been free for a while. Growth is the reverse.
+//! Giving back: a zone returns wholly free pageblocks to the window, because a mapping or another
+//! zone needs them, or because they have been free for a while.
 //!
-//! A pageblock that was given back is as it was before the zone took it: in no zone, all states
-//! `USED`, no frame kept as an extent, and not taken from the window.
+//! A pageblock that was given back is in no zone, all its frames have the state `USED`, none is in
+//! an extent, and the window has it free again.
 
 use super::block::{Block, ORDERS};
 use super::zone::{Locked, ZoneRef};
@@ -11,25 +11,21 @@ use crate::frame::{MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, PageblockTag
 /// A choice among the wholly free pageblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
-    /// All of them, and those that become so when the extents are flushed.
+    /// All, also those that become wholly free when extents are flushed.
     Any,
-    /// The ones that may hold data.
+    /// Those that may hold data.
     Dirty,
-    /// Those that are known to be zero, as long as all wholly free ones have more than this many
-    /// frames.
+    /// Those known to be zero, while all wholly free ones have more than this many frames together.
     CleanBeyond(u32),
 }
 
 impl ZoneRef<'_> {
-    /// Gives the chosen pageblocks back until about `most_bytes` are given back, if the zone grows
-    /// on demand. Returns the bytes.
     pub(super) fn give_back(self, which: Whole, most_bytes: usize) -> usize {
         let mut given = 0;
         if !self.grows() {
             return given;
         }
-        // A request takes this lock for its last look, and so waits for blocks that are off the
-        // lists.
+        // A request's last look waits for this lock, and so for blocks that are off the lists.
         let _purging = self.purging.lock();
         if which == Whole::Any {
             // A pageblock may be free partly as extents, partly as blocks.
@@ -45,7 +41,6 @@ impl ZoneRef<'_> {
         given
     }
 
-    /// Takes a block that fills its pageblocks off the lists, but not from the reserve.
     fn isolate_whole(self, which: Whole) -> Option<Block> {
         let mut locked = self.lock();
         let (pfn, order, of) = locked.find_whole(which)?;
@@ -53,7 +48,7 @@ impl ZoneRef<'_> {
         Some(Block { pfn, order, zeroed })
     }
 
-    /// Removes the pageblocks of a block that is off the lists from the zone.
+    /// Removes the pageblocks of such a block from the zone.
     fn let_go(self, block: Block) {
         let frames = block.order.frames();
         let mut locked = self.lock();
@@ -65,7 +60,6 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
-    /// Finds a free block that fills its pageblocks, the largest first.
     fn find_whole(&self, which: Whole) -> Option<(Pfn, Order, MigrateType)> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let orders =
@@ -80,7 +74,7 @@ impl Locked<'_> {
                 return None;
             }
         }
-        // A purge puts its blocks at the tail.
+        // A purge has put blocks that are zero at the tail.
         let is_zeroed = |pfn: Pfn| memory.frames().state(pfn).is_zeroed();
         let block_of = |order, of| match which {
             Whole::Any => areas.first(memory, order, of),

@@ -1,9 +1,8 @@
-//! Groups: parts of a program that have limits of their own within the budget (the kernel's memory
-//! control groups, in one process).
+//! Groups: file mappings with limits of their own in the budget (the kernel's memory control
+//! groups).
 //!
-//! Frames are charged to a group when they come, and uncharged when they go; today these are the
-//! pages of its file mappings. Group 0 is the root: everything that belongs to no other group. Its
-//! only limit is the budget's, and it counts nothing.
+//! A group is charged for the cached pages of its file mappings. Group 0, the root, is everything
+//! that belongs to no other group; it counts nothing, and its only limit is the budget's.
 //!
 //! Invariants, for each group but the root: `used <= max` whenever a charge succeeds; a group that
 //! is gone has no members, and nothing charged.
@@ -17,7 +16,7 @@ use quarry_sys::primitive::{
 const MOST_GROUPS: usize = 256;
 /// A bit of `members`: the group exists.
 const EXISTS: u32 = 1 << 31;
-/// A bit of `members`: the group is gone, and its place is not free yet.
+/// A bit of `members`: the group is gone, but its place is not free yet.
 const GOING: u32 = 1 << 30;
 
 /// The number of a group.
@@ -25,7 +24,7 @@ const GOING: u32 = 1 << 30;
 pub struct GroupId(pub u8);
 
 impl GroupId {
-    /// The group of everything that belongs to no other.
+    /// The group of everything that belongs to no other group.
     pub const ROOT: Self = Self(0);
 }
 
@@ -34,17 +33,16 @@ impl GroupId {
 pub struct GroupLimits {
     /// Up to this number, nothing of the group is reclaimed for others (`memory.min`).
     pub min: u32,
-    /// Beyond it, the background reclaims from the group (`memory.high`).
+    /// Beyond it, the reclaim thread reclaims from the group (`memory.high`).
     pub high: u32,
     /// Beyond it, requests fail (`memory.max`).
     pub max: u32,
-    /// Most frames of pages that may be pinned at a time; a page that is pinned twice counts twice.
-    /// Pins are counted for mappings that were made while the group had such a limit.
+    /// Most frames of pinned pages; a page that is pinned twice counts twice. Only pins by file
+    /// mappings that were made while the group had such a limit are counted.
     pub pinned_max: u32,
 }
 
 impl Default for GroupLimits {
-    /// No protection and no limit.
     fn default() -> Self {
         Self { min: 0, high: u32::MAX, max: u32::MAX, pinned_max: u32::MAX }
     }
@@ -64,7 +62,7 @@ pub struct Group {
     not_pinned_max: AtomicU32,
     refusals: AtomicU64,
     reclaims: AtomicU64,
-    /// The end of the last scan of the group: the number of a mapping, and an index.
+    /// The end of the last scan of the group: a mapping's number and an index.
     hand_mapping: AtomicU32,
     hand_index: AtomicU64,
 }
@@ -97,7 +95,7 @@ impl Group {
         }
     }
 
-    /// Changes the limits. What is in use beyond them stays in use.
+    /// Changes the limits. Frames in use beyond them stay in use.
     pub fn set_limits(&self, limits: GroupLimits) {
         self.min.store(limits.min, Relaxed);
         self.not_high.store(!limits.high, Relaxed);
@@ -156,8 +154,8 @@ impl Group {
         self.reclaims.fetch_add(1, Relaxed);
     }
 
-    /// Returns whether a page may be pinned. Tasks that ask at the same time may exceed the limit
-    /// by a page each.
+    /// Returns whether a page may be pinned. Tasks that ask at the same time may each exceed the
+    /// limit by a page.
     #[must_use]
     pub fn may_pin(&self, frames: u32) -> bool {
         self.pinned().saturating_add(frames) <= !self.not_pinned_max.load(Relaxed)
@@ -174,7 +172,7 @@ impl Group {
         debug_assert!(before >= frames, "more frames unpinned than were pinned");
     }
 
-    /// The end of the last scan of the group, a hint: a mapping's number and an index.
+    /// The place where the last scan of the group ended, a hint: a mapping's number and an index.
     #[must_use]
     pub fn hand(&self) -> (u32, u64) {
         (self.hand_mapping.load(Relaxed).max(1), self.hand_index.load(Relaxed))
@@ -238,21 +236,21 @@ impl Groups {
     /// Removes a group that has no members, and nothing charged; returns whether it is gone.
     pub fn remove(&self, id: GroupId) -> bool {
         let group = self.at(id);
-        // Pages that were pinned when their mapping went stay charged until their last pin goes. A
-        // member that joins at this moment finds no group.
+        // Pages that were pinned when their file mapping was removed stay charged until their last
+        // pin goes. After the exchange no member can join.
         let is_gone = group.used() == 0
             && group.members.compare_exchange(EXISTS, GOING, AcqRel, Relaxed).is_ok();
         if is_gone {
             group.set_limits(GroupLimits::default());
             group.refusals.store(0, Relaxed);
             group.reclaims.store(0, Relaxed);
-            // The next group in this place keeps the limits that it is given.
+            // Last, because the place may have a new group from then on.
             group.members.store(0, Release);
         }
         is_gone
     }
 
-    /// Adds a member; `false` where there is no such group.
+    /// Adds a member; returns `false` where there is no such group.
     #[must_use]
     pub fn join(&self, id: GroupId) -> bool {
         id == GroupId::ROOT
@@ -263,7 +261,7 @@ impl Groups {
                 .is_ok()
     }
 
-    /// Removes a member that has nothing charged any more.
+    /// Removes a member that has nothing charged.
     pub fn leave(&self, id: GroupId) {
         if id != GroupId::ROOT {
             self.at(id).members.fetch_sub(1, AcqRel);
@@ -293,8 +291,7 @@ impl Groups {
         }
     }
 
-    /// Returns whether the background has to reclaim from a group. O(1) as long as no group has
-    /// been charged beyond its high limit.
+    /// Returns whether a group is above its high limit. O(1) as long as no group has been.
     #[inline]
     #[must_use]
     pub fn is_any_above_high(&self) -> bool {

@@ -5,21 +5,18 @@ use super::steps::Steps;
 use super::zone::ZoneRef;
 use crate::frame::PAGEBLOCK_FRAMES;
 
-/// The cost that an attempt to grow may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// The request can still use the reserve: a step that was refused is not tried again.
+    /// The request can still use the reserve: no step is tried again that the window refused.
     Low,
     /// The request fails otherwise.
     Last,
 }
 
 impl ZoneRef<'_> {
-    /// Grows by one step, or by a smaller one where the window or the system refuses. Returns
-    /// whether the zone has grown.
+    /// Grows by one step, or a smaller one if that is refused; returns whether it did.
     #[inline(never)]
     pub(super) fn grow_once(self, budget: &Budget, steps: &mut Steps) -> bool {
-        // Frames beyond the limit could not be used.
         let room = budget.limit().saturating_sub(budget.used()).div_ceil(PAGEBLOCK_FRAMES);
         for step in steps.sizes(room) {
             if let Ok(first) = self.memory.take_for_zone(step) {

@@ -10,7 +10,6 @@ use crate::frame::{End, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pfn};
 const MOST: u32 = 100;
 
 impl ZoneRef<'_> {
-    /// See [`Zones::reserve_high_atomic`](super::Zones::reserve_high_atomic).
     pub(super) fn reserve_high_atomic(self, pfn: Pfn, order: Order) {
         let share = self.managed() / MOST;
         let most = share.next_multiple_of(PAGEBLOCK_FRAMES);
@@ -33,7 +32,6 @@ impl ZoneRef<'_> {
         locked.set_reserved(reserved + kept);
     }
 
-    /// See [`Zones::unreserve_high_atomic`](super::Zones::unreserve_high_atomic).
     pub(super) fn unreserve_high_atomic(self, to: MigrateType, force: bool) -> bool {
         if self.reserved_high_atomic() <= if force { 0 } else { PAGEBLOCK_FRAMES } {
             return false;
@@ -52,7 +50,6 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
-    /// Finds a free block of the reserve, the smallest first.
     fn first_reserved(&self) -> Option<(Pfn, Order)> {
         (0..ORDERS as u8).map(Order::new).find_map(|order| {
             let first = self.state.areas.first(self.memory, order, MigrateType::HighAtomic);

@@ -1,16 +1,13 @@
-//! Huge pages for slabs, where the program touches what it is given.
+//! Huge pages for slabs, while the program touches nearly all memory of its slabs.
 //!
-//! A huge page is in memory as a whole from its first touch on. So now and then a zone leaves a
-//! pageblock to plain faults, as a *sample*. A while later it checks which slabs have taken the
-//! sample, and how many of its frames belong to slabs that are touched whole (the slab layer knows
-//! which). The zone asks for huge pages as long as the last sample was dense, and huge pages cost
-//! hardly more than small ones (see `Prices`).
+//! The first touch of a huge page brings in all of it, so it does not show how much the program
+//! touches. Therefore a zone now and then leaves a pageblock to faults of small pages, as a
+//! *sample*. Some claims of whole pageblocks later, it counts the sample's frames of slabs, and how
+//! many are of slabs that are touched whole (the slab layer notes which). The zone asks for huge
+//! pages while the last sample was *dense*, and huge pages cost hardly more than small ones.
 //!
-//! The zone counts the pageblocks that are claimed as a whole, in the order of the claims.
-//!
-//! Cached pages need no samples: the page cache fills each one that it takes. They lie in movable
-//! pageblocks, which slabs do not claim, so the page cache itself announces that it is about to
-//! fill one.
+//! Cached pages need no samples, because the page cache fills each page that it takes, and
+//! announces it here. They lie in movable pageblocks, which slabs do not claim.
 
 use super::block::Block;
 use crate::frame::{
@@ -18,30 +15,27 @@ use crate::frame::{
 };
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
-/// Zones of this many frames (64 MiB) ask for huge pages: one half-used block then adds little to
-/// what is resident. From 8 MiB on, and with looks one pageblock earlier, lua had 78 % fewer
-/// faults, as much memory and 0.96 of the time; but sqlite, with 66 % fewer faults, had 4.3 % more
-/// memory (the rest of its last block) and took as long. From 16 MiB on these were 60 %, 50 % and
-/// 3.3 % (40 and 24 interleaved runs of each on Zen 5).
+/// Zones from 64 MiB on ask for huge pages: a half-used one then adds little to their memory.
+/// Compared with that, with 8 MiB, and looks one pageblock earlier, lua had 78 % fewer faults, as
+/// much memory and 0.96 of the time; sqlite had 66 % fewer faults, 4.3 % more memory (the rest of
+/// its last huge page) and took as long. With 16 MiB faults fell by 60 % and 50 %, and sqlite had
+/// 3.3 % more memory (40 and 24 interleaved runs of each on Zen 5).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
 /// Samples begin at half of that size, so that one has been taken by then.
 const SAMPLES_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
-/// Pageblocks that are claimed between a sample and the look at it. By then the lists of CPUs have
-/// handed out their blocks of the sample.
+/// Pageblocks that are claimed between a sample and the look at it. By then slabs have got the
+/// blocks of the sample from the lists of CPUs.
 const LOOK_AFTER: u32 = 2;
 /// Frames of a sample that slabs must have for the sample to count.
 const ENOUGH_FRAMES: u32 = PAGEBLOCK_FRAMES / 2;
 /// While samples are dense, the zone takes the next one after as many claims as it has pageblocks,
-/// and after this many at least: a heap pays for a sample each time that it doubles.
+/// and at least this many: so a heap has one sample each time that it doubles.
 const SAMPLE_AFTER_LEAST: u32 = 32;
 
-/// The samples of a zone: how densely the program touches its slabs.
 pub(super) struct HugePages {
-    /// True if the zone may ask for huge pages.
     is_on: bool,
     /// First frame of the sample that the zone has not looked at yet.
     sample: Link<Pfn>,
-    /// Pageblocks claimed since the last sample.
     since: u32,
     /// True if the last sample that counted was dense.
     is_dense: bool,
@@ -52,8 +46,8 @@ impl HugePages {
         Self { is_on, sample: Link::NONE, since: 0, is_dense: false }
     }
 
-    /// Chooses how the pageblocks of a free block come in; slabs are about to fill it from its
-    /// start. The zone has `managed` frames; kinds in `touched_whole` are touched whole.
+    /// Chooses how the kernel brings in the pageblocks of a free block, which slabs will fill from
+    /// its start. Programs touch all of a frame whose kind is in `touched_whole`.
     pub(super) fn claimed(
         &mut self,
         memory: &Memory,
@@ -78,8 +72,6 @@ impl HugePages {
         }
     }
 
-    /// Lets the pageblock of a frame come in as a huge page, where hardly any of its frames has an
-    /// owner.
     pub(super) fn fill_whole(&self, memory: &Memory, pfn: Pfn) {
         let first = pfn.pageblock().first();
         if self.is_on && is_fresh(memory, first) {
@@ -112,32 +104,31 @@ impl HugePages {
     }
 }
 
-/// Frames of a movable pageblock that may have owners for it to become a huge page still: about as
+/// A movable pageblock may become a huge page while at most this many frames have owners: about as
 /// many as the page cache has taken before it asks.
 const OWNED_FRAMES: usize = 64;
 
-/// Returns whether the page cache asks for a huge page with this frame: with one of 64, because an
-/// answer looks at each frame of its pageblock.
+/// Returns whether the page cache asks for a huge page when it takes this frame: for one frame of
+/// 64, because [`is_fresh`] looks at each frame of the pageblock.
 #[inline]
 pub(super) fn asks_for_huge(memory: &Memory, pfn: Pfn) -> bool {
     (pfn.0 as usize).is_multiple_of(OWNED_FRAMES)
         && matches!(memory.pageblocks().of(pfn).faults(), Faults::Plain | Faults::Small)
 }
 
-/// Returns whether hardly any frame of a pageblock has an owner. O(512).
 fn is_fresh(memory: &Memory, first: Pfn) -> bool {
     let frames = (0..PAGEBLOCK_FRAMES).map(|at| first.plus(at));
     frames.filter(|pfn| memory.frames().kind(*pfn) != Kind::NONE).count() <= OWNED_FRAMES
 }
 
-/// Pageblocks of the window (its first 32 GiB) that may be told to stay small. Each can become a
-/// mapping of its own where its neighbours are huge, and Linux allows a process 65,530
+/// Pageblocks at the start of the window (32 GiB) that may be told to stay small. Each can become a
+/// mapping of its own beside huge neighbours, and Linux allows a process 65,530 mappings
 /// (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
 const MOST_SMALL: u32 = 16 * 1024;
 
-/// Tells the OS that a part of a pageblock goes back to it. khugepaged would make the rest a huge
-/// page again, and fill the hole: it accepts up to 511 absent pages (`max_ptes_none`, its default
-/// from Linux 2.6.38 to 6.18).
+/// Tells the OS to keep a pageblock in small pages, before a part of it is purged. khugepaged would
+/// make it huge and fill the hole again: it accepts up to 511 absent pages (`max_ptes_none`, its
+/// default from Linux 2.6.38 to 6.18).
 pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
     let faults = memory.pageblocks().of(first).faults();
@@ -147,13 +138,12 @@ pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     }
 }
 
-/// Brings frames of one pageblock into memory in one call: all of it where it comes in as a huge
-/// page. Notes the duration. Where the system refuses, plain faults do the same.
+/// See [`Zones::populate`](super::Zones::populate); notes the duration.
 pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     let pageblock = memory.pageblocks().of(first);
     let (faults, os) = (pageblock.faults(), memory.arena().os());
     let is_huge = faults == Faults::Huge;
-    // Where a page of the OS is larger than a block, the frames beside the block come in as well.
+    // Where a page of the OS is larger than a block, neighbouring frames come in as well.
     let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
     let step = if is_huge { page_frames.max(PAGEBLOCK_FRAMES) } else { page_frames };
     let start = Pfn(first.0 / step * step);
@@ -164,8 +154,7 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
         return;
     }
     let ended = monotonic_ns();
-    // Where the system makes huge pages unasked, a call for small ones brings in more than was
-    // asked for, unless the pageblock was told to stay small.
+    // A system that makes huge pages unasked may bring in more than it was asked for.
     if is_huge || faults == Faults::Small || !os.gives_huge_unasked() {
         memory.prices().note(is_huge, frames, ended.saturating_sub(began), ended);
     }
@@ -174,11 +163,11 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     }
 }
 
-/// Records how a pageblock comes in, and tells the OS where that changes.
+/// Records how a pageblock comes in, and advises the OS where that changes.
 fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     let pageblock = memory.pageblocks().of(first);
     let before = pageblock.faults();
-    // A mapping that was told to stay small stays so until it is told otherwise.
+    // The OS keeps a pageblock small, once told to, until it is told to make it huge.
     let faults = match (before, faults) {
         (Faults::Small, Faults::Plain) => Faults::Small,
         (Faults::Whole, Faults::Huge) => Faults::Whole,
@@ -190,7 +179,6 @@ fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     if was_huge != is_huge || becomes_small {
         let arena = memory.arena();
         let bytes = PAGEBLOCK_FRAMES as usize * FRAME_BYTES;
-        // A hint: where the OS refuses it, the pages come in as they did.
         let _ = arena.os().advise_huge(arena.address(first), bytes, is_huge);
     }
 }

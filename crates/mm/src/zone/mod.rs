@@ -8,7 +8,7 @@
 //! | `budget` | the limit and its marks |
 //! | `groups` | the parts of a program that have limits of their own |
 //! | `free_area`, `extents`, `huge` | the three structures under the lock, as plain data |
-//! | `zone` | the zone, its lock, and the guard that publishes |
+//! | `zone` | the zone, its lock, and `Locked`, which publishes counts |
 //! | `buddy` | splitting and merging blocks |
 //! | `exchange` | frames that pass between blocks and extents |
 //! | `fallback` | blocks of other migratetypes |

@@ -1,9 +1,8 @@
-//! Purging: the memory of free blocks goes back to the operating system, and is known to be zero
-//! afterwards.
+//! Purging: the memory of free blocks goes back to the system, and is zero afterwards.
 //!
-//! A purge holds the zone's lock only to take the dirty blocks of a pageblock off the lists and to
-//! put them back; it calls the operating system in between. A request that finds no block takes
-//! `purging` for its last look before it gives up.
+//! A purge holds the zone's lock to take a pageblock's dirty blocks off the lists and to put them
+//! back, but not while it calls the system. A request that finds no block takes the lock `purging`
+//! before its last look: all blocks are on the lists then.
 
 use super::block::Block;
 use super::huge;
@@ -14,25 +13,21 @@ use crate::frame::{
 use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// The most blocks off the lists at a time.
 const ISOLATED_BLOCKS: usize = 64;
-/// Refusals after which a purge of a bounded number of bytes ends: about ten microseconds.
+/// Refusals after which a bounded purge ends: about ten microseconds.
 const MOST_REFUSALS: u32 = 64;
 
 /// Dirty blocks of one pageblock, in ascending order.
 struct Isolated {
     blocks: [Block; ISOLATED_BLOCKS],
     count: usize,
-    /// The frame at which the next look into the pageblock starts.
     next: Pfn,
 }
 
-/// The outcome of some purge calls of the operating system.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Purged {
-    /// Bytes given back.
     pub(super) bytes: usize,
-    /// Calls that were refused: their memory stays as it is.
+    /// Calls that the system refused.
     refusals: u32,
 }
 
@@ -106,8 +101,7 @@ impl ZoneRef<'_> {
         purged
     }
 
-    /// Purges the dirty extents of a pageblock of at least `least` frames, in whole pages of the
-    /// OS.
+    /// Purges a pageblock's dirty extents of at least `least` frames, in whole pages of the OS.
     fn purge_extents(self, index: PageblockIndex, page_frames: u32, least: u32) -> Purged {
         let _purging = self.purging.lock();
         let dirty = self.lock().state.extents.isolate_dirty(self.memory, index);
@@ -148,8 +142,8 @@ impl Locked<'_> {
     }
 }
 
-/// Purges frames of a pageblock that fill pages of the OS, in extents of at least `least` frames.
-/// Also returns the frames that are zero now.
+/// Purges whole pages of the OS in extents of `dirty` with at least `least` frames. Returns also
+/// which frames were purged.
 fn purge_bits(
     memory: &Memory,
     index: PageblockIndex,
@@ -173,8 +167,7 @@ fn purge_bits(
     (clean, purged)
 }
 
-/// Purges neighbouring blocks by one call for each extent, and marks as zeroed those that the
-/// system did not refuse.
+/// Purges blocks, by one call for neighbours; marks those as zeroed for which the call succeeds.
 fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
     let mut purged = Purged::default();
     let mut rest = blocks;

@@ -1,13 +1,11 @@
 //! The tasks that reclaim memory at the moment (`PF_MEMALLOC`, Linux 6.x).
 //!
-//! A task that reclaims may need memory for it: a shrinker that allocates, an index that splits a
-//! node. It gets the reserve below the min mark of the budget, and never reclaims within its own
-//! reclaim.
+//! A task may need memory in order to reclaim: a shrinker allocates, an index splits a node. It may
+//! take the reserve below the min mark of the budget, and never reclaims within its own reclaim.
 //!
-//! A request that has found no memory reclaims for itself, with a *claim*: the frames that it asks
-//! for. The frames that it frees stay charged, and stay its own until it is served, so that no
-//! other request takes them first (`capture_control`, Linux 5.1, does so for compaction). It has no
-//! right to the reserve.
+//! A request that has found no memory reclaims with a *claim* for its frames, without a right to
+//! the reserve. The frames that its task frees stay charged, and the claim holds them until it is
+//! served: no other request takes them first (as `capture_control`, Linux 5.1, for compaction).
 //!
 //! Invariants: a task has one place at most; `inside` = places that are taken; each claim has `held
 //! <= wanted`, and only its task changes it.
@@ -18,8 +16,7 @@ use quarry_sys::primitive::{
     task,
 };
 
-/// Tasks that can reclaim at once: the background thread, programs that ask for it, and requests
-/// that have found nothing.
+/// Tasks that can reclaim at once.
 const PLACES: usize = 64;
 
 /// See the module.
@@ -29,7 +26,6 @@ pub struct Reclaimers {
     claims: [Frames; PLACES],
 }
 
-/// The claim of one place: frames.
 struct Frames {
     /// 0 for a task that has the reserve.
     wanted: AtomicU32,
@@ -46,7 +42,7 @@ pub enum Entry<T> {
     Crowded,
 }
 
-/// Marks the task as one that reclaims, until this is dropped.
+/// Marks the task as one that reclaims, until it is dropped.
 pub struct InReclaim<'a> {
     reclaimers: &'a Reclaimers,
     place: usize,
@@ -77,7 +73,6 @@ impl Reclaimers {
         self.claim().is_some()
     }
 
-    /// The claim of the running task, if it reclaims.
     #[inline]
     fn claim(&self) -> Option<&Frames> {
         if self.inside.load(Relaxed) == 0 { None } else { self.claim_of(task::current()) }
@@ -94,8 +89,8 @@ impl Reclaimers {
         self.enter_for(0)
     }
 
-    /// Same as [`enter`](Self::enter), with a claim of `wanted` frames; 0 gives the reserve
-    /// instead.
+    /// Same as [`enter`](Self::enter), with a claim of `wanted` frames; 0 stands for the reserve,
+    /// without a claim.
     pub(super) fn enter_for(&self, wanted: u32) -> Entry<InReclaim<'_>> {
         if self.is_in() {
             return Entry::Already;
@@ -111,7 +106,8 @@ impl Reclaimers {
         Entry::Crowded
     }
 
-    /// Keeps for its claim what the running task gives back of `frames` frames; returns how many.
+    /// Adds as many of `frames` freed frames to the running task's claim as the claim lacks;
+    /// returns how many.
     #[inline]
     pub(super) fn keep(&self, frames: u32) -> u32 {
         self.claim().map_or(0, |claim| {
@@ -121,8 +117,8 @@ impl Reclaimers {
         })
     }
 
-    /// Takes up to `frames` frames out of the claim of the running task; returns how many. `None`
-    /// where the task has the right to the reserve instead.
+    /// Takes up to `frames` frames out of the running task's claim; returns how many. `None` where
+    /// the task has the right to the reserve instead.
     pub(super) fn take(&self, frames: u32) -> Option<u32> {
         let Some(claim) = self.claim() else { return Some(0) };
         if claim.wanted.load(Relaxed) == 0 {
@@ -133,12 +129,11 @@ impl Reclaimers {
         Some(held)
     }
 
-    /// Frames that claims hold.
     pub(super) fn held(&self) -> u32 {
         self.claims.iter().map(|claim| claim.held.load(Relaxed)).sum()
     }
 
-    /// In the child of a fork: removes the tasks of the parent. Returns the frames that they held.
+    /// In the child of a fork: removes the parent's tasks; returns the frames of their claims.
     pub(super) fn keep_only_current(&self) -> u32 {
         let me = task::current();
         let (mut kept, mut held) = (0, 0);
@@ -162,7 +157,6 @@ impl InReclaim<'_> {
         &self.reclaimers.claims[self.place]
     }
 
-    /// Frames that the task's claim lacks.
     pub(super) fn missing(&self) -> u32 {
         self.claim().missing()
     }
@@ -172,7 +166,6 @@ impl InReclaim<'_> {
         self.claim().held.fetch_add(frames, Relaxed);
     }
 
-    /// Takes all frames that the task's claim holds.
     pub(super) fn take_all(&self) -> u32 {
         self.claim().held.swap(0, Relaxed)
     }

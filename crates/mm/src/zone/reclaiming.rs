@@ -1,5 +1,5 @@
-//! The time in which memory is reclaimed for a zone (`ZONE_RECLAIM_ACTIVE`, Linux 5.14): per-CPU
-//! lists keep less during it, because requests are about to look for what they hold.
+//! Marks zones while memory is reclaimed for them (`ZONE_RECLAIM_ACTIVE`, Linux 5.14). Their
+//! per-CPU lists keep less meanwhile, because requests are about to need what the lists hold.
 
 use super::zone::Zone;
 use super::zones::Zones;
@@ -7,19 +7,18 @@ use super::zones::Zones;
 /// Zones for which memory is being reclaimed, until this is dropped.
 pub struct Reclaiming<'a> {
     zones: &'a Zones,
-    /// Bit `n`: the zone of node `n`.
     nodes: u32,
 }
 
 impl Zones {
-    /// Notes that the budget has fallen below its low mark, or that it has reached its high mark
-    /// again: in between, each zone counts as below its high mark, and lists keep less.
+    /// Notes that the budget has fallen below its low mark, or is at its high mark again. In
+    /// between, each zone counts as below its high mark, and per-CPU lists keep less.
     pub fn note_short(&self, short: bool) {
         self.all().for_each(|zone| zone.set_short(short));
     }
 
-    /// Marks the zones that `concerns` chooses as being reclaimed for. Several reclaims may run at
-    /// once; the last one to end takes the mark away.
+    /// Marks the zones that `concerns` chooses as being reclaimed for, until the returned value (of
+    /// several, the last) is dropped.
     pub fn reclaiming(&self, concerns: impl Fn(&Zone) -> bool) -> Reclaiming<'_> {
         let mut nodes = 0;
         for zone in self.all().filter(|zone| concerns(zone)) {

@@ -12,7 +12,7 @@ use crate::frame::{
 use quarry_sys::primitive::{Effort, effort};
 
 impl ZoneRef<'_> {
-    /// Takes up to `count` blocks; each goes to `give` with the lock held. Returns how many.
+    /// Takes up to `count` blocks; passes each to `give` with the lock held. Returns how many.
     #[inline(never)]
     pub(super) fn take(
         self,
@@ -49,7 +49,7 @@ impl ZoneRef<'_> {
         taken
     }
 
-    /// Puts blocks back; returns the numbers of blocks and of frames.
+    /// Returns the numbers of blocks and of frames.
     #[inline(never)]
     pub(super) fn put(self, next: &mut dyn FnMut() -> Option<Block>) -> (u64, u32) {
         let mut locked = self.lock();
@@ -72,7 +72,6 @@ impl ZoneRef<'_> {
         (count, frames)
     }
 
-    /// Adds the first `frames` frames of pageblocks that were taken for the zone.
     pub(super) fn add_frames(self, first: PageblockIndex, frames: u32) {
         let mut locked = self.lock();
         let tag = PageblockTag::new(self.node(), MigrateType::Movable);
@@ -87,14 +86,14 @@ impl ZoneRef<'_> {
     }
 }
 
-/// Gives a block to `give`. Not inlined: the code of `give` is inlined for runs of blocks already.
+/// Not inlined: runs of blocks have inlined `give` already.
 #[inline(never)]
 fn hand_over(block: Block, give: &mut impl FnMut(Pfn, bool)) {
     give(block.pfn, block.zeroed);
 }
 
-/// Neighbouring frames of one pageblock that come back one after the other, in either direction. As
-/// larger blocks, they take fewer merges and list operations.
+/// Neighbouring frames of one pageblock that come back one after the other, upwards or downwards.
+/// As larger blocks, they take fewer merges and list operations.
 #[derive(Clone, Copy)]
 struct Run {
     first: Pfn,
@@ -131,7 +130,6 @@ impl Locked<'_> {
     fn put_run(&mut self, run: Run) {
         let Run { first, frames, zeroed } = run;
         if frames.is_power_of_two() && first.0.is_multiple_of(frames) {
-            // Usually one block: a block that is freed by itself pays for no search.
             let order = Order::covering(frames);
             return self.put_block(Block { pfn: first, order, zeroed }, End::Head);
         }
@@ -140,7 +138,6 @@ impl Locked<'_> {
         }
     }
 
-    /// Takes one block from the lists that the request may use.
     #[inline]
     fn take_one(&mut self, ask: &Ask, mode: &mut Mode) -> Option<Block> {
         if ask.flags.high_atomic {

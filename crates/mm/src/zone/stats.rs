@@ -16,7 +16,7 @@ pub struct ZoneStats {
     pub managed: u32,
     /// Free frames: on its lists and kept as extents.
     pub free: u32,
-    /// Free frames that are not known to be zero: the ones that a purge can give back.
+    /// Free frames that are not known to be zero, which a purge can give back.
     pub dirty: u32,
     /// Free frames that are kept as extents.
     pub in_extents: u32,
@@ -28,7 +28,7 @@ pub struct ZoneStats {
     pub marks: Marks,
     /// Frames by which the marks are raised now.
     pub boost: u32,
-    /// Blocks taken: to be handed out or for per-CPU lists.
+    /// Blocks taken, to be handed out or for per-CPU lists.
     pub taken: Traffic,
     /// Blocks put back.
     pub put: Traffic,

@@ -1,17 +1,14 @@
 //! The steps by which a zone grows: pageblocks taken from the window at a time.
 
-/// Zones grow by pairs of pageblocks, so that a block of order 10 never has a foreign half.
+/// Zones grow by pairs of pageblocks, so that one zone has both halves of a block of order 10.
 const STEP_MIN: u32 = 2;
-/// The largest step: 32 MiB. Steps double, so that a small program takes little and a large one
-/// grows seldom.
+/// The largest step, 32 MiB. Steps double, so that large programs grow seldom.
 const STEP_MAX: u32 = 16;
 
-/// The next step of a zone, and the last refusal.
 pub(super) struct Steps {
-    /// Pageblocks of the next step.
     step: u32,
-    /// Pageblocks that were taken from the window when it last refused. Another attempt makes sense
-    /// once that number has changed.
+    /// How many pageblocks of the window were taken when it last refused. Until that number
+    /// changes, it would refuse again.
     refused_at: Option<usize>,
 }
 
@@ -20,8 +17,7 @@ impl Steps {
         Self { step: STEP_MIN, refused_at: None }
     }
 
-    /// Numbers of pageblocks to ask the window for, one after the other while it refuses; `room`
-    /// pageblocks are within the limit.
+    /// The sizes to ask the window for, one after the other; `room` pageblocks are in the limit.
     pub(super) fn sizes(&self, room: u32) -> impl Iterator<Item = u32> + use<> {
         let first = self.step.min(room.next_multiple_of(STEP_MIN)).max(STEP_MIN);
         core::iter::successors(Some(first), |step| {
@@ -30,7 +26,6 @@ impl Steps {
         })
     }
 
-    /// Notes that the window gave what was asked for: the next step is twice as large.
     pub(super) fn granted(&mut self) {
         self.step = (self.step * 2).min(STEP_MAX);
         self.refused_at = None;
@@ -41,7 +36,7 @@ impl Steps {
         self.refused_at = Some(taken);
     }
 
-    /// Returns whether the window last refused when as many pageblocks were taken as now.
+    /// Returns whether the window would refuse again.
     pub(super) fn is_refused(&self, taken: usize) -> bool {
         self.refused_at == Some(taken)
     }

@@ -1,4 +1,4 @@
-//! Checks of every equation that the zone layer promises. Slow; for tests and `--check` runs.
+//! Checks of every equation of the zone layer. Slow; for tests and `--check` runs.
 
 use super::buddy::may_merge;
 use super::zone::ZoneRef;
@@ -8,20 +8,14 @@ use quarry_sys::broken::{Broken, Check};
 /// Frames of a zone, as its pageblocks count them and as the states of frames show them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Census {
-    /// Frames of free blocks.
     free: u32,
-    /// Frames of free blocks that are not known to be zero.
     dirty: u32,
-    /// Free frames kept as extents.
     in_extents: u32,
-    /// Frames of blocks on per-CPU lists.
     in_pcp: u32,
-    /// Frames of pageblocks of the high-order reserve.
     reserved: u32,
 }
 
 impl ZoneRef<'_> {
-    /// See [`Zones::validate`](super::Zones::validate).
     pub(super) fn validate(self) -> Result<(), Broken> {
         let (state, memory, zone) = (self.zone.look(), self.memory, Check::of("zone"));
         state.areas.validate(memory)?;
@@ -54,7 +48,6 @@ impl ZoneRef<'_> {
         zone.that(free + census.in_pcp <= self.managed(), "free + in_pcp <= managed")
     }
 
-    /// Frames of blocks on per-CPU lists, by their states. O(frames).
     pub(super) fn frames_in_pcp(self) -> u32 {
         let frames =
             |index: PageblockIndex| (0..PAGEBLOCK_FRAMES).map(move |at| index.first().plus(at));
@@ -62,7 +55,6 @@ impl ZoneRef<'_> {
         states.filter(|state| state.is_in_pcp()).map(|state| state.order().frames()).sum()
     }
 
-    /// The pageblocks of the zone.
     fn pageblocks(&self) -> impl Iterator<Item = PageblockIndex> {
         let (pageblocks, node) = (self.memory.pageblocks(), Some(self.node()));
         let all = (0..pageblocks.count()).map(PageblockIndex);
@@ -70,7 +62,6 @@ impl ZoneRef<'_> {
     }
 }
 
-/// Checks one pageblock against the states of its frames, and adds it to the census.
 fn count_pageblock(
     memory: &Memory,
     index: PageblockIndex,

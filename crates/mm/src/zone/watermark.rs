@@ -47,8 +47,8 @@ impl Marks {
         Self::scaled(managed, total, None, SCALE_FACTOR)
     }
 
-    /// Same as [`of`](Self::of), with another `watermark_scale_factor`, and with `min`, if given,
-    /// as the min mark of all zones together.
+    /// Same as [`of`](Self::of), with another `watermark_scale_factor`, and `min`, if given, in
+    /// place of `min_free_kbytes`, in frames.
     #[must_use]
     pub(super) fn scaled(managed: u32, total: u32, min: Option<u32>, scale: u32) -> Self {
         if managed == 0 {
@@ -62,7 +62,6 @@ impl Marks {
     }
 }
 
-/// The marks of one zone, which requests read without its lock.
 pub(super) struct Watermarks {
     min: AtomicU32,
     low: AtomicU32,
@@ -94,7 +93,6 @@ impl Watermarks {
         }
     }
 
-    /// A mark, raised by the boost.
     #[inline]
     pub(super) fn effective(&self, mark: Mark) -> u32 {
         let mark = match mark {
@@ -109,8 +107,8 @@ impl Watermarks {
         self.boost.load(Relaxed)
     }
 
-    /// Raises all marks by a pageblock, within bounds, because types are about to be mixed. Does
-    /// nothing in a small zone: the boost would take a good part of it.
+    /// Raises the boost of all marks by a pageblock, up to a bound, because migratetypes are about
+    /// to be mixed. A small zone has no boost, which would take much of it.
     pub(super) fn raise_boost(&self, managed: u32) {
         let high = u64::from(self.high.load(Relaxed));
         let most = ((high * BOOST_FACTOR / 10_000) as u32).max(PAGEBLOCK_FRAMES);
@@ -119,7 +117,6 @@ impl Watermarks {
         }
     }
 
-    /// Takes the boost away, once memory has been given back or none is available.
     pub(super) fn clear_boost(&self) {
         self.boost.store(0, Relaxed);
     }

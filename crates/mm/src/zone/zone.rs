@@ -1,12 +1,12 @@
 //! One zone: the free memory of one node, under one lock.
 //!
-//! [`Locked`] is the only way to change the state of a zone. When it is dropped, once for each
-//! critical section, it publishes a copy of what other threads read without the lock: free frames
-//! and filled lists. Requests test watermarks against the copy before they take the lock, as the
-//! kernel does; so a request may pass a mark by the frames that other threads take in between.
+//! [`Locked`] is the only way to change the state of a zone. When it is dropped, at the end of a
+//! critical section, it publishes a copy of the counts that other threads read without the lock.
+//! Requests test watermarks against this copy before they take the lock, as the kernel does; so a
+//! request may pass a mark by the frames that other threads take in between.
 //!
-//! Invariant: while the lock is free, `Published` agrees with `State`, field by field, and its
-//! lowest count of dirty frames is no higher than the present one.
+//! Invariant: while the lock is free, `Published` agrees with `State`, field by field, and
+//! `lowest_dirty` is at most the present number of dirty frames.
 
 use super::ask::{AllocFlags, Ask};
 use super::counts::Counts;
@@ -23,26 +23,18 @@ use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The state of a zone, which its lock guards.
 pub(super) struct State {
-    /// Free blocks.
     pub(super) areas: FreeAreas,
-    /// Free frames for requests of an exact number.
     pub(super) extents: Extents,
-    /// The choice of huge pages for slabs.
     pub(super) huge: HugePages,
-    /// Counts of its work.
     pub(super) counts: Counts,
 }
 
-/// A copy of part of the state, as of the last critical section, to be read without the lock.
 struct Published {
-    /// Frames on the free lists.
+    /// Frames on the free lists; `dirty` is their part that is not known to be zero.
     free: AtomicU32,
-    /// Frames on the free lists that are not known to be zero.
     dirty: AtomicU32,
-    /// The fewest frames, on the lists and kept as extents, that were free and not known to be zero
-    /// since the last call of [`Zone::take_lowest_dirty`].
+    /// The fewest dirty frames, extents included, since the last [`Zone::take_lowest_dirty`].
     lowest_dirty: AtomicU32,
     /// Frames on the free lists of the high-order reserve.
     free_reserved: AtomicU32,
@@ -60,25 +52,23 @@ pub struct Zone {
     touched_whole: KindSet,
     state: CountedLock<State>,
     published: Published,
-    /// The steps of growth; held while the zone grows.
+    /// Held while the zone grows.
     pub(super) steps: CountedLock<Steps>,
     /// Held while blocks are off the lists to be purged.
     pub(super) purging: CountedLock<()>,
-    /// The pageblock at which the next purge begins, because the system refused much before it.
+    /// The pageblock at which the next purge begins: the system refused much before it.
     pub(super) refused_at: AtomicU32,
-    /// Frames of the zone's pageblocks. Changed by [`Locked`] only.
+    /// Frames of the zone's pageblocks. Only [`Locked`] changes this field and the next two.
     managed: AtomicU32,
-    /// The end of the last pageblock of the zone. Changed by [`Locked`] only.
+    /// The end of the last pageblock of the zone.
     end: AtomicU32,
-    /// Frames of pageblocks in the high-order reserve. Changed by [`Locked`] only.
+    /// Frames of pageblocks in the high-order reserve.
     reserved: AtomicU32,
     pub(super) marks: Watermarks,
-    /// True if the last attempt to grow failed.
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
     /// True while the budget that all zones share is below its own high mark.
     is_short: AtomicBool,
-    /// Reclaims that run for this zone.
     reclaims: AtomicU32,
 }
 
@@ -135,13 +125,11 @@ impl Zone {
         self.free_on_lists() + self.kept_in_extents()
     }
 
-    /// Frames on its free lists, as of the last critical section.
     #[inline]
     pub(super) fn free_on_lists(&self) -> u32 {
         self.published.free.load(Relaxed)
     }
 
-    /// Free frames kept for requests of an exact number, as of the last critical section.
     #[inline]
     #[must_use]
     pub(super) fn kept_in_extents(&self) -> u32 {
@@ -156,7 +144,7 @@ impl Zone {
     }
 
     /// The lowest value of [`dirty`](Self::dirty) since the last call: memory that no request
-    /// needed in between. Takes the lock.
+    /// needed.
     #[must_use]
     pub(crate) fn take_lowest_dirty(&self) -> u32 {
         let _held = self.look();
@@ -175,12 +163,11 @@ impl Zone {
         self.reserved.load(Relaxed)
     }
 
-    /// Takes the lock to read the state. Only [`Locked`] changes it.
     pub(super) fn look(&self) -> impl Deref<Target = State> + '_ {
         self.state.lock()
     }
 
-    /// The kinds of frames that their owners usually touch whole.
+    /// The kinds of frames that programs usually touch whole.
     pub(crate) fn touched_whole(&self) -> &KindSet {
         &self.touched_whole
     }
@@ -198,9 +185,8 @@ impl Zone {
         levels.are_above(self.marks.effective(mark), order, flags)
     }
 
-    /// Returns whether the zone serves a request down to `mark`, and notes whether it is below its
-    /// high mark (the tests of `get_page_from_freelist`, Linux 6.7: first the high mark, then the
-    /// request's). A zone that may still grow is not short, even if few of its frames are free.
+    /// Returns whether the zone is above `mark` for a request. Tests the high mark first, and notes
+    /// whether a zone that cannot grow is below it (`get_page_from_freelist`, Linux 6.7).
     #[inline]
     #[must_use]
     pub(crate) fn admits(&self, ask: &Ask, mark: Mark) -> bool {
@@ -219,20 +205,18 @@ impl Zone {
         self.marks.marks()
     }
 
-    /// Takes the boost of the marks away, after memory has been given back.
     pub(crate) fn clear_boost(&self) {
         self.marks.clear_boost();
     }
 
-    /// Returns whether the zone was found below its high mark and cannot grow, or the budget was
-    /// found below its own (`ZONE_BELOW_HIGH`).
+    /// Returns whether the zone was found below its high mark when it could not grow, or the budget
+    /// is short: see [`note_short`](super::Zones::note_short) (`ZONE_BELOW_HIGH`).
     #[inline]
     #[must_use]
     pub fn is_below_high(&self) -> bool {
         self.below_high.load(Relaxed) || self.is_short.load(Relaxed)
     }
 
-    /// See [`Zones::note_short`](super::Zones::note_short).
     pub(super) fn set_short(&self, short: bool) {
         self.is_short.store(short, Relaxed);
     }
@@ -248,7 +232,6 @@ impl Zone {
         self.reclaims.load(Relaxed) != 0
     }
 
-    /// See [`Zones::reclaiming`](super::Zones::reclaiming).
     pub(super) fn begin_reclaim(&self) {
         self.reclaims.fetch_add(1, Relaxed);
     }
@@ -257,7 +240,6 @@ impl Zone {
         self.reclaims.fetch_sub(1, Relaxed);
     }
 
-    /// Returns whether the zone takes pageblocks from the window on demand, and gives them back.
     #[inline]
     pub(super) fn grows(&self) -> bool {
         self.grows
@@ -269,7 +251,7 @@ impl Zone {
         self.grows && !self.stuck.load(Relaxed)
     }
 
-    /// Waits until purges have put their blocks back; no purge takes others while the guard lives.
+    /// Waits until purges have put their blocks back; no purge begins while the guard lives.
     pub(crate) fn hold_purges(&self) -> Guard<'_, ()> {
         self.purging.lock()
     }
@@ -288,7 +270,6 @@ impl Zone {
     }
 }
 
-/// The levels that requests compare with watermarks.
 struct Levels {
     free: u32,
     free_reserved: u32,
@@ -296,8 +277,8 @@ struct Levels {
 }
 
 impl Levels {
-    /// Returns whether the zone stays above `min` frames when a block of `order` leaves it, and has
-    /// a block that the request may use.
+    /// Returns whether the zone stays above `min` frames without a block of `order`, and has such a
+    /// block for the request.
     #[inline]
     fn are_above(&self, min: u32, order: Order, flags: AllocFlags) -> bool {
         let (mut min, mut unusable) = (min, order.frames() - 1);
@@ -321,7 +302,6 @@ impl Levels {
     }
 }
 
-/// A zone and the memory that it divides.
 #[derive(Clone, Copy)]
 pub(super) struct ZoneRef<'a> {
     pub(super) zone: &'a Zone,
@@ -338,7 +318,6 @@ impl Deref for ZoneRef<'_> {
 }
 
 impl<'a> ZoneRef<'a> {
-    /// Takes the zone's lock.
     #[inline]
     pub(super) fn lock(self) -> Locked<'a> {
         let Self { zone, memory } = self;
@@ -346,8 +325,7 @@ impl<'a> ZoneRef<'a> {
     }
 }
 
-/// A zone whose lock is held. Every change of the zone's state is a method of this guard, which
-/// publishes the copy when it is dropped.
+/// A zone whose lock is held: see the head of this file.
 pub(super) struct Locked<'a> {
     pub(super) zone: &'a Zone,
     pub(super) memory: &'a Memory,
@@ -372,7 +350,6 @@ impl Drop for Locked<'_> {
 }
 
 impl Locked<'_> {
-    /// Same as [`Zone::watermark_ok`], for the present state.
     pub(super) fn watermark_ok(&self, order: Order, mark: Mark, flags: AllocFlags) -> bool {
         let areas = &self.state.areas;
         let levels = Levels {
@@ -383,18 +360,15 @@ impl Locked<'_> {
         levels.are_above(self.zone.marks.effective(mark), order, flags)
     }
 
-    /// Counts `frames` frames of pageblocks below `end` that the zone has now.
     pub(super) fn gain(&mut self, frames: u32, end: PageblockIndex) {
         self.zone.managed.store(self.zone.managed() + frames, Relaxed);
         self.zone.end.store(self.zone.end().max(end).0, Relaxed);
     }
 
-    /// Counts `frames` frames, off the lists, that the zone has lost.
     pub(super) fn lose(&mut self, frames: u32) {
         self.zone.managed.store(self.zone.managed() - frames, Relaxed);
     }
 
-    /// Changes how many frames of pageblocks are in the high-order reserve.
     pub(super) fn set_reserved(&mut self, frames: u32) {
         self.zone.reserved.store(frames, Relaxed);
     }

@@ -1,5 +1,4 @@
-//! The zones of all nodes: the order in which requests try them, the budget that they share, and
-//! their growth.
+//! The zones of all nodes: the order in which requests try them, their shared budget, their growth.
 
 use super::ask::{AllocFlags, Ask, Destination};
 use super::block::Block;
@@ -59,10 +58,7 @@ pub struct ZoneConfig {
 }
 
 impl Zones {
-    /// Reserves memory and gives each zone its first frames.
-    ///
-    /// # Errors
-    /// The error of the OS.
+    /// Reserves memory and gives each zone its first frames; fails as the OS does.
     pub fn build(os: &'static dyn Os, config: &ZoneConfig) -> OsResult<Self> {
         assert!(
             (1..=MAX_NODES).contains(&usize::from(config.nodes)),
@@ -133,7 +129,7 @@ impl Zones {
         (self.node_of_slot)(slot)
     }
 
-    /// The way in which fresh memory of a frame's pageblock comes in.
+    /// The way in which the kernel brings in fresh memory of a frame's pageblock.
     #[must_use]
     pub fn faults(&self, pfn: Pfn) -> Faults {
         self.memory.pageblocks().of(pfn).faults()
@@ -144,10 +140,9 @@ impl Zones {
         self.all().for_each(|zone| zone.touched_whole().set(kind, whole));
     }
 
-    /// Lets the pageblock of a frame, which the page cache has taken and fills, come in as a huge
-    /// page, where hardly any of its frames has another owner: the page cache will fill them as
-    /// well. O(1); for one frame of 64 in a pageblock that is not huge, O(512) under the zone's
-    /// lock.
+    /// Notes that the page cache has taken a frame and will fill all of its pageblock: if hardly
+    /// any frame there has an owner, the pageblock becomes a huge page. O(1); for one frame of 64
+    /// in a pageblock that is not huge, O(512) under the zone's lock.
     #[inline]
     pub fn fill_whole(&self, pfn: Pfn) {
         if asks_for_huge(&self.memory, pfn)
@@ -157,7 +152,6 @@ impl Zones {
         }
     }
 
-    /// The zone of a node with the memory that it divides.
     #[inline]
     pub(super) fn of(&self, node: NodeId) -> ZoneRef<'_> {
         ZoneRef { zone: self.zone(node), memory: &self.memory }
@@ -173,8 +167,8 @@ impl Zones {
         self.fallback[usize::from(node.0)][..usize::from(self.nodes)].iter().copied()
     }
 
-    /// Takes up to `count` blocks from one node in one critical section, and gives each to `give`
-    /// with the lock held. Returns how many. The caller tests watermarks.
+    /// Takes up to `count` blocks from one node in one critical section; passes each to `give` with
+    /// the lock held. Returns how many. The caller tests watermarks.
     #[inline]
     pub fn take(
         &self,
@@ -209,8 +203,8 @@ impl Zones {
     }
 
     /// Takes `count` frames ([`EXTENT_FRAMES`]) at a multiple of `align` (below the order of a
-    /// pageblock) from one node, in one critical section; `None` where no extent holds them and the
-    /// zone would fall below its low mark. O(pageblocks looked at), which is bounded.
+    /// pageblock) from one node, in one critical section; `None` where no extent holds them and to
+    /// make one would take the zone below its low mark. O(pageblocks looked at), which is bounded.
     pub(crate) fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
         debug_assert!(EXTENT_FRAMES.contains(&count) && align < Order::PAGEBLOCK);
         self.charged(count, || self.of(node).take_extent(count, align))
@@ -223,15 +217,14 @@ impl Zones {
         self.charged(count, || self.of(node).take_extent_with_room(count))
     }
 
-    /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, if all of them are
-    /// kept as extents, in one critical section. So an extent grows that ends at `pfn`.
+    /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, if all are free in
+    /// extents, in one critical section: for the allocation that ends at `pfn`, which grows.
     pub(crate) fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let take = || self.of(node).take_extent_at(pfn, count).then_some(());
         self.charged(count, take).is_some()
     }
 
-    /// Calls `take` with `count` frames charged, and uncharges them where it takes nothing.
     fn charged<T>(&self, count: u32, take: impl FnOnce() -> Option<T>) -> Option<T> {
         if self.budget.charge_blocks(1, count) == 0 {
             return None;
@@ -243,24 +236,22 @@ impl Zones {
         taken
     }
 
-    /// Puts frames of one pageblock back, in one critical section.
     pub(crate) fn put_extent(&self, node: NodeId, pfn: Pfn, count: u32) {
         self.put_extents(node, core::iter::once((pfn, count)));
     }
 
-    /// Puts extents back, each of one pageblock, in one critical section.
     pub(crate) fn put_extents(&self, node: NodeId, extents: impl Iterator<Item = (Pfn, u32)>) {
         let frames = self.of(node).put_extents(extents);
         self.budget.uncharge(frames);
     }
 
-    /// Flushes all extents: their frames become free blocks.
+    /// Turns all extents into free blocks.
     pub(crate) fn flush_extents(&self) {
         self.all().for_each(|zone| self.of(zone.node()).flush_extents());
     }
 
-    /// Flushes extents until a block of `order` can be taken above the low mark of the zone.
-    /// Returns whether it can.
+    /// Flushes extents until a block of `order` can be taken above the low mark; returns whether it
+    /// can.
     pub(crate) fn flush_extents_for(&self, node: NodeId, order: Order) -> bool {
         let zone = self.of(node);
         while !zone.watermark_ok(order, Mark::Low, AllocFlags::default()) {
@@ -280,12 +271,12 @@ impl Zones {
         }
         let mut steps = zone.zone.steps.lock();
         let arena = self.arena();
-        // Another thread may have grown the zone already. A block of order 10 may need two steps.
+        // Another thread may have grown the zone. A block of order 10 may need two steps.
         while !zone.watermark_ok(ask.order, Mark::Low, ask.flags) {
             if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
                 return false;
             }
-            // Growth calls the system anyway.
+            // The other stack costs little beside the system calls of growth.
             if !own_stack::run(|| zone.grow_once(&self.budget, &mut steps)) {
                 steps.refused(arena.pageblocks_taken());
                 zone.stuck.store(true, Relaxed);
@@ -298,14 +289,13 @@ impl Zones {
         true
     }
 
-    /// Gives back every wholly free pageblock of zones that grow on demand. Returns the bytes.
-    /// O(pageblocks given back); holds no zone's lock while it calls the operating system.
+    /// Gives back every wholly free pageblock of zones that grow; returns the bytes. O(pageblocks
+    /// given back); holds no zone's lock while it calls the operating system.
     pub fn give_back(&self) -> usize {
         self.all().map(|zone| self.give_back_of(zone.node(), Whole::Any, usize::MAX)).sum()
     }
 
-    /// Gives back the chosen pageblocks of one node, if its zone grows on demand, until about
-    /// `most_bytes` are given back. Returns the bytes.
+    /// Gives back about `most_bytes` of the chosen pageblocks of a node; returns the bytes.
     pub(crate) fn give_back_of(&self, node: NodeId, which: Whole, most_bytes: usize) -> usize {
         let given = self.of(node).give_back(which, most_bytes);
         if given > 0 {
@@ -319,43 +309,40 @@ impl Zones {
         self.nodes > 1 && self.all().any(|zone| zone.grows() && zone.stuck.load(Relaxed))
     }
 
-    /// Gives free blocks of one node, of at least `smallest`, that may hold data back to the
-    /// operating system, until about `most_bytes` are given back. Returns the bytes.
-    /// O(pageblocks + blocks); holds the zone's lock for at most 64 blocks of one pageblock.
+    /// Purges free blocks of one node, of at least `smallest`, that may hold data, until about
+    /// `most_bytes` are given back; returns the bytes. O(pageblocks + blocks); holds the zone's
+    /// lock for at most 64 blocks of one pageblock.
     ///
-    /// Memory that the system refuses (locked memory, before Linux 5.18) stays dirty, and the purge
-    /// goes on after it. A purge of a bounded number of bytes ends after many refusals, and the
-    /// next one begins after them.
+    /// Memory that the system refuses (locked memory, before Linux 5.18) stays dirty. After many
+    /// refusals a purge of a bounded number of bytes ends, and the next one begins at that place.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         self.of(node).purge(smallest, most_bytes)
     }
 
-    /// Gives the memory of neighbouring frames of one pageblock back to the operating system. The
-    /// caller owns them, remains their owner, and has given up their contents: they read as zero
-    /// afterwards, or stay as they are. Returns the bytes.
+    /// Purges frames of one pageblock for their owner, which has given up their contents: they read
+    /// as zero afterwards, or stay as they are. Returns the bytes.
     pub(crate) fn purge_owned(&self, first: Pfn, frames: u32) -> usize {
         purge_extent(&self.memory, first, frames).bytes
     }
 
-    /// Brings frames of one pageblock that were just handed out into memory in one call: the whole
-    /// pageblock where it comes in as a huge page. Where the system or the setup refuses, plain
-    /// faults do the same.
+    /// Brings frames of one pageblock into memory by one call, or the whole pageblock if it comes
+    /// in as a huge page. Where the system or the setup refuses, faults bring them in later.
     pub fn populate(&self, first: Pfn, frames: u32) {
         if self.populate {
             huge::populate(&self.memory, first, frames);
         }
     }
 
-    /// Reserves the pageblocks of a block that a high-order atomic request has just got. Does
-    /// nothing where 1 % of the zone is less than a pageblock, or is reserved already.
+    /// Puts the pageblocks of a block that a high-order atomic request has just got into the
+    /// reserve, unless 1 % of the zone is less than a pageblock, or is reserved already.
     #[cold]
     #[inline(never)]
     pub fn reserve_high_atomic(&self, node: NodeId, pfn: Pfn, order: Order) {
         self.of(node).reserve_high_atomic(pfn, order);
     }
 
-    /// Gives one reserved pageblock with free memory to the type `to`. Without `force` the last one
-    /// stays. Returns whether free memory was moved.
+    /// Gives a reserved pageblock with free memory to the type `to`, the last one only with
+    /// `force`; returns whether it did.
     pub(crate) fn unreserve_high_atomic(&self, node: NodeId, to: MigrateType, force: bool) -> bool {
         self.of(node).unreserve_high_atomic(to, force)
     }
@@ -372,17 +359,13 @@ impl Zones {
         self.arena().visit_locks(visit);
     }
 
-    /// Checks the equations of all zones: lists against counts, and counts against the states of
-    /// all frames. O(frames). Other threads may use the zones during the check only if none moves
-    /// blocks to or from per-CPU lists.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the equations of all zones, lists against counts and counts against states; fails
+    /// with the first that does not hold. O(frames). No other thread may move blocks to or from
+    /// per-CPU lists.
     pub fn validate(&self) -> Result<(), Broken> {
         self.all().try_for_each(|zone| self.of(zone.node()).validate())
     }
 
-    /// Computes all watermarks anew, after the total has changed.
     fn refresh_marks(&self) {
         let total = self.all().map(Zone::managed).sum();
         for zone in self.all() {
@@ -391,8 +374,8 @@ impl Zones {
     }
 }
 
-/// The nodes by their distance from `node`. Among equally distant ones, the next higher number
-/// comes first, so that not all nodes prefer the same one.
+/// The nodes by distance. Among equally distant ones the next higher number comes first, so that
+/// not all nodes prefer the same one.
 fn fallback_row(node: u8, config: &ZoneConfig) -> [NodeId; MAX_NODES] {
     let mut row: [NodeId; MAX_NODES] = core::array::from_fn(|other| NodeId(other as u8));
     let nodes = config.nodes;

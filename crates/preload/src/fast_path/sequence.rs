@@ -1,20 +1,20 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! They do the work of `alloc_fast` and `free_fast` of [`Paths`](quarry_mm::stack::Paths),
+//! The functions do the work of `alloc_fast` and `free_fast` of [`Paths`](quarry_mm::stack::Paths),
 //! which `portable.rs` calls, in the same order and by the same sequences, whose text comes from
-//! `quarry_sys`. A compiler needs five instructions more for the first and eight more for the
-//! second, because it folds no atomic load into its use and must carry a sequence's result past its
-//! end. These are a tenth of the time of a pair. Change both or neither: both paths have the same
-//! tests.
+//! `quarry_sys`. A compiler needs five more instructions for `malloc` and eight more for `free`,
+//! because it folds no atomic load into its use and must carry a sequence's result past its end.
+//! These instructions are a tenth of the time of a pair. Change both files or neither: they have
+//! the same tests.
 //!
-//! Plain loads replace acquire loads here: on x86-64 every load is one, and the assembler does not
-//! reorder.
+//! Plain loads replace acquire loads: on x86-64 every load is an acquire load, and the assembler
+//! does not reorder.
 //!
-//! A pair is a chain through memory: each call loads the header that the previous call stored (see
-//! `percpu/assembly.rs` of `quarry_sys`). The table compares forms that were tried on an Intel Xeon
-//! of family 6, model 207 (Emerald Rapids), in cycles per malloc and free: of one size; of two
-//! sizes, nested and in turn; eight of one size; one of 1,000 blocks of random sizes replaced;
-//! batches of 100.
+//! A pair of malloc and free is a chain through memory: each call loads the header that the
+//! previous call stored (see `percpu/assembly.rs` of `quarry_sys`). The first table compares forms
+//! that were tried on an Intel Xeon of family 6, model 207 (Emerald Rapids), in cycles per pair.
+//! Its columns: one size; two sizes, nested and in turn; eight blocks of one size; one of 1,000
+//! blocks of random sizes replaced; batches of 100.
 //!
 //! | header by .. | one | nested | in turn | eight | random | batch |
 //! |---|---|---|---|---|---|---|
@@ -24,10 +24,10 @@
 //! | and the place in the array by one register | 16.6 | 18.1 | 23.9 | 18.1 | 20.2 | 18.1 |
 //! | without that, 16-bit offsets of cells for kinds | 16.1 | 17.2 | 20.5 | 17.1 | 18.7 | 17.1 |
 //!
-//! Such offsets for classes as well change nothing. The forms below were tried on an AMD EPYC of
-//! family 26, model 2 (Zen 5), in a loop of their own: one size; two blocks of one size; nested and
-//! in turn; eight of one size; one of eight sizes, drawn at random. Each row adds its change to the
-//! row above it; rows with a dash were not kept.
+//! 16-bit offsets for classes as well change nothing. The forms of the second table were tried on
+//! an AMD EPYC of family 26, model 2 (Zen 5), in another loop: one size; two blocks of one size;
+//! two sizes, nested and in turn; eight of one size; one of eight sizes, drawn at random. Each row
+//! adds its change to the row above it, except rows with a dash, which were not kept.
 //!
 //! | form | one | two | nested | in turn | eight | random |
 //! |---|---|---|---|---|---|---|
@@ -38,28 +38,28 @@
 //! | - the place by one register in `malloc` | 11.3 | 11.2 | 14.8 | 21.0 | 13.9 | 22.9 |
 //! | - the top loaded beside the header in `malloc` | 11.5 | 12.3 | 14.3 | 21.1 | 12.9 | 21.9 |
 //!
-//! Also not kept, compared with the first row: the top loaded beside the header in `free` too (in
-//! turn 26.7), a commit by `add` to memory (28.0), the object checked within the sequence (20.6 in
-//! turn, two instructions more, and 23.4 of two sizes at random).
+//! Also not kept, compared with the first row of this table: the top loaded beside the header in
+//! `free` too (in turn 26.7), a commit by `add` to memory (28.0), the object checked within the
+//! sequence (20.6 in turn, two instructions more, and 23.4 of two sizes at random).
 //!
-//! There a chain of several sizes waits for the address to which `free` stores the header: the next
-//! `malloc` loads its header only when that address is known, though it belongs to another cell.
-//! The address comes from the pointer by way of the kind, so each cycle between these two counts,
-//! and so does each load that competes with the header's. With addresses that did not depend on the
-//! pointer, two sizes in turn took 15.5 cycles. Copies of both functions, one for each size, take
-//! 11.2, but a branch that chooses one is a branch that random programs mispredict.
+//! On this EPYC a chain of several sizes waits for the address to which `free` stores the header:
+//! the next `malloc` loads its header only when that address is known, though it belongs to another
+//! cell. The address follows from the pointer by way of the kind, so each cycle on this way counts,
+//! and so does each load that competes with the load of the header. With addresses that did not
+//! depend on the pointer, two sizes in turn took 15.5 cycles. With copies of both functions for
+//! each size they took 11.2, but in programs with random sizes the CPU mispredicts the branch that
+//! chooses a copy.
 //!
-//! Branches: a call that the fast path serves takes none but `ret`. The branches before it are for
-//! sizes and pointers that are not served here, threads without registration, arrays that are empty
-//! or full, and double frees; the size decides only addresses. So random sizes and orders are not
-//! mispredicted; only the point at which an array runs empty or full is.
+//! A call that the fast path serves takes no branch except `ret`. The other branches are for sizes
+//! and pointers that are not served here, threads without registration, empty or full arrays, and
+//! double frees; the size decides only addresses. So the CPU predicts random sizes and orders,
+//! except the point at which an array runs empty or full.
 //!
-//! A pair is up to a tenth slower if the word that the program writes lies at the same place of a
-//! page as a word that these functions load (the thread's registration, the cell). Sizes differ by
-//! this: with glibc 2.36, objects of 32 bytes lie so more often.
+//! A pair is up to a tenth slower if the word that the program writes has the same offset in its
+//! page as a word that these functions load (the thread's registration, the cell). With glibc 2.36
+//! this is so more often for objects of 32 bytes.
 //!
-//! Each function has a section of its own, and begins a cache line because it ends with an
-//! alignment.
+//! The alignment at the end of each function aligns its section, so that it begins a cache line.
 
 pub(crate) use crate::cxx::new_slow as new_refused;
 use crate::malloc::{free_slow, malloc_slow};
@@ -94,8 +94,7 @@ const _: () = assert!(
     "a word that every call reads lies where programs write most: change the skew of `FastPath`"
 );
 
-/// Loads the two offsets from the thread pointer that a sequence needs to find its slot, into rsi
-/// and rdx.
+/// Loads into rsi and rdx the offsets from the thread pointer by which a sequence finds its slot.
 macro_rules! registration {
     () => {
         concat!(
@@ -243,9 +242,8 @@ fast_free! {
     free_slow, []
 }
 
-/// Defines `operator delete` with a size under a name: `free`, and a check that a request of this
-/// size can have got an object of this class (`Paths::was_asked_fast`). If not, it jumps to
-/// `$slow`.
+/// Defines `operator delete` with a size: `free`, and a check that a request of this size can have
+/// got an object of this class (`Paths::was_asked_fast`). If not, it jumps to `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $crate::fast_path::fast_free! {

@@ -1,4 +1,4 @@
-//! The state of the thread, whether it is allowed, and the bell that wakes it.
+//! The state of the background thread, its permission, and the bell that wakes it.
 
 use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering, futex};
 
@@ -10,32 +10,28 @@ pub(super) const ASLEEP: u32 = 3;
 pub(super) static STATE: AtomicU32 = AtomicU32::new(NONE);
 pub(super) static ALLOWED: AtomicBool = AtomicBool::new(true);
 pub(super) static DELAY_MS: AtomicI64 = AtomicI64::new(500);
-/// Counter that is raised to wake the thread.
 pub(super) static BELL: AtomicU32 = AtomicU32::new(0);
 
-/// Changes the state if it is `from`; returns whether it did.
 pub(super) fn moves(from: u32, to: u32) -> bool {
     STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Wakes the thread.
 pub(crate) fn ring() {
     BELL.fetch_add(1, Ordering::AcqRel);
     futex::wake_all(&BELL);
 }
 
-/// Returns whether a thread may be started.
 #[cfg(feature = "page-cache")]
 pub(super) fn is_allowed() -> bool {
     ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) >= 0
 }
 
-/// Returns whether there is a thread that works, or sleeps until there is work.
+/// Returns whether the thread runs or sleeps, so that it fulfils requests.
 pub(crate) fn is_at_work() -> bool {
     matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP)
 }
 
-/// Returns whether there is a thread, or will be in a moment.
+/// Returns whether the thread exists, or is being started.
 #[cfg(feature = "page-cache")]
 pub(crate) fn has_thread() -> bool {
     STATE.load(Ordering::Acquire) != NONE

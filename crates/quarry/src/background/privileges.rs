@@ -1,10 +1,9 @@
-//! The background thread gives up rights that the main thread has given up: each thread has its
-//! own.
+//! Gives up, in the background thread, rights that the main thread has given up: each thread has
+//! rights of its own.
 //!
 //! Changes of user and group need no work here: the C library repeats them in every thread. It ends
 //! the process if one thread refuses (`nptl_setxid.c`), so this thread must never have less than
-//! the main thread may still use: it follows the main thread's *permitted* set, not its effective
-//! one.
+//! the main thread may still use: it follows the *permitted* set, not the effective one.
 
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
@@ -39,8 +38,7 @@ pub(super) fn begin() {
     HAS_VOWED.store(false, Ordering::Relaxed);
 }
 
-/// Gives up rights that the main thread does not have any more, and the right to gain any by `exec`
-/// if the main thread has given that up.
+/// Gives up rights that the main thread has given up, also the right to gain rights by `exec`.
 pub(super) fn follow_main(no_new_privileges: bool) {
     if !HAS_NONE.load(Ordering::Relaxed) {
         give_up();
@@ -69,7 +67,7 @@ fn give_up() {
     HAS_NONE.store(kept == Capabilities::default(), Ordering::Relaxed);
 }
 
-/// The capabilities of a thread of this process, 0 = the calling one.
+/// The capabilities of a thread of this process; 0 is the calling thread.
 fn capabilities(thread: i32) -> Option<Capabilities> {
     let mut header = Header { version: VERSION_3, thread };
     let mut found = Capabilities::default();

@@ -3,8 +3,8 @@
 use core::str::from_utf8;
 use quarry_sys::file::find_piece;
 
-/// The lines that the background thread looks at (`fs/proc/array.c`, Linux 6.x). The file describes
-/// the main thread, which stays there until all others have ended.
+/// Lines of `/proc/self/status` (`fs/proc/array.c`, Linux 6.x). The file describes the main thread,
+/// which stays there until all other threads have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     /// The main thread has ended by `pthread_exit`.
@@ -16,7 +16,6 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Reads the file; `None` if there is no `/proc`.
     pub(super) fn read() -> Option<Self> {
         let mut status = Self::default();
         let _ = find_piece(c"/proc/self/status", b'\n', |line| {

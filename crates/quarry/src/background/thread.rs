@@ -1,12 +1,11 @@
-//! The thread itself: its start, its invisibility to the program, and its end.
+//! The start of the background thread, its invisibility to the program, and its end.
 //!
 //! * Its stack has room for its own work in addition to what the C library puts there: the static
 //!   thread-local storage of all objects, which may be larger.
-//! * It is an ordinary thread on all CPUs of the process, even if a real-time thread of the program
-//!   starts it.
+//! * It is an ordinary thread on all CPUs of the process, even if a real-time thread starts it.
 //! * It blocks every signal, so that no handler of the program runs on it.
-//! * If it is the last thread, because the main thread has ended by `pthread_exit` and all others
-//!   have ended as well, it ends the process, like the C library in the last thread of a program.
+//! * If it is the last thread, after the main thread has ended by `pthread_exit`, it ends the
+//!   process, as the C library does in the last thread of a program.
 
 use super::privileges;
 use super::status::Status;
@@ -18,8 +17,8 @@ use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 use quarry_sys::topology::run_anywhere;
 
-/// Bytes of stack for `ReclaimState` and a few batches, four times over, and 192 KiB for functions
-/// of the program: shrinkers, callbacks for pressure, and backings of mappings.
+/// Bytes of stack: four times what `ReclaimState` and a few batches take, and 192 KiB for functions
+/// of the program (shrinkers, callbacks for pressure, and backings of mappings).
 const STACK_BYTES: usize = 256 << 10;
 /// Bytes added for the C library if it does not report how much it needs.
 const LIBRARY_BYTES: usize = 256 << 10;
@@ -39,15 +38,14 @@ unsafe impl Sync for Signals {}
 static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
 
 /// Looks up glibc's function behind `PTHREAD_STACK_MIN`, which has no public name (2.15). The
-/// loader takes a lock for that, under which other threads may wait for threads that allocate. So
-/// this is called only where no other thread can have the lock.
+/// loader takes a lock for that, under which another thread may wait for a thread that allocates.
+/// So the caller runs where no other thread can have the lock.
 pub(crate) fn find_least_stack() {
     // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
     LEAST_STACK.store(found as usize, Ordering::Relaxed);
 }
 
-/// The least stack of a thread with these attributes.
 fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
     if LEAST_STACK.load(Ordering::Relaxed) == 0 && is_single_threaded() {
         find_least_stack();
@@ -55,15 +53,13 @@ fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
     let least = match LEAST_STACK.load(Ordering::Relaxed) {
         0 => LIBRARY_BYTES,
         address => {
-            // SAFETY: glibc defines the function of this name with this type; it reads the
-            // attributes.
+            // SAFETY: glibc defines this function with this type; it reads the attributes.
             unsafe { core::mem::transmute::<usize, LeastStack>(address)(attributes) }
         }
     };
     (least + STACK_BYTES).next_multiple_of(4096)
 }
 
-/// The priority of a thread that is not a real-time thread.
 fn ordinary() -> libc::sched_param {
     // SAFETY: the structure has numbers only: the priority 0, and in musl some that are unused.
     unsafe { core::mem::zeroed() }
@@ -72,9 +68,8 @@ fn ordinary() -> libc::sched_param {
 /// Starts the thread with `body`, detached; returns whether it was started.
 #[inline(never)]
 pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
-    // SAFETY: the attributes and both signal sets live until the calls are done, and only this
-    // thread uses `BLOCKED` now (see there); the entry point lives as long as the process (the
-    // shared object is linked with -z nodelete).
+    // SAFETY: the attributes and both signal sets outlive the calls, only this thread uses
+    // `BLOCKED` now (see there), and the entry point lives as long as the process (-z nodelete).
     unsafe {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
@@ -88,7 +83,7 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
         libc::sigfillset(every.as_mut_ptr());
         let before = (*BLOCKED.0.get()).as_mut_ptr();
         libc::pthread_sigmask(libc::SIG_BLOCK, every.as_ptr(), before);
-        // Not a real-time thread from the start; if this is refused, `begin` makes it ordinary.
+        // If the system refuses this, `begin` makes the thread ordinary.
         let ordinary = ordinary();
         libc::pthread_attr_setschedpolicy(attributes, libc::SCHED_OTHER);
         libc::pthread_attr_setschedparam(attributes, &raw const ordinary);
@@ -109,11 +104,9 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     }
 }
 
-/// Sets up the running thread: its name, its priority and its rights.
 pub(super) fn begin() {
     let ordinary = ordinary();
-    // SAFETY: the name is a NUL-terminated string of at most 16 bytes; the parameters are valid for
-    // the call.
+    // SAFETY: the name is NUL-terminated and has at most 16 bytes; the parameters outlive the call.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"quarry-reclaim".as_ptr());
         libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary);
@@ -122,7 +115,6 @@ pub(super) fn begin() {
     watch_process();
 }
 
-/// Checks whether the thread is the last one, and whether the main thread has given up rights.
 pub(super) fn watch_process() {
     let status = Status::read();
     if status.is_some_and(|status| status.main_has_ended && status.threads == 2) {
@@ -131,11 +123,10 @@ pub(super) fn watch_process() {
     privileges::follow_main(status.is_some_and(|status| status.no_new_privileges));
 }
 
-/// Exit handlers belong to the program, and may need more stack than ours has. So they run on a
-/// thread of the usual size, with the signals blocked that the program had blocked.
+/// Runs the exit handlers of the program on a thread of the usual stack size, which they may need,
+/// with the signals blocked that the program had blocked.
 fn end_process() -> ! {
-    // SAFETY: a thread with the default attributes; its entry point lives as long as the process.
-    // If the system refuses a thread, exit runs here.
+    // SAFETY: the entry point lives as long as the process. If no thread starts, exit runs here.
     unsafe {
         let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
         if libc::pthread_create(thread.as_mut_ptr(), null(), exit, null_mut()) != 0 {

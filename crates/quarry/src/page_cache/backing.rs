@@ -1,8 +1,6 @@
-//! The backing of a mapping's pages: a file, a device, a part of either, or anything else that has
-//! bytes at offsets.
+//! The trait of backings: files, devices, anything with bytes at offsets.
 
-use core::fmt;
-pub use quarry_sys::errno::OsError;
+use crate::error::OsError;
 
 /// The kind of access to cached pages: [`ReadOnly`] or [`ReadWrite`].
 pub trait Access: sealed::Sealed + Send + Sync + 'static {
@@ -57,13 +55,13 @@ mod sealed {
 ///
 /// let mapping = quarry::PageCache::open(Offsets)?;
 /// assert_eq!(mapping.read(5)?[..8], (5u64 * 4096).to_le_bytes());
-/// # Ok::<(), quarry::PageError>(())
+/// # Ok::<(), quarry::Error>(())
 /// ```
 ///
 /// Any thread that uses the mapping calls these functions, several at once; the background thread
 /// calls those that write, on a stack of 256 KiB. They must not use the mapping that the backing
-/// belongs to, or wait for a thread that does. A function that unwinds has failed with `EIO`; on
-/// the background thread, where no code could catch the unwinding, it ends the process.
+/// belongs to, or wait for a thread that does. If a function unwinds, the call fails with `EIO`; on
+/// the background thread it ends the process.
 pub trait Backing: Send + Sync + 'static {
     /// [`ReadWrite`] if pages may be written.
     type Access: Access;
@@ -72,22 +70,22 @@ pub trait Backing: Send + Sync + 'static {
     /// that contains the end is filled up with zeroes.
     fn size(&self) -> u64;
 
-    /// Like [`size`](Self::size), but asks again if that may be out of date. Called before a page
-    /// is refused because it begins after the end.
+    /// Like [`size`](Self::size), but up to date: a backing that remembers its size asks again.
+    /// Called before a page is refused because it begins after the end.
     fn size_anew(&self) -> u64 {
         self.size()
     }
 
-    /// Reads bytes from `offset` on into the front of `bytes`; returns how many, at least one. If
-    /// it reads fewer than asked, it is called again for the rest.
+    /// Reads bytes from `offset` on into the front of `bytes`; returns the number of bytes read, at
+    /// least one. After a short read, it is called again for the remaining bytes.
     ///
     /// # Errors
     /// The cause; then the page is not cached, and each task that waits for it gets the error.
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, OsError>;
 
-    /// Reads neighbouring pages from `offset` on; returns the bytes read, from the first page on.
-    /// Called for read-ahead with up to 32 pages, so that one call to the system can serve them
-    /// all; the default calls [`read`](Self::read) for each.
+    /// Reads neighbouring pages from `offset` on; returns the number of bytes read. Called for
+    /// read-ahead with up to 32 pages, so that one system call can fill all of them; the default
+    /// calls [`read`](Self::read) for each page.
     ///
     /// # Errors
     /// Same as [`read`](Self::read), if it has read nothing.
@@ -106,20 +104,21 @@ pub trait Backing: Send + Sync + 'static {
         Ok(done)
     }
 
-    /// Writes neighbouring pages from `offset` on; returns the bytes written, from the first page
-    /// on. If it writes fewer than asked, it is called again for the rest.
+    /// Writes neighbouring pages from `offset` on; returns the number of bytes written. After a
+    /// short write, it is called again for the remaining bytes.
     ///
     /// # Errors
-    /// The cause; then the pages stay dirty, and the next flush reports it.
+    /// The cause; then the pages stay dirty, and the next flush reports the error.
     fn write_pages(&self, offset: u64, pages: &[&[u8]]) -> Result<usize, OsError> {
         let _ = (offset, pages);
         Err(OsError(libc::EROFS))
     }
 
-    /// Returns whether a page may be written whose latest change has this mark: the sequence number
-    /// of a log, given to [`mark_dirty_at`](crate::PageWrite::mark_dirty_at). A backing with a
-    /// write-ahead log (WAL) returns false while the log is not on its device up to this mark; or
-    /// it writes the log up to there, if `is_flush` shows that a caller waits for the page.
+    /// Returns whether a page may be written now. `mark` is the sequence number, in a log, of the
+    /// latest change of the page, as given to [`mark_dirty_at`](crate::PageWrite::mark_dirty_at). A
+    /// backing with a write-ahead log (WAL) returns false while its device lacks the log up to
+    /// `mark`. If `is_flush`, a caller waits for the page, and the backing may write the log up to
+    /// `mark` instead.
     fn may_write(&self, mark: u64, is_flush: bool) -> bool {
         let _ = (mark, is_flush);
         true
@@ -131,73 +130,5 @@ pub trait Backing: Send + Sync + 'static {
     /// The cause; then writes may be lost.
     fn sync(&self) -> Result<(), OsError> {
         Ok(())
-    }
-}
-
-/// The reason why a page is not available, or cannot be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PageError {
-    /// There is no memory for a page: the limit is reached, and every cached page is pinned, dirty
-    /// or otherwise in use.
-    Full,
-    /// The backing refused.
-    Io(OsError),
-    /// The page begins after the end of the backing, or mappings have no pages with such an index.
-    OutOfRange {
-        /// The page.
-        index: u64,
-        /// Bytes of the backing; `u64::MAX` if there is none.
-        size: u64,
-    },
-    /// [`Backing::may_write`] returned false for this many pages, which stay dirty.
-    Withheld {
-        /// Number of pages.
-        pages: usize,
-    },
-    /// Another task uses the page, and the call does not wait.
-    Busy,
-    /// The mapping was made before a `fork`, and belongs to the parent process.
-    Forked,
-    /// Pages cannot have this size: they have `4 KiB << order`, with an order of 0 to 4.
-    NoSuchOrder {
-        /// The requested order.
-        order: u8,
-    },
-    /// `QUARRY_DISABLE=1`: the C library serves requests, and there is no page cache.
-    Disabled,
-}
-
-impl fmt::Display for PageError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full => out.write_str(
-                "no memory for a page: the limit is reached, and all cached pages are in use or \
-                 dirty",
-            ),
-            Self::Io(error) => write!(out, "the backing refused: {error}"),
-            Self::OutOfRange { index, size } => {
-                write!(out, "page {index} begins behind the end of the backing at {size} bytes")
-            }
-            Self::Withheld { pages } => {
-                write!(out, "the backing does not allow {pages} dirty pages to be written yet")
-            }
-            Self::Busy => out.write_str("the page is in use by somebody else"),
-            Self::Forked => {
-                out.write_str("the mapping belongs to the process that forked this one")
-            }
-            Self::NoSuchOrder { order } => {
-                write!(out, "no pages of 4 KiB << {order}: the order is 0 to 4")
-            }
-            Self::Disabled => out.write_str("QUARRY_DISABLE=1: there is no page cache"),
-        }
-    }
-}
-
-impl core::error::Error for PageError {}
-
-impl From<OsError> for PageError {
-    fn from(error: OsError) -> Self {
-        Self::Io(error)
     }
 }

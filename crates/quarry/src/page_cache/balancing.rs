@@ -1,9 +1,9 @@
-//! Balances of the budget: when they run, and requests that wait for them.
+//! Balances of the budget: when the background thread runs them, and how requests wait for them.
 //!
-//! A request that leaves less than the low mark rings the bell, once until the balance begins. A
-//! balance that has ended below the high mark is tried again after 100 ms, or when the limit
-//! changes, so that the thread does not spin while all memory is in use (kswapd sleeps after 16
-//! failures, Linux 6.x).
+//! A request that leaves the budget below its low mark rings the bell of the background thread,
+//! once until the balance begins. If a balance ends below the high mark, the thread tries again
+//! after 100 ms, or when the limit changes: it must not spin while all memory is in use (kswapd
+//! sleeps after 16 failures, Linux 6.x).
 
 use super::writers;
 use crate::background::{self, has_thread, ring};
@@ -24,29 +24,27 @@ use quarry_sys::primitive::{
 
 /// Time from a failed balance to the next: 100 ms.
 const RETRY_NS: u64 = 100_000_000;
-/// Longest time that a request waits for balances,
+/// Longest wait of a request for balances: 20 ms.
 const REQUEST_WAIT_NS: u64 = 20_000_000;
-/// longest time if the dirty pages, once written, would be enough for the request,
+/// Longest wait if enough pages for the request are dirty, and need only be written: 200 ms.
 const DIRTY_WAIT_NS: u64 = 200_000_000;
-/// and time during which later requests do not wait after a wait in vain.
+/// Time after a wait in vain during which later requests do not wait: 200 ms.
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
 /// A balance is wanted, and has not begun.
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// Time from which a failed balance may be tried again, on the coarse clock.
 static RETRY_AT_NS: AtomicU64 = AtomicU64::new(0);
-/// Number of balances that have ended.
 static PROGRESS: AtomicU32 = AtomicU32::new(0);
 /// Time from which a request may wait again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
-/// A task has found more dirty pages than the background should leave.
+/// A task asks the background thread to write dirty pages.
 static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
-/// Frames that requests wait for, 0 for none: the largest request, or the latest.
+/// Frames of the largest request that waits; 0 if no request waits. The end of any wait clears it.
 static AWAITED: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether the budget is below its low mark, or has no room for a request that waits, and
-/// there is something to reclaim from. O(1); one load in a program that has neither a page cache
-/// nor a shrinker.
+/// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget is
+/// below its low mark or lacks room for a request that waits. O(1): one load in other programs.
 #[inline]
 fn is_due() -> bool {
     let budget = STACK.pages().zones().budget();
@@ -62,7 +60,7 @@ fn goal() -> Goal {
     }
 }
 
-/// Requests a balance from the thread, if there is one.
+/// Asks the background thread, if it runs, for a balance.
 #[cold]
 fn want() {
     if has_thread() && coarse_ns() >= RETRY_AT_NS.load(Relaxed) && !WANTED.swap(true, AcqRel) {
@@ -70,14 +68,7 @@ fn want() {
     }
 }
 
-/// Like [`want`], but at once, because the limit has changed.
-pub(super) fn want_now() {
-    RETRY_AT_NS.store(0, Relaxed);
-    want();
-}
-
-/// Called after the page cache has grown, with no lock held: requests a balance of the budget if it
-/// is due. O(1).
+/// Asks for a balance if it is due after the page cache has grown. The caller has no lock. O(1).
 #[inline]
 pub(super) fn want_if_due() {
     if is_due() {
@@ -85,7 +76,6 @@ pub(super) fn want_if_due() {
     }
 }
 
-/// Called by the thread: balances the budget if this is due.
 fn balance_if_due() {
     if !is_ready() || !WANTED.load(Acquire) && !is_due() {
         return;
@@ -103,14 +93,13 @@ fn balance_if_due() {
     futex::wake_all(&PROGRESS);
 }
 
-/// Waits until another balance has ended, for at most `ns` nanoseconds.
-pub(super) fn wait_for_progress(ns: u64) {
+/// Waits for the end of a balance, for at most `ns` nanoseconds.
+fn wait_for_progress(ns: u64) {
     let seen = PROGRESS.load(Acquire);
     want();
     futex::wait_at_most(&PROGRESS, seen, ns);
 }
 
-/// See [`Wait`].
 pub(crate) struct BalanceWait {
     frames: usize,
     waited_ns: u64,
@@ -142,7 +131,7 @@ impl Wait for BalanceWait {
         RETRY_AT_NS.store(0, Relaxed);
         AWAITED.fetch_max(self.frames as u32, Relaxed);
         wait_for_progress(most - self.waited_ns);
-        // Without a clock the request waits once.
+        // Without a clock, the request waits once.
         let waited = if start == 0 { most } else { monotonic_ns().saturating_sub(start) };
         self.waited_ns += waited.max(1);
         true
@@ -157,8 +146,7 @@ impl Drop for BalanceWait {
     }
 }
 
-/// Reclaims until `bytes` fewer are in use, or nothing more can be freed; calls the shrinkers of
-/// the program. Returns the number of freed bytes.
+/// The work of [`Budget::reclaim`](super::Budget::reclaim).
 pub(super) fn reclaim(bytes: usize) -> usize {
     if !is_ready() {
         return 0;
@@ -172,9 +160,7 @@ pub(super) fn reclaim(bytes: usize) -> usize {
     before.saturating_sub(used()) as usize * FRAME_BYTES
 }
 
-/// Requests that the background writes dirty pages; returns whether there is a thread for it.
-/// Starts the thread: a program with dirty pages expects more than `malloc`. The caller has no
-/// lock.
+/// Asks the background thread for writeback, and starts it if needed; returns whether it runs.
 #[cold]
 pub(super) fn wake_for_writeback() -> bool {
     background::start_for_callbacks();
@@ -185,8 +171,7 @@ pub(super) fn wake_for_writeback() -> bool {
     is_there
 }
 
-/// Writes until dirty memory is within its limit and memory is not short. Runs outside of the gate:
-/// backings are the program's, and may take their time.
+/// Writes until neither writeback nor a balance is due. Outside the gate: backings may be slow.
 fn write_dirty_pages() {
     writers::write_some(writers::TURN_PAGES, |_| {
         balance_if_due();
@@ -207,7 +192,15 @@ impl Balancer for PageCaching {
     }
 
     fn want_now() {
-        want_now();
+        RETRY_AT_NS.store(0, Relaxed);
+        want();
+    }
+
+    fn approach(beyond: usize, ns: u64) {
+        if !has_thread() {
+            reclaim(beyond);
+        }
+        wait_for_progress(ns);
     }
 
     fn work() {
@@ -230,7 +223,7 @@ impl Balancer for PageCaching {
     }
 
     fn forget_work() {
-        // A page that is not written is not copied.
+        // The child writes only where it must, because the kernel copies each page that it writes.
         if WANTED.load(Relaxed) {
             WANTED.store(false, Relaxed);
         }

@@ -1,90 +1,42 @@
-//! The budget of the process: one limit for its heap and its caches, and the order in which they
-//! give way when memory is short.
-//!
-//! Programs see it as [`Budget`]; `docs/budget.md` describes what is counted and what happens at
-//! the limit.
+//! The interface of programs to the budget of the process: one limit for its heap and its caches.
+//! `docs/budget.md` describes what is counted, and what happens at the limit.
 
 use super::balancing;
-use super::registration::{BudgetError, Kind, Registration};
+use super::registration::{Kind, Registration};
+use crate::error::{Error, accept};
 use crate::instance::STACK;
-use crate::process::{self, Mode, ensure_ready};
+use crate::process::{Mode, ensure_ready};
 use crate::{background, limits};
-use core::time::Duration;
 use quarry_cache::{CachingStack, Shrinker, ShrinkerOptions};
-use quarry_mm::frame::{FRAME_BYTES, MetadataKind};
+use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{BudgetStats, Pressure};
-use quarry_mm::zone::{GroupId, GroupLimits, MarkOptions, Zone};
-use quarry_sys::clock::coarse_ns;
+use quarry_mm::zone::{GroupId, GroupLimits, MarkOptions};
 use quarry_sys::statm::anonymous_bytes;
 
-/// The longest that a wait sleeps without looking at the budget.
-const STEP_NS: u64 = 10_000_000;
+/// More bytes than any heap has.
+const MOST_BYTES: usize = 16 << 40;
 
 /// The budget of the process.
 ///
 /// ```
-/// # use quarry::{Budget, Count, Scanned, ShrinkControl, Shrinker, ShrinkerOptions};
-/// # use std::sync::Mutex;
-/// #[global_allocator]
-/// static A: quarry::Quarry = quarry::Quarry;
+/// use quarry::{Budget, Pressure, Registration};
 ///
-/// struct Results(Mutex<Vec<String>>);
-///
-/// impl Shrinker for Results {
-///     fn count(&self, _: &ShrinkControl) -> Count {
-///         Count::Objects(self.0.lock().unwrap().len() as u64)
-///     }
-///
-///     fn scan(&self, control: &ShrinkControl) -> Scanned {
-///         let mut results = self.0.lock().unwrap();
-///         let left = results.len().saturating_sub(control.objects as usize);
-///         let freed = results.split_off(left).len() as u64;
-///         Scanned::Objects { freed, scanned: freed }
-///     }
-/// }
-///
-/// fn main() {
-///     let Some(budget) = Budget::get() else { return };
-///     let results = std::sync::Arc::new(Results(Mutex::new(vec!["x".repeat(1000); 10_000])));
-///     let registered = budget.register_shrinker(results.clone(), ShrinkerOptions::default());
-///     assert!(budget.reclaim(1 << 20) > 0);
-///     assert!(results.0.lock().unwrap().len() < 10_000);
-///     drop(registered);
-/// }
+/// let budget = Budget::get().expect("Quarry serves");
+/// let told: Registration = budget.on_pressure(|now: Pressure| eprintln!("{now:?} pressure"))?;
+/// let stats = budget.stats();
+/// println!("{} of {} bytes, and {} beside them", stats.used, stats.limit, stats.beside());
+/// drop(told);
+/// # Ok::<(), quarry::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Budget(());
 
-/// A limit that was set, to follow how far the process is from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "memory goes back in the background; this says how far that is"]
-pub struct Resize {
-    target: usize,
-}
-
-/// The state of a [`Resize`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes of the limit that was set.
-    pub target: usize,
-    /// Bytes in use.
-    pub used: usize,
-}
-
-impl Progress {
-    /// Returns whether use is within the limit.
-    #[must_use]
-    pub const fn is_done(self) -> bool {
-        self.used <= self.target
-    }
-}
-
 /// The limits of a [`Group`], in bytes, rounded down to 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
-    /// While the group has at most this, its pages are not reclaimed for others.
+    /// Up to this size, the group keeps its pages when other parts of the program need memory.
     pub min: usize,
-    /// Above this the background reclaims from the group.
+    /// Above this size, the background thread reclaims from the group.
     pub high: usize,
     /// At this size, requests of the group fail after one reclaim of the group.
     pub max: usize,
@@ -107,16 +59,31 @@ impl GroupOptions {
     }
 }
 
-/// A part of the program with limits of its own: the file mappings that name it.
+/// Limits for one part of the program: for the file mappings that name this group.
 ///
 /// Dropping the handle does not remove the group while mappings belong to it.
+///
+/// ```
+/// # use quarry::{Budget, FileBacking, GroupOptions, PageCache};
+/// let budget = Budget::get().expect("Quarry serves");
+/// let tenant = budget.group(&GroupOptions { max: 1 << 20, ..GroupOptions::default() })?;
+/// let program = FileBacking::open("/proc/self/exe")?;
+/// let mapping = PageCache::builder().group(&tenant).open(program)?;
+/// for index in 0..400 {
+///     mapping.read(index)?;
+/// }
+/// assert!(tenant.usage().used <= 1 << 20, "of 1.6 MB");
+/// drop(mapping);
+/// tenant.remove().expect("no mapping belongs to it");
+/// # Ok::<(), quarry::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Group(GroupId);
 
 /// The use of a group, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupUse {
-    /// Bytes that are charged.
+    /// Bytes that are charged to the group.
     pub used: usize,
     /// Bytes that are pinned, if the group limits them.
     pub pinned: usize,
@@ -130,30 +97,11 @@ fn frames(bytes: usize) -> u32 {
     u32::try_from(bytes / FRAME_BYTES).unwrap_or(u32::MAX)
 }
 
-fn used() -> usize {
-    STACK.pages().zones().budget().used() as usize * FRAME_BYTES
-}
-
 impl Budget {
     /// The budget; `None` with `QUARRY_DISABLE=1`, or if the system refuses the first memory.
     #[must_use]
     pub fn get() -> Option<Self> {
         (ensure_ready() == Mode::Ready).then_some(Self(()))
-    }
-
-    /// Sets the limit, like [`Quarry::set_limit`](crate::Quarry::set_limit). It applies to requests
-    /// at once; the background gives back memory beyond it, as far as this can be freed. Never
-    /// fails: memory that is in use stays in use.
-    pub fn set_limit(self, bytes: usize) -> Resize {
-        limits::set_own(bytes);
-        background::start_for_callbacks();
-        balancing::want_now();
-        Resize { target: bytes / FRAME_BYTES * FRAME_BYTES }
-    }
-
-    /// The distance of the process from the current limit.
-    pub fn resize(self) -> Resize {
-        Resize { target: self.limit().unwrap_or(usize::MAX) }
     }
 
     /// Bytes that may be in use; `None` if there is no limit. O(1).
@@ -162,38 +110,33 @@ impl Budget {
         limits::effective()
     }
 
-    /// Sets the marks below the limit: the bytes that are kept for reclaim itself (`None`: by the
-    /// square root of the limit), and the gaps between the marks in 10,000ths of the limit (1 to
-    /// 3,000; the kernel's `watermark_scale_factor`, 10).
-    pub fn set_marks(self, min: Option<usize>, scale: u32) {
+    /// Sets the marks below the limit. `min` bytes are kept for reclaim itself (`None`: a number
+    /// that grows with the square root of the limit). `scale` is the gap between the marks in
+    /// 10,000ths of the limit: 1 to 3,000, by default 10 (the kernel's `watermark_scale_factor`).
+    ///
+    /// # Errors
+    /// [`Error::NotAccepted`] for another scale, or a `min` above the limit.
+    pub fn set_marks(self, min: Option<usize>, scale: u32) -> Result<(), Error> {
+        accept("the scale of the marks", scale as usize, 1..=3000)?;
+        accept("the min mark", min.unwrap_or(0), 0..=self.limit().unwrap_or(MOST_BYTES))?;
         let options = MarkOptions { min: min.map(frames), scale };
         STACK.pages().zones().budget().set_marks(options);
+        Ok(())
     }
 
-    /// The figures of the budget: a snapshot. O(caches * CPUs + cached pages).
+    /// The figures of the budget, and of the memory beside it: a snapshot. O(caches * CPUs + cached
+    /// pages), and reads a file of `/proc`.
     #[must_use]
     pub fn stats(self) -> BudgetStats {
         let _inside = crate::gate::enter();
-        STACK.budget_stats()
+        let stats = STACK.budget_stats();
+        let ours = stats.used + stats.beside();
+        let unaccounted = anonymous_bytes().map_or(0, |bytes| bytes as usize).saturating_sub(ours);
+        BudgetStats { unaccounted, ..stats }
     }
 
-    /// Bytes that the process has in memory outside of the budget: stacks, code that was written
-    /// to, memory that it has mapped itself. `None` without `/proc`. Memory that was requested but
-    /// not touched hides as much of it.
-    #[must_use]
-    pub fn unaccounted(self) -> Option<usize> {
-        let zones = STACK.pages().zones();
-        let dirty: usize = zones.all().map(|zone: &Zone| zone.dirty() as usize).sum();
-        let stats = process::stats()?;
-        let metadata: usize =
-            MetadataKind::ALL.iter().map(|kind| stats.metadata_bytes(*kind)).sum();
-        let ours = used() + dirty * FRAME_BYTES + metadata;
-        Some(usize::try_from(anonymous_bytes()?).ok()?.saturating_sub(ours))
-    }
-
-    /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns the
-    /// difference. Calls shrinkers on this thread: the caller must not hold anything that they
-    /// need.
+    /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns the bytes
+    /// freed. Calls shrinkers on this thread: the caller must not hold anything that they need.
     pub fn reclaim(self, bytes: usize) -> usize {
         balancing::reclaim(bytes)
     }
@@ -202,12 +145,12 @@ impl Budget {
     /// registration is dropped. An `Arc` of a shrinker is a shrinker.
     ///
     /// # Errors
-    /// If 64 are registered, or there is no memory.
+    /// If 64 shrinkers are registered, or there is no memory.
     pub fn register_shrinker<S: Shrinker + 'static>(
         self,
         shrinker: S,
         options: ShrinkerOptions,
-    ) -> Result<Registration, BudgetError> {
+    ) -> Result<Registration, Error> {
         let registered = Registration::of(shrinker, |object| {
             // SAFETY: the registration keeps the shrinker alive until it has removed it.
             unsafe { STACK.shrinkers().add(object, options) }.map(Kind::Shrinker)
@@ -221,18 +164,18 @@ impl Budget {
     /// for a reclaim, until the registration is dropped.
     ///
     /// # Errors
-    /// If 16 are registered, or there is no memory.
+    /// If 16 functions are registered, or there is no memory.
     pub fn on_pressure<F: Fn(Pressure) + Send + Sync + 'static>(
         self,
         tell: F,
-    ) -> Result<Registration, BudgetError> {
+    ) -> Result<Registration, Error> {
         unsafe fn call<F: Fn(Pressure)>(context: *const (), level: Pressure) {
-            // SAFETY: registered with an `F`, which lives.
+            // SAFETY: `context` is an `F`, which its registration keeps alive.
             unsafe { (*context.cast::<F>())(level) }
         }
         let registered = Registration::of(tell, |object| {
-            // SAFETY: the registration keeps `tell` alive until it has removed it; any thread may
-            // call it.
+            // SAFETY: the registration keeps `tell`, which any thread may call, until it is
+            // removed.
             unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
         })?;
         STACK.pages().zones().budget().keep_reserve();
@@ -249,39 +192,14 @@ impl Budget {
     /// Makes a group.
     ///
     /// # Errors
-    /// If there are 255.
-    pub fn group(self, options: &GroupOptions) -> Result<Group, BudgetError> {
-        STACK.groups().create(options.limits()).map(Group).ok_or(BudgetError::TooMany)
-    }
-}
-
-impl Resize {
-    /// The current state. O(1).
-    #[must_use]
-    pub fn progress(self) -> Progress {
-        Progress { target: self.target, used: used() }
-    }
-
-    /// Waits until use is within the limit, for at most `most`; if Quarry may have no thread,
-    /// reclaims itself, like [`Budget::reclaim`].
-    pub fn wait(self, most: Duration) -> Progress {
-        let end = coarse_ns().saturating_add(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
-        loop {
-            let progress = self.progress();
-            let left = end.saturating_sub(coarse_ns());
-            if progress.is_done() || left == 0 {
-                return progress;
-            }
-            if !background::has_thread() {
-                balancing::reclaim(progress.used - progress.target);
-            }
-            balancing::wait_for_progress(left.min(STEP_NS));
-        }
+    /// If there are 255 groups.
+    pub fn group(self, options: &GroupOptions) -> Result<Group, Error> {
+        STACK.groups().create(options.limits()).map(Group).ok_or(Error::TooMany)
     }
 }
 
 impl Group {
-    /// The group with a number; `None` if there is none.
+    /// The group with this number; `None` if no group has it.
     #[must_use]
     pub fn of(id: GroupId) -> Option<Self> {
         STACK.groups().is_there(id).then_some(Self(id))
@@ -293,7 +211,7 @@ impl Group {
         self.0
     }
 
-    /// Changes the limits. Use beyond them continues, and falls as the group asks for more memory.
+    /// Changes the limits. Use beyond them stays, and falls as the group asks for more memory.
     pub fn set_limits(&self, options: &GroupOptions) {
         STACK.groups().at(self.0).set_limits(options.limits());
     }

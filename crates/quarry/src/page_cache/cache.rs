@@ -1,10 +1,11 @@
 //! The page cache of the process: makes mappings, and counts what they hold.
 
-use super::backing::{Backing, PageError};
+use super::backing::Backing;
 use super::budget::Group;
 use super::file_mapping::Mapping;
 use super::raw_mapping::MappingOptions;
 use super::writers;
+use crate::error::{Error, accept};
 use crate::gate;
 use crate::instance::{STACK, is_ready};
 use quarry_cache::CachingStack;
@@ -13,9 +14,8 @@ use quarry_mm::frame::Order;
 use quarry_sys::errno::KeepErrno;
 
 /// Cached pages of files and databases, in the same memory as the heap, under one limit: the cache
-/// may use memory that the heap does not need, and gives it back when the heap needs it.
-///
-/// A process has one page cache, so this type has no values.
+/// may use memory that the heap does not need, and gives it back when the heap needs it. A process
+/// has one page cache, so this type has no values.
 #[derive(Clone, Copy, Debug)]
 pub enum PageCache {}
 
@@ -23,28 +23,20 @@ impl PageCache {
     /// Makes a mapping of pages of 4 KiB.
     ///
     /// # Errors
-    /// [`PageError::Full`] if there is no memory for it, or [`PageError::Disabled`].
-    pub fn open<B: Backing>(backing: B) -> Result<Mapping<B>, PageError> {
+    /// [`Error::Full`] if there is no memory for it, or [`Error::Disabled`].
+    pub fn open<B: Backing>(backing: B) -> Result<Mapping<B>, Error> {
         Self::builder().open(backing)
     }
 
     /// Builds a mapping with options.
     ///
     /// ```
-    /// # use quarry::{Backing, OsError, PageCache, ReadOnly};
-    /// # struct Zeroes;
-    /// # impl Backing for Zeroes {
-    /// #     type Access = ReadOnly;
-    /// #     fn size(&self) -> u64 { 1 << 20 }
-    /// #     fn read(&self, _: u64, bytes: &mut [u8]) -> Result<usize, OsError> {
-    /// #         bytes.fill(0);
-    /// #         Ok(bytes.len())
-    /// #     }
-    /// # }
-    /// let mapping = PageCache::builder().page_order(2).read_ahead(0).open(Zeroes)?;
+    /// # use quarry::{FileBacking, PageCache};
+    /// let program = FileBacking::open("/proc/self/exe")?;
+    /// let mapping = PageCache::builder().page_order(2).read_ahead(0).open(program)?;
     /// assert_eq!(mapping.read(0)?.len(), 16 << 10);
     /// assert_eq!(mapping.pages(), 1);
-    /// # Ok::<(), quarry::PageError>(())
+    /// # Ok::<(), quarry::Error>(())
     /// ```
     #[must_use]
     pub fn builder() -> MappingBuilder {
@@ -60,10 +52,16 @@ impl PageCache {
         PageCacheStats { events: cache.map(|cache| cache.events()) }
     }
 
-    /// Sets the percentages of memory that may be dirty: above the first one the background thread
-    /// writes (10), above the second one the threads that change pages write (20).
-    pub fn set_dirty_ratios(background: u32, hard: u32) {
+    /// Sets the percentages of memory that may be dirty. Above `background` (by default 10) the
+    /// background thread writes; above `hard` (20) the threads that change pages write as well.
+    ///
+    /// # Errors
+    /// [`Error::NotAccepted`] for a `hard` above 100, or a `background` above `hard`.
+    pub fn set_dirty_ratios(background: u32, hard: u32) -> Result<(), Error> {
+        accept("the hard ratio", hard as usize, 0..=100)?;
+        accept("the background ratio", background as usize, 0..=hard as usize)?;
         writers::set_ratios(background, hard);
+        Ok(())
     }
 }
 
@@ -82,7 +80,7 @@ impl MappingBuilder {
         Self { order, ..self }
     }
 
-    /// Most bytes that are read ahead of a sequential reader (128 KiB); 0 for none.
+    /// Most bytes that are read ahead of a sequential reader, by default 128 KiB; 0 for none.
     #[must_use]
     pub fn read_ahead(self, bytes: usize) -> Self {
         Self { read_ahead: bytes, ..self }
@@ -97,10 +95,10 @@ impl MappingBuilder {
     /// Makes the mapping.
     ///
     /// # Errors
-    /// [`PageError::NoSuchOrder`], and the errors of [`PageCache::open`].
-    pub fn open<B: Backing>(self, backing: B) -> Result<Mapping<B>, PageError> {
+    /// [`Error::NoSuchOrder`], and the errors of [`PageCache::open`].
+    pub fn open<B: Backing>(self, backing: B) -> Result<Mapping<B>, Error> {
         if self.order > 4 {
-            return Err(PageError::NoSuchOrder { order: self.order });
+            return Err(Error::NoSuchOrder { order: self.order });
         }
         let options = MappingOptions { order: Order::new(self.order), ..self.options };
         Mapping::create_with(backing, &options, self.read_ahead)
@@ -133,7 +131,7 @@ impl PageCacheStats {
         self.events.map_or(0, |events| events.writeback())
     }
 
-    /// Counts of events, with the names that `/proc/vmstat` has for them, or would have.
+    /// Counts of events, named as in `/proc/vmstat`, or in its style.
     pub fn events(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let events = self.events;
         Event::ALL.iter().map(move |(event, name)| (*name, events.map_or(0, |all| all[*event])))

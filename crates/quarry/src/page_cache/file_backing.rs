@@ -1,80 +1,124 @@
 //! A file as the backing of a mapping: positioned reads and writes.
 
-use super::backing::{Access, Backing, OsError, ReadOnly, ReadWrite};
-use core::ffi::CStr;
+use super::backing::{Access, Backing, ReadOnly, ReadWrite};
+use crate::error::{Error, OsError};
 use core::fmt;
 use core::marker::PhantomData;
 use quarry_sys::errno::KeepErrno;
-use quarry_sys::file_descriptor::{FileDescriptor, OpenOptions, Transfer};
+use quarry_sys::file_descriptor::{FileDescriptor, Transfer};
 use quarry_sys::primitive::{AtomicU64, Ordering};
+#[cfg(feature = "std")]
+use std::{
+    fs::File,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd},
+    path::Path,
+};
 
 /// A file whose pages are cached.
 ///
-/// ```no_run
-/// use quarry::{FileBacking, PageCache};
+/// ```
+/// use quarry::{FileBacking, PageCache, ReadOnly, ReadWrite};
+/// use std::fs::File;
 ///
-/// let mapping = PageCache::open(FileBacking::open(c"index.db")?)?;
-/// let first = mapping.read(0)?;
-/// println!("it begins with {:?}", &first[..16]);
-/// # Ok::<(), quarry::PageError>(())
+/// # let path = std::env::temp_dir().join(format!("quarry-doc-file-{}", std::process::id()));
+/// let writable: FileBacking<ReadWrite> = FileBacking::open_writable(&path)?;
+/// writable.set_size(4096)?;
+///
+/// let file: File = File::open(&path)?;
+/// let mapping = PageCache::open(FileBacking::<ReadOnly>::from(file))?;
+/// assert_eq!(mapping.read(0)?[..], [0; 4096]);
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// It asks the system for the file's size when the file is opened, after a read that ends early,
-/// and before it refuses a page that begins after the end. So a file that another process has made
-/// longer is read to its new end. Cached pages keep their bytes, also the page that contained the
-/// old end, whose rest is zero: drop it before you change it. A page that contains the end of the
-/// file is written up to the end only; a page after the end extends the file by the whole page.
-/// [`set_size`](FileBacking::set_size) moves the end.
+/// A file is named by its path, or is an open [`File`], an [`OwnedFd`], or a [`BorrowedFd`] that
+/// lives as long as the process. A backing that is written needs a descriptor for reading and
+/// writing: otherwise its flushes return the error of the system.
 ///
-/// `O_DIRECT` works: pages lie at multiples of their size in memory and in the file. Only the size
-/// of a file that is written this way must be a multiple of the block size of its device.
+/// Quarry asks the system for the file's size when the file is opened, after a read that ends
+/// early, and before it refuses a page that begins after the end. So it reads to the new end of a
+/// file that another process has made longer. Cached pages keep their bytes: the page that
+/// contained the old end has zeroes after it, so drop that page before you change it. A page that
+/// contains the end of the file is written up to the end only; a page after the end extends the
+/// file by the whole page. [`set_size`](FileBacking::set_size) moves the end.
+///
+/// `O_DIRECT` works: pages lie at multiples of their size in memory and in the file. The size of a
+/// file that is written this way must be a multiple of the block size of its device.
 pub struct FileBacking<A: Access = ReadOnly> {
     file: FileDescriptor,
     size: AtomicU64,
     access: PhantomData<A>,
 }
 
+#[cfg(feature = "std")]
 impl FileBacking<ReadOnly> {
     /// Opens a file for reading.
     ///
     /// # Errors
     /// The error of the system.
-    pub fn open(path: &CStr) -> Result<Self, OsError> {
-        Self::open_with(path, OpenOptions::default())
-    }
-
-    /// Opens a file for reading past the page cache of the kernel (`O_DIRECT`).
-    ///
-    /// # Errors
-    /// The error of the system: `EINVAL` if the file system has no such reads.
-    pub fn open_direct(path: &CStr) -> Result<Self, OsError> {
-        Self::open_with(path, OpenOptions { direct: true, ..OpenOptions::default() })
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(File::open(path)?.into())
     }
 }
 
+#[cfg(feature = "std")]
 impl FileBacking<ReadWrite> {
     /// Opens a file for reading and writing; creates it if there is none.
     ///
     /// # Errors
     /// The error of the system.
-    pub fn open_writable(path: &CStr) -> Result<Self, OsError> {
-        Self::open_with(path, OpenOptions { write: true, create: true, direct: false })
+    pub fn open_writable(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let mut options = File::options();
+        Ok(options.read(true).write(true).create(true).truncate(false).open(path)?.into())
     }
+}
 
-    /// Like [`open_writable`](Self::open_writable), past the page cache of the kernel (`O_DIRECT`).
-    ///
-    /// # Errors
-    /// The error of the system: `EINVAL` if the file system has no such transfers.
-    pub fn open_writable_direct(path: &CStr) -> Result<Self, OsError> {
-        Self::open_with(path, OpenOptions { write: true, create: true, direct: true })
+#[cfg(feature = "std")]
+impl<A: Access> From<File> for FileBacking<A> {
+    fn from(file: File) -> Self {
+        OwnedFd::from(file).into()
     }
+}
 
+#[cfg(feature = "std")]
+impl<A: Access> From<OwnedFd> for FileBacking<A> {
+    fn from(descriptor: OwnedFd) -> Self {
+        // SAFETY: the descriptor is open, and its owner has given it up.
+        Self::over(unsafe { FileDescriptor::owned(descriptor.into_raw_fd()) })
+    }
+}
+
+/// For a file that stays open as long as the process, because backings may.
+#[cfg(feature = "std")]
+impl<A: Access> From<BorrowedFd<'static>> for FileBacking<A> {
+    fn from(descriptor: BorrowedFd<'static>) -> Self {
+        // SAFETY: the descriptor stays open for ever.
+        Self::over(unsafe { FileDescriptor::borrowed(descriptor.as_raw_fd()) })
+    }
+}
+
+#[cfg(feature = "std")]
+impl<A: Access> AsFd for FileBacking<A> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor stays open as long as this lives.
+        unsafe { BorrowedFd::borrow_raw(self.file.number()) }
+    }
+}
+
+#[cfg(feature = "std")]
+impl<A: Access> AsRawFd for FileBacking<A> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.number()
+    }
+}
+
+impl FileBacking<ReadWrite> {
     /// Moves the end of the file. Pages after the new end stay cached, so call the mapping's
     /// `truncate` first, which drops them.
     ///
     /// # Errors
     /// The error of the system.
-    pub fn set_size(&self, bytes: u64) -> Result<(), OsError> {
+    pub fn set_size(&self, bytes: u64) -> Result<(), Error> {
         let _errno = KeepErrno::new();
         self.file.set_size(bytes)?;
         self.size.store(bytes, Ordering::Release);
@@ -83,49 +127,31 @@ impl FileBacking<ReadWrite> {
 }
 
 impl<A: Access> FileBacking<A> {
-    fn open_with(path: &CStr, options: OpenOptions) -> Result<Self, OsError> {
+    /// The size is 0 if the system does not tell it: then the first read asks again.
+    fn over(file: FileDescriptor) -> Self {
         let _errno = KeepErrno::new();
-        Self::over(FileDescriptor::open(path, options)?)
+        let size = AtomicU64::new(file.size().unwrap_or(0));
+        Self { file, size, access: PhantomData }
     }
 
-    fn over(file: FileDescriptor) -> Result<Self, OsError> {
-        let _errno = KeepErrno::new();
-        let size = AtomicU64::new(file.size()?);
-        Ok(Self { file, size, access: PhantomData })
-    }
-
-    /// Takes over a descriptor, and closes it when this is dropped.
+    /// Uses a descriptor of C, and closes it at the end if this owns it.
     ///
     /// # Errors
-    /// If it is not the descriptor of a file; then it is closed.
+    /// If the number is no open descriptor.
     ///
     /// # Safety
-    /// The descriptor is open, and no other code closes it.
-    pub unsafe fn from_owned(descriptor: i32) -> Result<Self, OsError> {
+    /// The descriptor stays open as long as this lives; if this owns it, no other code closes it.
+    #[cfg(feature = "internals")]
+    pub unsafe fn of_number(number: i32, is_owned: bool) -> Result<Self, Error> {
         // SAFETY: the caller's promise is passed on.
-        Self::over(unsafe { FileDescriptor::owned(descriptor) })
+        let file = unsafe {
+            if is_owned { FileDescriptor::owned(number) } else { FileDescriptor::borrowed(number) }
+        };
+        file.size()?;
+        Ok(Self::over(file))
     }
 
-    /// Uses a descriptor that its owner closes.
-    ///
-    /// # Errors
-    /// If it is not the descriptor of a file.
-    ///
-    /// # Safety
-    /// The descriptor stays open as long as this lives.
-    pub unsafe fn from_borrowed(descriptor: i32) -> Result<Self, OsError> {
-        // SAFETY: the caller's promise is passed on.
-        Self::over(unsafe { FileDescriptor::borrowed(descriptor) })
-    }
-
-    /// The number of its descriptor.
-    #[must_use]
-    pub fn descriptor(&self) -> i32 {
-        self.file.number()
-    }
-
-    /// Asks the system for the size, and asks again if another task changed the known size during
-    /// the call, because the answer may be older than this change.
+    /// Asks the system for the size; asks again if another task changed the known size meanwhile.
     fn ask_size(&self) -> Result<u64, OsError> {
         let mut known = self.size.load(Ordering::Acquire);
         loop {
@@ -213,6 +239,6 @@ impl<A: Access> Backing for FileBacking<A> {
 impl<A: Access> fmt::Debug for FileBacking<A> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = out.debug_struct("FileBacking");
-        fields.field("descriptor", &self.descriptor()).field("size", &self.size()).finish()
+        fields.field("descriptor", &self.file.number()).field("size", &self.size()).finish()
     }
 }

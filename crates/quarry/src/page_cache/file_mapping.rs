@@ -1,15 +1,14 @@
 //! Mappings: the cached pages of one file or database, with their backing.
 
-use super::backing::{Access, Backing, PageError, ReadWrite};
+use super::backing::{Access, Backing, ReadWrite};
 use super::mapping_core::MappingCore;
 use super::page::{NewPage, PageRef, PageSlot, note_mark};
-use super::raw_mapping::{
-    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RekeyError,
-};
+use super::raw_mapping::{Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage};
 use super::writeback::Mode;
 use super::writers::{self, Writer, WriterCalls};
 use super::{fill, writeback};
 use crate::background;
+use crate::error::Error;
 use crate::process;
 use core::alloc::Layout;
 use core::fmt;
@@ -21,10 +20,9 @@ use quarry_mm::stack::Request;
 use quarry_sys::locks::Visit;
 use quarry_sys::report::warn;
 
-/// A mapping and its backing, in memory of the stack.
 #[repr(C)]
 struct Inner<B> {
-    /// The first field, whose first field is the writer, so a writer leads here.
+    /// First, because its first field is the writer: a pointer to the writer points to the `Inner`.
     core: MappingCore,
     backing: B,
 }
@@ -66,7 +64,6 @@ impl<B: Backing> Inner<B> {
 /// use quarry::{FileBacking, PageCache};
 ///
 /// # let path = std::env::temp_dir().join(format!("quarry-doc-mapping-{}", std::process::id()));
-/// # let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
 /// let mapping = PageCache::open(FileBacking::open_writable(&path)?)?;
 /// let page = mapping.create(0)?.fill_dirty(|bytes| bytes[..5].copy_from_slice(b"hello"));
 /// drop(page);
@@ -77,17 +74,17 @@ impl<B: Backing> Inner<B> {
 /// drop(page);
 /// assert_eq!(&mapping.read(0)?.latch_shared()[..5], b"HELLO");
 /// # drop(mapping);
-/// # std::fs::remove_file(path.to_str().unwrap())?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// Pages are numbered from 0, and have `4 KiB << order`. Dropping a mapping writes its dirty pages,
-/// and prints a line if this fails; a [`flush`](Self::flush) before it returns the reason.
+/// and prints a line if this fails; to learn the reason, call [`flush`](Self::flush) before.
 ///
 /// **Fork.** A mapping belongs to the process that made it. In the child of a fork,
-/// [`get`](Self::get) finds cached pages, with the bytes of the moment of the fork. Calls that may
-/// wait or use the backing return [`PageError::Forked`]; dropping the mapping writes nothing. The
-/// child may make its own mappings.
+/// [`get`](Self::get) finds cached pages, with their bytes at the moment of the fork. Calls that
+/// may wait or use the backing return [`Error::Forked`]; dropping the mapping writes nothing.
+/// The child may make its own mappings.
 pub struct Mapping<B: Backing> {
     inner: NonNull<Inner<B>>,
     raw: RawMapping,
@@ -104,25 +101,24 @@ impl<B: Backing> Mapping<B> {
         backing: B,
         options: &MappingOptions,
         most_ahead_bytes: usize,
-    ) -> Result<Self, PageError> {
+    ) -> Result<Self, Error> {
         let raw = RawMapping::create(options)?;
         let layout = Inner::<B>::LAYOUT;
         let memory = process::alloc(Request::of(layout.size()).aligned(layout.align()));
         let Some(memory) = memory else {
             raw.destroy();
-            return Err(PageError::Full);
+            return Err(Error::Full);
         };
         let inner = memory.cast::<Inner<B>>();
         let bytes = options.order.bytes();
         let most_ahead = (most_ahead_bytes / bytes) as u32;
         let core = MappingCore::new(raw, options, most_ahead, &Inner::<B>::CALLS);
-        // SAFETY: the memory has this size and alignment, and is ours alone; the writer stays there
-        // until it is removed.
+        // SAFETY: the memory has this layout and is ours; the writer stays there until its removal.
         unsafe {
             inner.write(Inner { core, backing });
             writers::add(inner.as_ref().core.writer());
         }
-        // The thread is needed to write without a caller, and it keeps memory free for fills.
+        // The background thread writes dirty pages, and keeps memory free for fills.
         background::start_for_callbacks();
         Ok(Self { inner, raw, owns: PhantomData })
     }
@@ -144,7 +140,7 @@ impl<B: Backing> Mapping<B> {
         &self.inner().backing
     }
 
-    /// The mapping by its number.
+    /// The number of the mapping, for the untyped interface.
     #[must_use]
     pub fn raw(&self) -> RawMapping {
         self.raw
@@ -176,14 +172,13 @@ impl<B: Backing> Mapping<B> {
         self.raw.get(index).map(|page| PageRef::of(page, self.core()))
     }
 
-    /// Finds a page, or reads it: one task reads, others that want the page wait. Also reads pages
-    /// that a sequential reader will want.
+    /// Finds a page, or reads it: one task reads, and other tasks that ask for the page wait. Also
+    /// reads pages ahead of a sequential reader.
     ///
     /// # Errors
-    /// [`PageError::Full`], [`PageError::Io`], [`PageError::OutOfRange`], or [`PageError::Forked`].
-    /// [`PageError::Forked`].
+    /// [`Error::Full`], [`Error::System`], [`Error::OutOfRange`], or [`Error::Forked`].
     #[inline]
-    pub fn read(&self, index: u64) -> Result<PageRef<'_, B::Access>, PageError> {
+    pub fn read(&self, index: u64) -> Result<PageRef<'_, B::Access>, Error> {
         self.core().check_pins()?;
         match self.raw.get(index) {
             Some(page) => {
@@ -198,7 +193,7 @@ impl<B: Backing> Mapping<B> {
 
     #[cold]
     #[inline(never)]
-    fn read_missed(&self, index: u64) -> Result<PageRef<'_, B::Access>, PageError> {
+    fn read_missed(&self, index: u64) -> Result<PageRef<'_, B::Access>, Error> {
         let Inner { core, backing } = self.inner();
         let page = fill::read_missed(core, backing, index)?;
         if page.is_marked_for_readahead() {
@@ -215,13 +210,13 @@ impl<B: Backing> Mapping<B> {
         }
     }
 
-    /// Finds a page, or makes a new one, whose bytes the caller fills in; waits while another task
+    /// Finds a page, or makes a new page, whose bytes the caller fills in; waits while another task
     /// fills it.
     ///
     /// # Errors
-    /// [`PageError::Full`], the error of a fill that it has waited for, [`PageError::OutOfRange`]
-    /// if the page would end after 2^63 bytes, or [`PageError::Forked`].
-    pub fn get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, PageError> {
+    /// [`Error::Full`], the error of a fill that it has waited for, [`Error::OutOfRange`]
+    /// if the page would end after 2^63 bytes, or [`Error::Forked`].
+    pub fn get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, Error> {
         self.slot(index, Effort::Every)
     }
 
@@ -229,19 +224,19 @@ impl<B: Backing> Mapping<B> {
     ///
     /// # Errors
     /// Same as [`get_or_alloc`](Self::get_or_alloc).
-    pub fn try_get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, PageError> {
+    pub fn try_get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, Error> {
         self.slot(index, Effort::Easy)
     }
 
     /// Refuses indexes at which no file can have bytes.
-    fn check_index(&self, index: u64) -> Result<(), PageError> {
+    fn check_index(&self, index: u64) -> Result<(), Error> {
         if index < self.core().most_pages() {
             return Ok(());
         }
-        Err(PageError::OutOfRange { index, size: self.backing().size() })
+        Err(Error::OutOfRange { index, size: self.backing().size() })
     }
 
-    fn slot(&self, index: u64, effort: Effort) -> Result<PageSlot<'_, B::Access>, PageError> {
+    fn slot(&self, index: u64, effort: Effort) -> Result<PageSlot<'_, B::Access>, Error> {
         let core = self.core();
         core.check_process()?;
         self.check_index(index)?;
@@ -257,17 +252,17 @@ impl<B: Backing> Mapping<B> {
     /// Makes a new page at `index`, which must not be cached.
     ///
     /// # Errors
-    /// [`PageError::Busy`] if the page is cached; otherwise the same as
+    /// [`Error::Busy`] if the page is cached; otherwise the same as
     /// [`get_or_alloc`](Self::get_or_alloc).
-    pub fn create(&self, index: u64) -> Result<NewPage<'_, B::Access>, PageError> {
+    pub fn create(&self, index: u64) -> Result<NewPage<'_, B::Access>, Error> {
         match self.get_or_alloc(index)? {
             PageSlot::New(page) => Ok(page),
-            PageSlot::Found(_) => Err(PageError::Busy),
+            PageSlot::Found(_) => Err(Error::Busy),
         }
     }
 
     /// Reads pages of a range that are not cached, many in one call of the backing. This is a hint:
-    /// if memory is short or the backing refuses, the rest is left out.
+    /// pages are left out if memory is short or the backing refuses.
     pub fn prefetch(&self, range: impl RangeBounds<u64>) {
         let Inner { core, backing } = self.inner();
         if !core.is_forked() {
@@ -275,15 +270,13 @@ impl<B: Backing> Mapping<B> {
         }
     }
 
-    /// Drops all pages from index `from` on, dirty ones too, and waits for pages that are latched
-    /// or being written. A task that has pinned such a page keeps its bytes, but no task finds it
-    /// any more. A thread that has one of the pages latched would wait for ever.
-    ///
-    /// Returns the number of dropped pages.
+    /// Drops all pages from index `from` on, dirty ones too; returns their number. Waits for pages
+    /// that are latched or being written: a thread that has latched one of the pages itself would
+    /// wait for ever. Pinned pages keep their bytes, but no task finds them any more.
     ///
     /// # Errors
-    /// [`PageError::Forked`].
-    pub fn truncate(&self, from: u64) -> Result<u64, PageError> {
+    /// [`Error::Forked`].
+    pub fn truncate(&self, from: u64) -> Result<u64, Error> {
         self.core().check_process()?;
         Ok(self.raw.truncate(from))
     }
@@ -297,8 +290,8 @@ impl<B: Backing> Mapping<B> {
     /// was cached.
     ///
     /// # Errors
-    /// [`PageError::Forked`].
-    pub fn discard(&self, index: u64) -> Result<bool, PageError> {
+    /// [`Error::Forked`].
+    pub fn discard(&self, index: u64) -> Result<bool, Error> {
         self.core().check_process()?;
         Ok(self.raw.discard(index))
     }
@@ -308,28 +301,24 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// Gives a cached page another index, marks it dirty, and drops the page that was there.
     ///
     /// # Errors
-    /// [`PageError::OutOfRange`] if no page is cached at `old`, or none can be at `new`;
-    /// [`PageError::Busy`] if another task uses the page at `new`; [`PageError::Full`],
-    /// [`PageError::Forked`].
-    pub fn rekey(&self, old: u64, new: u64) -> Result<(), PageError> {
+    /// [`Error::OutOfRange`] if no page is cached at `old`, or no page can be at `new`;
+    /// [`Error::Busy`] if another task uses the page at `new`; [`Error::Full`],
+    /// [`Error::Forked`].
+    pub fn rekey(&self, old: u64, new: u64) -> Result<(), Error> {
         let core = self.core();
         core.check_process()?;
         self.check_index(new)?;
         let size = self.backing().size();
-        let page = self.get(old).ok_or(PageError::OutOfRange { index: old, size })?;
+        let page = self.get(old).ok_or(Error::OutOfRange { index: old, size })?;
         // SAFETY: `page` pins it.
-        unsafe { page.raw().rekey(new) }.map_err(|error| match error {
-            RekeyError::Busy => PageError::Busy,
-            RekeyError::Full => PageError::Full,
-            RekeyError::Gone => PageError::OutOfRange { index: old, size },
-        })?;
+        unsafe { page.raw().rekey(new) }?;
         core.mark_dirty(page.raw());
         Ok(())
     }
 
     /// Marks a page as newer than its backing, with the mark of
-    /// [`mark_dirty_at`](crate::PageWrite::mark_dirty_at), for owners that know pages by their
-    /// numbers. If too much is dirty, this writes some pages that no task has latched.
+    /// [`mark_dirty_at`](crate::PageWrite::mark_dirty_at), for callers that have page numbers. If
+    /// too much is dirty, this writes some pages that no task has latched.
     ///
     /// # Safety
     /// The page belongs to this mapping, and the caller pins it.
@@ -343,23 +332,21 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// are written. Waits for latches: the caller must have no latch of the mapping.
     ///
     /// # Errors
-    /// An error of the backing since the last flush of the mapping, by any writer: each error is
-    /// reported once, and its pages are still dirty. [`PageError::Withheld`] if the backing did not
-    /// allow some writes; [`PageError::Forked`].
-    pub fn flush(&self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
+    /// An error of the backing since the last flush of the mapping, whichever task wrote: each
+    /// error is reported once, and its pages are still dirty. [`Error::Withheld`] if the
+    /// backing did not allow some writes; [`Error::Forked`].
+    pub fn flush(&self, range: impl RangeBounds<u64>) -> Result<(), Error> {
         let Inner { core, backing } = self.inner();
         writeback::flush(core, backing, of_bounds(range), None)
     }
 
-    /// Flushes all pages, and waits until they survive a loss of power
-    /// ([`Backing::sync`]).
+    /// Flushes all pages, and waits until they survive a loss of power ([`Backing::sync`]).
     ///
     /// # Errors
     /// Same as [`flush`](Self::flush), or the error of the backing's sync, which other flushers get
-    /// as well. Writes since the last successful sync may be lost then, although their pages are
-    /// clean, and another sync does not write them: a caller that needs them changes the pages
-    /// again.
-    pub fn sync(&self) -> Result<(), PageError> {
+    /// as well. After a failed sync, writes since the last successful sync may be lost although
+    /// their pages are clean, and another sync does not repeat them: change these pages again.
+    pub fn sync(&self) -> Result<(), Error> {
         let Inner { core, backing } = self.inner();
         writeback::sync(core, backing, None)
     }
@@ -367,8 +354,8 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// Waits until no page of a range is being written.
     ///
     /// # Errors
-    /// [`PageError::Forked`].
-    pub fn wait_writeback(&self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
+    /// [`Error::Forked`].
+    pub fn wait_writeback(&self, range: impl RangeBounds<u64>) -> Result<(), Error> {
         self.core().check_process()?;
         writeback::wait_writeback(self.core(), of_bounds(range));
         Ok(())
@@ -381,7 +368,20 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     }
 }
 
-/// A flusher of a mapping, with its own record of the errors that it knows.
+/// A flusher of a mapping, with its own record of the errors that it has reported.
+///
+/// ```
+/// # use quarry::{FileBacking, Flusher, PageCache};
+/// # use std::io;
+/// let mapping = PageCache::open(FileBacking::open_writable("/dev/full")?)?;
+/// let mut flusher: Flusher<'_, _> = mapping.flusher();
+/// drop(mapping.create(0)?.fill_dirty(|bytes| bytes.fill(1)));
+/// let refused = io::Error::from(flusher.flush(..).unwrap_err());
+/// assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+/// mapping.truncate(0)?;
+/// flusher.flush(..)?; // the error was reported, and no page is dirty
+/// # Ok::<(), io::Error>(())
+/// ```
 pub struct Flusher<'a, B: Backing> {
     mapping: &'a Mapping<B>,
     cursor: ErrorCursor,
@@ -392,7 +392,7 @@ impl<B: Backing<Access = ReadWrite>> Flusher<'_, B> {
     ///
     /// # Errors
     /// Same as [`Mapping::flush`].
-    pub fn flush(&mut self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
+    pub fn flush(&mut self, range: impl RangeBounds<u64>) -> Result<(), Error> {
         let Inner { core, backing } = self.mapping.inner();
         writeback::flush(core, backing, of_bounds(range), Some(&mut self.cursor))
     }
@@ -401,7 +401,7 @@ impl<B: Backing<Access = ReadWrite>> Flusher<'_, B> {
     ///
     /// # Errors
     /// Same as [`Mapping::sync`].
-    pub fn sync(&mut self) -> Result<(), PageError> {
+    pub fn sync(&mut self) -> Result<(), Error> {
         let Inner { core, backing } = self.mapping.inner();
         writeback::sync(core, backing, Some(&mut self.cursor))
     }
@@ -418,21 +418,19 @@ impl<B: Backing> Drop for Mapping<B> {
     }
 }
 
-/// A mapping whose writer was removed. Dropping this frees its pages and its memory, even if the
-/// backing unwinds in the last write.
+/// Frees a mapping whose writer was removed, even if the backing unwinds in the last write.
 struct Remains<'a, B: Backing>(&'a Mapping<B>);
 
 impl<B: Backing> Drop for Remains<'_, B> {
     fn drop(&mut self) {
         let Mapping { inner, raw, .. } = *self.0;
         if self.0.core().is_forked() {
-            // The parent writes the dirty pages, and threads that do not exist here hold latches.
+            // The parent writes the dirty pages; the child lacks the threads that hold latches.
             raw.invalidate(0..u64::MAX, Invalidate::All);
         } else {
             raw.destroy();
         }
-        // SAFETY: the mapping is being dropped: no code borrows it, and without its writer no other
-        // code knows it.
+        // SAFETY: the mapping is being dropped and not linked as a writer: no code has it.
         unsafe {
             inner.drop_in_place();
             process::free(inner.cast());
@@ -444,11 +442,14 @@ impl<B: Backing> Mapping<B> {
     fn write_or_report(&self) {
         let Inner { core, backing } = self.inner();
         let flushed = writeback::flush(core, backing, 0..u64::MAX, None);
-        // The error may come from an earlier write, which has succeeded since.
+        // The error may come from an earlier write, which was repeated with success since.
         if let Err(error) = flushed
             && writeback::is_any_dirty(core)
         {
-            warn(format_args!("a mapping is dropped, and its dirty pages are lost: {error}"));
+            let errno = error.errno();
+            warn(format_args!(
+                "a mapping is dropped, and its dirty pages are lost: {error} (errno {errno})"
+            ));
         }
     }
 }
@@ -461,7 +462,6 @@ impl<B: Backing> fmt::Debug for Mapping<B> {
     }
 }
 
-/// The indexes of a range.
 fn of_bounds(range: impl RangeBounds<u64>) -> Range<u64> {
     let start = match range.start_bound() {
         Bound::Included(start) => *start,

@@ -1,30 +1,27 @@
-//! Reading pages: one task fills a page, others wait for it; pages that are read ahead come with
-//! it.
+//! Reads pages into the cache: one task fills a page while others wait for it, and reads ahead.
 //!
-//! A *run* is a row of neighbouring new pages that this task has made, and reads together. Runs are
-//! made in the order of the pages, so that no two tasks wait for each other's pages. A run that is
-//! dropped with unfilled pages, because the backing has refused or unwound, takes these out of the
-//! mapping; tasks that wait for them get the error.
+//! A *run* is a row of neighbouring new pages that this task has made, and reads together. A task
+//! makes pages in the order of their indexes, so no two tasks wait for each other's pages. If a run
+//! is dropped with unfilled pages, because the backing has refused or unwound, it takes them out of
+//! the mapping, and the tasks that wait for them get the error.
 
-use super::backing::{Backing, OsError, PageError};
+use super::backing::Backing;
 use super::mapping_core::MappingCore;
 use super::raw_mapping::{Effort, RawPage};
+use crate::error::{Error, OsError};
 use core::ops::Range;
 use quarry_cache::page_cache::{Trigger, Window};
 
 /// Most pages of a run: 128 KiB of small pages.
 const RUN: usize = 32;
 
-/// Neighbouring new pages.
 struct Run<'a> {
     core: &'a MappingCore,
-    /// Index of the first page.
     first: u64,
     pages: [Option<RawPage>; RUN],
     count: usize,
-    /// Number of pages that are filled, at the front; the run does not own them any more.
+    /// Number of filled pages, at the front; the run does not own them any more.
     filled: usize,
-    /// The error of the unfilled pages.
     errno: i32,
 }
 
@@ -44,8 +41,8 @@ impl<'a> Run<'a> {
         self.count == RUN
     }
 
-    /// Ends the fill of the next page, which the caller `asked` for, or which comes ahead and may
-    /// be the `marker`. Returns the page, pinned.
+    /// Ends the fill of the next page; returns it, pinned. A page that the caller has not `asked`
+    /// for is marked as read ahead, and as the marker if its index is `marker`.
     fn finish_next(&mut self, marker: Option<u64>, asked: bool) -> Option<RawPage> {
         let page = self.pages[self.filled].take()?;
         if !asked {
@@ -57,7 +54,7 @@ impl<'a> Run<'a> {
         Some(page)
     }
 
-    /// Reads all pages. The first one stays pinned for the caller if `kept`.
+    /// Reads all pages. The first page stays pinned for the caller if `kept`.
     ///
     /// # Errors
     /// The error of the first unfilled page; the pages before it are filled.
@@ -76,7 +73,7 @@ impl<'a> Run<'a> {
                 Ok(0) if offset < backing.size() => Err(OsError(libc::EIO)),
                 Ok(0) if within == 0 => Err(OsError(libc::ENODATA)),
                 Ok(0) => {
-                    // The end of the backing: the rest of its last page is zero.
+                    // The backing ends here: the rest of its last page is zero.
                     self.zero_from(within);
                     Ok(bytes - within)
                 }
@@ -124,12 +121,11 @@ impl<'a> Run<'a> {
         Ok(read.min(lacking * self.core.page_bytes))
     }
 
-    /// The bytes of an unfilled page.
     fn bytes_of<'p>(&self, number: usize) -> &'p mut [u8] {
         let Some(page) = self.pages[number] else { return &mut [] };
-        // SAFETY: the run has the page's exclusive latch and its pin until the page is filled, and
-        // makes one slice of its bytes at a time. They came from the system as zeroes, and hold
-        // what was written there since.
+        // SAFETY: until the page is filled, the run has its exclusive latch and its pin, and makes
+        // one slice of its bytes at a time. Memory from the system is zeroed, so they are
+        // initialised.
         unsafe { core::slice::from_raw_parts_mut(page.address().as_ptr(), self.core.page_bytes) }
     }
 
@@ -147,25 +143,22 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Reads a page that is not cached, and pages to read ahead with it. Returns it pinned.
-///
-/// # Errors
-/// The reason why the page is not available.
+/// Reads a page that is not cached, and pages ahead with it. Returns the page, pinned.
 pub(crate) fn read_missed<B: Backing>(
     core: &MappingCore,
     backing: &B,
     index: u64,
-) -> Result<RawPage, PageError> {
+) -> Result<RawPage, Error> {
     core.check_process()?;
     let mut end = end_of(core, backing);
     if index >= end {
-        // There may be a new page after the end, which another task is filling.
+        // Another task may be filling a new page after the end.
         if let Some(page) = core.raw.get_waiting(index)? {
             return Ok(page);
         }
         end = end_anew(core, backing);
         if index >= end {
-            return Err(PageError::OutOfRange { index, size: backing.size() });
+            return Err(Error::OutOfRange { index, size: backing.size() });
         }
     }
     let slot = core.get_or_alloc(index, Effort::Every)?;
@@ -182,18 +175,14 @@ pub(crate) fn read_missed<B: Backing>(
     let beside = if ahead.start == index { index + 1..ahead.end } else { index + 1..index + 1 };
     let next = extend(&mut run, beside);
     read_first(run, backing, marker)?;
-    // Pages that were cached in between, or do not follow the page.
+    // The pages of the window that the run has not taken.
     read_ahead(core, backing, next.max(ahead.start)..ahead.end, marker);
     Ok(slot.page)
 }
 
-/// Reads a run whose first page is asked for. If the backing refuses, asks it once more for that
-/// page alone, because the refusal may concern the pages read ahead.
-fn read_first<B: Backing>(
-    mut run: Run<'_>,
-    backing: &B,
-    marker: Option<u64>,
-) -> Result<(), PageError> {
+/// Reads a run whose first page the caller has asked for. If the backing refuses, asks once more
+/// for that page alone, because the refusal may concern the pages read ahead.
+fn read_first<B: Backing>(mut run: Run<'_>, backing: &B, marker: Option<u64>) -> Result<(), Error> {
     let refused = match run.read(backing, marker, true) {
         Err(error) if run.filled == 0 => error,
         _ => return Ok(()),
@@ -209,17 +198,16 @@ fn read_first<B: Backing>(
     Err(refusal(&run, backing, refused))
 }
 
-fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> PageError {
+fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> Error {
     match error {
         OsError(libc::ENODATA) if run.first >= end_of(run.core, backing) => {
-            PageError::OutOfRange { index: run.first, size: backing.size() }
+            Error::OutOfRange { index: run.first, size: backing.size() }
         }
-        error => PageError::Io(error),
+        error => Error::System(error),
     }
 }
 
-/// Adds new pages of a range to a run, until one is cached or memory is short. Returns the first
-/// index that it has not added.
+/// Adds pages of a range until one is cached already or memory is short; returns the next index.
 fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
     for index in range.clone() {
         if run.is_full() || run.core.raw.is_cached(index) {
@@ -228,7 +216,7 @@ fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
         match run.core.raw.get_or_alloc(index, Effort::Easy) {
             Ok(slot) if slot.is_new => run.push(slot.page),
             Ok(slot) => {
-                // SAFETY: the pin is ours, and is not needed.
+                // SAFETY: this task has the pin, and does not need it.
                 unsafe { slot.page.unpin() };
                 return index;
             }
@@ -238,8 +226,7 @@ fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
     range.end
 }
 
-/// Reads the pages of a range that are not cached; gives up if memory is short or the backing
-/// refuses.
+/// Reads pages of a range that are not cached, until memory is short or the backing refuses.
 pub(crate) fn read_ahead<B: Backing>(
     core: &MappingCore,
     backing: &B,
@@ -271,7 +258,7 @@ pub(crate) fn prefetch<B: Backing>(core: &MappingCore, backing: &B, range: Range
     read_ahead(core, backing, range.start..range.end.min(end), None);
 }
 
-/// Reads the window after the one whose marked page was just used.
+/// Reads the next window, after the marked page of the previous window was used.
 #[cold]
 pub(crate) fn read_after_marker<B: Backing>(core: &MappingCore, backing: &B, index: u64) {
     if core.is_forked() {
@@ -289,7 +276,7 @@ fn end_of<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
     page_behind(core, backing.size())
 }
 
-/// The same, if the backing may have become longer.
+/// Like [`end_of`], after a look whether the backing has become longer.
 fn end_anew<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
     page_behind(core, backing.size_anew())
 }

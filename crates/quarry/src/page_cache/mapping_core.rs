@@ -1,11 +1,10 @@
-//! The part of a mapping that does not depend on its backing: its pages by numbers, its errors, its
-//! read-ahead, and its place among the writers.
+//! The part of a mapping that does not depend on the type of its backing.
 
-use super::backing::PageError;
 use super::balancing::{self, BalanceWait};
 use super::raw_mapping::{Effort, MappingOptions, RawMapping, RawPage, RawSlot, inside};
 use super::writers::{self, Writer, WriterCalls};
 use crate::balancer::Wait;
+use crate::error::Error;
 use crate::instance::STACK;
 use crate::{background, fork};
 use core::ptr::NonNull;
@@ -21,31 +20,29 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// Pages that a mapping makes dirty between two looks at the number of dirty pages
 /// (`ratelimit_pages`, `mm/page-writeback.c`, Linux 6.6).
 const DIRTIED_BETWEEN_LOOKS: u32 = 32;
-/// Dirty pages that a request writes after it found no memory, and how often it does.
+/// Dirty pages that a request without memory writes in one round, and its most rounds.
 const WRITTEN_FOR_ROOM: usize = 64;
 const MOST_ROUNDS: u32 = 16;
 /// Nanoseconds for which the background skips a mapping whose backing has refused: 5 s
 /// (`dirty_writeback_interval`, `mm/page-writeback.c`, Linux 6.6).
 const AFTER_ERROR_NS: u64 = 5_000_000_000;
 
-/// See the module.
 #[repr(C)]
 pub(crate) struct MappingCore {
-    /// The first field, so its address leads to the others.
+    /// First, so that its address is the address of the whole.
     writer: Writer,
     pub(crate) raw: RawMapping,
     pub(crate) page_bytes: usize,
-    /// The group whose pins are counted; the root if none are.
+    /// The group that counts pins of the pages; the root group if no group counts them.
     pins_of: GroupId,
     /// Number of forks of the process when the mapping was made.
     process: u32,
     dirtied: AtomicU32,
-    /// Most pages of a read-ahead window.
     most_ahead: AtomicU32,
-    /// The background writes nothing before this time.
+    /// The background thread writes nothing before this time, on the coarse clock.
     quiet_until_ns: AtomicU64,
     errors: ErrorSequence,
-    /// The errors that flushes of the mapping itself have reported.
+    /// The position in `errors` of flushes without a cursor.
     reported: CountedLock<ErrorCursor>,
     ahead: CountedLock<ReadAhead>,
 }
@@ -82,7 +79,6 @@ impl MappingCore {
         }
     }
 
-    /// Counts a pin out.
     #[inline]
     pub(crate) fn note_unpin(&self) {
         if self.pins_of != GroupId::ROOT {
@@ -90,41 +86,37 @@ impl MappingCore {
         }
     }
 
-    /// Refuses another pin, if the group of the mapping has its most pins.
+    /// Refuses another pin, if the group of the mapping has as many pins as it may have.
     #[inline]
-    pub(crate) fn check_pins(&self) -> Result<(), PageError> {
+    pub(crate) fn check_pins(&self) -> Result<(), Error> {
         let may_pin =
             self.pins_of == GroupId::ROOT || STACK.groups().at(self.pins_of).may_pin(self.frames());
-        if may_pin { Ok(()) } else { Err(PageError::Full) }
+        if may_pin { Ok(()) } else { Err(Error::Full) }
     }
 
     fn frames(&self) -> u32 {
         (self.page_bytes / FRAME_BYTES) as u32
     }
 
-    /// Visits the locks.
     pub(crate) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("mapping->reported", &self.reported);
         visit("mapping->ahead", &self.ahead);
     }
 
-    /// Its place among the writers.
     pub(crate) fn writer(&self) -> NonNull<Writer> {
         NonNull::from(&self.writer)
     }
 
-    /// The number of pages that a mapping can have: all bytes have offsets below 2^63
-    /// (`MAX_LFS_FILESIZE`, `include/linux/fs.h`, Linux 6.6).
+    /// Number of pages that a mapping can have: all offsets are below 2^63 (`MAX_LFS_FILESIZE`,
+    /// `include/linux/fs.h`, Linux 6.6).
     pub(crate) fn most_pages(&self) -> u64 {
         (1 << 63) / self.page_bytes as u64
     }
 
-    /// Refuses calls in any process except the one that made the mapping.
-    pub(crate) fn check_process(&self) -> Result<(), PageError> {
-        if self.is_forked() { Err(PageError::Forked) } else { Ok(()) }
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
-    /// Returns whether the mapping was made before the last fork.
     pub(crate) fn is_forked(&self) -> bool {
         self.process != fork::generation()
     }
@@ -134,14 +126,14 @@ impl MappingCore {
         self.most_ahead.store(pages, Relaxed);
     }
 
-    /// The window of a missed page, or of a marked one; `None` if nothing should be read ahead.
+    /// The window to read after a miss, or after a use of a marked page; `None` without read-ahead.
     pub(crate) fn window(&self, index: u64, trigger: Trigger) -> Option<Window> {
         let most = self.most_ahead.load(Relaxed);
         if most <= 1 {
             return None;
         }
         inside(|_| {
-            // A simultaneous miss of another task belongs to another stream, or to the same one.
+            // While another task computes a window, this task reads nothing ahead.
             let mut ahead = self.ahead.try_lock()?;
             let is_cached = |index| self.raw.is_cached(index);
             let window = ahead.window(Need { index, pages: 1, most, trigger }, is_cached);
@@ -168,14 +160,12 @@ impl MappingCore {
         if has_background && !writers::is_overdue() {
             return;
         }
-        // Writes its own dirty pages; other mappings and the background write the rest.
         // SAFETY: the writer belongs to this mapping.
         unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
     }
 
-    /// Like [`RawMapping::get_or_alloc`], but if all memory is in use because of dirty pages,
-    /// writes some of them first.
-    pub(crate) fn get_or_alloc(&self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
+    /// Like [`RawMapping::get_or_alloc`], but makes room first if dirty pages fill the memory.
+    pub(crate) fn get_or_alloc(&self, index: u64, effort: Effort) -> Result<RawSlot, Error> {
         let mut rounds = match effort {
             Effort::Every => MOST_ROUNDS,
             Effort::Easy => 0,
@@ -183,7 +173,7 @@ impl MappingCore {
         let mut wait = BalanceWait::new(self.page_bytes);
         loop {
             match self.raw.get_or_alloc(index, effort) {
-                Err(PageError::Full) if rounds > 0 && self.make_room(&mut wait) => rounds -= 1,
+                Err(Error::Full) if rounds > 0 && self.make_room(&mut wait) => rounds -= 1,
                 done => {
                     balancing::want_if_due();
                     return done;
@@ -192,8 +182,8 @@ impl MappingCore {
         }
     }
 
-    /// Asks for the slots of all CPUs to be emptied, or writes some dirty pages, its own first, or
-    /// waits for the background. Returns whether any of this freed memory.
+    /// Has the slots of all CPUs emptied, or writes some dirty pages, first of this mapping, or
+    /// waits for the background thread. Returns whether this may have freed memory.
     #[cold]
     fn make_room(&self, wait: &mut BalanceWait) -> bool {
         // Other CPUs may hold the only free pages.
@@ -207,41 +197,36 @@ impl MappingCore {
             || wait.has_balanced()
     }
 
-    /// Marks a page that the caller pins as newer than the backing.
     pub(crate) fn mark_dirty(&self, page: RawPage) {
         inside(|cache| cache.mark_dirty(page.0));
     }
 
-    /// Records an error of the backing.
     pub(crate) fn note_error(&self, errno: i32) {
         self.errors.record(errno);
         self.quiet_until_ns.store(coarse_ns() + AFTER_ERROR_NS, Relaxed);
     }
 
-    /// Records a failed sync of the backing, which does not concern its writes.
+    /// Records a failed sync of the backing. The background goes on writing the mapping.
     pub(crate) fn note_sync_error(&self, errno: i32) {
         self.errors.record(errno);
     }
 
-    /// Returns whether the background skips the mapping for now.
     pub(crate) fn is_quiet(&self) -> bool {
         let until = self.quiet_until_ns.load(Relaxed);
         until != 0 && coarse_ns() < until
     }
 
-    /// Called when writes succeed again.
     pub(crate) fn end_quiet(&self) {
         if self.quiet_until_ns.load(Relaxed) != 0 {
             self.quiet_until_ns.store(0, Relaxed);
         }
     }
 
-    /// A cursor of the errors, for a separate flusher.
     pub(crate) fn error_cursor(&self) -> ErrorCursor {
         self.errors.cursor()
     }
 
-    /// The last error since the cursor, or since the last flush of the mapping itself.
+    /// The last error after the cursor, or without a cursor, after the last flush of that kind.
     pub(crate) fn news(&self, cursor: Option<&mut ErrorCursor>) -> Option<i32> {
         match cursor {
             Some(cursor) => self.errors.advance(cursor),

@@ -22,13 +22,13 @@ mod registration;
 mod writeback;
 mod writers;
 
-pub use backing::{Access, Backing, OsError, PageError, ReadOnly, ReadWrite};
-pub use budget::{Budget, Group, GroupOptions, GroupUse, Progress, Resize};
+pub use backing::{Access, Backing, ReadOnly, ReadWrite};
+pub use budget::{Budget, Group, GroupOptions, GroupUse};
 pub use cache::{MappingBuilder, PageCache, PageCacheStats};
 pub use file_backing::FileBacking;
 pub use file_mapping::{Flusher, Mapping};
 pub use page::{NewPage, PageRead, PageRef, PageSlot, PageWrite};
 pub use raw_mapping::{
-    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RawSlot, RekeyError,
+    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RawSlot,
 };
-pub use registration::{BudgetError, Registration};
+pub use registration::Registration;

@@ -9,32 +9,23 @@ use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// A pin of a cached page: the page stays where it is, and reclaim does not take it, until all its
-/// pins are dropped. Cloning adds a pin.
+/// A pin of a cached page: until all its pins are dropped, the page stays where it is, and reclaim
+/// does not take it. Cloning adds a pin.
 ///
 /// With a [`ReadOnly`] backing, a pin gives access to the bytes:
 ///
 /// ```
-/// # use quarry::{Backing, OsError, PageCache, ReadOnly};
-/// # struct Zeroes;
-/// # impl Backing for Zeroes {
-/// #     type Access = ReadOnly;
-/// #     fn size(&self) -> u64 { 1 << 20 }
-/// #     fn read(&self, _: u64, bytes: &mut [u8]) -> Result<usize, OsError> {
-/// #         bytes.fill(0);
-/// #         Ok(bytes.len())
-/// #     }
-/// # }
-/// let mapping = PageCache::open(Zeroes)?;
-/// let page = mapping.read(3)?;
-/// assert_eq!((page.len(), page[17], page.index()), (4096, 0, 3));
-/// # Ok::<(), quarry::PageError>(())
+/// # use quarry::{FileBacking, PageCache, PageRef};
+/// let mapping = PageCache::open(FileBacking::open("/proc/self/exe")?)?;
+/// let page: PageRef<'_> = mapping.read(0)?;
+/// assert_eq!((page.len(), &page[1..4], page.index()), (4096, &b"ELF"[..], 0));
+/// # Ok::<(), quarry::Error>(())
 /// ```
 ///
 /// With a [`ReadWrite`] backing, latches guard the bytes: [`latch_shared`](Self::latch_shared) and
 /// [`latch_exclusive`](Self::latch_exclusive).
 ///
-/// Keep pins for a short time: pinned pages cannot be more than fit into memory.
+/// Keep pins for a short time: pinned pages must fit into memory.
 pub struct PageRef<'a, A: Access = ReadOnly> {
     page: RawPage,
     bytes: NonNull<u8>,
@@ -49,7 +40,6 @@ unsafe impl<A: Access> Send for PageRef<'_, A> {}
 unsafe impl<A: Access> Sync for PageRef<'_, A> {}
 
 impl<'a, A: Access> PageRef<'a, A> {
-    /// Takes over a pin.
     #[inline]
     pub(crate) fn of(page: RawPage, core: &'a MappingCore) -> Self {
         core.note_pin();
@@ -62,7 +52,7 @@ impl<'a, A: Access> PageRef<'a, A> {
         self.page.index()
     }
 
-    /// The page by its number; this object keeps its pin.
+    /// The number of the page; this object keeps its pin.
     #[inline]
     #[must_use]
     pub fn raw(&self) -> RawPage {
@@ -76,8 +66,8 @@ impl<'a, A: Access> PageRef<'a, A> {
         ManuallyDrop::new(self).page
     }
 
-    /// The first byte. The caller may read or write there under a latch, or read if it knows that
-    /// no task writes the page.
+    /// The first byte. The caller may read or write there under a latch. Without a latch it may
+    /// read if no task writes the page.
     #[inline]
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
@@ -147,10 +137,8 @@ impl<'a> PageRef<'a, ReadWrite> {
     }
 
     /// Waits until no task reads or writes the page, and keeps other tasks away. A thread that has
-    /// latched the page itself would wait for ever.
-    ///
-    /// If more than 20 % of the memory is dirty (`vm.dirty_ratio`), this writes some dirty pages
-    /// first.
+    /// latched the page itself would wait for ever. If more than 20 % of the memory is dirty
+    /// (`vm.dirty_ratio`), this writes some dirty pages first.
     #[inline]
     #[must_use]
     pub fn latch_exclusive(self) -> PageWrite<'a> {
@@ -188,8 +176,8 @@ impl<'a> PageRef<'a, ReadWrite> {
         cache().is_version(self.page.0, version)
     }
 
-    /// Copies bytes from the place `at` on, without a latch: optimistic reading. Returns whether
-    /// the bytes belong to one version; if not, because a task writes, the contents of `into` are
+    /// Copies bytes from offset `at` on, without a latch (optimistic reading). Returns whether the
+    /// bytes belong to one version; if not, because a task writes, the contents of `into` are
     /// undefined.
     ///
     /// # Panics
@@ -201,8 +189,8 @@ impl<'a> PageRef<'a, ReadWrite> {
         let Some(version) = self.version() else { return false };
         let from = self.bytes.as_ptr().wrapping_add(at);
         for (offset, byte) in into.iter_mut().enumerate() {
-            // SAFETY: the byte lies in the page, which is pinned. A writer may change it at the
-            // same time, so the read is volatile, and then the byte is not used.
+            // SAFETY: the byte lies in the page, which is pinned. Another task may write it at the
+            // same time: so the read is volatile, and `is_version` then rejects the bytes.
             *byte = unsafe { from.add(offset).read_volatile() };
         }
         self.is_version(version)
@@ -262,8 +250,8 @@ impl<'a> PageWrite<'a> {
     }
 
     /// Like [`mark_dirty`](Self::mark_dirty), with a mark: the number of the change in a log.
-    /// [`Backing::may_write`](crate::Backing::may_write) gets it before the page is written. Marks
-    /// of a page only grow.
+    /// [`Backing::may_write`](crate::Backing::may_write) gets the mark before the page is written.
+    /// Marks of a page only grow.
     pub fn mark_dirty_at(&mut self, mark: u64) {
         self.is_changed = true;
         note_mark(self.pin.page, mark);
@@ -298,8 +286,7 @@ impl DerefMut for PageWrite<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.is_changed = true;
         let pin = &self.pin;
-        // SAFETY: the page is pinned, filled, and latched for writing, and the latch is borrowed
-        // uniquely.
+        // SAFETY: the page is pinned, filled, and latched for writing; the borrow is unique.
         unsafe { core::slice::from_raw_parts_mut(pin.bytes.as_ptr(), pin.len_of()) }
     }
 }
@@ -314,7 +301,7 @@ impl Drop for PageWrite<'_> {
     }
 }
 
-/// Raises the mark of a page, which the caller pins, of a mapping with a backing.
+/// Raises the mark of a page. The caller pins the page, and its mapping has a backing.
 pub(crate) fn note_mark(page: RawPage, mark: u64) {
     if mark > page.private() {
         // SAFETY: the page is pinned, and mappings with a backing keep no objects there.
@@ -322,7 +309,7 @@ pub(crate) fn note_mark(page: RawPage, mark: u64) {
     }
 }
 
-/// The page at an index, found or made.
+/// The page at an index.
 #[derive(Debug)]
 pub enum PageSlot<'a, A: Access = ReadWrite> {
     /// The page was cached.
@@ -331,8 +318,19 @@ pub enum PageSlot<'a, A: Access = ReadWrite> {
     New(NewPage<'a, A>),
 }
 
-/// A new page, which only this object can use: its bytes are undefined, and tasks that want the
-/// page wait. Dropping it takes it out of the mapping again.
+/// A new page, which only this object can use. Its bytes are undefined, and tasks that ask for the
+/// page wait. Dropping this takes the page out of the mapping again.
+///
+/// ```
+/// # use quarry::{FileBacking, NewPage, PageCache};
+/// let mapping = PageCache::open(FileBacking::open_writable("/dev/null")?)?;
+/// let new: NewPage<'_, _> = mapping.create(7)?;
+/// let page = new.fill_dirty(|zeroes| zeroes[0] = 1);
+/// assert_eq!(page.latch_shared()[..2], [1, 0]);
+/// drop(mapping.create(8)?);
+/// assert!(mapping.get(8).is_none(), "a page that was not filled");
+/// # Ok::<(), quarry::Error>(())
+/// ```
 pub struct NewPage<'a, A: Access = ReadWrite> {
     page: RawPage,
     core: &'a MappingCore,

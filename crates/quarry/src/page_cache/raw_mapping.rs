@@ -1,25 +1,24 @@
-//! Cached pages by numbers: the untyped interface of the process's one page cache.
+//! Cached pages by their numbers: the untyped interface to the page cache of the process.
 
-use super::backing::{OsError, PageError};
+use crate::error::{Error, OsError};
 use crate::gate;
 use crate::instance::{ProcessConfig, STACK};
-use crate::process::{self, Mode, ensure_ready};
+use crate::process;
 use core::ops::Range;
 use core::ptr::NonNull;
 use quarry_cache::CachingStack;
 use quarry_cache::lru::PageNo;
 use quarry_cache::lru::State;
 use quarry_cache::page_cache::index::INDEX_LIMIT;
-pub use quarry_cache::page_cache::{Effort, Invalidate, Invalidated, MappingOptions, RekeyError};
-use quarry_cache::page_cache::{Full, MappingId, PageCacheRef, ReadError, Slot};
+pub use quarry_cache::page_cache::{Effort, Invalidate, Invalidated, MappingOptions};
+use quarry_cache::page_cache::{Full, MappingId, PageCacheRef, ReadError, RekeyError, Slot};
 use quarry_mm::stack::Stack;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::primitive::task;
 
-/// The page cache of the process.
 pub(crate) type ProcessCache = PageCacheRef<'static, Stack<ProcessConfig>>;
 
-/// The page cache; the caller has a mapping of it.
+/// The page cache, which exists because the caller has a mapping.
 #[inline(always)]
 pub(crate) fn cache() -> ProcessCache {
     STACK.used_page_cache().expect("whoever has a mapping has used the page cache")
@@ -40,11 +39,9 @@ pub(crate) fn waiting<T>(work: impl FnOnce(ProcessCache) -> T) -> T {
     work(cache())
 }
 
-/// A mapping of the page cache: pages by their numbers. [`Mapping`](crate::Mapping) is its safe and
-/// typed interface, with a backing.
-///
-/// It is a number and may be copied; the mapping lives until [`destroy`](Self::destroy). Pages of
-/// it are [`RawPage`]s.
+/// A mapping of the page cache, with pages by their numbers ([`RawPage`]). It is a number and may
+/// be copied; the mapping lives until [`destroy`](Self::destroy). [`Mapping`](crate::Mapping) is
+/// the safe and typed interface, with a backing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawMapping {
     id: MappingId,
@@ -54,24 +51,20 @@ impl RawMapping {
     /// Creates a mapping without pages.
     ///
     /// # Errors
-    /// [`PageError::NoSuchOrder`], [`PageError::Disabled`], or [`PageError::Full`] if there is no
+    /// [`Error::NoSuchOrder`], [`Error::Disabled`], or [`Error::Full`] if there is no
     /// memory for it.
-    pub fn create(options: &MappingOptions) -> Result<Self, PageError> {
+    pub fn create(options: &MappingOptions) -> Result<Self, Error> {
         let order = options.order.get();
         if order > 4 {
-            return Err(PageError::NoSuchOrder { order });
+            return Err(Error::NoSuchOrder { order });
         }
-        match ensure_ready() {
-            Mode::Ready => {}
-            Mode::Disabled => return Err(PageError::Disabled),
-            Mode::Unavailable => return Err(PageError::Full),
-        }
+        process::serving()?;
         let made = process::on_instance(0, || {
             STACK.page_cache().and_then(|cache| cache.create_mapping(options))
         });
         match made {
             Some(Ok(id)) => Ok(Self { id }),
-            Some(Err(OsError(_))) | None => Err(PageError::Full),
+            Some(Err(OsError(_))) | None => Err(Error::Full),
         }
     }
 
@@ -95,26 +88,23 @@ impl RawMapping {
         cache().get(self.id, index).map(RawPage)
     }
 
-    /// Pins the page at `index`, or makes a new one there, whose bytes are undefined: its maker has
-    /// the exclusive latch, and ends the fill by [`RawPage::fill_done`] or
+    /// Pins the page at `index`, or makes a new page there, whose bytes are undefined. The caller
+    /// has the exclusive latch of a new page, and ends its fill by [`RawPage::fill_done`] or
     /// [`fill_failed`](RawPage::fill_failed). Waits while another task fills the page.
     ///
     /// # Errors
-    /// [`PageError::Full`], or [`PageError::OutOfRange`] from index 2^52 on.
-    pub fn get_or_alloc(self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
+    /// [`Error::Full`], or [`Error::OutOfRange`] from index 2^52 on.
+    pub fn get_or_alloc(self, index: u64, effort: Effort) -> Result<RawSlot, Error> {
         let done = process::on_instance(0, || cache().get_or_alloc(self.id, index, effort));
         match done {
             Some(Ok(slot)) => Ok(RawSlot::of(slot)),
-            Some(Err(ReadError::Failed(errno))) => Err(PageError::Io(OsError(errno))),
+            Some(Err(ReadError::Failed(errno))) => Err(Error::System(OsError(errno))),
             Some(Err(ReadError::Full)) | None => Err(refusal(index)),
         }
     }
 
     /// Pins the page at `index`, if it is cached; waits while another task fills it.
-    ///
-    /// # Errors
-    /// The error of that fill.
-    pub(crate) fn get_waiting(self, index: u64) -> Result<Option<RawPage>, PageError> {
+    pub(crate) fn get_waiting(self, index: u64) -> Result<Option<RawPage>, Error> {
         Ok(inside(|cache| cache.get_waiting(self.id, index))?.map(RawPage))
     }
 
@@ -123,8 +113,7 @@ impl RawMapping {
         inside(|cache| cache.is_cached(self.id, index))
     }
 
-    /// Pins dirty pages from index `from` on, in order, as many as `out` has room for; returns
-    /// their number.
+    /// Pins dirty pages from index `from` on, in order, into `out`; returns their number.
     pub(crate) fn dirty_pages(self, from: u64, out: &mut [Option<RawPage>]) -> usize {
         collect(out, |found| inside(|cache| cache.dirty_pages(self.id, from, found)))
     }
@@ -135,14 +124,14 @@ impl RawMapping {
     }
 
     /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort,
-    /// returns a cached page only; with one, also makes a new page, which counts as up to date at
-    /// once, is not latched, and has the private word 0. One task at a time holds pages of a
-    /// mapping; while it holds one, only it truncates the mapping, and discards and moves its
-    /// pages.
+    /// returns only a cached page. With an effort, also makes a new page, which is up to date at
+    /// once, is not latched, and has the private word 0. Only one task at a time holds pages of a
+    /// mapping. While it holds a page, only this task may truncate the mapping, or discard or move
+    /// its pages.
     ///
     /// # Errors
     /// Same as [`get_or_alloc`](Self::get_or_alloc).
-    pub fn hold(self, index: u64, effort: Option<Effort>) -> Result<Option<RawSlot>, PageError> {
+    pub fn hold(self, index: u64, effort: Option<Effort>) -> Result<Option<RawSlot>, Error> {
         let held = process::on_instance(0, || cache().hold(self.id, index, effort));
         match held {
             Some(Ok(slot)) => Ok(slot.map(RawSlot::of)),
@@ -179,15 +168,15 @@ impl RawMapping {
 
 /// The reason why there is no page at an index: the index is too high, or no memory is left.
 #[cold]
-fn refusal(index: u64) -> PageError {
+fn refusal(index: u64) -> Error {
     if index >= INDEX_LIMIT {
-        // There is no backing, so only the numbers end.
-        return PageError::OutOfRange { index, size: u64::MAX };
+        // Without a backing, the largest index is the only end.
+        return Error::OutOfRange { index, size: u64::MAX };
     }
-    PageError::Full
+    Error::Full
 }
 
-/// Most pages of one search by tag.
+/// Most pages that one search by tag finds.
 const TOGETHER: usize = 64;
 
 fn collect(out: &mut [Option<RawPage>], look: impl FnOnce(&mut [PageNo]) -> usize) -> usize {
@@ -199,16 +188,16 @@ fn collect(out: &mut [Option<RawPage>], look: impl FnOnce(&mut [PageNo]) -> usiz
     count
 }
 
-impl From<ReadError> for PageError {
+impl From<ReadError> for Error {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Full => Self::Full,
-            ReadError::Failed(errno) => Self::Io(OsError(errno)),
+            ReadError::Failed(errno) => OsError(errno).into(),
         }
     }
 }
 
-/// A number of the running task for descriptors: control blocks of threads are pages apart.
+/// A number of the running task. Thread control blocks are pages apart, so their low bits are cut.
 fn writer() -> u32 {
     (task::current() >> 6) as u32
 }
@@ -233,7 +222,7 @@ impl RawSlot {
 pub struct RawPage(pub(crate) PageNo);
 
 impl RawPage {
-    /// The page whose memory begins at `address`; `None` if there is none.
+    /// The page whose memory begins at `address`; `None` if no page does.
     #[must_use]
     pub fn at(address: *const u8) -> Option<Self> {
         STACK.used_page_cache()?.page_at(address).map(Self)
@@ -245,7 +234,7 @@ impl RawPage {
         self.0.0
     }
 
-    /// The page with this number, if there is one and it has a pin that is not Quarry's own. O(1).
+    /// The page with this number, if it exists and has a pin that is not Quarry's own. O(1).
     #[must_use]
     pub fn pinned(number: usize) -> Option<Self> {
         let page = PageNo(u32::try_from(number).ok()?);
@@ -260,34 +249,34 @@ impl RawPage {
         if is_exclusive { state.has(State::EXCLUSIVE) } else { state.shared() > 0 }
     }
 
-    /// Returns whether another thread has the page for writing by [`latch`](Self::latch). The
-    /// threads of readers are not recorded.
+    /// Returns whether a thread other than this one has latched the page for writing by
+    /// [`latch`](Self::latch). Threads that read are not recorded.
     #[must_use]
     pub fn is_latched_by_other(self) -> bool {
         cache().writer(self.0) != writer()
     }
 
-    /// Returns whether it is, or was, a page of the mapping.
+    /// Returns whether the page belongs, or belonged, to the mapping.
     #[must_use]
     pub fn is_of(self, mapping: RawMapping) -> bool {
         cache().key(self.0).0 == mapping.id.number
     }
 
-    /// Its first byte; the bytes stay there while the page is pinned.
+    /// The first byte of the page; the bytes stay there while the page is pinned.
     #[inline]
     #[must_use]
     pub fn address(self) -> NonNull<u8> {
         cache().address(self.0)
     }
 
-    /// Number of its bytes.
+    /// Number of bytes of the page.
     #[inline]
     #[must_use]
     pub fn bytes(self) -> usize {
         cache().bytes(self.0)
     }
 
-    /// Its index within its mapping.
+    /// The index of the page in its mapping.
     #[must_use]
     pub fn index(self) -> u64 {
         cache().key(self.0).1
@@ -306,25 +295,23 @@ impl RawPage {
         self.state().has(State::READAHEAD)
     }
 
-    /// Marks a page that the caller fills as read ahead, and as the marker of its window if
-    /// `is_marker`.
+    /// Marks a page as read ahead by the caller that fills it, and as the marker if `is_marker`.
     pub(crate) fn mark_read_ahead(self, is_marker: bool) {
         cache().mark_read_ahead(self.0, is_marker);
     }
 
-    /// Clears the mark; returns whether this task has cleared it.
     pub(crate) fn take_readahead_mark(self) -> bool {
         cache().take_readahead_mark(self.0)
     }
 
-    /// Its private word, 0 in a new page.
+    /// The private word of the page, 0 in a new page.
     #[inline]
     #[must_use]
     pub fn private(self) -> u64 {
         cache().private(self.0)
     }
 
-    /// Changes its private word. If the mapping names a cache for such words, the word is 0 or the
+    /// Changes the private word. If the mapping names a cache for such words, the word is 0 or the
     /// address of an object of that cache, which is freed with the page.
     ///
     /// # Safety
@@ -383,7 +370,7 @@ impl RawPage {
     /// Gives up the latch.
     ///
     /// # Safety
-    /// The caller has the latch in this way.
+    /// The caller has latched the page, for writing if `is_exclusive`, else for reading.
     pub unsafe fn unlatch(self, is_exclusive: bool) {
         waiting(|cache| match is_exclusive {
             true => {
@@ -441,11 +428,16 @@ impl RawPage {
     /// Gives the page another index, and discards the page that was there.
     ///
     /// # Errors
-    /// The reason why the page keeps its index.
+    /// [`Error::Busy`] if another task uses the page at `new`, [`Error::Full`], or
+    /// [`Error::OutOfRange`] if the page is in no mapping any more.
     ///
     /// # Safety
     /// The caller pins the page.
-    pub unsafe fn rekey(self, new: u64) -> Result<(), RekeyError> {
-        inside(|cache| cache.rekey(self.0, new))
+    pub unsafe fn rekey(self, new: u64) -> Result<(), Error> {
+        inside(|cache| cache.rekey(self.0, new)).map_err(|error| match error {
+            RekeyError::Busy => Error::Busy,
+            RekeyError::Full => Error::Full,
+            RekeyError::Gone => Error::OutOfRange { index: self.index(), size: u64::MAX },
+        })
     }
 }

@@ -1,5 +1,6 @@
-//! Registrations of the program with the budget, which live in the heap until they are removed.
+//! Registrations of shrinkers and callbacks with the budget, kept in the heap until their removal.
 
+use crate::error::Error;
 use crate::instance::STACK;
 use crate::process;
 use core::ptr::NonNull;
@@ -10,46 +11,22 @@ use quarry_sys::hooks::HookId;
 use quarry_sys::primitive::futex;
 use quarry_sys::report::fatal;
 
-/// The reason why a registration failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BudgetError {
-    /// The largest number is registered already.
-    TooMany,
-    /// There is no memory.
-    NoMemory,
-}
-
-impl core::fmt::Display for BudgetError {
-    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        out.write_str(match self {
-            Self::TooMany => "as many are registered as there can be",
-            Self::NoMemory => "there is no memory for it",
-        })
-    }
-}
-
-impl core::error::Error for BudgetError {}
-
-/// The kind of a registration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// A shrinker.
     Shrinker(HookId),
-    /// A callback for pressure.
     Pressure(HookId),
 }
 
-/// The head of a registered value.
 #[repr(C)]
 struct Head {
-    /// Marks the memory as a registration: depends on its address.
+    /// Marks the memory as a registration: [`seal_of`] its address.
     seal: usize,
     kind: Option<Kind>,
     free: unsafe fn(NonNull<Head>),
 }
 
 fn seal_of(head: NonNull<u8>) -> usize {
-    // Any odd number works: no pointer is that far from itself.
+    // The number is odd and a head is aligned, so no aligned pointer looks like a seal.
     head.addr().get() ^ 0x5ead_ca11_b0a7_1057_u64 as usize
 }
 
@@ -61,36 +38,33 @@ struct Block<T> {
 
 /// A registration of the program, which lasts until this is dropped.
 ///
-/// Dropping waits for a call that is under way on another thread, so the caller must not hold
-/// anything that the call needs. A registered function must not drop its own registration: then the
+/// Dropping waits for a call of the function that runs on another thread, so the caller must not
+/// hold anything that the call needs. If a registered function drops its own registration, the
 /// process prints one line and ends.
 #[derive(Debug)]
 #[must_use = "what is registered is removed when this is dropped"]
 pub struct Registration(NonNull<Head>);
 
-// SAFETY: any thread may use and drop a registered value (`of`).
+// SAFETY: any thread may use and drop a registered value (`of` demands `Send + Sync`).
 unsafe impl Send for Registration {}
 // SAFETY: a shared registration does nothing.
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// Moves `value` into the heap, and registers it.
     pub(crate) fn of<T: Send + Sync + 'static>(
         value: T,
         register: impl FnOnce(*const T) -> Option<Kind>,
-    ) -> Result<Self, BudgetError> {
+    ) -> Result<Self, Error> {
         unsafe fn free<T>(head: NonNull<Head>) {
-            // SAFETY: `of` has put the head of a `Block<T>` there, which no code uses any more; the
-            // block came from the heap.
+            // SAFETY: `of` has put the head of a `Block<T>` there, which no code uses any more.
             unsafe {
                 head.cast::<Block<T>>().drop_in_place();
                 process::free(head.cast());
             }
         }
         let request = Request::of(size_of::<Block<T>>()).aligned(align_of::<Block<T>>());
-        let block = process::alloc(request).ok_or(BudgetError::NoMemory)?.cast::<Block<T>>();
-        // SAFETY: the memory has room for a block, at a multiple of its alignment, and is ours; the
-        // address of its value lies inside.
+        let block = process::alloc(request).ok_or(Error::NoMemory)?.cast::<Block<T>>();
+        // SAFETY: the memory has the size and the alignment of a block, and is ours.
         let value = unsafe {
             let seal = seal_of(block.cast());
             block.write(Block { head: Head { seal, kind: None, free: free::<T> }, value });
@@ -100,7 +74,7 @@ impl Registration {
         // SAFETY: the head was just written; callers of the value do not know it.
         unsafe { (*block.as_ptr()).head.kind = kind };
         let registration = Self(block.cast());
-        if kind.is_some() { Ok(registration) } else { Err(BudgetError::TooMany) }
+        if kind.is_some() { Ok(registration) } else { Err(Error::TooMany) }
     }
 
     /// An address for [`from_raw`](Self::from_raw); the value stays registered.
@@ -111,17 +85,17 @@ impl Registration {
         head
     }
 
-    /// Returns whether something is registered at an address, which may be any number.
+    /// Returns whether a registered value is at an address, which may be any number.
     #[must_use]
     pub fn is_at(address: NonNull<u8>) -> bool {
         let is_head = address.cast::<Head>().is_aligned()
             && (is_confined() || futex::reads_zero(address.addr().get()).is_some());
-        // SAFETY: the kernel has just read there, and the word lies in one page. Any contents are a
-        // number.
+        // SAFETY: the kernel has just read this word, which lies in one page; in a confined process
+        // the caller vouches for the address. Any contents are a number.
         is_head && unsafe { address.cast::<usize>().read_volatile() } == seal_of(address)
     }
 
-    /// The registration of an address.
+    /// The registration at an address.
     ///
     /// # Safety
     /// [`into_raw`](Self::into_raw) has returned it, and no code uses it after this.
@@ -142,7 +116,7 @@ impl Drop for Registration {
         if !is_removed {
             fatal(format_args!("a callback has dropped its own registration"));
         }
-        // SAFETY: `of` made it with this function, and it is not registered any more.
+        // SAFETY: `of` stored this function for this block, which is not registered any more.
         unsafe {
             (*self.0.as_ptr()).seal = 0;
             free(self.0);

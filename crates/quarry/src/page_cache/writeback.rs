@@ -1,15 +1,16 @@
-//! Writing dirty pages to their backing, in the order of their indexes, neighbours together.
+//! Writes dirty pages to their backing, in the order of their indexes, neighbours together.
 //!
-//! A page is latched for reading while it is written, so that its bytes belong to one moment, and
-//! readers go on. A writeback that has latched pages already never waits for another latch: it
-//! writes its pages first. So it never waits for a task that waits for it.
+//! While a page is written, it is latched for reading: its bytes belong to one moment, and readers
+//! go on. Before a writeback waits for a latch, it writes the pages that it has latched and gives
+//! up their latches, so it never waits for a task that waits for it.
 //!
-//! A page that is made dirty again while it is written stays dirty. So does a page that the backing
-//! refuses; the error is recorded for the next flush.
+//! A page that is made dirty again while it is written stays dirty. A page that the backing refuses
+//! stays dirty as well, and the error is recorded for the next flush.
 
-use super::backing::{Backing, OsError, PageError};
+use super::backing::Backing;
 use super::mapping_core::MappingCore;
 use super::raw_mapping::{RawPage, inside, waiting};
+use crate::error::{Error, OsError};
 use core::ops::Range;
 use quarry_cache::lru::State;
 use quarry_cache::page_cache::ErrorCursor;
@@ -17,7 +18,7 @@ use quarry_cache::page_cache::ErrorCursor;
 /// Most pages of one write: 256 KiB of small pages.
 const RUN: usize = 64;
 
-/// The caller of a writeback (`enum writeback_sync_modes`, Linux 6.6).
+/// How the caller of a writeback waits (`enum writeback_sync_modes`, Linux 6.6).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// No caller waits: pages in use are left out (`WB_SYNC_NONE`).
@@ -26,10 +27,8 @@ pub(crate) enum Mode {
     Flush,
 }
 
-/// Result of a writeback.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
-    /// Pages that were written.
     pub(crate) pages: usize,
     /// Pages that the backing does not allow to be written yet.
     pub(crate) withheld: usize,
@@ -41,7 +40,7 @@ struct Run<'a> {
     first: u64,
     pages: [Option<RawPage>; RUN],
     count: usize,
-    /// Number of pages that were written; the run does not own them any more.
+    /// Number of written pages; the run does not own them any more.
     done: usize,
 }
 
@@ -50,7 +49,6 @@ impl<'a> Run<'a> {
         Self { core, first: 0, pages: [None; RUN], count: 0, done: 0 }
     }
 
-    /// Adds a page that follows the others, or is the first one.
     fn push(&mut self, index: u64, page: RawPage) {
         if self.count == 0 {
             self.first = index;
@@ -115,14 +113,12 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Gives up latch and pin of a page.
 fn let_go(page: RawPage) {
     waiting(|cache| cache.unlatch_shared(page.0));
     // SAFETY: the pin came with the page from the look-up of dirty pages.
     unsafe { page.unpin() };
 }
 
-/// Writes dirty pages of a range, at most `most`.
 pub(crate) fn write_range<'a, B: Backing>(
     core: &'a MappingCore,
     backing: &B,
@@ -163,7 +159,7 @@ pub(crate) fn write_range<'a, B: Backing>(
             }
             match begin(backing, page, mode) {
                 Begun::Yes => {
-                    // From here on the page keeps its index.
+                    // A page in writeback keeps its index.
                     let index = page.index();
                     if !run.takes(index) {
                         write_run(&mut run);
@@ -191,8 +187,7 @@ enum Begun {
     Withheld,
 }
 
-/// Marks a page, which the caller has latched, as being written, if this is allowed and the page is
-/// still dirty.
+/// Marks a latched page as being written, if the backing allows it and the page is still dirty.
 fn begin<B: Backing>(backing: &B, page: RawPage, mode: Mode) -> Begun {
     if !backing.may_write(page.private(), mode == Mode::Flush) {
         return Begun::Withheld;
@@ -200,7 +195,6 @@ fn begin<B: Backing>(backing: &B, page: RawPage, mode: Mode) -> Begun {
     if inside(|cache| cache.begin_writeback(page.0)) { Begun::Yes } else { Begun::No }
 }
 
-/// Returns whether any page is dirty. O(depth of the index).
 pub(crate) fn is_any_dirty(core: &MappingCore) -> bool {
     let mut found = [None];
     core.raw.dirty_pages(0, &mut found);
@@ -211,7 +205,6 @@ pub(crate) fn is_any_dirty(core: &MappingCore) -> bool {
     found[0].is_some()
 }
 
-/// Waits until no page of a range is being written.
 pub(crate) fn wait_writeback(core: &MappingCore, range: Range<u64>) {
     let mut from = range.start;
     loop {
@@ -235,29 +228,28 @@ pub(crate) fn wait_writeback(core: &MappingCore, range: Range<u64>) {
 /// Writes all dirty pages of a range and waits for pages that other tasks write.
 ///
 /// # Errors
-/// [`PageError::Withheld`], or an error of the backing since the cursor, or without a cursor since
+/// [`Error::Withheld`], or an error of the backing after the cursor, or without a cursor, after
 /// the last flush of the mapping.
 pub(crate) fn flush<B: Backing>(
     core: &MappingCore,
     backing: &B,
     range: Range<u64>,
     cursor: Option<&mut ErrorCursor>,
-) -> Result<(), PageError> {
+) -> Result<(), Error> {
     core.check_process()?;
     // Writes of other tasks may fail, or may have begun before later changes of the pages.
     wait_writeback(core, range.clone());
     let written = write_range(core, backing, range.clone(), usize::MAX, Mode::Flush);
     wait_writeback(core, range);
     match core.news(cursor) {
-        Some(errno) => Err(PageError::Io(OsError(errno))),
-        None if written.withheld > 0 => Err(PageError::Withheld { pages: written.withheld }),
+        Some(errno) => Err(Error::System(OsError(errno))),
+        None if written.withheld > 0 => Err(Error::Withheld { pages: written.withheld }),
         None => Ok(()),
     }
 }
 
-/// Writes all dirty pages, and waits until the backing reports that they survive a loss of power.
-/// An error of the sync is an error of the mapping, like that of a write (`vfs_fsync_range` and
-/// `file_check_and_advance_wb_err`, Linux 6.6).
+/// Flushes all pages, and syncs the backing. A failed sync is recorded as an error of the mapping,
+/// like a failed write (`vfs_fsync_range`, `file_check_and_advance_wb_err`, Linux 6.6).
 ///
 /// # Errors
 /// Same as [`flush`], or the error of the sync.
@@ -265,16 +257,16 @@ pub(crate) fn sync<B: Backing>(
     core: &MappingCore,
     backing: &B,
     mut cursor: Option<&mut ErrorCursor>,
-) -> Result<(), PageError> {
+) -> Result<(), Error> {
     flush(core, backing, 0..u64::MAX, cursor.as_deref_mut())?;
     let synced = backing.sync();
     if let Err(OsError(errno)) = synced {
         core.note_sync_error(errno);
     }
-    // The backing may have reported the failure to another flusher; and other users of the same
-    // cursor may have seen this error.
+    // A recorded error counts even if this sync succeeded, because the backing may have reported it
+    // to another flusher. The error of this sync counts even if the cursor has passed it already.
     match core.news(cursor) {
-        Some(errno) => Err(PageError::Io(OsError(errno))),
+        Some(errno) => Err(Error::System(OsError(errno))),
         None => Ok(synced?),
     }
 }

@@ -1,8 +1,7 @@
-//! All mappings that write to a backing, for writeback in the background; and the limits of dirty
-//! memory.
+//! The list of mappings that write to a backing, and the limits of dirty memory.
 //!
-//! Equation: a writer is linked from its registration until its removal, and `uses` tasks that are
-//! not its owner work with it now. Its owner removes it once `uses` is 0.
+//! Equation: a writer is linked from its registration until its removal, and `uses` is the number
+//! of tasks, other than its owner, that work with it now. Its owner removes it once `uses` is 0.
 
 use crate::gate;
 use crate::instance::{STACK, is_ready};
@@ -20,24 +19,20 @@ use quarry_sys::primitive::{
     futex,
 };
 
-/// Percentage of the memory that may be dirty above which the background writes
+/// Percentage of memory: if more is dirty, the background thread writes
 /// (`vm.dirty_background_ratio`, `mm/page-writeback.c`, Linux 6.6).
 pub(crate) const BACKGROUND_RATIO: u32 = 10;
-/// Percentage above which threads that make pages dirty write themselves (`vm.dirty_ratio`, there).
+/// Percentage of memory: if more is dirty, threads that make pages dirty write (`vm.dirty_ratio`).
 pub(crate) const HARD_RATIO: u32 = 20;
-/// Pages of a mapping that the background writes before it goes to the next one
+/// Pages of one mapping that the background thread writes before it goes to the next mapping
 /// (`MIN_WRITEBACK_PAGES`, 4 MiB, `fs/fs-writeback.c`, Linux 6.6).
 pub(crate) const TURN_PAGES: usize = 1024;
 
-/// The functions of a writer.
 pub(crate) struct WriterCalls {
-    /// Writes up to a number of dirty pages; returns their number.
     pub(crate) write: unsafe fn(NonNull<Writer>, most: usize) -> usize,
-    /// Visits the locks of the mapping.
     pub(crate) visit_locks: unsafe fn(NonNull<Writer>, &mut Visit<'_>),
 }
 
-/// The part of a mapping that makes it a writer.
 pub(crate) struct Writer {
     calls: &'static WriterCalls,
     uses: AtomicU32,
@@ -51,14 +46,12 @@ unsafe impl Sync for Writer {}
 unsafe impl Send for Writer {}
 
 impl Writer {
-    /// A writer that is not linked.
     pub(crate) const fn new(calls: &'static WriterCalls) -> Self {
         let (next, previous) = (Cell::new(None), Cell::new(None));
         Self { calls, uses: AtomicU32::new(0), next, previous }
     }
 }
 
-/// The list of all writers.
 struct Writers {
     first: Option<NonNull<Writer>>,
 }
@@ -68,15 +61,13 @@ unsafe impl Send for Writers {}
 
 static WRITERS: CountedLock<Writers> = CountedLock::new(Writers { first: None });
 
-/// Percentages of the memory that may be dirty: above the first one the background writes, above
-/// the second one threads that make pages dirty write themselves.
+/// The percentages in force, by default [`BACKGROUND_RATIO`] and [`HARD_RATIO`].
 static BACKGROUND: AtomicU32 = AtomicU32::new(BACKGROUND_RATIO);
 static HARD: AtomicU32 = AtomicU32::new(HARD_RATIO);
 
-/// Pages of memory of the machine; 0 until they are first needed.
+/// Pages of memory and swap of the machine; 0 until they are first needed.
 static MACHINE: AtomicUsize = AtomicUsize::new(0);
 
-/// Visits the lock of the list, and the locks of all mappings.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("writers", &WRITERS);
     each(|writer| {
@@ -85,7 +76,6 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     });
 }
 
-/// Calls `look` for each writer, with the list locked.
 fn each(mut look: impl FnMut(NonNull<Writer>)) {
     let writers = WRITERS.lock();
     let mut next = writers.first;
@@ -96,8 +86,6 @@ fn each(mut look: impl FnMut(NonNull<Writer>)) {
     }
 }
 
-/// Links a writer.
-///
 /// # Safety
 /// The writer stays where it is until it is removed.
 pub(crate) unsafe fn add(writer: NonNull<Writer>) {
@@ -156,7 +144,7 @@ pub(crate) fn forget_uses() {
     each(|writer| unsafe { writer.as_ref() }.uses.store(0, Relaxed));
 }
 
-/// The writer after `used`, or the first one, marked as used; ends the use of `used`.
+/// Ends the use of `used`, and begins the use of the writer after it, or without it of the first.
 fn next_used(used: Option<NonNull<Writer>>) -> Option<NonNull<Writer>> {
     let _inside = gate::enter();
     let writers = WRITERS.lock();
@@ -174,8 +162,8 @@ fn next_used(used: Option<NonNull<Writer>>) -> Option<NonNull<Writer>> {
     }
 }
 
-/// Writes dirty pages of all mappings in turn, up to `most` of each, until `is_enough`; returns
-/// their number. Calls backings: the caller holds no lock, and is outside of the gate.
+/// Writes up to `most` dirty pages of each mapping in turn, until `is_enough`; returns their
+/// number. Calls backings: the caller holds no lock, and is outside the gate.
 pub(crate) fn write_some(most: usize, is_enough: impl Fn(usize) -> bool) -> usize {
     let (mut written, mut used) = (0, None);
     loop {
@@ -197,20 +185,17 @@ pub(crate) unsafe fn write(writer: NonNull<Writer>, most: usize) -> usize {
     unsafe { (writer.as_ref().calls.write)(writer, most) }
 }
 
-/// Sets the percentages of memory that may be dirty.
 pub(crate) fn set_ratios(background: u32, hard: u32) {
-    HARD.store(hard.min(100), Relaxed);
-    BACKGROUND.store(background.min(hard), Relaxed);
+    HARD.store(hard, Relaxed);
+    BACKGROUND.store(background, Relaxed);
 }
 
-/// The number of dirty pages of 4 KiB. O(slots).
 pub(crate) fn dirty() -> usize {
     let cache = if is_ready() { STACK.used_page_cache() } else { None };
     cache.map_or(0, |cache| cache.events().dirty() as usize)
 }
 
-/// Pages that could hold file data: the pages of the limit, or of the machine, that the heap does
-/// not use.
+/// Pages that could hold file data: pages of the limit or the machine, less pages of the heap.
 fn dirtyable() -> usize {
     let budget = STACK.pages().zones().budget();
     let cached = STACK.used_page_cache().map_or(0, |cache| cache.events().pages() as usize);
@@ -226,12 +211,12 @@ fn machine() -> usize {
     MACHINE.load(Relaxed)
 }
 
-/// Returns whether more is dirty than the background should leave. O(slots).
+/// Returns whether so much is dirty that the background thread should write. O(slots).
 pub(crate) fn is_due() -> bool {
     is_beyond(&BACKGROUND)
 }
 
-/// Returns whether more is dirty than is allowed. O(slots).
+/// Returns whether so much is dirty that threads that make pages dirty should write. O(slots).
 pub(crate) fn is_overdue() -> bool {
     is_beyond(&HARD)
 }

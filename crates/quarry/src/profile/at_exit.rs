@@ -1,23 +1,20 @@
-//! A profile of the whole life of a process: `QUARRY_PROFILE`.
-//!
-//! Memory that is in use when the process ends has leaked, or was left to the system on purpose.
+//! A profile of the whole life of a process (`QUARRY_PROFILE`). It shows memory in use at the end
+//! of the process as leaked; the program may have left it to the system on purpose.
 
 use super::DEFAULT_MEAN_BYTES;
-use super::output::write_to;
-use super::switch::{ProfileError, is_of_this_process, start, stop};
+use super::output::write_to_descriptor;
+use super::switch::{is_of_this_process, start, stop};
+use crate::error::{Error, OsError};
 use crate::file_name::FileName;
 use core::ffi::{CStr, c_int};
-use quarry_sys::errno;
 use quarry_sys::primitive::{AtomicBool, AtomicUsize, Ordering};
 use quarry_sys::report::warn;
 
 static NAME: FileName = FileName::new();
-/// True once `NAME` is set: a profile is wanted.
 static IS_NAMED: AtomicBool = AtomicBool::new(false);
 static MEAN: AtomicUsize = AtomicUsize::new(DEFAULT_MEAN_BYTES);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Takes the values of `QUARRY_PROFILE` and `QUARRY_PROFILE_MEAN`, while the settings are read.
 pub(crate) fn prepare(name: &str, value: &str) {
     if name == "PROFILE_MEAN" {
         let mean = quarry_mm::heap::options::parse_bytes(value).filter(|mean| *mean > 0);
@@ -33,7 +30,6 @@ pub(crate) fn prepare(name: &str, value: &str) {
     }
 }
 
-/// Starts the profile, if one is wanted, and registers it to be written at exit.
 pub(crate) fn start_if_asked() {
     if name().is_none() {
         return;
@@ -59,8 +55,9 @@ fn name() -> Option<&'static str> {
     IS_NAMED.load(Ordering::Acquire).then(|| unsafe { NAME.given() })
 }
 
-fn complain(error: &ProfileError) {
-    warn(format_args!("no heap profile: QUARRY_PROFILE={}: {error}", name().unwrap_or("")));
+fn complain(error: &Error) {
+    let (name, errno) = (name().unwrap_or(""), error.errno());
+    warn(format_args!("no heap profile: QUARRY_PROFILE={name}: {error} (errno {errno})"));
 }
 
 extern "C" fn write_at_exit() {
@@ -68,13 +65,12 @@ extern "C" fn write_at_exit() {
     // SAFETY: this is registered only once the name was set.
     let name = unsafe { NAME.expanded() };
     if is_of_this_process()
-        && let Err(error) = open(name.as_c_str()).and_then(|file| write_to(file.0))
+        && let Err(error) = open(name.as_c_str()).and_then(|file| write_to_descriptor(file.0))
     {
         complain(&error);
     }
 }
 
-/// A file, closed when dropped.
 struct File(c_int);
 
 impl Drop for File {
@@ -84,26 +80,25 @@ impl Drop for File {
     }
 }
 
-/// Opens the file of this name. Another user may have put something else there, so only a regular
-/// file is accepted.
-fn open(path: &CStr) -> Result<File, ProfileError> {
+/// Opens a regular file of this name: another user may have put something else there.
+fn open(path: &CStr) -> Result<File, Error> {
     let access = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
     let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
     // SAFETY: the path outlives the calls; `status` is writable.
     unsafe {
         let file = libc::open(path.as_ptr(), access | wary, 0o600);
         if file < 0 {
-            return Err(ProfileError::System(errno::last()));
+            return Err(OsError::last().into());
         }
         let file = File(file);
         let mut status = core::mem::zeroed::<libc::stat>();
         let is_regular = libc::fstat(file.0, &raw mut status) == 0
             && status.st_mode & libc::S_IFMT == libc::S_IFREG;
         if !is_regular {
-            return Err(ProfileError::System(libc::EINVAL));
+            return Err(OsError(libc::EINVAL).into());
         }
         if libc::ftruncate(file.0, 0) != 0 {
-            return Err(ProfileError::System(errno::last()));
+            return Err(OsError::last().into());
         }
         Ok(file)
     }

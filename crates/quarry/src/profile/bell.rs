@@ -1,16 +1,16 @@
-//! Switching the profile from outside: without a signal, without the right to trace the process,
-//! and without a file that other users write.
+//! Switches the profile on a client's request: without a signal, without the right to trace the
+//! process, and without a file that other users write.
 //!
-//! A client that wants a profile sleeps on words of the process's record in the statistics page, as
-//! futexes. When the process publishes its statistics, it also wakes these sleepers; the words that
-//! had some tell it what they want, and no word ever changes. `malloc` of the C library makes this
-//! system call as well; the process makes it at most ten times a second.
+//! A client sleeps on words of the process's record in the statistics page, as futexes. When the
+//! process publishes its statistics, at most ten times a second, it wakes these sleepers, and
+//! learns from the words that had sleepers what clients ask for. No word ever changes. `malloc` of
+//! the C library makes this system call as well.
 //!
 //! | word of the record | its sleepers |
 //! |---|---|
-//! | [`BELL`] | want a profile, and live: they sleep there again after a wake-up |
-//! | [`STOP`] | want no profile any more |
-//! | [`WISHES`]` + 4 * n` | want one sample in 2^(n mod 32) bytes; from n = 32 on frees, too |
+//! | [`BELL`] | ask for a profile, and live: they sleep there again after a wake-up |
+//! | [`STOP`] | ask for the end of the profile |
+//! | [`WISHES`]` + 4 * n` | ask for one sample in 2^(n mod 32) bytes; from n = 32 on with frees |
 //!
 //! Such a profile ends after [`PATIENCE`] looks without a sleeper on the bell.
 
@@ -18,13 +18,11 @@ use super::switch::{start, start_with_frees, stop};
 use quarry_record::profile_bell::{BELL, PATIENCE, STOP, WISHES, mean_of};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, futex};
 
-/// Looks without a sleeper that are left before the profile ends; 0 if it was not started from
-/// outside.
+/// Looks without a sleeper until the profile ends; 0 if no client has started a profile.
 static LEFT: AtomicU32 = AtomicU32::new(0);
 
-/// Looks whether a client wants a profile, or does not want one any more. Called after each
-/// publication, with no lock held, outside of the gate; `record` is the address of the process's
-/// record.
+/// Does what clients ask for. Called after each publication, with no lock held, outside the gate;
+/// `record` is the address of the process's record.
 pub(crate) fn look(record: usize) {
     let sleeps_on = |offset: usize| futex::wake_others(record + offset, i32::MAX) > 0;
     let is_rung = sleeps_on(BELL);
@@ -51,7 +49,6 @@ fn end() {
     stop();
 }
 
-/// In the child of a fork: no client has asked it for a profile.
 pub(super) fn forget() {
     if LEFT.load(Relaxed) != 0 {
         LEFT.store(0, Relaxed);

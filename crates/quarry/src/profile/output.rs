@@ -1,48 +1,57 @@
-//! Writing a profile: the counts as they are, and a copy of `/proc/self/maps`.
+//! Writes a profile: the counts as they are, and a copy of `/proc/self/maps`.
 
-use super::switch::ProfileError;
+use crate::error::{Error, OsError};
 use crate::instance::{is_ready, profile};
 use core::ffi::{c_int, c_void};
-use quarry_sys::errno;
 
-/// Writes the profile that is on, or the last one, to a file descriptor: raw, for
-/// `quarry profile FILE`. About 1 MiB; may be called while the profile is on. O(size).
+/// Writes the profile that is on, or the last one, to a file: raw, for `quarry profile FILE`. About
+/// 1 MiB; may be called while the profile is on. O(size).
 ///
 /// # Errors
-/// [`NoProfile`](ProfileError::NoProfile), or the system's error for the file.
-pub fn write_to(fd: i32) -> Result<(), ProfileError> {
+/// [`Error::NoProfile`], or the system's error for the file.
+#[cfg(feature = "std")]
+pub fn write_to(file: impl std::os::fd::AsFd) -> Result<(), Error> {
+    use std::os::fd::AsRawFd;
+    write_to_descriptor(file.as_fd().as_raw_fd())
+}
+
+/// Like `write_to`, for a descriptor of C.
+///
+/// # Errors
+/// Same as `write_to`.
+pub fn write_to_descriptor(fd: i32) -> Result<(), Error> {
     let area = is_ready().then(|| profile().area()).flatten();
-    let area = area.ok_or(ProfileError::NoProfile)?;
+    let area = area.ok_or(Error::NoProfile)?;
     write_memory(fd, area.start().as_ptr().cast(), area.used_bytes())?;
     copy_maps(fd)
 }
 
-fn write_memory(fd: c_int, mut start: *const c_void, mut bytes: usize) -> Result<(), ProfileError> {
+fn write_memory(fd: c_int, mut start: *const c_void, mut bytes: usize) -> Result<(), Error> {
     while bytes > 0 {
-        // SAFETY: this many bytes are readable from there on; the kernel copies them, even if other
-        // tasks write to them at the same time.
+        // SAFETY: this many bytes are readable there; the kernel copies them even while tasks
+        // write.
         let written = unsafe { libc::write(fd, start, bytes) };
         match usize::try_from(written) {
-            Ok(0) => return Err(ProfileError::System(libc::EIO)),
+            Ok(0) => return Err(OsError(libc::EIO).into()),
             Ok(written) => {
                 start = start.wrapping_byte_add(written);
                 bytes -= written;
             }
-            Err(_) => match errno::last() {
-                libc::EINTR => {}
-                error => return Err(ProfileError::System(error)),
+            Err(_) => match OsError::last() {
+                OsError(libc::EINTR) => {}
+                error => return Err(error.into()),
             },
         }
     }
     Ok(())
 }
 
-fn copy_maps(fd: c_int) -> Result<(), ProfileError> {
+fn copy_maps(fd: c_int) -> Result<(), Error> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the path is NUL-terminated.
     let maps = unsafe { libc::open(c"/proc/self/maps".as_ptr(), flags) };
     if maps < 0 {
-        return Err(ProfileError::System(errno::last()));
+        return Err(OsError::last().into());
     }
     let mut buffer = [0u8; 2048];
     let copied = loop {
@@ -55,8 +64,8 @@ fn copy_maps(fd: c_int) -> Result<(), ProfileError> {
                     break Err(error);
                 }
             }
-            Err(_) if errno::last() == libc::EINTR => {}
-            Err(_) => break Err(ProfileError::System(errno::last())),
+            Err(_) if OsError::last() == OsError(libc::EINTR) => {}
+            Err(_) => break Err(OsError::last().into()),
         }
     };
     // SAFETY: we opened it, and no other code knows it.

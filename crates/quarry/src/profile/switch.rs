@@ -1,13 +1,13 @@
-//! Switching the profile on and off.
+//! Switches the profile on and off.
 //!
-//! The counts lie in memory of their own, which is mapped at the first start and kept as long as
-//! the process lives: a memfd that the same user may read, or private memory in a confined process
-//! and if the system refuses a memfd. In the child of a fork private memory replaces the memfd at
-//! once, so that the child never adds to the counts of its parent.
+//! The counts lie in a mapping that the first start makes, and that lives as long as the process: a
+//! memfd that the same user may read, or private memory in a confined process and if the system
+//! refuses a memfd. In the child of a fork private memory replaces the memfd at once, so that the
+//! child never adds to the counts of its parent.
 
+use crate::error::Error;
 use crate::gate;
 use crate::instance::{READY, STACK, STATE, is_ready, profile};
-use core::fmt;
 use core::ptr::NonNull;
 use quarry_sys::clock::{coarse_ns, wall_ns};
 use quarry_sys::confined::is_confined;
@@ -23,7 +23,6 @@ use quarry_watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
 
 /// Held while the profile is switched; callers only `try_lock`.
 static SWITCH: CountedLock<()> = CountedLock::new(());
-/// The counts lie in a memfd.
 static IS_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// The name of the memfd, as `/proc/PID/fd` shows it.
@@ -31,40 +30,9 @@ const NAME: &core::ffi::CStr = c"quarry-profile";
 /// The lowest number that its descriptor may have.
 const LEAST_DESCRIPTOR: i32 = 100;
 
-/// Mean bytes from one sample to the next, unless another number is given.
+/// Mean bytes from one sample to the next by default.
 pub const DEFAULT_MEAN_BYTES: usize = quarry_watch::profile::DEFAULT_MEAN as usize;
 
-/// The reason why a profile does not start, or is not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProfileError {
-    /// The C library serves (`QUARRY_DISABLE=1`), or nothing was allocated yet.
-    NotServing,
-    /// The profile is on already.
-    AlreadyOn,
-    /// Another thread switches the profile, or takes a sample of the previous one, at this moment:
-    /// try again.
-    Busy,
-    /// There never was a profile.
-    NoProfile,
-    /// The operating system refuses, with this `errno`.
-    System(i32),
-}
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotServing => out.write_str("Quarry does not serve this process"),
-            Self::AlreadyOn => out.write_str("the heap profile is on already"),
-            Self::Busy => out.write_str("the heap profile is being switched"),
-            Self::NoProfile => out.write_str("no heap profile was ever started"),
-            Self::System(error) => write!(out, "the operating system refuses (errno {error})"),
-        }
-    }
-}
-
-impl core::error::Error for ProfileError {}
-
-/// Visits the lock.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("profile->switch", &SWITCH);
 }
@@ -74,8 +42,8 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
 /// only the parts that it uses.
 ///
 /// # Errors
-/// See [`ProfileError`]; then nothing has changed.
-pub fn start(mean_bytes: usize) -> Result<(), ProfileError> {
+/// See [`Error`]; then nothing has changed.
+pub fn start(mean_bytes: usize) -> Result<(), Error> {
     begin(mean_bytes, false)
 }
 
@@ -83,12 +51,12 @@ pub fn start(mean_bytes: usize) -> Result<(), ProfileError> {
 ///
 /// # Errors
 /// Same as [`start`].
-pub fn start_with_frees(mean_bytes: usize) -> Result<(), ProfileError> {
+pub fn start_with_frees(mean_bytes: usize) -> Result<(), Error> {
     begin(mean_bytes, true)
 }
 
-/// Stops the profile. Its counts stay to be written; sampled objects stay samples until they are
-/// freed. Does nothing if no profile is on, or if another thread is just switching it.
+/// Stops the profile. Its counts can still be written; sampled objects stay samples until they are
+/// freed. Does nothing if no profile is on, or if another thread is switching it.
 pub fn stop() {
     let _errno = KeepErrno::new();
     if !is_ready() || !profile().is_on() {
@@ -100,17 +68,17 @@ pub fn stop() {
     note(Head::Stopped, wall_ns());
 }
 
-fn begin(mean_bytes: usize, frees: bool) -> Result<(), ProfileError> {
+fn begin(mean_bytes: usize, frees: bool) -> Result<(), Error> {
     let _errno = KeepErrno::new();
     if STATE.load(Ordering::Acquire) != READY {
-        return Err(ProfileError::NotServing);
+        return Err(Error::Disabled);
     }
     let _inside = gate::enter();
-    let _switch = SWITCH.try_lock().ok_or(ProfileError::Busy)?;
+    let _switch = SWITCH.try_lock().ok_or(Error::Busy)?;
     if profile().is_on() {
-        return Err(ProfileError::AlreadyOn);
+        return Err(Error::AlreadyOn);
     }
-    make_tables().map_err(|error| ProfileError::System(error.0))?;
+    make_tables()?;
     unwind::unwinder();
     let options = ProfileOptions {
         mean: (mean_bytes as u64).clamp(1, LARGEST_MEAN),
@@ -119,7 +87,7 @@ fn begin(mean_bytes: usize, frees: bool) -> Result<(), ProfileError> {
         seed: coarse_ns() ^ core::ptr::from_ref(&frees) as u64,
         tracer: |frames: &mut [u64; MOST_FRAMES]| unwind::trace(frames),
     };
-    profile().start(&STACK, &options).map_err(|_| ProfileError::Busy)?;
+    profile().start(&STACK, &options).map_err(|_| Error::Busy)?;
     note(Head::Started, wall_ns());
     // SAFETY: getpid has no preconditions.
     note(Head::Pid, unsafe { libc::getpid() }.unsigned_abs().into());
@@ -132,14 +100,13 @@ fn note(word: Head, value: u64) {
     }
 }
 
-/// Makes the tables, if there are none yet, and shares the counts with readers, if allowed.
+/// Makes the tables, if there are no tables yet, and shares the counts with readers, if allowed.
 fn make_tables() -> OsResult<()> {
     let os: &'static dyn Os = if is_confined() { &Confined } else { &Linux };
     if profile().area().is_none() {
         let bytes = (words(BUCKETS, FRAMES) * 8).next_multiple_of(os.page_size());
         let start = os.reserve(bytes)?;
-        // SAFETY: fresh memory of this many words, which is never unmapped; what replaces it is
-        // zero as well.
+        // SAFETY: fresh memory of this size, never unmapped; its replacements are zero as well.
         let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
         profile().prepare(&STACK, os, area)?;
     }
@@ -158,8 +125,7 @@ fn with_memory(change: impl FnOnce(NonNull<u8>, usize) -> OsResult<()>) -> OsRes
     change(area.start().cast(), area.bytes().next_multiple_of(Linux.page_size()))
 }
 
-/// In the child of a fork: the profile belongs to the parent. Sampled objects stay samples. Returns
-/// whether there was a profile.
+/// In the child of a fork. Sampled objects stay samples. Returns whether there was a profile.
 pub(super) fn adopt_in_child() -> bool {
     if !is_ready() || profile().area().is_none() {
         return false;
@@ -177,7 +143,6 @@ pub(super) fn adopt_in_child() -> bool {
     true
 }
 
-/// Returns whether the counts belong to this process, and not to its parent.
 pub(super) fn is_of_this_process() -> bool {
     // SAFETY: getpid has no preconditions.
     let pid = u64::from(unsafe { libc::getpid() }.unsigned_abs());

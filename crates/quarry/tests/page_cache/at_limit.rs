@@ -219,7 +219,7 @@ fn dirty() {
     let is_full = || PageCache::stats().dirty() > (LIMIT / PAGE) as u64 * 9 / 10;
     // The thread begins to write; from then on nothing is written before it is asked for.
     change(&|| PageCache::stats().events().any(|(name, count)| name == "nr_written" && count > 0));
-    PageCache::set_dirty_ratios(100, 100);
+    PageCache::set_dirty_ratios(100, 100).unwrap();
     change(&is_full);
     assert_eq!(balances().refused, 0);
     drop(Block::demand(8 << 20));

@@ -2,7 +2,7 @@
 
 use crate::alone::alone;
 use crate::store::{Disk, PAGE, page_of, readable, writable};
-use quarry::{Budget, PageCache, PageError, PagePool, Pages};
+use quarry::{Budget, Error, PageCache, PagePool, Pages};
 
 /// Blocks of 64 KiB for `bytes`.
 fn blocks(pool: &PagePool, bytes: usize) -> Option<Vec<Pages<'_>>> {
@@ -59,10 +59,9 @@ fn all_pinned() {
             Err(error) => break error,
         }
     };
-    assert_eq!(refused, PageError::Full);
+    assert_eq!(refused, Error::Full);
     assert!(pinned.len() > 14 << 20 >> 12, "{} pages of 16 MiB", pinned.len());
-    let text =
-        "no memory for a page: the limit is reached, and all cached pages are in use or dirty";
+    let text = "the limit is reached, and all cached pages are in use or dirty";
     assert_eq!(refused.to_string(), text);
     assert!(mapping.get(3).is_some(), "what is there is found");
     let figures = Budget::get().unwrap().stats();
@@ -87,7 +86,7 @@ fn all_dirty() {
     const PAGES: u64 = 64 << 20 >> 12;
     let disk = Disk::of_pages(0);
     // All memory may be dirty: nothing is written before it is used up.
-    PageCache::set_dirty_ratios(100, 100);
+    PageCache::set_dirty_ratios(100, 100).unwrap();
     let mapping = PageCache::open(writable(&disk)).unwrap();
     for index in 0..PAGES {
         let page = mapping.create(index).unwrap();
@@ -107,7 +106,7 @@ fn all_dirty() {
         }
         made += 1;
     };
-    assert_eq!(refused, PageError::Full, "a defined end, and no spin");
+    assert_eq!(refused, Error::Full, "a defined end, and no spin");
     assert!((PAGES..made).all(|index| mapping.get(index).is_some()), "nothing dirty is lost");
     disk.bad_writes.lock().unwrap().clear();
     assert!(mapping.flush(..).is_err(), "it is reported");

@@ -1,9 +1,11 @@
 //! Real files: their ends, their sizes, and transfers past the page cache of the kernel.
 
 use crate::store::{PAGE, page_of};
-use quarry::{FileBacking, OsError, PageCache, PageError};
-use std::ffi::CString;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use quarry::{Error, FileBacking, OsError, PageCache, ReadOnly, ReadWrite};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 /// A file of a test, gone with this.
@@ -14,10 +16,6 @@ impl Scratch {
         let path = std::env::temp_dir().join(format!("quarry-{name}-{}", std::process::id()));
         std::fs::write(&path, bytes).unwrap();
         Self(path)
-    }
-
-    fn path(&self) -> CString {
-        CString::new(self.0.to_str().unwrap()).unwrap()
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -39,7 +37,7 @@ fn pages(count: u64) -> Vec<u8> {
 fn a_file_is_read_to_its_last_byte() {
     let bytes = &pages(101)[..100 * PAGE + 77];
     let scratch = Scratch::new("read", bytes);
-    let mapping = PageCache::open(FileBacking::open(&scratch.path()).unwrap()).unwrap();
+    let mapping = PageCache::open(FileBacking::open(&scratch.0).unwrap()).unwrap();
     let mut read: Vec<u8> = Vec::new();
     for index in 0..101 {
         read.extend(&mapping.read(index).unwrap()[..]);
@@ -47,14 +45,14 @@ fn a_file_is_read_to_its_last_byte() {
     assert_eq!(read[..bytes.len()], *bytes);
     assert!(read[bytes.len()..].iter().all(|byte| *byte == 0));
     let behind = mapping.read(101).err();
-    assert_eq!(behind, Some(PageError::OutOfRange { index: 101, size: bytes.len() as u64 }));
+    assert_eq!(behind, Some(Error::OutOfRange { index: 101, size: bytes.len() as u64 }));
 }
 
 #[test]
 fn a_file_is_written_up_to_its_end() {
     let size = 3 * PAGE + 500;
     let scratch = Scratch::new("end", &pages(4)[..size]);
-    let mapping = PageCache::open(FileBacking::open_writable(&scratch.path()).unwrap()).unwrap();
+    let mapping = PageCache::open(FileBacking::open_writable(&scratch.0).unwrap()).unwrap();
     for index in 2..4 {
         mapping.read(index).unwrap().latch_exclusive().fill(index as u8);
     }
@@ -72,7 +70,7 @@ fn a_file_is_written_up_to_its_end() {
 #[test]
 fn a_page_behind_the_end_makes_the_file_longer() {
     let scratch = Scratch::new("longer", &pages(1));
-    let mapping = PageCache::open(FileBacking::open_writable(&scratch.path()).unwrap()).unwrap();
+    let mapping = PageCache::open(FileBacking::open_writable(&scratch.0).unwrap()).unwrap();
     drop(mapping.create(3).unwrap().fill_dirty(|bytes| bytes.copy_from_slice(&page_of(3))));
     mapping.flush(..).unwrap();
     assert_eq!(mapping.read(2).unwrap().latch_shared()[..], [0; PAGE], "a hole");
@@ -83,19 +81,19 @@ fn a_page_behind_the_end_makes_the_file_longer() {
 #[test]
 fn a_file_that_became_shorter_ends_earlier() {
     let scratch = Scratch::new("shorter", &pages(10));
-    let mapping = PageCache::open(FileBacking::open(&scratch.path()).unwrap()).unwrap();
+    let mapping = PageCache::open(FileBacking::open(&scratch.0).unwrap()).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&scratch.0).unwrap();
     file.set_len(4 * PAGE as u64 + 10).unwrap();
     assert_eq!(mapping.read(4).unwrap()[..10], page_of(4)[..10]);
     let gone = mapping.read(8).err();
-    assert_eq!(gone, Some(PageError::OutOfRange { index: 8, size: 4 * PAGE as u64 + 10 }));
+    assert_eq!(gone, Some(Error::OutOfRange { index: 8, size: 4 * PAGE as u64 + 10 }));
 }
 
 #[test]
 fn a_file_that_somebody_else_has_made_longer_is_read_to_its_new_end() {
     let scratch = Scratch::new("grown", &pages(3)[..2 * PAGE + 10]);
-    let mapping = PageCache::open(FileBacking::open(&scratch.path()).unwrap()).unwrap();
-    let behind = |index, size| Err(PageError::OutOfRange { index, size });
+    let mapping = PageCache::open(FileBacking::open(&scratch.0).unwrap()).unwrap();
+    let behind = |index, size| Err(Error::OutOfRange { index, size });
     let early = mapping.read(9).map(drop);
     assert_eq!(early, behind(9, 2 * PAGE as u64 + 10));
     std::fs::write(&scratch.0, pages(12)).unwrap();
@@ -111,7 +109,7 @@ fn a_file_that_somebody_else_has_made_longer_is_read_to_its_new_end() {
 #[test]
 fn changed_pages_are_written_though_somebody_else_has_cut_the_file() {
     let scratch = Scratch::new("cut", &pages(10));
-    let mapping = PageCache::open(FileBacking::open_writable(&scratch.path()).unwrap()).unwrap();
+    let mapping = PageCache::open(FileBacking::open_writable(&scratch.0).unwrap()).unwrap();
     for index in [1, 6] {
         mapping.read(index).unwrap().latch_exclusive().fill(7);
     }
@@ -127,11 +125,15 @@ fn changed_pages_are_written_though_somebody_else_has_cut_the_file() {
 #[test]
 fn files_are_read_and_written_past_the_kernels_cache() {
     let scratch = Scratch::new("direct", &pages(64));
-    let backing = match FileBacking::open_writable_direct(&scratch.path()) {
-        Err(OsError(libc::EINVAL)) => return println!("skipped: no O_DIRECT here"),
-        backing => backing.unwrap(),
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_DIRECT);
+    let file = match options.clone().write(true).open(&scratch.0) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            return println!("skipped: no O_DIRECT here");
+        }
+        file => file.unwrap(),
     };
-    let mapping = PageCache::open(backing).unwrap();
+    let mapping = PageCache::open(FileBacking::<ReadWrite>::from(file)).unwrap();
     for index in 0..64 {
         let mut page = mapping.read(index).unwrap().latch_exclusive();
         assert_eq!(page[..], page_of(index));
@@ -140,7 +142,7 @@ fn files_are_read_and_written_past_the_kernels_cache() {
     mapping.sync().unwrap();
     drop(mapping);
     assert_eq!(scratch.bytes(), (1000..1064).flat_map(page_of).collect::<Vec<u8>>());
-    let again = FileBacking::open_direct(&scratch.path()).unwrap();
+    let again = FileBacking::<ReadOnly>::from(options.open(&scratch.0).unwrap());
     let again = PageCache::builder().page_order(4).open(again).unwrap();
     assert_eq!(again.read(3).unwrap()[..PAGE], page_of(1048));
 }
@@ -148,30 +150,44 @@ fn files_are_read_and_written_past_the_kernels_cache() {
 #[test]
 fn descriptors_are_owned_or_borrowed() {
     let scratch = Scratch::new("owned", &pages(2));
-    let file = std::fs::File::open(&scratch.0).unwrap();
-    // SAFETY: `file` is open until the end.
-    let borrowed = unsafe { FileBacking::<quarry::ReadOnly>::from_borrowed(file.as_raw_fd()) };
-    let mapping = PageCache::open(borrowed.unwrap()).unwrap();
+    let file: &'static File = Box::leak(Box::new(File::open(&scratch.0).unwrap()));
+    let borrowed: BorrowedFd<'static> = file.as_fd();
+    let mapping = PageCache::open(FileBacking::<ReadOnly>::from(borrowed)).unwrap();
     assert_eq!(mapping.read(1).unwrap()[..], page_of(1));
+    assert_eq!(mapping.backing().as_raw_fd(), file.as_raw_fd());
     drop(mapping);
-    let copy = file.try_clone().unwrap().into_raw_fd();
-    // SAFETY: the copy is nobody else's any more.
-    let owned = unsafe { FileBacking::<quarry::ReadOnly>::from_owned(copy) }.unwrap();
-    assert_eq!(owned.descriptor(), copy);
+    let copy = OwnedFd::from(file.try_clone().unwrap());
+    let number = copy.as_raw_fd();
+    let owned = FileBacking::<ReadOnly>::from(copy);
+    assert_eq!(owned.as_fd().as_raw_fd(), number);
     drop(PageCache::open(owned).unwrap());
     // SAFETY: takes numbers only.
-    assert_eq!(unsafe { libc::fcntl(copy, libc::F_GETFD) }, -1, "closed with its mapping");
+    assert_eq!(unsafe { libc::fcntl(number, libc::F_GETFD) }, -1, "closed with its mapping");
     assert_eq!(file.metadata().unwrap().len(), 2 * PAGE as u64, "and this one is not");
+}
+
+#[test]
+fn a_file_of_the_standard_library_is_read_and_written() {
+    let scratch = Scratch::new("std", &pages(1));
+    let file = File::options().read(true).write(true).open(&scratch.0).unwrap();
+    let mapping = PageCache::open(FileBacking::<ReadWrite>::from(file)).unwrap();
+    mapping.read(0).unwrap().latch_exclusive()[0] = 77;
+    mapping.sync().unwrap();
+    assert_eq!(scratch.bytes()[0], 77);
 }
 
 /// The device that is always full stands for one that has become full.
 #[test]
 fn a_full_device_is_an_error_of_the_flush() {
-    let full = FileBacking::open_writable(c"/dev/full").unwrap();
+    let full = FileBacking::open_writable("/dev/full").unwrap();
     let mapping = PageCache::open(full).unwrap();
     drop(mapping.create(0).unwrap().fill_dirty(|bytes| bytes.fill(1)));
-    let refused = Err(PageError::Io(OsError(libc::ENOSPC)));
+    let refused = Err(Error::System(OsError(libc::ENOSPC)));
     assert_eq!((mapping.flush(..), mapping.sync()), (refused, refused));
     mapping.truncate(0).unwrap();
-    assert!(FileBacking::open(c"/nowhere/at/all").is_err());
+    let nowhere = FileBacking::open("/nowhere/at/all").unwrap_err();
+    assert_eq!(nowhere, Error::System(OsError(libc::ENOENT)));
+    assert_eq!(io::Error::from(nowhere).kind(), io::ErrorKind::NotFound);
+    let never = FileBacking::open("a\0b").unwrap_err();
+    assert_eq!(io::Error::from(never).kind(), io::ErrorKind::InvalidInput);
 }

@@ -3,7 +3,7 @@
 
 use crate::alone::alone;
 use crate::store::{Disk, page_of, readable, writable};
-use quarry::{Invalidate, PageCache, PageError};
+use quarry::{Error, Invalidate, PageCache};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 
@@ -65,8 +65,8 @@ fn in_the_middle() {
             in_child(|| {
                 assert_eq!(kept[..], page_of(7), "what is pinned stays");
                 assert_eq!(reading.read(PAGES - 1).map(drop).err(), child_error(&reading));
-                assert_eq!(writing.flush(..), Err(PageError::Forked));
-                assert_eq!(reading.truncate(0), Err(PageError::Forked));
+                assert_eq!(writing.flush(..), Err(Error::Forked));
+                assert_eq!(reading.truncate(0), Err(Error::Forked));
                 // A cache of the child's own, over a disk that nobody else has.
                 let own = Disk::of_pages(60);
                 let mapping = PageCache::open(writable(&own)).unwrap();
@@ -89,8 +89,8 @@ fn in_the_middle() {
 }
 
 /// What reading the last page says in the child: nothing, if it is cached.
-fn child_error<B: quarry::Backing>(mapping: &quarry::Mapping<B>) -> Option<PageError> {
-    mapping.get(599).is_none().then_some(PageError::Forked)
+fn child_error<B: quarry::Backing>(mapping: &quarry::Mapping<B>) -> Option<Error> {
+    mapping.get(599).is_none().then_some(Error::Forked)
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn inherits() {
     let address = &raw const mapping;
     in_child(|| {
         assert_eq!(mapping.get(5).unwrap().latch_shared()[..], page_of(105));
-        assert_eq!(mapping.rekey(5, 6), Err(PageError::Forked));
-        assert_eq!(mapping.create(15).err(), Some(PageError::Forked));
-        assert_eq!(mapping.discard(5), Err(PageError::Forked));
-        assert_eq!(mapping.wait_writeback(..), Err(PageError::Forked));
+        assert_eq!(mapping.rekey(5, 6), Err(Error::Forked));
+        assert_eq!(mapping.create(15).err(), Some(Error::Forked));
+        assert_eq!(mapping.discard(5), Err(Error::Forked));
+        assert_eq!(mapping.wait_writeback(..), Err(Error::Forked));
         mapping.prefetch(..);
         // SAFETY: the child leaves by `_exit`, so this copy is the only one that is dropped.
         drop(unsafe { address.read() });
@@ -132,7 +132,7 @@ fn a_fork_while_the_background_writes() {
 #[ignore = "forks beside the background thread"]
 fn background_writes() {
     let disk = Disk::of_pages(0);
-    PageCache::set_dirty_ratios(1, 100);
+    PageCache::set_dirty_ratios(1, 100).unwrap();
     let mapping = PageCache::open(writable(&disk)).unwrap();
     let begun = |at_least: usize| {
         while disk.arrived.load(SeqCst) < at_least {
@@ -151,7 +151,7 @@ fn background_writes() {
         in_child(|| {
             let page = mapping.get(round * 500).expect("it is cached");
             assert!(page.version().is_some(), "nobody writes it");
-            assert_eq!(mapping.flush(..), Err(PageError::Forked));
+            assert_eq!(mapping.flush(..), Err(Error::Forked));
             let own = Disk::of_pages(2000);
             let mapping = PageCache::open(writable(&own)).unwrap();
             for index in 0..2000 {

@@ -2,7 +2,7 @@
 
 use crate::alone::alone;
 use crate::store::{Disk, PAGE, readable};
-use quarry::{Budget, GroupOptions, PageCache, PageError};
+use quarry::{Budget, Error, GroupOptions, PageCache};
 
 #[test]
 fn mappings_of_a_group_share_its_limits() {
@@ -30,7 +30,7 @@ fn shared_limits() {
     let mut pins: Vec<_> = (0..32).map(|index| one.read(index).unwrap()).collect();
     pins.extend((0..32).map(|index| two.read(index).unwrap()));
     assert_eq!(group.usage().pinned, 64 * PAGE);
-    assert!(matches!(one.read(100), Err(PageError::Full)));
+    assert!(matches!(one.read(100), Err(Error::Full)));
     assert!(one.get(0).is_none(), "it is there, and may not be pinned again");
     assert!(free.read(100).is_ok(), "another group's limit");
     pins.pop();

@@ -2,10 +2,7 @@
 
 use crate::alone::{alone, dies};
 use crate::store::{Disk, PAGE, page_of, readable, writable};
-use quarry::{
-    Backing, Effort, MappingOptions, OsError, PageCache, PageError, RawMapping, ReadOnly,
-    RekeyError,
-};
+use quarry::{Backing, Effort, Error, MappingOptions, OsError, PageCache, RawMapping, ReadOnly};
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
@@ -35,7 +32,7 @@ fn a_page_that_no_file_can_hold_is_out_of_range() {
         let first = disk.page(0);
         let beyond = (i64::MAX as u64 + 1) >> (12 + order);
         for index in [u64::MAX, u64::MAX >> (12 + order), (u64::MAX >> (12 + order)) + 1, beyond] {
-            let refused = PageError::OutOfRange { index, size: 64 * PAGE as u64 };
+            let refused = Error::OutOfRange { index, size: 64 * PAGE as u64 };
             assert_eq!(mapping.create(index).map(drop), Err(refused));
             assert_eq!(mapping.read(index).map(drop), Err(refused));
             drop(mapping.read(0).unwrap());
@@ -56,7 +53,7 @@ fn a_page_that_no_index_holds_is_out_of_range() {
     // SAFETY: this test has made the page.
     unsafe { last.fill_done() };
     for index in [1 << 52, (1 << 52) + 1, 1 << 60, u64::MAX - 1, u64::MAX] {
-        let refused = PageError::OutOfRange { index, size: u64::MAX };
+        let refused = Error::OutOfRange { index, size: u64::MAX };
         for effort in [Effort::Easy, Effort::Every] {
             assert_eq!(raw.get_or_alloc(index, effort), Err(refused));
             assert_eq!(raw.hold(index, Some(effort)), Err(refused));
@@ -65,7 +62,7 @@ fn a_page_that_no_index_holds_is_out_of_range() {
         assert_eq!((raw.get(index), raw.hold_present(index)), (None, None));
         assert_eq!((raw.truncate(index), raw.discard(index)), (0, false));
         // SAFETY: the page is pinned.
-        assert_eq!(unsafe { last.rekey(index) }, Err(RekeyError::Full));
+        assert_eq!(unsafe { last.rekey(index) }, Err(Error::Full));
     }
     assert_eq!(raw.pages(), 1);
     // SAFETY: the pin is that of its maker.
@@ -122,7 +119,7 @@ fn a_backing_that_panics_in_the_background_ends_the_process() {
 fn panics_in_the_background() {
     let disk = Disk::of_pages(4096);
     let mapping = PageCache::open(writable(&disk)).unwrap();
-    PageCache::set_dirty_ratios(1, 100);
+    PageCache::set_dirty_ratios(1, 100).unwrap();
     for index in 0..1024 {
         drop(mapping.read(index).unwrap());
     }
@@ -214,8 +211,8 @@ fn reads_without_end() {
         pins += 1;
         assert!(pins < 1 << 20, "more pins than a page has");
     };
-    assert_eq!(refused, PageError::Full);
-    assert_eq!(mapping.get_or_alloc(0).map(drop), Err(PageError::Full));
+    assert_eq!(refused, Error::Full);
+    assert_eq!(mapping.get_or_alloc(0).map(drop), Err(Error::Full));
     assert!(mapping.get(0).is_none());
 }
 
@@ -231,12 +228,12 @@ fn no_room() {
     // SAFETY: the limit is readable.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
     match PageCache::open(Zeroes) {
-        Err(error) => assert_eq!(error, PageError::Full),
+        Err(error) => assert_eq!(error.errno(), libc::ENOMEM),
         Ok(mapping) => {
             for index in 0..100_000 {
                 match mapping.read(index) {
                     Ok(page) => assert_eq!(page[5], 0),
-                    Err(error) => assert_eq!(error, PageError::Full),
+                    Err(error) => assert_eq!(error.errno(), libc::ENOMEM),
                 }
             }
         }

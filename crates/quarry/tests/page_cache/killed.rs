@@ -10,7 +10,6 @@
 
 use crate::alone::started;
 use quarry::{FileBacking, PageCache};
-use std::ffi::CString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
@@ -89,8 +88,8 @@ fn a_killed_process_leaves_whole_pages() {
 #[test]
 #[ignore = "goes on until it is killed"]
 fn changes_pages_for_ever() {
-    let path = CString::new(std::env::var(FILE).unwrap()).unwrap();
-    PageCache::set_dirty_ratios(1, 100);
+    let path = std::env::var(FILE).unwrap();
+    PageCache::set_dirty_ratios(1, 100).unwrap();
     let mapping = PageCache::open(FileBacking::open_writable(&path).unwrap()).unwrap();
     for change in 1.. {
         for index in 0..PAGES {

@@ -13,6 +13,7 @@ mod hostile;
 mod killed;
 mod reading;
 mod refusals;
+mod resize;
 mod store;
 mod threads;
 mod writing;

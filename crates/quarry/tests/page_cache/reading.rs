@@ -1,7 +1,7 @@
 //! Reading: every byte is the backing's, whatever that does.
 
 use crate::store::{Disk, PAGE, page_of, readable};
-use quarry::{OsError, PageCache, PageError};
+use quarry::{Error, OsError, PageCache};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
@@ -33,7 +33,7 @@ fn the_last_page_is_filled_up_with_zeroes() {
     let size = 2 * PAGE as u64 + 100;
     for index in [3, 4, 1 << 40] {
         let refused = mapping.read(index).err();
-        assert_eq!(refused, Some(PageError::OutOfRange { index, size }));
+        assert_eq!(refused, Some(Error::OutOfRange { index, size }));
     }
 }
 
@@ -56,7 +56,7 @@ fn a_page_that_cannot_be_read_is_not_cached() {
     let disk = Disk::of_pages(10);
     disk.bad_reads.lock().unwrap().insert(4, libc::EIO);
     let mapping = PageCache::builder().read_ahead(0).open(readable(&disk)).unwrap();
-    assert_eq!(mapping.read(4).err(), Some(PageError::Io(EIO)));
+    assert_eq!(mapping.read(4).err(), Some(Error::System(EIO)));
     assert!(mapping.get(4).is_none(), "never up to date");
     assert_eq!(mapping.pages(), 0);
     disk.bad_reads.lock().unwrap().clear();
@@ -71,8 +71,8 @@ fn a_bad_page_ahead_is_no_error_of_the_page_that_is_asked_for() {
     for index in 0..100 {
         let found = mapping.read(index).map(|page| page.to_vec());
         match index {
-            2 => assert_eq!(found, Err(PageError::Io(EIO))),
-            20 => assert_eq!(found, Err(PageError::Io(OsError(libc::ENXIO)))),
+            2 => assert_eq!(found, Err(Error::System(EIO))),
+            20 => assert_eq!(found, Err(Error::System(OsError(libc::ENXIO)))),
             _ => assert_eq!(found, Ok(page_of(index)), "page {index}"),
         }
     }
@@ -107,7 +107,7 @@ fn all_who_wait_for_a_fill_get_its_error() {
     let mapping = PageCache::builder().read_ahead(0).open(readable(&disk)).unwrap();
     let begun = AtomicUsize::new(0);
     disk.close();
-    let errors: Vec<Option<PageError>> = thread::scope(|scope| {
+    let errors: Vec<Option<Error>> = thread::scope(|scope| {
         let read = || {
             begun.fetch_add(1, SeqCst);
             mapping.read(5).err()
@@ -117,7 +117,7 @@ fn all_who_wait_for_a_fill_get_its_error() {
         disk.open();
         readers.into_iter().map(|reader| reader.join().unwrap()).collect()
     });
-    assert_eq!(errors, vec![Some(PageError::Io(OsError(libc::ESTALE))); READERS]);
+    assert_eq!(errors, vec![Some(Error::System(OsError(libc::ESTALE))); READERS]);
     assert_eq!(mapping.pages(), 0, "the page has left");
 }
 
@@ -176,7 +176,7 @@ fn pages_of_all_orders() {
         }
     }
     let refused = PageCache::builder().page_order(5).open(readable(&Disk::of_pages(1)));
-    assert_eq!(refused.err(), Some(PageError::NoSuchOrder { order: 5 }));
+    assert_eq!(refused.err(), Some(Error::NoSuchOrder { order: 5 }));
 }
 
 #[test]

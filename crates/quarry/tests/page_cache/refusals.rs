@@ -1,8 +1,7 @@
 //! Refusals beside those of reads and writes: of syncs, of new sizes, and of what is read ahead.
 
 use crate::store::{Disk, page_of, readable, writable};
-use quarry::{FileBacking, OsError, PageCache, PageError, ReadWrite};
-use std::os::fd::AsRawFd;
+use quarry::{Error, FileBacking, OsError, PageCache, ReadWrite};
 use std::sync::atomic::Ordering::SeqCst;
 
 #[test]
@@ -12,7 +11,7 @@ fn a_refused_sync_is_reported_once_to_each() {
     let (mut first, mut second) = (mapping.flusher(), mapping.flusher());
     mapping.read(1).unwrap().latch_exclusive().copy_from_slice(&page_of(9));
     disk.bad_syncs.lock().unwrap().push(libc::EIO);
-    let io = Err(PageError::Io(OsError(libc::EIO)));
+    let io = Err(Error::System(OsError(libc::EIO)));
     assert_eq!(first.sync(), io);
     assert_eq!((disk.page(1), disk.synced.load(SeqCst)), (page_of(9), 0));
     assert_eq!(second.flush(..), io, "what the second one has written may be lost as well");
@@ -31,11 +30,11 @@ fn a_sync_is_refused_as_long_as_the_backing_refuses() {
     let mut flusher = mapping.flusher();
     *disk.bad_syncs.lock().unwrap() = vec![libc::ENOSPC, libc::EIO, libc::EIO];
     for errno in [libc::EIO, libc::EIO, libc::ENOSPC] {
-        assert_eq!(flusher.sync(), Err(PageError::Io(OsError(errno))));
+        assert_eq!(flusher.sync(), Err(Error::System(OsError(errno))));
         assert_eq!(disk.synced.load(SeqCst), 0);
     }
     assert_eq!((flusher.sync(), disk.synced.load(SeqCst)), (Ok(()), 1));
-    assert_eq!(mapping.flush(..), Err(PageError::Io(OsError(libc::ENOSPC))), "the last of three");
+    assert_eq!(mapping.flush(..), Err(Error::System(OsError(libc::ENOSPC))), "the last of three");
     assert_eq!((mapping.flush(..), mapping.sync()), (Ok(()), Ok(())));
 }
 
@@ -45,18 +44,16 @@ fn a_refused_size_changes_nothing() {
     std::fs::write(&path, page_of(0)).unwrap();
     let file = std::fs::File::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    // SAFETY: `file` is open until the end.
-    let backing = unsafe { FileBacking::<ReadWrite>::from_borrowed(file.as_raw_fd()) }.unwrap();
-    let mapping = PageCache::open(backing).unwrap();
+    let mapping = PageCache::open(FileBacking::<ReadWrite>::from(file)).unwrap();
     let size = page_of(0).len() as u64;
     for bytes in [0, 1, 2 * size, 1 << 63, u64::MAX] {
         let refused = mapping.backing().set_size(bytes);
-        assert_eq!(refused, Err(OsError(libc::EINVAL)), "the file is open for reading");
+        assert_eq!(refused, Err(OsError(libc::EINVAL).into()), "the file is open for reading");
         assert_eq!(quarry::Backing::size(mapping.backing()), size);
     }
     assert_eq!(mapping.read(0).unwrap().latch_shared()[..], page_of(0));
     let behind = mapping.read(1).map(drop);
-    assert_eq!(behind, Err(PageError::OutOfRange { index: 1, size }));
+    assert_eq!(behind, Err(Error::OutOfRange { index: 1, size }));
 }
 
 #[test]
@@ -70,7 +67,7 @@ fn what_cannot_be_read_ahead_is_an_error_of_nobody() {
     let reads = disk.reads.lock().unwrap().len();
     assert!(reads < 40, "{reads} calls: pages are read ahead nevertheless");
     assert!(mapping.get(9).is_none(), "nobody finds what could not be read");
-    assert_eq!(mapping.read(9).map(drop), Err(PageError::Io(OsError(libc::EIO))));
+    assert_eq!(mapping.read(9).map(drop), Err(Error::System(OsError(libc::EIO))));
     mapping.prefetch(9..10);
     assert!(mapping.get(9).is_none());
     disk.bad_reads.lock().unwrap().clear();

@@ -2,7 +2,7 @@
 
 use crate::alone::alone;
 use crate::store::{Disk, Store, page_of, writable};
-use quarry::{Invalidate, Mapping, PageCache, PageError, ReadWrite};
+use quarry::{Error, Invalidate, Mapping, PageCache, ReadWrite};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -41,7 +41,7 @@ fn at_once() {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
                     let index = (state >> 33) % PAGES;
                     let page = match mapping.read(index) {
-                        Err(PageError::Full) => continue,
+                        Err(Error::Full) => continue,
                         page => page.unwrap(),
                     };
                     if state >> 60 < 5 {

@@ -19,7 +19,7 @@ fn key_of(page: NonNull<Record>) -> u32 {
 #[test]
 fn pages_that_the_index_has_no_room_for_are_found_by_their_new_keys() {
     assert_eq!(ensure_ready(), Mode::Ready);
-    assert!(quarry::Quarry::set_limit(LIMIT));
+    quarry::Quarry::set_limit(LIMIT).unwrap();
     let mut cache = PageCache::create(4096, EXTRA, true).expect("there is memory");
     let held: Vec<_> = (1..).map_while(|key| cache.fetch(key, Want::Surely)).collect();
     assert!(held.len() > 100, "{} pages", held.len());
@@ -44,7 +44,7 @@ fn pages_that_the_index_has_no_room_for_are_found_by_their_new_keys() {
         }
     }
     // With memory again, a displaced page gets the place of its next key.
-    assert!(quarry::Quarry::set_limit(16 * LIMIT));
+    quarry::Quarry::set_limit(16 * LIMIT).unwrap();
     let page = *held.iter().find(|page| is_displaced(page)).expect("one is displaced");
     let next = new_key(held.len() as u32 + 1);
     // SAFETY: the page is held.

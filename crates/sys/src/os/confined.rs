@@ -5,13 +5,12 @@ use super::system::{NotMoved, Os};
 use crate::errno::{OsError, OsResult};
 use core::ptr::NonNull;
 
-/// [`Linux`] without what the C library does not use.
+/// [`Linux`] without the system calls that the C library does not make.
 pub struct Confined;
 
 const REFUSED: OsError = OsError(libc::EPERM);
 
-// SAFETY: what is not refused is done by `Linux`, and `purge` is a call that acts on exactly the
-// range it is given.
+// SAFETY: `Linux` does what this does not refuse, and `purge` acts on exactly its range.
 unsafe impl Os for Confined {
     fn page_size(&self) -> usize {
         Linux.page_size()

@@ -1,9 +1,9 @@
-//! A fake operating system for tests: plain private mappings, faults on demand.
+//! A fake operating system for tests: plain private mappings, failures on demand.
 //!
 //! Windows and reservations are accessible from the start (one plain `mmap`, no fixed or partial
-//! unmapping), so that the code above runs under sanitizers and valgrind as it is. In front of each
-//! lie a few bytes that say which mapping to unmap. A test can make every call fail by its number,
-//! counted from 1, to walk every error path, and can make a range foreign.
+//! unmapping), so that the code above runs unchanged under sanitizers and valgrind. A few bytes in
+//! front of each name the mapping to unmap. To walk every error path, a test can make each call
+//! fail by its number, counted from 1, and can make a range foreign: mapped by other code.
 
 use super::{NotMoved, Os, OsError, OsResult};
 use core::ptr::NonNull;
@@ -18,12 +18,11 @@ struct Head {
 const HEAD_BYTES: usize = 16;
 const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
 
-/// Miri knows only the first two.
+/// Miri accepts only the first two flags.
 const MAP_FLAGS: i32 =
     libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
-/// The fake operating system. It counts calls; `fail_count` of them, from the one numbered
-/// `fail_at` on, fail with `ENOMEM`.
+/// The fake operating system. `fail_count` calls from number `fail_at` on fail with `ENOMEM`.
 pub struct FakeOs {
     calls: AtomicU64,
     fail_at: AtomicU64,
@@ -32,16 +31,15 @@ pub struct FakeOs {
     purged_bytes: AtomicUsize,
     populated_bytes: AtomicUsize,
     huge_bytes: AtomicUsize,
-    /// Start and bytes of the foreign range.
     foreign: [AtomicUsize; 2],
     loses_targets: AtomicBool,
-    /// Addresses that are not purged, from the first one to before the second.
+    /// Start and end of the locked range, which is not purged.
     locked: [AtomicUsize; 2],
     refused_purges: AtomicU64,
 }
 
 impl FakeOs {
-    /// A fake with pages of `page_size` bytes (4, 16 or 64 KiB) on which nothing fails.
+    /// A fake with pages of `page_size` bytes (4, 16 or 64 KiB) on which no call fails.
     #[must_use]
     pub const fn new(page_size: usize) -> Self {
         Self {
@@ -59,8 +57,8 @@ impl FakeOs {
         }
     }
 
-    /// Locks `bytes` from `address` on in memory, and unlocks the range that was locked before. A
-    /// purge that touches them is refused, as the kernel did before Linux 5.18.
+    /// Locks `bytes` from `address` on in memory, and unlocks the range locked before. A purge that
+    /// touches locked memory is refused, as by the kernel before Linux 5.18.
     pub fn lock_in_memory(&self, address: NonNull<u8>, bytes: usize) {
         let start = address.as_ptr() as usize;
         self.locked[0].store(start, Ordering::Relaxed);
@@ -72,7 +70,7 @@ impl FakeOs {
         self.refused_purges.load(Ordering::Relaxed)
     }
 
-    /// Makes the `nth` fallible call from now on fail once (1 = the next); 0 makes nothing fail.
+    /// Makes the `nth` fallible call from now on fail once (1 = the next); with 0, no call fails.
     pub fn fail_nth(&self, nth: u64) {
         self.fail(nth, 1);
     }
@@ -99,12 +97,12 @@ impl FakeOs {
         self.populated_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes for which huge pages were asked, less those for which they were refused.
+    /// Bytes for which huge pages were asked, less those for which ordinary pages were asked.
     pub fn huge_bytes(&self) -> usize {
         self.huge_bytes.load(Ordering::Relaxed)
     }
 
-    /// Makes a range foreign, as if other code had mapped it, in place of the one before.
+    /// Makes a range foreign, as if other code had mapped it, instead of the earlier foreign range.
     pub fn occupy(&self, address: NonNull<u8>, bytes: usize) {
         self.foreign[0].store(address.as_ptr() as usize, Ordering::Relaxed);
         self.foreign[1].store(bytes, Ordering::Relaxed);
@@ -115,7 +113,6 @@ impl FakeOs {
         self.loses_targets.store(loses, Ordering::Relaxed);
     }
 
-    /// Returns whether a part of the range is foreign.
     fn is_foreign(&self, address: NonNull<u8>, bytes: usize) -> bool {
         let [start, length] = [0, 1].map(|word| self.foreign[word].load(Ordering::Relaxed));
         let address = address.as_ptr() as usize;
@@ -161,12 +158,12 @@ impl FakeOs {
     }
 }
 
-/// Makes a range read as zero without touching pages that were never touched.
+/// Makes a range read as zero, and does not touch untouched pages.
 ///
 /// # Safety
 /// The range is accessible and unused.
 unsafe fn forget(address: NonNull<u8>, bytes: usize) {
-    // SAFETY: the caller's promise; Miri knows no madvise.
+    // SAFETY: the caller's promise; Miri has no madvise.
     unsafe {
         if cfg!(miri) || libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_DONTNEED) != 0 {
             address.as_ptr().write_bytes(0, bytes);
@@ -174,9 +171,8 @@ unsafe fn forget(address: NonNull<u8>, bytes: usize) {
     }
 }
 
-// SAFETY: windows and reservations are whole private mappings kept until they are closed or
-// released; `map` changes nothing because those are writable from the start; `purge`
-// and `unmap` clear exactly their range.
+// SAFETY: windows and reservations are whole private mappings, kept until closed or released and
+// writable from the start, so `map` changes nothing; `purge` and `unmap` clear exactly their range.
 unsafe impl Os for FakeOs {
     fn page_size(&self) -> usize {
         self.page_size
@@ -187,7 +183,7 @@ unsafe impl Os for FakeOs {
     }
 
     fn close_window(&self, address: NonNull<u8>, bytes: usize) {
-        // SAFETY: `window` reserved exactly this, and nothing of it is in use (trait).
+        // SAFETY: `window` reserved exactly this, and no code uses it (trait).
         unsafe { self.release(address, bytes) };
     }
 
@@ -263,8 +259,7 @@ unsafe impl Os for FakeOs {
     }
 
     unsafe fn release(&self, address: NonNull<u8>, _bytes: usize) {
-        // SAFETY: `reserve` wrote the head in front of what it returned, and the caller promises
-        // that this is a whole reservation which is unused.
+        // SAFETY: `reserve` wrote the head in front; the caller passes a whole, unused reservation.
         unsafe {
             let head = address.as_ptr().sub(HEAD_BYTES).cast::<Head>().read();
             libc::munmap(head.raw, head.span);

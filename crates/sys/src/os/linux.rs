@@ -12,8 +12,7 @@ pub struct Linux;
 /// Bytes of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Tells whether some of our memory may be in huge pages, because we asked or because the system
-/// gives them unasked.
+/// Shows whether Quarry's memory may be in huge pages, on request or unasked.
 static MAY_BE_HUGE: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const NOT_HUGE: u32 = 1;
@@ -29,7 +28,7 @@ fn may_be_huge() -> bool {
     MAY_BE_HUGE.load(Ordering::Relaxed) == HUGE
 }
 
-/// The system's setting, read once.
+/// Reads the system's setting once.
 fn gives_huge_unasked() -> bool {
     static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
     let known = KNOWN.load(Ordering::Relaxed);
@@ -41,8 +40,8 @@ fn gives_huge_unasked() -> bool {
     found
 }
 
-/// Reads the auxiliary vector and does not call `sysconf`, whose table of cases brings 192 KiB of
-/// the C library's file into a process that does not touch them otherwise.
+/// The auxiliary vector's page size. `sysconf` would bring 192 KiB of the C library's file into a
+/// process that does not touch them otherwise.
 fn page_size() -> usize {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     let known = KNOWN.load(Ordering::Relaxed);
@@ -65,11 +64,11 @@ fn check(result: i32) -> OsResult<()> {
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// A private mapping without a file, at `at` if the kernel can.
+/// A private mapping without a file, at `at` if possible.
 fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-    // SAFETY: a new anonymous mapping that replaces nothing (no caller passes MAP_FIXED) touches no
-    // live object.
+    // SAFETY: a new mapping that replaces nothing (no caller passes MAP_FIXED) touches no live
+    // object.
     let raw = unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags, -1, 0) };
     if raw == libc::MAP_FAILED {
         return Err(OsError::last());
@@ -77,25 +76,23 @@ fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonN
     NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))
 }
 
-/// A mapping at `at` and nowhere else.
 fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> OsResult<()> {
     let flags = flags | libc::MAP_FIXED_NOREPLACE;
     let got = map_at(at.as_ptr() as usize, bytes, protection, flags)?;
     if got == at {
         return Ok(());
     }
-    // Before Linux 4.17 the kernel does not know the flag and takes the address for a hint.
+    // Before Linux 4.17 the kernel ignores the flag and takes the address for a hint.
     // SAFETY: the mapping just made, which no other code knows.
     unsafe { libc::munmap(got.as_ptr().cast(), bytes) };
     Err(OsError(libc::EEXIST))
 }
 
-/// A mapping where the kernel likes. Memory that is not writable is not charged.
+/// A mapping where the kernel chooses, not charged where it is not writable.
 fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
     map_at(0, bytes, protection, libc::MAP_NORESERVE)
 }
 
-/// As [`map_anywhere`], at a multiple of `align`.
 fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<u8>> {
     let slack = align.saturating_sub(page_size());
     let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
@@ -103,7 +100,7 @@ fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<
     let start = raw as usize;
     let aligned = start.next_multiple_of(align);
     let (head, tail) = (aligned - start, start + span - (aligned + bytes));
-    // SAFETY: both pieces are parts of the mapping just made that no other code has seen.
+    // SAFETY: both pieces are parts of the mapping just made, which no other code knows.
     unsafe {
         if head != 0 {
             libc::munmap(raw.cast(), head);
@@ -115,19 +112,18 @@ fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<
     NonNull::new(aligned as *mut u8).ok_or(OsError(libc::ENOMEM))
 }
 
-/// Windows lie between 17 and 64 TiB: above what sanitizers, Go and the collectors of Java claim by
-/// fixed addresses, below programs, libraries and stacks, and within the 47 bits of x86-64 and the
-/// 48 of aarch64.
+/// Windows lie between 17 and 64 TiB: above the fixed addresses of sanitizers, Go and Java, below
+/// programs, libraries and stacks, and within the 47 bits of x86-64 and the 48 of aarch64.
 const LOWEST_WINDOW: usize = 17 << 40;
 const END_OF_WINDOWS: usize = 64 << 40;
-/// Bytes between two windows, so that running over the end of one reaches nothing.
+/// Bytes between two windows, so that an access beyond the end of one reaches no memory.
 const GAP_BYTES: usize = 1 << 30;
 
 /// Where the next window of the process begins; 0 before the first one.
 static NEXT_WINDOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Addresses for a window of `bytes`: at random for the first one, as the kernel's own mappings
-/// are, and after the last one for the others, so that no two overlap.
+/// Addresses for a window of `bytes`: random for the first window, like the kernel's mappings; a
+/// later window follows the last one, so that no two overlap.
 fn next_window(bytes: usize, align: usize) -> Option<usize> {
     let room = END_OF_WINDOWS - LOWEST_WINDOW;
     let span = bytes.checked_add(GAP_BYTES)?.checked_next_multiple_of(align)?;
@@ -146,22 +142,20 @@ fn next_window(bytes: usize, align: usize) -> Option<usize> {
     }
 }
 
-/// As long as all addresses of a program on x86-64, and so longer than the free addresses after
-/// any mapping. (More than that is `EINVAL` from Linux 6.17 on.)
+/// As long as all addresses of a program on x86-64, and so longer than the free addresses after any
+/// mapping. (From Linux 6.17 on, a longer range is `EINVAL`.)
 const ENDLESS: usize = 0x7fff_ffff_f000;
 
 /// Returns whether a range lies in one mapping of the kernel's. Asks the kernel to grow the range
-/// in place by more than there is: for several mappings it returns `EFAULT` before it looks for
-/// room (Linux 2.6.12 to 6.18, `vma_to_resize` and its successors in `mm/mremap.c`).
+/// in place by more than the free addresses: for several mappings it returns `EFAULT` before it
+/// looks for room (Linux 2.6.12 to 6.18, `vma_to_resize` and its successors in `mm/mremap.c`).
 fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
-    // SAFETY: without MREMAP_MAYMOVE nothing is moved, and the range grows into free addresses
-    // only.
+    // SAFETY: without MREMAP_MAYMOVE nothing moves, and the range grows only into free addresses.
     let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, ENDLESS, 0) };
     if grown == libc::MAP_FAILED {
         return matches!(OsError::last().0, libc::ENOMEM | libc::EAGAIN);
     }
-    // SAFETY: where addresses have more bits there was room after all. Only the part by which the
-    // mapping has grown is unmapped.
+    // SAFETY: where addresses have more bits there was room. Unmaps only the grown part.
     unsafe { libc::munmap(address.as_ptr().add(bytes).cast(), ENDLESS - bytes) };
     true
 }
@@ -171,9 +165,8 @@ const MADV_POPULATE_WRITE: i32 = 23;
 /// Linux 5.18, the same file.
 const MADV_DONTNEED_LOCKED: i32 = 24;
 
-// SAFETY: `map` and `reserve` make fresh private mappings and replace nothing, `madvise` acts on
-// exactly the range it is given, as do `munmap` and a fixed `mremap`, which are reached through
-// unsafe calls only.
+// SAFETY: `map` and `reserve` make fresh private mappings and replace nothing. `madvise`, `munmap`
+// and a fixed `mremap` act on exactly their range, the last two only in unsafe calls.
 unsafe impl Os for Linux {
     fn page_size(&self) -> usize {
         page_size()
@@ -183,8 +176,7 @@ unsafe impl Os for Linux {
         let page = self.page_size();
         let usual = next_window(bytes, align).and_then(|start| NonNull::new(start as *mut u8));
         if let Some(start) = usual
-            // Tries whether there are such addresses: not under valgrind, and not where addresses
-            // have 39 bits.
+            // Tries whether such addresses exist: not under valgrind or with 39-bit addresses.
             && map_exactly(start, page, libc::PROT_NONE, libc::MAP_NORESERVE).is_ok()
         {
             // SAFETY: the page just mapped, which no other code knows.
@@ -200,7 +192,7 @@ unsafe impl Os for Linux {
     fn close_window(&self, _address: NonNull<u8>, _bytes: usize) {}
 
     fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        // Without MAP_NORESERVE: the kernel refuses what is larger than the machine, as always.
+        // Without MAP_NORESERVE, so that the kernel refuses what is larger than the machine.
         map_exactly(address, bytes, READ_WRITE, 0)
     }
 
@@ -210,8 +202,7 @@ unsafe impl Os for Linux {
     }
 
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
-        // SAFETY: without MREMAP_MAYMOVE the mapping stays where it is, and grows into free
-        // addresses only.
+        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and grows only into free addresses.
         let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, new_bytes, 0) };
         if grown == libc::MAP_FAILED { Err(OsError::last()) } else { Ok(()) }
     }
@@ -221,13 +212,12 @@ unsafe impl Os for Linux {
         (from, bytes): (NonNull<u8>, usize),
         (to, new_bytes): (NonNull<u8>, usize),
     ) -> Result<(), NotMoved> {
-        // Of several mappings the kernel would move only the first, and it finds that out after it
-        // has unmapped the target.
+        // Of several mappings the kernel moves only the first, after it has unmapped the target.
         if !is_one_mapping(from, bytes) {
             return Err(NotMoved::Unchanged);
         }
-        // SAFETY: the caller promises that both pieces are mapped and its own, and gives up what is
-        // at the target; so no mapping of anybody else is replaced.
+        // SAFETY: the caller promises that both pieces are mapped and its own, and gives up the
+        // contents of the target; so no other code's mapping is replaced.
         let moved = unsafe {
             libc::mremap(
                 from.as_ptr().cast(),
@@ -241,7 +231,7 @@ unsafe impl Os for Linux {
             return Ok(());
         }
         // The kernel may have unmapped the target before it refused (`mremap_to`, `mm/mremap.c`),
-        // and another thread may have mapped something there since.
+        // and another thread may have mapped memory there since.
         match map_exactly(to, new_bytes, READ_WRITE, 0) {
             Ok(()) => Err(NotMoved::Unchanged),
             Err(_) => Err(NotMoved::Lost),
@@ -259,8 +249,8 @@ unsafe impl Os for Linux {
 
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         if !is_huge_aligned(address, bytes) && may_be_huge() {
-            // A part of a huge page is unmapped but stays allocated: the process shrinks and the
-            // machine's free memory does not grow. MADV_COLD (Linux 5.4) splits the page first.
+            // The kernel unmaps a part of a huge page but keeps it allocated: the process shrinks,
+            // and free memory does not grow. MADV_COLD (Linux 5.4) splits the page first.
             // SAFETY: a hint that keeps contents.
             unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_COLD) };
         }
@@ -268,8 +258,7 @@ unsafe impl Os for Linux {
         let purge =
             |advice| check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) });
         purge(libc::MADV_DONTNEED).or_else(|error| match error {
-            // Some of it is locked (`mm/madvise.c`). It was locked for a use that is over, and
-            // glibc unmaps such memory as well.
+            // Some of it is locked (`mm/madvise.c`), for a use that is over.
             OsError(libc::EINVAL) => purge(MADV_DONTNEED_LOCKED),
             _ => Err(error),
         })

@@ -1,17 +1,15 @@
-//! Memory from the operating system, and the addresses that it lies at.
+//! Memory from the operating system, and its addresses.
 //!
-//! Two kinds of address space are told apart:
+//! There are two kinds of address space:
 //!
-//! * A *window* is a range of addresses and nothing else: choosing it maps nothing, so it counts in
-//!   no limit, and a foreign mapping may lie in it. Pieces of it are mapped as they are
-//!   needed and unmapped when they are given back. Mapping a piece shows whether its addresses are
-//!   free; nothing is ever replaced.
-//! * A *reservation* is mapped as a whole, wherever the system likes. It serves for small things,
+//! * A *window* is a range of addresses. Choosing it maps nothing, so it counts in no limit, and a
+//!   foreign mapping may lie in it. Pieces are mapped when needed and unmapped when given back.
+//!   Mapping a piece shows whether its addresses are free, and replaces nothing.
+//! * A *reservation* is mapped as a whole, wherever the system chooses. It serves for small things,
 //!   and for memory that code must be able to address before it is used.
 //!
-//! Preconditions common to all calls, stated once: addresses and lengths are multiples of
-//! [`Os::page_size`], lengths are not zero, and ranges lie inside one window or reservation of the
-//! same `Os`. No call touches `errno` visibly: entry points save it.
+//! Preconditions of all calls: addresses and lengths are multiples of [`Os::page_size`], lengths
+//! are not zero, ranges lie in one window or reservation of the `Os`. Calls may change `errno`.
 //!
 //! States of a page of a window: *free* -> `map` -> *ours* (reads as zero when first touched)
 //! -> touched -> `purge` -> *ours*, zero again -> `unmap` -> *free*. Only pages that are *ours*
@@ -23,65 +21,60 @@ use core::ptr::NonNull;
 /// The state after a move that the operating system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMoved {
-    /// Nothing moved, but the contents of the target are unspecified now: the caller may copy.
+    /// The pages are where they were, the target's contents unspecified: the caller may copy.
     Unchanged,
-    /// The pages are where they were. The target may be foreign now and must not be touched
-    /// again.
+    /// The pages are where they were. The target may be foreign, and the caller must not touch it.
     Lost,
 }
 
 /// The memory calls of an operating system, or of a fake one in tests.
 ///
 /// # Safety
-/// `map` and `reserve` return fresh memory that no live object overlaps and that stays this
-/// process's until it is unmapped or released; `purge` and `populate` never change the contents of
+/// `map` and `reserve` return fresh memory that no live object overlaps and that belongs to this
+/// process until it is unmapped or released; `purge` and `populate` never change the contents of
 /// other ranges; no call changes a mapping that it was not given.
 pub unsafe trait Os: Sync {
-    /// Bytes per page of the OS: 4, 16 or 64 KiB. Frames of Quarry are 4 KiB whatever this is.
+    /// Bytes per page of the OS: 4, 16 or 64 KiB. Quarry's frames always have 4 KiB.
     fn page_size(&self) -> usize;
 
-    /// Chooses `bytes` of addresses, at a multiple of `align` (a power of two), where nothing is
-    /// likely to be mapped. Maps nothing.
+    /// Chooses `bytes` of probably free addresses at a multiple of `align`, a power of two. Maps
+    /// nothing.
     ///
     /// # Errors
     /// `ENOMEM` where there is no such range.
     fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>>;
 
-    /// Gives up a window of which nothing is mapped any more.
+    /// Gives up a window in which nothing is mapped.
     fn close_window(&self, address: NonNull<u8>, bytes: usize);
 
     /// Maps a piece of a window: readable, writable, zero, charged as its pages are touched.
     ///
     /// # Errors
-    /// `EEXIST` where anything is mapped there already, which is left as it is; `ENOMEM` at a
-    /// limit.
+    /// `EEXIST` where a mapping exists there, which stays as it is; `ENOMEM` at a limit.
     fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Unmaps a piece of a window.
     ///
     /// # Errors
-    /// `ENOMEM` where the system would have to split a mapping and has too many; nothing has
-    /// changed then.
+    /// `ENOMEM` where the split of a mapping would exceed the system's limit; nothing has changed.
     ///
     /// # Safety
     /// The piece is mapped, and no code uses it any more.
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Lets a mapped piece of a window grow from `bytes` to `new_bytes` where it lies, as one
-    /// mapping. The new part reads as zero.
+    /// Grows a mapped piece of a window in place from `bytes` to `new_bytes`, as one mapping. The
+    /// new part is zero.
     ///
     /// # Errors
-    /// Where anything lies after it, where it is more than one mapping, or at a limit; nothing has
-    /// changed then.
+    /// Where a mapping follows, at a limit, or of several mappings; nothing has changed.
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()>;
 
-    /// Moves the pages of a mapped piece to the front of another one, which must be at least as
-    /// long and loses its contents; after the pages it reads as zero. The addresses at `from` are
-    /// free afterwards.
+    /// Moves the pages of a mapped piece to the front of another, at least as long, which loses its
+    /// contents and is zero beyond the pages. The addresses at `from` become free.
     ///
     /// # Errors
-    /// Where the OS cannot move pages, for example those of several mappings. `from` has not
-    /// changed then, so the caller may copy, if the target is still ours.
+    /// Where the OS cannot move the pages, for example those of several mappings. `from` has not
+    /// changed then; the caller may copy unless the target is [`Lost`](NotMoved::Lost).
     ///
     /// # Safety
     /// Both pieces are mapped and only the caller uses them.
@@ -91,8 +84,7 @@ pub unsafe trait Os: Sync {
         to: (NonNull<u8>, usize),
     ) -> Result<(), NotMoved>;
 
-    /// Maps `bytes` of memory of its own anywhere: readable, writable, zero, charged as its pages
-    /// are touched.
+    /// Maps `bytes` of memory anywhere: readable, writable, zero, charged as its pages are touched.
     ///
     /// # Errors
     /// The OS's `errno` where address space or memory is limited or exhausted.
@@ -104,19 +96,18 @@ pub unsafe trait Os: Sync {
     /// `EINVAL` before Linux 5.14, `ENOMEM` or `EFAULT` at a memory limit: plain faults then serve.
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Gives the memory of an accessible range back, also where the program has locked it; it reads
-    /// as zero afterwards.
+    /// Gives the memory of an accessible range back, even if it is locked. It then reads as zero.
     ///
     /// # Errors
     /// The OS's `errno` (locked pages before Linux 5.18, filters); the contents are then
     /// unspecified.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Makes whole pages of a mapped range fault at every access, or accessible again as they were.
+    /// Makes whole pages of a mapped range fault at every access, or accessible again.
     ///
     /// # Errors
-    /// The OS's `errno`; of several mappings the first ones may have changed. A system that cannot
-    /// says `ENOSYS`.
+    /// The OS's `errno` (`ENOSYS` where it has no such call); some of the mappings may have
+    /// changed.
     fn set_accessible(
         &self,
         _address: NonNull<u8>,
@@ -126,15 +117,14 @@ pub unsafe trait Os: Sync {
         Err(OsError(libc::ENOSYS))
     }
 
-    /// Asks for huge pages (or, with false, for ordinary ones only) in an accessible range. A hint:
-    /// it changes no contents, and a refusal is without consequence.
+    /// Asks for huge pages in an accessible range, or, with false, for ordinary pages. A hint: it
+    /// changes no contents, and the caller may ignore a refusal.
     ///
     /// # Errors
     /// The OS's `errno`.
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()>;
 
-    /// Returns whether memory comes in as huge pages, and khugepaged makes more of them, without a
-    /// request.
+    /// Returns whether the system gives huge pages, and khugepaged makes them, without a request.
     fn gives_huge_unasked(&self) -> bool {
         false
     }
@@ -142,6 +132,6 @@ pub unsafe trait Os: Sync {
     /// Gives a whole reservation back.
     ///
     /// # Safety
-    /// `address` and `bytes` are those of one `reserve`, and nothing in it is used any more.
+    /// `address` and `bytes` are those of one `reserve`, and no code uses the memory any more.
     unsafe fn release(&self, address: NonNull<u8>, bytes: usize);
 }

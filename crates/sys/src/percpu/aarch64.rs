@@ -1,22 +1,21 @@
 //! Restartable sequences on aarch64: the object fast path.
 //!
-//! Their shape, and the rules that they keep, are those of x86-64 (see `assembly.rs`). Constants of
-//! the layout are operands here, because nothing but this file writes these sequences.
+//! They have the shape and keep the rules of the x86-64 sequences (see `assembly.rs`). Constants of
+//! the layout are operands here, because no other file writes these sequences.
 //!
 //! Differences to x86-64:
-//! * Loads keep their order there. Here the bounds (or the guard) are loaded by `ldar`, so that the
-//!   header is not older than they are; see `SlotArea::give_room` and `SlotArea::empty_list`. A
-//!   walk loads each word so: a node is not older than the word that names it, nor what the caller
-//!   reads of a leaf.
-//! * Stores keep their order there. Objects, links and headers are stored plainly here: they are
-//!   read on the same CPU, which the kernel does not leave to another thread without a barrier, or
-//!   by a task that has called `barrier` since. Only what `compare_store` stores may be read
-//!   elsewhere at once, so it is released.
-//! * The thread pointer takes an instruction. It lies between 2 and 3, so a sequence that starts
-//!   again in another thread (a coroutine that a handler has moved) arms that one's registration.
+//! * x86-64 keeps the order of loads. Here `ldar` loads the bounds (or the guard), so that the
+//!   header is not older than the bounds; see `SlotArea::give_room` and `SlotArea::empty_list`. A
+//!   walk loads each word by `ldar`: a node is not older than the word that names it.
+//! * x86-64 keeps the order of stores. Here objects, links and headers are stored plainly. They are
+//!   read by the same CPU (the kernel executes a barrier before it runs another thread there), or
+//!   by a task that has called `Cpus::barrier` since. Only what `compare_store` stores may be read
+//!   by other CPUs at once: it is a release.
+//! * An instruction reads the thread pointer, between labels 2 and 3: a sequence that starts again
+//!   in another thread (a handler has moved its coroutine) arms the registration of that thread.
 //!
-//! A sequence with a result sets it to null first, and goes to label 7 where it refuses; the others
-//! leave by a label operand. They branch on flags, because `tbz` and `tbnz` reach 32 KiB only.
+//! A sequence with a result first sets it to null, and goes to label 7 to refuse; one without
+//! leaves by a label operand. Branches test flags, because `tbz` and `tbnz` reach only 32 KiB.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, LIST_MAX, SLOT_SHIFT, SlotIndex, TOP_BITS};
@@ -27,14 +26,14 @@ use super::word_tree::WordTree;
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-/// One operation more in the header of an array, in units of 4,096, as `add` takes it.
+/// One operation in the header of an array, in units of 4,096: the shifted immediate of `add`.
 const OPERATION: u64 = (1 << TOP_BITS) >> 12;
-/// Where the count of objects ends and the head begins, in the header of a list.
+/// Bits of the count of objects in the header of a list; the head is above them.
 const HEAD_SHIFT: u32 = LIST_MAX.count_ones();
 const _: () = assert!(TOP_BITS == 16, "`uxth` takes as many bits");
 
-/// Arms the descriptor by way of `t`, or goes to `leave` where the thread has no registration; or,
-/// in a sequence with a `result`, sets that to null and goes to label 7.
+/// Arms the sequence's descriptor, with `t` as scratch. In a thread without a registration, goes to
+/// `leave`, or, in a sequence with a `result`, sets the result to null and goes to label 7.
 macro_rules! arm {
     (leave: $leave:literal) => {
         arm!(@text "", $leave)
@@ -83,7 +82,7 @@ macro_rules! end {
             ".quad 3b, 5b-3b, 88f\n",
             ".popsection\n",
             ".pushsection .text.quarry_rseq_abort, \"ax\"\n",
-            // RSEQ_SIG of glibc 2.35, a trap that disassemblers know.
+            // RSEQ_SIG of glibc 2.35: a trap, which disassemblers can decode.
             "brk #0x45e0\n",
             "88: b 2b\n",
             ".popsection\n",
@@ -124,20 +123,14 @@ macro_rules! link {
     };
 }
 
-// SAFETY: each sequence below arms its descriptor before it finds its slot, so the kernel restarts
-// it when its thread is preempted, migrated or signalled before the committing store, and when
-// another thread calls `barrier`. Bounds and guards come first, closed ones refuse.
+// SAFETY: as for x86-64, in `rseq.rs`.
 unsafe impl Sequences for Rseq {
     #[inline(always)]
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let (rseq, index, slots) = self.registers(area);
         let object: *mut u8;
-        // SAFETY: `rseq` is the offset of this thread's registered struct rseq or of the stand-in
-        // (init ran before any caller could know an ArrayId). The slot is inside the area because
-        // mm_cid and cpu_id are below the size of the kernel's CPU mask; beyond the slots the area
-        // reads as zero. All stores but the last go to registers; the last commits `top - 1` and
-        // one more operation. As `begin` is complemented, `top + !begin` carries out of 16 bits
-        // exactly where `top > begin`.
+        // SAFETY: as in `rseq.rs`. As `begin` is complemented, `top + !begin` carries out of 16
+        // bits exactly where `top > begin`.
         unsafe {
             asm!(
                 enter!(result: "{r}"),
@@ -167,9 +160,7 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `pop`; the store into the array lies at `top < end`, above what
-        // any reader considers, and the committing store publishes it. `[top - 1]` and `[top - 2]`
-        // are elements or the guard words in front of the array.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 enter!(leave: "{refused}"),
@@ -180,7 +171,7 @@ unsafe impl Sequences for Rseq {
                 "add {o}, {t}, {o}, lsl #3",
                 "ldp {t}, {b}, [{o}, #-16]",
                 "cmp {b}, {object}",
-                // Compares the lower one where the upper one differs.
+                // Compares the lower object where the upper one differs.
                 "ccmp {t}, {object}, #4, ne",
                 "b.eq {duplicate}",
                 "str {object}, [{o}]",
@@ -204,8 +195,7 @@ unsafe impl Sequences for Rseq {
 
     fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `pop`; the copy reads `[top - n, top)` of the array and writes
-        // the caller's buffer, which is overwritten by the next attempt if this one aborts.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 enter!(leave: "{refused}"),
@@ -242,8 +232,7 @@ unsafe impl Sequences for Rseq {
 
     fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `push`; the copy writes `[top, top + n)`, which lies below `end`
-        // and above what any reader considers until the committing store.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 enter!(leave: "{refused}"),
@@ -281,8 +270,7 @@ unsafe impl Sequences for Rseq {
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let (rseq, index, slots) = self.registers(area);
         let object: *mut u8;
-        // SAFETY: as for `pop`; the head's link is read inside the sequence, so no other task on
-        // this CPU has taken the object since. The count in word2 may include aborted attempts.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 enter!(result: "{r}"),
@@ -358,8 +346,7 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `list_push`. The bound has 32 bits with a sign: a stopped list, whose
-        // guard is all ones, has a bound of -1 and so refuses.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 enter!(leave: "{refused}"),
@@ -398,7 +385,7 @@ unsafe impl Sequences for Rseq {
         new: u64,
     ) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `pop`; the slot's address is compared with the wanted one.
+        // SAFETY: as for `pop`; the sequence refuses where its slot is not the wanted one.
         unsafe {
             asm!(
                 enter!(leave: "{refused}"),
@@ -430,11 +417,7 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     unsafe fn walk(&self, _area: &SlotArea, tree: &WordTree, index: u64) -> u64 {
         let leaf: u64;
-        // SAFETY: the sequence loads words of nodes that it has found in the tree since it began,
-        // and of no others. Where such a node is freed meanwhile, a barrier came first, which makes
-        // the sequence begin again (the caller's promise). A node that stands elsewhere by now is
-        // still a node, and a place in it is below the fan-out. It stores nothing but its
-        // descriptor.
+        // SAFETY: as in `rseq.rs`.
         unsafe {
             asm!(
                 arm!(result: "{leaf}"),

@@ -11,29 +11,28 @@ use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
-/// Most slots after those of possible CPUs that read as zero: 8 MiB of address space. Higher
-/// numbers, which no CPU should have either, fault.
+/// Most slot numbers beyond the possible CPUs that read as zero: 8 MiB of address space. Higher
+/// numbers, which no CPU should have, fault.
 const MOST_GUARDS: u32 = 64;
 
 /// Bytes of a slot that are populated at once: the cells, and the arrays of twelve classes.
 const POPULATED_BYTES: usize = 16 << 10;
 
-/// Slots with a bit that says whether they are awake: those of 1,024 CPUs, and stripes. Others
-/// count as awake once they have been used.
+/// Slots that have a bit in `awake`: those of 1,024 CPUs, and stripes. A slot beyond them counts as
+/// awake once it has been used.
 const TRACKED: u32 = 1024 + 64;
 
-/// Objects that the narrow place of every array has room for, however many arrays there are.
+/// Fewest objects that the narrow place of an array holds, however many arrays are defined.
 const FEWEST_DEFINED: usize = 8;
 
-/// The room of all slots together; see `room`.
 #[repr(C)]
 pub(super) struct Rooms {
     /// Bytes that all arrays have room for.
     pub(super) all: AtomicUsize,
-    /// Bytes of an object of each array; 0 counts as 1.
+    /// Bytes of one object of each array; 0 counts as 1.
     pub(super) each: [AtomicU32; MAX_ARRAYS],
     pub(super) awake: [AtomicU64; (TRACKED / 64) as usize],
-    /// Operations that arrays of slots had counted before the slots fell asleep.
+    /// Operations that arrays had counted before their slots fell asleep.
     pub(super) operations: [AtomicU64; MAX_ARRAYS],
 }
 
@@ -59,16 +58,14 @@ impl Rooms {
 ///                               ^ base
 /// ```
 ///
-/// Sequences compute a slot's address from whatever number the kernel gives them. `/sys` says how
-/// many CPUs are possible, and a container may forge that. So the third part, up to the size of the
-/// kernel's own mask and at most 64 slots, reads as zero, and a number out of range meets closed
-/// cells.
+/// Sequences compute a slot's address from whatever number the kernel gives them, and a container
+/// may forge the number of possible CPUs in `/sys`. So the third part (up to the size of the
+/// kernel's CPU mask, at most 64 slots) reads as zero: a number out of range meets closed cells.
 pub struct SlotArea {
     pub(super) base: AtomicUsize,
     slots: AtomicU32,
     /// Slots `0..cpus` lie above the base, the others below.
     cpus: AtomicU32,
-    /// Slots of all three parts.
     reserved: AtomicU32,
     /// Capacity of each array in its narrow place, 0 where it is not defined.
     pub(super) narrow: [AtomicU32; MAX_ARRAYS],
@@ -76,13 +73,11 @@ pub struct SlotArea {
     place_words: [AtomicU32; MAX_ARRAYS],
     /// Capacity of each array in a wide place, 0 where it stays in its narrow one.
     pub(super) wide: [AtomicU32; MAX_ARRAYS],
-    /// Words of narrow places.
+    /// Words that the narrow places of all defined arrays take in a slot.
     laid_out: AtomicU32,
     /// Held while bounds or layouts change: by prepare, drain and define.
     pub(super) bounds_lock: CountedLock<()>,
-    /// How much room arrays have.
     pub(super) rooms: Rooms,
-    /// Barriers for which drains have asked the kernel.
     pub(super) barriers: AtomicU64,
     /// Bit `n % 64` is set once a task has tried to lock slot `n`.
     ever_locked: AtomicU64,
@@ -107,10 +102,9 @@ impl SlotArea {
         }
     }
 
-    /// Reserves memory for slots of `cpus` CPUs and for `stripes`, and lets the numbers from `cpus`
-    /// to `numbers` read as zero (where the address space is too small for them, they fault). All
-    /// of it is one mapping, because each mapping costs a fork some time. A slot that no CPU uses
-    /// takes address space only.
+    /// Reserves slots for `cpus` CPUs and for `stripes`, as one mapping, because a fork pays for
+    /// each mapping. The numbers from `cpus` to `numbers` read as zero, or fault where the address
+    /// space is too small for them. A slot takes memory only when a CPU uses it.
     pub(super) fn reserve(
         &self,
         os: &dyn Os,
@@ -148,11 +142,11 @@ impl SlotArea {
         }
     }
 
-    /// Brings the cells and the first arrays of a slot into memory by one call. A program that
-    /// starts would touch these pages one by one. A hint.
+    /// Brings the cells and the first arrays of a slot into memory by one call, which a program
+    /// would touch page by page when it starts. A hint.
     pub fn populate(&self, os: &dyn Os, slot: SlotIndex) {
         let start = NonNull::from(self.control(slot)).cast();
-        // Where the call is refused, page faults bring them in.
+        // Where the OS refuses, page faults bring the pages in.
         let _ = os.populate(start, POPULATED_BYTES.next_multiple_of(os.page_size()));
     }
 
@@ -168,8 +162,8 @@ impl SlotArea {
         self.barriers.load(Ordering::Relaxed)
     }
 
-    /// Gives `array` room for `capacity` objects in every slot. Once per array, before its first
-    /// use ([`define_again`](Self::define_again) later); never for a cell that is used as a list.
+    /// Gives `array` room for `capacity` objects in every slot: once, before its first use
+    /// ([`define_again`](Self::define_again) serves later), never for a list's cell.
     ///
     /// # Errors
     /// `ENOMEM` where the slot's words are used up, `EEXIST` where the array has room already.
@@ -189,8 +183,8 @@ impl SlotArea {
         Ok(())
     }
 
-    /// Returns for how many objects one more array can be defined, if `others` arrays after it
-    /// shall find room for eight objects each: a quarter of what is left beyond that.
+    /// Returns the capacity with which one more array can be defined: eight objects, and a quarter
+    /// of the words that remain if `others` arrays after it get eight objects each.
     #[must_use]
     pub fn fair_capacity(&self, others: usize) -> usize {
         let laid_out = self.laid_out.load(Ordering::Relaxed) as usize;
@@ -199,7 +193,6 @@ impl SlotArea {
         FEWEST_DEFINED + left / 4
     }
 
-    /// Words of the narrow place of `array` in a slot where it is open.
     pub(super) fn place_words(&self, array: ArrayId) -> usize {
         self.place_words[array.index()].load(Ordering::Relaxed) as usize
     }
@@ -227,7 +220,6 @@ impl SlotArea {
         self.word(slot, array, PLACE).store(word, Ordering::Relaxed);
     }
 
-    /// The place where `array` of `slot` lies now.
     pub(super) fn place(&self, slot: SlotIndex, array: ArrayId) -> Place {
         self.places(slot, array).1
     }
@@ -244,13 +236,12 @@ impl SlotArea {
     pub fn slot_level(&self, slot: SlotIndex, array: ArrayId) -> u64 {
         let header = self.word(slot, array, 0).load(Ordering::Relaxed);
         let (top, place) = (header & 0xffff, self.place(slot, array));
-        // One of the two may have been read before a move and the other one after it.
+        // The header may have been read before a move, and the place after it.
         if top > place.end() { 0 } else { top.saturating_sub(place.begin()) }
     }
 
-    /// Returns whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of `slot`,
-    /// the slot of a CPU. Reads while other tasks may be at work: a caller that wants to be sure
-    /// takes the objects out.
+    /// Returns whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of a CPU's
+    /// slot. Other tasks may change it meanwhile: a caller that must be sure takes the objects out.
     #[inline(always)]
     #[must_use]
     pub fn seems_on_top(&self, slot: SlotIndex, array: ArrayId, object: Object) -> bool {
@@ -279,7 +270,6 @@ impl SlotArea {
         self.at(slot, (array.index() << (CELL_SHIFT - 3)) + word)
     }
 
-    /// Word `index` of a slot.
     #[inline]
     pub(super) fn at(&self, slot: SlotIndex, index: usize) -> &AtomicU64 {
         debug_assert!(index < LAST_WORD && slot.0 < self.slots());
@@ -295,7 +285,6 @@ impl SlotArea {
         unsafe { &*(address as *const AtomicU64) }
     }
 
-    /// Visits the locks of the area.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("percpu->bounds", &self.bounds_lock);
     }
@@ -306,7 +295,6 @@ impl SlotArea {
         self.at(slot, 0)
     }
 
-    /// Notes that a task tries to lock the slot.
     #[inline]
     pub(super) fn note_locked(&self, slot: SlotIndex) {
         if !self.was_locked(slot) {
@@ -314,8 +302,8 @@ impl SlotArea {
         }
     }
 
-    /// Returns whether a task may have locked the slot. Where none has, its control word may not
-    /// even be in memory.
+    /// Returns whether a task may have locked the slot; if not, its control word may not be in
+    /// memory.
     #[inline]
     pub(super) fn was_locked(&self, slot: SlotIndex) -> bool {
         self.ever_locked.load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1

@@ -1,8 +1,8 @@
-//! The sequences of the fast paths as text for the assembler. Their registers are parameters:
-//! `rseq` lets the compiler choose them, the entry points of the shared object name them. Only this
-//! file writes the layout of a slot as text, and compiling it compares the text with `layout`.
+//! The sequences of the fast paths as text for the assembler. Their registers are parameters: in
+//! `rseq` the compiler chooses them, the entry points of the shared object name them. Only this
+//! file writes the layout of a slot as text; the asserts below compare the text with `layout`.
 //!
-//! Shape of every sequence, `slot` = the address of the running CPU's slot:
+//! Shape of every sequence; `slot` is the address of the running CPU's slot:
 //!
 //! ```text
 //! 2: rseq_cs = descriptor           ; from here the kernel sends an interrupted thread to 88
@@ -16,8 +16,7 @@
 //! 88: jmp 2b                        ; abort handler, after the signature that glibc registered
 //! ```
 //!
-//! A walk (`WordTree`) is the exception: it has loads only and commits nothing, so a thread that is
-//! interrupted in it just walks again.
+//! A walk (`WordTree`) is the exception: it only loads, so an interrupted thread walks again.
 //!
 //! Three rules hold for each of them; `crates/preload/tests/sequences.rs` checks the machine code
 //! of the libraries for the second and the third.
@@ -27,14 +26,12 @@
 //! * A committed word is loaded and stored through one plain register, because the next sequence on
 //!   the cell loads what this one stores: an Intel Xeon of family 6, model 207 (Emerald Rapids)
 //!   forwards such a store early only to a load without an index register in its address.
-//! * A restarted sequence begins again at 2 with the registers that it has by then. So it never
-//!   writes a register that it is given between 2 and 5, also not by an `add` that saves an
-//!   instruction.
+//! * A restarted sequence begins again at 2 with whatever its registers hold then. So between 2 and
+//!   5 it never writes a register that it is given, not even by an `add` that saves an instruction.
 
 use super::layout::{CELL_SHIFT, LOOKED_AT, SLOT_SHIFT};
 
-/// A register as text, in 64, 32 or 16 bits: `rax` for the one of that name, `[name]` for an
-/// operand of `asm!`.
+/// A register as text, in 64, 32 or 16 bits: `rax`, or `[name]` for an operand of `asm!`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! register {
@@ -116,7 +113,6 @@ macro_rules! slot_layout {
     };
 }
 
-/// The value of a number in a layout.
 const fn number(text: &str) -> usize {
     let (bytes, mut value, mut at) = (text.as_bytes(), 0, 0);
     let is_hexadecimal = bytes.len() > 2 && bytes[1] == b'x';
@@ -155,8 +151,7 @@ macro_rules! cell_offset {
     };
 }
 
-/// The offset of a cell as an addend in an address, from a register that holds 16 times the number
-/// of its array.
+/// The offset of a cell as an addend, from a register with 16 times the number of its array.
 #[macro_export]
 macro_rules! cell_offset_of_16 {
     ($register:tt) => {
@@ -164,8 +159,8 @@ macro_rules! cell_offset_of_16 {
     };
 }
 
-/// Opens a sequence: arms its descriptor by way of `slot`, or goes to `leave` where the thread has
-/// no registration.
+/// Opens a sequence: arms its descriptor, with `slot` as scratch, or goes to `leave` where the
+/// thread has no registration.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! arm_sequence {
@@ -191,7 +186,7 @@ macro_rules! arm_sequence {
     };
 }
 
-/// Opens a sequence: arms its descriptor, and finds the slot's address in `slot`, or goes to
+/// Opens a sequence: arms its descriptor and puts the slot's address into `slot`, or goes to
 /// `leave` where the thread has no registration.
 #[doc(hidden)]
 #[macro_export]
@@ -212,8 +207,7 @@ macro_rules! enter_sequence {
     };
 }
 
-/// Ends a sequence after its committing store: its descriptor and its abort handler, with more
-/// code out of line.
+/// Ends a sequence after its committing store: descriptor, abort handler, code out of line.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! end_sequence {
@@ -236,16 +230,15 @@ macro_rules! end_sequence {
     };
 }
 
-/// The sequence of [`Arrays::pop`](crate::percpu::Arrays::pop), which ends with the object in
-/// `object`, or goes to `leave` with the registers `slot` to `object` in disorder.
+/// The sequence of [`Arrays::pop`](crate::percpu::Arrays::pop). It ends with the object in
+/// `object`, or goes to `leave`, where the registers from `slot` to `object` hold anything.
 ///
 /// * `rseq`, `index`: registers with the offsets of the registration and of the number of the slot
 ///   from the thread pointer; `slots`: an operand with the address of slot 0 (see
 ///   [`SequenceOffsets`](crate::percpu::SequenceOffsets))
-/// * `offset`: the offset of the cell, as an addend in an address ([`cell_offset!`],
-///   [`cell_offset_of_16!`])
+/// * `offset`: the offset of the cell, as an addend in an address ([`cell_offset!`] or like it)
 /// * `slot`, `cell`, `header`, `begin`, `top`, `object`: registers that it writes; `object` may be
-///   `begin` or `top`, otherwise they differ from each other and from what it is given
+///   `begin` or `top`, otherwise all differ from each other and from the registers above
 /// * `out_of_line`: code after the abort handler
 #[macro_export]
 macro_rules! pop_sequence {
@@ -287,9 +280,9 @@ macro_rules! pop_sequence {
     };
 }
 
-/// The sequence of [`Arrays::push`](crate::percpu::Arrays::push), which goes to `leave` where there
-/// is no room and to `duplicate` where the object is on top already. Operands as for
-/// [`pop_sequence!`]; `object` is given.
+/// The sequence of [`Arrays::push`](crate::percpu::Arrays::push). It goes to `leave` where there is
+/// no room and to `duplicate` where the object is on top already. Operands as for
+/// [`pop_sequence!`]; `object` is an input.
 #[macro_export]
 macro_rules! push_sequence {
     (

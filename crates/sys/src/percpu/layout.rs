@@ -5,26 +5,25 @@
 //! guard words that stay 0 precede each array, so that a push that looks at the objects below the
 //! top never leaves the array's own memory.
 //!
-//! Every array gets a narrow place of its own when it is opened. So the arrays that a program uses
-//! lie together in each slot, on few pages: a program touches those one by one when it starts, and
-//! each side of a fork touches them again. Behind the narrow places lie [`WIDE_PLACES`] wide ones;
-//! an array that has shown that it needs one moves to one that is free, until it is drained.
+//! An array gets a narrow place when it is opened. So the arrays that a program uses lie together
+//! on few pages: the program touches those one by one when it starts, and each side of a fork
+//! touches them again. [`WIDE_PLACES`] wide places follow the narrow ones; an array that needs more
+//! room moves to a free one until it is drained.
 //!
 //! Layout equation of narrow places, in the order in which a slot's arrays were opened:
 //! `begin(n) = end(n-1) + LOOKED_AT`, `end(n) = begin(n) + words(n)`, `end(last) <= FIRST_WIDE`,
-//! `capacity(n) <= words(n)`, and equal but for an array that was defined again.
-//! Wide place `p` is the words `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, after its own guards.
+//! `capacity(n) <= words(n)`, with equality unless the array was defined again. Wide place `p` is
+//! the words `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, after its own guards.
 //!
-//! Invariant of an array that has been opened: its place (word 3) is a front part of its narrow
-//! one, perhaps an empty part, or a wide one whose owner (a byte of the control cell) it is;
-//! `begin <= top <= end` of its place; and the words `begin..top` are objects. `room` says how much
-//! room it gets there, and when it loses it.
+//! Invariant of an opened array: its place (word 3) is a front part of its narrow place, perhaps
+//! empty, or a wide place whose owner (a byte of the control cell) is the array;
+//! `begin <= top <= end` of its place; and the words `begin..top` are objects. `room.rs` gives and
+//! takes room.
 
 /// log2 of [`SLOT_BYTES`]. The sequences carry it as an immediate.
 pub(super) const SLOT_SHIFT: u32 = 17;
 /// Bytes of address space per slot: 16 bits number its words. The narrow places of 72 size classes
-/// of up to 128 objects take 52 KiB, the wide places 64 KiB. Only pages that are touched take
-/// memory.
+/// of up to 128 objects take 52 KiB, the wide places 64 KiB.
 pub const SLOT_BYTES: usize = 1 << SLOT_SHIFT;
 /// Cells per slot, the control cell included.
 pub const MAX_ARRAYS: usize = 128;
@@ -37,8 +36,7 @@ pub(super) const LAST_WORD: usize = SLOT_BYTES / 8;
 pub const WIDE_PLACES: usize = 8;
 /// Most objects of an array in a wide place: a burst of a thousand.
 pub const WIDE_OBJECTS: usize = 1024;
-/// Objects below the top with which a push compares the one that it is given; and guard words in
-/// front of each array.
+/// Objects on top with which a push compares its object, and guard words in front of each array.
 pub const LOOKED_AT: usize = 2;
 const WIDE_WORDS: usize = LOOKED_AT + WIDE_OBJECTS;
 pub(super) const FIRST_WIDE: usize = LAST_WORD - WIDE_PLACES * WIDE_WORDS;
@@ -50,8 +48,8 @@ const _: () =
     assert!(LAST_WORD < (1 << TOP_BITS) - 1, "a top and a complemented begin have as many bits");
 const _: () = assert!(MAX_ARRAYS <= 256, "the number of an array fits a byte");
 
-/// Word of an array's cell that says where the array lies, 0 = never opened: `{narrow : 32 | now :
-/// 32}`, two places. The narrow one is all that the array may have there.
+/// Word of an array's cell with its places, `{narrow : 32 | now : 32}`; 0 = never opened. `narrow`
+/// is the whole narrow place, `now` the place where the array lies.
 pub(super) const PLACE: usize = 3;
 /// Where an array lies: `{end : 16 | begin : 16}`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,12 +60,10 @@ impl Place {
         Self((end << 16 | begin) as u32)
     }
 
-    /// The first `objects` words of the place, at most all of them.
     pub(super) fn front(self, objects: usize) -> Self {
         Self::new(self.begin() as usize, self.begin() as usize + objects.min(self.len()))
     }
 
-    /// Objects that find room in the place.
     pub(super) fn len(self) -> usize {
         (self.end() - self.begin()) as usize
     }
@@ -87,8 +83,8 @@ impl Place {
     }
 }
 
-/// Word of an array's cell that counts its misses. A policy that decides about the array's room
-/// uses the low half, the hand that looks for room to take the high half (see `room`).
+/// Word of an array's cell. Low half: its misses, for the policy that decides about its room; high
+/// half: its `operations` when the clock hand last passed it (see `room`).
 pub(super) const MISSES: usize = 2;
 
 /// Most objects that a list can count.

@@ -1,5 +1,5 @@
-//! Slots that are only ever used under their lock: for CPUs without sequences, for sanitizers, and
-//! for tests and simulators that say which CPU a thread is on.
+//! Slots that tasks use under their locks only: for CPUs without sequences, for sanitizers, and for
+//! tests and simulators that say which CPU a thread is on.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SlotIndex};
@@ -13,8 +13,8 @@ use crate::os::{Os, OsResult};
 use crate::primitive::{AtomicPtr, AtomicU32, Ordering};
 use core::mem::MaybeUninit;
 
-/// The slot that a function of the owner names: the virtual CPU of the calling thread. The function
-/// usually reads a thread-local, which this crate, being `no_std`, cannot have.
+/// The slot that a function of the owner names: the virtual CPU of the calling thread. That
+/// function usually reads a thread-local, which this `no_std` crate cannot have.
 pub struct DeclaredSlot {
     slots: AtomicU32,
     current: AtomicPtr<()>,
@@ -53,7 +53,6 @@ pub struct LockedSlots<C: ChooseSlot> {
     area: SlotArea,
     stripes: Stripes,
     choice: C,
-    /// Keeps `init` from running twice.
     once: CountedLock<bool>,
 }
 

@@ -3,41 +3,40 @@
 //! A *slot* belongs to one CPU (or to a stripe of threads without restartable
 //! sequences). It holds one *cell* per cache, and a cell is used in one of two forms:
 //!
-//! * **array** ([`Arrays`]; SLAB, sheaves): `word0 = {operations : 48 | top : 16}`, `word1 =
-//!   {end : 16 | !begin : 16}`, `word3` = where the array lies; the objects are the slot's words
-//!   `begin..top`. `operations` counts pushes and pops, so the one committing store also keeps the
-//!   statistics. `begin` is complemented so that 0, which fresh memory holds and a drain stores,
-//!   refuses pops as it refuses pushes: a sequence may see the header of an array that is just
-//!   being opened beside its old bounds.
-//! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard that
-//!   a push must match (the slab whose objects the list holds) or whose lower half bounds the list;
-//!   all ones while a drain stops the list. `word2`, `word3` = pops and pushes, attempts that were
-//!   interrupted included.
+//! * **array** ([`Arrays`]; SLAB, sheaves): `word0 = {operations : 48 | top : 16}`,
+//!   `word1 = {end : 16 | !begin : 16}`, `word3` = where the array lies; the objects are the
+//!   slot's words `begin..top`. `operations` counts pushes and pops, so the one committing store
+//!   also keeps the statistics. `begin` is complemented so that bounds of 0 (fresh memory, or
+//!   stored by a drain) refuse pops as well as pushes: a sequence may find the new header of an
+//!   opening array beside old bounds.
+//! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard.
+//!   Either a push must match the guard (the slab whose objects the list holds), or the guard's
+//!   lower half bounds the list. While a drain stops the list, the guard is all ones. `word2`,
+//!   `word3` = pops and pushes, interrupted attempts included.
 //!
 //! Each primitive has exactly one committing store. A thread that is preempted, migrated or hit by
 //! a signal before that store starts again; afterwards the operation has happened.
 //!
-//! Sequences serve readers too: a *walk* ([`PerCpu::walk`]) finds a leaf in a tree of words that
-//! others change under a lock, by loads only, and [`PerCpu::wait_for_walks`] waits until no walk
-//! is in a node that the tree has lost.
+//! Readers use sequences too: a *walk* ([`PerCpu::walk`]) finds a leaf, by loads only, in a tree
+//! that other tasks change under a lock, and [`PerCpu::wait_for_walks`] waits until no walk is in a
+//! node that the tree has lost.
 //!
-//! Backends that carry the same traits: `RseqSlots` (x86-64 and aarch64, with locked stripes for
-//! threads that have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or
-//! simulator says which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (sequences
-//! as lists of steps that a model checker interrupts). Everything that `RseqSlots` and
-//! `SteppedSlots` share, all but the sequences themselves, is in `sequenced`.
+//! Backends of these traits: `RseqSlots` (x86-64 and aarch64, with locked stripes for threads that
+//! have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or simulator says
+//! which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (lists of steps that a
+//! model checker interrupts). `sequenced` is all that `RseqSlots` and `SteppedSlots` share.
 //!
 //! Order of the files, each using only those before it:
-//! * `object`, `limits`, `layout`, `word_tree`: objects, how much room they may take, where a slot
-//!   has what; trees that sequences walk
-//! * `area`, `room`, `place`, `usage`: the memory of all slots; how much room arrays have; opening,
-//!   moving and emptying them; figures
+//! * `object`, `limits`, `layout`, `word_tree`: objects, limits of room, a slot's layout; trees for
+//!   walks
+//! * `area`, `room`, `place`, `usage`: the memory of slots; the room, the opening and emptying of
+//!   arrays; figures
 //! * `per_cpu`: the traits of a backend
 //! * `stripes`, `locked`: slots under a try-lock each
 //! * `sequences`, `sequenced`: traits for restartable sequences, and the backend above them
-//! * `registration`: where the running thread is registered
+//! * `registration`: where the kernel keeps the rseq registration of the running thread
 //! * `assembly`, `rseq`: the sequences of x86-64; `aarch64`: those of aarch64
-//! * `stepped`: those of the model checker
+//! * `stepped`: the sequences of the model checker
 
 #[cfg(all(target_arch = "aarch64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
 mod aarch64;
@@ -120,8 +119,8 @@ pub type NativeSlots = SteppedSlots;
 )))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
-/// Asks the kernel for what the slots of this process will need of it: once, at the start, because
-/// a filter of system calls may kill for the question later.
+/// Registers the process for membarrier(2), which the slots need: once, at its start, because a
+/// filter of system calls may kill for that later.
 pub fn ask() {
     #[cfg(all(
         any(target_arch = "x86_64", target_arch = "aarch64"),

@@ -10,10 +10,11 @@ pub type Object = NonNull<u8>;
 pub enum Push {
     /// The object is in the slot.
     Stored,
-    /// No room, not prepared, stopped by a drain, guard mismatch, or no slot: take the slow path.
+    /// The array is full, not prepared or stopped by a drain, the guard differs, or the thread has
+    /// no slot: the caller takes the slow path.
     Refused,
-    /// There was room, but one of the objects on top ([`LOOKED_AT`](super::LOOKED_AT) of them; of a
-    /// list, the head) is the same one: it was freed a moment ago already. Nothing changed.
+    /// There was room, but the object is on top already (among [`LOOKED_AT`](super::LOOKED_AT) of
+    /// an array, at the head of a list): it was freed a moment ago. Nothing changed.
     Duplicate,
 }
 

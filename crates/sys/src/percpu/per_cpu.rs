@@ -1,5 +1,5 @@
-//! The traits of a backend of per-CPU slots: one for the slots themselves, and one for each of the
-//! two forms in which a cell is used. A policy asks for the forms that it uses.
+//! The traits of a backend of per-CPU slots: one for the slots, and one for each of the two forms
+//! in which a cell is used. A policy asks for the forms that it uses.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
@@ -10,15 +10,15 @@ use crate::locks::Visit;
 use crate::os::{Os, OsResult};
 use core::mem::MaybeUninit;
 
-/// Slots of CPUs, whatever their cells are used for.
+/// The slots of CPUs, in whatever form their cells are used.
 ///
 /// # Safety
 /// [`area`](Self::area) is the same at every call, and once [`init`](Self::init) has succeeded,
 /// [`current`](Self::current) is below the number of its slots.
 pub unsafe trait PerCpu: Sync + Sized {
-    /// An instance without slots. Nothing but [`init`](Self::init) may be called on it: until that
-    /// has succeeded it does not know where the running thread keeps its registration, and an
-    /// operation would write over the thread's control block.
+    /// An instance without slots. Only [`init`](Self::init) may be called on it: any other
+    /// operation would write over the thread's control block, because the instance does not know
+    /// yet where the running thread has its registration.
     const INERT: Self;
 
     /// Reserves slots for every CPU this process may run on. Does nothing when repeated.
@@ -31,36 +31,33 @@ pub unsafe trait PerCpu: Sync + Sized {
     fn area(&self) -> &SlotArea;
 
     /// The slot of the running CPU, always below `area().slots()`. A hint that may be stale when it
-    /// returns: it serves for choosing page lists and counters, which have locks of their own.
+    /// returns: callers choose page lists and counters by it, which have locks of their own.
     fn current(&self) -> SlotIndex;
 
-    /// From now on only `thread` (a [task](crate::primitive::task::current)), or no thread at all,
-    /// stops the sequences of other CPUs while the process has several threads: that takes a system
-    /// call for which a filter may kill. Until the first call every thread may. Backends that make
-    /// no such system call ignore this.
+    /// From now on, while the process has several threads, only `thread` (a
+    /// [task](crate::primitive::task::current)), or no thread at all, stops the sequences of other
+    /// CPUs by membarrier(2), because a filter may kill for that call. Before the first call of
+    /// this function every thread may. Backends that never make it ignore this.
     fn leave_barrier_to(&self, _thread: Option<usize>) {}
 
-    /// Does `work` while the calling thread may stop the sequences of other CPUs as well. One
-    /// thread at a time.
+    /// Does `work`; meanwhile the calling thread, too, may stop sequences. One thread at a time.
     fn lending_barrier<T>(&self, work: impl FnOnce() -> T) -> T {
         work()
     }
 
-    /// Returns whether restartable sequences serve the fast paths; otherwise slots under a lock
-    /// each do.
+    /// Returns whether restartable sequences serve the fast paths; if not, each slot has a lock.
     fn is_sequenced(&self) -> bool {
         false
     }
 
-    /// Returns whether a drain by the calling thread reaches every slot, unless the kernel refuses.
-    /// O(1).
+    /// Returns whether a drain by the calling thread can reach every slot. O(1).
     fn reaches_every_slot(&self) -> bool {
         true
     }
 
-    /// The leaf at `index` of a tree that other threads may be changing, by one sequence of loads.
-    /// Returns 0 where there is none, and where the running thread cannot walk: the caller then
-    /// looks under the lock of those who change the tree. O(height).
+    /// Returns the leaf at `index` of a tree that other threads may be changing, by one sequence of
+    /// loads. Returns 0 where there is no leaf, and where the running thread cannot walk: the
+    /// caller then looks under the lock of the tree. O(height).
     ///
     /// # Safety
     /// Nodes that the tree has lost stay readable, and keep the form of nodes, until a call of
@@ -70,14 +67,13 @@ pub unsafe trait PerCpu: Sync + Sized {
         0
     }
 
-    /// Returns once no walk that began before the call is still under way. Returns false where the
-    /// kernel refuses, and where the calling thread may not stop the sequences of other CPUs. At
-    /// most one membarrier.
+    /// Waits until all earlier walks have ended, by at most one membarrier. Returns false where the
+    /// kernel refuses or the thread may not stop the sequences of other CPUs.
     fn wait_for_walks(&self) -> bool {
         true
     }
 
-    /// Visits the locks: those of the stripes, which fast paths take outside the gate, included.
+    /// Visits the locks, those of the stripes included, which fast paths take outside the gate.
     fn visit_locks(&self, visit: &mut Visit<'_>);
 }
 
@@ -101,7 +97,7 @@ pub unsafe trait Arrays: PerCpu {
         self.area().seems_on_top(self.current(), array, object)
     }
 
-    /// [`pop`](Self::pop) for the slow path: serves a thread that `pop` cannot serve at all.
+    /// [`pop`](Self::pop) for the slow path: serves a thread without a registration.
     fn pop_unregistered(&self, _array: ArrayId) -> Option<Object> {
         None
     }
@@ -119,8 +115,7 @@ pub unsafe trait Arrays: PerCpu {
     /// empty batch always succeeds. O(n).
     fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool;
 
-    /// Gives the running CPU's slot all the room for `array` that it may ever have in a narrow
-    /// place. O(1), rare.
+    /// Gives the running CPU's slot all the room for `array` of a narrow place. O(1), rare.
     ///
     /// # Errors
     /// Where the OS refuses memory for the slot; the slow path then serves.
@@ -129,11 +124,10 @@ pub unsafe trait Arrays: PerCpu {
         Ok(())
     }
 
-    /// Gives the running CPU's slot room for `array`, or more of it, as far as `limits` go. Where
-    /// they are reached, takes room from arrays of the same slot that are not used, and gives their
-    /// objects to `take`. Returns whether there is more room; a thread that changes its CPU
-    /// meanwhile has made it on the CPU that it was on. `take` runs with the lock of the bounds
-    /// held, as that of [`drain`](Self::drain). O(arrays + objects taken), no system call.
+    /// Gives `array` room, or more of it, in the running CPU's slot, within `limits`. At the limits
+    /// it takes room from unused arrays of the slot, and gives their objects to `take`, with the
+    /// rules of [`drain_where`](Self::drain_where). Returns whether it gave any, perhaps to a CPU
+    /// that the thread has left meanwhile. O(arrays + objects taken), no system call.
     fn make_room(
         &self,
         array: ArrayId,
@@ -141,9 +135,9 @@ pub unsafe trait Arrays: PerCpu {
         take: &mut dyn FnMut(ArrayId, &[Object]),
     ) -> bool;
 
-    /// Moves the running CPU's array to a wide place, if it may have one, one is free, and `limits`
-    /// allow it; it stays there until it is drained. Returns whether it moved; a thread that
-    /// changes its CPU meanwhile may find that it did not. O(objects), no system call.
+    /// Moves the running CPU's array to a wide place, if the array may have one, a place is free,
+    /// and `limits` allow it. It stays there until it is drained. Returns whether it moved; a
+    /// thread that changes its CPU meanwhile may find that it did not. O(objects), no system call.
     fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
 
     /// [`widen_within`](Self::widen_within) without limits.
@@ -157,23 +151,22 @@ pub unsafe trait Arrays: PerCpu {
         self.drain_where(&|_, other| other == array, &mut |_, objects| take(objects))
     }
 
-    /// Takes all objects out of the arrays that `which` chooses, in whatever slots, and hands them
-    /// to `take`, in pieces; takes their room as well, until a task makes room again. Returns
-    /// whether it reached every slot. Where the kernel refuses the barrier (a seccomp filter that
-    /// was installed after `init`), the slots of CPUs keep their objects; where the barrier has
-    /// been [left to another thread](PerCpu::leave_barrier_to), the slots of other CPUs do.
+    /// Takes all objects and the room of the arrays that `which` chooses, in all slots, and hands
+    /// the objects to `take` in pieces. Returns whether it reached every slot. If the kernel
+    /// refuses membarrier(2) (a seccomp filter came after `init`), it leaves out the slots of CPUs;
+    /// if the call is [left to another thread](PerCpu::leave_barrier_to), the slots of other CPUs.
     ///
-    /// Slots are stopped by bounds that no sequence writes, and one barrier serves them all. `take`
-    /// runs with the lock of the bounds held: it must not drain, prepare or define. That lock is
-    /// held for one slot at a time. `which` always gives the same answer. O(arrays * slots awake +
-    /// objects), at most one membarrier, none where no array that `which` chooses has room.
+    /// Closed bounds, which no sequence writes, stop the slots, and one membarrier(2) serves all of
+    /// them. `take` runs under `bounds_lock`, which is held for one slot at a time: it must not
+    /// drain, prepare or define. `which` always gives the same answer. O(arrays * slots awake +
+    /// objects), at most one membarrier(2), and none where no array that `which` chooses has room.
     fn drain_where(
         &self,
         which: &dyn Fn(SlotIndex, ArrayId) -> bool,
         take: &mut dyn FnMut(ArrayId, &[Object]),
     ) -> bool;
 
-    /// The sum over all slots, read without stopping them.
+    /// The counts of `array`, summed over all slots without stopping them.
     fn usage(&self, array: ArrayId) -> ArrayUse {
         self.area().usage(array)
     }
@@ -199,17 +192,17 @@ pub unsafe trait Lists: PerCpu {
     /// The cell is used as a list; the first word of `object` may be overwritten.
     unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push;
 
-    /// Puts an object at the head of the running CPU's list if that has fewer objects than the
-    /// lower half of the cell's guard says (at most 2^20 - 1; 0 in fresh memory and after a drain).
-    /// The upper half is the caller's. O(1).
+    /// Puts an object at the head of the running CPU's list if the list has fewer objects than the
+    /// lower half of the cell's guard (at most 2^20 - 1; 0 in fresh memory and after a drain). The
+    /// caller uses the upper half. O(1).
     ///
     /// # Safety
     /// As [`list_push`](Self::list_push).
     unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push;
 
-    /// Stores `new` in `word` (0..4) of a cell of slot `slot` if the running CPU is `slot`'s and
-    /// the word holds `expected`. Returns whether it did; never while a drain has the list stopped.
-    /// For cells that are used as lists; `new` is not all ones. O(1).
+    /// Stores `new`, which is not all ones, in `word` (0..4) of a list's cell in `slot`, if the
+    /// running CPU has that slot and the word holds `expected`. Returns whether it did; refuses
+    /// while a drain has stopped the list. O(1).
     ///
     /// # Panics
     /// Where the slot or the word does not exist.
@@ -222,10 +215,9 @@ pub unsafe trait Lists: PerCpu {
         new: u64,
     ) -> bool;
 
-    /// Takes the list of `array` out of every slot, with its guard and its length, and leaves both
-    /// words 0. The objects hang together by their first words. Returns whether it reached every
-    /// slot; `take` must not drain, prepare or define, both as for
-    /// [`Arrays::drain`].
+    /// Takes the list of `array` out of every slot, with its guard and its length, and sets both
+    /// words to 0. The first word of each object names the next object. Returns whether it reached
+    /// every slot, and `take` must not drain, prepare or define, as for [`Arrays::drain_where`].
     fn drain_lists(&self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize))
     -> bool;
 }

@@ -16,22 +16,22 @@ impl SlotArea {
         self.word(slot, array, 1).store(self.place(slot, array).bounds(), Ordering::Release);
     }
 
-    /// Takes the next narrow place of `slot` for `array`, which has none yet. There is one for
-    /// every array that is defined.
+    /// Takes the next narrow place of `slot` for `array`, which has none yet. A slot has a narrow
+    /// place for every defined array.
     fn next_narrow_place(&self, slot: SlotIndex, array: ArrayId) -> Place {
         let words = self.place_words(array);
         let begin = FIRST_WORD + self.take_words(slot, LOOKED_AT + words) + LOOKED_AT;
         Place::new(begin, begin + words)
     }
 
-    /// Gives `array` of `slot` room for `room` objects, at least as many as it has now. The array
-    /// lies in its narrow place or was never opened. Does nothing before `define`, nor to an array
-    /// that a drain has stopped. The caller holds `bounds_lock`.
+    /// Gives `array` of `slot` room for `room` objects, no fewer than it has now. The array lies in
+    /// its narrow place or was never opened. Does nothing before `define`, or while a drain has
+    /// stopped the array. The caller holds `bounds_lock`.
     ///
-    /// Stores the header first, then the bounds; sequences read the bounds first. So a sequence
-    /// that sees the new bounds also sees the new header (x86-64 keeps loads and stores in order;
-    /// aarch64 loads the bounds by `ldar`; locked slots hold their lock), and one that sees the old
-    /// bounds refuses whatever the header, or finds less room.
+    /// Stores the header before the bounds; sequences load the bounds first. So a sequence that
+    /// finds the new bounds also finds the new header (x86-64 keeps loads and stores in order;
+    /// aarch64 loads the bounds by `ldar`; locked slots hold their lock), and a sequence that finds
+    /// the old bounds refuses, or finds less room, whatever the header.
     pub(super) fn give_room(
         &self,
         _bounds: &Guard<'_, ()>,
@@ -54,9 +54,8 @@ impl SlotArea {
         self.reopen(slot, array);
     }
 
-    /// Does the work of [`Arrays::make_room`](super::Arrays::make_room) for one slot: gives `array`
-    /// more room. Where the limits are reached, `take_unused` takes that of other arrays first, as
-    /// long as it returns true.
+    /// [`Arrays::make_room`](super::Arrays::make_room) for one slot. At the limits `take_unused`
+    /// takes the room of other arrays first, until it returns false.
     pub(super) fn make_room_held(
         &self,
         bounds: &Guard<'_, ()>,
@@ -83,15 +82,14 @@ impl SlotArea {
         }
     }
 
-    /// Returns whether a drain has stopped `array` of `slot`. Sure where the caller holds
-    /// `bounds_lock`.
+    /// Returns whether a drain has stopped `array` of `slot`; a hint without `bounds_lock`.
     pub(super) fn is_stopped(&self, slot: SlotIndex, array: ArrayId) -> bool {
         let bounds = self.word(slot, array, 1).load(Ordering::Relaxed);
         bounds == 0 && self.place(slot, array).len() > 0
     }
 
-    /// The word that names the array in each of the slot's wide places, a byte each (cell 0, word
-    /// 1). Changed under `bounds_lock`.
+    /// The word (cell 0, word 1) with a byte for each wide place: the number of the array in it.
+    /// Changed under `bounds_lock`.
     fn owners(&self, slot: SlotIndex) -> &AtomicU64 {
         self.at(slot, 1)
     }
@@ -102,8 +100,7 @@ impl SlotArea {
         owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
     }
 
-    /// Returns a free wide place for `array` of `slot`, if the array is open, narrow, and may be
-    /// wide within `limits`.
+    /// Returns a free wide place for `array` of `slot`, if it is open, narrow and within `limits`.
     pub(super) fn free_wide_place(
         &self,
         slot: SlotIndex,
@@ -142,7 +139,7 @@ impl SlotArea {
         header.store(value & !0xffff | (to.begin() + level), Ordering::Release);
     }
 
-    /// Takes from `array` of `slot`, which is stopped, the wide place that it may have.
+    /// Frees the wide place that `array` of `slot`, which is stopped, may have.
     fn narrow_stopped(&self, slot: SlotIndex, array: ArrayId) {
         let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
         let left = owners.map(|owner| if owner == array.index() as u8 { 0 } else { owner });
@@ -151,8 +148,8 @@ impl SlotArea {
         }
     }
 
-    /// Gives all objects of `array`, which no sequence can change now, to `take`, and takes its
-    /// room away: the array then lies at the front of its narrow place, without room.
+    /// Gives all objects of `array`, which no sequence can change now, to `take`. The array then
+    /// lies at the front of its narrow place, without room.
     pub(super) fn empty_stopped(
         &self,
         slot: SlotIndex,
@@ -177,7 +174,7 @@ impl SlotArea {
         self.narrow_stopped(slot, array);
         let (narrow, _) = self.places(slot, array);
         header.store(value & !0xffff | narrow.begin(), Ordering::Release);
-        // Its misses concerned the room that it had.
+        // The misses concerned the room that the array had.
         self.word(slot, array, MISSES).store(0, Ordering::Relaxed);
         self.set_room(slot, array, narrow.front(0));
     }

@@ -1,8 +1,7 @@
 //! The running thread's `struct rseq`: finding and reading it, and restarting sequences.
 //!
-//! glibc (2.35 and later) registers one per thread and says by `__rseq_offset` where it lies; we
-//! write its `rseq_cs` field only. Where there is none, a stand-in that no kernel knows takes its
-//! place.
+//! glibc (2.35 and later) registers one for each thread, at `__rseq_offset`; Quarry writes only its
+//! `rseq_cs` field. A process without registrations uses a stand-in that the kernel does not know.
 
 use super::area::SlotArea;
 use super::sequenced::Sequenced;
@@ -13,8 +12,8 @@ use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
 // The stand-in: cpu_id (offset 4) is -1, so that sequences of a process without rseq refuse without
-// a branch of their own. The symbol is read by its offset from the thread pointer because
-// `thread_local!` in a shared object calls __tls_get_addr, which may allocate.
+// an extra branch. Code finds it by its offset from the thread pointer, because `thread_local!` in
+// a shared object calls __tls_get_addr, which may allocate.
 global_asm!(
     ".pushsection .tdata.quarry_no_rseq, \"awT\", @progbits",
     ".balign 32",
@@ -28,7 +27,7 @@ global_asm!(
 
 /// Offset of `cpu_id` in `struct rseq`, `include/uapi/linux/rseq.h`, Linux 6.3.
 const CPU_ID: isize = 4;
-/// Offset of `mm_cid`, the number of the running thread among the running ones (same place).
+/// Offset of `mm_cid`, which numbers the running threads of a process (same header).
 const MM_CID: isize = 24;
 /// `AT_RSEQ_FEATURE_SIZE`, `include/uapi/linux/auxvec.h`, Linux 6.3.
 const AT_RSEQ_FEATURE_SIZE: u64 = 27;
@@ -41,16 +40,14 @@ const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 8;
 
 /// Where sequences find the registration of their thread, and whether they can run.
 struct Registration {
-    /// Offset of `struct rseq`, or of the stand-in, from the thread pointer.
     offset: isize,
-    /// Offset of the field that numbers the slot from the thread pointer.
+    /// Offset of the field that numbers the slot, from the thread pointer.
     slot_field: isize,
-    /// True if sequences can run.
     active: bool,
 }
 
-/// Looks for glibc's registration and asks the kernel for its barrier. Without either, sequences
-/// could not be stopped or would not be restarted, and the stand-in is returned.
+/// Finds glibc's registration (without it the kernel restarts no sequence) and registers for
+/// membarrier(2) (without it no task can stop another's). Returns the stand-in if either fails.
 fn find() -> Registration {
     let glibc = glibc_rseq_offset().filter(|_| has_barrier());
     let offset = glibc.unwrap_or_else(stand_in_offset);
@@ -61,7 +58,7 @@ fn find() -> Registration {
     Registration { offset, slot_field, active: glibc.is_some() }
 }
 
-/// Returns whether the kernel grants the barrier. Asks once, while a filter cannot forbid it yet.
+/// Returns whether the kernel grants the barrier. Asks once, before a filter can forbid it.
 pub(super) fn has_barrier() -> bool {
     const GRANTED: u32 = 1;
     const REFUSED: u32 = 2;
@@ -116,17 +113,16 @@ fn membarrier(command: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Makes every sequence that runs now in this process start again. Returns false where the kernel
-/// refuses.
+/// Makes every sequence of this process start again. Returns false where the kernel refuses.
 fn restart_sequences() -> bool {
-    // The second try is for a transient lack of memory and for a process image that lost its
-    // registration (checkpoint and restore).
+    // The second try is for a transient lack of memory, and for a process that lost its
+    // registration by checkpoint and restore.
     membarrier(MEMBARRIER_PRIVATE_EXPEDITED_RSEQ)
         || membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ)
             && membarrier(MEMBARRIER_PRIVATE_EXPEDITED_RSEQ)
 }
 
-/// A 32-bit field at an offset from the thread pointer: one of `struct rseq` or of its stand-in.
+/// A 32-bit field of `struct rseq` or of the stand-in, by its offset from the thread pointer.
 #[inline(always)]
 fn field(offset: isize) -> i32 {
     let value: i32;
@@ -137,8 +133,8 @@ fn field(offset: isize) -> i32 {
         asm!("mov {0:e}, dword ptr fs:[{1}]", out(reg) value, in(reg) offset,
             options(nostack, preserves_flags, readonly));
     }
-    // SAFETY: as above. In one piece with the load, so that the compiler does not keep the thread
-    // pointer where a coroutine goes on in another thread.
+    // SAFETY: as above. One `asm!` reads the thread pointer and loads, so that the compiler does
+    // not keep the thread pointer where a coroutine goes on in another thread.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         asm!("mrs {thread}, tpidr_el0", "ldr {value:w}, [{thread}, {offset}]",
@@ -151,22 +147,21 @@ fn field(offset: isize) -> i32 {
 /// Slots of CPUs under restartable sequences, with locked stripes for threads without registration.
 pub type RseqSlots = Sequenced<Rseq>;
 
-/// Where a thread's registration lies; the sequences of each architecture are its methods.
+/// Offsets of a thread's `struct rseq` and of the field that numbers its slot, from the thread
+/// pointer; the sequences of each architecture are methods of this type.
 pub struct Rseq {
-    /// Offset of the thread's `struct rseq` from the thread pointer.
     rseq: AtomicIsize,
-    /// Offset of the field that numbers the slot.
     index: AtomicIsize,
 }
 
-/// Offsets of words in [`RseqSlots`], for sequences in assembler.
+/// Offsets of three words in [`RseqSlots`], for sequences in assembler.
 #[derive(Clone, Copy)]
 pub struct SequenceOffsets {
-    /// Offset of the thread's `struct rseq` from the thread pointer.
+    /// The word with the offset of the thread's `struct rseq` from the thread pointer.
     pub rseq: usize,
-    /// Offset of the field that numbers the slot from the thread pointer.
+    /// The word with the offset of the field that numbers the slot from the thread pointer.
     pub index: usize,
-    /// Address of slot 0.
+    /// The word with the address of slot 0.
     pub slots: usize,
 }
 
@@ -180,14 +175,13 @@ impl RseqSlots {
 }
 
 impl Rseq {
-    /// The arguments of every sequence: the offset of the registration and that of the number of
-    /// the slot from the thread pointer, and the address of slot 0.
+    /// The arguments of every sequence: the offsets of the registration and of the slot's number
+    /// from the thread pointer, and the address of slot 0.
     #[inline(always)]
     pub(super) fn registers(&self, area: &SlotArea) -> (isize, isize, usize) {
         (self.offset(), self.index.load(Ordering::Relaxed), area.base.load(Ordering::Relaxed))
     }
 
-    /// The offset of the registration from the thread pointer.
     #[inline(always)]
     pub(super) fn offset(&self) -> isize {
         let rseq = self.rseq.load(Ordering::Relaxed);

@@ -1,23 +1,21 @@
-//! How much each array, the arrays of a slot, and those of all slots together may hold.
+//! Room: how much each array, the arrays of a slot, and the arrays of all slots may hold.
 //!
 //! An array has room for some objects (its place, see `layout`), and all of its room counts as if
-//! it were full. So no more is parked than counted, whatever the sequences do, and the sequences
-//! count nothing. An array gets room when it is missed, as far as the [`Limits`] of the caller go:
-//! all of its narrow place while much is left, less and less towards the limits, and more when it
-//! goes on missing. Where the limits are reached, it takes room from arrays of the same slot that
-//! have not been used since the hand of a clock last came by. A drain takes all room along with the
-//! objects: an array that is not used holds no share of the limits.
+//! it were full. So arrays hold no more than is counted, and sequences count nothing. An array gets
+//! room on a miss, within the caller's [`Limits`]: all of its narrow place while much is left, less
+//! towards the limits, and more on later misses. At the limits it takes room from arrays of the
+//! same slot that were not used since the hand of a clock last passed them. A drain takes all room
+//! along with the objects, so an unused array holds no share of the limits.
 //!
-//! A slot without room is *asleep*. A bit outside shows it, and the counts of its arrays are kept
-//! outside as well. So no reader needs to look at such a slot, and one that was never used is not
-//! even touched.
+//! A slot without room is *asleep*. A bit outside the slot shows it, and the counts of its arrays
+//! are kept outside as well, so that readers do not touch a slot that was never used.
 //!
 //! Equations, under `bounds_lock`, with `room(s, a)` objects of `each(a)` bytes:
 //! * `bytes(s) = sum over a of room(s, a) * each(a)`
 //! * `all = sum over s of bytes(s)`
 //! * `s` is awake iff `bytes(s) > 0`; objects lie only in slots that are awake
-//! * when room is given, then `bytes(s) <= slot`, and `all <= limit` or `bytes(s) <= least`; so
-//!   while the limits stay, `all <= limit + slots * least`.
+//! * when room is given, `bytes(s) <= slot`, and `all <= limit` or `bytes(s) <= least`; so while
+//!   the limits stay, `all <= limit + slots * least`.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, MAX_ARRAYS, MISSES, Place, SlotIndex};
@@ -26,11 +24,10 @@ use crate::broken::{Broken, Check};
 use crate::os::{OsError, OsResult};
 use crate::primitive::Ordering::Relaxed;
 
-/// Fewest objects for which an array without room gets some, if it can hold as many, and if they
-/// are not larger than this together,
+/// Fewest objects of an array's first room, unless its place or `FEWEST_BYTES` holds fewer.
 const FEWEST: usize = 8;
 const FEWEST_BYTES: usize = 256 << 10;
-/// but beyond them no more than this part of the room that is left.
+/// First room of more than `FEWEST` objects is at most this part (1/8) of the room that is left.
 const PART_OF_LEFT: usize = 8;
 
 /// Word 3 of a slot's control cell: `{bytes : 40 | hand : 8 | words : 16}`.
@@ -60,13 +57,13 @@ fn arrays() -> impl Iterator<Item = ArrayId> {
 }
 
 impl SlotArea {
-    /// Sets how many bytes an object of `array` has; its room is counted by them. Before its use.
+    /// Sets the bytes of an object of `array`, by which its room is counted; before its first use.
     pub fn weigh(&self, array: ArrayId, bytes: usize) {
         self.rooms.each[array.index()].store(bytes as u32, Relaxed);
     }
 
-    /// Gives `array`, which was defined for a cache that is gone, room for `capacity` objects of
-    /// another cache, or as many as it was defined for first, if that was less. O(slots awake).
+    /// Gives `array`, whose cache is gone, room for `capacity` objects of another cache, at most as
+    /// many as it was first defined for. O(slots awake).
     ///
     /// # Errors
     /// `ENOENT` where the array was never defined, `EBUSY` where a slot still has room in it: a
@@ -104,8 +101,8 @@ impl SlotArea {
         count.words()
     }
 
-    /// Objects for which `array` of `slot` has room now, 0 where the array is not open. A drain
-    /// that has stopped the array takes its room away when it has emptied it.
+    /// Objects for which `array` of `slot` has room, 0 where it is not open. An array that a drain
+    /// has stopped keeps its room until the drain has emptied it.
     #[must_use]
     pub fn room(&self, slot: SlotIndex, array: ArrayId) -> usize {
         self.place(slot, array).len()
@@ -117,7 +114,7 @@ impl SlotArea {
         if self.is_awake(slot) { self.count(slot).bytes() } else { 0 }
     }
 
-    /// Bytes for which all arrays have room: they hold no more.
+    /// Bytes for which all arrays have room: they never hold more.
     #[must_use]
     pub fn all_room(&self) -> usize {
         self.rooms.all.load(Relaxed)
@@ -135,7 +132,7 @@ impl SlotArea {
         self.awake().map(of_slot).sum()
     }
 
-    /// Returns whether arrays of `slot` have room. O(1); does not touch a slot that never had any.
+    /// Returns whether arrays of `slot` have room. O(1); does not touch a slot that never had room.
     #[must_use]
     pub(super) fn is_awake(&self, slot: SlotIndex) -> bool {
         match self.rooms.awake.get(slot.index() / 64) {
@@ -149,9 +146,9 @@ impl SlotArea {
         (0..self.slots()).map(SlotIndex).filter(|slot| self.is_awake(*slot))
     }
 
-    /// Lets `array` of `slot` lie at `now`, and counts its room. The caller holds `bounds_lock`.
-    /// Where the array loses its place, every sequence refuses it; where it loses room, it is
-    /// empty.
+    /// Notes that `array` of `slot` lies at `now`, and counts its room. The caller holds
+    /// `bounds_lock`. An array that loses its place is closed to every sequence; one that loses
+    /// room is empty.
     pub(super) fn set_room(&self, slot: SlotIndex, array: ArrayId, now: Place) {
         let (narrow, before) = self.places(slot, array);
         self.set_places(slot, array, narrow, now);
@@ -167,7 +164,7 @@ impl SlotArea {
 
     fn note_awake(&self, slot: SlotIndex, is_awake: bool) {
         if !is_awake {
-            // No array of the slot has room: every sequence refuses, so the headers are ours.
+            // No array of the slot has room: every sequence refuses, so none writes a header.
             for array in arrays().filter(|array| self.capacity(*array) > 0) {
                 let header = self.word(slot, array, 0);
                 let value = header.load(Relaxed);
@@ -185,9 +182,8 @@ impl SlotArea {
         };
     }
 
-    /// Returns for how many objects `array` of `slot`, which lies in its narrow place, may have
-    /// room: more than now, or `None`. Takes no lock, so it is a hint for a caller without
-    /// `bounds_lock`.
+    /// Returns the larger room, in objects, that `array` of `slot` may get in its narrow place;
+    /// `None` if it may not grow enough. A hint without `bounds_lock`.
     pub fn room_within(&self, slot: SlotIndex, array: ArrayId, limits: &Limits) -> Option<usize> {
         let (most, now) = (self.capacity(array), self.room(slot, array));
         let each = self.each(array);
@@ -202,7 +198,6 @@ impl SlotArea {
         (room > now && room >= least).then_some(room)
     }
 
-    /// Returns whether `array` of `slot` may move to a wide place for `room` objects.
     pub(super) fn may_widen(
         &self,
         slot: SlotIndex,
@@ -214,16 +209,14 @@ impl SlotArea {
         more * self.each(array) <= limits.left(self.slot_room(slot), self.all_room())
     }
 
-    /// The arrays of `slot` that have room now.
     pub(super) fn with_room(&self, slot: SlotIndex) -> impl Iterator<Item = ArrayId> + '_ {
         let has_room =
             move |array: &ArrayId| self.capacity(*array) > 0 && self.room(slot, *array) > 0;
         arrays().filter(has_room)
     }
 
-    /// Returns the next array of `slot`, other than `but`, that has not been used since the hand
-    /// last came by. The hand goes around at most once; `steps` says how far it still goes. The
-    /// caller holds `bounds_lock`.
+    /// Returns the next array of `slot`, other than `but`, that was not used since the hand last
+    /// passed it. `steps` bounds the hand's way: once around. The caller holds `bounds_lock`.
     pub(super) fn next_unused(
         &self,
         slot: SlotIndex,
@@ -252,7 +245,7 @@ impl SlotArea {
     /// Checks the equations at the top of this file, for limits that have not changed.
     ///
     /// # Errors
-    /// The first one that does not hold.
+    /// The first equation that does not hold.
     pub fn validate_room(&self, slot_limit: usize) -> Result<(), Broken> {
         let _held = self.bounds_lock.lock();
         let (mut all, room) = (0, Check::of("room"));

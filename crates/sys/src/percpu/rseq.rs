@@ -1,12 +1,11 @@
 //! Restartable sequences on x86-64: the object fast path.
 //!
-//! A sequence chooses its slot by `mm_cid` where the kernel keeps that, else by `cpu_id`, and
-//! leaves where `cpu_id` is negative (a thread without registration).
+//! A sequence chooses its slot by `mm_cid` where the kernel keeps that number, else by `cpu_id`. It
+//! leaves where `cpu_id` is negative: the thread has no registration.
 //!
-//! `assembly` says what shape sequences have and which rules they keep, and holds the text of those
-//! that entry points carry as well. A sequence that commits falls through. One that refuses leaves
-//! by a label operand, or, where it has a result (which Rust does not combine with labels), by way
-//! of label 6, which lies out of line.
+//! `assembly` has the shape and the rules of sequences, and the text of those that `malloc` and
+//! `free` contain too. A sequence that commits falls through. One that refuses leaves by a label
+//! operand, or, with a result (which Rust does not combine with labels), by label 6 out of line.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};
@@ -18,14 +17,14 @@ use crate::{arm_sequence, end_sequence, enter_sequence, pop_sequence, push_seque
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-/// The way out of a sequence with a result that has none: the null object.
+/// The way out of a sequence that refuses a result: the null object.
 macro_rules! nothing {
     () => {
         "6: xor {r:e}, {r:e}\n jmp 7f\n"
     };
 }
 
-/// Copies `{n}` objects, two at a time, the odd one first. One at a time took twice as long.
+/// Copies `{n}` objects by twos, the odd one first: half the time of one by one.
 macro_rules! copy_objects {
     ($from:literal, $to:literal) => {
         concat!(
@@ -55,7 +54,7 @@ macro_rules! copy_objects {
     };
 }
 
-/// Opens a sequence with the operands that all of them have here.
+/// Opens a sequence with the operands that all sequences here share.
 macro_rules! enter {
     ($leave:literal) => {
         enter_sequence!(rseq: [rseq], index: [index], slots: "{slots}", slot: [t], leave: $leave)
@@ -64,17 +63,16 @@ macro_rules! enter {
 
 // SAFETY: each sequence below arms its descriptor before it finds its slot, so the kernel restarts
 // it when its thread is preempted, migrated or signalled before the committing store, and when
-// another thread calls `barrier`. Bounds and guards come first, closed ones refuse.
+// another thread calls `barrier`. Each loads bounds or guard first; closed ones refuse.
 unsafe impl Sequences for Rseq {
     #[inline(always)]
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let (rseq, index, slots) = self.registers(area);
         let object: *mut u8;
         // SAFETY: `rseq` is the offset of this thread's registered struct rseq or of the stand-in
-        // (init ran before any caller could know an ArrayId). The slot is inside the area because
-        // mm_cid and cpu_id are below the size of the kernel's CPU mask; beyond the slots the area
-        // reads as zero. All stores but the last go to registers; the last commits `top - 1` and
-        // one more operation.
+        // (init ran before any caller could know an ArrayId). The slot is inside the area: mm_cid
+        // and cpu_id are below the size of the kernel's CPU mask, and beyond the slots the area
+        // reads as zero. All stores but the last go to registers; the last commits.
         unsafe {
             asm!(
                 pop_sequence!(
@@ -264,8 +262,8 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `list_push`. The bound has 32 bits with a sign: a stopped list, whose
-        // guard is all ones, has a bound of -1 and so refuses.
+        // SAFETY: as for `list_push`. The bound is a signed number of 32 bits: a stopped list,
+        // whose guard is all ones, has the bound -1 and so refuses.
         unsafe {
             asm!(
                 enter!("{refused}"),
@@ -309,7 +307,7 @@ unsafe impl Sequences for Rseq {
         new: u64,
     ) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `pop`; the slot's address is compared with the wanted one.
+        // SAFETY: as for `pop`; the sequence refuses where its slot is not the wanted one.
         unsafe {
             asm!(
                 enter!("{refused}"),
@@ -340,11 +338,10 @@ unsafe impl Sequences for Rseq {
     unsafe fn walk(&self, _area: &SlotArea, tree: &WordTree, index: u64) -> u64 {
         let rseq = self.offset();
         let leaf: u64;
-        // SAFETY: the sequence loads words of nodes that it has found in the tree since it began,
-        // and of no others. Where such a node is freed meanwhile, a barrier came first, which makes
-        // the sequence begin again (the caller's promise). A node that stands elsewhere by now is
-        // still a node, and a place in it is below the fan-out. It stores nothing but its
-        // descriptor.
+        // SAFETY: the sequence loads only words of nodes that it has found in the tree since it
+        // began. Before such a node is freed, a barrier makes the sequence begin again (the
+        // caller's promise). A node that was put elsewhere in the tree is still a node, and a place
+        // in it is below the fan-out. The sequence stores only its descriptor.
         unsafe {
             asm!(
                 arm_sequence!(rseq: "{rseq}", slot: "{node}", leave: "6f"),

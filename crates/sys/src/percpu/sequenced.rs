@@ -1,26 +1,24 @@
-//! Slots of CPUs, driven by restartable sequences, followed by locked stripes for threads that
-//! cannot run them: everything but the sequences themselves.
+//! Slots of CPUs under restartable sequences, and locked stripes for threads that cannot run them.
 //!
-//! This file holds, once, the protocol between sequences and a task that stops them to open an
-//! array, drain it or take a list. The machine's sequences and the step lists of the model checker
-//! plug in below it, so the checker walks through the code that runs.
+//! This file holds the protocol between sequences and a task that stops them to open an array,
+//! drain it or take a list. The CPU's sequences and the step lists of the model checker plug in
+//! below it, so the checker walks through the code that runs.
 //!
 //! * A sequence loads its cell's bounds (or guard) first and refuses where they are closed.
-//! * A task that wants to change a cell from another CPU closes it, by a word that sequences never
+//! * A task that changes a cell from another CPU first closes it, by a word that sequences never
 //!   write (`compare_store` on a list's guard is the exception, see `drain_lists`), and then calls
-//!   the barrier: after it no sequence is running that saw the cell open.
-//! * A task that wants to change a cell of its own CPU closes it by a sequence, `compare_store`,
-//!   and needs no barrier: a task inside another sequence on that slot was preempted, or the closer
-//!   could not run there, and starts again. From then on the closer may be moved to other CPUs; the
-//!   cell stays closed until the closer has opened it.
-//! * Only the holder of the bounds' lock opens or closes a cell. A drain lets go of that lock
-//!   between closing and emptying; all others leave closed cells alone meanwhile.
+//!   `Cpus::barrier`: after it no sequence is running that saw the cell open.
+//! * A task that changes a cell of its own CPU closes it by a sequence, `compare_store`, and calls
+//!   no barrier: any other sequence on that slot was preempted, or the closer could not run there,
+//!   and starts again. Then the closer may move; the cell stays closed until the closer opens it.
+//! * Only the holder of the bounds' lock opens or closes a cell. A drain releases that lock between
+//!   closing and emptying; other tasks leave closed cells alone meanwhile.
 //!
-//! The barrier is a system call that no other allocator makes, and a filter may kill for it. So it
-//! can be left to one thread ([`PerCpu::leave_barrier_to`]). Drains of all other threads then empty
-//! the slot of the running CPU and the stripes, and report that they have not reached every slot,
-//! unless they have borrowed the right to it ([`PerCpu::lending_barrier`]). The only thread of a
-//! process is in no sequence when it drains, so it need not stop anything.
+//! The barrier is membarrier(2), which no other allocator calls, and a filter may kill for it. So
+//! [`PerCpu::leave_barrier_to`] can leave it to one thread. Drains of other threads then empty the
+//! slot of the running CPU and the stripes, and report that they have not reached every slot,
+//! unless they borrow the right to the barrier ([`PerCpu::lending_barrier`]). The only thread of a
+//! process is in no sequence when it drains, so it need not stop any.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
@@ -44,28 +42,24 @@ const CLOSED: u64 = 0;
 pub struct Sequenced<Q: Sequences> {
     pub(super) area: SlotArea,
     pub(super) sequences: Q,
-    /// True if the process runs sequences at all.
     active: AtomicBool,
     /// The task that may call the barrier, `ANYBODY` or `NOBODY`.
     caller: AtomicUsize,
-    /// Another task that may for the moment, or `NOBODY`; 0 as well before the first one.
+    /// Another task that may call it for now, 0 = no task.
     borrower: AtomicUsize,
     stripes: Stripes,
     /// Held by a drain, which stops arrays for longer than it holds the lock of the bounds.
     draining: CountedLock<()>,
-    /// Keeps `init` from running twice.
     once: CountedLock<bool>,
 }
 
-/// Every thread may call the barrier.
 const ANYBODY: usize = 0;
-/// No thread may.
 const NOBODY: usize = 1;
 
-/// How often a thread tries to close a cell of its own CPU, where it is moved to another meanwhile.
+/// Tries to close a cell of the running CPU; a try fails where the thread is moved meanwhile.
 const TRIES_TO_CLOSE: u32 = 8;
 
-/// Returns whether a batch may go to the sequences, which count in 32 bits.
+/// Returns whether a batch may go to the sequences, which count objects in 32 bits.
 fn is_countable(objects: usize) -> bool {
     objects <= 0xffff
 }
@@ -96,8 +90,7 @@ impl<Q: Sequences> Sequenced<Q> {
         self.sequences.registered() && self.sequences.slot() < self.cpu_count()
     }
 
-    /// Returns once no sequence that began earlier is still running; at once where none can run.
-    /// Returns false where the kernel refuses.
+    /// Waits until no earlier sequence runs. Returns false where the kernel refuses.
     fn barrier(&self) -> bool {
         if !self.is_active() || self.sequences.is_alone() {
             return true;
@@ -106,8 +99,7 @@ impl<Q: Sequences> Sequenced<Q> {
         self.sequences.barrier()
     }
 
-    /// Returns whether the calling thread can stop the sequences of all CPUs, unless the kernel
-    /// refuses.
+    /// Returns whether the calling thread may stop the sequences of all CPUs.
     fn may_stop_all(&self) -> bool {
         if !self.is_active() || self.sequences.is_alone() {
             return true;
@@ -117,9 +109,9 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     /// Stores `closed` in place of the bounds or the guard (word 1) of the running CPU's cell, by a
-    /// sequence: no other one runs on that cell from then on. Returns the slot and the old word;
-    /// `None` where the thread has no such slot, was moved again and again, or where the cell is
-    /// closed already. The caller holds `bounds_lock`.
+    /// sequence: from then on no other sequence runs on that cell. Returns the slot and the old
+    /// word; `None` where the thread has no slot or was moved at each try, or the cell is closed
+    /// already. The caller holds `bounds_lock`.
     fn close_own(&self, array: ArrayId, closed: u64) -> Option<(SlotIndex, u64)> {
         for _ in 0..TRIES_TO_CLOSE {
             let slot = self.current();
@@ -137,8 +129,8 @@ impl<Q: Sequences> Sequenced<Q> {
         None
     }
 
-    /// Empties those arrays of the running CPU that `which` chooses, one after the other. The
-    /// thread may be moved in between, and then goes on with another CPU's.
+    /// Empties the running CPU's arrays that `which` chooses, one after the other. A thread that is
+    /// moved meanwhile goes on with the arrays of its new CPU.
     fn drain_own(
         &self,
         which: &dyn Fn(SlotIndex, ArrayId) -> bool,
@@ -158,8 +150,8 @@ impl<Q: Sequences> Sequenced<Q> {
         }
     }
 
-    /// Takes the objects and the room of an array of `slot` that is not used, if the calling thread
-    /// is still on that slot's CPU; returns whether it was. The caller holds `bounds_lock`.
+    /// Takes the objects and the room of an unused array of `slot`, if the calling thread is still
+    /// on that slot's CPU; returns whether it was. The caller holds `bounds_lock`.
     fn take_unused(
         &self,
         slot: SlotIndex,
@@ -174,7 +166,7 @@ impl<Q: Sequences> Sequenced<Q> {
         closed == slot
     }
 
-    /// Stops the arrays of CPUs that `which` chooses; returns whether there is one.
+    /// Stops the arrays of CPUs that `which` chooses; returns whether it has stopped any.
     fn stop_arrays(&self, which: &dyn Fn(SlotIndex, ArrayId) -> bool) -> bool {
         let _bounds = self.area.bounds_lock.lock();
         let mut any = false;
@@ -187,8 +179,7 @@ impl<Q: Sequences> Sequenced<Q> {
         any
     }
 
-    /// Opens the arrays again that [`Arrays::drain_where`] has stopped; empties them first, if
-    /// `flushed`.
+    /// Opens the arrays that [`Arrays::drain_where`] has stopped; if `flushed`, empties them first.
     fn empty_stopped_slots(&self, flushed: bool, take: &mut dyn FnMut(ArrayId, &[Object])) {
         for slot in self.cpu_slots().filter(|slot| self.area.is_awake(*slot)) {
             let _bounds = self.area.bounds_lock.lock();
@@ -204,9 +195,8 @@ impl<Q: Sequences> Sequenced<Q> {
         }
     }
 
-    /// Stops the list of `array` in each CPU's slot, unless it is empty and has no guard: puts
-    /// [`STOPPED_LIST`] in place of its guard, which the slot's control cell keeps meanwhile.
-    /// Returns whether a list was not stopped already.
+    /// Stops the list of `array` in each CPU's slot, unless it is empty and has no guard: replaces
+    /// its guard by [`STOPPED_LIST`], and saves it. Returns whether it stopped any.
     fn stop_lists(&self, array: ArrayId) -> bool {
         let word = |slot, word| self.area.word(slot, array, word);
         let mut missing = false;
@@ -225,14 +215,13 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     fn stopped_lists(&self, array: ArrayId) -> impl Iterator<Item = SlotIndex> {
-        // Looks for marks, not for use: a list may have come into use since the last mark was set.
+        // Looks for marks: a list may have come into use since the last mark was set.
         self.cpu_slots().filter(move |slot| {
             self.area.word(*slot, array, 1).load(Ordering::Relaxed) == STOPPED_LIST
         })
     }
 
-    /// Takes the marks away again. A `compare_store` that began before its mark may have replaced
-    /// it already; its guard then stays.
+    /// Takes the marks away. A mark that an earlier `compare_store` has replaced stays replaced.
     fn restart_lists(&self, array: ArrayId) {
         for slot in self.stopped_lists(array) {
             let guard = self.saved_guard(slot).load(Ordering::Relaxed);
@@ -254,8 +243,8 @@ impl<Q: Sequences> Sequenced<Q> {
 // SAFETY: a sequence either commits on the CPU whose slot it read or starts again, and no other
 // code writes that slot's cell meanwhile: `give_room` writes headers only of cells that every
 // sequence refuses; drains write only after the cell is closed and no sequence is running that saw
-// it open, because the barrier has flushed them, because a sequence on that very slot has closed
-// it, or because there is no other thread. The stripes' cells are written under their locks.
+// it open, because `Cpus::barrier` has restarted them, because a sequence on that very slot has
+// closed it, or because there is no other thread. The stripes' cells are written under their locks.
 unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     const INERT: Self = Self {
         area: SlotArea::new(),
@@ -410,7 +399,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
             return false;
         }
         let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
-        // The thread may have been moved since, and have closed the cell of another slot.
+        // The thread may have been moved, and have closed the cell of another slot.
         let wide = self.area.free_wide_place(slot, array, limits);
         if let Some(wide) = wide {
             self.area.widen_stopped(slot, array, wide);
@@ -505,9 +494,9 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
             self.stripes.drain_lists(&self.area, array, take);
             return false;
         }
-        // A `compare_store` that began before the mark may still write a guard over it, so mark and
-        // flush until a round finds every mark in place. One that begins after a mark refuses, so
-        // each list needs at most two rounds.
+        // A `compare_store` that began before a mark may overwrite it, so mark and call `barrier`
+        // until a round finds every mark in place. One that begins later refuses: two rounds
+        // suffice.
         let mut flushed = true;
         while flushed && self.stop_lists(array) {
             flushed = self.barrier();

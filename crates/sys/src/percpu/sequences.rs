@@ -1,4 +1,4 @@
-//! The traits of restartable sequences, on which the backend `sequenced` stands.
+//! The traits of restartable sequences, below the backend `sequenced`.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 /// The guard that stops every push to, pop from and `compare_store` on a list.
 pub(super) const STOPPED_LIST: u64 = u64::MAX;
 
-/// The CPUs as sequences see them: where the running thread is, and how all threads are stopped.
+/// CPUs as sequences use them: where the running thread is, and how all threads are stopped.
 ///
 /// # Safety
 /// After `barrier` has returned true, no sequence that loaded bounds, a guard or a word of a tree
@@ -18,13 +18,13 @@ pub unsafe trait Cpus: Sync {
     /// The value before `start`.
     const INERT: Self;
 
-    /// Readies the process. Returns whether sequences run; where not, every operation refuses.
+    /// Prepares the process. Returns whether sequences run; if not, every operation refuses.
     fn start(&self) -> bool;
 
-    /// Slots of CPUs: an exclusive upper bound of their numbers, as far as the system says.
+    /// Slots of CPUs: an exclusive upper bound of CPU numbers, as the system reports it.
     fn slots(&self) -> u32;
 
-    /// An exclusive upper bound of the numbers that no container can forge.
+    /// An exclusive upper bound of CPU numbers that no container can forge.
     fn numbers(&self) -> u32 {
         self.slots()
     }
@@ -38,7 +38,7 @@ pub unsafe trait Cpus: Sync {
     /// Makes every running sequence start again. Returns false where the kernel refuses.
     fn barrier(&self) -> bool;
 
-    /// Returns whether the calling thread is for sure the only one that can run sequences.
+    /// Returns whether the calling thread is certainly the only one that can run sequences.
     fn is_alone(&self) -> bool;
 }
 
@@ -46,9 +46,9 @@ pub unsafe trait Cpus: Sync {
 ///
 /// # Safety
 /// Each operation does what its namesake of [`Arrays`](super::Arrays) or [`Lists`](super::Lists)
-/// promises for the slot of the running CPU, by one committing store, or starts again; it loads
-/// bounds (or guard) before the header, and refuses a closed cell, a stopped list and a thread that
-/// is not registered.
+/// promises for the running CPU's slot, by one committing store, or starts again. It loads bounds
+/// (or guard) before the header, and refuses a closed cell, a stopped list and an unregistered
+/// thread.
 pub unsafe trait Sequences: Cpus {
     /// See [`Arrays::pop`](super::Arrays::pop).
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;

@@ -1,16 +1,16 @@
 //! Restartable sequences as lists of steps, for the model checker (`--cfg quarry_model`).
 //!
-//! [`SteppedSlots`] is `RseqSlots` with the assembly taken out: the same cells, the same code for
-//! opening, draining and stripes (`sequenced`), but each sequence is a list of steps (one load or
-//! store each) over virtual CPUs, and shuttle may run another thread in front of every step.
-//! A sequence starts again at its next step when
+//! [`SteppedSlots`] is `RseqSlots` without the assembly: the same cells, the same code for opening,
+//! draining and stripes (`sequenced`), but each sequence is a list of steps (one load or store
+//! each) over virtual CPUs, and shuttle may run another thread before every step. A sequence starts
+//! again at its next step when
 //!
 //! * another sequence has begun on its virtual CPU since its last step (it was preempted),
 //! * a barrier has passed over its CPU, or
-//! * a throw of shuttle's dice asks for it (a signal, a migration: about one step in 16).
+//! * shuttle's dice ask for it (a signal, a migration: about one step in 16).
 //!
-//! A thread changes its virtual CPU at random when a sequence begins, unless it was pinned. The
-//! model does not show store buffers and reordering: it is sequentially consistent.
+//! An unpinned thread changes its virtual CPU at random when a sequence begins. The model is
+//! sequentially consistent: it does not show store buffers and reordering.
 //!
 //! How to check something above this layer (a barn, a slab policy):
 //!
@@ -31,10 +31,9 @@
 //! shuttle::check_random(scenario, 5_000);     // and shuttle::check_pct(scenario, 5_000, 3)
 //! ```
 //!
-//! Rules: threads are shuttle's; waiting loops call `primitive::relax`; every piece of shared state
-//! lives in `primitive`'s atomics or under a `CountedLock`; nothing is shared between two runs. A
-//! failing run prints a schedule for `shuttle::replay`. To show that a model sees anything, plant a
-//! bug ([`Stepped::plant`]) and expect the check to fail.
+//! Rules: threads are shuttle's; waiting loops call `primitive::relax`; all shared state lives in
+//! `primitive`'s atomics or under a `CountedLock`; calls of the scenario share nothing. A failing
+//! one prints a schedule for `shuttle::replay`. To test a model, plant a bug ([`Stepped::plant`]).
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
@@ -48,15 +47,14 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use shuttle::rand::{Rng, thread_rng};
 
-/// Most virtual CPUs of a model; three threads on four CPUs show what there is to see.
+/// Most virtual CPUs of a model; four CPUs suffice for three threads.
 const MAX_CPUS: usize = 8;
-/// One step in this many is interrupted for no reason that the model knows.
+/// One step in this many is interrupted, as by a signal.
 const INTERRUPT_ONE_IN: u32 = 16;
-/// One sequence in this many begins on another CPU than the one before.
+/// One sequence in this many begins on another CPU than the thread's last sequence.
 const MIGRATE_ONE_IN: u32 = 4;
-/// Attempts after which a thread gets its CPU for itself until its sequence has ended: two threads
-/// that preempt each other at every step would go on for hundreds of attempts, which no scheduler
-/// of an OS lets happen.
+/// Attempts after which a thread keeps its virtual CPU until its sequence has ended. Two threads
+/// that preempt each other at every step would need hundreds, which no OS scheduler lets happen.
 const ATTEMPTS_BEFORE_SLICE: u32 = 4;
 
 /// Slots of virtual CPUs under sequences that the model checker interrupts.
@@ -66,7 +64,7 @@ pub type SteppedSlots = Sequenced<Stepped>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PlantedBug {
-    /// None.
+    /// No mistake.
     None = 0,
     /// A preempted sequence goes on where it was.
     CommitsAfterPreemption,
@@ -74,7 +72,7 @@ pub enum PlantedBug {
     BarrierDoesNothing,
     /// A push loads the header before the bounds.
     HeaderBeforeBounds,
-    /// A push commits before it looks at the bounds, and takes it back where they refuse.
+    /// A push commits before it checks the bounds, and takes the commit back where they refuse.
     CommitBeforeBounds,
     /// A pop takes the closed bounds of fresh memory for `begin = 0`.
     FreshBoundsAdmitPops,
@@ -82,7 +80,7 @@ pub enum PlantedBug {
     CompareStoreIgnoresStop,
     /// A pop from a list ignores that the list is stopped.
     ListPopIgnoresStop,
-    /// A bounded push to a list takes the guard of a stopped list for a bound without end.
+    /// A bounded push to a list takes the guard of a stopped list for an endless bound.
     ListPushBelowIgnoresStop,
     /// `compare_store` writes to the slot that it is given, also from another CPU.
     CompareStoreIgnoresCpu,
@@ -105,9 +103,9 @@ const BUGS: [PlantedBug; 10] = [
 pub struct Stepped {
     cpus: AtomicU32,
     next_attempt: AtomicU64,
-    /// Per CPU the attempt that began there last, 0 after a barrier.
+    /// For each CPU, the attempt that began there last; 0 after a barrier.
     running: [AtomicU64; MAX_CPUS],
-    /// Per CPU the thread that has it for itself, 0 = none.
+    /// For each CPU, the thread that keeps it; 0 = none.
     slice_of: [AtomicU64; MAX_CPUS],
     refuses_barrier: AtomicBool,
     bug: AtomicU8,
@@ -120,7 +118,7 @@ shuttle::thread_local! {
 }
 
 impl Stepped {
-    /// Sets the number of virtual CPUs (2 until then); before `init`.
+    /// Sets the number of virtual CPUs (2 by default); before `init`.
     ///
     /// # Panics
     /// Outside 1..=8.
@@ -135,7 +133,7 @@ impl Stepped {
         PINNED.with(|pinned| pinned.set(true));
     }
 
-    /// From now on the running thread has no registration: it is served by the stripes.
+    /// From now on the running thread has no registration: the stripes serve it.
     pub fn unregister() {
         UNREGISTERED.with(|unregistered| unregistered.set(true));
     }
@@ -154,7 +152,6 @@ impl Stepped {
         BUGS[self.bug.raw().load(Ordering::Relaxed) as usize] == bug
     }
 
-    /// Runs `steps` from the beginning until they get through uninterrupted.
     fn run<T>(
         &self,
         area: &SlotArea,
@@ -208,8 +205,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Makes one step: another thread may run first, and then it may turn out that this one was
-    /// interrupted. `act` happens at once.
+    /// Makes one step: another thread may run first and interrupt this attempt. `act` is atomic.
     fn step<T>(&self, act: impl FnOnce() -> T) -> Result<T, Interrupted> {
         point();
         let running = &self.stepped.running[self.slot.index()];
@@ -279,7 +275,7 @@ impl Attempt<'_> {
         if top >= bounds >> 16 {
             return Ok(Push::Refused);
         }
-        // The planted order of loads can see `top = 0`; the machine would read its neighbour.
+        // With the planted order of loads `top` may be 0; the CPU would read the slot in front.
         for depth in 1..=LOOKED_AT as u64 {
             if top != 0 && self.load(self.at(top - depth))? == address {
                 return Ok(Push::Duplicate);
@@ -400,7 +396,7 @@ impl Attempt<'_> {
         Ok(true)
     }
 
-    /// As the machine's: see [`WordTree`] for the form of a tree.
+    /// Does what the CPU's sequence does: see [`WordTree`] for the form of a tree.
     ///
     /// # Safety
     /// As [`PerCpu::walk`](super::PerCpu::walk).
@@ -429,7 +425,6 @@ impl Attempt<'_> {
     }
 }
 
-/// The first word of an object on a list.
 fn link(object: &Object) -> &AtomicU64 {
     // SAFETY: callers of the list operations promise that the first word of the object is the
     // list's; objects are aligned to 16 bytes, and the model's atomics have the layout of a u64.
@@ -438,7 +433,7 @@ fn link(object: &Object) -> &AtomicU64 {
 
 // SAFETY: every step checks, in one piece with its act, that its attempt is still the last one on
 // its CPU. So a sequence commits only if no other sequence began on its slot since and no barrier
-// passed. Bounds and guards come first, and closed ones refuse.
+// passed. Each loads bounds or guard first, and refuses where they are closed.
 unsafe impl Cpus for Stepped {
     const INERT: Self = Self {
         cpus: AtomicU32::new(2),

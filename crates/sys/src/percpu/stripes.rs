@@ -1,10 +1,9 @@
-//! Stripes: slots that are used under a try-lock each, for CPUs without restartable sequences, for
-//! threads that are not registered for them, for sanitizers, and for tests and simulators that say
-//! which CPU a thread is on.
+//! Stripes: slots under a try-lock each, for CPUs without restartable sequences, threads without a
+//! registration, sanitizers, and tests and simulators that say which CPU a thread is on.
 //!
-//! They have the cells and arrays that the sequences use, so one drain serves both kinds. The lock
-//! is one word that holds the task of its owner. Single operations only try it, so that nothing on
-//! the fast path waits; `prepare` and `drain`, which must have it, spin briefly and then nap.
+//! Stripes have the cells and arrays that sequences use, so one drain serves both kinds. The lock
+//! is a word that holds its owner's task. Single operations only try it, so that no fast path
+//! waits; `prepare` and `drain`, which need it, spin briefly and then nap.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
@@ -17,7 +16,7 @@ use crate::primitive::touch::touch_bytes;
 use crate::primitive::{Access, AtomicU32, AtomicU64, Ordering, relax, task, timer};
 use core::mem::MaybeUninit;
 
-/// Stripes tried before an operation gives up and lets the slow path serve.
+/// Stripes that an operation tries before the slow path serves it.
 const TRIES: u32 = 4;
 
 /// A choice of the slot that the running thread uses.
@@ -26,9 +25,9 @@ pub trait ChooseSlot: Sync {
     const NEW: Self;
     /// Slots to reserve.
     fn slots(&self) -> u32;
-    /// The preferred slot, any number: it is reduced modulo [`slots`](Self::slots).
+    /// The preferred slot: any number, which is reduced modulo [`slots`](Self::slots).
     fn choose(&self) -> u32;
-    /// True if a thread may take a neighbour of its slot while its own is locked.
+    /// True if a thread may take a neighbouring slot while its slot is locked.
     const MAY_WANDER: bool;
 }
 
@@ -45,7 +44,7 @@ impl ChooseSlot for ThreadStripe {
 
     #[inline]
     fn choose(&self) -> u32 {
-        // Fibonacci hashing: thread control blocks are a multiple of a stack size apart.
+        // Fibonacci hashing: the distance of thread control blocks is a multiple of a stack's size.
         ((task::current() as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
     }
 }
@@ -56,7 +55,7 @@ pub(super) struct Stripes {
     pub(super) count: AtomicU32,
 }
 
-/// Rounds of spinning before a waiter naps; as in `lock`.
+/// Rounds of spinning before a waiter naps, as in `lock`.
 const SPIN_ROUNDS: u32 = 100;
 
 /// Proof that a slot is locked; unlocks it when dropped.
@@ -101,7 +100,7 @@ impl SlotGuard<'_> {
         Cell { header, begin, end }
     }
 
-    /// Puts an object at the head of the list if that has fewer than `below`.
+    /// Puts an object at the head of the list if the list has fewer than `below`.
     ///
     /// # Safety
     /// As [`Lists::list_push`](super::Lists::list_push).
@@ -123,20 +122,18 @@ impl SlotGuard<'_> {
         Push::Stored
     }
 
-    /// Adds one to a counter of the cell.
     fn count(&self, array: ArrayId, word: usize) {
         let word = self.word(array, word);
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Moves the top, adding `operations` to those that the header has counted.
     fn set_top(&self, array: ArrayId, header: u64, operations: u64, top: usize) {
         // The count has 48 bits and wraps, as it does in the sequences.
         let counted = header.wrapping_add(operations << 16) & !0xffff;
         self.word(array, 0).store(counted | top as u64, Ordering::Relaxed);
     }
 
-    /// Takes the top `out.len()` objects, if there are as many, as `operations` operations.
+    /// Takes the top `out.len()` objects, if the array has them; the header counts `operations`.
     fn take(&self, array: ArrayId, out: &mut [MaybeUninit<Object>], operations: u64) -> bool {
         let cell = self.cell(array);
         if cell.top() < cell.begin + out.len() {
@@ -151,13 +148,12 @@ impl SlotGuard<'_> {
         true
     }
 
-    /// The top of the array if `count` more objects fit on it.
     fn top_below(&self, array: ArrayId, count: usize) -> Option<usize> {
         let cell = self.cell(array);
         (count <= cell.end.saturating_sub(cell.top())).then_some(cell.top())
     }
 
-    /// Puts `objects` on top of the array, which has room for them, as `operations` operations.
+    /// Puts `objects` on top of the array, which has room for them; the header counts `operations`.
     fn put(&self, array: ArrayId, objects: &[Object], operations: u64) {
         let cell = self.cell(array);
         let top = cell.top();
@@ -278,7 +274,7 @@ impl Stripes {
         })
     }
 
-    /// Not inlined: where there are sequences, it is their slow path.
+    /// Not inlined: the slow path of the sequences.
     ///
     /// # Safety
     /// As [`Lists::list_pop`](super::Lists::list_pop).
@@ -304,7 +300,7 @@ impl Stripes {
         Some(head)
     }
 
-    /// Not inlined: where there are sequences, it is their slow path.
+    /// Not inlined: the slow path of the sequences.
     ///
     /// # Safety
     /// As [`Lists::list_push`](super::Lists::list_push).
@@ -328,7 +324,7 @@ impl Stripes {
         unsafe { slot.link(array, LIST_MAX, object) }
     }
 
-    /// Not inlined: as [`list_push`](Self::list_push).
+    /// Not inlined: the slow path of the sequences.
     ///
     /// # Safety
     /// As [`Lists::list_push_below`](super::Lists::list_push_below).
@@ -367,8 +363,7 @@ impl Stripes {
         same
     }
 
-    /// See [`Arrays::make_room`](super::Arrays::make_room). The caller holds the lock of the
-    /// bounds.
+    /// See [`Arrays::make_room`](super::Arrays::make_room). The caller holds `bounds_lock`.
     pub(super) fn make_room(
         &self,
         area: &SlotArea,
@@ -386,8 +381,7 @@ impl Stripes {
         })
     }
 
-    /// See [`Arrays::widen_within`](super::Arrays::widen_within). The caller holds the lock of the
-    /// bounds.
+    /// See [`Arrays::widen_within`](super::Arrays::widen_within). The caller holds `bounds_lock`.
     pub(super) fn widen(
         &self,
         area: &SlotArea,
@@ -402,7 +396,6 @@ impl Stripes {
         true
     }
 
-    /// See [`Arrays::drain_where`](super::Arrays::drain_where).
     pub(super) fn drain(
         &self,
         area: &SlotArea,
@@ -432,7 +425,6 @@ impl Stripes {
         }
     }
 
-    /// Visits the locks of stripes that were ever held.
     pub(super) fn visit_locks(&self, area: &SlotArea, visit: &mut Visit<'_>) {
         for slot in self.slots().filter(|slot| area.was_locked(*slot)) {
             visit("percpu->stripe", &Stripe(area.control(slot)));
@@ -452,8 +444,8 @@ impl AnyLock for Stripe<'_> {
         None
     }
 
-    /// Frees the stripe unless the calling task holds it: any other holder is not in the child,
-    /// and its operation has stored its one word, or not.
+    /// Frees the stripe unless the calling task holds it. The child has no other holder; the
+    /// operation of such a holder has stored its one word, or nothing.
     fn adopt_in_child(&self) {
         let me = task::current() as u64;
         if ![0, me].contains(&self.0.load(Ordering::Relaxed)) {

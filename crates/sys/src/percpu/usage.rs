@@ -1,4 +1,4 @@
-//! Figures of all slots: what they hold, and what they have counted.
+//! Figures of all slots: the objects that they hold and the operations that they have counted.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, MAX_ARRAYS, SlotIndex};
@@ -24,13 +24,12 @@ impl SlotArea {
         sum
     }
 
-    /// Returns a number that changes with every push and pop of any of a slot's cells. O(cells).
+    /// Returns a number that changes with every push to and pop from the slot's cells. O(cells).
     #[must_use]
     pub fn slot_operations(&self, slot: SlotIndex) -> u64 {
         (1..MAX_ARRAYS).map(ArrayId::new).fold(0, |sum, array| {
             let word = |word| self.word(slot, array, word).load(Ordering::Relaxed);
-            // An array counts in its header, a list in words of its own. Arrays change those words
-            // only when they are missed or moved.
+            // An array counts in its header, a list in words 2 and 3, which arrays seldom change.
             sum.wrapping_add(word(0)).wrapping_add(word(2)).wrapping_add(word(3))
         })
     }

@@ -1,4 +1,4 @@
-//! A tree of words that sequences walk, while another thread changes it under a lock of its own.
+//! A tree of words that sequences walk while another thread changes it under the owner's lock.
 //!
 //! ```text
 //! root word   0: empty | a leaf, for the index 0 | the head's address + its shift
@@ -7,13 +7,13 @@
 //! leaf        ..01: what it holds is the owner's
 //! ```
 //!
-//! A node with the shift `s` has what belongs to the index `i` at place `(i >> s) % 64`. The nodes
-//! below it have the shift `s - 6`, those with the shift 0 have leaves. Shifts are even, so one bit
-//! tells a leaf from a head, and another one a node from everything else below it.
+//! A node with the shift `s` has the word for index `i` at place `(i >> s) % 64`. The nodes below
+//! it have the shift `s - 6`; nodes with the shift 0 have leaves. Shifts are even, so one bit tells
+//! a leaf from a head, and another bit a node from a leaf or an empty word.
 //!
-//! A walk goes down until a word is no node. A node that left the tree may be used elsewhere while
-//! a walk is in it, in another tree or at another height: then the walk ends at a leaf of that tree
-//! (its owner can tell) or at an empty word.
+//! A walk goes down until a word is no node. While a walk is in a node that left the tree, the node
+//! may join another tree or another height: the walk then ends at a leaf of that tree (its owner
+//! can tell) or at an empty word.
 
 use crate::primitive::{AtomicU64, Ordering};
 
@@ -31,9 +31,9 @@ impl WordTree {
     pub const FAN_OUT: usize = 1 << Self::LEVEL_BITS;
     /// Set in the word of a leaf.
     pub const IS_LEAF: u64 = 1;
-    /// Set in the word of a node below another one, and not in that of a leaf.
+    /// Set in the word of a node below another node, and not in the word of a leaf.
     pub const IS_NODE: u64 = 2;
-    /// The alignment of a node: an address has room for a shift, which is less than 64.
+    /// The alignment of a node: an address has room for a shift, which is below 64.
     pub const NODE_ALIGN: usize = 64;
 
     /// An empty tree.
@@ -48,7 +48,7 @@ impl WordTree {
         self.root.load(Ordering::Acquire)
     }
 
-    /// Sets the root word. Walks see what the caller wrote to nodes before.
+    /// Sets the root word. A walk that finds it also finds what the caller wrote to nodes before.
     #[inline]
     pub fn set(&self, word: u64) {
         self.root.store(word, Ordering::Release);

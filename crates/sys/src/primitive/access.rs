@@ -1,4 +1,4 @@
-//! How memory is used.
+//! Ways to use memory.
 
 /// The way in which an operation uses the memory that it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,6 +7,6 @@ pub enum Access {
     Read,
     /// Writes it.
     Write,
-    /// Reads and writes it in one step that no other CPU comes between.
+    /// Reads and writes it in one step, without another CPU in between.
     Update,
 }

@@ -2,16 +2,15 @@
 
 use super::backend;
 
-/// The time now, which never goes back. O(1): one call of the vDSO, or a system call where the
-/// machine's clock cannot be read without the kernel.
+/// The time now, which never goes back. O(1): a vDSO call, or else a system call.
 #[inline(always)]
 #[must_use]
 pub fn now_ns() -> u64 {
     backend::now_ns()
 }
 
-/// The time of the last tick, some milliseconds ago at most: never a system call, whatever the
-/// clock (`do_coarse`, `lib/vdso/gettimeofday.c`, Linux 5.3). O(1).
+/// The time of the last clock tick, at most some milliseconds ago: never a system call, whatever
+/// the clock (`do_coarse`, `lib/vdso/gettimeofday.c`, Linux 5.3). O(1).
 #[inline(always)]
 #[must_use]
 pub fn last_tick_ns() -> u64 {

@@ -1,12 +1,11 @@
-//! The time of sections beside the memory that they share.
+//! Work of a critical section that costs time besides its shared memory.
 //!
-//! A simulated machine sees shared memory, and no instructions: without a word from the code a
-//! critical section would take no time there. In products, and under the model, the calls are
-//! empty.
+//! A simulated machine counts accesses to shared memory, not instructions: without these calls a
+//! critical section would take no time. In products, and under the model, they are empty.
 
 use super::backend;
 
-/// A kind of work, whose time a simulated machine knows.
+/// A kind of work whose time a simulated machine knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// A block that leaves or enters the free lists of a zone, under its lock.
@@ -17,7 +16,7 @@ pub enum Effort {
     SlabSlow,
 }
 
-/// Says that the running task has done some work of this kind.
+/// Announces that the running task has done `count` pieces of this work.
 #[inline(always)]
 pub fn spend(effort: Effort, count: usize) {
     backend::spend(effort, count);

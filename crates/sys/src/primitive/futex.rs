@@ -1,9 +1,8 @@
-//! Sleeping until another task reports that a word has changed.
+//! Sleeping until another task announces a change of a word.
 
 use super::atomics::AtomicU32;
 use super::backend;
 
-/// The word as the backend knows it.
 #[inline(always)]
 fn raw(word: &AtomicU32) -> &core::sync::atomic::AtomicU32 {
     #[cfg(not(any(quarry_model, quarry_sim)))]
@@ -16,13 +15,12 @@ fn raw(word: &AtomicU32) -> &core::sync::atomic::AtomicU32 {
     }
 }
 
-/// Sleeps if the word is `expected`, until a task wakes this one. May return for no reason.
+/// Sleeps if the word is `expected`, until a task wakes this one; may also return early.
 pub fn wait(word: &AtomicU32, expected: u32) {
     backend::wait(raw(word), expected, None);
 }
 
-/// Sleeps if the word is `expected`, until a task wakes this one or `ns` nanoseconds have passed.
-/// May return for no reason.
+/// [`wait`] for at most `ns` nanoseconds.
 pub fn wait_at_most(word: &AtomicU32, expected: u32, ns: u64) {
     backend::wait(raw(word), expected, Some(ns));
 }
@@ -37,16 +35,14 @@ pub fn wake_all(word: &AtomicU32) {
     backend::wake(raw(word), i32::MAX);
 }
 
-/// Wakes up to `most` of those, of all processes, who sleep on the 32-bit word at `address`, a
-/// multiple of 4; returns how many there were. The word may be shared memory. One system call; a
-/// model and a simulated machine have no other processes.
+/// Wakes up to `most` tasks of all processes that sleep on the 32-bit word at `address`, a multiple
+/// of 4, perhaps in shared memory; returns how many. One system call.
 pub fn wake_others(address: usize, most: i32) -> usize {
     backend::wake_others(address, most)
 }
 
-/// Returns whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where it cannot
-/// be read. The kernel looks, so that memory without access is no fault. One system call; a model
-/// and a simulated machine cannot say.
+/// Returns whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where the kernel,
+/// which looks, cannot read it. One system call; always `None` in a model and a simulated machine.
 #[must_use]
 pub fn reads_zero(address: usize) -> Option<bool> {
     backend::reads_zero(address)

@@ -1,20 +1,19 @@
-//! The one seam through which everything above reaches what threads share: atomics, the identity
-//! of a task, the clock, futexes, timers, and plain memory that several CPUs use.
+//! The seam to what threads share: atomics, task identity, clock, futexes, timers, plain memory.
 //!
-//! When a binary is built, its configuration chooses what is behind the seam:
+//! The configuration of a build chooses the backend of the seam:
 //!
-//! | built with | behind the seam | file |
+//! | built with | backend | file |
 //! |---|---|---|
 //! | nothing (products) | the CPU and the kernel; the seam itself costs nothing | `product` |
 //! | `--cfg quarry_model` | shuttle, which decides every interleaving | `model` |
 //! | `--cfg quarry_sim` | a simulated machine that the binary brings along | `simulated` |
 //!
-//! Under the last two the atomics are wrappers that report each operation before it happens
-//! (`watched`). They have the size, the alignment and the zero value of core's, so that arrays of
-//! them may lie in freshly mapped memory there too.
+//! Under the last two, the atomics are wrappers that report each operation before it happens
+//! (`watched`). They have the size, the alignment and the zero value of core's, so fresh memory may
+//! hold arrays of them.
 //!
-//! The model is sequentially consistent, and so is a simulated machine on one thread of the system:
-//! they find wrong interleavings, not wrong memory orders.
+//! The model is sequentially consistent, and so is a simulated machine on one OS thread: they find
+//! wrong interleavings, not wrong memory orders.
 //!
 //! Order of the files, each using only those before it: `access`, `effort`, `waited`;
 //! `unannounced` (of the first two backends); `product`, `model` or `simulated` (one of them is the
@@ -50,7 +49,7 @@ pub use backend::point;
 pub use backend::{Machine, run_on};
 pub use effort::Effort;
 
-/// Says that this task waits for another one and looks again at once.
+/// Reports that this task waits for another task and looks again at once.
 #[inline]
 pub fn relax() {
     backend::relax();

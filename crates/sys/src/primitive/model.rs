@@ -1,5 +1,6 @@
-//! Behind the seam of a model: shuttle, which may let another thread run at every scheduling point.
-//! Outside of a run of the checker everything happens at once.
+//! The seam's backend of a model: shuttle, which may let another thread run at every scheduling
+//! point. Outside a run of the checker every operation happens at once. A function without a
+//! comment serves its namesake in the files of this folder.
 
 use super::access::Access;
 pub(super) use super::unannounced::{
@@ -17,7 +18,7 @@ fn is_running() -> bool {
 /// A place where the model checker may let another thread run. Does nothing outside a model test.
 pub fn point() {
     if is_running() {
-        // Shuttle's only scheduling point that is not a plea to be scheduled last.
+        // Shuttle's only scheduling point that does not ask to be scheduled last.
         shuttle::sync::atomic::AtomicBool::new(false).load(Ordering::SeqCst);
     }
 }
@@ -27,13 +28,12 @@ pub(super) fn before(_address: usize, _bytes: usize, _access: Access) {
     point();
 }
 
-/// Returns whether a weak exchange shall fail although it need not.
+/// Returns whether a weak exchange shall fail although its value matches.
 pub(super) fn fails_weakly() -> bool {
     is_running()
         && shuttle::rand::RngCore::next_u32(&mut shuttle::rand::thread_rng()).is_multiple_of(8)
 }
 
-/// See [`super::relax`].
 pub(super) fn relax() {
     if is_running() {
         shuttle::thread::yield_now();
@@ -42,40 +42,36 @@ pub(super) fn relax() {
     }
 }
 
-/// See [`super::task::current`]: threads of a model share one thread of the OS.
+/// See [`super::task::current`]: threads of a model share one OS thread.
 pub(super) fn task() -> usize {
     shuttle::current::try_get_current_task().map_or(64, |task| 64 * (usize::from(task) + 2))
 }
 
-/// See [`super::task::number`].
 pub(super) fn task_number() -> u32 {
     task() as u32
 }
 
-/// See [`super::task::is_alone`].
 pub(super) fn is_alone() -> bool {
     false
 }
 
-/// See [`super::clock::now_ns`]: the real one, for time is no part of the model.
+/// The real time, because time is no part of the model.
 pub(super) fn now_ns() -> u64 {
     static START: std::sync::LazyLock<std::time::Instant> =
         std::sync::LazyLock::new(std::time::Instant::now);
     START.elapsed().as_nanos() as u64
 }
 
-/// See [`super::clock::wall_ns`].
 pub(super) fn wall_ns() -> u64 {
     now_ns()
 }
 
-/// See [`super::clock::last_tick_ns`].
 pub(super) fn last_tick_ns() -> u64 {
     now_ns()
 }
 
 std::thread_local! {
-    // Threads of a model share one thread of the OS, and nothing switches inside a borrow.
+    // Threads of a model share one OS thread, and no switch happens inside a borrow.
     static SLEEPERS: RefCell<VecDeque<(usize, shuttle::thread::Thread)>> =
         const { RefCell::new(VecDeque::new()) };
 }
@@ -84,9 +80,9 @@ fn key(word: &AtomicU32) -> usize {
     std::ptr::from_ref(word) as usize
 }
 
-/// See [`super::futex::wait_at_most`]. Comparing and queueing are one step, as in the kernel, and a
-/// thread that no other wakes is a deadlock that the checker reports. A wait with an end may end at
-/// any time.
+/// See [`super::futex::wait_at_most`]. Comparing and queueing are one step, as in the kernel; the
+/// checker reports a deadlock if no thread wakes this one. A wait with a timeout may end at any
+/// time.
 pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     if !is_running() || at_most_ns.is_some() {
         // The caller looks at the word again.
@@ -98,12 +94,11 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
         let id = me.id();
         SLEEPERS.with_borrow_mut(|sleepers| sleepers.push_back((key(word), me)));
         shuttle::thread::park();
-        // Shuttle wakes threads for nothing now and then; a thread that is awake is in no queue.
+        // Shuttle sometimes wakes threads for no reason; a thread that is awake is in no queue.
         SLEEPERS.with_borrow_mut(|sleepers| sleepers.retain(|(_, thread)| thread.id() != id));
     }
 }
 
-/// Wakes up to `most` of those who sleep on the word.
 pub(super) fn wake(word: &AtomicU32, most: i32) {
     point();
     for _ in 0..most {
@@ -118,20 +113,17 @@ pub(super) fn wake(word: &AtomicU32, most: i32) {
     }
 }
 
-/// See [`super::timer::sleep`].
 pub(super) fn sleep(_ns: u64) {
     relax();
 }
 
-/// See [`super::futex::wake_others`].
 pub(super) fn wake_others(_address: usize, _most: i32) -> usize {
     0
 }
 
-/// See [`super::futex::reads_zero`].
 pub(super) fn reads_zero(_address: usize) -> Option<bool> {
     None
 }
 
-/// See [`super::touch`]: what is used by plain loads and stores is no place to switch.
+/// Plain loads and stores are no scheduling points.
 pub(super) fn touch(_address: usize, _bytes: usize, _access: Access) {}

@@ -1,4 +1,5 @@
-//! Behind the seam of products: the CPU and the kernel.
+//! The seam's backend of products: the CPU and the kernel. A function without a comment serves its
+//! namesake in the files of this folder.
 
 pub(super) use super::unannounced::{
     frame_array, lock_released, lock_taken, lock_waits, lock_wanted, sequence_begins,
@@ -6,13 +7,12 @@ pub(super) use super::unannounced::{
 };
 use core::sync::atomic::AtomicU32;
 
-/// See [`super::relax`].
 #[inline(always)]
 pub(super) fn relax() {
     core::hint::spin_loop();
 }
 
-/// See [`super::task::current`]: the thread pointer.
+/// The thread pointer.
 #[inline(always)]
 pub(super) fn task() -> usize {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -43,31 +43,26 @@ pub(super) fn task() -> usize {
     }
 }
 
-/// See [`super::task::number`].
 pub(super) fn task_number() -> u32 {
     // SAFETY: the call has no preconditions.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// See [`super::task::is_alone`].
 #[inline(always)]
 pub(super) fn is_alone() -> bool {
     crate::glibc::is_single_threaded()
 }
 
-/// See [`super::clock::now_ns`].
 #[inline(always)]
 pub(super) fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// See [`super::clock::last_tick_ns`].
 #[inline(always)]
 pub(super) fn last_tick_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
-/// See [`super::clock::wall_ns`].
 pub(super) fn wall_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
@@ -79,7 +74,6 @@ fn read(clock: libc::clockid_t) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// See [`super::futex::wait_at_most`]; without an end where there is no time.
 pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     let time = at_most_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as _,
@@ -87,8 +81,8 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     });
     let timeout = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: the word outlives the call, and FUTEX_WAIT only reads it and the timeout, which is
-    // null or lives until the end of this function. The entry point has saved errno, so a spurious
-    // EAGAIN is never seen outside.
+    // null or lives until the end of this function. A spurious EAGAIN changes errno, which the
+    // entry point has saved.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -100,7 +94,6 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     }
 }
 
-/// Wakes up to `most` of those who sleep on the word.
 pub(super) fn wake(word: &AtomicU32, most: i32) {
     // SAFETY: FUTEX_WAKE uses the address only as a key.
     unsafe {
@@ -113,27 +106,24 @@ pub(super) fn wake(word: &AtomicU32, most: i32) {
     }
 }
 
-/// See [`super::futex::wake_others`].
 pub(super) fn wake_others(address: usize, most: i32) -> usize {
     // SAFETY: FUTEX_WAKE uses the address only as a key.
     let woken = unsafe { libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE, most) };
     usize::try_from(woken).unwrap_or(0)
 }
 
-/// See [`super::timer::sleep`].
 pub(super) fn sleep(ns: u64) {
-    // This is the call that locks make as well: a filter that allows what `malloc` of the C library
-    // needs allows it. And libc's nanosleep is a cancellation point: a cancelled thread would
-    // vanish here, with the locks of its caller held.
+    // Locks make this call as well, so a filter that allows the calls of the C library's `malloc`
+    // allows it. libc's nanosleep is a cancellation point, where a thread would end with locks
+    // held.
     static NEVER: AtomicU32 = AtomicU32::new(0);
     // The word never changes and no call wakes its waiters, so the wait ends with its time.
     wait(&NEVER, 0, Some(ns));
 }
 
-/// See [`super::futex::reads_zero`].
 #[cfg(not(miri))]
 pub(super) fn reads_zero(address: usize) -> Option<bool> {
-    // The call takes a second futex, on which no thread waits either.
+    // The call takes a second futex, which has no waiters either.
     static UNUSED: AtomicU32 = AtomicU32::new(0);
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: with no thread to wake or to move, the call compares the word with 0 and does
@@ -146,12 +136,12 @@ pub(super) fn reads_zero(address: usize) -> Option<bool> {
     (crate::errno::last() == libc::EAGAIN).then_some(false)
 }
 
-/// Miri has no such call.
+/// Miri lacks the call.
 #[cfg(miri)]
 pub(super) fn reads_zero(_address: usize) -> Option<bool> {
     None
 }
 
-/// See [`super::touch`]: a product's CPU sees for itself.
+/// A CPU needs no announcement.
 #[inline(always)]
 pub(super) fn touch(_address: usize, _bytes: usize, _access: super::access::Access) {}

@@ -1,8 +1,9 @@
-//! Behind the seam of a simulator: a machine that the binary brings along, which keeps the time of
-//! its CPUs and decides which task runs.
+//! The seam's backend of a simulator: a machine that the binary brings along, which keeps the time
+//! of its CPUs and decides which task runs.
 //!
-//! The machine lives on one thread of the system and switches between tasks inside the calls that
-//! it gets. Outside of [`run_on`] everything happens at once, as on a machine with one task.
+//! The machine lives on one OS thread and switches between tasks inside the calls that it gets.
+//! Outside [`run_on`] every operation happens at once, as on a machine with one task. A function
+//! without a comment serves its namesake in the files of this folder.
 
 use super::access::Access;
 use super::effort::Effort;
@@ -18,7 +19,7 @@ pub trait Machine {
     /// The time of the running task's CPU, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// The running task is about to use memory by an atomic. The machine knows what is shared.
+    /// The running task is about to use memory by an atomic.
     fn access(&self, address: usize, bytes: usize, access: Access);
 
     /// The running task is about to use memory by plain accesses.
@@ -26,26 +27,26 @@ pub trait Machine {
         self.access(address, bytes, access);
     }
 
-    /// The running task has done some work that shares nothing.
+    /// The running task has done work that shares nothing.
     fn effort(&self, _effort: Effort, _count: usize) {}
 
-    /// The running task waits for another one, and looks again at once.
+    /// The running task waits for another task, and looks again at once.
     fn relax(&self);
 
-    /// Suspends the running task until another one wakes `key`, or until the time is over. No task
+    /// Suspends the running task until another task wakes `key`, or the time is over. No other task
     /// runs between the caller's look at its word and this call. A `key` of 0 is never woken.
     fn sleep(&self, key: usize, at_most_ns: Option<u64>);
 
     /// Wakes up to `most` tasks that sleep on `key`.
     fn wake(&self, key: usize, most: usize);
 
-    /// The running task is about to look whether the lock at this address is free.
+    /// The running task is about to check whether the lock at this address is free.
     fn lock_wanted(&self, lock: usize) {
         self.access(lock, size_of::<AtomicU32>(), Access::Update);
     }
 
-    /// The running task has found the lock held. A machine that has queues of waiting tasks
-    /// suspends it; a lock that waits by itself spins, and sleeps on its word.
+    /// The running task has found the lock held. A machine with queues of waiting tasks suspends
+    /// it; a lock that waits by itself spins, and sleeps on its word.
     fn lock_waits(&self, _lock: usize) -> Waited {
         Waited::ByItself
     }
@@ -53,8 +54,7 @@ pub trait Machine {
     /// The running task has taken the lock.
     fn lock_taken(&self, _lock: usize) {}
 
-    /// The running task lets go of the lock. Returns whether the machine has handed it to a task
-    /// that waits for it.
+    /// The running task releases the lock. Returns whether a waiting task got it from the machine.
     fn lock_released(&self, lock: usize) -> bool {
         self.access(lock, size_of::<AtomicU32>(), Access::Update);
         false
@@ -63,21 +63,21 @@ pub trait Machine {
     /// An array has an entry of `bytes` for each of `frames` frames.
     fn frame_array(&self, _start: usize, _frames: usize, _bytes: usize, _grows_down: bool) {}
 
-    /// A sequence begins on the slot with this control word: a machine may take its price here, and
-    /// for the atomics of the task nothing more before [`sequence_ends`](Self::sequence_ends).
+    /// A sequence begins on the slot with this control word. A machine may charge for it here, and
+    /// nothing for the task's atomics before [`sequence_ends`](Self::sequence_ends).
     fn sequence_begins(&self, _slot: usize) {}
 
-    /// The sequence that the running task has begun last is over.
+    /// The running task's last sequence ends.
     fn sequence_ends(&self) {}
 }
 
 std::thread_local! {
     static MACHINE: Cell<Option<&'static dyn Machine>> = const { Cell::new(None) };
-    /// Inside of [`unseen`].
+    /// True inside [`unseen`].
     static UNSEEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Takes the machine from behind the seam when dropped, also where the body panics.
+/// Removes the machine when dropped, also where the body panics.
 struct Behind;
 
 impl Drop for Behind {
@@ -87,15 +87,15 @@ impl Drop for Behind {
     }
 }
 
-/// Runs `body` with `machine` behind the seam of this thread of the system.
+/// Runs `body` with `machine` as the backend of this OS thread.
 ///
 /// # Panics
-/// Where another machine is behind it already.
+/// Where the thread has a machine already.
 pub fn run_on<R>(machine: &dyn Machine, body: impl FnOnce() -> R) -> R {
     assert!(MACHINE.get().is_none(), "one machine at a time");
     // SAFETY: only the lifetime changes. `Behind` takes the reference out of the thread-local
-    // before this function returns or unwinds, and a caller that copies it out uses it within one
-    // call that is made meanwhile; `machine` lives longer than that.
+    // before this function returns or unwinds. Code that copies it out uses it within one call that
+    // is made meanwhile, and `machine` lives longer than that.
     let machine: &'static dyn Machine = unsafe { std::mem::transmute(machine) };
     MACHINE.set(Some(machine));
     let _behind = Behind;
@@ -113,12 +113,11 @@ pub(super) fn before(address: usize, bytes: usize, access: Access) {
     }
 }
 
-/// A weak exchange fails where it must.
+/// A weak exchange fails only where it must.
 pub(super) fn fails_weakly() -> bool {
     false
 }
 
-/// See [`super::relax`].
 pub(super) fn relax() {
     match machine() {
         Some(machine) => machine.relax(),
@@ -126,32 +125,26 @@ pub(super) fn relax() {
     }
 }
 
-/// See [`super::task::current`].
 pub(super) fn task() -> usize {
     machine().map_or(1, |machine| machine.task())
 }
 
-/// See [`super::task::number`].
 pub(super) fn task_number() -> u32 {
     task() as u32
 }
 
-/// See [`super::task::is_alone`].
 pub(super) fn is_alone() -> bool {
     false
 }
 
-/// See [`super::clock::now_ns`].
 pub(super) fn now_ns() -> u64 {
     machine().map_or(0, |machine| machine.now_ns())
 }
 
-/// See [`super::clock::wall_ns`].
 pub(super) fn wall_ns() -> u64 {
     now_ns()
 }
 
-/// See [`super::clock::last_tick_ns`]: a tick is 4 ms, as with 250 of them a second.
 pub(super) fn last_tick_ns() -> u64 {
     const TICK_NS: u64 = 4_000_000;
     now_ns() / TICK_NS * TICK_NS
@@ -161,7 +154,6 @@ fn key(word: &AtomicU32) -> usize {
     std::ptr::from_ref(word) as usize
 }
 
-/// See [`super::futex::wait_at_most`].
 pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     let Some(machine) = machine() else { return std::thread::yield_now() };
     machine.access(key(word), size_of::<AtomicU32>(), Access::Read);
@@ -170,64 +162,54 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     }
 }
 
-/// Wakes up to `most` of those who sleep on the word.
 pub(super) fn wake(word: &AtomicU32, most: i32) {
     if let Some(machine) = machine() {
         machine.wake(key(word), most as usize);
     }
 }
 
-/// See [`super::timer::sleep`].
 pub(super) fn sleep(ns: u64) {
     if let Some(machine) = machine() {
         machine.sleep(0, Some(ns));
     }
 }
 
-/// See [`super::futex::wake_others`].
 pub(super) fn wake_others(_address: usize, _most: i32) -> usize {
     0
 }
 
-/// See [`super::futex::reads_zero`].
 pub(super) fn reads_zero(_address: usize) -> Option<bool> {
     None
 }
 
-/// See [`super::announce::frame_array`].
 pub(super) fn frame_array(start: usize, frames: usize, bytes: usize, grows_down: bool) {
     if let Some(machine) = machine() {
         machine.frame_array(start, frames, bytes, grows_down);
     }
 }
 
-/// See [`super::touch`].
 pub(super) fn touch(address: usize, bytes: usize, access: Access) {
     if let Some(machine) = machine() {
         machine.touch(address, bytes, access);
     }
 }
 
-/// See [`super::announce::lock_wanted`].
 pub(super) fn lock_wanted(lock: usize) {
     if let Some(machine) = machine() {
         machine.lock_wanted(lock);
     }
 }
 
-/// See [`super::announce::lock_waits`].
 pub(super) fn lock_waits(lock: usize) -> Waited {
     machine().map_or(Waited::ByItself, |machine| machine.lock_waits(lock))
 }
 
-/// See [`super::announce::lock_taken`].
 pub(super) fn lock_taken(lock: usize) {
     if let Some(machine) = machine() {
         machine.lock_taken(lock);
     }
 }
 
-/// See [`super::announce::lock_released`].
 pub(super) fn lock_released(lock: usize) -> bool {
     machine().is_some_and(|machine| machine.lock_released(lock))
 }
@@ -240,21 +222,18 @@ pub(super) fn unseen<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// See [`super::announce::sequence_begins`].
 pub(super) fn sequence_begins(slot: usize) {
     if let Some(machine) = machine() {
         machine.sequence_begins(slot);
     }
 }
 
-/// See [`super::announce::sequence_ends`].
 pub(super) fn sequence_ends() {
     if let Some(machine) = machine() {
         machine.sequence_ends();
     }
 }
 
-/// See [`super::effort::spend`].
 pub(super) fn spend(effort: Effort, count: usize) {
     if let Some(machine) = machine() {
         machine.effort(effort, count);

@@ -1,29 +1,26 @@
 //! The identity of the running task, by which locks and gates notice a second entry.
 //!
-//! A task is a thread of the process, one of the model's threads, or a coroutine of a simulated
-//! machine.
+//! A task is a thread of the process or of a model, or a coroutine of a simulated machine.
 
 use super::backend;
 
-/// The running task: unique among those that are alive, never 0. O(1); in products one load.
+/// The running task: unique among live tasks, never 0. O(1); in products one load.
 ///
-/// It serves as an owner's mark in locks and as the hash that spreads threads over striped slots;
-/// it is never dereferenced.
+/// It marks a lock's owner, and spreads threads over striped slots; no code dereferences it.
 #[inline(always)]
 #[must_use]
 pub fn current() -> usize {
     backend::task()
 }
 
-/// A number of the running task for people: the kernel's number of the thread. One system call.
+/// The kernel's number of the running thread, for people. One system call.
 #[must_use]
 pub fn number() -> u32 {
     backend::task_number()
 }
 
-/// Returns whether the running task is for sure the only one of the process: then no other one
-/// changes the memory that it reads. O(1); in products one load. A model and a simulated machine
-/// always have several.
+/// Returns whether the running task is certainly the only one of the process, so that no other
+/// changes the memory that it reads. O(1); in products one load. False in models and simulations.
 #[inline(always)]
 #[must_use]
 pub fn is_alone() -> bool {

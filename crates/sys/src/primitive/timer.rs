@@ -7,8 +7,8 @@ pub fn sleep(ns: u64) {
     backend::sleep(ns);
 }
 
-/// Sleeps for about 50 us: for the rare wait on a thread that was preempted in a section of a few
-/// dozen instructions. Spinning would keep the CPU from it (forever, under a real-time scheduler).
+/// Sleeps for about 50 us: a rare wait for a thread that was preempted within a few dozen
+/// instructions. Spinning would keep the CPU from it (for ever, under a real-time scheduler).
 pub fn nap() {
     sleep(50_000);
 }

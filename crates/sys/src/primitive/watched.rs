@@ -1,21 +1,18 @@
-//! Atomics that report each operation before it happens, to the model checker or to the simulated
-//! machine behind the seam.
-//!
-//! They have the size, the alignment and the zero value of core's.
+//! Atomics that report each operation to a model checker or a simulated machine beforehand.
 
 use super::access::Access;
 use super::backend::{before, fails_weakly};
 use core::sync::atomic as real;
 pub use real::Ordering;
 
-/// Orders nothing: behind this seam everything is sequentially consistent already.
+/// Orders nothing: with these backends everything is sequentially consistent already.
 pub fn fence(_order: Ordering) {
     before(0, 0, Access::Update);
 }
 
 macro_rules! atomic {
     ($name:ident, $value:ty, $($generic:ident)?) => {
-        /// The atomic of core with a report in front of every operation.
+        /// The atomic of core with a report before every operation.
         #[repr(transparent)]
         #[derive(Debug)]
         pub struct $name$(<$generic>)?(real::$name$(<$generic>)?);
@@ -88,7 +85,7 @@ macro_rules! atomic {
             /// As core's.
             ///
             /// # Errors
-            /// The value for which `update` had no answer.
+            /// The value that `update` refused.
             pub fn fetch_update(
                 &self,
                 set_order: Ordering,

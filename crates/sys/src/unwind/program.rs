@@ -1,8 +1,7 @@
-//! The programs of the tables: what holds at an address of code (DWARF 5, section 6.4).
+//! Programs of the tables: they compute the rule for an address of code (DWARF 5, section 6.4).
 //!
-//! Only what leads to the caller is followed: its stack pointer, its frame pointer, and whether
-//! there is one. Programs that say more of these than a [`Rule`] can hold make the rule
-//! [`Unknown`](Base::Unknown).
+//! A [`Run`] computes only the caller's stack and frame pointers, and whether there is a caller.
+//! Where a program needs more than a [`Rule`] can hold, the rule is [`Unknown`](Base::Unknown).
 
 use super::reader::Reader;
 use super::rule::{Base, Rule, Saved};
@@ -15,17 +14,15 @@ const RETURN_ADDRESS: u64 = 16;
 /// States that a program may remember at a time.
 const REMEMBERED: usize = 4;
 
-/// The state at an address.
 #[derive(Clone, Copy)]
 struct State {
     base: Base,
     offset: i64,
     saved: Saved,
-    /// False where the address to return to is not in the usual place.
+    /// False where the return address is not in the usual place.
     is_usual: bool,
 }
 
-/// The scales of a program.
 #[derive(Clone, Copy)]
 pub(super) struct Scales {
     pub(super) code: u64,
@@ -49,12 +46,11 @@ impl Run {
         Self { state, initial: state, remembered: [state; REMEMBERED], depth: 0, scales }
     }
 
-    /// A function begins with the present state.
+    /// Makes the present state the initial one of a function.
     pub(super) fn begin_function(&mut self) {
         self.initial = self.state;
     }
 
-    /// The rule that holds now.
     pub(super) fn rule(&self) -> Rule {
         let State { base, offset, saved, is_usual } = self.state;
         match i32::try_from(offset) {
@@ -64,8 +60,8 @@ impl Run {
         }
     }
 
-    /// Runs `program`, which begins to hold at `at`, up to what holds at `code`. `None` where it
-    /// makes no sense.
+    /// Runs `program`, which describes code from `at` on, up to the state at `code`. `None` where
+    /// the program is malformed.
     pub(super) fn go(&mut self, mut program: Reader, mut at: usize, code: usize) -> Option<()> {
         while let Some(step) = program.byte() {
             let low = u64::from(step & 0x3f);
@@ -101,7 +97,7 @@ impl Run {
             }
             // restore
             0xc0..=0xff => self.restore(low),
-            // offset_extended, and with a sign, and GNU's with the opposite one
+            // offset_extended, its signed form, and GNU's negative form
             0x05 => {
                 let register = program.number()?;
                 let offset = program.number()? as i64 * data;
@@ -122,7 +118,7 @@ impl Run {
                 let register = program.number()?;
                 self.restore(register);
             }
-            // undefined: of the return address, it means that there is no caller
+            // undefined: for the return address, it means that there is no caller
             0x07 => {
                 if program.number()? == RETURN_ADDRESS {
                     self.state.base = Base::Outermost
@@ -154,10 +150,10 @@ impl Run {
         Some(())
     }
 
-    /// The steps that say where the caller's stack pointer is.
+    /// The steps that define the caller's stack pointer.
     fn define(&mut self, step: u8, program: &mut Reader) -> Option<()> {
         if step == 0x0f {
-            // An expression. The one that compilers write for a stack that they align takes the
+            // An expression: compilers write one for a function that aligns its stack. It takes the
             // word at an offset from the frame pointer.
             let bytes = program.number()? as usize;
             let mut expression = program.part(bytes);
@@ -202,8 +198,8 @@ impl Run {
         }
     }
 
-    /// The steps by which a register is saved in a way that a rule knows seldom: in another
-    /// register, by an expression, or as a value.
+    /// The steps that save a register in a way that a rule seldom holds: in another register, by an
+    /// expression, or as a value.
     fn save_unusually(&mut self, step: u8, program: &mut Reader) -> Option<()> {
         let register = program.number()?;
         let mut saved = None;
@@ -233,7 +229,7 @@ impl Run {
     }
 }
 
-/// The offset of an expression that begins with one from the frame pointer (`DW_OP_breg6`).
+/// The offset of an expression that begins with an offset from the frame pointer (`DW_OP_breg6`).
 fn offset_from_frame(expression: &mut Reader) -> Option<i64> {
     (expression.byte()? == 0x76).then(|| expression.signed()).flatten()
 }

@@ -1,19 +1,19 @@
 //! Numbers in the tables of exceptions (DWARF 5, section 7.6; Linux Standard Base 5, section 10.5).
 
-/// A place in a table, whose end is known.
+/// A position in a table with a known end.
 #[derive(Clone, Copy)]
 pub(super) struct Reader {
     at: usize,
     end: usize,
 }
 
-/// Encodings of pointers: absolute, or relative to where they stand.
+/// Encodings of pointers: absolute, or relative to their own address.
 const ABSOLUTE: u8 = 0x00;
 const PC_RELATIVE: u8 = 0x10;
 
 impl Reader {
     /// # Safety
-    /// Everything from `at` to `end` stays readable as long as the reader is used.
+    /// Everything from `at` to `end` stays readable while the reader is used.
     pub(super) unsafe fn new(at: usize, end: usize) -> Self {
         Self { at, end }
     }
@@ -22,7 +22,7 @@ impl Reader {
         self.at
     }
 
-    /// The part of the next `bytes`, or of what is left.
+    /// The next `bytes`, or as many as remain.
     pub(super) fn part(&self, bytes: usize) -> Self {
         Self { at: self.at, end: self.at.saturating_add(bytes).min(self.end) }
     }
@@ -35,8 +35,7 @@ impl Reader {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let from = self.at;
         self.skip(N)?;
-        // SAFETY: between the start and the end of what is readable (the promise of `new`); bytes
-        // have no alignment.
+        // SAFETY: within readable memory (the promise of `new`); bytes have no alignment.
         Some(unsafe { (from as *const [u8; N]).read_unaligned() })
     }
 
@@ -69,7 +68,7 @@ impl Reader {
         }
     }
 
-    /// The same with a sign.
+    /// A signed number of seven bits per byte.
     pub(super) fn signed(&mut self) -> Option<i64> {
         let (mut value, mut shift) = (0i64, 0);
         loop {
@@ -94,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// The value of a pointer before it is related to anything.
+    /// The value of a pointer before its base is added.
     pub(super) fn offset(&mut self, encoding: u8) -> Option<i64> {
         Some(match encoding & 0x0f {
             0x00 | 0x04 | 0x0c => self.long()? as i64,

@@ -1,11 +1,10 @@
-//! How the caller of some code is found, in one word, and the words that were found lately.
+//! A rule, in one word, that leads from code to its caller, and the rules found lately.
 //!
-//! The idea is that of the kernel's ORC tables (Linux 4.14): of all that a table can say, code uses
-//! very little. The *base* is what the caller's stack pointer is counted from.
+//! As with the kernel's ORC tables (Linux 4.14), code uses little of what tables can express.
 
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// The register from which the caller's stack pointer is counted.
+/// The base from which the caller's stack pointer is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     /// There is no caller.
@@ -14,16 +13,15 @@ pub(super) enum Base {
     Stack,
     /// The frame pointer.
     Frame,
-    /// The word that the frame pointer and the offset lead to: a function that has aligned its
-    /// stack.
+    /// The word at the offset from the frame pointer: a function that has aligned its stack.
     AtFrame,
-    /// The registers that the kernel has saved for a handler of a signal.
+    /// The registers that the kernel has saved for a signal handler.
     Signal,
-    /// Nothing is known of this code.
+    /// No table describes this code.
     Unknown,
 }
 
-/// Where the caller's frame pointer is.
+/// The place of the caller's frame pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Saved {
     /// Still in the register.
@@ -34,7 +32,7 @@ pub(super) enum Saved {
     AtFrame(i16),
 }
 
-/// See the module. The address to return to lies in the word below the caller's stack pointer.
+/// A rule. The return address is in the word below the caller's stack pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) base: Base,
@@ -78,13 +76,11 @@ impl Rule {
     }
 }
 
-/// Places of the table: 16 KiB, which a program that is never profiled does not touch.
+/// Places of the table: 16 KiB, which a program without profiles does not touch.
 const PLACES: usize = 1024;
 
-/// The rules that were found lately.
-///
-/// A place holds the rule's word, and the address of the code exclusive-or that word. So a reader
-/// that sees the halves of two writers finds an address that it did not ask for.
+/// The rules found lately. A place holds the rule's word, and the code's address exclusive-or that
+/// word: a reader that meets halves of two writers finds an address that it did not ask for.
 pub(super) struct Rules([[AtomicU64; 2]; PLACES]);
 
 impl Rules {
@@ -110,7 +106,6 @@ impl Rules {
         check.store(code as u64 ^ rule.to_word(), Relaxed);
     }
 
-    /// Forgets all.
     pub(super) fn clear(&self) {
         for [word, _] in &self.0 {
             if word.load(Relaxed) != 0 {

@@ -2,19 +2,19 @@
 
 use crate::peek;
 
-/// Bytes that are looked at together. Pages are at least as large.
+/// Bytes that the kernel checks at a time; pages are at least as large.
 const PAGE: usize = 4096;
 /// Pages that one step may lead upwards.
 const MOST_PAGES: usize = 64;
 
-/// The part of a stack that is known to be readable: whole pages, one after the other.
+/// The part of a stack that is known to be readable: whole pages in a row.
 pub(super) struct Stack {
     begin: usize,
     end: usize,
 }
 
 impl Stack {
-    /// The stack whose stack pointer is `pointer`, of the running function.
+    /// The stack of the running function, whose stack pointer is `pointer`.
     ///
     /// # Safety
     /// The word at `pointer` is one of the running thread's stack.
@@ -23,8 +23,8 @@ impl Stack {
         Self { begin: pointer, end: page + PAGE }
     }
 
-    /// Goes on where another stack pointer leads, as that of what a signal has interrupted; false
-    /// where that cannot be read.
+    /// Goes on at another stack pointer, for example that of code that a signal has interrupted;
+    /// false where the memory there cannot be read.
     pub(super) fn go_to(&mut self, pointer: usize) -> bool {
         let page = pointer & !(PAGE - 1);
         if pointer < self.begin || page >= self.end {
@@ -37,7 +37,7 @@ impl Stack {
         true
     }
 
-    /// The word at `address`, if it lies above where the trace is and on the same stack.
+    /// The word at `address`, if it lies on the same stack and above the trace's position.
     pub(super) fn word(&mut self, address: usize) -> Option<usize> {
         let end = address.checked_add(8)?;
         if !address.is_multiple_of(8) || address < self.begin || end > self.end + MOST_PAGES * PAGE
@@ -49,9 +49,8 @@ impl Stack {
             peek::is_zero(self.end)?;
             self.end += PAGE;
         }
-        // SAFETY: aligned, and in pages of which the first one holds the running thread's frames
-        // and the kernel has read each further one; they lie below the frames of callers that have
-        // not returned, so they stay.
+        // SAFETY: aligned, and in pages of which the first holds the running thread's frames, and
+        // the kernel has read the others; they lie below the frames of live callers, so they stay.
         Some(unsafe { (address as *const usize).read_volatile() })
     }
 }

@@ -6,7 +6,7 @@ use super::rule::{Base, Rule};
 use crate::glibc::weak_address;
 use core::mem::MaybeUninit;
 
-/// `struct dl_find_object` of glibc 2.35 on x86-64, and more, should it grow.
+/// `struct dl_find_object` of glibc 2.35 on x86-64, with room for more fields.
 #[repr(C)]
 struct Found {
     flags: u64,
@@ -17,7 +17,6 @@ struct Found {
     reserved: [u64; 16],
 }
 
-/// Returns whether the C library can be asked for tables.
 pub(super) fn are_known() -> bool {
     cfg!(target_arch = "x86_64") && !weak_address!("_dl_find_object").is_null()
 }
@@ -35,8 +34,8 @@ fn find(code: usize) -> Option<Rule> {
         return None;
     }
     let mut found = MaybeUninit::<Found>::zeroed();
-    // SAFETY: glibc declares the function so, from 2.35 on; what it writes is at most `Found`,
-    // which may be any bytes.
+    // SAFETY: glibc declares the function with this type from 2.35 on; it writes at most a `Found`,
+    // for which any bytes are valid.
     let found = unsafe {
         let function = core::mem::transmute::<*const u8, FindObject>(function);
         (function(code, found.as_mut_ptr()) == 0).then(|| found.assume_init())?
@@ -48,20 +47,20 @@ fn find(code: usize) -> Option<Rule> {
         if at < found.map_start || at >= found.map_end {
             return None;
         }
-        // SAFETY: the object that the code is in stays loaded while the code runs, and its tables
-        // lie within its mapping.
+        // SAFETY: the object that contains the code stays loaded while the code runs, and its
+        // tables lie within its mapping.
         Some(unsafe { Reader::new(at, found.map_end) })
     };
     let description = look_up(reader(found.eh_frame)?, found.eh_frame, code)?;
     read_description(reader(description)?, code, &reader)
 }
 
-/// The description of the function that may hold `code`, from the sorted table of an object
-/// (`.eh_frame_hdr`), which lies at `origin`.
+/// The description of the function that may hold `code`, from the object's sorted table
+/// (`.eh_frame_hdr`) at `origin`.
 fn look_up(mut header: Reader, origin: usize, code: usize) -> Option<usize> {
     let version = header.byte()?;
     let [of_frames, of_count, of_table] = [header.byte()?, header.byte()?, header.byte()?];
-    // Relative to the header, 32 bits with a sign: what every linker writes.
+    // Relative to the header, signed 32 bits: every linker writes this.
     if version != 1 || of_table != 0x3b {
         return None;
     }
@@ -82,10 +81,10 @@ fn look_up(mut header: Reader, origin: usize, code: usize) -> Option<usize> {
     Some(entry(low.checked_sub(1)?)?.1)
 }
 
-/// The part that functions of one kind have in common.
+/// The data that the descriptions of several functions share.
 struct Common {
     scales: Scales,
-    /// The descriptions of functions have data of their own.
+    /// True if the descriptions of functions have data beside their programs.
     has_data: bool,
     is_signal: bool,
     program: Reader,

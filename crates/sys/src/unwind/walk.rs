@@ -4,19 +4,18 @@ use super::rule::{Base, Rule, Rules, Saved};
 use super::stack::Stack;
 use super::tables;
 
-/// How callers are found on this machine.
+/// The way to find callers on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwinder {
     /// By the tables for exceptions, and by frame pointers where code has none.
     Tables,
-    /// By frame pointers alone: the C library is older than glibc 2.35 or another one, or the
-    /// machine is no x86-64.
+    /// By frame pointers alone: without glibc 2.35 or newer, or on a machine that is no x86-64.
     FramePointers,
 }
 
 static RULES: Rules = Rules::new();
 
-/// How callers are found; forgets what is known of code that may have been unloaded.
+/// The way to find callers. Forgets the rules, because their code may have been unloaded.
 pub fn unwinder() -> Unwinder {
     RULES.clear();
     if tables::are_known() { Unwinder::Tables } else { Unwinder::FramePointers }
@@ -28,7 +27,7 @@ struct Registers {
     code: usize,
     stack: usize,
     frame: usize,
-    /// True for an address that a call returns to: what runs is the call before it.
+    /// True for a return address: the running code is the call before it.
     is_return: bool,
 }
 
@@ -39,7 +38,7 @@ const SAVED_STACK: usize = 160;
 const SAVED_CODE: usize = 168;
 
 impl Registers {
-    /// Those of the function that this is inlined into.
+    /// The registers of the function into which this is inlined.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     fn here() -> Self {
@@ -75,7 +74,7 @@ impl Registers {
         Self { code: 0, stack: 0, frame: 0, is_return: false }
     }
 
-    /// Goes to the caller; `None` where there is none, or it cannot be found.
+    /// Goes to the caller; `None` where there is no caller, or it cannot be found.
     fn caller(self, stack: &mut Stack) -> Option<Self> {
         let code = self.code - usize::from(self.is_return);
         let rule = RULES.find(code).unwrap_or_else(|| {
@@ -110,15 +109,15 @@ impl Registers {
         Self { code, stack: next, frame, is_return: true }.at_some_code(stack)
     }
 
-    /// The caller of code that begins by saving the frame pointer and pointing it there.
+    /// The caller of code that first saves the frame pointer and then points it there.
     fn caller_by_frame_pointer(self, stack: &mut Stack) -> Option<Self> {
         let (frame, code) = (stack.word(self.frame)?, stack.word(self.frame + 8)?);
         let next = self.frame.checked_add(16)?;
         Self { code, stack: next, frame, is_return: true }.at_some_code(stack)
     }
 
-    /// The code that a signal has interrupted. The stack pointer of the code that returns to the
-    /// kernel points to the registers that the kernel has saved.
+    /// The code that a signal has interrupted. In the code that returns from a handler to the
+    /// kernel, the stack pointer points to the registers that the kernel has saved.
     fn interrupted(self, stack: &mut Stack) -> Option<Self> {
         let [frame, pointer, code] =
             [SAVED_FRAME, SAVED_STACK, SAVED_CODE].map(|at| stack.word(self.stack + at));
@@ -131,10 +130,10 @@ impl Registers {
     }
 }
 
-/// Writes the addresses of the running code and of its callers into `frames`, the callee first, and
-/// returns how many. The addresses are those that calls return to, but for the first one and those
-/// that signals have interrupted. O(frames); a system call for each page of the stack; a few
-/// microseconds for code that was not met before.
+/// Writes the addresses of the running code and its callers into `frames`, the callee first, and
+/// returns how many. They are return addresses, except the first one and those that signals have
+/// interrupted. O(frames); a system call for each page of the stack; some microseconds for code not
+/// met before.
 #[inline(never)]
 pub fn trace(frames: &mut [u64]) -> usize {
     let mut registers = Registers::here();
@@ -165,7 +164,6 @@ mod tests {
         frames[..count].to_vec()
     }
 
-    /// Adds `depth` frames of different sizes.
     #[inline(never)]
     fn deeper(depth: usize) -> Vec<u64> {
         let ballast = core::hint::black_box([depth; 50]);

@@ -8,14 +8,13 @@ use std::path::Path;
 
 /// The recorded runs.
 pub struct Records {
-    /// All workloads on all allocators.
     peers: Run,
     /// The memory that allocators hold after everything was freed.
     idle: Run,
 }
 
 impl Records {
-    /// Reads them from the pages below `root`.
+    /// Reads the runs from the pages below `root`.
     ///
     /// # Errors
     /// A page that cannot be read, or that holds no such run.
@@ -34,7 +33,7 @@ impl Records {
     }
 }
 
-/// Columns of the peers' run, with the names that readers know.
+/// Columns of the peers' run, with the usual names of the allocators.
 const PEERS: [(&str, &str); 7] = [
     ("glibc", "glibc"),
     ("jemalloc-new", "jemalloc"),
@@ -45,10 +44,10 @@ const PEERS: [(&str, &str); 7] = [
     ("rpmalloc", "rpmalloc"),
 ];
 
-/// The second copy of Quarry, which shows the noise.
+/// The second copy of Quarry, whose difference is the noise.
 const COPY: &str = "quarry A/A";
 
-/// Lines of README.md: what it is, the table, and the groups that count once each.
+/// Lines of README.md: the title, the table, and the groups that count once each.
 const SUMMARY: [(&str, &str, &[&str]); 4] = [
     (
         "pairs and batches, time",
@@ -64,7 +63,7 @@ const SUMMARY: [(&str, &str, &[&str]); 4] = [
     ("peak memory", "peak RSS / quarry", &["all (mean)"]),
 ];
 
-/// Lines of docs/performance.md: what it is, the table, the row.
+/// Lines of docs/performance.md: the title, the table, the row.
 const GROUPS: [(&str, &str, &str); 14] = [
     ("one `malloc`, then its `free`", "time / quarry", "pairs (mean)"),
     ("`malloc` and `free` in other forms", "time / quarry", "pairs in other forms (mean)"),
@@ -85,7 +84,7 @@ const GROUPS: [(&str, &str, &str); 14] = [
 /// Columns of a line of prose, as in all documents.
 const COLUMNS: usize = 120;
 
-/// How many of the slowest workloads docs/performance.md names.
+/// Number of slowest workloads that docs/performance.md names.
 const SLOWEST: usize = 10;
 
 /// The text of the block `name`.
@@ -108,12 +107,11 @@ pub fn write(name: &str, records: &Records) -> Result<String, String> {
     }
 }
 
-/// Which run it is.
 fn source(run: &Run) -> String {
     format!("`{}`: {}, {}.", run.command, run.machine, run.date)
 }
 
-/// The words of `text`, a code span with all its words for one.
+/// The words of `text`; a code span is one word.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut in_span = false;
@@ -153,14 +151,13 @@ fn number(run: &Run, table: &str, row: &str, column: &str) -> Result<f64, String
     cell.parse().map_err(|_| format!("no number: {cell}"))
 }
 
-/// The name that readers know for the column `allocator`, with its version.
+/// The usual name of the column `allocator`, with its version.
 fn named(run: &Run, allocator: &str) -> Result<String, String> {
     let version = run.version(allocator).ok_or_else(|| format!("no version of {allocator}"))?;
     let known = PEERS.iter().find(|(column, _)| *column == allocator);
     Ok(format!("{} {version}", known.map_or(allocator, |(_, name)| name)))
 }
 
-/// A table for readers, with its rule.
 fn table(head: &[String], rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let rule = format!("|{}\n", "---|".repeat(head.len()));
@@ -178,7 +175,6 @@ fn head(run: &Run, first: &str, peers: &[&str], last: &str) -> Result<Vec<String
     Ok(cells)
 }
 
-/// Columns of all peers.
 fn columns() -> Vec<&'static str> {
     PEERS.iter().map(|(column, _)| *column).collect()
 }
@@ -213,7 +209,7 @@ fn groups(run: &Run) -> Result<String, String> {
     Ok(table(&head(run, "Quarry / peer", &peers, "a copy of Quarry [95 %]")?, &rows))
 }
 
-/// The groups in which the intervals of all peers, or that of one, exclude 1.
+/// The groups in which the intervals of all peers, or of one peer, exclude 1.
 fn sides(run: &Run) -> Result<String, String> {
     let (mut better, mut worse) = (Vec::new(), Vec::new());
     for (title, from, row) in GROUPS {
@@ -273,7 +269,7 @@ fn starts(run: &Run) -> Result<String, String> {
     ))
 }
 
-/// A peer, as the table of targets names it, for readers.
+/// The usual name of a peer in the table of targets.
 fn known(peer: &str) -> String {
     PEERS.iter().find(|(column, _)| *column == peer).map_or_else(
         || peer.to_owned(),
@@ -340,7 +336,7 @@ fn slowest(run: &Run) -> Result<String, String> {
     Ok(table(&head, &rows))
 }
 
-/// The README quotes another run for freed memory, that of docs/memory.md.
+/// Resident memory of `sleep`. For freed memory the README quotes the run of docs/memory.md.
 fn held(run: &Run) -> Result<String, String> {
     let peers = columns();
     let mut cells = vec!["`sleep`, KiB".to_owned()];

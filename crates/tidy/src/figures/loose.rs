@@ -1,8 +1,8 @@
 //! Measured figures outside all marks.
 //!
 //! A figure is a number with a decimal point, a number before a unit, or an interval in brackets.
-//! Code blocks, code spans, targets of links and marked blocks are not looked at, and a number
-//! that follows a name in `VERSIONED` is a version.
+//! The search skips code blocks, code spans, targets of links and marked blocks, and takes a number
+//! after a word in `VERSIONED` for a version.
 
 /// Words that a version follows.
 const VERSIONED: [&str; 9] =
@@ -50,7 +50,7 @@ fn bare(text: &str) -> &str {
     text.trim_matches(|c: char| !c.is_alphanumeric() && c != '%')
 }
 
-/// The figure that the word `text` is or begins.
+/// The figure at the word `text`, if it is or begins one.
 fn figure(before: &str, text: &str, after: &str) -> Option<String> {
     let word = bare(text);
     let digits = word.find(|c: char| !c.is_ascii_digit() && !".,".contains(c));
@@ -71,12 +71,11 @@ fn figure(before: &str, text: &str, after: &str) -> Option<String> {
     (is_decimal || begins_interval).then(|| word.to_owned())
 }
 
-/// Returns whether `line` begins a block.
 fn begins(line: &str) -> bool {
     line == "<!-- times -->" || line.starts_with("<!-- figures: ")
 }
 
-/// The line of a block that no end follows before the next one: it would hide what it does not own.
+/// The line of a block without an end before the next block, where it would hide other lines.
 fn unclosed(text: &str) -> Option<usize> {
     let mut open = None;
     for (index, line) in text.lines().enumerate() {
@@ -90,7 +89,6 @@ fn unclosed(text: &str) -> Option<usize> {
     open
 }
 
-/// Lines of prose, with their numbers.
 fn prose(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
     let (mut in_code, mut in_marks) = (false, false);
@@ -114,7 +112,6 @@ fn without_spans(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("code")
 }
 
-/// `line` without targets of links.
 fn without_targets(line: &str) -> String {
     let mut parts = line.split("](");
     let mut kept = parts.next().unwrap_or_default().to_owned();

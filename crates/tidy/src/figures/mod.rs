@@ -2,8 +2,8 @@
 //!
 //! A block between `<!-- figures: NAME -->` and `<!-- end -->` holds what [`blocks`] writes from
 //! the tables that `scripts/results.sh` has recorded in `docs/results/peers.md` and
-//! `docs/memory.md`. No figure is typed, so two pages cannot disagree. [`record`] reads
-//! the tables, [`loose`] finds figures that stand outside all marks.
+//! `docs/memory.md`. No figure is typed, so two pages cannot disagree. [`record`] reads the tables,
+//! [`loose`] finds figures outside all marks.
 
 pub mod blocks;
 pub mod loose;
@@ -24,7 +24,7 @@ fn begins(line: &str) -> Option<&str> {
 /// `text` with every block filled from `records`. A block has the indent of its mark.
 ///
 /// # Errors
-/// A block without an end or with an unknown name, and records that lack what a block needs.
+/// A block without an end or with an unknown name, and records that lack data for a block.
 pub fn fill(text: &str, records: &Records) -> Result<String, String> {
     let mut filled = String::new();
     let mut lines = text.lines();

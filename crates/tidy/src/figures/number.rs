@@ -12,7 +12,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Reads `1.595 [1.467, 1.797] *`; what follows the interval is not looked at.
+    /// Reads `1.595 [1.467, 1.797] *`, and ignores what follows the interval.
     #[must_use]
     pub fn parse(cell: &str) -> Option<Self> {
         let (centre, rest) = cell.split_once('[')?;
@@ -35,7 +35,7 @@ impl Figure {
     }
 }
 
-/// Two digits that count below 1, at least two places from 1 on, and at most three digits.
+/// Three digits from 1 on, two significant digits below.
 #[must_use]
 pub fn short(value: f64) -> String {
     let places = match value.abs() {

@@ -33,7 +33,7 @@ pub struct Run {
     pub date: String,
     /// CPUs and processor.
     pub machine: String,
-    /// Each allocator: its name in the tables, and what it is.
+    /// Each allocator: its name in the tables, and its description.
     pub allocators: Vec<(String, String)>,
     /// The version of the C library.
     pub glibc: String,
@@ -41,13 +41,12 @@ pub struct Run {
     pub tables: Vec<Table>,
 }
 
-/// The cells of a line of a table.
 fn cells(line: &str) -> Option<Vec<String>> {
     let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     Some(inner.split('|').map(|cell| cell.trim().to_owned()).collect())
 }
 
-/// `page` with the tables that it links to in their places; `folder` is the page's.
+/// `page` with the tables that it links to put in; `folder` is the page's folder.
 ///
 /// # Errors
 /// A table that cannot be read.
@@ -73,7 +72,7 @@ impl Run {
     /// Finds the block in `page` whose command begins with `command`.
     ///
     /// # Errors
-    /// Says which part of the block is missing.
+    /// The part of the block that is missing.
     pub fn parse(page: &str, command: &str) -> Result<Self, String> {
         let mark = format!("<!-- run: {command}");
         let (_, rest) = page.split_once(&mark).ok_or_else(|| format!("no block '{mark}'"))?;
@@ -98,7 +97,7 @@ impl Run {
     /// The table whose first cell or title begins with `name`.
     ///
     /// # Errors
-    /// There is none.
+    /// No table has this name.
     pub fn table(&self, name: &str) -> Result<&Table, String> {
         let found = |table: &&Table| table.head[0] == name || table.title.starts_with(name);
         self.tables.iter().find(found).ok_or_else(|| format!("no table '{name}'"))
@@ -107,16 +106,16 @@ impl Run {
     /// The cell of `row` below `column` in the table `name`.
     ///
     /// # Errors
-    /// There is none.
+    /// The table has no such cell.
     pub fn cell(&self, name: &str, row: &str, column: &str) -> Result<&str, String> {
         let cell = self.table(name)?.cell(row, column);
         cell.ok_or_else(|| format!("no cell '{row}', '{column}' in the table '{name}'"))
     }
 
-    /// The version of an allocator; `None` if the record has none. The C library's is recorded by
-    /// itself. Of any other it is the last word of the part after the file's name, up to the first
-    /// `-` or `+`, where Debian's additions begin: `2.10` of `libtcmalloc_minimal.so.4.5.10,
-    /// libtcmalloc-minimal4 2.10-1`.
+    /// The version of an allocator; `None` if the record has none. The C library's version is
+    /// recorded by itself. Any other version is the last word of the part after the file's name, up
+    /// to the first `-` or `+`, where Debian's additions begin: `2.10` of
+    /// `libtcmalloc_minimal.so.4.5.10, libtcmalloc-minimal4 2.10-1`.
     #[must_use]
     pub fn version(&self, allocator: &str) -> Option<String> {
         if allocator == "glibc" {

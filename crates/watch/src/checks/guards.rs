@@ -1,9 +1,8 @@
 //! Objects with a page each, between pages that fault: a sample of all objects.
 //!
-//! The design is that of KFENCE (Linux 6.18, `Documentation/dev-tools/kfence.rst`): every second
-//! page of a pool is a guard; an object lies at the left or at the right end of its page, at
-//! random; the rest of the page holds canaries; freed objects fault, and their places are reused as
-//! late as possible.
+//! The design is that of KFENCE (Linux 6.18, `Documentation/dev-tools/kfence.rst`): an object lies
+//! at the left or the right end of its page, at random; canaries fill the rest; freed objects
+//! fault, and their places are reused as late as possible.
 //!
 //! ```text
 //! guard | guard | object 0 | guard | object 1 | guard | .. | object 254 | guard
@@ -80,7 +79,7 @@ impl GuardedObject {
     /// # Safety
     /// The object is in use, its page is accessible, and the program does not know of it yet.
     pub unsafe fn arm(&self) {
-        // SAFETY: the two ranges are the rest of its page.
+        // SAFETY: the two ranges lie in the object's page, which is accessible.
         self.rest().into_iter().for_each(|range| unsafe { range.fill(CANARY) });
     }
 
@@ -89,7 +88,7 @@ impl GuardedObject {
     /// # Safety
     /// The page of the object is accessible.
     pub unsafe fn damage(&self) -> Option<usize> {
-        // SAFETY: the two ranges are the rest of its page.
+        // SAFETY: the two ranges lie in the object's page, which is accessible.
         self.rest().into_iter().find_map(|range| unsafe { range.first_other(CANARY) })
     }
 }
@@ -100,8 +99,7 @@ pub fn page_of(number: usize) -> usize {
     (number + 1) * 2 * GUARD_PAGE
 }
 
-/// The object that an offset in the pool belongs to: by its page, or by the guards beside it. For a
-/// guard between two objects, the nearer one.
+/// The object whose page, or whose nearer half of a guard, contains an offset in the pool.
 #[must_use]
 pub fn nearest(offset: usize) -> usize {
     let page = offset / GUARD_PAGE;
@@ -111,8 +109,7 @@ pub fn nearest(offset: usize) -> usize {
     number.min(GUARDED_OBJECTS - 1)
 }
 
-/// The place of an object of `size` bytes at a multiple of `align` in its page: at the left or at
-/// the right end.
+/// The place of `size` bytes at a multiple of `align`, at the left or the right end of a page.
 #[must_use]
 pub fn place(page: usize, size: usize, align: usize, right: bool) -> Range {
     let start = if right { (page + GUARD_PAGE - size.max(1)) & !(align - 1) } else { page };

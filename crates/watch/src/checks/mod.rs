@@ -1,7 +1,5 @@
-//! Data of `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`: written beside objects, or kept.
-//!
-//! Nothing here knows where objects come from: `crates/watch/src/checked.rs` takes slots from the
-//! heap and turns them into objects with records.
+//! The data of `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`. Nothing here allocates:
+//! `checked.rs` takes slots from the heap and turns them into objects with records.
 //!
 //! Files, each using only those before it: `track`; `record`, `zones`; `quarantine`, `guards`;
 //! `state`.

@@ -1,17 +1,17 @@
 //! Freed objects that are not allocated again for a while, so that writes to them are found.
 //!
-//! A ring: objects come in at one end and leave at the other. With random order a newcomer first
-//! changes places with one that waits, so that a program cannot predict when an object comes back.
+//! A ring: objects enter at one end and leave at the other. Under `QUARRY_HARDEN` each new object
+//! changes places with a random one, so that a program cannot predict when an object comes back.
 //!
 //! Equations: `len <= capacity`, `bytes = sum of the slots that wait`.
 
 use super::record::Slot;
 use quarry_sys::broken::{Broken, Check};
 
-/// Most objects that wait.
+/// Most objects in quarantine.
 pub const MOST_OBJECTS: usize = 16 << 10;
 
-/// See the module. The slots lie in memory that [`give`](Self::give) provides.
+/// The ring of freed objects, in memory that [`give`](Self::give) provides.
 pub struct Quarantine {
     slots: *mut Slot,
     first: usize,
@@ -44,8 +44,7 @@ impl Quarantine {
         unsafe { &mut *self.slots.add((self.first + place) % MOST_OBJECTS) }
     }
 
-    /// Takes in an object. With a number `at_random`, the object changes places with the one that
-    /// the number selects. O(1).
+    /// Adds an object. With `at_random`, it changes places with the object of that number. O(1).
     pub fn push(&mut self, slot: Slot, at_random: Option<usize>) {
         debug_assert!(!self.is_full());
         self.len += 1;
@@ -65,8 +64,7 @@ impl Quarantine {
         self.slots.is_null() || self.len == MOST_OBJECTS
     }
 
-    /// Takes out the object that has waited longest, if there are too many bytes, if `all` of them
-    /// should leave, or if the ring is full. O(1).
+    /// Takes the oldest object, if there are too many bytes or objects, or if `all` leave. O(1).
     pub fn pop(&mut self, all: bool) -> Option<Slot> {
         let is_due = all || self.bytes > self.most_bytes || self.len == MOST_OBJECTS;
         if self.len == 0 || !is_due {
@@ -125,7 +123,7 @@ mod tests {
     fn with_room(most_bytes: usize) -> (Quarantine, Vec<Slot>) {
         let mut room = vec![Slot { start: 0, bytes: 0 }; MOST_OBJECTS];
         let mut quarantine = Quarantine::new();
-        // SAFETY: the room lives as long as the quarantine, and nobody else uses it.
+        // SAFETY: the room lives as long as the quarantine, and no other code uses it.
         unsafe { quarantine.give(room.as_mut_ptr(), most_bytes) };
         (quarantine, room)
     }

@@ -7,22 +7,20 @@
 //! front zone | bytes of the program | zone | tracks (with OWNER only) | record
 //! ```
 //!
-//! `user = slot + front`, `user + size <= tail`, where the tail is the record with the tracks; the
-//! zone is all between. The front zone is a multiple of the requested alignment, which the
-//! program's bytes get thereby.
+//! `user = slot + front` is the object's address, and `user + size <= tail`, where the tail is the
+//! tracks and the record; the zone lies between. The front zone is a multiple of the requested
+//! alignment, so that the program's bytes have this alignment.
 //!
-//! A record is *sealed*: one of its words is a function of all others, of the address, of the state
-//! of the object (in use or not), and of a secret of the process. A program that writes over a
-//! record breaks the seal, whatever bytes it writes. Each thread that frees an object changes the
-//! seal by one compare-and-swap: of two that free it at the same time, one finds it freed.
+//! A record is *sealed*: one of its words is a function of its other words, of the address, of the
+//! state of the object (in use or not), and of a secret of the process. A program that writes over
+//! a record breaks the seal, whatever bytes it writes. A thread that frees an object changes the
+//! seal by one compare-and-swap: of two threads that do so, the second finds the object freed.
 
 use super::track::Track;
 use quarry_mm::heap::CheckFlags;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// Bytes of a record.
 pub(super) const RECORD_BYTES: usize = size_of::<Record>();
-/// Bytes of the tracks in front of it, if there are any.
 pub(super) const TRACKS_BYTES: usize = size_of::<Tracks>();
 
 /// Largest alignment of an object with a front zone: the zone is as large as the alignment.
@@ -33,7 +31,7 @@ const LEAST_ZONE: usize = 8;
 const LIVE: u64 = 0x11fe_11fe_11fe_11fe;
 const FREED: u64 = 0xdead_dead_dead_dead;
 
-/// See the module.
+/// The sealed record at the end of a slot.
 #[repr(C)]
 pub struct Record {
     seal: AtomicU64,
@@ -98,7 +96,7 @@ impl Shape {
         tracks + RECORD_BYTES
     }
 
-    /// Fewest bytes of a slot for it; `None` if no address space has so much.
+    /// Fewest bytes of a slot of this shape; `None` if their number overflows.
     #[must_use]
     pub(crate) fn slot_bytes(&self) -> Option<usize> {
         let has_zone = self.flags.has_any(CheckFlags::RED_ZONES.with(CheckFlags::CANARY));

@@ -11,10 +11,10 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Objects of a class that wait to be handed out in random order.
+/// Objects of each class that are ready to be handed out in random order.
 pub const WAYS: usize = 16;
 
-/// Most large blocks that fault at every access after they were freed, until later ones replace
+/// Most large blocks that fault at every access after they were freed, until later blocks replace
 /// them. Each takes two of the mappings that the kernel allows a process (65,530 by default).
 const MOST_HIDDEN: usize = 32;
 
@@ -30,7 +30,6 @@ pub struct Freed {
 }
 
 impl Freed {
-    /// All zero bytes.
     const NOTHING: Self = Self {
         is_mapping: false,
         shape: Shape { size: 0, front: 0, flags: CheckFlags::NONE },
@@ -38,7 +37,7 @@ impl Freed {
     };
 }
 
-/// The checks of a stack. All zero bytes if none is on.
+/// The checks of a stack. All zero bytes while none of them is on.
 pub struct Checks {
     options: Late<CheckOptions>,
     /// Secret of the process.
@@ -46,7 +45,6 @@ pub struct Checks {
     seed: AtomicU64,
     /// Small objects that were freed.
     pub quarantine: CountedLock<Quarantine>,
-    /// Large blocks that were freed.
     pub(crate) hidden: CountedLock<Ring<Freed, MOST_HIDDEN>>,
     /// [`WAYS`] addresses for each size class; null without random order.
     pub shuffled: AtomicPtr<AtomicUsize>,
@@ -86,7 +84,6 @@ impl Checks {
         }
     }
 
-    /// Stores the options, before the first request.
     pub(crate) fn set_options(&self, options: CheckOptions) {
         let set = self.options.build(|| Ok(options));
         debug_assert!(set.is_ok(), "nothing in it can fail");
@@ -105,7 +102,7 @@ impl Checks {
         visit("checks->guards", &self.guards.free);
     }
 
-    /// A number that depends on the earlier ones and on the secret. Two threads may get the same.
+    /// A pseudorandom number, keyed by the secret. Two threads may get the same number.
     pub fn random(&self) -> usize {
         let next = self.seed.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.seed.store(next, Relaxed);

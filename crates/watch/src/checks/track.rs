@@ -2,15 +2,11 @@
 
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Callers that a track keeps, innermost first (`TRACK_ADDRS_COUNT`, Linux 6.18,
-/// `mm/slub.c`).
+/// Callers that a track keeps, innermost first (`TRACK_ADDRS_COUNT`, `mm/slub.c`, Linux 6.18).
 pub const TRACK_FRAMES: usize = 16;
 
-/// The thread that allocated or freed an object, the time, and its calls. All zero if the object
-/// was not allocated or freed.
-///
-/// A track may lie beside an object, where a program can write, so readers do not trust it: no
-/// value that they read is used as an address.
+/// The thread that allocated or freed an object, the time, and its callers; all zero before that. A
+/// track may lie where a program can write, so readers use no value of it as an address.
 #[repr(C)]
 pub struct Track {
     thread: AtomicU64,

@@ -9,8 +9,7 @@
 //! | the canary after a hardened object | secret, no byte 0 | |
 //! | a hardened object that was freed | `00` | |
 //!
-//! A pattern is a word of eight bytes; an address has the byte of the pattern that is at the
-//! address's place in its aligned word.
+//! A pattern is a word of eight bytes: the byte at an address is byte `address % 8` of the pattern.
 
 use super::record::{Shape, Slot, mixed};
 use quarry_mm::heap::CheckFlags;
@@ -54,7 +53,7 @@ impl Range {
         let bytes = pattern.to_le_bytes();
         let pointer = core::ptr::with_exposed_provenance_mut::<u8>(self.start);
         if bytes.iter().all(|byte| *byte == bytes[0]) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the bytes are writable (caller's promise).
             return unsafe { pointer.write_bytes(bytes[0], self.bytes) };
         }
         for offset in 0..self.bytes {
@@ -105,7 +104,7 @@ impl Parts {
     /// The parts; `secret` is the secret of the process.
     #[must_use]
     pub fn of(slot: Slot, shape: Shape, secret: u64) -> Self {
-        // No byte is 0, so that a string that is one byte too long changes it.
+        // No byte is 0, so that a string that is one byte too long changes the canary.
         let canary = mixed(secret.rotate_left(32) ^ slot.start as u64) | 0x0101_0101_0101_0101;
         Self { slot, shape, canary }
     }
@@ -144,8 +143,7 @@ impl Parts {
     /// Writes the zones of an object in use. O(zones).
     ///
     /// # Safety
-    /// The slot is writable memory of the stack, and the program does not have the object yet, or
-    /// is resizing it.
+    /// The slot is writable memory of the stack; the program has no object in it, or resizes it.
     pub unsafe fn arm(&self) {
         // SAFETY: the zones lie in the slot, outside of the object.
         unsafe {
@@ -240,7 +238,6 @@ impl Parts {
 mod tests {
     use super::*;
 
-    /// A naive look at all bytes of a slot: every byte outside of the object is watched.
     #[test]
     fn every_byte_beside_an_object_is_watched() {
         let debug = CheckFlags::RED_ZONES.with(CheckFlags::POISON).with(CheckFlags::SANITY);

@@ -1,8 +1,8 @@
 //! The counts of a profile, by call site and size, in memory that other processes may read.
 //!
 //! No code here waits or allocates: a signal handler may interrupt any step. The task that first
-//! puts a key into a bucket owns it; other tasks with that key count at once, even before the
-//! frames are written. Samples that find no room are counted as lost.
+//! puts a key into a bucket also writes its frames; other tasks with that key need not wait for
+//! this before they count. Samples that find no room are counted as lost.
 
 use super::layout::{
     BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, SIZE_OF_FREES, TRACE_WRITTEN, VERSION, about,
@@ -14,14 +14,13 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 /// Buckets that are looked at for a key.
 const PROBES: u64 = 32;
 
-/// The action of a call site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Did {
     Allocate,
     Free,
 }
 
-/// See the module; [`layout`](super::layout) describes the words.
+/// The counts of a profile in memory; [`layout`](super::layout) describes the words.
 pub struct Area {
     start: NonNull<AtomicU64>,
     buckets: usize,
@@ -112,13 +111,11 @@ impl Area {
         self.head(Head::Magic).store(MAGIC, Ordering::Release);
     }
 
-    /// Counts a sample that found no room.
     pub(super) fn note_lost(&self) {
         self.head(Head::Lost).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an object of `size` bytes at a call site, and returns the bucket; `None` if there is
-    /// no room for it. O(frames of the call site).
+    /// Counts an object at a call site; returns the bucket, or `None` without room. O(frames).
     pub(super) fn count(&self, did: Did, trace: &[u64], size: u64) -> Option<u32> {
         let number = self.find(did, trace, size)?;
         self.head(Head::Samples).fetch_add(1, Ordering::Relaxed);
@@ -127,7 +124,6 @@ impl Area {
         Some(number as u32)
     }
 
-    /// Counts that an object of this bucket was freed.
     pub(super) fn count_freed(&self, bucket: u32, size: u64) {
         let number = u64::from(bucket) & (self.buckets as u64 - 1);
         self.bucket(number, Bucket::Freed).fetch_add(1, Ordering::Relaxed);
@@ -178,8 +174,8 @@ impl Area {
     }
 }
 
-/// A number for a call site and a size, not 0. Two with the same number are counted as one: among
-/// 16,384 pairs this happens once in 10^11 profiles.
+/// A number for a call site and a size, not 0. Two pairs with the same number are counted as one:
+/// among 16,384 pairs this happens once in 10^11 profiles.
 fn hash(trace: &[u64], size: u64) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = trace.iter().fold(size.wrapping_mul(FACTOR), |hash, address| {

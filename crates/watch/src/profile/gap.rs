@@ -1,25 +1,20 @@
 //! The number of bytes between two samples.
 //!
-//! Sampling is a Poisson process over allocated bytes: each byte has a point with the same small
-//! probability, independently of all others. An object with a point in it is a sample, so an object
-//! of `n` bytes is sampled with the probability `1 - exp(-n / mean)`; dividing by it gives an
-//! unbiased count, whatever the order and the sizes of requests. The gaps between points are
-//! exponentially distributed, and have no memory: one gap may replace another at any time, as long
-//! as no code has looked at it.
-//!
-//! The mechanism is that of tcmalloc's and Go's heap profiles.
+//! Sampling is a Poisson process over allocated bytes, as in tcmalloc and Go: each byte has a
+//! *point* with the same small probability. An object with a point is a sample, with the
+//! probability `1 - exp(-n / mean)` for `n` bytes; counts divided by it are unbiased, whatever the
+//! order and the sizes of requests. The gaps between points are exponentially distributed, without
+//! memory: as long as no code has looked at a gap, another may replace it.
 
 use quarry_mm::frame::fresh_zero;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Bits of fractions here.
+/// Fractional bits of the fixed-point numbers here.
 const FRACTION: u32 = 32;
-/// `ln(2)`.
 const LN_2: u64 = 0xb172_17f7;
 
-/// `log2(number)` with [`FRACTION`] fractional bits; `number` is not 0. The integer part is the
-/// place of the highest bit. Squaring the rest doubles its logarithm: each time the square reaches
-/// 2, the next bit is 1.
+/// `log2(number)` with [`FRACTION`] fractional bits; `number` is not 0. To square the mantissa
+/// doubles its logarithm, whose next bit is 1 if the square reaches 2.
 fn log2(number: u64) -> u64 {
     let place = 63 - number.leading_zeros();
     let mut rest = number << (63 - place);
@@ -40,8 +35,7 @@ fn gap(number: u64, mean: u64) -> u64 {
     u64::try_from((nats * u128::from(mean)) >> FRACTION).unwrap_or(u64::MAX)
 }
 
-/// The next state of Marsaglia's xorshift generator (2003), which is also its output; never 0
-/// unless `state` is 0.
+/// The next state and output of Marsaglia's xorshift generator (2003); 0 only after 0.
 fn next(mut state: u64) -> u64 {
     state ^= state << 13;
     state ^= state >> 7;
@@ -51,8 +45,8 @@ fn next(mut state: u64) -> u64 {
 fresh_zero! {
     /// The bytes up to the next sample on one CPU.
     ///
-    /// Loads and stores are plain: a thread that loses its CPU between them stores a gap that is
-    /// over, and so replaces another gap that no code has looked at. The line belongs to its CPU.
+    /// Loads and stores are plain: a thread that loses its CPU between them later stores an old gap
+    /// in place of one that no code has looked at. The cache line belongs to its CPU.
     #[repr(align(128))]
     pub(super) struct Countdown {
         left: AtomicU64,
@@ -63,20 +57,17 @@ fresh_zero! {
 impl Countdown {
     /// Begins a new gap. Each CPU has a different `seed`.
     pub(super) fn begin(&self, seed: u64, mean: u64) {
-        // The multiplication separates seeds that differ in few bits, and moves their low bits to
-        // where they matter.
+        // The multiplication separates seeds that differ in few bits, and moves their low bits up.
         let mixed = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         self.random.store(next(next((mixed ^ mixed >> 32) | 1)), Relaxed);
         self.renew(mean);
     }
 
-    /// Returns whether an object of `size` bytes is not a sample, without counting it.
     #[inline(always)]
     pub(super) fn is_beyond(&self, size: u64) -> bool {
         size <= self.left.load(Relaxed)
     }
 
-    /// Counts an object of `size` bytes that is not a sample.
     #[inline(always)]
     pub(super) fn pass(&self, size: u64) {
         self.left.store(self.left.load(Relaxed).saturating_sub(size), Relaxed);
@@ -118,8 +109,8 @@ mod tests {
                 countdown.left.load(Relaxed) as f64 / MEAN as f64
             })
             .collect();
-        // The mean of so many has a standard deviation of 0.0022, and the share beyond x one of
-        // 0.0011 at most; the seed is fixed.
+        // The standard deviation of the mean of 200,000 gaps is 0.0022, that of the share of gaps
+        // beyond a value at most 0.0011; the seed is fixed.
         let mean = gaps.iter().sum::<f64>() / DRAWN as f64;
         assert!((mean - 1.0).abs() < 0.01, "mean {mean}");
         for beyond in [0.01, 0.1, 0.5, 1.0, 2.0, 4.0] {

@@ -36,16 +36,14 @@ pub struct ProfileOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-/// Tables, made for the first profile.
 struct Tables {
     area: Area,
     records: Records,
     countdowns: OsArray<Countdown>,
 }
 
-/// See the module. All zero bytes before the first profile.
-///
-/// States: never prepared -> prepared (the session is even) <-> on (odd).
+/// The heap profile of one stack; all zero bytes at first. It is not prepared, then off (`session`
+/// is even) and on (odd) by turns.
 pub struct HeapProfile {
     tables: Late<Tables>,
     /// Counts beginnings and ends: odd while a profile is on.
@@ -109,14 +107,14 @@ impl HeapProfile {
     /// nothing before [`prepare`](Self::prepare), and while a profile is on. O(buckets + slots).
     ///
     /// # Errors
-    /// If a task is still adding to the previous one.
+    /// If a task is still adding to the previous profile.
     pub(crate) fn begin(&self, options: &ProfileOptions) -> Result<(), Busy> {
         let Some(tables) = self.tables.get() else { return Ok(()) };
         let session = self.session.load(Ordering::SeqCst);
         if session % 2 == 1 {
             return Ok(());
         }
-        // A task sets `busy` before it reads the session: so one of the two sees the other.
+        // A task raises `busy` before it reads the session: one of the two tasks sees the other.
         if self.busy.load(Ordering::SeqCst) != 0 {
             return Err(Busy);
         }
@@ -154,20 +152,19 @@ impl HeapProfile {
 
     #[inline(always)]
     fn countdown(&self, slot: usize) -> Option<&Countdown> {
-        // A division would take longer than all the rest: slots are below the number of slots.
+        // No modulo, which would cost more than all other steps: `slot` is in range.
         Some(self.tables.get()?.countdowns.at(slot))
     }
 
-    /// The countdown of a CPU for an object of `size` bytes that is not a sample; `None` if it may
-    /// be one. The caller that then allocates the object calls [`pass`](Passing::pass).
+    /// The countdown of `slot`, if an object of `size` bytes is certainly no sample. A caller that
+    /// then allocates the object calls [`pass`](Passing::pass).
     #[inline(always)]
     pub(crate) fn passing(&self, slot: usize, size: usize) -> Option<Passing<'_>> {
         let countdown = self.countdown(slot)?;
         countdown.is_beyond(size as u64).then_some(Passing { countdown, size: size as u64 })
     }
 
-    /// Counts an object of `size` bytes, and returns whether it is a sample of the current profile.
-    /// O(1).
+    /// Counts an object of `size` bytes; returns whether it is a sample of the profile. O(1).
     pub(crate) fn is_due(&self, slot: usize, size: usize) -> bool {
         // An object of 0 bytes takes memory as well.
         let size = size.max(1);
@@ -180,9 +177,8 @@ impl HeapProfile {
         self.is_on()
     }
 
-    /// Makes an object a sample: counts it under the callers that the tracer finds, and returns the
-    /// number of its record. Returns `None` if no profile is on, or if there is no room for the
-    /// sample, which is then counted as lost.
+    /// Makes an object a sample at its call site; returns the number of its record. `None` if no
+    /// profile is on, or if there is no room: then the sample counts as lost.
     pub(crate) fn sample(&self, sampled: Sampled) -> Option<u32> {
         self.while_on(|tables, session| {
             let size = sampled.size as u64;
@@ -190,7 +186,7 @@ impl HeapProfile {
 
             bucket.and_then(|bucket| {
                 let Some(record) = tables.records.take() else {
-                    // Counted as freed, because it would stay in use for ever.
+                    // Counts it as freed, because otherwise it would count as in use for ever.
                     tables.area.count_freed(bucket, size);
                     tables.area.note_lost();
                     return None;
@@ -201,8 +197,7 @@ impl HeapProfile {
         })
     }
 
-    /// Ends a sample whose object is freed, and gives back its record. Calls the tracer if frees
-    /// are traced.
+    /// Ends the sample of a freed object. Calls the tracer if frees are traced.
     pub(crate) fn end_sample(&self, record: u32) {
         let Some((tables, sampled)) = self.tables.get().zip(self.read(record)) else { return };
         self.while_on(|tables, session| {
@@ -218,12 +213,10 @@ impl HeapProfile {
         tables.records.give(record);
     }
 
-    /// The record of a sampled object.
     pub(crate) fn read(&self, record: u32) -> Option<Sampled> {
         self.tables.get()?.records.read(record)
     }
 
-    /// Calls `add` for the current profile, if one is on.
     fn while_on(&self, add: impl FnOnce(&Tables, u32) -> Option<u32>) -> Option<u32> {
         let tables = self.tables.get()?;
         self.busy.fetch_add(1, Ordering::SeqCst);
@@ -239,8 +232,7 @@ impl HeapProfile {
     fn count(&self, tables: &Tables, did: Did, size: u64) -> Option<u32> {
         let mut frames = [0; MOST_FRAMES];
         let tracer = self.tracer.load(Ordering::Relaxed);
-        // SAFETY: `begin` stored a `Tracer` before the session became odd, which the caller has
-        // seen.
+        // SAFETY: `begin` stored a `Tracer` before it made the session odd, as the caller saw it.
         let tracer = unsafe { core::mem::transmute::<*mut (), Tracer>(tracer) };
         let found = tracer(&mut frames).min(MOST_FRAMES);
         let bucket = tables.area.count(did, &frames[..found], size);
@@ -273,7 +265,6 @@ pub(crate) struct Passing<'a> {
 }
 
 impl Passing<'_> {
-    /// Counts the object.
     #[inline(always)]
     pub(crate) fn pass(self) {
         self.countdown.pass(self.size);

@@ -6,9 +6,8 @@
 //! frames     addresses of code, in a row for each call site, the callee first
 //! ```
 //!
-//! The process only adds to counts while it samples, and readers may look at any time: they trust
-//! no word. In a file, the profile is followed by a copy of `/proc/self/maps`, by which readers
-//! find the code at the addresses.
+//! Readers may look while the process samples, so they check every word. In a file, a copy of
+//! `/proc/self/maps` follows the profile; it tells readers which code lies at the addresses.
 
 /// First word: "QUARRYHP".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"QUARRYHP");
@@ -22,8 +21,8 @@ pub const HEAD_WORDS: usize = 512;
 /// Words of a bucket.
 pub const BUCKET_WORDS: usize = 8;
 
-/// Buckets of a profile of a process. With 64 frames and a few sizes each, programs of some million
-/// lines need this many; samples that find no bucket are counted as lost.
+/// Buckets of a profile of a process. Programs of some million lines need this many, with up to 64
+/// frames per call site and a few sizes; samples that find no bucket are counted as lost.
 pub const BUCKETS: usize = 16 << 10;
 
 /// Addresses of code that a profile of a process has room for.
@@ -44,7 +43,7 @@ pub enum Head {
     Buckets,
     /// Room for addresses of code.
     Frames,
-    /// The process.
+    /// The number of the process.
     Pid,
     /// Mean bytes from one sample to the next.
     Mean,
@@ -68,20 +67,19 @@ pub enum Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Bucket {
-    /// A hash of the rest, 0 if the bucket is free.
+    /// A hash of the call site and the size, 0 if the bucket is free.
     Key,
     /// `{written : 1 | first frame : 47 | frames : 16}`, 0 if it has not been written yet.
     Trace,
-    /// `{frees : 1 | bytes : 63}`: the kind of the bucket, and the leading bits of its objects'
-    /// sizes: see [`about`].
+    /// `{frees : 1 | bytes : 63}`: the bucket's kind, and leading bits of sizes (see [`about`]).
     Size,
     /// Objects that were allocated (or freed, if the bucket counts frees).
     Allocated,
-    /// Their bytes, as they were requested.
+    /// Requested bytes of these objects.
     AllocatedBytes,
     /// Number of these objects that have been freed since.
     Freed,
-    /// Their bytes.
+    /// Requested bytes of the freed objects.
     FreedBytes,
 }
 
@@ -91,9 +89,8 @@ pub const TRACE_WRITTEN: u64 = 1 << 63;
 /// The bit of [`Bucket::Size`] of a bucket that counts frees.
 pub const SIZE_OF_FREES: u64 = 1 << 63;
 
-/// A size reduced to its highest four bits: objects of one bucket differ by an eighth at most, so
-/// that their mean size gives the probability that each of them was a sample, to a few parts in a
-/// thousand.
+/// A size reduced to its highest four bits. Sizes in one bucket differ by an eighth at most, so the
+/// probability of a sample that follows from their mean is right to some thousandths.
 #[must_use]
 pub const fn about(size: u64) -> u64 {
     let bits = 64 - size.leading_zeros();

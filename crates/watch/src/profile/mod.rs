@@ -1,10 +1,9 @@
 //! The heap profile: allocations by call site, and the part in use, from samples.
 //!
 //! A profile is switched on and off at run time. Each byte that the program requests has the same
-//! small chance to make its object a *sample*: an object in frames of its own, whose call site is
-//! recorded, and whose free is seen because the fast path of `free` does not handle such frames.
-//! Counts lie in an [`Area`] that other processes may read; the samples in use are `Records` of the
-//! heap.
+//! small chance to make its object a *sample*: an object with its own frames, whose call site is
+//! recorded. The fast path of `free` does not handle such frames, so the profile also sees the
+//! free. Counts lie in an [`Area`] that other processes may read; the samples in use are `Records`.
 //!
 //! Nothing here takes a lock or allocates, so signal handlers may be samples too.
 //!

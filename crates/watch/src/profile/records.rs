@@ -1,9 +1,8 @@
 //! The sampled objects that are in use.
 //!
-//! A record keeps its place as long as the process lives, so any task that has its number may read
-//! it at any time. Free records form a stack, linked through themselves; its head counts changes,
-//! so that a task that was interrupted while taking a record notices when another has taken and
-//! returned it.
+//! A record keeps its place, so any task that has its number may read it. Free records form a
+//! linked stack whose head counts changes, so that an interrupted task notices if another task has
+//! taken and returned a record.
 
 use quarry_mm::frame::{OsArray, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
@@ -12,25 +11,22 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 /// Records: 32 GiB of live objects at a mean of 512 KiB.
 pub const MOST_RECORDS: usize = if cfg!(any(test, quarry_model)) { 32 } else { 64 << 10 };
 
-/// No record.
+/// The number of no record.
 pub const NO_RECORD: u32 = 0;
 
 fresh_zero! {
     /// One sampled object. The user of the object owns its record too.
     struct Record {
-        /// Bytes that were requested.
         size: AtomicU64,
         /// The first frame of the object, to tell its address from those after it.
         pfn: AtomicU32,
         /// Frames of its block; 0 for a mapping, which describes itself.
         frames: AtomicU32,
-        /// Bytes that the program may use.
         usable: AtomicU32,
         /// The bucket that counts its free.
         bucket: AtomicU32,
         /// The session of the profile that it is a sample of.
         session: AtomicU32,
-        /// The next free record.
         next: AtomicU32,
     }
 }
@@ -50,8 +46,6 @@ pub struct Sampled {
     pub(super) session: u32,
 }
 
-/// See the module.
-///
 /// Equation: `records = in use + free in the stack + never used`.
 pub(super) struct Records {
     records: OsArray<Record>,
@@ -67,7 +61,6 @@ impl Records {
         Ok(Self { records, free: AtomicU64::new(0), used: AtomicU32::new(1) })
     }
 
-    /// Bytes of all records.
     pub(super) const BYTES: usize = MOST_RECORDS * size_of::<Record>();
 
     /// Takes a free record; `None` if all are in use. O(1), without a lock.
@@ -85,7 +78,6 @@ impl Records {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()
     }
 
-    /// Gives back a record that its owner does not use any more.
     pub(super) fn give(&self, number: u32) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
@@ -98,7 +90,6 @@ impl Records {
         }
     }
 
-    /// Writes a record that was taken.
     pub(super) fn write(&self, number: u32, sampled: &Sampled) {
         let record = self.records.at(number as usize);
         record.size.store(sampled.size as u64, Ordering::Relaxed);
@@ -109,7 +100,6 @@ impl Records {
         record.session.store(sampled.session, Ordering::Relaxed);
     }
 
-    /// The contents of a record; `None` for a number without a record.
     pub(super) fn read(&self, number: u32) -> Option<Sampled> {
         if number == NO_RECORD || number as usize >= MOST_RECORDS {
             return None;
@@ -126,7 +116,6 @@ impl Records {
     }
 }
 
-/// The head after one more change.
 fn changed(head: u64, first: u32) -> u64 {
     ((head >> 32).wrapping_add(1) << 32) | u64::from(first)
 }

@@ -1,5 +1,4 @@
-//! The LRU policies, one line each, and one of them that is chosen by its name. The dispatch and
-//! the tests read them here.
+//! The LRU policies, one line each, and a policy that is chosen by its name.
 
 use super::single::Single;
 use quarry_cache::lru::{
@@ -25,7 +24,7 @@ macro_rules! lru_policies {
     };
 }
 
-/// A name of the registry.
+/// An LRU policy in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisteredLru {
     /// The name.
@@ -34,13 +33,13 @@ pub struct RegisteredLru {
     pub policy: Chosen,
     /// Name of its page in `docs/policies`, without the extension.
     pub page: &'static str,
-    /// A description in some words.
+    /// A short description.
     pub about: &'static str,
 }
 
 macro_rules! define {
     ($($type:ident: $name:literal, $page:literal, $about:literal;)+) => {
-        /// One of the LRU policies, chosen by its name as a program runs.
+        /// One of the LRU policies, chosen by its name while a program runs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Chosen {
             $(#[doc = $about] $type),+

@@ -1,9 +1,9 @@
 //! `single`: one lock per node, as in Linux 4.15.
 //!
-//! Pages go on and off one by one within a section. An add batch holds the lock of a node as long
-//! as its pages belong to that node (`pagevec_lru_move_fn`). So does a release, which drops the
-//! lock at every 32nd page, so that other tasks do not wait for long lists (`release_pages`,
-//! `SWAP_CLUSTER_MAX`).
+//! Pages are added and removed one by one in a critical section. An add batch holds a node's lock
+//! while consecutive pages are of that node (`pagevec_lru_move_fn`). A release does the same, but
+//! drops the lock at every 32nd page, so that other tasks do not wait for a long list
+//! (`release_pages`, `SWAP_CLUSTER_MAX`).
 
 use quarry_cache::lru::{
     DescriptorTable, ListKind, Lists, LruCounters, LruPolicy, PageNo, SWAP_CLUSTER_MAX, Setup,
@@ -19,8 +19,6 @@ use quarry_sys::primitive::{AtomicU64, Effort, Ordering::Relaxed, effort};
 
 type Heads = [List<PageNo>; 2];
 
-/// The lists of one node, on cache lines of their own.
-///
 /// Equation: `added - removed = pages on the list`, for each list.
 #[repr(align(128))]
 struct NodeLists {
@@ -57,7 +55,7 @@ pub struct SingleLists {
     nodes: OsArray<NodeLists>,
 }
 
-/// The lock of a node, held from page to page while they are of the same node.
+/// The lock of a node, held while consecutive pages are of that node.
 struct Held<'a> {
     node: NodeId,
     lists: &'a NodeLists,
@@ -83,7 +81,6 @@ impl Held<'_> {
     }
 }
 
-/// The tail of a list.
 struct HeldTail<'a> {
     held: Held<'a>,
     table: &'a DescriptorTable,
@@ -116,7 +113,7 @@ impl SingleLists {
         Held { node, lists, heads: lists.heads.lock() }
     }
 
-    /// Returns the lock of `node`: `held`, or a new one after `held` was released.
+    /// Returns the lock of `node`: `held`, or a new one after releasing `held`.
     fn relock<'a, 'b>(&'a self, held: &'b mut Option<Held<'a>>, node: NodeId) -> &'b mut Held<'a> {
         if held.as_ref().is_some_and(|held| held.node != node) {
             *held = None;

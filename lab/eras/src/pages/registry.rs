@@ -1,5 +1,4 @@
-//! The page policies, one line each. The options, the dispatch and the property suite read them
-//! here.
+//! The page policies, one line each. Options, dispatch and property suite read them here.
 
 use super::order0::Order0;
 use super::v5_14::V5_14;
@@ -41,7 +40,7 @@ macro_rules! page_policies {
 #[cfg(test)]
 pub(super) use page_policies;
 
-/// A name of the registry.
+/// A page policy in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisteredPages {
     /// The name.
@@ -57,9 +56,9 @@ pub struct RegisteredPages {
 macro_rules! define {
     ($($type:ident, $page:literal, $about:literal,
        [$($id:ident: $name:literal = $value:expr),+];)+) => {
-        /// One of the page policies, chosen by its name as a program runs. Each decision looks the
-        /// choice up, so that policies differ in cost only by what they do: the look-ups take 23 of
-        /// 325 instructions for a page taken and given back.
+        /// One of the page policies, chosen by its name while a program runs. Each decision looks
+        /// the choice up, for every policy alike: the look-ups take 23 of the 325 instructions of
+        /// an allocation and a free of a page.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Chosen {
             $(#[doc = $about] $type($type)),+
@@ -73,7 +72,7 @@ macro_rules! define {
             about: $about,
         }),+),+];
 
-        /// Their names, as a list for people.
+        /// The names as a list for messages.
         pub const PAGE_POLICY_NAMES: &str = one_of!($($($name)+)+);
 
         /// Runs `$body` with `$policy` bound to the chosen policy.

@@ -1,19 +1,17 @@
 //! `v2016`: document 000, "High-order per-cpu page allocator v5".
 //!
 //! Three lists of single pages by migratetype, then one list per order 1..=3 for all migratetypes.
-//! A refill takes `batch` *blocks*, for it saves operations under the lock; a drain gives back
-//! `batch` *pages*, for it bounds the memory held. All lists share one count, in pages, which only
-//! the drain corrects: only the drain knows how many pages it took.
+//! A refill takes `batch` *blocks*, to save operations under the lock; a drain gives back `batch`
+//! *pages*, to bound the memory held. All lists share one count, in pages. Only the drain corrects
+//! it, because only the drain knows how many pages it took. From version 3 on a drain begins with
+//! list 0 (`pindex` starts as `UINT_MAX`), whichever list the free used.
 //!
-//! The document raises `high` so that a refill rarely causes a drain at the next free. Its own hunk
-//! for that is not in the archives; the first version of the series (21 November 2016) has `high =
-//! 3 * batch + 8 * batch`, no list of changes up to version 6 names another value, and the author
-//! refers to the same comment in version 5. So 341 pages for a batch of 31. `v2016-186` is ours:
-//! the same lists with the mark of Linux 4.9 (`pageset_set_batch`), so that the mark's own part can
-//! be seen. There one refill of order 3 is 248 pages, and the next free drains.
-//!
-//! From version 3 on a drain begins with list 0 (`pindex` starts as `UINT_MAX`), no matter which
-//! list was freed to.
+//! The document raises `high` so that a refill rarely makes the next free drain. The archives lack
+//! its hunk for that. The first version of the series (21 November 2016) has
+//! `high = 3 * batch + 8 * batch`, no list of changes up to version 6 names another value, and the
+//! author refers to the same comment in version 5. Hence 341 pages for a batch of 31. `v2016-186`
+//! is Quarry's own: the same lists with the mark of Linux 4.9 (`pageset_set_batch`), to show what
+//! the mark contributes. With it, one refill of order 3 is 248 pages, and the next free drains.
 
 use quarry_mm::frame::{MigrateType, Order, PCP_TYPES};
 use quarry_mm::pcp::Tuning;
@@ -24,7 +22,7 @@ use quarry_mm::pcp::{
 /// The policy. Units: pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct V2016 {
-    /// True for the document's high mark; false for the mark of its baseline, Linux 4.9.
+    /// True for the document's `high`; false for that of its baseline, Linux 4.9.
     pub raises_high: bool,
 }
 

@@ -1,9 +1,9 @@
-//! `v5.14`: the lists of Linux 5.14, orders 0..=3 and 9 by migratetype, a fixed `high`. `v5.18`, up
-//! to Linux 6.6, drains whole lists and lets rows of high orders go.
+//! `v5.14`: the lists of Linux 5.14, orders 0..=3 and 9 by migratetype, a fixed `high`. `v5.18`,
+//! for Linux 5.18 to 6.6, drains whole lists, and all lists once orders 1..=3 are freed in a row.
 //!
-//! `high` is each CPU's share of the low watermark: when all lists are full, reclaim has not yet
-//! begun. Frees in a row double the next drain (`free_factor`), allocations halve it. Refills are
-//! of a fixed size. While memory is being reclaimed the lists keep four batches.
+//! `high` is each CPU's share of the low watermark, so full lists do not yet cause reclaim. Frees
+//! in a row double the next drain (`free_factor`), allocations halve it. Refills have a fixed size.
+//! During reclaim the lists keep four batches.
 
 use quarry_mm::frame::{MigrateType, Order, PAGEBLOCK_ORDER};
 use quarry_mm::pcp::Tuning;
@@ -15,12 +15,12 @@ use quarry_mm::pcp::{
 /// The policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct V5_14 {
-    /// True if a block of orders 1..=3 that is freed after a drain sends all listed pages to the
-    /// zone (`free_high`), and drains take whole lists: both since Linux 5.18.
+    /// True for two changes of Linux 5.18: a freed block of orders 1..=3 that follows a drain sends
+    /// all listed pages to the zone (`free_high`), and drains take whole lists.
     pub frees_high: bool,
 }
 
-/// The pages that this drain takes (`nr_pcp_free`). Doubles the next one.
+/// Returns the pages that this drain takes (`nr_pcp_free`), and doubles the next drain.
 #[inline]
 fn drain_pages(tuning: &mut Tuning, batch: u32, high: u32) -> u32 {
     if high < batch {

@@ -1,6 +1,6 @@
-//! `v6.18-wide`: the lists of `v6.18`, and lists of orders 4 to 8, which no kernel has. In `v6.18`
-//! blocks of these orders cost a critical section of the zone and a split each, which two CPUs want
-//! at once. The bound of what a list keeps is the same for all orders together.
+//! `v6.18-wide`: the lists of `v6.18`, and lists of orders 4 to 8, which no kernel has. Under
+//! `v6.18` a block of these orders costs a critical section of the zone and a split, and two CPUs
+//! contend for the zone. One bound still limits the pages of all lists together.
 
 use quarry_mm::frame::{MigrateType, PAGEBLOCK_ORDER};
 use quarry_mm::pcp::{LOW_LISTS, SizeInputs, Sizes};

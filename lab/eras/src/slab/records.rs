@@ -1,12 +1,12 @@
-//! The records of slabs: two arrays with an entry per frame, which grow as far as slabs lie.
+//! The records of slabs: two arrays with an entry per frame, which grow to the highest slab.
 //!
 //! | array | what |
 //! |---|---|
 //! | words | the policy's word of the slab that starts there |
 //! | previous | second link of a slab on a list; the first is the frame table's |
 //!
-//! Slabs of order 0 have one frame and so one link word in the frame table, which is why the second
-//! link needs an array.
+//! The second link needs an array because a slab of order 0 has one frame, and so one link word in
+//! the frame table.
 
 use quarry_mm::frame::{
     DOWN, FRAME_BYTES, FreshZero, GrowingArray, Link, MetadataKind, Pfn, Window,
@@ -21,13 +21,11 @@ use quarry_sys::primitive::{AtomicU32, Ordering};
 /// Frames whose entries become accessible together: 64 MiB of memory.
 const SECTION_FRAMES: usize = 16 * 1024;
 
-/// The arrays, with words `W`.
 pub(super) struct Records<W> {
     words: GrowingArray<W>,
     previous: GrowingArray<AtomicU32, DOWN>,
-    /// Held while these two grow.
     growth: CountedLock<()>,
-    /// The addresses that they lie at; dropped after them.
+    /// The arrays' addresses; dropped after the arrays.
     _window: Window,
 }
 
@@ -35,7 +33,6 @@ impl<W: FreshZero> Records<W> {
     /// Bytes per frame that a policy with such records adds to the frame table.
     pub(super) const BYTES_PER_FRAME: usize = size_of::<W>() + size_of::<AtomicU32>();
 
-    /// Reserves addresses for the entries of `frames` frames.
     pub(super) fn reserve(os: &'static dyn Os, frames: usize) -> OsResult<Self> {
         let of_previous = GrowingArray::<AtomicU32, DOWN>::span(os, frames);
         let bytes = of_previous + GrowingArray::<W>::span(os, frames);
@@ -49,7 +46,7 @@ impl<W: FreshZero> Records<W> {
         })
     }
 
-    /// Makes the entries of `slab` and of all frames before it accessible.
+    /// Makes the entries of `slab` and of all lower frames accessible.
     pub(super) fn grow<P: PerCpu>(&self, context: &SlabContext<'_, P>, slab: Pfn) -> OsResult<()> {
         if slab.index() < self.previous.len() {
             return Ok(());
@@ -66,27 +63,22 @@ impl<W: FreshZero> Records<W> {
         Ok(())
     }
 
-    /// Visits the lock of the arrays, which `name` names.
     pub(super) fn visit_locks(&self, name: &'static str, visit: &mut Visit<'_>) {
         visit(name, &self.growth);
     }
 
-    /// The word of the slab at `slab`.
     pub(super) fn word(&self, slab: Pfn) -> &W {
         self.words.at(slab.index())
     }
 
-    /// The second link of a slab.
     pub(super) fn previous(&self, slab: Pfn) -> Link<Pfn> {
         Link::from_word(self.previous.at(slab.index()).load(Ordering::Relaxed))
     }
 
-    /// The array of second links.
     pub(super) fn second_links(&self) -> &GrowingArray<AtomicU32, DOWN> {
         &self.previous
     }
 
-    /// Changes the second link of a slab.
     pub(super) fn set_previous(&self, slab: Pfn, previous: Link<Pfn>) {
         self.previous.at(slab.index()).store(previous.word(), Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
 //! All slab policies by name, one line each: for the shared objects, the lab, and the property
-//! suites. `crates/mm/src/slab/names.rs` has the same names without the types.
+//! suites. `crates/mm/src/slab/names.rs` has the same names without types.
 
 use quarry_mm::slab::{SLAB_ALIASES, SLAB_POLICIES, SlabPolicy};
 use quarry_sys::percpu::{Arrays, Lists, PerCpu};
@@ -21,7 +21,6 @@ macro_rules! slab_policies_of_eras {
     };
 }
 
-/// The name that an alias stands for, or the name itself.
 const fn behind_alias(name: &str) -> &str {
     let mut index = 0;
     while index < SLAB_ALIASES.len() {
@@ -33,7 +32,7 @@ const fn behind_alias(name: &str) -> &str {
     name
 }
 
-/// An operation on a policy that is known by its name.
+/// An operation on a policy that is chosen by name.
 pub trait SlabVisitor<P: PerCpu> {
     /// The result.
     type Output;
@@ -45,17 +44,17 @@ pub trait SlabVisitor<P: PerCpu> {
 /// Line `N` of [`SLAB_POLICIES`], as a type.
 pub struct Line<const N: usize>;
 
-/// Implemented by [`Line`] for every line there is.
+/// Implemented by [`Line`] for every line of the table.
 pub trait Registered {
     /// The policy of the line.
     type Policy;
 }
 
-/// The line of a policy, by its name or an alias, for a choice at compile time:
-/// `<Line<{ line_of("slub") }> as Registered>::Policy`.
+/// The number of the line of a policy, by the policy's name or an alias. Chooses a policy at
+/// compile time: `<Line<{ line_of("slub") }> as Registered>::Policy`.
 ///
 /// # Panics
-/// Where there is no such policy, which stops a build that asks for it at compile time.
+/// If there is no such policy; at compile time, that fails the build.
 #[must_use]
 pub const fn line_of(name: &str) -> usize {
     let name = behind_alias(name);
@@ -79,7 +78,7 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 macro_rules! define {
     ($($id:ident: $name:literal, $policy:ty;)+) => {
-        /// Runs a visitor with the policy of this name or alias, if there is one.
+        /// Runs a visitor with the policy of this name or alias; `None` if there is none.
         pub fn with_slab_policy<P: Arrays + Lists, V: SlabVisitor<P>>(
             name: &str,
             visitor: V,
@@ -110,7 +109,6 @@ macro_rules! define {
             use quarry_mm::slab::{SLAB_POLICIES, SlabPolicy};
             use quarry_sys::percpu::VirtualSlots;
 
-            /// Tells the name of a policy.
             struct Name;
 
             impl SlabVisitor<VirtualSlots> for Name {

@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use quarry_cli::exit_status::report;
 use quarry_cli::library::{self, LibraryError};
 use quarry_cli::output::{Output, print_of_parser};
-use quarry_cli::pages;
+use quarry_cli::{completions, pages};
 use quarry_lab::LabCommand;
 use std::io::{Write, stdout};
 use std::process::exit;
@@ -39,6 +39,7 @@ enum Command {
 }
 
 fn main() {
+    completions::answer(Cli::command);
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(error) => exit(print_of_parser(&error)),
@@ -55,7 +56,6 @@ fn main() {
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Pages(args) => report(pages::write(&args, Cli::command())),
     };
-    // Output that cannot be written at the end is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));
     exit(if status == 0 { flushed } else { status });
 }

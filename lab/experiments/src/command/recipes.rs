@@ -8,14 +8,13 @@ use std::collections::BTreeSet;
 const PAGE: &str = include_str!("../../../../docs/sharding.md");
 const JOB: &str = include_str!("../../../../scripts/slurm-job.sh");
 
-/// The code blocks of a language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let fence = format!("```{language}\n");
     let of = |text: &'static str| text.split("```").next().unwrap();
     PAGE.split(&fence).skip(1).map(of).collect()
 }
 
-/// Lets the command's own parser read a line; `quarry lab` is `quarry-lab`.
+/// Reads a line by the command's own parser; `quarry lab` is `quarry-lab`.
 fn parse(line: &str) {
     let words = shlex::split(line).unwrap_or_else(|| panic!("no shell reads {line}"));
     let [quarry, lab, rest @ ..] = &words[..] else { panic!("{line}: no command") };
@@ -63,7 +62,7 @@ fn a_job_of_kubernetes_takes_every_shard_once() {
     let completions = spec["completions"].as_integer().expect("a number of shards");
     assert!(spec["parallelism"].as_integer().is_some_and(|it| it <= completions));
     let pod = &spec["template"]["spec"];
-    // A policy for failures asks for this.
+    // Kubernetes requires this of jobs with a policy for failures.
     assert_eq!(said(&pod["restartPolicy"]), "Never");
     let container = &pod["containers"][0];
     let rule = &spec["podFailurePolicy"]["rules"][0]["onExitCodes"];

@@ -1,17 +1,17 @@
-//! `quarry record`: what a program asks of malloc, call by call.
+//! `quarry record`: a program's calls of malloc, one by one.
 
 use anyhow::{Context, bail};
-use quarry_cli::exit_status::{self, of_own_failure};
+use quarry_cli::exit_status::{of_own_failure, say};
 use quarry_cli::library::{self, LibraryError};
 use quarry_cli::program::CommandLine;
 use quarry_harness::Usage;
 use quarry_harness::launch::preload_value;
+use quarry_harness::table::counted;
 use quarry_mm::heap::options::parse_bytes;
 use quarry_trace::layout::{CHUNK_BYTES, file_bytes};
 use quarry_trace::{Trace, TraceError};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 use std::env;
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
@@ -20,7 +20,6 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The shared object that writes traces.
 const TRACER: &str = "libquarry_tracer.so";
 
 /// Record what a program asks of malloc: each call, with its thread, CPU and time.
@@ -49,7 +48,6 @@ fn bytes(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| format!("accepted: {least} or more bytes, such as 64M or 1G"))
 }
 
-/// Runs the program and says what was recorded; returns the exit status.
 pub(crate) fn run(args: &RecordArgs) -> i32 {
     match record(args) {
         Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
@@ -58,10 +56,6 @@ pub(crate) fn run(args: &RecordArgs) -> i32 {
             of_own_failure(&error)
         }
     }
-}
-
-fn say(message: fmt::Arguments<'_>) {
-    exit_status::say("record", message);
 }
 
 fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
@@ -75,8 +69,8 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     if args.children {
         command.env("QUARRY_TRACE_CHILDREN", "1");
     }
-    // Keys that interrupt reach the program too, which decides what they mean; here they are
-    // noted and nothing else. A handler, other than "ignore", ends with exec.
+    // Ctrl-C also reaches the program, which decides what it means; this process only notes it. It
+    // does so by a handler, which the program does not inherit; an ignored signal it would.
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, interrupted.clone())?;
@@ -94,8 +88,8 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     Ok(status)
 }
 
-/// Removes an earlier trace, and nothing else. Returns the absolute path: the program may begin in
-/// another folder.
+/// Removes an earlier trace, and no other file. Returns the absolute path, because the program may
+/// start in another folder.
 fn make_room(output: &Path) -> anyhow::Result<PathBuf> {
     let trace = std::path::absolute(output)?;
     match fs::symlink_metadata(&trace) {
@@ -122,7 +116,7 @@ fn make_room(output: &Path) -> anyhow::Result<PathBuf> {
     Ok(trace)
 }
 
-/// The trace and those of children beside it, as far as they are there.
+/// The present traces of the program and its children.
 fn traces(trace: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let folder = trace.parent().unwrap_or(Path::new("/"));
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -142,16 +136,16 @@ fn traces(trace: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Cuts off what a trace did not need, and says what is in it.
 fn finish(path: &Path) -> anyhow::Result<()> {
     let trace = Trace::read(path)?;
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(file_bytes(trace.chunks) as u64).with_context(|| path.display().to_string())?;
     let (calls, bytes) = (trace.calls(), trace.chunks * CHUNK_BYTES);
     say(format_args!(
-        "{}: {calls} calls of {} threads of `{}`, {:.1} MiB, {:.1} bytes a call",
+        "{}: {} of {} of `{}`, {:.1} MiB, {:.1} bytes a call",
         path.display(),
-        trace.threads.len(),
+        counted(calls, "call"),
+        counted(trace.threads.len(), "thread"),
         trace.command,
         bytes as f64 / 1048576.0,
         trace.event_bytes as f64 / calls.max(1) as f64,

@@ -7,7 +7,7 @@ use quarry_eras::pages::{Chosen, PAGE_POLICY_NAMES};
 use quarry_harness::Usage;
 use quarry_harness::destination::{Destination, Present};
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::table::{Table, figure, words};
+use quarry_harness::table::{Table, counted, figure, words};
 use quarry_mm::slab::{slab_names, slab_policy};
 use quarry_sim::simulate::{Answer, Cell};
 use quarry_sim::{Costs, Topology, Waiting};
@@ -20,7 +20,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The program that has the simulated machine.
 const SIMULATOR: &str = "quarry-sim";
 
 /// Play a recorded program on a machine of many CPUs, under several slab policies.
@@ -69,7 +68,6 @@ pub(crate) struct SimulateArgs {
     svg: Option<PathBuf>,
 }
 
-/// An answer and whose it is.
 #[derive(Serialize)]
 struct Row {
     slab: String,
@@ -90,7 +88,6 @@ struct Document<'a> {
     cells: &'a [Row],
 }
 
-/// Asks the simulated machine and prints its answers.
 pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<()> {
     check_names(args)?;
     let costs = costs(args)?;
@@ -146,7 +143,7 @@ fn check_names(args: &SimulateArgs) -> Result<()> {
     Ok(())
 }
 
-/// The costs of the machine: locks are Quarry's own in a process, unless the file says otherwise.
+/// The costs of the machine. Without a file, locks wait as Quarry's own do.
 fn costs(args: &SimulateArgs) -> Result<Costs> {
     let Some(path) = &args.costs else {
         return Ok(Costs { waiting: Waiting::Futex, ..Costs::default() });
@@ -156,7 +153,7 @@ fn costs(args: &SimulateArgs) -> Result<Costs> {
     Ok(Costs::from_toml(&text).map_err(|error| refuse(format!("{error:#}")))?)
 }
 
-/// Machines of 1, 2, 4 .. CPUs up to the one that was asked for, which fill socket after socket.
+/// Machines of 1, 2, 4 .. CPUs up to the wanted one; they fill socket after socket.
 fn machines(args: &SimulateArgs) -> Vec<Topology> {
     let of_socket = args.cpus / args.sockets;
     let powers = (0..u32::BITS).map(|shift| 1u32 << shift).take_while(|cpus| *cpus < args.cpus);
@@ -180,7 +177,7 @@ fn cell(args: &SimulateArgs, slab: &str, topology: Topology, costs: &Costs, call
     }
 }
 
-/// Asks for all cells, as many at a time as there are CPUs here; the answers are in their order.
+/// Asks for all cells, one at a time on each CPU here. The answers are in the order of the cells.
 fn ask_all(simulator: &Path, cells: &[(String, Cell)]) -> Result<Vec<Row>> {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}")?;
     let progress = ProgressBar::new(cells.len() as u64).with_style(style);
@@ -212,7 +209,7 @@ fn ask_all(simulator: &Path, cells: &[(String, Cell)]) -> Result<Vec<Row>> {
     cells.iter().zip(answers).map(row).collect()
 }
 
-/// Asks for one cell: a process of its own, so that each begins with a fresh heap.
+/// Asks for one cell in a new process, so that each starts with a fresh heap.
 fn ask(simulator: &Path, cell: &Cell) -> Result<Answer> {
     let mut child = Command::new(simulator)
         .arg("simulate")
@@ -241,17 +238,17 @@ fn print(args: &SimulateArgs, trace: &Trace, rows: &[Row], out: &mut dyn Write) 
     let Some(last) = last else { return Ok(()) };
     writeln!(
         out,
-        "`{}`: {} calls of {} threads; {} copies on {} CPUs in {} sockets, seed {}\n",
+        "`{}`: {} of {}; {} on {} in {}, seed {}\n",
         trace.command,
-        trace.calls(),
-        trace.threads.len(),
-        last.copies,
-        args.cpus,
-        args.sockets,
+        counted(trace.calls(), "call"),
+        counted(trace.threads.len(), "thread"),
+        if last.copies == 1 { "1 copy".to_owned() } else { format!("{} copies", last.copies) },
+        counted(args.cpus as usize, "CPU"),
+        counted(args.sockets as usize, "socket"),
         args.seed,
     )?;
     if trace.lost > 0 {
-        writeln!(out, "{} calls are missing in the trace.\n", trace.lost)?;
+        writeln!(out, "Missing in the trace: {}.\n", counted(trace.lost as usize, "call"))?;
     }
     let mib = |bytes: u64| figure(bytes as f64 / 1048576.0);
     let at_last = |slab: &String| {

@@ -1,5 +1,6 @@
-//! The requests for pages, second by second: a made-up server with the packets of document 000. Its
-//! figures are chosen, not measured: the experiment compares how memories stand the same load.
+//! The requests for pages, second by second: an invented server with the packets of document 000.
+//! Its figures are chosen, not measured, because the experiment compares memories under the same
+//! load.
 //!
 //! | who | orders | how many | for how long |
 //! |---|---|---|---|
@@ -11,9 +12,10 @@
 //! | rings of drivers, unmovable | 4 | 1 a second | a minute |
 //! | huge pages, movable | 9 | one in 10 s | 5 minutes |
 //!
-//! Figures of frames are those of 512 MiB. Times are means of exponential distributions, unless the
-//! table says otherwise. Where less than a twentieth is free, the oldest file or inode goes; one
-//! file in eight gets a second chance. A request that may wait reclaims twice its size once.
+//! Numbers are for 512 MiB. Times are means of exponential distributions, unless the table says
+//! otherwise. Each second, the oldest files and inodes are reclaimed until a twentieth of the
+//! memory is free; one in eight gets a second chance. A request that may wait and finds no block
+//! reclaims until twice its size more is free, and tries once more.
 
 use super::memory::{Block, Memory};
 use quarry_mm::frame::{FRAME_BYTES, MigrateType};
@@ -21,11 +23,10 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Frames that the rates are for: 512 MiB.
+/// Frames of the memory that the rates are for: 512 MiB.
 const RATED_FRAMES: u32 = (512 << 20) / FRAME_BYTES as u32;
-/// The part of memory that reclaim keeps free.
+/// Reclaim keeps one part in this many of the memory free.
 const KEPT_FREE: u32 = 20;
-/// Orders whose requests are counted.
 const COUNTED: usize = 10;
 
 /// Requests of an order, and those that were served.
@@ -35,7 +36,6 @@ pub(super) struct Served {
     pub(super) served: u64,
 }
 
-/// Something that asks for pages.
 #[derive(Clone, Copy)]
 enum Who {
     Slab,
@@ -44,25 +44,22 @@ enum Who {
     Huge,
 }
 
-/// The load on a memory.
 pub(super) struct Load<'a> {
     memory: &'a Memory,
     random: StdRng,
     frames: u32,
     second: u64,
-    /// Blocks by the second in which they are given back.
+    /// Blocks by the second in which they are freed.
     due: BTreeMap<u64, Vec<Block>>,
-    /// Files and inodes, the oldest first.
     cached: VecDeque<Cached>,
     pub(super) served: [Served; COUNTED],
     pub(super) taken: u64,
     pub(super) given_back: u64,
 }
 
-/// Pages that reclaim can take.
 struct Cached {
     blocks: Vec<Block>,
-    /// It gets no second chance any more.
+    /// It has had its second chance.
     is_old: bool,
 }
 
@@ -81,7 +78,6 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Lets one second pass.
     pub(super) fn tick(&mut self) {
         self.second += 1;
         let later = self.due.split_off(&(self.second + 1));
@@ -114,14 +110,13 @@ impl<'a> Load<'a> {
         self.reclaim(self.frames / KEPT_FREE);
     }
 
-    /// Gives everything back.
     pub(super) fn end(&mut self) {
         std::mem::take(&mut self.due).into_values().flatten().for_each(|block| self.put(block));
         let cached = std::mem::take(&mut self.cached);
         cached.into_iter().flat_map(|it| it.blocks).for_each(|block| self.put(block));
     }
 
-    /// How many come in a second, of `rate` in 512 MiB: Poisson (Knuth, volume 2, 3.4.1).
+    /// The number of arrivals in a second, at `rate` per 512 MiB: Poisson (Knuth, volume 2, 3.4.1).
     fn arrivals(&mut self, rate: f64) -> u32 {
         let rate = rate * f64::from(self.frames) / f64::from(RATED_FRAMES);
         let limit = (-rate).exp();
@@ -139,7 +134,7 @@ impl<'a> Load<'a> {
 
     fn lifetime(&mut self, who: Who) -> u64 {
         match who {
-            // Pareto with exponent 1.2 from 10 minutes on.
+            // Pareto with exponent 1.2, from 10 minutes.
             Who::Slab if self.random.random::<f64>() < 0.05 => {
                 let longer = (1.0 - self.random.random::<f64>()).powf(-1.0 / 1.2);
                 (600.0 * longer).min(86_400.0) as u64
@@ -169,7 +164,7 @@ impl<'a> Load<'a> {
         self.given_back += 1;
     }
 
-    /// Keeps a block for as long as such blocks live.
+    /// Keeps blocks for a random lifetime of their kind.
     fn keep(&mut self, who: Who, blocks: Vec<Block>) {
         let until = self.second + 1 + self.lifetime(who);
         self.due.entry(until).or_default().extend(blocks);
@@ -193,7 +188,6 @@ impl<'a> Load<'a> {
         self.hold(Who::Slab, order);
     }
 
-    /// A program of 1 to 32 MiB, each power of two as likely as another.
     fn program(&mut self) {
         let pages = (256.0 * 32f64.powf(self.random.random::<f64>())) as u32;
         let blocks: Vec<Block> =
@@ -201,7 +195,7 @@ impl<'a> Load<'a> {
         self.keep(Who::Program, blocks);
     }
 
-    /// Messages of 64 bytes to 16 KiB that are on their way at once.
+    /// Messages of 64 bytes to 16 KiB that are all under way at once.
     fn packets(&mut self) {
         let mut on_their_way = Vec::new();
         for _ in 0..self.arrivals(64.0) {
@@ -222,7 +216,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Gives back the oldest files and inodes until so many frames are free, or none is left.
+    /// Frees the oldest files and inodes until `wanted` frames are free or no such page remains.
     fn reclaim(&mut self, wanted: u32) {
         let mut free = self.memory.free();
         while free < wanted

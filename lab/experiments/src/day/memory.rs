@@ -1,4 +1,4 @@
-//! Quarry's zones and page lists by themselves, as a variant of the experiment has them.
+//! Quarry's zones and page lists by themselves, under a variant.
 
 use crate::frames;
 use anyhow::{Context, Result, anyhow};
@@ -8,28 +8,25 @@ use quarry_mm::pcp::{AllocFlags, Machine, PageAllocator, PageConfig, PageRequest
 use quarry_sys::percpu::SlotIndex;
 use serde::{Deserialize, Serialize};
 
-/// Frames of a group, where kernel objects are contained in one: 128 MiB.
 const GROUP_FRAMES: u32 = (128 << 20) / FRAME_BYTES as u32;
 
-/// The properties of a memory that variants change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Variant {
     pub(crate) name: String,
-    /// The page policy, by its name.
     pub(crate) lists: String,
     /// True if requests name their migratetype; otherwise all are movable.
     pub(crate) types: bool,
     /// True if requests that cannot wait may use the reserve of high orders.
     pub(crate) reserve: bool,
-    /// True if slabs come from a group of 128 MiB as long as it has room, and other pages from the
-    /// other groups.
+    /// True if each 128 MiB of the memory are a node, and slabs come from the first node while it
+    /// has room, other pages from the last ones.
     pub(crate) contained: bool,
 }
 
 impl Variant {
     /// The variant of a name: `one-type`, `no-reserve`, `contained`, or a page policy. The first
-    /// three have the lists of `default`.
+    /// three use the lists of `default`.
     pub(crate) fn named(name: &str, default: &str) -> Option<(Self, String)> {
         let of = |lists: &str| Self {
             name: name.to_owned(),
@@ -58,10 +55,9 @@ impl Variant {
     }
 }
 
-/// Names of variants that are no page policies.
+/// Names of variants that are not page policies.
 pub(crate) const CHANGES: [&str; 3] = ["one-type", "no-reserve", "contained"];
 
-/// A block in use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     slot: SlotIndex,
@@ -75,7 +71,6 @@ impl Block {
     }
 }
 
-/// The memory.
 pub(super) struct Memory {
     pages: PageAllocator<Chosen>,
     variant: Variant,
@@ -84,10 +79,10 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// One of `frames` frames. Groups are nodes of it.
+    /// Builds a memory of `frames` frames, whose groups are nodes.
     ///
     /// # Errors
-    /// A call that the operating system refuses, or a memory that has no two whole groups.
+    /// The operating system refuses a call, or the memory is not two or more whole groups.
     pub(super) fn build(variant: &Variant, frames: u32) -> Result<Self> {
         let known = Chosen::named(&variant.lists);
         let policy =
@@ -104,10 +99,10 @@ impl Memory {
         Ok(Self { pages, variant: variant.clone(), nodes, frames })
     }
 
-    /// Takes a block; `None` where there is none within the watermarks of the request.
+    /// Takes a block; `None` if the request's watermarks allow none.
     pub(super) fn take(&self, order: u8, of: MigrateType, waits: bool) -> Option<Block> {
         let is_slab = of != MigrateType::Movable;
-        // Slabs have the first group first, all others the last.
+        // Slabs start with the first group, other pages with the last.
         let node = if is_slab { 0 } else { self.nodes - 1 };
         let flags = AllocFlags {
             min_reserve: !waits,
@@ -121,18 +116,17 @@ impl Memory {
         Some(Block { slot, pfn: page.pfn, order })
     }
 
-    /// Gives a block back.
     pub(super) fn put(&self, block: Block) {
         self.pages.free(block.slot, block.pfn, block.order);
     }
 
-    /// Frames that are free, those on lists of CPUs among them.
+    /// Free frames, those on CPUs' lists included.
     pub(super) fn free(&self) -> u32 {
         let zones = self.pages.zones();
         zones.all().map(|zone| zone.free() + zones.frames_in_pcp(zone.node())).sum()
     }
 
-    /// The part of the free frames that lies in free blocks of `order` and above.
+    /// The share of free frames in free blocks of `order` and above.
     pub(super) fn available(&self, order: u8) -> f64 {
         let free = self.free();
         if free == 0 {
@@ -143,7 +137,7 @@ impl Memory {
             let of_order = |(order, row): (usize, &[u32; 4])| row.iter().sum::<u32>() << order;
             let blocks: u32 =
                 stats.nr_free.iter().enumerate().skip(order.into()).map(of_order).sum();
-            // Extents are whole pageblocks.
+            // Extents consist of whole pageblocks.
             blocks + stats.in_extents
         };
         let usable: u32 = self.pages.zones().all().map(in_blocks).sum();

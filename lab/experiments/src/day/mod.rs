@@ -1,5 +1,5 @@
-//! A day of a machine's memory in simulated time: who asks for pages, for how long, and how much of
-//! what is free lies in blocks of high orders.
+//! A day of a machine's memory in simulated time: the requests for pages, their lifetimes, and the
+//! share of free memory in blocks of high orders.
 //!
 //! ```text
 //! memory  Quarry's zones and page lists, as a variant has them

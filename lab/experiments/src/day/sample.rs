@@ -9,25 +9,23 @@ use quarry_mm::frame::FRAME_SHIFT;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// Orders whose availability is looked at.
 pub(crate) const LOOKED_AT: [u8; 3] = [3, 4, 9];
 
-/// The figure of the part of free memory in blocks of an order and above, over the second half.
+/// The figure of the share of free memory in blocks of an order and above, over the second half.
 pub(crate) fn available(order: u8) -> String {
     format!("free in order {order}+")
 }
 
-/// The figure of requests that were served.
+/// The figure of the share of served requests.
 pub(crate) fn served(order: u8) -> String {
     format!("order {order} served")
 }
 
-/// The name of the series of looks at an order, a value a minute, in per mille of what is free.
+/// The series of an order: each minute, the per mille of free memory in its blocks and above.
 pub(crate) fn course(order: u8) -> String {
     format!("course of order {order}")
 }
 
-/// The order to a sample's process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DaySample {
@@ -79,7 +77,7 @@ mod tests {
         DaySample { variant, mib: 256, hours: 1, seed }.measure().expect("it ends")
     }
 
-    /// Everything that depends on the time of day aside.
+    /// The results that do not depend on real time.
     fn seen(of: &Measurement) -> String {
         format!("{:?} {:?} {} {}", of.series, of.figures, of.operations, of.verified)
     }

@@ -106,7 +106,6 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// An allocator, and beside Quarry the same without purging.
 fn with_unpurged(contender: Contender) -> Vec<Contender> {
     let unpurged = (contender.name() == QUARRY)
         .then(|| contender.with("quarry unpurged", &[("QUARRY_PURGE_DELAY", "-1")]));

@@ -1,4 +1,4 @@
-//! The programs of an experiment: those that can be run, and why others cannot.
+//! The programs of an experiment: the runnable ones, and why the other programs cannot be run.
 
 use super::plan::Lab;
 use crate::ready_program::ReadyProgram;
@@ -6,10 +6,8 @@ use crate::real_programs::RealProgram;
 use anyhow::{Result, bail};
 use quarry_compare::{Interrupt, Launcher};
 
-/// Programs that can be run, and why others cannot.
 #[derive(Default)]
 pub(crate) struct Cast {
-    /// Ready to be run.
     pub(crate) ready: Vec<ReadyProgram>,
     /// Programs that fail before any comparison.
     pub(crate) broken: Vec<String>,
@@ -17,7 +15,7 @@ pub(crate) struct Cast {
 }
 
 impl Cast {
-    /// Makes real programs ready, for as long as there is no interruption.
+    /// Makes real programs ready, until an interruption.
     pub(crate) fn add_real(
         &mut self,
         wanted: &[&RealProgram],
@@ -36,8 +34,8 @@ impl Cast {
         }
     }
 
-    /// Adds a program, or why it is absent (the outer error) or broken (the inner one). Returns
-    /// whether there may be more: not after an interruption.
+    /// Adds a program, or the reason why it is absent (outer error) or broken (inner error).
+    /// Returns false after an interruption.
     pub(crate) fn add(
         &mut self,
         made: Result<Result<ReadyProgram>, String>,
@@ -52,10 +50,10 @@ impl Cast {
         true
     }
 
-    /// Names what is absent.
+    /// Prints the absent programs.
     ///
-    /// # Errors
-    /// If the run has been interrupted, or there is no workload, the `rest` further ones included.
+    /// # Errors If the run was interrupted, or no program can be run and `rest`, the number of
+    /// other workloads, is 0.
     pub(crate) fn announce(
         &self,
         lab: &mut Lab<'_>,

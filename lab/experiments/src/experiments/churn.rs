@@ -1,4 +1,4 @@
-//! `churn`: whether memory grows over phases of different sizes and threads that come and go.
+//! `churn`: the growth of memory over phases of different sizes and threads that come and go.
 
 use super::plan::{Lab, Plan, Staged};
 use crate::patterns::churn::ChurnSample;
@@ -18,9 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
-/// Interval between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// The one workload of this experiment.
 const WORKLOAD: &str = "churn";
 
 /// The growth of memory over phases of different sizes and threads that come and go.
@@ -62,7 +60,7 @@ impl Plan for Churn {
         let plan = Experiment {
             about: format!("{} s in a fresh process.", self.seconds),
             metrics: metrics(),
-            // A minute warms itself up: what counts is how later phases differ from earlier ones.
+            // A minute warms itself up: the result is how later phases differ from earlier ones.
             warm_up: false,
             ..plan
         };
@@ -93,7 +91,7 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// Resident memory above the live bytes after each phase, and where it went.
+/// The drift of the resident memory above the live bytes, over the phases.
 fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
     let above: Vec<f64> = timeline
         .phases
@@ -109,7 +107,7 @@ fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
         let (from, to) = (above.len() * number / 4, above.len() * (number + 1) / 4);
         statistics::median(&above[from..to])
     };
-    // Less than four phases have no quarters, and nothing to say.
+    // Fewer than four phases have no quarters.
     let (Some(early), Some(late)) = (quarter(1), quarter(3)) else { return BTreeMap::new() };
     // From the middle of the second quarter to that of the last one.
     let per_thousand = (late - early) / (above.len() as f64 / 2.0) * 1e3;

@@ -1,4 +1,4 @@
-//! `empty`: what the harness itself costs.
+//! `empty`: the cost of the harness itself.
 
 use super::plan::{Lab, Plan, Staged};
 use super::tables;
@@ -40,7 +40,6 @@ impl Defaults for Empty {
     const QUICK_SAMPLES: &'static str = "6";
 }
 
-/// One sample, taken in a process of its own.
 #[derive(Serialize, Deserialize)]
 struct EmptySample {
     work: EmptyWork,

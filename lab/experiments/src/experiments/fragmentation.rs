@@ -1,4 +1,4 @@
-//! `fragmentation`: how much of what is free lies in blocks of high orders, over a simulated day.
+//! `fragmentation`: the share of free memory in blocks of high orders, over a simulated day.
 
 use super::plan::{Lab, Plan, Staged};
 use crate::day::{CHANGES, DaySample, LOOKED_AT, Variant as Memory, available, course, served};
@@ -19,9 +19,8 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The policy that the library starts with, and the baseline where none is named.
+/// The library's default policy, and the baseline unless the user names another.
 const DEFAULT: &str = "v6.18";
-/// The only workload.
 const DAY: &str = "day";
 
 /// How much of what is free lies in blocks of high orders, over a simulated day.
@@ -33,8 +32,8 @@ const DAY: &str = "day";
 /// second half, and how many requests of these orders were served.
 ///
 /// A variant is a page policy, or the default one with a change: `one-type` (all requests movable),
-/// `no-reserve` (no high-atomic reserve), `contained` (slabs in a group of 128 MiB of their own
-/// while that has room). Every round has a seed of its own, the same for all variants.
+/// `no-reserve` (no high-atomic reserve), `contained` (groups of 128 MiB: slabs fill the first one
+/// first, other pages the last). Every round has a seed of its own, the same for all variants.
 #[derive(Args)]
 pub(super) struct Fragmentation {
     #[command(flatten)]
@@ -60,7 +59,6 @@ impl Defaults for Fragmentation {
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// The variants of these names, with a description of each.
 fn variants(names: &[String]) -> Result<Vec<(Memory, String)>> {
     let once = |(index, name): (usize, &String)| {
         options::check_once(names, index)?;
@@ -69,7 +67,6 @@ fn variants(names: &[String]) -> Result<Vec<(Memory, String)>> {
     names.iter().enumerate().map(once).collect()
 }
 
-/// The variant of a name, with a description of it.
 fn variant(name: &str) -> Result<(Memory, String)> {
     let names = || CHANGES.into_iter().chain(PAGE_POLICIES.iter().map(|known| known.name));
     Memory::named(name, DEFAULT).ok_or_else(|| {
@@ -129,7 +126,6 @@ impl Fragmentation {
     }
 }
 
-/// Availability over time, the first day of each variant.
 fn picture(order: u8, run: &Run) -> Picture {
     let lines = run.meta.variants.iter().filter_map(|variant| {
         let cell = Cell { workload: DAY, tasks: 1, variant: &variant.name };

@@ -1,4 +1,4 @@
-//! `growth`: what it costs a heap to grow to a size, with populating and huge pages on and off.
+//! `growth`: the cost for a heap to grow to a size, with populating and huge pages on and off.
 
 use super::plan::{Lab, Plan, Staged};
 use super::tables;
@@ -42,7 +42,6 @@ impl Defaults for Growth {
     const QUICK_SAMPLES: &'static str = "2";
 }
 
-/// Settings of Quarry that run beside its default.
 const SETTINGS: [(&str, &[(&str, &str)]); 3] = [
     ("quarry POPULATE=0", &[("QUARRY_POPULATE", "0")]),
     ("quarry THP=0", &[("QUARRY_THP", "0")]),
@@ -96,7 +95,6 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// Quarry first, with each of the settings, then the others.
 fn with_settings(found: Vec<Contender>) -> Vec<Contender> {
     let (quarry, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|contender| contender.name() == QUARRY);

@@ -1,4 +1,5 @@
-//! `idle-return`: what a program that has freed everything still holds while it is idle.
+//! `idle-return`: the memory that a program still holds while it is idle, after it has freed
+//! everything.
 
 use super::plan::{Lab, Plan, Staged};
 use crate::patterns::idle::{BASE, IdleSample, Sizes};
@@ -22,16 +23,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
-/// Name of the figure that the verdict is about, in MiB.
+/// Name of the figure for the verdict, in MiB.
 pub(crate) const HELD: &str = "resident above live";
-/// Interval between two readings of memory, and between those of a rest beyond `SHORT_REST`.
+/// Interval between two readings of memory; a rest above `SHORT_REST` has the long one.
 const INTERVAL: Duration = Duration::from_millis(50);
 const LONG_INTERVAL: Duration = Duration::from_millis(100);
 const SHORT_REST: Duration = Duration::from_secs(10);
-/// Time for which the process is idle beyond the last look.
+/// Time for which the process stays idle after the last look.
 const BEYOND: Duration = Duration::from_millis(500);
-/// When the experiment `peers` looks at what is held, in seconds after the last free. This
-/// experiment has `--rest` for it, with the same default.
+/// When the experiment `peers` looks at the held memory, in seconds after the last free; the
+/// default of `--rest` here.
 pub(crate) const VERDICT: &[u64] = &[2];
 
 /// The memory that a program which has freed everything still holds while it is idle.
@@ -130,10 +131,10 @@ impl IdleReturn {
     }
 }
 
-/// Takes one sample, with looks so many seconds after the last free.
+/// Takes one sample, with looks at these numbers of seconds after the last free.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is no sample.
 pub(crate) fn take(contender: &Contender, sample: &IdleSample, looks: &[u64]) -> Result<Taken> {
     let rest = Duration::from_secs(*looks.last().context("no look")?);
     let interval = if rest > SHORT_REST { LONG_INTERVAL } else { INTERVAL };
@@ -150,7 +151,6 @@ fn fate(survivors: usize) -> String {
     }
 }
 
-/// Name of the figure of a look before the last.
 fn after(seconds: u64) -> String {
     format!("after {seconds} s")
 }
@@ -163,10 +163,10 @@ fn metrics(looks: &[u64]) -> Vec<Metric> {
     [live].into_iter().chain(earlier).chain(last).collect()
 }
 
-/// An allocator, after the variant of it that answers a question of its own.
+/// An allocator, after its variant with other settings, if it has one.
 fn with_variant(contender: Contender) -> Vec<Contender> {
     let variant = match contender.name() {
-        // The settings that its users are told to use.
+        // The settings that jemalloc's users are told to use.
         "jemalloc" => {
             let tuned = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
             Some(contender.with("jemalloc tuned", &[("MALLOC_CONF", tuned)]))
@@ -177,8 +177,8 @@ fn with_variant(contender: Contender) -> Vec<Contender> {
     variant.into_iter().chain([contender]).collect()
 }
 
-/// Returns what a sample held at each look, in MiB above what lives. The table of objects and the
-/// memory that the process had before are not the allocator's.
+/// The memory that a sample held at each look, in MiB above the live bytes. The table of objects
+/// and the memory from before the test do not count.
 fn held(timeline: &Timeline, looks: &[u64]) -> Option<BTreeMap<String, f64>> {
     let (base, _) = timeline.phase("base")?;
     let (idle, numbers) = timeline.phase("idle")?;
@@ -201,7 +201,6 @@ fn held(timeline: &Timeline, looks: &[u64]) -> Option<BTreeMap<String, f64>> {
     Some(figures)
 }
 
-/// Resident memory over time, the first sample of each.
 fn picture(title: String, workload: &str, run: &Run) -> Picture {
     let lines = run.meta.variants.iter().filter_map(|variant| {
         let cell = Cell { workload, tasks: 1, variant: &variant.name };

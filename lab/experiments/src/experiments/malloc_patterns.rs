@@ -1,4 +1,4 @@
-//! `malloc-patterns`: malloc and its family under all patterns of use, against other allocators.
+//! `malloc-patterns`: malloc and its family under all patterns, against other allocators.
 
 use super::plan::{Lab, Plan, Staged};
 use super::tables;
@@ -62,23 +62,18 @@ impl Defaults for MallocPatterns {
     const MOST_TASKS: u32 = 1024;
 }
 
-/// One sample, taken in a process of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct PatternSample {
-    /// The pattern.
     pub(crate) pattern: Pattern,
-    /// Length of the measured window in milliseconds.
     pub(crate) millis: u64,
-    /// Number of tasks.
     pub(crate) tasks: usize,
-    /// CPUs of the threads, in turn.
+    /// CPUs of the threads, taken in turn.
     pub(crate) cpus: Vec<usize>,
 }
 
 impl Work for PatternSample {
     const NAME: &'static str = "pattern";
 
-    /// Measures in this process, with the allocator that it has.
     fn measure(self) -> Result<Measurement> {
         if let Some(&cpu) = self.cpus.first() {
             affinity::pin(cpu).with_context(|| format!("cannot run on CPU {cpu}"))?;
@@ -112,7 +107,6 @@ impl Work for PatternSample {
     }
 }
 
-/// Returns the kernel's counts for this process.
 fn usage() -> Result<BTreeMap<String, u64>> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let peak = proc::peak(std::process::id()).context("no VmHWM")?;
@@ -159,7 +153,6 @@ impl Plan for MallocPatterns {
     }
 }
 
-/// The patterns by their families.
 pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
     let group = |family: Family| {
         let members = patterns.iter().filter(|pattern| pattern.family() == family);
@@ -169,10 +162,10 @@ pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
     Family::all().flat_map(group).collect()
 }
 
-/// Quantiles, which other patterns do not have.
+/// Prints the quantiles, which other patterns do not have.
 ///
 /// # Errors
-/// A run that does not have them, or `out` cannot be written.
+/// The run does not have them, or `out` cannot be written.
 pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
     for (name, _) in latency::QUANTILES {
         let workloads = vec![Pattern::Latency.to_string()];
@@ -184,10 +177,10 @@ pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Peak memory of workloads, with the geometric mean over all of them.
+/// Prints the peak memory of workloads, with the geometric mean over all.
 ///
 /// # Errors
-/// A run that does not have it, or `out` cannot be written.
+/// The run does not have it, or `out` cannot be written.
 pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
     let all = Matrix::new(run, tables::group("all", workloads));
     let memory = run.meta.metric(PEAK)?;
@@ -196,30 +189,28 @@ pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write
     Ok(writeln!(out, "\n{title}\n\n{}", all.ratios(memory))?)
 }
 
-/// Page faults of workloads, and what of their memory was huge pages.
+/// Prints the page faults of workloads, and their memory in huge pages.
 ///
 /// # Errors
-/// A run that does not have them, or `out` cannot be written.
+/// The run does not have the faults, or `out` cannot be written.
 pub(crate) fn print_faults(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
     let all = Matrix::new(run, tables::group("all", workloads));
     let faults = run.meta.metric(FAULTS)?;
     writeln!(out, "\nPage faults:\n\n{}", all.medians(faults))?;
-    // A run of before this was counted does not have it.
+    // Old runs have not counted huge pages.
     match run.meta.metric(HUGE) {
         Ok(huge) => Ok(writeln!(out, "\nHuge pages:\n\n{}", all.medians(huge))?),
         Err(_) => Ok(()),
     }
 }
 
-/// Name of the metric of page faults, and of memory in huge pages.
 pub(crate) const FAULTS: &str = "page faults";
 pub(crate) const HUGE: &str = "huge pages";
-/// The counter of the latter: at the end of a pattern, the most of a program.
+/// The counter of huge pages: at the end of a pattern, or the most of a program.
 pub(crate) const HUGE_KIB: &str = "huge_kib";
-/// Name of the metric of peak memory.
 pub(crate) const PEAK: &str = "peak RSS";
 
-/// The metrics of every pattern, and those of `latency`.
+/// The metrics of all patterns, then those of `latency`.
 pub(crate) fn metrics() -> Vec<Metric> {
     let memory = Metric::new(PEAK, "KiB", Direction::Lower, "max_rss_kib").digits(0);
     let faults = Metric::new(FAULTS, "count", Direction::Lower, "minor_faults").digits(0);

@@ -1,19 +1,20 @@
 //! The experiments, one file each, and their registry.
 //!
-//! An experiment is a type with the options that its user can give ([`Plan`](plan::Plan)). From
-//! these it makes an [`Experiment`](quarry_harness::experiment::Experiment) and says what is
-//! printed of its run. Adding one is a file and a line in [`REGISTRY`].
+//! An experiment is a type whose fields are its options ([`Plan`](plan::Plan)). From these it makes
+//! an [`Experiment`](quarry_harness::experiment::Experiment) and prints a run of it. A new
+//! experiment needs a file and a line in [`REGISTRY`].
 //!
-//! The smallest is `Doubling` in the tests here; one with sample processes of its own implements
-//! `Work` too. One that replays a kernel path is a table in `data/replays.toml` and that line, and
-//! `EXPERIMENTS` in `bench/cli/tests/cli/replay.rs` runs it in tests. Figures of a document beside
-//! a replay lie in `data/documents`.
+//! The smallest is `Doubling` in the tests below; an experiment with its own sample processes
+//! implements `Work` too. A replay of a kernel path needs a table in `data/replays.toml`, a line
+//! here, and a line of `EXPERIMENTS` in `bench/cli/tests/cli/replay.rs`. Figures of a document
+//! beside a replay are in `data/documents`.
 
 mod bursts;
 mod cache_hit;
 mod cast;
 mod churn;
 mod empty;
+mod fleet;
 mod fragmentation;
 mod growth;
 mod idle_return;
@@ -35,11 +36,12 @@ use plan::{Entry, Lab, Ready};
 use quarry_compare::FindLibrary;
 use quarry_harness::doctor::Finding;
 use quarry_harness::launch::WorkKind;
+use quarry_harness::table::{Table, words};
 use std::io::Write;
 
-/// All experiments, in the order in which they are listed.
 const REGISTRY: &[Entry] = &[
     Entry::of::<malloc_patterns::MallocPatterns>(),
+    Entry::of::<fleet::Fleet>(),
     Entry::of::<peers::Peers>(),
     Entry::of::<real_programs::RealPrograms>(),
     Entry::of::<programs::Programs>(),
@@ -77,11 +79,10 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<empty::Empty>(),
 ];
 
-/// An experiment that was asked for, with its options.
+/// An experiment that the user has chosen, with its options.
 pub struct Chosen(Ready);
 
 impl Chosen {
-    /// Runs it and prints its tables to `out`.
     pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
         (self.0)(&mut Lab { find_library, out })
     }
@@ -107,7 +108,8 @@ impl FromArgMatches for Chosen {
 
 impl Subcommand for Chosen {
     fn augment_subcommands(command: Command) -> Command {
-        // Other commands, and the processes of samples above all, read no help of experiments.
+        // Deferred until this subcommand is parsed: other commands, above all sample processes,
+        // need not build the options of all experiments.
         command.defer(|command| with_entries(command, REGISTRY))
     }
 
@@ -125,21 +127,20 @@ fn with_entries(command: Command, registry: &[Entry]) -> Command {
     registry.iter().fold(command, |command, entry| command.subcommand(entry.command()))
 }
 
-/// Returns one line per experiment.
 pub(crate) fn list() -> String {
-    let line = |entry: &Entry| {
+    let row = |entry: &Entry| {
         let about = entry.command().get_about().map(ToString::to_string).unwrap_or_default();
-        format!("{:<24} {about}\n", entry.name)
+        vec![words(entry.name), words(about)]
     };
-    REGISTRY.iter().map(line).collect()
+    let head = ["experiment", "about"].map(words).into();
+    format!("{}\n", Table { head, rows: REGISTRY.iter().map(row).collect() }.plain())
 }
 
-/// Lists the work that sample processes of this executable can be told to do.
 pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
     REGISTRY.iter().filter_map(|entry| entry.work)
 }
 
-/// Returns for the doctor whether the running kernel counts for this process.
+/// The doctor's finding: whether the running kernel counts for this process.
 pub(crate) fn kernel_counts() -> Finding {
     kernel::finding()
 }
@@ -157,8 +158,8 @@ mod tests {
     #[test]
     fn every_experiment_says_what_it_is() {
         let text = list();
-        assert!(text.contains("malloc-patterns          malloc and free"), "{text}");
-        assert!(text.lines().all(|line| line.len() > 20), "{text}");
+        assert!(text.contains("malloc-patterns") && text.contains("  malloc and free"), "{text}");
+        assert!(text.lines().all(|line| line.len() > 15), "{text}");
     }
 
     #[test]
@@ -201,7 +202,6 @@ mod tests {
         }
     }
 
-    /// The only line that the experiment needs elsewhere.
     const ONE_LINE: &[Entry] = &[Entry::of::<Doubling>()];
 
     #[test]

@@ -1,4 +1,4 @@
-//! The registry's view of an experiment: its options, how it is made a value, how it is run.
+//! How the registry uses an experiment: its options, its value, its run.
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args, Command};
@@ -13,42 +13,39 @@ use std::path::Path;
 use std::rc::Rc;
 use std::{env, fs};
 
-/// Options from which an experiment is made. Its docstring is the experiment's help.
+/// The options of an experiment. The doc comment of the type is the experiment's help.
 pub(crate) trait Plan: Args + 'static {
-    /// Name of the experiment.
     const NAME: &'static str;
-    /// The work of its sample processes, where these are this executable.
+    /// The work of its sample processes, if these run this executable.
     const WORK: Option<WorkKind> = None;
 
-    /// Makes it ready; `None` where everything has been printed already.
+    /// Makes the experiment ready; `None` if everything has been printed already.
     ///
     /// # Errors
-    /// A fault of the options, or the reason why nothing could be measured.
+    /// A fault of the options, or the reason why nothing can be measured.
     fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>>;
 }
 
-/// The context in which experiments are made ready.
 pub(crate) struct Lab<'a> {
-    /// Finds `libquarry.so`.
     pub(crate) find_library: FindLibrary<'a>,
     /// Receives the tables, and lines on what is absent.
     pub(crate) out: &'a mut dyn Write,
 }
 
 impl Lab<'_> {
-    /// The allocators of `--variants` that are there; the others are named.
+    /// The present allocators of `--variants`. Prints the names of the absent ones.
     ///
     /// # Errors
-    /// A name that is not known, or none is there.
+    /// A name is unknown, or no allocator is present.
     pub(crate) fn contenders<D: Defaults>(&mut self, of: &Common<D>) -> Result<Vec<Contender>> {
         contenders::find(&of.variants, self.find_library, self.out)
     }
 
-    /// Adds the A/A copy of the baseline, and returns the baseline's name: `usual` where the user
-    /// names none.
+    /// [`contenders`](Self::contenders) with an A/A copy of the baseline, and the baseline's name:
+    /// `usual` unless the user names another.
     ///
     /// # Errors
-    /// As above, and where the baseline is not among them.
+    /// Same as for `contenders`, or the baseline is not among them.
     pub(crate) fn contenders_with_copy<D: Defaults>(
         &mut self,
         of: &Common<D>,
@@ -61,21 +58,17 @@ impl Lab<'_> {
     }
 }
 
-/// Prints the tables of a run.
 type Print = Box<dyn FnOnce(&Run, &mut dyn Write) -> Result<()>>;
 
-/// An experiment that is ready, with what is printed of its run.
 pub(crate) struct Staged {
     experiment: Experiment,
     print: Print,
-    /// Ends the run early.
     interrupt: Option<Rc<Interrupt>>,
-    /// Programs that were asked for and fail before any comparison.
+    /// Wanted programs that fail before any comparison.
     broken: Vec<String>,
 }
 
 impl Staged {
-    /// Makes one that only its last sample ends.
     pub(crate) fn new(
         experiment: Experiment,
         print: impl FnOnce(&Run, &mut dyn Write) -> Result<()> + 'static,
@@ -83,13 +76,13 @@ impl Staged {
         Self { experiment, print: Box::new(print), interrupt: None, broken: Vec::new() }
     }
 
-    /// Makes it one of programs, of which some are `broken`.
+    /// Adds the interrupt and the broken programs of an experiment with programs.
     pub(crate) fn of_programs(self, interrupt: Rc<Interrupt>, broken: Vec<String>) -> Self {
         Self { interrupt: Some(interrupt), broken, ..self }
     }
 
-    /// Makes what is left to do once options have been read: it stages an experiment, if there is
-    /// anything to measure, and conducts it.
+    /// The rest of a command whose options have been read: makes an experiment ready by `stage`
+    /// and, if there is anything to measure, conducts it.
     pub(crate) fn ready(
         stage: impl FnOnce(&mut Lab<'_>) -> Result<Option<Self>> + 'static,
     ) -> Ready {
@@ -102,8 +95,8 @@ impl Staged {
         })
     }
 
-    /// Records what this machine runs byte by byte: a version can be the same of two builds, and
-    /// shards of different builds are no parts of one run.
+    /// Records size and checksum of the executed files. Two builds can have the same version, and
+    /// shards of different builds are not parts of one run.
     fn identified(mut self, lab: &Lab<'_>) -> Result<Self> {
         let this = env::current_exe().context("the file of this command")?;
         let mut add = |what: &str, file: &Path| -> Result<()> {
@@ -121,7 +114,7 @@ impl Staged {
         Ok(self)
     }
 
-    /// Takes the samples and prints the tables; fails afterwards where something is missing.
+    /// Takes the samples and prints the tables. Fails afterwards if something is missing.
     fn conduct(self, out: &mut dyn Write) -> Result<()> {
         let about = self.experiment.about.clone();
         let run = self.experiment.conduct()?;
@@ -130,7 +123,7 @@ impl Staged {
             writeln!(out, "warning: {warning}")?;
         }
         match run.meta.part {
-            // Tables of one shard would have gaps where the others have samples.
+            // A shard's tables would have gaps where the other shards have samples.
             Some(part) => writeln!(out, "shard {}: {} samples", part.shard, run.samples.len())?,
             None => (self.print)(&run, out)?,
         }
@@ -145,23 +138,17 @@ impl Staged {
     }
 }
 
-/// An experiment whose options have been read.
 pub(crate) type Ready = Box<dyn FnOnce(&mut Lab<'_>) -> Result<()>>;
 
-/// An experiment in the registry.
 pub(crate) struct Entry {
-    /// Its name.
     pub(crate) name: &'static str,
-    /// The work of its sample processes.
     pub(crate) work: Option<WorkKind>,
-    /// Adds its options, and its help, to a command; the text is its name.
+    /// Adds the options and the help to a command; the first argument is the experiment's name.
     pub(crate) augment: fn(&'static str, Command) -> Command,
-    /// Reads its options.
     pub(crate) parse: fn(&'static str, &ArgMatches) -> Result<Ready, clap::Error>,
 }
 
 impl Entry {
-    /// The entry of `P`.
     pub(crate) const fn of<P: Plan>() -> Self {
         Self {
             name: P::NAME,
@@ -174,7 +161,6 @@ impl Entry {
         }
     }
 
-    /// Returns its subcommand.
     pub(crate) fn command(&self) -> Command {
         (self.augment)(self.name, Command::new(self.name))
     }

@@ -9,8 +9,8 @@ use crate::real_programs::ALL;
 use anyhow::Result;
 use clap::Args;
 use quarry_compare::allocators::GLIBC;
-use quarry_compare::contenders;
 use quarry_compare::{Interrupt, Launcher};
+use quarry_compare::{companion, contenders};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::judge::{Judgement, Selection};
 use quarry_harness::options::{self, Common, Defaults};
@@ -38,9 +38,9 @@ pub(super) struct Programs {
     /// Only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
-    /// Where the scripts are.
-    #[arg(long, value_name = "FOLDER", default_value = "scripts/programs")]
-    scripts: PathBuf,
+    /// Where the scripts are [default: scripts/programs, else where `make install` put them].
+    #[arg(long, value_name = "FOLDER")]
+    scripts: Option<PathBuf>,
 }
 
 impl Defaults for Programs {
@@ -49,7 +49,7 @@ impl Defaults for Programs {
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// More CPU time than on glibc than this is too much.
+/// Most CPU time in relation to glibc.
 const MOST: f64 = 1.1;
 
 impl Plan for Programs {
@@ -59,7 +59,8 @@ impl Plan for Programs {
         let mut contenders = lab.contenders(&self.common)?;
         let baseline = self.common.baseline(&contenders::names(&contenders), GLIBC)?.to_owned();
         self.common.check_early()?;
-        let scripts = Script::names(&self.scripts)?;
+        let folder = self.scripts.clone().unwrap_or_else(companion::scripts);
+        let scripts = Script::names(&folder)?;
         let names = scripts.iter().map(String::as_str).chain(ALL.iter().map(|it| it.name));
         let wanted = options::exactly(&names.collect::<Vec<_>>(), &self.only, "program --only")?;
         let interrupt = Rc::new(Interrupt::listen()?);
@@ -70,7 +71,7 @@ impl Plan for Programs {
         }
         let mut cast = Cast::default();
         for name in scripts.iter().filter(|name| wanted.contains(&name.as_str())) {
-            let asked = Script::ask(&self.scripts, name).map_err(|advice| format!("{advice:#}"));
+            let asked = Script::ask(&folder, name).map_err(|advice| format!("{advice:#}"));
             let made = asked.map(|script| script.make_ready(self.common.quick, &launcher));
             if !cast.add(made, &interrupt) {
                 break;
@@ -85,7 +86,7 @@ impl Plan for Programs {
         let workloads = workloads(&programs);
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let about = "all processes of a program, from its start to its end.".to_owned();
-        // The first run of each, on glibc under the counter, has warmed up the files.
+        // The first run of each program, on glibc under the counter, has warmed up the files.
         let mut plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
         for program in programs.iter() {
             plan = plan.option(&program.label.name, &program.label.version);
@@ -116,7 +117,6 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// Describes the work of each, and the allocator's share of it.
 fn overview(programs: &[ReadyProgram]) -> String {
     let words = ["program", "version", "what it does"].map(words);
     let numbers = ["allocations", "% CPU in malloc"].map(Entry::from);
@@ -133,7 +133,6 @@ fn overview(programs: &[ReadyProgram]) -> String {
     Table::of(words.into_iter().chain(numbers), programs.iter().map(row)).text()
 }
 
-/// The judgement on a metric of a program.
 fn judge(selection: &Selection<'_>, program: &str, variant: &str, metric: &Metric) -> Judgement {
     let row = selection.rows.iter().find(|row| row.workload == program);
     let column = selection.column(variant).expect("a variant of the run");
@@ -182,7 +181,7 @@ fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> Result<String>
     Ok(Table::of(head, programs.iter().map(row)).text())
 }
 
-/// Says whether any program takes more CPU time than it may.
+/// Names the programs that take more CPU time than `MOST` allows.
 fn verdict(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let selection = Selection::of(run);
     let above = programs.iter().filter(|program| program.is_fixed).filter_map(|program| {

@@ -1,4 +1,4 @@
-//! `real-programs`: programs that everybody knows, each with a fixed amount of work.
+//! `real-programs`: well-known programs, each with a fixed amount of work.
 
 use super::cast::Cast;
 use super::malloc_patterns::HUGE;
@@ -84,7 +84,7 @@ impl Plan for RealPrograms {
     }
 }
 
-/// Programs as workloads: one operation is checked, or each request to a server.
+/// Programs as workloads, which check one operation, or each request to a server.
 pub(super) fn workloads(programs: &[ReadyProgram]) -> Vec<Workload> {
     let workload = |it: &ReadyProgram| Workload::new(&it.label.name, Verify::PerOperation(1));
     programs.iter().map(workload).collect()
@@ -109,8 +109,8 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// Metrics that say something of servers alone, and the one that says nothing of them: they run for
-/// as long as their clients take.
+/// Metrics for servers only, and the metric that servers do not have: they run as long as their
+/// clients do.
 const OF_SERVERS: [&str; 2] = ["requests", "RSS after"];
 const NOT_OF_SERVERS: &str = "wall";
 
@@ -139,7 +139,6 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// Describes the work of each, and the allocator's share of it.
 pub(crate) fn overview<'a>(programs: impl Iterator<Item = &'a ReadyProgram>) -> String {
     let numbers = ["allocations", "MiB asked for", "% CPU in malloc"].map(Entry::from);
     let head = [words("program"), words("what it does")].into_iter().chain(numbers);

@@ -1,4 +1,4 @@
-//! `start-up`: what an allocator adds to the start of small programs, in time and memory.
+//! `start-up`: the time and memory that an allocator adds to the start of small programs.
 
 use super::plan::{Lab, Plan, Staged};
 use super::tables;
@@ -19,20 +19,19 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A program that does next to nothing.
+/// A program that does almost nothing.
 pub(super) struct SmallProgram {
     name: &'static str,
-    /// The command that is started, and its arguments.
     pub(super) words: &'static [&'static str],
 }
 
-/// The first is what small processes start.
+/// `small_process` starts the first.
 static PROGRAMS: [SmallProgram; 3] = [
     SmallProgram { name: "true", words: &["true"] },
     SmallProgram { name: "bash -c :", words: &["bash", "-c", ":"] },
     SmallProgram { name: "python3", words: &["python3", "-c", "pass"] },
 ];
-/// The workload whose memory is looked at, once a run: it takes as long as it sleeps.
+/// The workload for the memory, taken once in a run because it sleeps.
 const SLEEP: &str = "sleep";
 
 /// The time and memory that an allocator adds to the start of small programs.
@@ -107,7 +106,7 @@ fn command(words: &[&str], allocator: &Allocator) -> Command {
     command
 }
 
-/// Returns the small programs that stand for more than the loader's work.
+/// The small programs that do more than the loader's work.
 pub(super) fn others_than_true() -> &'static [SmallProgram] {
     &PROGRAMS[1..]
 }
@@ -115,7 +114,7 @@ pub(super) fn others_than_true() -> &'static [SmallProgram] {
 /// Starts a program `times` times, one after the other.
 ///
 /// # Errors
-/// Why one did not start, or that it failed.
+/// A start failed, or a program did.
 pub(super) fn start_often(
     program: &SmallProgram,
     allocator: &Allocator,
@@ -136,11 +135,11 @@ pub(super) fn start_often(
     Ok(Measurement { verified, ..measurement.with(&[("start_ns", ns)]) })
 }
 
-/// Starts `true` `times` times, and looks at what `sleep` has resident: a measurement of the starts
-/// with the counter `resident_kib`.
+/// Measures `times` starts of `true`, and the resident memory of `sleep`, which is the
+/// measurement's counter `resident_kib`.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is no measurement.
 pub(crate) fn small_process(allocator: &Allocator, times: u32) -> Result<Measurement> {
     let memory = memory_of_sleep(allocator)?;
     let mut measurement = start_often(&PROGRAMS[0], allocator, times)?;
@@ -153,7 +152,6 @@ fn place(allocator: &Allocator) -> String {
     preload.unwrap_or_else(|| "libc.so.6".to_owned())
 }
 
-/// Measures what `sleep` has resident, once it sleeps.
 fn memory_of_sleep(allocator: &Allocator) -> Result<Measurement> {
     let start = Instant::now();
     let mut child = command(&[SLEEP, "60"], allocator).spawn().context("cannot run sleep")?;
@@ -171,7 +169,7 @@ fn memory_of_sleep(allocator: &Allocator) -> Result<Measurement> {
     Ok(Measurement { verified: 1, ..measurement.with(&[("resident_kib", resident >> 10)]) })
 }
 
-/// Resident memory once it has not changed for half a second.
+/// The resident memory once it has not changed for half a second.
 fn settled(child: &Child) -> u64 {
     let (mut last, mut same) = (0, 0);
     while same < 10 {

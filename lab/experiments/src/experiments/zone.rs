@@ -20,14 +20,14 @@ use std::env;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The policy that the library starts with, and the baseline where none is named.
+/// The library's default policy, and the baseline unless the user names another.
 const DEFAULT: &str = "v6.18";
-/// Variants that are no page policies.
+/// Variants that are not page policies.
 const ZONE: &str = "zone";
 const LLFREE: &str = "llfree";
-/// The variable that names the shared object.
+/// The environment variable that names LLFree's shared object.
 const LLFREE_OBJECT: &str = "QUARRY_LLFREE";
-/// The part of the 2 MiB blocks that are in use in part.
+/// The share of 2 MiB blocks that are partly in use.
 const PARTLY: &str = "partly used";
 
 /// The zone and the page lists by themselves, beside LLFree.
@@ -73,7 +73,6 @@ impl Defaults for Zone {
     const MOST_TASKS: u32 = 256;
 }
 
-/// A row of the tables.
 #[derive(Clone, Copy)]
 struct Row {
     state: State,
@@ -82,7 +81,6 @@ struct Row {
 }
 
 impl Row {
-    /// All rows, in the order of the tables.
     fn all() -> Vec<Self> {
         let mut rows = Vec::new();
         for state in State::ALL {
@@ -104,7 +102,6 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// The variant of a name, with a description of it; `None` where it is not there.
 fn variant(name: &str) -> Result<Option<(Allocator, String)>> {
     if name == LLFREE {
         let Some(object) = env::var_os(LLFREE_OBJECT) else {
@@ -130,7 +127,6 @@ fn variant(name: &str) -> Result<Option<(Allocator, String)>> {
 }
 
 impl Zone {
-    /// The variants that are there.
     fn variants(&self) -> Result<Vec<(Allocator, String)>> {
         let mut found = Vec::new();
         for (index, name) in self.common.variants.iter().enumerate() {

@@ -1,5 +1,5 @@
 //! LLFree, the page allocator without locks of Wrenger et al. (USENIX ATC 2023), through the C
-//! interface of its `llfree.h`. It is not part of this project: `QUARRY_LLFREE` names a shared
+//! interface of `llfree.h`. It is not part of this project: `QUARRY_LLFREE` names its shared
 //! object.
 
 use super::Frames;
@@ -10,12 +10,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// `LLFREE_CACHE_SIZE`, to which its tables are aligned; a page keeps them off each other's lines.
+/// The alignment of LLFree's tables. `LLFREE_CACHE_SIZE` would do; a page keeps tables on separate
+/// cache lines.
 const ALIGN: usize = 4096;
 /// `LLFREE_INIT_FREE`: all frames are free.
 const INIT_FREE: u8 = 0;
 
-/// `llfree_meta_size_t`: bytes of its tables.
+/// `llfree_meta_size_t`: bytes of LLFree's tables.
 #[repr(C)]
 struct TableBytes {
     llfree: usize,
@@ -24,7 +25,7 @@ struct TableBytes {
     lower: usize,
 }
 
-/// `llfree_meta_t`: its tables.
+/// `llfree_meta_t`: LLFree's tables.
 #[repr(C)]
 struct Tables {
     local: *mut u8,
@@ -57,7 +58,7 @@ type Get = unsafe extern "C" fn(*mut c_void, usize, Flags) -> Answer;
 type Put = unsafe extern "C" fn(*mut c_void, usize, u64, Flags) -> Answer;
 type FreeFrames = unsafe extern "C" fn(*mut c_void) -> usize;
 
-/// LLFree over some frames. It lives as long as the process, as does the object.
+/// LLFree over some frames. It and its shared object live as long as the process.
 pub(super) struct LlFree {
     this: NonNull<c_void>,
     get: Get,
@@ -65,19 +66,21 @@ pub(super) struct LlFree {
     free_frames: FreeFrames,
 }
 
-// SAFETY: LLFree's functions may be called by all threads at once: that is what it is for.
+// SAFETY: LLFree is made for concurrent calls of its functions from all threads.
 unsafe impl Sync for LlFree {}
 
 impl LlFree {
     /// Loads the object and lets it manage `frames` frames for `tasks` tasks.
     ///
     /// # Errors
-    /// The object cannot be loaded, lacks a function, or answers otherwise than this interface.
+    /// The object cannot be loaded, lacks a function, or gives answers that this interface does not
+    /// allow.
     pub(super) fn load(object: &Path, frames: u32, tasks: u32) -> Result<Self> {
         let object = Object::open(object)?;
         let (tasks, count) = (tasks as usize, frames as usize);
-        // SAFETY: `llfree.h` declares the functions so. One of another version cannot be told by
-        // its symbol; the process is one of a sample, and the answers are checked below.
+        // SAFETY: `llfree.h` declares the functions with these types. A symbol does not say which
+        // version of the interface it belongs to; but this process only takes samples, and the
+        // answers are checked below.
         let (table_bytes, init, get, put, free_frames) = unsafe {
             (
                 std::mem::transmute::<NonNull<c_void>, TableBytesOf>(
@@ -91,7 +94,7 @@ impl LlFree {
                 ),
             )
         };
-        // SAFETY: the function reads its arguments only.
+        // SAFETY: the function only reads its arguments.
         let bytes = unsafe { table_bytes(tasks, count) };
         let this = zeroed(bytes.llfree)?.cast();
         let tables = Tables {
@@ -99,7 +102,8 @@ impl LlFree {
             trees: zeroed(bytes.trees)?.as_ptr(),
             lower: zeroed(bytes.lower)?.as_ptr(),
         };
-        // SAFETY: the tables are as large as it asked for, aligned, zero, and owned by `this`.
+        // SAFETY: the tables have the sizes that LLFree named, are aligned and zero, and only
+        // `this` uses them.
         let answer = unsafe { init(this.as_ptr(), tasks, count, INIT_FREE, tables) };
         let loaded = Self { this, get, put, free_frames };
         if answer.frame().is_none() || loaded.free_frames() != Ok(frames.into()) {
@@ -109,7 +113,6 @@ impl LlFree {
     }
 }
 
-/// Memory that is never freed.
 fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
     let layout = Layout::from_size_align(bytes.max(1), ALIGN)?;
     // SAFETY: the layout has a size.
@@ -119,7 +122,7 @@ fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
 impl Frames for LlFree {
     #[inline]
     fn get(&self, task: usize, order: u8) -> Option<u32> {
-        // SAFETY: it was initialised for as many tasks, and orders are those that it knows.
+        // SAFETY: LLFree was initialised for this many tasks, and has all of `ORDERS`.
         let answer =
             unsafe { (self.get)(self.this.as_ptr(), task, Flags { order, movable: false }) };
         answer.frame().map(|frame| frame as u32)
@@ -128,13 +131,13 @@ impl Frames for LlFree {
     #[inline]
     fn put(&self, task: usize, first: u32, order: u8) {
         let flags = Flags { order, movable: false };
-        // SAFETY: as above; the frames came from it.
+        // SAFETY: same as in `get`; the frames came from LLFree.
         let answer = unsafe { (self.put)(self.this.as_ptr(), task, first.into(), flags) };
         assert!(answer.frame().is_some(), "LLFree takes back what it gave");
     }
 
     fn free_frames(&self) -> Result<u64, String> {
-        // SAFETY: it only counts.
+        // SAFETY: the function only counts.
         Ok(unsafe { (self.free_frames)(self.this.as_ptr()) } as u64)
     }
 }
@@ -145,8 +148,8 @@ struct Object(NonNull<c_void>);
 impl Object {
     fn open(file: &Path) -> Result<Self> {
         let name = CString::new(file.as_os_str().as_bytes())?;
-        // SAFETY: the name is a C string; the user who named the object answers for what it does
-        // when it is loaded.
+        // SAFETY: the name is a C string; the user who named the object answers for what its
+        // constructors do.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         NonNull::new(handle).map(Self).with_context(|| {
             // SAFETY: after a failure this is a C string, valid until the next call.
@@ -156,7 +159,7 @@ impl Object {
     }
 
     fn function(&self, name: &CStr) -> Result<NonNull<c_void>> {
-        // SAFETY: the handle is one of `dlopen` that is never closed.
+        // SAFETY: the handle came from `dlopen` and is never closed.
         let symbol = unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) };
         NonNull::new(symbol).with_context(|| format!("it has no {}", name.to_string_lossy()))
     }

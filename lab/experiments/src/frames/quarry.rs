@@ -10,25 +10,23 @@ use quarry_mm::zone::{Ask, Block, Destination, ZoneConfig, Zones};
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
 
-/// All memory is of one node.
 const NODE: NodeId = NodeId(0);
-/// Slabs ask for this kind; LLFree's own word for it is fixed.
+/// The migratetype of slabs; LLFree is called with its own.
 const MIGRATETYPE: MigrateType = MigrateType::Unmovable;
 
-/// The zone by itself: a critical section for each block.
+/// The zone alone, with a critical section for each block.
 pub(super) struct ZoneAlone {
     zones: Zones,
-    /// The first frame of the memory.
     base: u32,
 }
 
-/// The page lists of a policy, as the library has them: one set for each task.
+/// The page lists of a policy, as in the library: one set for each task.
 pub(super) struct PageLists {
     pages: PageAllocator<Chosen>,
     base: u32,
 }
 
-/// Address space for a memory: an allocator does without the first pageblocks of its window.
+/// Address space for a memory; an allocator leaves out the first pageblocks of its window.
 const fn reserved(frames: u32) -> usize {
     2 * frames as usize * FRAME_BYTES
 }
@@ -37,7 +35,7 @@ impl ZoneAlone {
     /// Builds a zone of `frames` frames.
     ///
     /// # Errors
-    /// A call that the operating system refuses.
+    /// The operating system refuses a call.
     pub(super) fn build(frames: u32) -> Result<Self> {
         let config = ZoneConfig {
             reserve_bytes: reserved(frames),
@@ -56,14 +54,12 @@ impl ZoneAlone {
         Ok(Self { zones, base })
     }
 
-    /// Its zones, for tests that look at pageblocks.
     #[cfg(test)]
     pub(super) fn zones(&self) -> &Zones {
         &self.zones
     }
 }
 
-/// The first frame that a zone has.
 fn first_frame(zones: &Zones) -> u32 {
     let pageblocks = zones.memory().pageblocks();
     let mut all = (0..).map(quarry_mm::frame::PageblockIndex);
@@ -96,8 +92,7 @@ impl Frames for ZoneAlone {
     }
 }
 
-/// How a page allocator of `frames` frames is set up, all of them of one node and there from the
-/// start.
+/// The settings of a page allocator of `frames` frames, all of one node and present from the start.
 pub(crate) fn config(policy: Chosen, frames: u32) -> PageConfig<Chosen> {
     PageConfig {
         reserve_bytes: reserved(frames),
@@ -110,10 +105,10 @@ pub(crate) fn config(policy: Chosen, frames: u32) -> PageConfig<Chosen> {
     }
 }
 
-/// Builds a page allocator with so many sets of lists.
+/// Builds a page allocator with `slots` sets of lists.
 ///
 /// # Errors
-/// A call that the operating system refuses.
+/// The operating system refuses a call.
 pub(crate) fn allocator(config: &PageConfig<Chosen>, slots: u32) -> Result<PageAllocator<Chosen>> {
     let pages = PageAllocator::build(&Linux, config, slots);
     pages.map_err(|error| anyhow!("the page lists cannot be built: {error:?}"))
@@ -123,7 +118,7 @@ impl PageLists {
     /// Builds the lists of `policy` for `tasks` tasks over a zone of `frames` frames.
     ///
     /// # Errors
-    /// A call that the operating system refuses.
+    /// The operating system refuses a call.
     pub(super) fn build(policy: Chosen, frames: u32, tasks: u32) -> Result<Self> {
         let pages = allocator(&config(policy, frames), tasks)?;
         let base = first_frame(pages.zones());

@@ -1,4 +1,4 @@
-//! A sample: a state of the memory, a pattern, and tasks that run it at once.
+//! A sample: a state of the memory, a pattern, and tasks that run the pattern concurrently.
 
 use super::llfree::LlFree;
 use super::quarry::{PageLists, ZoneAlone};
@@ -17,27 +17,24 @@ use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread;
 
-/// Pairs between two looks at the clock, where the pattern has no bounds of its own.
+/// Operations between two reads of the clock, for patterns other than `bulk`.
 const CHUNK: u64 = 1024;
 
-/// The pattern of all tasks; an operation is a block taken and one given back.
+/// The pattern of all tasks. Operation: a block taken and a block given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pattern {
-    /// A block is taken and given back.
     Pair,
-    /// All tasks together take half of what is free, and give it back, the last block first.
+    /// All tasks together take half of the free memory and give it back, the last block first.
     Bulk,
-    /// A block of those in use, chosen at random, is given back, and another one is taken. Half of
-    /// the memory is in use; each task has blocks of all.
+    /// A random block in use is given back, and another block is taken. Half of the memory is in
+    /// use, shared among the tasks.
     Random,
 }
 
 impl Pattern {
-    /// All patterns.
     pub(crate) const ALL: [Self; 3] = [Self::Pair, Self::Bulk, Self::Random];
 
-    /// Its name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pair => "pair",
@@ -47,20 +44,15 @@ impl Pattern {
     }
 }
 
-/// The allocator of frames that is measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Variant {
-    /// The zone by itself.
     Zone,
-    /// The page lists of a policy, by its name.
     Lists(String),
-    /// LLFree, by its shared object.
     LlFree(PathBuf),
 }
 
 impl Variant {
-    /// Its name in tables.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Zone => "zone",
@@ -70,7 +62,6 @@ impl Variant {
     }
 }
 
-/// One sample, taken in a process of its own.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FramesSample {
@@ -78,14 +69,13 @@ pub(crate) struct FramesSample {
     pub(crate) state: State,
     pub(crate) pattern: Pattern,
     pub(crate) order: u8,
-    /// Tasks, each on a CPU of `cpus` in turn.
+    /// Tasks, which take the CPUs of `cpus` in turn.
     pub(crate) tasks: u32,
     pub(crate) cpus: Vec<usize>,
-    /// MiB of the memory.
     pub(crate) mib: u32,
-    /// Milliseconds of the window.
     pub(crate) millis: u64,
-    /// Operations of each task instead, without a warm-up: for tools that count instructions.
+    /// If set, each task makes so many operations, without a warm-up, and `millis` has no effect:
+    /// for tools that count instructions.
     pub(crate) operations: Option<u64>,
 }
 
@@ -112,8 +102,7 @@ impl Work for FramesSample {
 }
 
 impl FramesSample {
-    /// Brings the memory into its state, lets the tasks run, and checks that every frame is where
-    /// it should be.
+    /// Brings the memory into its state, runs the tasks, and checks that every frame comes back.
     fn run<F: Frames>(&self, allocator: &F, frames: u32) -> Result<Measurement> {
         let (order, tasks) = (self.order, self.tasks as usize);
         let mut used = self.state.establish(allocator, frames, order, tasks)?;
@@ -168,8 +157,8 @@ impl FramesSample {
         Ok(measurement)
     }
 
-    /// Runs the tasks at once; one alone runs in a process that has no other thread. Returns their
-    /// windows, and the blocks that they hold.
+    /// Runs the tasks concurrently; a single task runs in a process without other threads. Returns
+    /// the windows, and the blocks that the tasks hold.
     fn together<F: Frames>(
         &self,
         mut crew: Vec<Task<'_, F>>,
@@ -217,18 +206,15 @@ impl FramesSample {
     }
 }
 
-/// A task of a sample.
 struct Task<'a, F> {
     allocator: &'a F,
     number: usize,
     order: u8,
-    /// Blocks that it holds.
     blocks: Vec<u32>,
     random: u64,
 }
 
 impl<F: Frames> Task<'_, F> {
-    /// Takes a block, which is at a multiple of its size.
     #[inline]
     fn get(&self, done: &mut Done) -> Option<u32> {
         done.operations += 1;
@@ -263,7 +249,7 @@ impl<F: Frames> Task<'_, F> {
     fn replacements(&mut self, count: u64) -> Done {
         let mut done = Done::default();
         for _ in 0..count {
-            // Knuth's generator; the upper bits choose.
+            // Knuth's generator; the upper bits select.
             self.random =
                 self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let index = (((self.random >> 32) * self.blocks.len() as u64) >> 32) as usize;

@@ -1,4 +1,4 @@
-//! Which frames are in use when a sample begins.
+//! The frames in use when a sample begins.
 
 use super::Frames;
 use anyhow::{Context, Result};
@@ -7,30 +7,26 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-/// The part of the memory that filling leaves alone: what page lists may not take below the
-/// watermarks.
+/// Filling leaves one part in this many of the memory free, because the page policies refuse to
+/// take a zone's free memory below its watermarks.
 const LEFT: u32 = 64;
-/// Every sample begins in the same state.
+/// Every sample begins with the same state.
 const SEED: u64 = 42;
-/// Frames of 2 MiB.
 const HUGE_ORDER: u8 = 9;
 
-/// The state of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// All frames are free, in blocks as large as there are.
+    /// All frames are free, in the largest possible blocks.
     Fresh,
-    /// 63 of 64 parts of the memory were taken as blocks of the order that is measured, and half
-    /// of these came back, chosen at random (as LLFree's benchmark `frag` does).
+    /// 63 of 64 parts of the memory were taken as blocks of the measured order, and a random half
+    /// of these was given back, as in LLFree's benchmark `frag`.
     Fragmented,
 }
 
 impl State {
-    /// All states.
     pub(crate) const ALL: [Self; 2] = [Self::Fresh, Self::Fragmented];
 
-    /// Its name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
@@ -38,11 +34,11 @@ impl State {
         }
     }
 
-    /// Brings `frames` frames, all free, into this state, as `tasks` tasks in turn; returns the
-    /// blocks that stay in use, in random order.
+    /// Brings `frames` free frames into this state; `tasks` tasks take the blocks in turn. Returns
+    /// the blocks that stay in use, in random order.
     ///
     /// # Errors
-    /// A block that is not there.
+    /// The memory has too few blocks.
     pub(super) fn establish(
         self,
         allocator: &impl Frames,
@@ -62,10 +58,10 @@ impl State {
     }
 }
 
-/// Takes `count` blocks as `tasks` tasks in turn; returns them in random order.
+/// Takes `count` blocks for `tasks` tasks in turn; returns them in random order.
 ///
 /// # Errors
-/// A block that is not there.
+/// The memory has too few blocks.
 pub(super) fn take(
     allocator: &impl Frames,
     count: u32,
@@ -79,7 +75,7 @@ pub(super) fn take(
     Ok(blocks)
 }
 
-/// The part of the memory's 2 MiB blocks that is in use in part, where `blocks` of `order` are.
+/// The share of 2 MiB blocks that are partly in use, if `blocks` of `order` are in use.
 pub(super) fn partly_used(blocks: &[u32], frames: u32, order: u8) -> f64 {
     let mut used = vec![0u32; (frames >> HUGE_ORDER) as usize];
     for first in blocks {
@@ -98,7 +94,6 @@ mod tests {
 
     const FRAMES: u32 = 64 << 8;
 
-    /// Pageblocks of the zone that are free in part, by the zone's own count.
     fn partly_free(zone: &ZoneAlone) -> usize {
         let pageblocks = zone.zones().memory().pageblocks();
         let all = (0..pageblocks.count()).map(|index| pageblocks.at(PageblockIndex(index)));
@@ -119,7 +114,6 @@ mod tests {
             assert_eq!(zone.free_frames(), Ok(u64::from(FRAMES - used)));
             let part = partly_used(&blocks, FRAMES, order);
             assert!((least..=most).contains(&part), "order {order}: {part}");
-            // The zone says the same of its pageblocks.
             let pageblocks = f64::from(FRAMES >> HUGE_ORDER);
             assert_eq!(partly_free(&zone), (part * pageblocks).round() as usize, "order {order}");
         }

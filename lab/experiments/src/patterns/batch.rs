@@ -1,4 +1,4 @@
-//! Allocate many blocks of one size, then free them all: the way in and out of every cache.
+//! Allocates many blocks of one size, then frees all: the way into and out of every cache.
 
 use super::heap::{Block, Heap};
 use super::window::{self, Budget, Done, Window};
@@ -7,18 +7,14 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-/// The order in which a batch is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FreeOrder {
-    /// Last allocated, first freed.
     Lifo,
-    /// First allocated, first freed.
     Fifo,
-    /// In an order that is drawn once.
+    /// In one random order for the whole sample.
     Shuffled,
 }
 
-/// Blocks that live at once.
 const BLOCKS: usize = 1000;
 
 pub(super) fn run(heap: Heap, budget: Budget, size: usize, order: FreeOrder) -> Window {

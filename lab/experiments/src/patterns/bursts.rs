@@ -1,4 +1,4 @@
-//! A heap that is filled and emptied again and again, with a rest in between.
+//! A heap that is filled and emptied again and again, with rests in between.
 
 use super::heap::Heap;
 use super::watched::{self, Entry, Table};
@@ -14,33 +14,29 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One sample, taken in a process of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct BurstsSample {
-    /// Bursts; the last one is measured.
+    /// Bursts; only the last is measured.
     pub(crate) bursts: u64,
-    /// MiB of each.
+    /// MiB of each burst.
     pub(crate) mib: u64,
-    /// Largest object, in bytes.
     pub(crate) largest: usize,
     /// Milliseconds from the end of a burst to the next, and to the last reading of memory.
     pub(crate) rest: u64,
 }
 
-/// Bytes of the smallest object.
 const SMALLEST: usize = 16;
 
 impl Work for BurstsSample {
     const NAME: &'static str = "bursts";
 
-    /// Bursts and rests by turns.
     fn measure(self) -> Result<Measurement> {
         let heap = Heap::of_this_process();
         let most = (self.mib as usize) << 20;
         let mean = usize::midpoint(SMALLEST, self.largest);
-        // Drawn sizes are near their mean; half as many again are never drawn.
+        // The drawn sizes are near their mean: half as many entries again suffice.
         let mut table = Table::<Entry>::new(most / mean * 3 / 2 + 1024);
-        // From the first burst on the table is in memory.
+        // Brings the table into memory before the first burst.
         table.iter_mut().for_each(|entry| *entry = Entry::EMPTY);
         let mut random = StdRng::seed_from_u64(1);
         for _ in 1..self.bursts {
@@ -69,7 +65,7 @@ impl Work for BurstsSample {
 }
 
 impl BurstsSample {
-    /// Allocates and writes objects of random sizes until there are `most` bytes. Returns how many.
+    /// Allocates and writes objects of random sizes up to `most` bytes. Returns their number.
     fn fill(
         &self,
         heap: Heap,
@@ -89,7 +85,6 @@ impl BurstsSample {
     }
 }
 
-/// Frees all objects, in the order in which they were allocated. Returns how many there were.
 fn empty(heap: Heap, entries: &mut [Entry]) -> u64 {
     entries.iter_mut().filter_map(|entry| entry.free(heap)).count() as u64
 }
@@ -98,7 +93,6 @@ fn faults() -> Result<u64> {
     Ok(getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64)
 }
 
-/// Bytes of this process in huge pages.
 fn huge_bytes() -> Result<u64> {
     let text = fs::read_to_string("/proc/self/smaps_rollup").context("no smaps_rollup")?;
     let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));

@@ -1,4 +1,4 @@
-//! A week of a server in small: phases of different sizes, and threads that come and go.
+//! A server's week in small: phases of different sizes, and threads that come and go.
 
 use super::heap::Heap;
 use super::watched::{self, Entry, Table};
@@ -12,32 +12,26 @@ use serde::{Deserialize, Serialize};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes that live between two phases.
 const LIVE_BYTES: usize = 64 << 20;
-/// Blocks that live at most.
 const SLOTS: usize = 1 << 20;
 /// Threads of a phase, and blocks that each of them replaces.
 const THREADS: u64 = 4;
 const BLOCKS_OF_THREAD: usize = 20_000;
 
-/// One sample, taken in a process of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ChurnSample {
-    /// Seconds for which it churns.
     pub(crate) seconds: u64,
 }
 
-/// Counts of blocks that have come and gone.
 #[derive(Default)]
 struct Churned {
     allocated: u64,
-    /// With the mark that was written when it was allocated.
+    /// Blocks that still had the mark of their allocation.
     freed: u64,
-    /// Bytes that live.
     live: usize,
 }
 
-/// Smallest and largest sizes of the families; sizes are as likely in each doubling.
+/// Smallest and largest sizes of the families; each doubling of the size is equally likely.
 const FAMILIES: [(usize, usize); 6] =
     [(16, 256), (256, 4096), (16, 65_536), (4096, 32_768), (65_536, 1 << 20), (64, 1024)];
 
@@ -50,9 +44,8 @@ fn size_of_family(random: &mut StdRng, (smallest, largest): (usize, usize)) -> u
 impl Work for ChurnSample {
     const NAME: &'static str = "churn";
 
-    /// Churns.
     fn measure(self) -> Result<Measurement> {
-        // The alarm of samples is not for ones that last.
+        // The usual alarm of a sample would end a long run.
         nix::unistd::alarm::set(self.seconds as u32 * 3 + 60);
         watched::join_group()?;
         let heap = Heap::of_this_process();
@@ -86,7 +79,7 @@ impl Work for ChurnSample {
     }
 }
 
-/// Frees half of what lives, chosen at random, and allocates blocks of `family` in its place.
+/// Frees a random half of the live blocks, and allocates blocks of `family` instead.
 fn replace(
     heap: Heap,
     table: &mut [Entry],
@@ -111,8 +104,8 @@ fn replace(
     }
 }
 
-/// Runs a thread of a pool: a working set of its own, gone at the end. Returns how many blocks were
-/// freed with their mark.
+/// Runs a thread with a working set, freed at its end. Returns the number of blocks that were freed
+/// with their mark.
 fn short_life(heap: Heap, phase: u64, number: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(phase * THREADS + number);
     let mut own = [Entry::EMPTY; 256];

@@ -1,4 +1,4 @@
-//! No allocator at all: what is left is the harness, and what it costs can be measured.
+//! No allocator at all: these patterns measure the cost of the harness.
 
 use super::heap::Heap;
 use super::window::{self, Budget, Done, Window, process_cpu_ns};
@@ -8,32 +8,28 @@ use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Steps, or pairs of calls, per chunk: as long as the chunks of the patterns of malloc.
+/// Steps, or pairs of calls, per chunk.
 const CHUNK: u64 = 8192;
 
-/// Work in place of allocating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum EmptyWork {
-    /// Steps of a linear congruential generator, each of which needs the one before.
+    /// Steps of a linear congruential generator; each depends on the one before.
     Steps,
-    /// Pairs of calls of functions that give out and take back one and the same block.
+    /// Pairs of calls of functions that give out and take back the same block.
     Calls,
 }
 
-/// The way in which time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Timing {
-    /// The window that all patterns run in: it looks at the clock after each chunk.
+    /// The window of all patterns, which reads the clock after each chunk.
     Window,
-    /// Two looks at the clocks, before and after as many chunks.
+    /// Two reads of the clocks, before and after the same number of chunks.
     Bare,
 }
 
 impl EmptyWork {
-    /// All of it with its names, in the order of tables.
     pub(crate) const ALL: [(Self, &str); 2] = [(Self::Steps, "steps"), (Self::Calls, "calls")];
 
-    /// Does it for the budget.
     pub(crate) fn run(self, budget: Budget, timing: Timing) -> Window {
         match self {
             Self::Steps => {
@@ -43,7 +39,7 @@ impl EmptyWork {
                     (0..CHUNK).for_each(|_| generator.step());
                     Done { operations: generator.steps - first, verified: 0 }
                 });
-                // All steps count, or none does: their result is known without taking them.
+                // The state after that many steps is known: all steps count, or none.
                 let is_right = generator.state == after(generator.steps);
                 window.verified = if is_right { window.operations } else { 0 };
                 window
@@ -65,10 +61,10 @@ impl EmptyWork {
 }
 
 impl Timing {
-    /// Returns the one of this name.
+    /// The timing of this name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such timing.
     pub(crate) fn find(name: &str) -> Result<Self> {
         match name {
             "window" => Ok(Self::Window),
@@ -77,8 +73,8 @@ impl Timing {
         }
     }
 
-    /// Not generic: both must run the same instructions, at the same places. As two copies of a
-    /// loop of calls they differed by 6 %, for no other reason than where the copies lay.
+    /// Not generic, so that both timings run the same instructions at the same addresses. As two
+    /// copies, a loop of calls differed by 6 % only because of where the copies lay.
     fn run(self, budget: Budget, chunk: &mut dyn FnMut() -> Done) -> Window {
         if self == Self::Window {
             return window::measure(budget, chunk);
@@ -117,7 +113,7 @@ impl Generator {
     }
 }
 
-/// Returns the state after `steps` steps from 0, by doubling steps.
+/// Returns the state after `steps` steps from 0, in O(log steps).
 fn after(steps: u64) -> u64 {
     let (mut state, mut factor, mut increment, mut rest) = (0u64, FACTOR, INCREMENT, steps);
     while rest > 0 {

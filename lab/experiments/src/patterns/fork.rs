@@ -1,7 +1,7 @@
 //! A process with a small heap forks; the child allocates, frees and ends.
 //!
-//! The allocator's share: the page tables and mappings that `fork` copies, and the pages
-//! that parent and child write afterwards, each of which has to be copied then.
+//! The allocator's share is the page tables and mappings that `fork` copies, and the pages that the
+//! kernel copies because parent or child writes to them afterwards.
 
 use super::heap::{Block, Heap};
 use super::window::{self, Budget, Done, Window};
@@ -11,7 +11,7 @@ const HELD: u64 = 200;
 /// Blocks that parent and child allocate and free for each fork.
 const OF_EACH: u64 = 20;
 
-/// Equally many of each power of two.
+/// Each power of two is equally frequent.
 fn size(number: u64) -> usize {
     16 << (number % 10)
 }
@@ -25,13 +25,13 @@ fn allocate_and_free(heap: Heap) -> u64 {
     OF_EACH
 }
 
-/// Returns whether a child was made, did its work and ended as it should.
+/// Returns whether the child was created, worked and ended without an error.
 fn fork(heap: Heap) -> bool {
-    // SAFETY: the child calls nothing of this process but malloc and free, and leaves by `_exit`.
+    // SAFETY: the child calls only malloc and free of this process, and leaves by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let done = allocate_and_free(heap);
-        // SAFETY: ends the child without running anything of the parent's.
+        // SAFETY: ends the child and runs no code of the parent.
         unsafe { libc::_exit(i32::from(done != OF_EACH)) };
     }
     let mut status = -1;

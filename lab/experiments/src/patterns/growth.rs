@@ -11,29 +11,25 @@ use quarry_harness::results::Measurement;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// One sample, taken in a process of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct GrowthSample {
-    /// Bytes of an object.
     pub(crate) size: usize,
-    /// Size at which the heap stops to grow, in MiB.
     pub(crate) mib: u64,
 }
 
 impl Work for GrowthSample {
     const NAME: &'static str = "growth";
 
-    /// Grows.
     fn measure(self) -> Result<Measurement> {
         let heap = Heap::of_this_process();
         let bytes = (self.mib as usize) << 20;
         let (objects, mut verified) = ((bytes / self.size) as u64, 0);
         let start = Instant::now();
         for _ in 0..objects {
-            // Never freed: the process ends with it.
+            // Never freed: the process ends afterwards.
             let word = heap.allocate(self.size, 1).into_word();
             for at in (64..self.size).step_by(64) {
-                // SAFETY: the block has `size` bytes and is known here alone.
+                // SAFETY: the block has `size` bytes, and only this loop uses it.
                 unsafe { ((word + at) as *mut u8).write_volatile(1) };
             }
             verified += 1;

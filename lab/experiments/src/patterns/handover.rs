@@ -1,4 +1,4 @@
-//! One thread allocates, another frees: the way that memory takes between CPUs.
+//! One thread allocates and another frees: how memory moves between CPUs.
 
 use super::heap::{Block, Heap};
 use super::others::Others;
@@ -7,26 +7,24 @@ use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Bytes of a head: that of a network packet, as in the kernel's `skbuff_head_cache`.
+/// Bytes of a head, like a network packet's in the kernel's `skbuff_head_cache`.
 pub(super) const HEAD: usize = 256;
-/// Heads that are sent, and received, at a time.
 pub(super) const BURST: usize = 64;
 /// Bursts per chunk; about 15 us on a fast allocator.
 pub(super) const CHUNK_BURSTS: usize = 16;
-/// Heads that fit into the queue.
 pub(super) const CAPACITY: usize = 1024;
 /// Words per entry of the queue: head and payload.
 pub(super) const WORDS: usize = 2;
-/// Looks at an unchanged queue before the CPU is offered to others.
+/// Reads of an unchanged queue before the thread yields the CPU.
 const SPINS: u32 = 200;
 
 const _: () = assert!(CAPACITY.is_multiple_of(BURST) && CAPACITY.is_power_of_two());
 
-/// A counter with a cache line, and its neighbour that is prefetched with it, to itself.
+/// A counter alone on its cache line and on the neighbour line that the CPU prefetches with it.
 #[repr(align(128))]
 struct Padded(AtomicUsize);
 
-/// A bounded queue between one sender and one receiver. Heads `received..sent` are in it.
+/// A bounded queue between one sender and one receiver. It holds the heads `received..sent`.
 pub(super) struct Queue {
     words: Vec<AtomicUsize>,
     sent: Padded,
@@ -44,12 +42,11 @@ impl Queue {
         }
     }
 
-    /// Returns whether another burst fits after `sent` heads.
     pub(super) fn has_room(&self, sent: usize) -> bool {
         sent + BURST - self.received() <= CAPACITY
     }
 
-    /// Allocates a burst of heads with payloads and sends it; there is room for it.
+    /// Allocates a burst of heads with payloads and sends it. The queue must have room.
     pub(super) fn put_burst(&self, heap: Heap, sent: &mut usize, payload: usize) {
         for number in *sent..*sent + BURST {
             let entry = self.entry(number);
@@ -62,23 +59,21 @@ impl Queue {
         self.sent.0.store(*sent, Ordering::Release);
     }
 
-    /// Heads that have been received so far.
     pub(super) fn received(&self) -> usize {
         self.received.0.load(Ordering::Acquire)
     }
 
-    /// Heads that have been sent so far.
     pub(super) fn sent(&self) -> usize {
         self.sent.0.load(Ordering::Acquire)
     }
 
     /// Frees the heads `received..sent` with their payloads, and sets `received` to `sent`. Only
-    /// one thread calls this for a queue. Each call begins where the one before ended, and `sent`
-    /// is at most what [`Queue::sent`] has returned.
+    /// one thread calls this for a queue. `received` is the `sent` of the call before; `sent` is at
+    /// most a result of [`Queue::sent`].
     pub(super) fn free_up_to(&self, heap: Heap, received: &mut usize, sent: usize) {
         for number in *received..sent {
             let entry = self.entry(number);
-            // SAFETY: entries below `sent` were written by the sender with two live blocks, and
+            // SAFETY: the sender has written two live blocks into each entry below `sent`.
             // `received` only grows, so each is turned back once.
             let (head, data) = unsafe {
                 (
@@ -99,7 +94,7 @@ impl Queue {
     }
 }
 
-/// Spins, and now and then yields: `spins` is how often it has been called.
+/// Spins, and yields the CPU at every `SPINS`th call, which `spins` counts.
 pub(super) fn wait(spins: &mut u32) {
     *spins += 1;
     if spins.is_multiple_of(SPINS) {
@@ -109,7 +104,6 @@ pub(super) fn wait(spins: &mut u32) {
     }
 }
 
-/// Waits until `ready` gives a value.
 pub(super) fn wait_until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
     let mut spins = 0;
     loop {
@@ -132,7 +126,7 @@ pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>
             for _ in 0..CHUNK_BURSTS {
                 send_burst(heap, &queue, &mut sent, payload);
             }
-            // Their arrival is checked at the end.
+            // The receiver checks the blocks; their number is added at the end.
             Done { operations: (CHUNK_BURSTS * BURST) as u64, verified: 0 }
         });
         queue.closed.store(true, Ordering::Release);
@@ -147,7 +141,6 @@ pub(super) fn send_burst(heap: Heap, queue: &Queue, sent: &mut usize, payload: u
     queue.put_burst(heap, sent, payload);
 }
 
-/// Frees all that comes, and returns how many heads came.
 fn receive(heap: Heap, queue: &Queue) -> usize {
     let mut received = 0;
     loop {

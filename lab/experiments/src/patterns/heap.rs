@@ -1,16 +1,16 @@
-//! The calls that are measured, in a form that the compiler cannot see through.
+//! The measured calls of malloc and free, in a form that the compiler cannot remove.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
-/// Blocks of [`Heap::of_preallocated`], each of 64 bytes.
+/// Blocks of [`Heap::of_preallocated`], of 64 bytes each.
 pub(crate) const PREALLOCATED: usize = 4096;
 
-/// `malloc` and `free` of this process. Rust knows these functions by name and may remove a pair of
-/// calls; behind an opaque pointer it may not, and the loop has no other barrier that would cost
-/// time. A call through a pointer costs what a call through the linkage table costs.
+/// `malloc` and `free` of this process, called through opaque pointers: the compiler may remove a
+/// `malloc` with its `free` where both are called by name. Such a call costs as much as one through
+/// the linkage table (PLT).
 #[derive(Clone, Copy)]
 pub(crate) struct Heap {
     malloc: unsafe extern "C" fn(usize) -> *mut c_void,
@@ -20,7 +20,6 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// The allocator that this process runs on.
     pub(crate) fn of_this_process() -> Self {
         Self {
             malloc: black_box(libc::malloc),
@@ -30,8 +29,8 @@ impl Heap {
         }
     }
 
-    /// Functions that give out and take back one and the same block, which is never freed: what is
-    /// left of a measurement without an allocator. One block at a time.
+    /// Functions that give out and take back the same block, which is never freed: the cost of a
+    /// measurement without an allocator. Only one block lives at a time.
     pub(crate) fn of_one_block() -> Self {
         extern "C" fn give(_size: usize) -> *mut c_void {
             thread_local! {
@@ -43,12 +42,12 @@ impl Heap {
         Self { malloc: black_box(give), free: black_box(take), ..Self::of_this_process() }
     }
 
-    /// Functions that give out the same [`PREALLOCATED`] small blocks of each thread in turn: the
-    /// cost that remains of threads that pass blocks on when nothing is allocated. A block must
-    /// have been taken back before [`PREALLOCATED`] others have been given.
+    /// Functions that give out each thread's [`PREALLOCATED`] small blocks in turn: the cost of
+    /// passing blocks between threads without allocation. A block must be taken back before
+    /// [`PREALLOCATED`] other blocks are given.
     pub(crate) fn of_preallocated() -> Self {
         thread_local! {
-            // Leaked: blocks of a thread that has ended may still be under way.
+            // Leaked, because blocks of an ended thread may still be in a queue.
             static BLOCKS: &'static [Cell<[u64; 8]>] =
                 vec![Cell::new([0; 8]); PREALLOCATED].leak();
             static NEXT: Cell<usize> = const { Cell::new(0) };
@@ -62,7 +61,6 @@ impl Heap {
         Self { malloc: black_box(give), free: black_box(take), ..Self::of_this_process() }
     }
 
-    /// File that `malloc` belongs to, as the dynamic loader says.
     pub(crate) fn served_by(&self) -> Option<String> {
         let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
         // SAFETY: dladdr only compares the address; `info` is writable for one `Dl_info`.
@@ -87,13 +85,13 @@ impl Heap {
         if pointer.is_null() {
             out_of_memory(size);
         }
-        // SAFETY: `pointer` is aligned for a u64 and has at least 8 bytes. A volatile store is
-        // kept even where the block is freed at once.
+        // SAFETY: `pointer` is aligned for a u64 and has at least 8 bytes. The store is volatile,
+        // so it stays even if the block is freed at once.
         unsafe { pointer.write_volatile(mark) };
         Block(pointer)
     }
 
-    /// Allocates `size` bytes, at least 8, which the allocator says are zero.
+    /// Allocates `size` bytes, at least 8, by `calloc`.
     pub(crate) fn allocate_zeroed(&self, size: usize) -> Block {
         // SAFETY: calloc has no preconditions.
         let pointer = unsafe { (self.calloc)(1, size) }.cast::<u64>();
@@ -103,9 +101,9 @@ impl Heap {
         Block(pointer)
     }
 
-    /// Gives a block another size, at least 8; it keeps its mark.
+    /// Gives a block another size, at least 8; the block keeps its mark.
     pub(crate) fn reallocate(&self, block: Block, size: usize) -> Block {
-        // SAFETY: the block came from `malloc` and, being consumed, is known by its new name only.
+        // SAFETY: the block came from `malloc`, and its old address is consumed.
         let pointer = unsafe { (self.realloc)(block.0.cast(), size) }.cast::<u64>();
         if pointer.is_null() {
             out_of_memory(size);
@@ -113,8 +111,8 @@ impl Heap {
         Block(pointer)
     }
 
-    /// Frees a block after a look at its mark; a wrong one means that the block was written by
-    /// another owner.
+    /// Checks a block's mark and frees the block. A wrong mark means that another owner has written
+    /// there.
     #[inline(always)]
     pub(crate) fn free(&self, block: Block, mark: u64) {
         // SAFETY: the block is live and its first 8 bytes were written by `allocate`.
@@ -122,43 +120,41 @@ impl Heap {
         if found != mark {
             overwritten(found, mark);
         }
-        // SAFETY: the block came from `malloc` and, being consumed, is not used afterwards.
+        self.free_unread(block);
+    }
+
+    /// Frees a block without a look at its mark, which would bring its first line near.
+    #[inline(always)]
+    pub(crate) fn free_unread(&self, block: Block) {
+        // SAFETY: the block came from `malloc` and is consumed, so it is not used afterwards.
         unsafe { (self.free)(block.0.cast()) };
     }
 }
 
-/// A live block; freed exactly once, by [`Heap::free`].
 pub(crate) struct Block(*mut u64);
 
-// SAFETY: a block is plain memory with one owner; malloc lets any thread free it.
+// SAFETY: a block is plain memory with one owner, and any thread may free it.
 unsafe impl Send for Block {}
 
 impl Block {
-    /// The block as a number, to send it through a queue of words.
     pub(crate) fn into_word(self) -> usize {
         self.0 as usize
     }
 
-    /// Writes a word.
-    ///
     /// # Safety
     /// The block has 8 bytes at `offset`, which is a multiple of 8.
     pub(crate) unsafe fn write(&mut self, offset: usize, word: u64) {
-        // SAFETY: inside of a live block, as the caller promises, with one owner.
+        // SAFETY: inside a live block with one owner, as the caller promises.
         unsafe { self.0.byte_add(offset).write_volatile(word) };
     }
 
-    /// Reads a word.
-    ///
     /// # Safety
     /// As for [`Block::write`]; the word has been written, or the block was allocated zeroed.
     pub(crate) unsafe fn read(&self, offset: usize) -> u64 {
-        // SAFETY: inside of a live block, and initialised, as the caller promises.
+        // SAFETY: inside a live block, and initialised, as the caller promises.
         unsafe { self.0.byte_add(offset).read_volatile() }
     }
 
-    /// The block again.
-    ///
     /// # Safety
     /// `word` came from [`Block::into_word`] and is turned back once.
     pub(crate) unsafe fn from_word(word: usize) -> Self {
@@ -166,20 +162,19 @@ impl Block {
     }
 }
 
-/// Places for blocks, each marked with the number of its place; what they hold is freed at the end.
+/// Places for blocks, each marked with the number of its place. A drop frees the blocks.
 pub(super) struct Places {
     heap: Heap,
     pub(super) blocks: Vec<Option<Block>>,
 }
 
 impl Places {
-    /// Allocates a block of each of these sizes.
     pub(super) fn new(heap: Heap, sizes: impl Iterator<Item = usize>) -> Self {
         let allocate = |(mark, size)| Some(heap.allocate(size, mark as u64));
         Self { heap, blocks: sizes.enumerate().map(allocate).collect() }
     }
 
-    /// Frees the block of a place, then allocates another. Returns how many were freed.
+    /// Frees the block of a place and allocates another. Returns the number of freed blocks.
     #[inline(always)]
     pub(super) fn replace(&mut self, mark: usize, size: usize) -> u64 {
         let place = &mut self.blocks[mark];

@@ -1,4 +1,4 @@
-//! A heap that is filled with mixed objects, emptied, and left alone.
+//! A heap that is filled with mixed objects, emptied, and then left idle.
 
 use super::heap::Heap;
 use super::watched::{self, Entry, Table};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time for which the process shows its memory, before it allocates and before it frees.
+/// Time for which the process shows its memory before it allocates, and again before it frees.
 pub(crate) const BASE: Duration = Duration::from_millis(150);
 
 /// The distribution of sizes.
@@ -37,21 +37,17 @@ impl Sizes {
     }
 }
 
-/// One sample, taken in a process of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct IdleSample {
-    /// One object in this many survives; 0: none.
+    /// One object in this many survives; 0: no object does.
     pub(crate) survivors: usize,
-    /// The distribution of sizes.
     pub(crate) sizes: Sizes,
-    /// MiB that are allocated.
     pub(crate) mib: u64,
 }
 
 impl Work for IdleSample {
     const NAME: &'static str = "idle";
 
-    /// Fills, frees, waits.
     fn measure(self) -> Result<Measurement> {
         watched::join_group()?;
         let heap = Heap::of_this_process();
@@ -59,7 +55,7 @@ impl Work for IdleSample {
         watched::announce("base", &[]);
         thread::sleep(BASE);
         let start = Instant::now();
-        // The fewest bytes per object are 24 on average, in samples by bytes.
+        // By bytes, an object has at least 24 bytes on average.
         let mut table = Table::<Entry>::new((most / 24) as usize + (2 << 20));
         let count = self.fill(heap, most as usize, &mut table);
         let entries = &mut table[..count];

@@ -7,13 +7,13 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::ops::RangeInclusive;
 
-/// Sizes: those of `malloc-large` of mimalloc-bench, which replaces 20 of them.
+/// The sizes of `malloc-large` of mimalloc-bench, which replaces 20 blocks.
 const SIZES: RangeInclusive<usize> = 5 << 20..=25 << 20;
-/// Replacements per chunk, each with the page faults or the writes of thousands of pages.
+/// Replacements per chunk. Each causes page faults or writes of thousands of pages.
 const CHUNK: u64 = 4;
 
-/// Puts a block of `size` bytes, each page of which it writes, into a place, and then frees the one
-/// that was there. Returns how many were freed.
+/// Puts a new block of `size` bytes into a place and writes each page of it, then frees the old
+/// block. Returns the number of freed blocks.
 fn replace(heap: Heap, places: &mut Places, mark: usize, size: usize) -> u64 {
     let mut new = heap.allocate(size, mark as u64);
     for offset in (PAGE..=size - size_of::<u64>()).step_by(PAGE) {
@@ -27,7 +27,8 @@ fn replace(heap: Heap, places: &mut Places, mark: usize, size: usize) -> u64 {
     })
 }
 
-/// Replaces a random one of `live` blocks, again and again. All are there before the clock starts.
+/// Replaces a random one of `live` blocks, again and again. All are allocated before the clock
+/// starts.
 pub(super) fn run(heap: Heap, budget: Budget, live: usize) -> Window {
     let mut random = StdRng::seed_from_u64(40_000);
     let mut places = Places::new(heap, std::iter::repeat_n(size_of::<u64>(), live));

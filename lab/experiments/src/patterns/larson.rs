@@ -1,5 +1,5 @@
-//! A server whose threads end and leave their blocks to successors (after the benchmark of Larson
-//! and Krishnan, 1998: memory is freed by other threads than those that allocated it).
+//! A server whose threads end and leave their blocks to successors, so that other threads free the
+//! memory (after the benchmark of Larson and Krishnan, 1998).
 
 use super::heap::{Heap, Places};
 use super::others::Others;
@@ -8,13 +8,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::thread;
 
-/// Blocks of one thread, and their sizes.
 const BLOCKS: usize = 1000;
 const SIZES: std::ops::Range<usize> = 8..1000;
-/// Replacements in the life of a thread.
 const LIFE: usize = 10_000;
 
-/// The blocks that are left to a successor.
+/// The blocks that a thread leaves to its successor.
 struct Estate {
     places: Places,
     random: StdRng,
@@ -27,7 +25,6 @@ impl Estate {
         Self { places: Places::new(heap, sizes), random }
     }
 
-    /// The life of one thread.
     fn replace(&mut self) -> Done {
         let mut verified = 0;
         for _ in 0..LIFE {
@@ -38,7 +35,7 @@ impl Estate {
     }
 }
 
-/// Every chunk is a thread of its own. An operation is one replacement.
+/// Every chunk is a new thread.
 pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
     let generation = |estate: &mut Estate| {
         thread::scope(|scope| scope.spawn(|| estate.replace()).join())

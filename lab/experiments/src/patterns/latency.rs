@@ -1,5 +1,5 @@
-//! Latency of a single free and malloc while another thread works: not the mean, but the slowest in
-//! a hundred, a thousand, ten thousand.
+//! Latency of a single free and malloc while another thread works, as quantiles up to the slowest
+//! in ten thousand.
 
 use super::heap::Heap;
 use super::others::Others;
@@ -8,22 +8,20 @@ use super::window::{self, Budget, Phase, Window};
 use super::working_set::WorkingSet;
 use std::time::Instant;
 
-/// Largest block; sizes are as likely in each doubling from 16 bytes.
+/// Largest block, from 16 bytes; each doubling of the size is equally likely.
 const LARGEST: usize = 32_768;
-/// Factor by which it runs longer than other patterns: the slowest in ten thousand are a few dozen
-/// of the quarter of a million operations that others make in 20 ms, and most of them then are
-/// pages that the heap touches for the first time.
+/// Factor by which this pattern runs longer than others. Their 20 ms have a quarter of a million
+/// operations, so the slowest in ten thousand are some 25, most of them first touches of pages.
 const LENGTH: u32 = 10;
-/// Names of the figures, and the share of operations that took no longer.
+/// Names of the figures, and the share of operations that took at most that long.
 pub(crate) const QUANTILES: [(&str, f64); 4] =
     [("p50_ns", 0.5), ("p99_ns", 0.99), ("p99_9_ns", 0.999), ("p99_99_ns", 0.9999)];
 
-/// Buckets of each doubling: values are known to 1/64 or better.
+/// Buckets of each doubling, as a power of two: a value is known to 1/64.
 const SUB_BITS: u32 = 6;
 const BUCKETS: usize = (64 - SUB_BITS as usize) << SUB_BITS;
 
-/// Counts of ticks in logarithmic buckets, in memory of its own: the heap under test sees none of
-/// it.
+/// Counts of ticks in logarithmic buckets, in mapped memory: the heap under test does not serve it.
 struct Histogram {
     counts: Table<u64>,
     total: u64,
@@ -32,7 +30,7 @@ struct Histogram {
 impl Histogram {
     fn new() -> Self {
         let mut counts = Table::new(BUCKETS);
-        // Its pages are touched now and not while something is timed.
+        // Touches its pages before anything is timed.
         counts.fill(0);
         Self { counts, total: 0 }
     }
@@ -42,7 +40,6 @@ impl Histogram {
         ((shift as usize) << SUB_BITS) + (value >> shift) as usize
     }
 
-    /// The largest value that falls into a bucket.
     fn largest_of(bucket: usize) -> u64 {
         let shift = (bucket >> SUB_BITS).saturating_sub(1);
         let sub = (bucket - (shift << SUB_BITS)) as u64;
@@ -50,7 +47,7 @@ impl Histogram {
     }
 
     fn record(&mut self, value: u64) {
-        // The last doubling of 64 bits has no buckets: no tick count gets there.
+        // Values of the last doubling of 64 bits share the last bucket; no tick count reaches them.
         self.counts[Self::bucket(value).min(BUCKETS - 1)] += 1;
         self.total += 1;
     }
@@ -68,13 +65,13 @@ impl Histogram {
     }
 }
 
-/// A clock for short times; what a tick is, is found by comparing it with the system's.
+/// A clock for short times; `run` finds a tick's length by comparison with the system's clock.
 #[cfg(target_arch = "x86_64")]
 fn ticks() -> u64 {
     use std::arch::x86_64::{__rdtscp, _mm_lfence};
     let mut cpu = 0;
-    // SAFETY: every x86-64 that Linux has run on in the last fifteen years has these instructions;
-    // rdtscp waits for what is before it, the fence holds back what comes after it.
+    // SAFETY: every x86-64 of the last fifteen years has these instructions. rdtscp waits for
+    // earlier instructions; the fence holds later ones back.
     unsafe {
         let now = __rdtscp(&raw mut cpu);
         _mm_lfence();
@@ -89,7 +86,6 @@ fn ticks() -> u64 {
     std::time::Duration::from(now).as_nanos() as u64
 }
 
-/// Measures the cost of the clock itself, in ticks: the median of empty intervals.
 fn cost_of_clock() -> u64 {
     let mut empty = Histogram::new();
     for _ in 0..10_000 {
@@ -99,7 +95,7 @@ fn cost_of_clock() -> u64 {
     empty.quantile(0.5)
 }
 
-/// The window, and the quantiles in nanoseconds. An operation is a free and a malloc.
+/// Returns the window, and the quantiles in nanoseconds.
 pub(super) fn run(
     heap: Heap,
     budget: Budget,
@@ -121,7 +117,7 @@ pub(super) fn run(
                     let start = ticks();
                     operation();
                     let taken = ticks() - start;
-                    // A heap that fills for the first time is not what a call costs later.
+                    // A heap that fills for the first time has other costs than later calls.
                     if phase == Phase::Measured {
                         histogram.record(taken.saturating_sub(cost));
                     }

@@ -1,5 +1,5 @@
-//! Everything at once: sizes from a few bytes to megabytes, short and long lives, and blocks that
-//! another thread frees.
+//! Everything at once: sizes from bytes to megabytes, short and long lives, blocks that another
+//! thread frees.
 
 use super::heap::{Block, Heap, Places};
 use super::others::Others;
@@ -8,15 +8,14 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Blocks that a thread keeps, and places where threads leave blocks to each other.
+/// Blocks that a thread keeps, and places in which threads leave blocks for each other.
 const OWN: usize = 1024;
 const SHARED: usize = 256;
 /// One block in this many goes through a shared place.
 const SHARED_IN: u32 = 8;
-/// Allocations per chunk.
 const CHUNK: usize = 1024;
 
-/// Nine in ten are small, nine in a thousand large, one in a thousand up to 4 MiB.
+/// Of a thousand sizes, 900 are small, 9 large, and 1 up to 4 MiB.
 fn draw_size(random: &mut StdRng) -> usize {
     match random.random_range(0..1000) {
         0 => random.random_range(512 << 10..4 << 20),
@@ -62,15 +61,13 @@ impl<'a> Mixer<'a> {
     }
 }
 
-/// Leaves a block in a shared place and takes the one that was there.
 fn exchange(place: &AtomicUsize, block: Block) -> Block {
     let word = place.swap(block.into_word(), Ordering::AcqRel);
-    // SAFETY: a shared place always holds a block, and the thread that takes it out is its only
+    // SAFETY: a shared place always holds a block, and the thread that swaps it out is its only
     // owner.
     unsafe { Block::from_word(word) }
 }
 
-/// An operation is an allocation and the freeing of the block that it replaces.
 pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
     let first = |mark| AtomicUsize::new(heap.allocate(64, mark as u64).into_word());
     let shared: Vec<AtomicUsize> = (0..SHARED).map(first).collect();

@@ -1,6 +1,5 @@
-//! Workloads on malloc and free. Everything but these calls is the same for all allocators and
-//! fixed here: each block has its first word written when it is allocated and checked when it is
-//! freed.
+//! Workloads on malloc and free. Apart from these calls they are the same for all allocators. The
+//! first word of each block is written when it is allocated and checked when it is freed.
 //!
 //! A new pattern is a file here and a table in `data/patterns.toml`.
 
@@ -8,6 +7,7 @@ mod batch;
 pub(crate) mod bursts;
 pub(crate) mod churn;
 pub(crate) mod empty;
+pub(crate) mod fleet;
 mod fork;
 pub(crate) mod growth;
 mod handover;
@@ -39,24 +39,23 @@ use std::fmt;
 use std::sync::LazyLock;
 use window::{Budget, Window};
 
-/// One workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Pattern {
-    /// Allocate a block or a few, free them, again and again. Operation: a pair of calls.
+    /// Allocates a block or a few and frees them, again and again. Operation: a pair of calls.
     Pair {
         size: usize,
         #[serde(default)]
         form: Form,
     },
-    /// Allocate 1,000 blocks, free them all. Operation: one block.
+    /// Allocates 1,000 blocks, then frees them. Operation: one block.
     Batch { size: usize, order: FreeOrder },
-    /// Replace a random one of 10,000 blocks by one of a random size (logarithmically uniform from
-    /// 16 bytes to `largest`). Operation: one replacement, on one of `threads` threads.
+    /// Replaces a random one of 10,000 blocks by one of a random size, logarithmically uniform from
+    /// 16 bytes to `largest`. Operation: one replacement, on one of `threads` threads.
     WorkingSet { largest: usize, threads: usize },
-    /// One thread allocates a head of 256 bytes and a payload, another frees them; they pass
+    /// One thread allocates a head of 256 bytes and a payload, another frees both. They pass
     /// through a bounded queue in bursts of 64. Operation: one head with its payload.
     Handover { payload: usize },
-    /// Threads in a ring do the same, each to the next; what passing on costs is subtracted.
+    /// `Handover` between threads in a ring, each to the next, minus the cost of passing on.
     Ring { payload: usize },
     /// An acceptor hands requests to threads that serve 64 and end. Operation: one request.
     Server,
@@ -64,11 +63,11 @@ pub(crate) enum Pattern {
     Larson,
     /// All sizes, lives and owners. Operation: one replacement.
     Mixed,
-    /// Two threads' traffic changes: small sets, handing over, long bursts. Operation: one block.
+    /// Two threads change between small sets, handing over and long bursts. Operation: one block.
     Phases,
     /// A block grows. Operation: one realloc.
     Realloc { steps: Steps },
-    /// A zeroed block is looked at, written and freed. Operation: one block.
+    /// A zeroed block is read, written and freed. Operation: one block.
     Calloc { size: usize },
     /// One of `live` blocks of 5 to 25 MiB is replaced, and each page of the new one is written.
     /// Operation: one replacement.
@@ -77,11 +76,10 @@ pub(crate) enum Pattern {
     ShortLives,
     /// A process with a small heap forks; the child allocates, frees and ends. Operation: one fork.
     Fork,
-    /// The longest times of one free and malloc. Operation: one replacement.
+    /// The longest times of a free and a malloc. Operation: one replacement.
     Latency,
 }
 
-/// A family of workloads, for summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum Family {
     Pairs,
@@ -100,18 +98,15 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// All of them, in the order of tables.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|of| of.family)
     }
 
-    /// Returns its name in tables.
     pub(crate) fn name(self) -> &'static str {
         TABLE.iter().find(|of| of.family == self).map_or("", |of| &of.name)
     }
 }
 
-/// The patterns of a family.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Patterns {
@@ -120,14 +115,13 @@ struct Patterns {
     patterns: Vec<Row>,
 }
 
-/// All patterns; samples run without it, for reading it takes memory.
+/// All patterns. Samples never read the table, because reading it allocates memory.
 static TABLE: LazyLock<Vec<Patterns>> = LazyLock::new(|| {
     let text = include_str!("../../data/patterns.toml");
     let mut table: BTreeMap<String, _> = toml::from_str(text).expect("a test reads all of them");
     table.remove("family").unwrap_or_default()
 });
 
-/// A pattern with its name.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -141,10 +135,9 @@ fn yes() -> bool {
     true
 }
 
-/// Most threads of a ring; it has as many as there are CPUs.
+/// Most threads of a ring, which has one for each CPU.
 const RING_MOST: usize = 4;
 
-/// The outcome of a sample of a pattern: its window, and further figures by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) window: Window,
@@ -158,7 +151,6 @@ impl From<Window> for Outcome {
 }
 
 impl Pattern {
-    /// Every workload of the experiment, in the order of tables.
     pub(crate) fn all() -> Vec<Self> {
         TABLE.iter().flat_map(|of| &of.patterns).map(|row| row.work).collect()
     }
@@ -170,18 +162,16 @@ impl Pattern {
         TABLE.iter().find_map(row_in).expect("every pattern that runs is in the table")
     }
 
-    /// Returns whether a quick run has it.
     pub(crate) fn is_quick(self) -> bool {
         self.row().1.quick
     }
 
-    /// The family that it belongs to.
     pub(crate) fn family(self) -> Family {
         self.row().0
     }
 
-    /// Returns whether it has further threads or processes, so that it spends time waiting and only
-    /// the wall clock tells how long an operation took.
+    /// Returns whether the pattern has further threads or processes. It then also waits, so only
+    /// the wall clock shows how long an operation takes.
     pub(crate) fn is_threaded(self) -> bool {
         match self {
             Self::WorkingSet { threads, .. } => threads > 1,
@@ -192,7 +182,7 @@ impl Pattern {
     }
 
     /// Runs the pattern on `heap`. The caller has bound this thread to the first of `cpus`; the
-    /// pattern binds its further threads to the others, in turn.
+    /// pattern binds its further threads to the other CPUs in turn.
     pub(crate) fn run(self, heap: Heap, budget: Budget, cpus: &[usize]) -> Outcome {
         let one = Others { count: 1, cpus };
         match self {

@@ -5,19 +5,18 @@ use quarry_harness::affinity;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// The other threads and their CPUs: the CPUs of the sample are taken in turn, and the measured
-/// thread has the first.
+/// The other threads and their CPUs. They take the CPUs of the sample in turn, after the measured
+/// thread, which has the first.
 #[derive(Clone, Copy)]
 pub(super) struct Others<'a> {
     pub(super) count: usize,
     pub(super) cpus: &'a [usize],
 }
 
-/// Tells the others to end.
 pub(super) struct Stop(AtomicBool);
 
 impl Stop {
-    /// Does chunks until it is time to end.
+    /// Does chunks until the measured thread stops this one.
     pub(super) fn until(&self, mut chunk: impl FnMut() -> Done) -> Done {
         let mut done = Done::default();
         while !self.0.load(Ordering::Acquire) {
@@ -30,7 +29,7 @@ impl Stop {
 }
 
 impl Others<'_> {
-    /// Binds the calling thread, as number `number` of the others, to its CPU.
+    /// Binds the calling thread, number `number` of the others, to its CPU.
     pub(super) fn pin(&self, number: usize) {
         if !self.cpus.is_empty() {
             let cpu = self.cpus[(number + 1) % self.cpus.len()];
@@ -66,8 +65,9 @@ impl Others<'_> {
             window
         })
     }
-    /// Measures chunks of work on a state of this thread, while every other thread does the same to
-    /// one of its own. `make` makes the state of a thread by its number; the measured one has 0.
+    /// Measures chunks of work on this thread's state while every other thread does the same with
+    /// its own state. `make` creates the state of a thread by number; the measured thread has
+    /// number 0.
     pub(super) fn alike<S>(
         &self,
         budget: Budget,

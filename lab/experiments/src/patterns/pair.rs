@@ -1,8 +1,7 @@
-//! Allocate and free few blocks, again and again: the latency of the shortest paths.
+//! Allocates and frees few blocks, again and again: the latency of the shortest paths.
 //!
-//! Which of these is fast depends on how soon a call reads what an earlier one has written. Blocks
-//! of one size are the shortest chain; other sizes in between lengthen it, and so do several blocks
-//! at once.
+//! That latency depends on how soon a call reads what an earlier call has written: soonest with one
+//! block of one size, later with other sizes in between or several blocks at once.
 
 use super::heap::{Block, Heap, Places};
 use super::window::{self, Budget, Done, Window};
@@ -10,13 +9,12 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-/// Which blocks live at once, and of which sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Form {
     /// One block.
     #[default]
     One,
-    /// A block, and inside of its life one of the next size.
+    /// A block, and within its life a block of the next size.
     Nested,
     /// One block, of two sizes in turn.
     TwoInTurn,
@@ -34,7 +32,6 @@ pub(crate) enum Form {
 const CHUNK: u64 = 4096;
 /// Largest size of a form of several sizes.
 const LARGEST: usize = 32 << 10;
-/// Blocks of which a random one is replaced.
 const REPLACED: usize = 1000;
 
 pub(super) fn run(heap: Heap, budget: Budget, size: usize, form: Form) -> Window {
@@ -58,7 +55,6 @@ fn next_size(size: usize) -> usize {
     if 2 * size <= LARGEST { 2 * size } else { size / 2 }
 }
 
-/// One block lives at a time.
 fn in_turn<const SIZES: usize>(heap: Heap, budget: Budget, sizes: [usize; SIZES]) -> Window {
     measure(budget, SIZES, |mark| {
         for size in sizes {
@@ -96,7 +92,7 @@ fn random(heap: Heap, budget: Budget, size: usize) -> Window {
     })
 }
 
-/// Calls `pairs`, which takes a mark and makes `count` pairs with it, until the window is over.
+/// Calls `pairs` with a mark, for `count` pairs each time, until the window is over.
 fn measure(budget: Budget, count: usize, mut pairs: impl FnMut(u64)) -> Window {
     window::measure(budget, || {
         let mut verified = 0;

@@ -1,7 +1,7 @@
-//! Traffic that changes: two threads work on small sets of their own, then the first allocates what
-//! the second frees, then both allocate and free more at a time than an allocator keeps for a CPU.
-//! All blocks have one size, so that one cache sees all of it. A cycle of these phases takes some
-//! milliseconds, and a sample has whole ones.
+//! Two threads in changing phases. First both work on small sets; then the first allocates blocks
+//! that the second frees; then both allocate and free more blocks at once than an allocator keeps
+//! for a CPU. All blocks have one size, hence one cache. A cycle takes some milliseconds; a sample
+//! has whole cycles.
 
 use super::handover::{self, BURST, HEAD, Queue};
 use super::heap::{Block, Heap};
@@ -10,29 +10,22 @@ use super::window::{self, Budget, Done, Window};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Blocks of a small set.
 const SET: usize = 64;
-/// Replacements in it, in a phase.
+/// Replacements in the small set in a phase.
 const REPLACEMENTS: usize = 32_768;
 /// Bursts of heads with payloads that change hands in a phase.
 const HANDED_BURSTS: usize = 512;
-/// Blocks of a long burst.
 const LONG: usize = 16_384;
-/// Long bursts of a phase.
 const LONG_BURSTS: usize = 8;
-/// Blocks that both threads allocate and free in a cycle.
 const BLOCKS: usize = 2 * REPLACEMENTS + 2 * HANDED_BURSTS * BURST + 2 * LONG * LONG_BURSTS;
 
-/// The two threads' meeting point between phases, and what passes between them.
+/// The meeting point of the two threads between phases, and their queue.
 struct Shared {
-    /// Arrivals at the meeting point.
     arrived: AtomicUsize,
     is_over: AtomicBool,
-    /// From the first thread to the second.
     queue: Queue,
 }
 
-/// One of the two threads.
 struct Side<'a> {
     heap: Heap,
     shared: &'a Shared,
@@ -40,7 +33,6 @@ struct Side<'a> {
     set: Vec<Option<Block>>,
     long: Vec<Option<Block>>,
     meetings: usize,
-    /// Heads that the thread has sent or received.
     passed: usize,
 }
 
@@ -56,7 +48,7 @@ impl<'a> Side<'a> {
         Self { heap, shared, number, set, long, meetings: 0, passed: 0 }
     }
 
-    /// Waits for the other thread. Returns false if there is no other cycle.
+    /// Waits for the other thread. Returns false after the last cycle.
     fn meet(&mut self) -> bool {
         self.meetings += 1;
         self.shared.arrived.fetch_add(1, Ordering::AcqRel);
@@ -66,7 +58,6 @@ impl<'a> Side<'a> {
         !self.shared.is_over.load(Ordering::Acquire)
     }
 
-    /// A phase on a small set.
     fn replace(&mut self) {
         for step in 0..REPLACEMENTS {
             let at = step * 37 % SET;
@@ -77,7 +68,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// A phase in which blocks change hands. Returns when all have been freed.
+    /// A phase in which blocks pass to the other thread. Returns when all have been freed.
     fn hand_over(&mut self) {
         let queue = &self.shared.queue;
         let all = self.passed + HANDED_BURSTS * BURST;
@@ -93,7 +84,6 @@ impl<'a> Side<'a> {
         handover::wait_until(|| (queue.received() == all).then_some(()));
     }
 
-    /// A phase of long bursts.
     fn burst(&mut self) {
         for _ in 0..LONG_BURSTS {
             for (mark, block) in self.long.iter_mut().enumerate() {
@@ -139,7 +129,7 @@ pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
         let window = window::measure(budget, || {
             side.meet();
             side.cycle();
-            // Each block is compared with its mark when it is freed.
+            // Every free has compared its block with its mark.
             Done { operations: BLOCKS as u64, verified: BLOCKS as u64 }
         });
         shared.is_over.store(true, Ordering::Release);

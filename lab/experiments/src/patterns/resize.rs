@@ -4,7 +4,6 @@ use super::heap::Heap;
 use super::window::{self, Budget, Done, Window};
 use serde::{Deserialize, Serialize};
 
-/// The steps in which a block grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Steps {
     /// From 16 bytes to 16 KiB, 16 at a time: a string that is appended to.
@@ -15,10 +14,8 @@ pub(crate) enum Steps {
     Pages,
 }
 
-/// Sizes at which blocks stop growing.
 const SMALL_END: usize = 16 << 10;
 const LARGE_END: usize = 64 << 20;
-/// Bytes from one write to the next.
 pub(super) const PAGE: usize = 4096;
 
 impl Steps {
@@ -39,8 +36,8 @@ impl Steps {
     }
 }
 
-/// Grows a block to its end and frees it. An operation is one realloc; each is verified by the word
-/// that was the block's last one before.
+/// Grows a block by `steps` to their end and frees it. Operation: one realloc, verified by what was
+/// the block's last word before it.
 pub(super) fn run_realloc(heap: Heap, budget: Budget, steps: Steps) -> Window {
     window::measure(budget, || {
         let mut size = steps.first();
@@ -60,9 +57,9 @@ pub(super) fn run_realloc(heap: Heap, budget: Budget, steps: Steps) -> Window {
     })
 }
 
-/// Allocates zeroed blocks, looks at every page of each and writes there. Operation: one block.
+/// Allocates zeroed blocks, reads every page of each and writes there. Operation: one block.
 pub(super) fn run_calloc(heap: Heap, budget: Budget, size: usize) -> Window {
-    // Enough for a chunk to last long enough to be timed.
+    // As many as make a chunk long enough to be timed.
     let blocks = ((1 << 20) / size).max(1) as u64;
     window::measure(budget, || {
         let mut verified = 0;

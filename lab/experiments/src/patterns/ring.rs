@@ -1,5 +1,5 @@
-//! Threads in a ring, each allocating for the next and freeing what the one before allocated. The
-//! cost of passing the blocks on is measured with preallocated ones and subtracted.
+//! Threads in a ring: each allocates for the next thread and frees what the thread before it
+//! allocated. Passing the blocks on is measured with preallocated blocks and subtracted.
 
 use super::handover::{BURST, CAPACITY, CHUNK_BURSTS, Queue, WORDS, wait};
 use super::heap::{Heap, PREALLOCATED};
@@ -9,10 +9,9 @@ use quarry_harness::statistics::median;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// A block is used again only when its burst has left the queue.
+/// A preallocated block is used again only after its burst has left the queue.
 const _: () = assert!(PREALLOCATED >= (CAPACITY + BURST) * WORDS);
 
-/// One place in the ring.
 struct Place<'a> {
     heap: Heap,
     payload: usize,
@@ -23,7 +22,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Frees what has come; says whether there was anything.
+    /// Frees the blocks that have arrived; returns whether there were any.
     fn receive(&mut self) -> bool {
         let sent = self.inbox.sent();
         let has_news = sent > self.received;
@@ -33,7 +32,7 @@ impl Place<'_> {
         has_news
     }
 
-    /// Sends a burst, receiving while there is no room for it, unless `gives_up`.
+    /// Sends a burst. Receives while the queue has no room, unless `gives_up`.
     fn send(&mut self, gives_up: impl Fn() -> bool) {
         let mut spins = 0;
         while !self.outbox.has_room(self.sent) {
@@ -49,13 +48,14 @@ impl Place<'_> {
     }
 }
 
-/// Slices of a sample, half of them on the heap and half on preallocated blocks, in turn.
+/// Slices of a sample: half on the heap, half on preallocated blocks, in turn.
 const SLICES: u32 = 10;
-/// Less than this, in ns per operation, is not told apart from the floor.
+/// The least result in ns per operation; smaller differences are noise.
 const LEAST: f64 = 1.0;
 
-/// All operations on the heap, each counted with the median of what a slice on the heap took longer
-/// than its neighbour without one: a disturbance hits one slice, not the median.
+/// Measures slices on the heap and on preallocated blocks in turn. An operation takes the median of
+/// the differences between a slice on the heap and the next on preallocated blocks, because a
+/// disturbance hits single slices. Returns all operations on the heap, at that time.
 pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>) -> Window {
     let slice = Budget { warm_up: budget.warm_up / SLICES, measured: budget.measured / SLICES };
     let mut total = Window { operations: 0, verified: 0, wall_ns: 0, cpu_ns: 0 };
@@ -79,7 +79,7 @@ pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>
     Window { wall_ns: in_all(&wall), cpu_ns: in_all(&cpu), ..total }
 }
 
-/// The ring turns; an operation is a head with its payload that the first thread sends.
+/// One measurement of the ring. Operation: a head with its payload that the first thread sends.
 fn turn(heap: Heap, budget: Budget, payload: usize, others: Others<'_>) -> Window {
     let threads = others.count + 1;
     let queues: Vec<Queue> = (0..threads).map(|_| Queue::new()).collect();

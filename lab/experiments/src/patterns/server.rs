@@ -1,4 +1,4 @@
-//! A server that starts a thread for some requests: what one thread allocates another frees, and
+//! A server that starts a thread for some requests: one thread allocates what another frees, and
 //! threads are young.
 
 use super::heap::{Block, Heap};
@@ -8,14 +8,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::thread;
 
-/// Requests that one thread serves.
 const REQUESTS: usize = 64;
-/// Bytes of what is known of a request, and blocks that its answer needs meanwhile.
+/// Bytes of a request's session, and blocks that its answer needs meanwhile.
 const SESSION: usize = 512;
 const SCRATCH: usize = 8;
-/// Bytes of bodies and answers.
 const BODIES: std::ops::Range<usize> = 64..8192;
-/// Blocks of the short life of [`run_short_lives`].
 const SHORT_LIFE: usize = 100;
 
 struct Request {
@@ -23,7 +20,6 @@ struct Request {
     body: Block,
 }
 
-/// Frees a request and gives its answer.
 fn serve(heap: Heap, request: Request, mark: u64, size: usize) -> Block {
     let scratch: [Block; SCRATCH] =
         std::array::from_fn(|number| heap.allocate(32 << (number % 4), number as u64));
@@ -36,7 +32,7 @@ fn serve(heap: Heap, request: Request, mark: u64, size: usize) -> Block {
     answer
 }
 
-/// The acceptor allocates requests, a new thread serves them, the acceptor frees the answers.
+/// The acceptor allocates requests, a new thread serves them, and the acceptor frees the answers.
 fn accept(heap: Heap, random: &mut StdRng) -> Done {
     let sizes: Vec<usize> = (0..REQUESTS).map(|_| random.random_range(BODIES)).collect();
     let allocate = |(mark, size): (usize, &usize)| Request {
@@ -59,13 +55,13 @@ fn accept(heap: Heap, random: &mut StdRng) -> Done {
     Done { operations: REQUESTS as u64, verified }
 }
 
-/// An operation is a request.
+/// Operation: one request.
 pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
     let make = |number| StdRng::seed_from_u64(1 + number);
     others.alike(budget, make, |random| accept(heap, random))
 }
 
-/// A thread that allocates and frees little and ends, again and again. An operation is a thread.
+/// A thread that allocates and frees little and ends, again and again. Operation: one thread.
 pub(super) fn run_short_lives(heap: Heap, budget: Budget) -> Window {
     let life = move || {
         let size = |number: usize| 16 << (number % 10);

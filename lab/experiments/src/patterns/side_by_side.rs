@@ -1,4 +1,4 @@
-//! Several tasks at once, each a pattern of its own on the one heap of the process.
+//! Several tasks at once, each running the pattern on the one heap of the process.
 
 use super::Pattern;
 use super::heap::Heap;
@@ -7,12 +7,12 @@ use quarry_harness::affinity;
 use std::sync::Barrier;
 use std::thread;
 
-/// Runs `tasks` threads that begin together, on the CPUs in turn; further threads of a pattern
-/// take the next ones. Returns all that was done in the longest window, and the time that
-/// the tasks took together.
+/// Runs `tasks` threads that begin together, on the CPUs in turn; a pattern's further threads take
+/// the next CPUs. Returns the operations of all tasks with the time of the longest task, and the
+/// sum of the times of all tasks.
 ///
 /// # Panics
-/// If a CPU is not ours to use, or a task finds that memory was handed out twice.
+/// If a CPU is not allowed, or a task finds that memory was handed out twice.
 pub(crate) fn run(
     pattern: Pattern,
     heap: Heap,

@@ -1,4 +1,4 @@
-//! The side of the watched process: nothing here calls the allocator but what is said to.
+//! The watched process's part of a sample. Only functions that are marked so allocate.
 
 use super::heap::{Block, Heap};
 use super::window::{Done, process_cpu_ns};
@@ -9,17 +9,17 @@ use std::io::Write;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// Joins the control group that the parent has made, if it has made one. Allocates.
+/// Joins the control group of the parent, if there is one. Allocates.
 ///
 /// # Errors
-/// If the group does not let it in.
+/// If the process may not join the group.
 pub(crate) fn join_group() -> Result<()> {
     let Some(file) = std::env::var_os(GROUP_VARIABLE) else { return Ok(()) };
-    // "0" is the process that writes.
+    // "0" stands for the process that writes.
     std::fs::write(file, "0").context("cannot join the control group")
 }
 
-/// Announces a phase with numbers. Formats on the stack and writes by one call.
+/// Announces a phase with numbers: formats on the stack, writes by one call.
 pub(crate) fn announce(phase: &str, numbers: &[u64]) {
     let mut line = [0u8; 256];
     let mut rest = &mut line[..];
@@ -33,7 +33,7 @@ pub(crate) fn announce(phase: &str, numbers: &[u64]) {
     unsafe { libc::write(libc::STDOUT_FILENO, line.as_ptr().cast(), length) };
 }
 
-/// Waits until the parent closes the pipe, however long a sample may take otherwise.
+/// Waits until the parent closes the pipe, without the alarm that limits samples.
 pub(crate) fn wait_for_the_end() {
     nix::unistd::alarm::cancel();
     let mut byte = 0u8;
@@ -41,7 +41,6 @@ pub(crate) fn wait_for_the_end() {
     while unsafe { libc::read(libc::STDIN_FILENO, (&raw mut byte).cast(), 1) } > 0 {}
 }
 
-/// Resident memory of this process in bytes; reads /proc without allocating.
 pub(crate) fn resident() -> u64 {
     let mut text = [0u8; 128];
     // SAFETY: the name is NUL-terminated; read writes at most the buffer.
@@ -57,7 +56,8 @@ pub(crate) fn resident() -> u64 {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
-/// The answer of a watched process: who served it, what it did and verified, and what it counted.
+/// The answer of a watched process: the file that serves malloc, operations, verified blocks,
+/// counters.
 pub(crate) fn answer(
     heap: Heap,
     Done { operations, verified }: Done,
@@ -70,7 +70,7 @@ pub(crate) fn answer(
     Ok(Measurement { verified, ..measurement.with(counters) })
 }
 
-/// A block that a table owns, or none: `word = 0`.
+/// A block that a table owns, or no block: `word = 0`.
 #[derive(Default)]
 pub(crate) struct Entry {
     word: usize,
@@ -78,7 +78,6 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// No block.
     pub(crate) const EMPTY: Self = Self { word: 0, size: 0 };
 
     /// Allocates a block of at least 8 bytes and writes all of it.
@@ -89,39 +88,42 @@ impl Entry {
         Self { word, size }
     }
 
-    /// Frees the block, if there is one. Returns its bytes.
+    /// Frees the block, if there is one. Returns its size.
     pub(crate) fn free(&mut self, heap: Heap) -> Option<usize> {
         let Self { word, size } = std::mem::take(self);
         if word == 0 {
             return None;
         }
-        // SAFETY: `allocate` turned a block into the word, and this entry, which cannot be copied,
-        // has just given it up.
+        // SAFETY: `allocate` turned a block into the word, and this entry, the only one with the
+        // word, has just lost it.
         heap.free(unsafe { Block::from_word(word) }, size as u64);
         Some(size)
     }
 
-    /// Bytes of the block.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Returns whether there is no block.
     pub(crate) fn is_empty(&self) -> bool {
         self.word == 0
     }
 }
 
-/// A table outside the heap under test, zeroed; its entries cost memory when they are written.
+/// A zeroed table outside the heap under test. Entries use memory once they are written.
 pub(crate) struct Table<T> {
     start: NonNull<T>,
     length: usize,
 }
 
 impl<T> Table<T> {
-    /// Room for `length` entries. `T` is valid where all its bytes are zero: numbers only.
+    /// Bytes of a mapping for a table, at least one: there is no empty mapping.
+    fn bytes(length: usize) -> usize {
+        (length * size_of::<T>()).max(1)
+    }
+
+    /// A table of `length` entries. All-zero bytes must be a valid `T`.
     pub(crate) fn new(length: usize) -> Self {
-        let bytes = length * size_of::<T>();
+        let bytes = Self::bytes(length);
         // SAFETY: a new anonymous mapping at an address of the kernel's choice.
         let start = unsafe {
             libc::mmap(
@@ -138,6 +140,16 @@ impl<T> Table<T> {
     }
 }
 
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is the table's own. No error is possible; entries own nothing.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), Self::bytes(self.length)) };
+    }
+}
+
+// SAFETY: a table owns its mapping as a vector does.
+unsafe impl<T: Send> Send for Table<T> {}
+
 impl<T> std::ops::Deref for Table<T> {
     type Target = [T];
 
@@ -149,7 +161,7 @@ impl<T> std::ops::Deref for Table<T> {
 
 impl<T> std::ops::DerefMut for Table<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; the table is borrowed for writing.
+        // SAFETY: same as in `deref`; the table is borrowed for writing.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 }

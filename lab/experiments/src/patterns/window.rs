@@ -3,17 +3,15 @@
 use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// Length of a sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// Before the window: fills caches, grows the heap.
+    /// Time before the window, in which caches fill and the heap grows.
     pub(crate) warm_up: Duration,
-    /// The window.
     pub(crate) measured: Duration,
 }
 
 impl Budget {
-    /// A sample of `millis` milliseconds; a quarter of that goes before as warm-up.
+    /// A sample of `millis` milliseconds, after a warm-up of a quarter of that.
     pub(crate) fn of_millis(millis: u64) -> Self {
         Self {
             warm_up: Duration::from_micros(millis * 250),
@@ -21,51 +19,40 @@ impl Budget {
         }
     }
 
-    /// The same budget, `factor` times as long.
     pub(super) fn times(self, factor: u32) -> Self {
         Self { warm_up: self.warm_up * factor, measured: self.measured * factor }
     }
 }
 
-/// The count of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// Operations.
     pub(crate) operations: u64,
-    /// Blocks that came back with the mark that they were given.
+    /// Blocks that still had the mark of their allocation.
     pub(crate) verified: u64,
 }
 
-/// The measured window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// Operations.
     pub(crate) operations: u64,
-    /// Operations that are proven, counted apart: blocks that came back with their mark, or packets
-    /// that arrived.
+    /// Proven operations, counted separately: blocks that kept their mark, or packets that arrived.
     pub(crate) verified: u64,
-    /// Wall-clock time.
     pub(crate) wall_ns: u64,
-    /// CPU time of the process.
     pub(crate) cpu_ns: u64,
 }
 
-/// Calls `chunk`, which does some operations and returns what it did, until the warm-up and then
-/// the window are over. The clock is read once per chunk, which should last 10 us or more.
+/// Calls `chunk`, which returns its counts, until the warm-up and then the measured time are over.
+/// The clock is read once per chunk, which should last at least 10 us.
 pub(crate) fn measure(budget: Budget, mut chunk: impl FnMut() -> Done) -> Window {
     measure_in_phases(budget, |_| chunk())
 }
 
-/// The phase that a chunk belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Not measured.
     WarmUp,
-    /// The window.
     Measured,
 }
 
-/// [`measure`] of chunks that note more than the window does, and want to know when.
+/// [`measure`], for chunks that depend on the phase.
 pub(crate) fn measure_in_phases(budget: Budget, mut chunk: impl FnMut(Phase) -> Done) -> Window {
     run_for(budget.warm_up, &mut || chunk(Phase::WarmUp));
     let cpu_before = process_cpu_ns();
@@ -89,7 +76,6 @@ fn run_for(duration: Duration, chunk: &mut impl FnMut() -> Done) -> (Done, Durat
     }
 }
 
-/// CPU time that this process has used.
 pub(crate) fn process_cpu_ns() -> u64 {
     let time =
         clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("every Linux has this clock");

@@ -1,4 +1,4 @@
-//! Replace random blocks of a working set: sizes mixed, lifetimes without order.
+//! Replaces random blocks of a working set of mixed sizes and lifetimes.
 
 use super::heap::{Heap, Places};
 use super::others::Others;
@@ -6,25 +6,22 @@ use super::window::{Budget, Done, Window};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Blocks that live at once.
 const BLOCKS: usize = 10_000;
-/// Smallest block.
 const SMALLEST: usize = 16;
-/// Replacements that are drawn before the clock starts, and then repeated.
+/// Replacements that are drawn before the clock starts, then repeated.
 const SCRIPT: usize = 32_768;
 /// Replacements per chunk; about 20 us on a fast allocator.
 const CHUNK: usize = 2048;
 
 const _: () = assert!(SCRIPT.is_multiple_of(CHUNK));
 
-/// Replace the block at `index` by one of `size` bytes.
+/// Replaces the block at `index` by one of `size` bytes.
 #[derive(Clone, Copy)]
 struct Replacement {
     index: u16,
     size: u16,
 }
 
-/// The blocks of one thread, and what will be done to them.
 pub(super) struct WorkingSet {
     script: Vec<Replacement>,
     places: Places,
@@ -32,7 +29,6 @@ pub(super) struct WorkingSet {
 }
 
 impl WorkingSet {
-    /// Allocates the blocks.
     pub(super) fn new(heap: Heap, largest: usize, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let script = (0..SCRIPT)
@@ -45,18 +41,16 @@ impl WorkingSet {
         Self { script, places: Places::new(heap, sizes), position: 0 }
     }
 
-    /// Replaces one block.
     #[inline(always)]
     fn replace(&mut self, step: Replacement) -> u64 {
         self.places.replace(step.index.into(), step.size.into())
     }
 
-    /// Some replacements.
     pub(super) fn chunk(&mut self) -> Done {
         self.chunk_with(|set, step| set.replace(step))
     }
 
-    /// Some replacements, each through `observe`, which says when it begins and ends.
+    /// A chunk whose replacements run inside `observe`.
     pub(super) fn observed_chunk(&mut self, mut observe: impl FnMut(&mut dyn FnMut())) -> Done {
         self.chunk_with(|set, step| {
             let mut freed = 0;
@@ -76,14 +70,14 @@ impl WorkingSet {
     }
 }
 
-/// One thread, and as many others beside it that do the same to blocks of their own.
+/// One thread, and `others` that do the same with their own blocks.
 pub(super) fn run(heap: Heap, budget: Budget, largest: usize, others: Others<'_>) -> Window {
     let make = |number| WorkingSet::new(heap, largest, 10_000 + number);
     others.alike(budget, make, WorkingSet::chunk)
 }
 
-/// A size with a logarithm that is uniform between those of [`SMALLEST`] and `largest`: as many
-/// small blocks as programs have, and a few large ones that hold most of the memory.
+/// A random size, logarithmically uniform from [`SMALLEST`] to `largest`: many small blocks, as in
+/// programs, and few large ones that hold most of the memory.
 fn draw_size(random: &mut StdRng, largest: usize) -> u16 {
     let (low, high) = ((SMALLEST as f64).ln(), (largest as f64).ln());
     let size = random.random_range(low..=high).exp().round() as usize;
@@ -99,7 +93,7 @@ mod tests {
         let mut random = StdRng::seed_from_u64(1);
         let sizes: Vec<u16> = (0..10_000).map(|_| draw_size(&mut random, 32768)).collect();
         assert!(sizes.iter().all(|size| (16..=32768).contains(size)));
-        // 11 doublings from 16 to 32768: each holds one in eleven.
+        // Each of the 11 doublings from 16 to 32768 has one size in eleven.
         for doubling in 4..15 {
             let of = sizes.iter().filter(|size| size.ilog2() == doubling).count();
             assert!((750..1100).contains(&of), "{of} sizes from 2^{doubling}");

@@ -1,5 +1,5 @@
-//! The clients of a server: several connections over a unix socket, requests in batches, and every
-//! reply compared.
+//! The clients of a server: several connections over a unix socket, with requests in batches and
+//! every reply compared.
 
 use anyhow::{Context, Result, bail, ensure};
 use quarry_compare::Served;
@@ -12,48 +12,41 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: usize = 8;
 /// Requests that a connection sends before it reads the replies.
 const DEPTH: u64 = 16;
-/// Number of times that connections are closed and made anew in the course of a sample.
+/// Times that connections are newly made in a sample.
 const GENERATIONS: u64 = 4;
-/// A server that is silent for longer has stopped.
+/// A server that is silent for longer counts as stopped.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The requests to a server, in its own protocol.
 pub(super) trait Protocol {
-    /// Makes files that the server is asked for.
+    /// Creates the files that requests will ask for.
     fn prepare(&self, _folder: &Path) -> Result<()> {
         Ok(())
     }
 
-    /// The requests of a connection, one at a time; `number` is also their seed.
+    /// The requests of a connection, one by one; `number` is also their seed.
     fn connection(&self, number: usize) -> Connection;
 
-    /// The last request of all, when everything has been replied to.
+    /// The last request, after all replies.
     fn farewell(&self) -> Option<Exchange> {
         None
     }
 }
 
-/// Makes a connection's next request.
 pub(super) type Connection = Box<dyn FnMut() -> Exchange>;
 
-/// A request, and the reply that it must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Exchange {
-    /// The bytes that are sent.
     pub(super) request: Vec<u8>,
-    /// The reply that must come.
     pub(super) reply: Reply,
 }
 
-/// The reply that a request must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// These bytes.
     Exactly(Vec<u8>),
     /// A page with status 200 and this body.
     Page(Vec<u8>),
-    /// One whose body is this document of JSON, whatever the order of its names.
+    /// A page whose body is this document of JSON, in any order of its names.
     Document(Vec<u8>),
 }
 
@@ -68,7 +61,6 @@ impl Exchange {
         Self { request, reply: reply.into() }
     }
 
-    /// Reads the reply. Returns whether it is right.
     fn hear(&self, from: &mut impl BufRead) -> Result<bool> {
         match &self.reply {
             Reply::Exactly(expected) => {
@@ -85,11 +77,11 @@ impl Exchange {
     }
 }
 
-/// Makes `amount` requests of the server at `socket` and compares all replies. `runs` says whether
-/// there still is a server.
+/// Makes `amount` requests of the server at `socket` and compares all replies. `runs` returns
+/// whether the server still runs.
 ///
 /// # Errors
-/// A wrong reply, with the request; a connection that cannot be made or is closed.
+/// A wrong reply, with its request; or a connection that fails or is closed.
 pub(super) fn ask(
     protocol: &dyn Protocol,
     socket: &Path,
@@ -97,7 +89,7 @@ pub(super) fn ask(
     runs: &dyn Fn() -> bool,
 ) -> Result<Served> {
     let mut sources: Vec<Connection> = (0..CONNECTIONS).map(|it| protocol.connection(it)).collect();
-    // The first request tests that the server has started: it is not measured.
+    // Connecting waits for the server's start, which is not measured.
     let mut lines = connect_all(socket, runs)?;
     let start = Instant::now();
     let mut served = Served::default();
@@ -136,7 +128,7 @@ fn listen(
     let asked = || String::from_utf8_lossy(&exchange.request).chars().take(60).collect::<String>();
     let is_right = exchange.hear(line).with_context(|| format!("no reply to {:?}", asked()))?;
     served.requests += 1;
-    // Replies after a wrong one are out of step.
+    // After a wrong reply, replies no longer match their requests.
     ensure!(is_right, "a wrong reply to {:?}", asked());
     served.right += 1;
     Ok(())
@@ -146,7 +138,6 @@ fn connect_all(socket: &Path, runs: &dyn Fn() -> bool) -> Result<Vec<BufReader<U
     (0..CONNECTIONS).map(|_| connect(socket, runs)).collect()
 }
 
-/// Connects, as soon as the server listens.
 fn connect(socket: &Path, runs: &dyn Fn() -> bool) -> Result<BufReader<UnixStream>> {
     let asked = Instant::now();
     loop {
@@ -164,7 +155,6 @@ fn connect(socket: &Path, runs: &dyn Fn() -> bool) -> Result<BufReader<UnixStrea
     }
 }
 
-/// Reads an answer of HTTP/1.1 and gives its body.
 fn page(from: &mut impl BufRead) -> Result<Vec<u8>> {
     let status = line(from)?;
     ensure!(status.starts_with("HTTP/1.1 200 "), "the status is {status:?}");
@@ -199,7 +189,6 @@ fn chunks(from: &mut impl BufRead) -> Result<Vec<u8>> {
     }
 }
 
-/// A line without its end.
 fn line(from: &mut impl BufRead) -> Result<String> {
     let mut text = String::new();
     ensure!(from.read_line(&mut text)? > 0, "the connection was closed");
@@ -223,7 +212,6 @@ mod tests {
         assert!(page(&mut &b""[..]).is_err());
     }
 
-    /// Echoes what it is sent, up to a mistake.
     struct Echo;
 
     impl Protocol for Echo {
@@ -244,7 +232,7 @@ mod tests {
                     line(&mut stream).unwrap();
                     said += 1;
                     let answer = if said <= answers { b"yes\n" } else { b"no!\n" };
-                    // The client hangs up where the answer is wrong.
+                    // The client hangs up after a wrong answer.
                     let _ = stream.get_mut().write_all(answer);
                 }
             }

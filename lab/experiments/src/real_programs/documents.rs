@@ -5,13 +5,12 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-/// One request in this many is a document of any form, which comes back as it was.
+/// One request in this many is a document of any form, which the server returns.
 const ONE_ECHO_IN: u32 = 4;
-/// Numbers of orders, of which the service keeps those that are alike by 50,000.
+/// Numbers of orders. The service keeps one order of those whose numbers are equal modulo 50,000.
 const IDS: u64 = 200_000;
 const MOST_LINES: u64 = 30;
 
-/// The server's protocol.
 pub(super) struct Documents;
 
 impl Protocol for Documents {

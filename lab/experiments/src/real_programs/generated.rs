@@ -1,10 +1,10 @@
-//! Inputs that are made, the same for the same amount of work.
+//! Generated inputs, a function of the amount of work only.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::fmt::Write;
 
-/// Makes a C file of `count` functions with loops, switches and calls of each other.
+/// Generates a C file of `count` functions with loops, switches and calls of each other.
 pub(super) fn functions(count: u64) -> String {
     let mut random = StdRng::seed_from_u64(7);
     let mut text = String::from(
@@ -39,8 +39,9 @@ pub(super) fn functions(count: u64) -> String {
     text
 }
 
-/// Queens on a board of `columns` columns: one integer per column, and a question for every row of
-/// the first. All of them can be answered with yes on boards of 8 and more.
+/// The puzzle of queens on a board of `columns` columns, in SMT-LIB: one integer per column, and a
+/// `check-sat` for every row of the first queen. On boards of 8 columns and more, every answer is
+/// yes.
 pub(super) fn queens(columns: u64) -> String {
     let mut text = String::new();
     for column in 0..columns {

@@ -1,5 +1,5 @@
-//! Real programs, each with a fixed amount of work whose result is checked: read from
-//! `data/real_programs.toml`, with what they work on in `data/work`.
+//! Real programs, each with a fixed amount of checked work, read from `data/real_programs.toml`.
+//! Their inputs are in `data/work`.
 //!
 //! ```text
 //! generated  inputs that are made: a C file, a puzzle
@@ -29,7 +29,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// All of them, in the order of tables.
 pub(crate) static ALL: LazyLock<Vec<RealProgram>> = LazyLock::new(|| {
     let text = include_str!("../../data/real_programs.toml");
     let mut all: BTreeMap<String, Vec<RealProgram>> =
@@ -37,19 +36,16 @@ pub(crate) static ALL: LazyLock<Vec<RealProgram>> = LazyLock::new(|| {
     all.remove("program").unwrap_or_default()
 });
 
-/// One of the programs; the file says what the fields are.
+/// A program; the file describes the fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RealProgram {
-    /// Its name in tables.
     #[serde(deserialize_with = "forever")]
     pub(crate) name: &'static str,
-    /// The work that it is made to do.
     pub(crate) what: String,
-    /// Debian's package of it.
     #[serde(default)]
     pub(crate) package: String,
-    /// The target of this repository's `make` that builds it, where it is in no package.
+    /// The target of this repository's `make` that builds it, if it is in no package.
     #[serde(default)]
     target: String,
     executable: String,
@@ -64,23 +60,23 @@ pub(crate) struct RealProgram {
     proof: Proof,
 }
 
-/// Reads a text that stays as long as the process.
+/// Reads a text that lives as long as the process.
 fn forever<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
     String::deserialize(from).map(|text| &*text.leak())
 }
 
-/// A file that a program works on.
+/// An input file of a program.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Content {
-    /// A text of the folder `work`.
+    /// A text of `data/work`.
     Text(String),
-    /// A text that is made for an amount of work.
+    /// A text that is generated for an amount of work.
     Made(String),
 }
 
 impl Content {
-    /// Its text, before amount and folder are filled in.
+    /// The text, before amount and folder are filled in.
     fn text(&self, amount: u64) -> String {
         match self {
             Self::Text(name) => match name.as_str() {
@@ -100,18 +96,17 @@ impl Content {
     }
 }
 
-/// The proof that the work was done, and done right.
+/// How a program proves that its work was done and right.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Proof {
-    /// The program ends by itself and prints the same on every allocator, and these words are in
-    /// the last line for the full and the quick amount.
+    /// The program ends by itself and prints the same on every allocator. Its last line contains
+    /// the words `full` after the full amount of work, `quick` after the quick one.
     Prints { full: String, quick: String },
-    /// The program is a server, and every reply is compared with the right one.
+    /// The program is a server whose replies are all compared with the right ones.
     Replies(Server),
 }
 
-/// A server by its protocol.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Server {
@@ -133,7 +128,7 @@ impl Server {
 }
 
 impl RealProgram {
-    /// Returns its file, or says which package has it or what builds it.
+    /// Returns the program's file. The error names its package, or the command that builds it.
     pub(crate) fn place(&self) -> Result<PathBuf, String> {
         let Self { name, package, target, .. } = self;
         if target.is_empty() {
@@ -145,7 +140,7 @@ impl RealProgram {
         built.find(|file| file.is_file()).ok_or_else(advice)
     }
 
-    /// The amount of work; what one is of is the program's matter.
+    /// The amount of work, in a unit that depends on the program.
     pub(crate) fn amount(&self, quick: bool) -> u64 {
         if quick { self.quick } else { self.full }
     }

@@ -1,4 +1,4 @@
-//! Pages over HTTP: files, and pages that the server puts together from them.
+//! Pages over HTTP: files, and pages that the server makes from them.
 
 use super::clients::{Connection, Exchange, Protocol, Reply};
 use anyhow::{Context, Result};
@@ -8,11 +8,10 @@ use std::fs;
 use std::path::Path;
 
 const FILES: usize = 24;
-/// One page in this many is put together from others.
+/// One page in this many is made from others.
 const ONE_MADE_IN: u32 = 4;
 const PARTS: usize = 5;
 
-/// The server's protocol.
 pub(super) struct Pages;
 
 impl Protocol for Pages {

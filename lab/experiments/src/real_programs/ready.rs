@@ -1,4 +1,4 @@
-//! Makes one program ready to be run: its files in a folder of its own, its command, its check.
+//! Makes a program ready: its files in a new folder, its command, its check.
 
 use super::clients;
 use super::{Proof, RealProgram};
@@ -10,14 +10,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A sample that takes longer than this has failed.
+/// A longer sample has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl RealProgram {
-    /// Writes its files, and runs it once on glibc under the counter. `file` is where it is.
+    /// Writes the program's files, and runs it once on glibc, with its calls of malloc counted.
+    /// `file` is its executable.
     ///
     /// # Errors
-    /// If it does not work here even on glibc.
+    /// The program fails even on glibc.
     pub(crate) fn make_ready(
         &self,
         file: PathBuf,
@@ -84,7 +85,7 @@ mod tests {
     fn what_fails_on_glibc_is_told_before_the_first_sample() {
         let launcher = Launcher::new(Rc::new(Interrupt::listen().unwrap())).unwrap();
         let nowhere = "/no/such/program".into();
-        // The supervisor is this executable, which is no `quarry` here.
+        // The supervisor is this test's executable, which is not `quarry`.
         let error = ALL[0].make_ready(nowhere, true, &launcher).err().unwrap();
         assert!(format!("{error:#}").starts_with("redis on glibc: "), "{error:#}");
     }

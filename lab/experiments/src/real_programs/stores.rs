@@ -3,7 +3,6 @@
 use super::clients::{Connection, Exchange, Protocol, Reply};
 use super::traffic::{Deed, Traffic};
 
-/// A store by its protocol.
 #[derive(Clone, Copy)]
 pub(super) struct Store {
     has_lists: bool,
@@ -14,7 +13,7 @@ pub(super) struct Store {
 pub(super) const REDIS: Store = Store {
     has_lists: true,
     exchange: resp,
-    // Memory that is resident afterwards is then what the server keeps without use.
+    // Resident memory after this is what the server keeps without use.
     farewell: Some(|| Exchange::new(command(&[b"FLUSHALL", b"SYNC"]), "+OK\r\n")),
 };
 

@@ -1,36 +1,34 @@
-//! Requests to a store of keys and values. The reply to each is known, because no other client
-//! talks to the store.
+//! Requests to a store of keys and values. Their replies are known, because no other client uses
+//! the store.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::{HashMap, VecDeque};
 
-/// Keys of one connection.
 const KEYS: u32 = 2000;
-/// Longest value, in bytes: a few of them fit into a socket's buffer.
+/// Longest value, in bytes. Replies of a few such values fit into a socket's buffer.
 const LONGEST: usize = 4096;
-/// Longest list.
 const LONGEST_LIST: usize = 500;
 
-/// A request with what it must bring.
+/// A request with its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     /// Store a value.
     Set { key: String, value: Vec<u8> },
-    /// Read it.
+    /// Read a value.
     Get { key: String, found: Option<Vec<u8>> },
-    /// Add to its end; how long it then is.
+    /// Append to a value; its new length.
     Append { key: String, tail: Vec<u8>, length: usize },
-    /// Remove it.
+    /// Remove a value.
     Delete { key: String, existed: bool },
-    /// Put at the head of a list; how long that then is.
+    /// Push to the head of a list; its new length.
     Push { list: String, value: Vec<u8>, length: usize },
-    /// Take from the end of a list.
+    /// Pop from the end of a list.
     Pop { list: String, found: Option<Vec<u8>> },
 }
 
-/// The requests of one connection, in order, and a copy of what the server holds of it. Keys carry
-/// the connection's number: no two meet.
+/// The requests of one connection in order, and a copy of its data on the server. Keys contain the
+/// connection's number, so connections never share a key.
 #[derive(Debug)]
 pub(super) struct Traffic {
     connection: usize,
@@ -67,7 +65,7 @@ impl Traffic {
         }
     }
 
-    /// Appends to what is there and short enough; else it is read.
+    /// Appends to a value if it exists and is short enough, else reads it.
     fn append(&mut self, key: String) -> Deed {
         let tail = vec![b'+'; self.random.random_range(8..200)];
         match self.values.get_mut(&key) {
@@ -89,7 +87,6 @@ impl Traffic {
         Deed::Pop { list, found: self.list.pop_back() }
     }
 
-    /// Most values are short, a few are long.
     fn value(&mut self) -> Vec<u8> {
         let length = match self.random.random_range(0..10) {
             0..6 => self.random.random_range(16..128),

@@ -12,48 +12,41 @@ use std::time::Instant;
 
 const PAGE: usize = 4096;
 
-/// The content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Content {
-    /// Nothing.
     Empty,
-    /// So many bytes that were written.
+    /// Bytes that were written.
     Full,
     /// A hole that was read page by page.
     Sparse,
-    /// The same, read without read-ahead: the page cache has single pages, as before it had folios.
+    /// A hole that was read without read-ahead: the page cache has single pages, as before folios.
     Single,
 }
 
-/// The part that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Measured {
-    /// Files are made.
     Creation,
-    /// Files are unlinked.
     Deletion,
 }
 
-/// Files of a kind.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Files {
     pub(super) content: Content,
     pub(super) measured: Measured,
-    /// Pages of each.
     pub(super) pages: u32,
 }
 
 impl Files {
-    /// A task that makes and unlinks so many of them in the new folder `folder`.
+    /// A task that creates and unlinks `operations` files in the new folder `folder`.
     ///
     /// # Errors
-    /// If there can be no such folder.
+    /// If the folder cannot be created.
     pub(super) fn task(self, folder: PathBuf, operations: u64) -> Result<Task<'static>> {
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         Ok(Box::new(move |gate| {
-            // Caches of inodes and directories grow before the window.
+            // Lets the kernel's caches of inodes and directories grow before the window.
             for number in 0..operations.div_ceil(8) {
                 let file = name(&folder, "warm", number);
                 self.make(&file)?;

@@ -8,42 +8,40 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-/// The count of a thread.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
-    /// Operations.
     pub(super) operations: u64,
-    /// Operations that are seen to have happened.
+    /// Operations that have provably happened.
     pub(super) verified: u64,
-    /// Nanoseconds of each operation, where they are taken one by one.
+    /// Nanoseconds of each operation, where operations are timed one by one.
     pub(super) each_ns: Vec<u64>,
 }
 
-/// The way of a thread into the window.
+/// How a thread enters the window.
 pub(super) struct Gate(Barrier);
 
 impl Gate {
-    /// Waits for the window to open. A thread calls it once, when all is prepared.
+    /// Waits for the window to open. A thread calls this once, after its preparations.
     pub(super) fn pass(&self) {
-        // Once to say that it is here, once to go.
+        // The first wait tells that the thread is ready, the second waits for the window.
         self.0.wait();
         self.0.wait();
     }
 }
 
-/// The end of a thread's work, after the window: it looks at what was done, and cleans up.
+/// The end of a thread's work, after the window: checks the work, and cleans up.
 pub(super) type End<'a> = Box<dyn FnOnce() -> Done + Send + 'a>;
 
 /// The work of one thread: it prepares, passes the gate once, and works.
 pub(super) type Task<'a> = Box<dyn FnOnce(&Gate) -> Result<End<'a>> + Send + 'a>;
 
-/// Starts a thread for each task, on its CPU where it has one, and lets all work in a window:
-/// `open` is called when all are ready, and `close` when all are done. A task that fails ends the
-/// process, for the others would wait for it. Returns the window, and the time of each operation
-/// where tasks took it.
+/// Starts a thread for each task, on its CPU if it has one, and measures while all of them work.
+/// Calls `open` when all threads are ready, and `close` when all have finished. A task that fails
+/// ends the process, because the other threads would wait for it. Returns that measured window, and
+/// the times of operations that tasks have timed.
 ///
 /// # Errors
-/// Those of `open` and `close`.
+/// The errors of `open` and `close`.
 pub(super) fn run<T>(
     tasks: Vec<(Option<usize>, Task<'_>)>,
     open: impl FnOnce() -> Result<T>,

@@ -1,20 +1,20 @@
-//! Counts that the kernel keeps for the whole machine: `/proc/vmstat` and `/proc/zoneinfo`.
+//! Counts that the kernel keeps for the whole machine: `/proc/vmstat`, `/proc/zoneinfo` and
+//! `/proc/slabinfo`.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-/// The events of `/proc/vmstat` that tracepoints do not tell.
+/// Events of `/proc/vmstat` that have no tracepoint here.
 const EVENTS: [&str; 4] = ["pgfault", "pgfree", "pgactivate", "thp_fault_alloc"];
 
-/// The most pages on the lists of the first CPU, by its name in a sample.
+/// The name, in a sample, of the most pages on the first CPU's lists.
 pub(crate) const HIGH: &str = "high mark of page lists";
 
-/// A reading of `/proc/vmstat`.
-pub(crate) struct Vmstat(BTreeMap<&'static str, u64>);
+struct Vmstat(BTreeMap<&'static str, u64>);
 
 impl Vmstat {
-    /// Reads it; empty where there is no such file.
-    pub(crate) fn now() -> Self {
+    /// Reads the file; empty if there is no such file.
+    fn now() -> Self {
         Self::of(&fs::read_to_string("/proc/vmstat").unwrap_or_default())
     }
 
@@ -27,33 +27,31 @@ impl Vmstat {
         Self(text.lines().filter_map(count).collect())
     }
 
-    /// The counts since an earlier reading, by the names of the file.
-    pub(crate) fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
+    /// The counts since an earlier reading, by their names in the file.
+    fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
         let before = |name| earlier.0.get(name).copied().unwrap_or(0);
         self.0.iter().map(|(name, count)| (*name, count.saturating_sub(before(name)))).collect()
     }
 }
 
-/// The per-CPU lists of the largest zone, as `/proc/zoneinfo` shows them for its first CPU.
+/// The per-CPU lists of the largest zone, as `/proc/zoneinfo` has them for the zone's first CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageLists {
-    /// The zone.
     pub(crate) zone: String,
-    /// Most pages on the lists before some go back.
+    /// Most pages on the lists before the CPU gives some back.
     pub(crate) high: u64,
-    /// Pages that move at a time.
+    /// Pages that move in one batch.
     pub(crate) batch: u64,
     managed: u64,
 }
 
 impl PageLists {
-    /// Reads it; none where there is no such file.
+    /// Reads the file; `None` if there is no such file.
     pub(crate) fn now() -> Option<Self> {
         Self::of(&fs::read_to_string("/proc/zoneinfo").ok()?)
     }
 
-    /// The marks under their names.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 2] {
+    fn named(&self) -> [(&'static str, u64); 2] {
         [(HIGH, self.high), ("batch of page lists", self.batch)]
     }
 
@@ -77,7 +75,44 @@ impl PageLists {
     }
 }
 
-/// Bytes of memory, and the number of nodes.
+/// The name, in a sample, of the slabs that came in the window beyond those that went.
+pub(crate) const SLABS: &str = "slabs added";
+
+/// Slabs of all caches; `None` if the file may not be read.
+fn slabs() -> Option<u64> {
+    slabs_of(&fs::read_to_string("/proc/slabinfo").ok()?)
+}
+
+fn slabs_of(text: &str) -> Option<u64> {
+    let slabs =
+        text.lines().filter_map(|line| line.split_once(": slabdata")?.1.split_whitespace().nth(1));
+    slabs.filter_map(|count| count.parse().ok()).reduce(|sum: u64, count| sum + count)
+}
+
+/// All readings at one time.
+pub(super) struct Readings {
+    vmstat: Vmstat,
+    lists: Option<PageLists>,
+    slabs: Option<u64>,
+}
+
+impl Readings {
+    pub(super) fn now() -> Self {
+        Self { vmstat: Vmstat::now(), lists: PageLists::now(), slabs: slabs() }
+    }
+
+    /// The counts since an earlier reading, and the marks of both.
+    pub(super) fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
+        let mut counted = self.vmstat.since(&earlier.vmstat);
+        counted.extend(self.lists.iter().flat_map(PageLists::named));
+        counted.extend(earlier.lists.iter().map(|lists| ("high mark before", lists.high)));
+        let slabs = self.slabs.zip(earlier.slabs);
+        counted.extend(slabs.map(|(after, before)| (SLABS, after.saturating_sub(before))));
+        counted
+    }
+}
+
+/// Bytes of memory and number of nodes of this machine.
 pub(crate) fn machine() -> (u64, u8) {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -99,6 +134,17 @@ mod tests {
         let before = Vmstat::of("nr_free_pages 5\npgfree 10\npgfault 100\n");
         let after = Vmstat::of("nr_free_pages 9\npgfree 10\npgfault 142\n");
         assert_eq!(after.since(&before), [("pgfault", 42), ("pgfree", 0)]);
+    }
+
+    #[test]
+    fn slabs_are_those_of_all_caches() {
+        let line = |name: &str, slabs: u32| {
+            format!("{name} 7 8 64 64 1 : tunables 0 0 0 : slabdata 1 {slabs} 0\n")
+        };
+        let text =
+            "slabinfo - version: 2.1\n# name <active_objs> : slabdata <active_slabs> <num>\n";
+        assert_eq!(slabs_of(&(text.to_owned() + &line("a", 3) + &line("b", 4))), Some(7));
+        assert_eq!(slabs_of(text), None);
     }
 
     #[test]

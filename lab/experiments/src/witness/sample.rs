@@ -1,7 +1,8 @@
 //! One sample of a workload as system calls, in a process of its own.
 
 use super::gate;
-use super::readings::{PageLists, Vmstat};
+use super::knob::Knob;
+use super::readings::Readings;
 use super::tracepoints::{Counts, Events};
 use super::work::Calls;
 use crate::patterns::window::Window;
@@ -13,29 +14,27 @@ use quarry_replay::crew::Place;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The parameters of a sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct KernelSample {
-    /// The workload.
     pub(crate) calls: Calls,
-    /// Tasks at once.
     pub(crate) tasks: u32,
-    /// Operations of each task.
     pub(crate) operations: u64,
-    /// CPUs of the threads, in turn.
+    /// CPUs of the threads, taken in turn.
     pub(crate) cpus: Vec<usize>,
     /// CPUs of the two sides of a pair.
     pub(crate) place: Place,
-    /// The empty folder for files, where there are any.
+    /// The empty folder for files, for workloads with files.
     pub(crate) folder: Option<PathBuf>,
-    /// The events that are counted; none = nothing watches.
+    /// The events to count; `None`: no counts.
     pub(crate) events: Option<Events>,
+    /// A setting of the kernel during the sample.
+    pub(crate) setting: Option<(PathBuf, String)>,
 }
 
-/// The answer to what served a sample: the kernel's name.
+/// Stands for the object that serves a sample: the kernel.
 pub(crate) const KERNEL: &str = "kernel";
 
-/// The count of page faults of the process that read nothing from a disk.
+/// The name of the count of page faults that needed no disk.
 pub(crate) const FAULTS: &str = "minor faults";
 
 fn minor_faults() -> Result<u64> {
@@ -46,26 +45,27 @@ impl Work for KernelSample {
     const NAME: &'static str = "kernel";
 
     fn measure(self) -> Result<Measurement> {
-        let Self { calls, tasks, operations, ref cpus, place, ref folder, ref events } = self;
-        // Before there are threads, which inherit the counters.
+        let Self { calls, tasks, operations, ref cpus, place, ref folder, ref events, .. } = self;
+        let set = |(file, value): &(PathBuf, String)| Knob::set(file, value);
+        let _knob = self.setting.as_ref().map(set).transpose()?;
+        // Opened before there are threads, because threads inherit the counters.
         let counts = events.as_ref().map(Events::open).transpose()?;
         let threads = calls.threads(tasks, operations, cpus, place, folder.as_deref())?;
         let mut counted: Vec<(&str, u64)> = Vec::new();
         let open = move || {
             let mut counts = counts;
-            let before = (Vmstat::now(), minor_faults()?);
+            let before = (Readings::now(), minor_faults()?);
             if let Some(counts) = &mut counts {
                 counts.start()?;
             }
             Ok((before, counts))
         };
-        let close = |((before, faults), counts): ((Vmstat, u64), Option<Counts>)| {
+        let close = |((before, faults), counts): ((Readings, u64), Option<Counts>)| {
             let Some(mut counts) = counts else { return Ok(()) };
             counts.stop()?;
             counted.push((FAULTS, minor_faults()? - faults));
             counted.extend(counts.read()?);
-            counted.extend(Vmstat::now().since(&before));
-            counted.extend(PageLists::now().iter().flat_map(PageLists::named));
+            counted.extend(Readings::now().since(&before));
             Ok(())
         };
         let (window, each_ns) = gate::run(threads, open, close)?;

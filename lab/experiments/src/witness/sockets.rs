@@ -7,23 +7,22 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-/// Datagrams on their way at a time: those of 8 KiB, 16 KiB with what the kernel adds, fit into the
-/// socket that a program gets without asking.
+/// Datagrams under way at a time. Eight of 8 KiB, each 16 KiB with the kernel's overhead, fit into
+/// a socket's buffer of the default size.
 const BURST: u64 = 8;
-/// A datagram that takes longer is lost.
+/// A datagram that takes longer counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The part of the operations that goes before the window.
+/// The warm-up has one operation for this many in the window.
 const WARM_UP: u64 = 8;
 
-/// The two sides of a pair.
 pub(super) type Pair = [Task<'static>; 2];
 
 fn end() -> (Ipv4Addr, u16) {
     (Ipv4Addr::LOCALHOST, 0)
 }
 
-/// Runs a side for the warm-up, and then in the window; the sides pass the gate together.
-fn in_window(
+/// Runs a side for the warm-up and then in the window; the sides pass the gate together.
+pub(super) fn in_window(
     gate: &Gate,
     operations: u64,
     mut side: impl FnMut(u64) -> Result<Done> + Send + 'static,
@@ -32,13 +31,13 @@ fn in_window(
     gate.pass();
     let done = side(operations)?;
     Ok(Box::new(move || {
-        // Its sockets are closed after the window.
+        // Closes the sockets after the window.
         drop(side);
         done
     }))
 }
 
-/// Sender and receiver of datagrams, which keep step in bursts so that none is lost.
+/// Sender and receiver of datagrams, in step by bursts so that no datagram is lost.
 ///
 /// # Errors
 /// If there is no socket.
@@ -57,7 +56,6 @@ pub(super) fn datagrams(bytes: usize, operations: u64) -> Result<Pair> {
                 step.wait();
             }
         }
-        // The receiver counts what has arrived.
         Ok(Done::default())
     };
     let receive = move |count: u64| {
@@ -79,7 +77,6 @@ pub(super) fn datagrams(bytes: usize, operations: u64) -> Result<Pair> {
     ])
 }
 
-/// Both ends of a connection.
 fn connection() -> Result<[TcpStream; 2]> {
     let listener = TcpListener::bind(end())?;
     let client = TcpStream::connect(listener.local_addr()?)?;
@@ -91,7 +88,7 @@ fn connection() -> Result<[TcpStream; 2]> {
     Ok([client, server])
 }
 
-/// Sender and receiver of a stream of messages; Nagle's algorithm waits for no more of them.
+/// Sender and receiver of a stream of messages, with Nagle's algorithm.
 ///
 /// # Errors
 /// If there is no connection.

@@ -1,9 +1,8 @@
 //! Counters of the kernel's tracepoints, by `perf_event_open`.
 //!
-//! A counter is opened on this process before it has other threads, and threads and processes that
-//! it starts later inherit it: the counts are those of the process tree, and what other processes
-//! do meanwhile is not in them. Work that the kernel puts off (RCU, writeback, kernel threads)
-//! counts only where it happens to interrupt the tree.
+//! A counter is opened on this process before it has other threads. Threads and processes that it
+//! starts later inherit the counter, so counts are those of the process tree. Work that the kernel
+//! defers (RCU, writeback, kernel threads) counts only if it happens to interrupt the tree.
 
 use anyhow::Context;
 use perf_event::events::Tracepoint;
@@ -15,8 +14,8 @@ use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The tracepoints that are counted, those of them that the kernel has.
-pub(crate) const TRACEPOINTS: [&str; 12] = [
+/// The tracepoints to count, as far as the kernel has them.
+pub(crate) const TRACEPOINTS: [&str; 16] = [
     "kmem:mm_page_alloc",
     "kmem:mm_page_alloc_zone_locked",
     "kmem:mm_page_pcpu_drain",
@@ -24,33 +23,35 @@ pub(crate) const TRACEPOINTS: [&str; 12] = [
     "kmem:mm_page_free_batched",
     "kmem:kmalloc",
     "kmem:kmem_cache_alloc",
+    // Linux 6.1 merged these into the two before.
+    "kmem:kmalloc_node",
+    "kmem:kmem_cache_alloc_node",
     "kmem:kfree",
     "kmem:kmem_cache_free",
     "filemap:mm_filemap_add_to_page_cache",
     "filemap:mm_filemap_delete_from_page_cache",
+    "vmscan:mm_vmscan_direct_reclaim_begin",
+    "vmscan:mm_vmscan_wakeup_kswapd",
     "lock:contention_begin",
 ];
 
-/// Places where the kernel's events may be mounted.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// The processes whose events count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scope {
-    /// The sample's own, with its threads.
+    /// The sample's process, with its threads.
     #[default]
     Tree,
-    /// All of the machine.
+    /// All processes of the machine.
     Machine,
 }
 
-/// Why the kernel does not count for this process.
+/// The reason why the kernel does not count for this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The thing that is missing.
     pub(crate) missing: String,
-    /// The setting or right that gives it.
+    /// The setting or right that is needed.
     pub(crate) remedy: String,
 }
 
@@ -62,19 +63,18 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Where the kernel's events are, and whose count.
+/// The place of the kernel's events, and the processes whose events count.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Events {
-    /// The mounted tracefs.
     tracefs: PathBuf,
     scope: Scope,
 }
 
 impl Events {
-    /// Looks for them, in `tracefs` where that is given, and counts one for a moment.
+    /// Looks for the events, in `tracefs` if that is given, and opens a counter as a trial.
     ///
     /// # Errors
-    /// Why the kernel refuses.
+    /// The reason why the kernel refuses.
     pub(crate) fn find(tracefs: Option<&Path>, scope: Scope) -> Result<Self, Refusal> {
         let mounts = tracefs.map_or_else(|| MOUNTS.map(PathBuf::from).into(), |it| vec![it.into()]);
         let mut denied = None;
@@ -107,10 +107,15 @@ impl Events {
         })
     }
 
-    /// Opens a counter for each tracepoint that the kernel has. Nothing counts yet.
+    /// The events of a guest that has mounted them at the usual place.
+    pub(crate) fn of_guest() -> Self {
+        Self { tracefs: MOUNTS[0].into(), scope: Scope::Tree }
+    }
+
+    /// Opens a counter for each tracepoint that the kernel has. The counters do not count yet.
     ///
     /// # Errors
-    /// Why the kernel refuses.
+    /// The reason why the kernel refuses.
     pub(crate) fn open(&self) -> Result<Counts, Refusal> {
         let mut counts = Counts(Vec::new());
         for name in TRACEPOINTS {
@@ -127,12 +132,12 @@ impl Events {
         Ok(counts)
     }
 
-    /// Returns how many of the tracepoints the kernel has.
+    /// Returns the number of the tracepoints that the kernel has.
     pub(crate) fn present(&self) -> usize {
         TRACEPOINTS.iter().filter(|name| self.id(name).is_ok_and(|id| id.is_some())).count()
     }
 
-    /// The number of a tracepoint, where the kernel has it.
+    /// The id of a tracepoint; `None` if the kernel does not have it.
     fn id(&self, name: &str) -> Result<Option<u64>, Refusal> {
         let file = self.tracefs.join("events").join(name.replace(':', "/")).join("id");
         let broken = |missing| Refusal { missing, remedy: "run as root".to_owned() };
@@ -171,22 +176,17 @@ fn refused(name: &str, error: &Error) -> Refusal {
     }
 }
 
-/// Counters of tracepoints.
 pub(crate) struct Counts(Vec<(&'static str, Vec<Counter>)>);
 
 impl Counts {
-    /// Starts all of them.
-    ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's errors.
     pub(crate) fn start(&mut self) -> anyhow::Result<()> {
         self.each(|counter| counter.enable())
     }
 
-    /// Stops all of them.
-    ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's errors.
     pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
         self.each(|counter| counter.disable())
     }
@@ -204,10 +204,8 @@ impl Counts {
         Ok(())
     }
 
-    /// The counts by the names of the tracepoints.
-    ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's errors.
     pub(crate) fn read(&mut self) -> anyhow::Result<Vec<(&'static str, u64)>> {
         let sum = |(name, counters): &mut (&'static str, Vec<Counter>)| {
             let counts = counters.iter_mut().map(|counter| counter.read());
@@ -222,7 +220,6 @@ impl Counts {
 mod tests {
     use super::*;
 
-    /// A tracefs whose tracepoints have these numbers.
     fn tracefs(ids: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("events/kmem")).unwrap();
@@ -251,7 +248,7 @@ mod tests {
         assert!(said.contains("has none of the tracepoints; a kernel with CONFIG_"), "{said}");
         let odd = tracefs(&[("kmem:kmalloc", "many\n")]);
         assert!(refusal(odd.path()).contains("kmem/kmalloc/id has no number; run as root"));
-        // No kernel has so many tracepoints.
+        // No kernel has as many tracepoints.
         let unknown = tracefs(&[("kmem:kmalloc", "4000000000\n")]);
         let said = refusal(unknown.path());
         assert!(said.starts_with("perf_event_open refuses kmem:kmalloc: "), "{said}");

@@ -2,39 +2,43 @@
 
 use super::files::{Content, Files, Measured};
 use super::gate::Task;
-use super::{faults, sockets};
+use super::{crowd, faults, sockets};
 use anyhow::{Context, Result};
 use quarry_replay::crew::Place;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A workload as system calls.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 pub(crate) enum Calls {
-    /// Page faults in rounds of so many pages.
+    /// Page faults in rounds of `pages` pages.
     Faults { pages: u32 },
-    /// Datagrams of so many bytes.
+    /// Pages freed in lists of `length`.
+    Lists { length: u32 },
+    /// Messages of `bytes` bytes between the 40 threads of a group, through pipes or sockets.
+    Crowd { bytes: u32, pipes: bool },
+    /// Datagrams of `bytes` bytes.
     Datagrams { bytes: u32 },
-    /// A stream of messages of so many bytes.
+    /// A stream of messages of `bytes` bytes.
     Stream { bytes: u32 },
     /// Transactions of a byte each way.
     Transactions,
-    /// Files of so many pages; `shared` ones lie in memory.
+    /// Files of `pages` pages; `shared` files are in memory.
     Files { content: Content, measured: Measured, pages: u32, shared: bool },
 }
 
 impl Calls {
-    /// Bytes of a message's payload.
     pub(crate) fn bytes(self) -> u64 {
         match self {
-            Self::Datagrams { bytes } | Self::Stream { bytes } => bytes.into(),
+            Self::Datagrams { bytes } | Self::Stream { bytes } | Self::Crowd { bytes, .. } => {
+                bytes.into()
+            }
             Self::Transactions => 1,
-            Self::Faults { .. } | Self::Files { .. } => 0,
+            Self::Faults { .. } | Self::Lists { .. } | Self::Files { .. } => 0,
         }
     }
 
-    /// The folder in which it makes files, of one on a disk and one in memory.
+    /// The folder for files, which is on a disk or in memory; `None` without files.
     pub(crate) fn folder(self, [disk, memory]: &[PathBuf; 2]) -> Option<&PathBuf> {
         match self {
             Self::Files { shared, .. } => Some(if shared { memory } else { disk }),
@@ -42,10 +46,10 @@ impl Calls {
         }
     }
 
-    /// The threads of `tasks` tasks with `operations` operations each, and their CPUs of `cpus`.
+    /// The threads of `tasks` tasks with `operations` operations each, with their CPUs of `cpus`.
     ///
     /// # Errors
-    /// If there is no socket, or no folder in `folder`.
+    /// If there is no socket, or no folder can be created in `folder`.
     pub(super) fn threads(
         self,
         tasks: u32,
@@ -63,6 +67,15 @@ impl Calls {
                 Self::Transactions => sockets::transactions(operations)?,
                 Self::Faults { pages } => {
                     threads.push((cpu(index), faults::task(pages, operations)));
+                    continue;
+                }
+                Self::Lists { length } => {
+                    threads.push((cpu(index), faults::lists(length, operations)));
+                    continue;
+                }
+                Self::Crowd { bytes, pipes } => {
+                    let group = crowd::group(bytes as usize, pipes, operations)?;
+                    threads.extend(group.into_iter().map(|task| (None, task)));
                     continue;
                 }
                 Self::Files { content, measured, pages, .. } => {

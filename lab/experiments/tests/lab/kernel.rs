@@ -5,6 +5,8 @@ use crate::support::{lab, skipped};
 use predicates::prelude::PredicateBooleanExt;
 use predicates::str::contains;
 use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 /// A count of a sample per operation; none where it was not counted.
@@ -15,7 +17,7 @@ fn per_operation(sample: &Value, count: &str) -> Option<f64> {
 
 /// The kernel's counts that follow from the workload alone, on every kernel: row, count, least and
 /// most per operation.
-const EXACT: [(&str, &str, f64, f64); 5] = [
+const EXACT: [(&str, &str, f64, f64); 7] = [
     ("faults", "kmem:mm_page_alloc", 1.0, 1.0),
     // Pages of programs that have ended meanwhile are freed where a grace period interrupts.
     ("faults", "kmem:mm_page_free", 1.0, 1.25),
@@ -24,14 +26,18 @@ const EXACT: [(&str, &str, f64, f64); 5] = [
     // Two where `kmalloc` notes a large block twice.
     ("udp-4096", "kmem:kmalloc", 1.0, 2.0),
     ("udp-8192", "kmem:mm_page_alloc", 1.0, 1.0),
+    ("list-free-512", "kmem:mm_page_free", 1.0, 1.25),
+    ("hackbench-sockets", "objects allocated", 2.0, 2.2),
 ];
 
 /// The same of a stack.
-const ON_STACK: [(&str, &str, f64); 4] = [
+const ON_STACK: [(&str, &str, f64); 6] = [
     ("faults", "handed_out", 1.0 + 1.0 / 512.0),
     ("faults", "taken_back", 1.0 + 1.0 / 512.0),
     ("udp-8192", "handed_out", 1.0),
     ("tcp-rr", "objects allocated", 4.0),
+    ("list-free-512", "taken_back", 1.0),
+    ("hackbench-sockets", "objects allocated", 2.0),
 ];
 
 #[test]
@@ -43,7 +49,7 @@ fn the_kernels_counts_stand_beside_a_stacks() {
     let is_counted = !text.contains("kernel: left out: ");
     let variants = if is_counted { 4 } else { 3 };
     let recorded: Vec<&Value> = samples.iter().filter(|sample| sample["round"] != 0).collect();
-    assert_eq!(recorded.len(), 10 * variants, "{text}");
+    assert_eq!(recorded.len(), 14 * variants, "{text}");
     for sample in &recorded {
         assert!(sample["failure"].is_null(), "{sample}");
         let is_of = |row: &str| sample["workload"] == row;
@@ -91,6 +97,43 @@ fn without_tracepoints_the_rest_runs() {
         .assert()
         .code(1)
         .stderr(contains("--variants: none of them is there"));
+}
+
+/// Stands in for the emulator: takes the orders of a guest on this machine.
+const EMULATOR: &str = r#"#!/bin/sh
+echo "ready 0.1"
+while read -r work order; do "$QUARRY_TEST_LAB" __sample "$work" "$order"; done
+"#;
+
+#[test]
+fn a_guest_takes_the_samples_of_its_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("0.1")).unwrap();
+    for name in ["0.1/vmlinuz", "0.1/initrd"] {
+        fs::write(at(name), "").unwrap();
+    }
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let run = |emulator: &str| {
+        fs::write(at("qemu-system-x86_64"), emulator).unwrap();
+        fs::set_permissions(at("qemu-system-x86_64"), fs::Permissions::from_mode(0o755)).unwrap();
+        lab()
+            .args(["run", "kernel", "--quick", "--only=tcp-rr", "--baseline=sheaf-6.18"])
+            .args(["--variants=kernel,linux-0.1,linux-0.2,sheaf-6.18", "--guests"])
+            .arg(folder.path())
+            .env("PATH", &path)
+            .env("QUARRY_TEST_LAB", env!("CARGO_BIN_EXE_quarry-lab"))
+            .assert()
+    };
+    run("#!/bin/sh\n").code(1).stderr(contains("linux-0.1: ").and(contains("machine has ended")));
+    let missing = format!("linux-0.2: left out: there is no {}", at("0.2/vmlinuz").display());
+    let ran = run(EMULATOR).stdout(contains(missing));
+    let text = String::from_utf8(ran.get_output().stdout.clone()).unwrap();
+    if text.contains("kernel: left out: ") {
+        return skipped("the running kernel does not count for this process");
+    }
+    let ran = ran.success();
+    ran.stdout(contains("| linux-0.1 |").and(contains("| instructions ")));
 }
 
 /// Root without the rights that tracepoints need is like any user.

@@ -20,11 +20,14 @@ pub use backend::{Host, run_on};
 pub(crate) use backend::{cpu, cpus};
 
 pub(crate) use backend::{
-    Barrier, Condvar, Mutex, MutexGuard, RwLock, clear, cpu_ns, scope, sleep, spawn, wait, work,
-    yield_now,
+    Barrier, Condvar, Mutex, MutexGuard, RwLock, clear, cpu_ns, scope, sleep, spawn, spawn_handler,
+    wait, work, yield_now,
 };
 
 use std::time::Duration;
+
+/// Bytes from which on clearing is that of pages, which goes to memory.
+pub(crate) const CLEARED_PAGE: usize = 4096;
 
 /// A moment of the tasks' time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +46,11 @@ impl Moment {
     #[inline]
     pub(crate) fn elapsed(self) -> Duration {
         Duration::from_nanos(Self::now().ns.saturating_sub(self.ns))
+    }
+
+    /// The time from `earlier` until then; none where it is later.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.ns.saturating_sub(earlier.ns))
     }
 
     /// So many nanoseconds later.

@@ -15,6 +15,9 @@ pub trait Host {
     /// Starts a task on the `index`th CPU of the replay's choice, or wherever the scheduler likes.
     fn spawn(&self, cpu: Option<usize>, body: Box<dyn FnOnce()>);
 
+    /// Starts the handler of a device's interrupts: it runs on this CPU before all others.
+    fn spawn_handler(&self, cpu: usize, body: Box<dyn FnOnce()>);
+
     /// The running task computes for `ns` nanoseconds.
     fn work(&self, ns: u64);
 
@@ -124,6 +127,24 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
     run: impl FnOnce() -> T + Send + 'scope,
 ) -> Handle<T> {
     let cpu = cpus.get(index % cpus.len().max(1)).copied();
+    spawn_by(scope, run, |body| host().spawn(cpu, body))
+}
+
+/// Starts the handler of a device's interrupts on the first of `cpus`.
+pub(crate) fn spawn_handler<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    cpus: &[usize],
+    run: impl FnOnce() + Send + 'scope,
+) {
+    let cpu = cpus.first().copied().unwrap_or(0);
+    spawn_by(scope, run, |body| host().spawn_handler(cpu, body));
+}
+
+fn spawn_by<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    run: impl FnOnce() -> T + Send + 'scope,
+    start: impl FnOnce(Box<dyn FnOnce()>),
+) -> Handle<T> {
     let (result, running) = (Rc::new(Cell::new(None)), scope.running.clone());
     running.tasks.set(running.tasks.get() + 1);
     let handle = Handle { result: result.clone(), running: running.clone() };
@@ -137,7 +158,7 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
     // panic in `body` of `scope` ends the process: profiles abort.
     let body =
         unsafe { std::mem::transmute::<Box<dyn FnOnce() + 'scope>, Box<dyn FnOnce()>>(body) };
-    host().spawn(cpu, body);
+    start(body);
     handle
 }
 
@@ -417,11 +438,8 @@ pub(crate) fn wait(ns: u64) {
 
 /// A page is cleared at the speed of memory, and its bytes stay as they are: no task reads them.
 pub(crate) fn clear(bytes: usize, write: impl FnOnce()) {
-    if bytes < CLEARED_PAGE {
+    if bytes < super::CLEARED_PAGE {
         return write();
     }
     host().memory(bytes);
 }
-
-/// Bytes from which on clearing goes to memory.
-const CLEARED_PAGE: usize = 4096;

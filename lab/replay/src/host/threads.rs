@@ -87,6 +87,15 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
     Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, body).expect("a thread can start")
 }
 
+/// Starts the thread that stands for the handler of a device's interrupts on the first of `cpus`.
+pub(crate) fn spawn_handler<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    cpus: &[usize],
+    run: impl FnOnce() + Send + 'scope,
+) {
+    spawn(scope, cpus, 0, run);
+}
+
 /// Binds the calling thread to one CPU.
 fn pin(cpu: usize) -> nix::Result<()> {
     let mut set = CpuSet::new();

@@ -23,11 +23,11 @@ use crate::page::{Key, Page, Reading};
 
 /// A cache of pages.
 pub trait PageCache: Sync {
-    /// Reads as much of the page as `reading` says; `None` where it is not cached.
+    /// Reads the part of a page that `reading` selects; `None` if the page is not cached.
     fn get(&self, key: Key, reading: Reading) -> Option<u64>;
 
-    /// Takes in a page that was not cached, with the bytes that `fill` writes, and evicts what it
-    /// takes the place of. Another thread may be doing the same. Returns whether one of them did.
+    /// Inserts a page with the bytes that `fill` writes, and evicts pages for it. Another thread
+    /// may be inserting the same page. Returns whether one of the threads inserted it.
     fn insert(&self, key: Key, fill: impl FnOnce(&Page)) -> bool;
 }
 
@@ -57,8 +57,8 @@ mod tests {
         }
     }
 
-    /// Every page that a cache returns is the right one, also while others are evicted, and it
-    /// keeps about as many as it has room for.
+    /// A cache returns the right bytes of every page, also while it evicts pages, and keeps about
+    /// as many pages as it has room for.
     fn holds_what_it_says(cache: &impl PageCache) {
         let fills = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -86,7 +86,7 @@ mod tests {
         holds_what_it_says(&Swizzle::new(CAPACITY, PAGES).unwrap());
     }
 
-    /// moka evicts in maintenance of its own, which tests do not wait for.
+    /// moka evicts later, in its own maintenance.
     #[test]
     fn moka_returns_the_right_bytes() {
         let (cache, fills) = (Moka::new(CAPACITY), AtomicU64::new(0));

@@ -5,8 +5,7 @@ use anyhow::{Result, ensure};
 use std::io;
 use std::ptr;
 
-/// Addresses of `len` pages. Those that were never touched, or discarded, are zero and take no
-/// memory.
+/// Addresses of `len` pages. Untouched and discarded pages are zero and take no memory.
 pub(super) struct Pool {
     base: *mut Page,
     len: u32,
@@ -18,10 +17,6 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// Reserves the addresses.
-    ///
-    /// # Errors
-    /// Where the system has none.
     pub(super) fn reserve(len: u32) -> Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -32,23 +27,19 @@ impl Pool {
         Ok(Self { base: base.cast(), len })
     }
 
-    /// Lets the kernel use huge pages, or not.
     pub(super) fn set_huge(&self, huge: bool) {
         let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: the range is this mapping, whose contents the advice does not change.
         unsafe { libc::madvise(self.base.cast(), self.len as usize * PAGE_BYTES, advice) };
     }
 
-    /// The page at `at`.
     #[inline(always)]
     pub(super) fn page(&self, at: u32) -> &Page {
         debug_assert!(at < self.len);
-        // SAFETY: `at` is inside the mapping, which lives as long as `self`; every content of it
-        // is a page.
+        // SAFETY: `at` is inside the mapping, which lives as long as `self`; any content is a page.
         unsafe { &*self.base.add(at as usize) }
     }
 
-    /// Gives the memory of a page back. It reads as zero afterwards.
     pub(super) fn discard(&self, at: u32) {
         let page: *const Page = self.page(at);
         // SAFETY: the range is one page of this private mapping; readers see zeroes.

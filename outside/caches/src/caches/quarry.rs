@@ -1,11 +1,11 @@
-//! Quarry's page cache, under a limit of the process's stack. Nothing else here allocates from it.
+//! Quarry's page cache, under the process's limit. No other code here allocates from the stack.
 
 use super::PageCache;
 use crate::page::{FILE_PAGES, Key, PAGE_BYTES, Page, Reading};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use quarry::{Backing, Mapping, OsError, PageRef, PageSlot, Quarry, ReadOnly};
 
-/// Pages whose bytes the measurement makes; no page is read from behind the cache.
+/// A backing that is never read: the measurement makes the bytes of all pages.
 struct Made;
 
 impl Backing for Made {
@@ -24,20 +24,19 @@ impl Backing for Made {
 pub struct QuarryCache(Vec<Mapping<Made>>);
 
 impl QuarryCache {
-    /// One for `capacity` of `pages` pages. The limit has room for the pages, and out of that room
-    /// come the nodes of the index; the tables of the others are beside their capacity.
+    /// A cache of `capacity` of `pages` pages. The nodes of its index count against the capacity;
+    /// the tables of the other caches do not.
     ///
     /// # Errors
-    /// Where there is no memory, or no limit.
+    /// If there is no memory, or no limit can be set.
     pub fn new(capacity: u32, pages: u32) -> Result<Self> {
         let create = |_| quarry::PageCache::open(Made);
         let files = (0..pages.div_ceil(FILE_PAGES)).map(create).collect::<Result<_, _>>()?;
-        ensure!(Quarry::set_limit(capacity as usize * PAGE_BYTES), "no limit can be set");
+        Quarry::set_limit(capacity as usize * PAGE_BYTES)?;
         Ok(Self(files))
     }
 }
 
-/// The bytes of a page.
 #[inline(always)]
 fn bytes<'a>(page: &'a PageRef<'_>) -> &'a Page {
     // SAFETY: a page of the cache has 4,096 bytes at an address that is a multiple of that, and
@@ -57,7 +56,7 @@ impl PageCache for QuarryCache {
             Err(_) => false,
             Ok(PageSlot::Found(_)) => true,
             Ok(PageSlot::New(mut page)) => {
-                // SAFETY: as above, and the page is this function's alone until it is filled.
+                // SAFETY: as above, and only this function has the page until it is filled.
                 fill(unsafe { &*page.bytes_mut().as_ptr().cast() });
                 // SAFETY: the fill has written all bytes.
                 drop(unsafe { page.assume_filled() });

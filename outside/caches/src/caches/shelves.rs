@@ -1,5 +1,5 @@
-//! Caches of the package registry, each with pages as values: `Arc<Page>`, or what the crate has
-//! of its own kind. All three have the same hasher, and a weigher that says 4,096 bytes.
+//! Caches of other crates with pages as values: `Arc<Page>`, or `Box<Page>` where entries are pins.
+//! All three have the same hasher, and a weigher that returns 4,096 bytes.
 
 use super::PageCache;
 use crate::page::{Key, PAGE_BYTES, Page, Reading};
@@ -16,7 +16,6 @@ fn bytes(capacity: u32) -> u64 {
     u64::from(capacity) * PAGE_BYTES as u64
 }
 
-/// The weigher of quick_cache.
 #[derive(Clone)]
 struct Bytes;
 
@@ -26,11 +25,11 @@ impl quick_cache::Weighter<Key, Arc<Page>> for Bytes {
     }
 }
 
-/// quick_cache, as it is by default.
+/// quick_cache with its default options.
 pub struct QuickCache(quick_cache::sync::Cache<Key, Arc<Page>, Bytes, RandomState>);
 
 impl QuickCache {
-    /// One for `capacity` pages.
+    /// A cache of `capacity` pages.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         Self(quick_cache::sync::Cache::with(
@@ -59,7 +58,7 @@ impl PageCache for QuickCache {
 pub struct Moka(moka::sync::Cache<Key, Arc<Page>, RandomState>);
 
 impl Moka {
-    /// One for `capacity` pages.
+    /// A cache of `capacity` pages.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let builder = moka::sync::Cache::builder()
@@ -69,7 +68,6 @@ impl Moka {
         Self(builder.build_with_hasher(RandomState::default()))
     }
 
-    /// Evicts what is above the capacity.
     #[cfg(test)]
     pub(super) fn settle(&self) {
         self.0.run_pending_tasks();
@@ -88,16 +86,13 @@ impl PageCache for Moka {
     }
 }
 
-/// foyer's cache in memory, with the fast hasher. Its entries are pins of their own kind, so that
-/// the pages need no `Arc`.
+/// foyer's cache in memory, with the fast hasher. Its entries pin pages, which need no `Arc`.
 pub struct Foyer(foyer_memory::Cache<Key, Owned, RandomState>);
 
-/// A page that its entry owns.
 struct Owned(Box<Page>);
 
 impl Foyer {
-    /// One for `capacity` pages, with S3-FIFO: a hit on it takes no exclusive lock, as it does on
-    /// the default, LRU.
+    /// A cache of `capacity` pages with S3-FIFO. A hit in the default, LRU, locks exclusively.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let builder = foyer_memory::CacheBuilder::new(bytes(capacity) as usize)

@@ -1,9 +1,9 @@
 //! The mechanism of LeanStore (Leis, Haubenschild, Kemper, Neumann: "LeanStore: In-Memory Data
-//! Management Beyond Main Memory", ICDE 2018), built small from its description: a reference to a
-//! page is the page's place in memory while the page is hot. Random pages cool: their references
-//! say so, and they wait in a FIFO queue; a task that follows a cooling reference makes it hot
-//! again, and the page that has waited longest is evicted. LeanStore keeps references in the inner
-//! nodes of its trees; here they are an array, the node above all pages.
+//! Management Beyond Main Memory", ICDE 2018), a small implementation from its description. The
+//! reference to a hot page is the page's place in memory. Random pages cool: their references have
+//! a mark, and they wait in a FIFO queue. A task that follows a cooling reference makes the page
+//! hot again; the page that has waited longest is evicted. LeanStore keeps references in the inner
+//! nodes of its trees; here they are one array.
 
 use super::PageCache;
 use super::pool::Pool;
@@ -14,33 +14,28 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Share of the pages that cool, in percent.
 const COOLING_PERCENT: u32 = 10;
 
-/// A reference: the number of a frame, or `EVICTED`; with `COOLING` where the page waits for its
-/// eviction.
+/// A reference is the number of a frame, or `EVICTED`. `COOLING` is set while its page cools.
 const COOLING: u32 = 1 << 31;
 const EVICTED: u32 = u32::MAX;
-/// The page number of a frame that has none.
+/// The page number of a frame without a page.
 const NO_PAGE: u32 = u32::MAX;
 
-/// The state of a frame.
 struct Frame {
     /// Odd while the bytes change.
     version: AtomicU64,
-    /// The page that lies in it.
     page: AtomicU32,
 }
 
 /// The pages that cool and the frames that are free, under one latch.
 struct Stage {
     free: Vec<u32>,
-    /// The pages in the order in which they began to cool, each with its ticket then; a page whose
-    /// ticket has changed became hot again since.
+    /// Pages in the order in which they began to cool, each with its ticket at that time. A page
+    /// whose ticket has changed since is hot again.
     cooling: VecDeque<(u32, u32)>,
-    /// The ticket of each page.
     tickets: Vec<u32>,
-    /// Pages that cool.
+    /// Number of pages that cool.
     cool: u32,
     random: Random,
 }
@@ -54,10 +49,10 @@ pub struct Swizzle {
 }
 
 impl Swizzle {
-    /// One for `capacity` of `pages` pages.
+    /// A cache of `capacity` of `pages` pages.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// If there is no memory.
     pub fn new(capacity: u32, pages: u32) -> Result<Self> {
         let frame = |_| Frame { version: AtomicU64::new(0), page: AtomicU32::new(NO_PAGE) };
         let memory = Pool::reserve(capacity)?;
@@ -81,7 +76,6 @@ impl Swizzle {
         self.stage.lock().expect("no task panics with the latch")
     }
 
-    /// Makes a cooling page hot again, if it still cools.
     #[cold]
     fn rescue(&self, number: u32) {
         let mut stage = self.latch();
@@ -94,7 +88,7 @@ impl Swizzle {
         }
     }
 
-    /// Takes a frame for a page: a free one, or the one that has cooled longest.
+    /// Takes a frame for a page: a free frame, or that of the page that has cooled longest.
     fn take(&self, stage: &mut Stage) -> u32 {
         loop {
             self.cool(stage);
@@ -118,7 +112,7 @@ impl Swizzle {
         }
     }
 
-    /// Lets random pages cool until enough of them do; as long as many frames are free, none.
+    /// Lets random pages cool until enough do; free frames count as cool pages.
     fn cool(&self, stage: &mut Stage) {
         let frames = self.frames.len() as u32;
         let share = (frames * COOLING_PERCENT / 100).max(1);
@@ -175,7 +169,7 @@ impl PageCache for Swizzle {
         let frame = self.take(&mut stage);
         drop(stage);
         let header = &self.frames[frame as usize];
-        // A frame that was free before is even; one that was evicted is odd already.
+        // The version of a free frame is even; `take` makes that of an evicted page's frame odd.
         if header.version.load(Ordering::Relaxed).is_multiple_of(2) {
             header.version.fetch_add(1, Ordering::AcqRel);
         }
@@ -187,7 +181,6 @@ impl PageCache for Swizzle {
             header.page.store(number, Ordering::Relaxed);
             reference.store(frame, Ordering::Release);
         } else {
-            // Another thread was faster.
             stage.free.push(frame);
         }
         true

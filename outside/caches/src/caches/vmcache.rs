@@ -1,7 +1,7 @@
 //! The mechanism of vmcache (Leis, Alhomssi, Ziegler, Loeck, Dietrich: "Virtual-Memory Assisted
-//! Buffer Management", SIGMOD 2023), built small from its description: every page of storage has an
-//! address of its own and a state word, and eviction gives the memory at the address back. A
-//! hit is an addition and two looks at the state word; there is no index.
+//! Buffer Management", SIGMOD 2023), a small implementation from its description. Every page of
+//! storage has its own address and state word; eviction gives back the memory at the address. A hit
+//! is an addition and two loads of the state word; there is no index.
 
 use super::PageCache;
 use super::pool::Pool;
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Pages that are evicted together.
 const BATCH: usize = 64;
 
-/// The states of a page: a count of readers up to 252, or one of these. The 56 bits below are the
-/// version, which counts how often the page was changed or evicted.
+/// The states of a page: a count of readers up to 252, or one of the constants below. The lower 56
+/// bits are the version, which counts changes and evictions of the page.
 const UNLOCKED: u8 = 0;
 const MOST_SHARED: u8 = 252;
 const LOCKED: u8 = 253;
@@ -39,7 +39,6 @@ fn next(word: u64, state: u8) -> u64 {
     version(word + 1) | u64::from(state) << STATE_SHIFT
 }
 
-/// A state word.
 struct PageState(AtomicU64);
 
 impl PageState {
@@ -47,7 +46,7 @@ impl PageState {
         self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Looks without writing. Returns nothing where the page is evicted.
+    /// Calls `look` without writing; `None` if the page is evicted.
     #[inline(always)]
     fn optimistic<T>(&self, look: impl Fn() -> T) -> Option<T> {
         loop {
@@ -69,7 +68,7 @@ impl PageState {
         }
     }
 
-    /// Looks while the state word holds writers and eviction off.
+    /// Calls `look` while the state word counts a reader, which keeps writers and eviction off.
     fn shared<T>(&self, look: impl Fn() -> T) -> Option<T> {
         loop {
             let before = self.0.load(Ordering::Acquire);
@@ -90,7 +89,7 @@ impl PageState {
         }
     }
 
-    /// Takes the page for its filler; false where it is not evicted.
+    /// Locks an evicted page to fill it; false if the page is not evicted.
     fn lock_evicted(&self) -> bool {
         let before = self.0.load(Ordering::Acquire);
         state(before) == EVICTED && self.exchange(before, same(before, LOCKED))
@@ -106,9 +105,9 @@ impl PageState {
 /// How a hit reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// It writes nothing, and looks again where the page changed meanwhile.
+    /// The hit writes nothing, and reads again if the page changed meanwhile.
     Optimistic,
-    /// It counts itself in the state word: the page stays as long as it is read.
+    /// The hit counts itself in the state word: the page stays as long as it is read.
     Shared,
 }
 
@@ -123,10 +122,10 @@ pub struct VmCache {
 }
 
 impl VmCache {
-    /// One for `capacity` of `pages` pages.
+    /// A cache of `capacity` of `pages` pages.
     ///
     /// # Errors
-    /// Where there are no addresses.
+    /// If there are no addresses.
     pub fn new(capacity: u32, pages: u32) -> Result<Self> {
         let evicted = || PageState(AtomicU64::new(u64::from(EVICTED) << STATE_SHIFT));
         let memory = Pool::reserve(pages)?;
@@ -141,13 +140,12 @@ impl VmCache {
         })
     }
 
-    /// The same with another guard.
+    /// The same cache with another guard.
     #[must_use]
     pub fn with(self, guard: Guard) -> Self {
         Self { guard, ..self }
     }
 
-    /// Makes room for one page.
     fn reserve_room(&self) {
         while self.used.fetch_add(1, Ordering::AcqRel) >= self.capacity {
             self.used.fetch_sub(1, Ordering::AcqRel);
@@ -236,7 +234,6 @@ impl Resident {
         }
     }
 
-    /// Takes out a page that is in.
     fn remove(&self, page: u32) {
         let at = self.places(page).find(|slot| slot.load(Ordering::Acquire) == page);
         if let Some(slot) = at {
@@ -244,7 +241,6 @@ impl Resident {
         }
     }
 
-    /// Shows the pages of the next `count` slots.
     fn next(&self, count: usize, mut show: impl FnMut(u32)) {
         let first = self.hand.fetch_add(count as u64, Ordering::Relaxed) as usize;
         for step in 0..count {

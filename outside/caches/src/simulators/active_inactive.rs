@@ -13,12 +13,12 @@ enum Place {
     Active,
 }
 
-/// New pages are inactive. A scan of the inactive list evicts those that were not used since they
-/// were added, and activates the others; a scan of the active list only deactivates, which is why
-/// a hit moves nothing. The time of its eviction stays when a page is evicted: it returns as
-/// active where the pages that were evicted or activated meanwhile, its refault distance, are no
-/// more than the active ones. Refaults also say how long the inactive list is to be: one page more
-/// for each page that was never active before its eviction, one less for each that was.
+/// New pages are inactive. A scan of the inactive list evicts pages that were not used since they
+/// were added, and activates the others; a scan of the active list only deactivates. So a hit moves
+/// nothing. An evicted page returns as active if its refault distance, the evictions and
+/// activations since, is at most the number of active pages. A refault also moves the target length
+/// of the inactive list: one page more if the page was never active before its eviction, one less
+/// if it was.
 ///
 /// Invariant: `inactive.len + active.len <= capacity`.
 pub struct ActiveInactive {
@@ -30,14 +30,14 @@ pub struct ActiveInactive {
     active: Queue,
     /// Pages that were evicted or activated so far.
     age: u64,
-    /// The age at each page's last eviction; 0 where there was none.
+    /// The age at each page's last eviction; 0 if there was none.
     shadow: Vec<u64>,
-    /// Pages that are to be inactive.
+    /// The target length of the inactive list.
     wanted: u32,
 }
 
 impl ActiveInactive {
-    /// One for `capacity` of `pages` pages.
+    /// A cache of `capacity` of `pages` pages.
     #[must_use]
     pub fn new(capacity: u32, pages: u32) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl ActiveInactive {
             active: Queue::new(pages),
             age: 0,
             shadow: vec![0; pages as usize],
-            // Below 1 GiB as many as are active (`inactive_is_low`, Linux 6.18), to begin with.
+            // At first as many as are active: the rule below 1 GiB (`inactive_is_low`, Linux 6.18).
             wanted: capacity / 2,
         }
     }
@@ -62,7 +62,6 @@ impl ActiveInactive {
         }
     }
 
-    /// Makes room for one page.
     fn reclaim(&mut self) {
         while self.inactive.len() + self.active.len() >= self.capacity {
             if self.inactive.len() < self.wanted {
@@ -95,7 +94,6 @@ impl ActiveInactive {
         }
     }
 
-    /// Moves the balance of the lists by the return of an evicted page.
     fn note_refault(&mut self, distance: u64, was_active: bool) {
         if distance <= u64::from(self.capacity) {
             let step = if was_active { self.wanted.saturating_sub(1) } else { self.wanted + 1 };

@@ -18,7 +18,7 @@ pub use s3_fifo::S3Fifo;
 
 /// A replacement policy.
 pub trait Simulator {
-    /// Looks a page up, and takes it in where it is absent. Returns whether it was there.
+    /// Looks a page up, and adds it if it is absent. Returns whether it was there.
     fn lookup(&mut self, page: u32) -> bool;
 }
 

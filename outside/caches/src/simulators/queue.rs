@@ -4,7 +4,7 @@ const NONE: u32 = u32::MAX;
 
 /// A doubly linked list over page numbers.
 ///
-/// Invariant: `len` pages are on it, each once.
+/// Invariant: `len` pages are on the list, each once.
 pub(super) struct Queue {
     newer: Vec<u32>,
     older: Vec<u32>,
@@ -14,7 +14,6 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// An empty one for page numbers below `pages`.
     pub(super) fn new(pages: u32) -> Self {
         let links = vec![NONE; pages as usize];
         Self { newer: links.clone(), older: links, newest: NONE, oldest: NONE, len: 0 }
@@ -24,7 +23,7 @@ impl Queue {
         self.len
     }
 
-    /// Puts a page in front that is not on it.
+    /// Puts a page, which is not on the list, in front.
     pub(super) fn push(&mut self, page: u32) {
         self.older[page as usize] = self.newest;
         self.newer[page as usize] = NONE;
@@ -36,7 +35,7 @@ impl Queue {
         self.len += 1;
     }
 
-    /// Takes off a page that is on it.
+    /// Takes a page, which is on the list, off.
     pub(super) fn remove(&mut self, page: u32) {
         let (newer, older) = (self.newer[page as usize], self.older[page as usize]);
         match newer {
@@ -50,7 +49,6 @@ impl Queue {
         self.len -= 1;
     }
 
-    /// Takes the oldest off.
     pub(super) fn pop(&mut self) -> Option<u32> {
         let oldest = self.oldest;
         if oldest == NONE {

@@ -4,9 +4,8 @@
 use super::Simulator;
 use super::queue::Queue;
 
-/// Share of the small queue, in percent.
 const SMALL_PERCENT: u32 = 10;
-/// Uses are counted up to this.
+/// Most uses of a page that are counted.
 const MOST_USES: u8 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,8 +16,8 @@ enum Place {
     Ghost,
 }
 
-/// New pages pass the small queue, and only those that are used there, or come back soon after it,
-/// get into the main one.
+/// New pages enter the small queue. Only pages that are used there, or come back soon after they
+/// left it, enter the main queue.
 ///
 /// Invariants: `small.len + main.len <= capacity`; `ghosts.len <= capacity - small's share`.
 pub struct S3Fifo {
@@ -32,7 +31,7 @@ pub struct S3Fifo {
 }
 
 impl S3Fifo {
-    /// One for `capacity` of `pages` pages.
+    /// A cache of `capacity` of `pages` pages.
     #[must_use]
     pub fn new(capacity: u32, pages: u32) -> Self {
         Self {

@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A Python program: what it does before it reports that it is ready, then allocations without end,
 /// so that it publishes again and again.
-pub(super) fn python(before: &str) -> String {
+pub(crate) fn python(before: &str) -> String {
     format!(
         "import ctypes, mmap, os, time\n{before}\nprint('ready', os.getpid(), flush=True)\n\
          kept = []\n\
@@ -21,7 +21,7 @@ pub(super) fn python(before: &str) -> String {
 }
 
 /// A running program; it is killed with the value.
-pub(super) struct Served {
+pub(crate) struct Served {
     child: Child,
     /// Its children write there as well.
     _output: BufReader<ChildStdout>,
@@ -29,12 +29,12 @@ pub(super) struct Served {
 
 impl Served {
     /// Python with a script of `python`, once it is ready; `None` where there is no library.
-    pub(super) fn python(before: &str) -> Option<Self> {
+    pub(crate) fn python(before: &str) -> Option<Self> {
         Self::start(&["/usr/bin/python3", "-c", &python(before)])
     }
 
     /// A program that prints `ready` when it is.
-    pub(super) fn start(command: &[&str]) -> Option<Self> {
+    pub(crate) fn start(command: &[&str]) -> Option<Self> {
         let library = real_library()?;
         let mut run = Command::new(env!("CARGO_BIN_EXE_quarry"));
         run.env("QUARRY_LIBRARY", &library).args(["run", "--"]).args(command);
@@ -42,7 +42,7 @@ impl Served {
     }
 
     /// A command that becomes a program that prints `ready` when it is.
-    pub(super) fn spawn(mut run: Command) -> Self {
+    pub(crate) fn spawn(mut run: Command) -> Self {
         let mut child = run.stdout(Stdio::piped()).spawn().expect("it starts");
         let mut output = BufReader::new(child.stdout.take().expect("its output"));
         let mut line = String::new();
@@ -51,19 +51,19 @@ impl Served {
         Self { child, _output: output }
     }
 
-    pub(super) fn pid(&self) -> String {
+    pub(crate) fn pid(&self) -> String {
         self.child.id().to_string()
     }
 
     /// `quarry VERB.. --pid` of it.
-    pub(super) fn look(&self, verb: &[&str]) -> Output {
+    pub(crate) fn look(&self, verb: &[&str]) -> Output {
         let mut command = quarry();
         command.args(verb).args(["--pid", &self.pid()]);
         command.output().expect("it runs")
     }
 
     /// Standard output of that, once the process has published.
-    pub(super) fn text(&self, verb: &[&str]) -> String {
+    pub(crate) fn text(&self, verb: &[&str]) -> String {
         eventually(&format!("{verb:?}"), || {
             let output = self.look(verb);
             let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -74,7 +74,7 @@ impl Served {
         })
     }
 
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -87,7 +87,7 @@ impl Terminal {
 fn it_draws_and_reacts_to_keys() {
     let Some(served) = Served::python("") else { return };
     let mut terminal = Terminal::open(&served);
-    terminal.wait_for("RETURNED");
+    terminal.wait_for("GROWTH");
     terminal.wait_for("malloc-");
     terminal.press("h");
     // A word: the screen skips cells that stay as they are, so spaces may be missing.

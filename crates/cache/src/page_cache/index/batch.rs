@@ -9,22 +9,19 @@ use crate::lru::PageNo;
 pub const BATCH: usize = 14;
 
 impl<T> LockedIndex<'_, T> {
-    /// Takes out pages, which are in ascending order of their indexes, in one walk: neighbours are
-    /// found in the same node (`page_cache_delete_batch`, `mm/filemap.c`, Linux 4.15). A place that
-    /// holds anything but its page, for example a shadow entry, stays as it is. Returns how many
-    /// pages were taken out. O(pages + nodes).
+    /// Takes out pages, in ascending order of their indexes, in one walk
+    /// (`page_cache_delete_batch`, Linux 4.15). Leaves places that hold other entries. Returns how
+    /// many. O(pages + nodes).
     pub fn remove_batch(&mut self, pages: &[(u64, PageNo)]) -> usize {
         self.remove_each(pages, |page| page.0, |page, here| here == Entry::Page(page.1))
     }
 
-    /// Takes out the shadow entries at `indexes`, which ascend, in one walk; other entries stay
-    /// (`truncate_exceptional_pvec_entries`, `mm/truncate.c`, Linux 4.15). Returns how many there
-    /// were. O(indexes + nodes).
+    /// Takes out the shadow entries at ascending `indexes` in one walk; returns how many
+    /// (`truncate_exceptional_pvec_entries`, Linux 4.15). O(indexes + nodes).
     pub fn clear_shadows(&mut self, indexes: &[u64]) -> usize {
         self.remove_each(indexes, |index| *index, |_, here| here.is_shadow())
     }
 
-    /// Takes out the entries at the indexes of `all` that `is_wanted` accepts.
     fn remove_each<W>(
         &mut self,
         all: &[W],
@@ -57,8 +54,7 @@ impl<T> LockedIndex<'_, T> {
         removed
     }
 
-    /// Updates counts and tags after entries were removed from `node`, and unlinks it if it is
-    /// empty. Returns how many entries are gone.
+    /// Updates counts and tags after removals, and unlinks an empty node; returns the number.
     fn note_gone(&mut self, node: NodeRef, gone: Gone) -> usize {
         if gone.places == 0 {
             return 0;
@@ -83,7 +79,6 @@ impl<T> LockedIndex<'_, T> {
     }
 }
 
-/// Words that were taken out of a node, and not yet subtracted from its counts.
 #[derive(Default)]
 struct Gone {
     places: u64,

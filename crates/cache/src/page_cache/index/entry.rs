@@ -1,8 +1,6 @@
-//! The entry at one place of an index, and its encoding as a word.
-//!
-//! The words form a [tree of words](quarry_sys::percpu::WordTree): a leaf is
-//! `number << 3 | 1` for a page and `value << 3 | 5` for a shadow entry (the kernel's value entry,
-//! `include/linux/xarray.h`, Linux 6.12).
+//! The entry at one place of an index, and its leaf in a [tree of
+//! words](quarry_sys::percpu::WordTree): `number << 3 | 1` for a page, `value << 3 | 5` for a
+//! shadow entry (a value entry of `include/linux/xarray.h`, Linux 6.12).
 
 use crate::lru::PageNo;
 use quarry_sys::percpu::WordTree;
@@ -29,7 +27,6 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The word that stands for this entry.
     #[inline]
     pub(super) const fn word(self) -> u64 {
         match self {
@@ -70,7 +67,6 @@ impl Entry {
     }
 }
 
-/// Returns whether a word is a leaf, not a node.
 #[inline(always)]
 pub(super) const fn is_leaf(word: u64) -> bool {
     word & WordTree::IS_LEAF != 0
@@ -88,6 +84,6 @@ pub enum Tag {
 }
 
 impl Tag {
-    /// Both.
+    /// Both tags.
     pub const ALL: [Self; 2] = [Self::Dirty, Self::Writeback];
 }

@@ -1,13 +1,12 @@
-//! Nodes that left their index while walks may still be in them.
+//! Index nodes that left their index while walks may still read them.
 //!
-//! A node goes back to its slab cache once no walk that began before it left is still under way:
-//! one barrier serves all nodes that wait. If the calling task may not raise the barrier, the nodes
-//! wait for a task that may.
+//! A node goes back to its slab cache after a barrier that ends all walks (`wait_for_walks`, a
+//! membarrier(2)); one serves all waiting nodes. If the calling task may not make that system call,
+//! they wait for a task that may.
 //!
-//! New nodes of an index are taken from here first, without a barrier: nodes are type-stable, and a
-//! walk that strays into another index by a recycled node finds a page with another key, or
-//! nothing, and looks again under the lock (like `SLAB_TYPESAFE_BY_RCU` of the kernel, Linux 4.12).
-//! So no more nodes wait than were in use at the same time.
+//! An index takes waiting nodes first, without a barrier, so no more nodes wait than were in use at
+//! once. A walk that strays into another index through a recycled node finds nothing or a page with
+//! another key, and looks again under the lock (like `SLAB_TYPESAFE_BY_RCU` of Linux 4.12).
 
 use super::node::{Chain, NodeRef};
 use crate::page_cache::host::NodeHost;
@@ -18,15 +17,14 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Nodes that wait before a barrier is worth its price: a barrier costs as much as some thousand
-/// instructions on every CPU that runs the process, and 64 nodes hold 36 KiB.
+/// So many waiting nodes are worth a barrier: it costs as much as some thousand instructions on
+/// every CPU that runs the process, and 64 nodes hold 36 KiB.
 pub const GRACE_BATCH: usize = 64;
 
-/// Nodes that are freed together.
 const FREED_AT_ONCE: usize = 32;
 
 fresh_zero! {
-    /// The nodes that wait; zero bytes hold none.
+    /// The waiting nodes; zero bytes are an empty chain.
     pub struct Grace {
         lock: CountedLock<Chain>,
         /// The length of the chain, read without the lock.
@@ -86,7 +84,6 @@ impl Grace {
         }
     }
 
-    /// Takes nodes that left their index.
     pub(super) fn defer(&self, nodes: &mut Chain) {
         if nodes.len() == 0 {
             return;
@@ -96,7 +93,6 @@ impl Grace {
         self.waiting.store(waiting.len() as u64, Relaxed);
     }
 
-    /// Takes a node that waits, and empties it.
     pub(super) fn recycle(&self) -> Option<NodeRef> {
         if self.waiting() == 0 {
             return None;
@@ -110,9 +106,8 @@ impl Grace {
         Some(node)
     }
 
-    /// Gives the nodes that wait back to their slab cache, if at least `least` wait. Returns how
-    /// many; 0 if the calling task may not raise the barrier. The caller holds no lock of an index.
-    /// O(nodes), at most one barrier.
+    /// Gives waiting nodes back to their slab cache, if at least `least` wait. Returns how many; 0
+    /// also if `wait_for_walks` fails. The caller holds no lock of an index. O(nodes).
     pub fn release<H: NodeHost>(&self, host: &H, least: usize) -> usize {
         if self.waiting() < least.max(1) {
             return 0;
@@ -135,8 +130,8 @@ impl Grace {
                     *object = node.object();
                 }
             }
-            // SAFETY: the nodes came from the host, left their index before the barrier, and only
-            // this chain has had them since.
+            // SAFETY: the nodes came from the host and left their index before the barrier, and
+            // since then only this chain has had them.
             unsafe { host.free_nodes(&freed[..some]) };
         }
         self.freed.fetch_add(count as u64, Relaxed);
@@ -149,7 +144,6 @@ impl Grace {
         guard
     }
 
-    /// Checks the nodes that wait. O(nodes).
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let waiting = self.lock.lock();
         let check = Check::of("nodes that wait");

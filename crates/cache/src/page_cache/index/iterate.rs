@@ -6,7 +6,6 @@ use super::tree::{LockedIndex, Place};
 use crate::lru::PageNo;
 use core::ops::RangeInclusive;
 
-/// The places at which a search stops.
 #[derive(Clone, Copy)]
 enum Select {
     Used,
@@ -85,8 +84,7 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Collects entries of `range` in order from its start, as many as fit into `found`; returns
-    /// their number. O(found + nodes).
+    /// Collects entries of `range` in order into `found`; returns how many. O(found + nodes).
     pub fn entries(&mut self, range: RangeInclusive<u64>, found: &mut [(u64, Entry)]) -> usize {
         self.collect(range, Select::Used, found, Some)
     }

@@ -1,9 +1,8 @@
 //! The index of a mapping: a radix tree from the numbers of pages to cached pages and to shadow
-//! entries of evicted ones. Walks read it without a lock.
+//! entries of evicted pages. Walks read it without a lock.
 //!
-//! A tree has one lock, which also guards the mapping's own data. [`IndexNodes`] has what the trees
-//! of a page cache share: the nodes that wait until no walk is in them, and the lists of nodes that
-//! hold only shadow entries.
+//! A tree has one lock, which also guards the mapping's own data. [`IndexNodes`] has the state that
+//! all trees of a page cache share.
 //!
 //! ```text
 //! let mut preload = Preload::new(host, &nodes.grace);

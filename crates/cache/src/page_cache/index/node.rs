@@ -5,12 +5,12 @@
 //! * the words: written under the lock of the index; walks read them at any time
 //! * `next`, `previous`, `is_listed`: under the lock of the list that the node is on, or by the
 //!   only owner of a node that is in no index
-//! * the rest of the header: under the lock of the index
+//! * other fields of the header: under the lock of the index
 //!
-//! Equations: bit `i` of `used` is set iff word `i` is not 0, and `count` bits are; `count` is not
-//! 0 while the node is in an index; `shadows` is the number of words that are shadow entries; bit
-//! `i` of a tag is set only if word `i` is a page, or a node with that tag; `is_listed` iff every
-//! used word is a shadow entry.
+//! Equations: bit `i` of `used` is set iff word `i` is not 0; `count` is the number of these bits,
+//! and not 0 in an index; `shadows` is the number of words that are shadow entries; bit `i` of a
+//! tag is set only if word `i` is a page, or a node with that tag; `is_listed` iff every used word
+//! is a shadow entry.
 
 use super::entry::{Entry, Tag, is_leaf};
 use core::cell::Cell;
@@ -30,7 +30,6 @@ pub const NODE_ALIGN: usize = WordTree::NODE_ALIGN;
 /// Bits of an index that select a word at one level.
 pub(super) const LEVEL_BITS: u32 = WordTree::LEVEL_BITS;
 
-/// A node.
 #[repr(C, align(64))]
 pub(super) struct Node {
     words: [AtomicU64; NODE_SLOTS],
@@ -48,7 +47,6 @@ pub(super) struct Node {
     count: Cell<u8>,
     pub(super) shadows: Cell<u8>,
     pub(super) is_listed: Cell<bool>,
-    /// The NUMA node of its memory.
     memory: Cell<u8>,
 }
 
@@ -57,7 +55,6 @@ const _: () = {
     assert!(core::mem::offset_of!(Node, words) == 0, "walks find the words at the address");
 };
 
-/// A node by its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeRef(NonNull<Node>);
 
@@ -81,7 +78,7 @@ impl NodeRef {
     pub(super) unsafe fn make(object: Object, memory: NodeId) -> Self {
         let node = object.cast::<Node>();
         debug_assert!(node.is_aligned(), "nodes are aligned to {NODE_ALIGN}");
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller owns the object, which has the size and the alignment of a node.
         unsafe {
             node.write(Node {
                 words: [const { AtomicU64::new(0) }; NODE_SLOTS],
@@ -102,7 +99,6 @@ impl NodeRef {
         Self(node)
     }
 
-    /// The object that the node was made of.
     pub(super) fn object(self) -> Object {
         self.0.cast()
     }
@@ -131,25 +127,22 @@ impl NodeRef {
 }
 
 impl Node {
-    /// The word at a place.
     #[inline]
     pub(super) fn word(&self, at: usize) -> u64 {
         self.words[at].load(Ordering::Relaxed)
     }
 
-    /// The node below a place.
     #[inline]
     pub(super) fn child(&self, at: usize) -> Option<NodeRef> {
         NodeRef::from_word(self.word(at))
     }
 
-    /// The entry at a place of a node of leaves.
     #[inline]
     pub(super) fn entry(&self, at: usize) -> Entry {
         Entry::from_word(self.word(at))
     }
 
-    /// Writes a word, and updates `used` and `count`. Walks see what the caller wrote before.
+    /// Writes a word, and updates `used` and `count`. A release store, for walks.
     #[inline]
     pub(super) fn set_word(&self, at: usize, word: u64) {
         self.words[at].store(word, Ordering::Release);
@@ -166,7 +159,6 @@ impl Node {
         self.words[at].store(0, Ordering::Release);
     }
 
-    /// Updates `used` and `count` after the used words at these places became 0.
     pub(super) fn forget(&self, places: u64) {
         self.used.set(self.used.get() & !places);
         self.count.set(self.count.get() - places.count_ones() as u8);
@@ -184,40 +176,34 @@ impl Node {
         self.parent.set(None);
     }
 
-    /// Number of words that are not 0.
     #[inline]
     pub(super) fn count(&self) -> u32 {
         self.count.get().into()
     }
 
-    /// Returns whether the node holds only shadow entries.
     #[inline]
     pub(super) fn holds_shadows_only(&self) -> bool {
         let shadows = self.shadows.get();
         shadows != 0 && shadows == self.count.get()
     }
 
-    /// The place of an index in this node.
     #[inline]
     pub(super) fn place(&self, index: u64) -> usize {
         (index >> self.shift.get()) as usize % NODE_SLOTS
     }
 
-    /// Returns whether a place has a tag.
     #[inline]
     pub(super) fn has_tag(&self, at: usize, tag: Tag) -> bool {
         self.tags[tag as usize].get() >> at & 1 != 0
     }
 
-    /// The NUMA node of its memory.
     #[inline]
     pub(super) fn memory(&self) -> NodeId {
         NodeId(self.memory.get())
     }
 }
 
-/// Nodes that are in no index, linked by `next`: taken in advance, or on their way out. All
-/// operations are O(1).
+/// Nodes that are in no index, linked by `next`. All operations are O(1).
 #[derive(Default)]
 pub(super) struct Chain {
     head: Option<NodeRef>,
@@ -227,21 +213,18 @@ pub(super) struct Chain {
 
 // SAFETY: only the task that has the chain uses its nodes.
 unsafe impl Send for Chain {}
-// SAFETY: zero bytes are no ends, and the length 0.
+// SAFETY: zero bytes are `None` for both ends, and the length 0.
 unsafe impl quarry_mm::frame::FreshZero for Chain {}
 
 impl Chain {
-    /// No nodes.
     pub(super) const fn new() -> Self {
         Self { head: None, tail: None, len: 0 }
     }
 
-    /// Number of nodes.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds a node.
     pub(super) fn push(&mut self, node: NodeRef) {
         node.next.set(self.head);
         self.head = Some(node);
@@ -249,7 +232,6 @@ impl Chain {
         self.len += 1;
     }
 
-    /// Takes the node that was added last.
     pub(super) fn pop(&mut self) -> Option<NodeRef> {
         let node = self.head?;
         self.head = node.next.replace(None);
@@ -258,7 +240,6 @@ impl Chain {
         Some(node)
     }
 
-    /// Takes all nodes of another chain.
     pub(super) fn append(&mut self, other: &mut Self) {
         let other = core::mem::take(other);
         if let Some(tail) = other.tail {

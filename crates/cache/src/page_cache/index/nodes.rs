@@ -7,7 +7,7 @@ use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 
 fresh_zero! {
-    /// The nodes of all indexes of a page cache; zero bytes hold none.
+    /// The lists of nodes that all indexes of a page cache share; zero bytes are empty lists.
     pub struct IndexNodes {
         /// Nodes that left their index.
         pub grace: Grace,
@@ -40,9 +40,8 @@ impl IndexNodes {
         self.shadow.reclaimed()
     }
 
-    /// Number of nodes that the shrinker may free in `memory`, if `pages` of its pages are cached
-    /// or belong to slabs: one node of shadow entries may stay for 8 of them (`count_shadow_nodes`,
-    /// Linux 6.12). O(1).
+    /// Number of nodes that the shrinker may free in `memory`, if `pages` pages there are cached or
+    /// in slabs: one node may stay for each 8 pages (`count_shadow_nodes`, Linux 6.12). O(1).
     #[must_use]
     pub fn count_shadow_nodes(&self, memory: NodeId, pages: u64) -> u64 {
         self.shadow.len(memory).saturating_sub(pages >> PAGES_PER_SHADOW_NODE_SHIFT)

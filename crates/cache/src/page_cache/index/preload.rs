@@ -4,9 +4,8 @@ use super::grace::Grace;
 use super::node::{Chain, NodeRef};
 use crate::page_cache::host::NodeHost;
 
-/// Nodes for the next insertions, taken while no lock of an index is held, because a request for
-/// memory may reclaim, and reclaim needs those locks (`radix_tree_preload`, Linux 4.15). Dropping
-/// it gives back the nodes that are left.
+/// Nodes for the next insertions, taken before the lock of an index, because a request may reclaim,
+/// which needs that lock (`radix_tree_preload`, Linux 4.15). A drop gives back unused nodes.
 pub struct Preload<'a, H: NodeHost> {
     host: &'a H,
     grace: &'a Grace,
@@ -19,8 +18,7 @@ impl<'a, H: NodeHost> Preload<'a, H> {
         Self { host, grace, nodes: Chain::new() }
     }
 
-    /// Takes nodes until there are `count`. Returns false if there is no memory for them. The
-    /// caller holds no lock of an index. O(count).
+    /// Takes nodes up to `count`; false without memory. The caller holds no index lock. O(count).
     pub fn fill(&mut self, count: usize) -> bool {
         while self.nodes.len() < count {
             let Some(node) = self.grace.recycle().or_else(|| self.take()) else { return false };

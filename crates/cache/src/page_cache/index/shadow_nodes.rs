@@ -4,8 +4,7 @@
 //! Equations: a node is on the list of its memory iff `holds_shadows_only()`; the length of a list
 //! is the number of its nodes.
 //!
-//! Lock order: the lock of an index, then the lock of a list. The shrinker goes the other way and
-//! therefore takes the locks of indexes by `try_lock`.
+//! Lock order: an index, then a list. The shrinker goes the other way by `try_lock`.
 
 use super::node::NodeRef;
 use quarry_mm::frame::{FreshZero, MAX_NODES, NodeId, fresh_zero};
@@ -14,12 +13,10 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Pages per node of shadow entries that may stay, as a shift: `XA_CHUNK_SHIFT - 3`
-/// (`count_shadow_nodes`, `mm/workingset.c`, Linux 6.12). With nodes that are an eighth full, the
-/// shadow entries then cover as many pages as there are.
+/// The shrinker leaves one node for each `1 << this` pages (`count_shadow_nodes`, Linux 6.12). If
+/// an eighth of a node's entries are shadows, there are then as many of them as pages.
 pub const PAGES_PER_SHADOW_NODE_SHIFT: u32 = super::node::LEVEL_BITS - 3;
 
-/// A list; zero bytes are an empty list.
 #[derive(Default)]
 struct List {
     oldest: Option<NodeRef>,
@@ -28,7 +25,7 @@ struct List {
 
 // SAFETY: the links of listed nodes are only touched under the lock of the list.
 unsafe impl Send for List {}
-// SAFETY: zero bytes are no ends.
+// SAFETY: zero bytes are `None` for both ends.
 unsafe impl FreshZero for List {}
 
 impl List {
@@ -56,7 +53,6 @@ impl List {
 }
 
 fresh_zero! {
-    /// The lists of all NUMA nodes; zero bytes are empty lists.
     pub(super) struct ShadowNodes {
         lists: [CountedLock<List>; MAX_NODES],
         lens: [AtomicU64; MAX_NODES],
@@ -73,8 +69,7 @@ impl ShadowNodes {
         }
     }
 
-    /// Puts a node on its list, or takes it off, depending on its entries. The caller holds the
-    /// lock of its index.
+    /// Puts a node on its list or takes it off, by its entries. The caller holds its index's lock.
     #[inline]
     pub(super) fn update(&self, node: NodeRef) {
         let wanted = node.holds_shadows_only();
@@ -83,7 +78,6 @@ impl ShadowNodes {
         }
     }
 
-    /// Takes a node that leaves its index off its list. The caller holds the lock of the index.
     #[inline]
     pub(super) fn forget(&self, node: NodeRef) {
         if node.is_listed.get() {
@@ -113,7 +107,6 @@ impl ShadowNodes {
         self.reclaimed.load(Relaxed)
     }
 
-    /// Checks the lists. O(nodes on them).
     pub(super) fn validate(&self) -> Result<(), Broken> {
         for (memory, (list, len)) in self.lists.iter().zip(&self.lens).enumerate() {
             let check = Check::of("list of shadow nodes").at(memory as u64);
@@ -133,7 +126,6 @@ impl ShadowNodes {
         Ok(())
     }
 
-    /// Visits the locks.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         for lists in &self.lists {
             visit("index->shadow_nodes", lists);
@@ -153,7 +145,6 @@ impl ShadowNodes {
         Some((node, lock(node)))
     }
 
-    /// Counts a node that the shrinker has taken out of its index.
     pub(super) fn count_reclaimed(&self) {
         self.reclaimed.fetch_add(1, Relaxed);
     }

@@ -15,9 +15,9 @@ pub struct ShadowScan {
 }
 
 impl IndexNodes {
-    /// Looks at up to `most` of the oldest of these nodes and takes them out of their indexes, if
-    /// the locks of those are free. `find` returns the index of an owner. The caller, who holds no
-    /// lock of an index, then calls [`Grace::release`](super::Grace::release). O(most).
+    /// Takes up to `most` of the oldest nodes of shadow entries out of indexes that are not locked.
+    /// `find` returns the index with an owner number. The caller holds no lock of an index, and
+    /// calls [`Grace::release`](super::Grace::release) afterwards. O(most).
     pub fn scan_shadow_nodes<'a, T>(
         &'a self,
         memory: NodeId,
@@ -26,9 +26,8 @@ impl IndexNodes {
     ) -> ShadowScan {
         let mut scan = ShadowScan::default();
         while scan.scanned < most {
-            // The node stays in its index while the lock of its list is held: a task that takes it
-            // out of the index takes it off this list first. So the owner still exists, and once
-            // the lock of the index is held, the node stays.
+            // Under the list's lock the node stays in its index, since it would leave the list
+            // first. So its owner exists. From then on the lock of the index keeps the node there.
             let oldest = self.shadow.rotate(memory, |node| {
                 find(node.owner.get()).and_then(|index| index.try_lock(self))
             });

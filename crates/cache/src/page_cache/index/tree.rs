@@ -4,8 +4,7 @@
 //! holds only the place 0 (a file of one page has no node, as in the kernel), else the head's
 //! address plus its shift. A tree is only as high as its largest index needs.
 //!
-//! Equations: `nodes`, `pages` and `shadows` count what the tree holds; a head has used words other
-//! than its first one.
+//! Equations: `nodes`, `pages` and `shadows` count the contents; a head uses words after its first.
 
 use super::entry::{Entry, Tag, is_leaf};
 use super::node::{Chain, LEVEL_BITS, NODE_SLOTS, NodeRef};
@@ -21,8 +20,7 @@ use quarry_sys::percpu::WordTree;
 /// The first index that no tree holds.
 pub const INDEX_LIMIT: u64 = 1 << 52;
 
-/// Most nodes that one insertion takes: a path of 9 to the index, and 8 more below the new head for
-/// the page at 0 that was in the root.
+/// Most nodes of one insertion: 9 on the path to the index, and 8 for a page at 0 in the root.
 pub const MOST_NODES_PER_INSERT: usize = 17;
 
 /// The index of a mapping, with the mapping's own `T` under the same lock. Zero bytes are an empty
@@ -102,16 +100,15 @@ impl<T> Index<T> {
         Some(LockedIndex { root: &self.root, inner, shared: nodes, unlinked: Chain::new() })
     }
 
-    /// Looks a page up without the lock: a hint. The page may have left the index by then or,
-    /// seldom, belong to another one: pin it and check its key. `None` proves nothing: look under
-    /// the lock. O(height).
+    /// Looks a page up without the lock: a hint. The page may have left the index, or belong to
+    /// another one: pin it and check its key. After `None`, look under the lock. O(height).
     #[inline(always)]
     pub fn walk<H: NodeHost>(&self, host: &H, index: u64) -> Option<PageNo> {
         self.walk_to(host, index).page()
     }
 
-    /// Returns whether a walk finds a shadow entry: then there was no page at some time during the
-    /// call. False proves nothing. O(height).
+    /// Returns whether a walk finds a shadow entry: then `index` had no page at some time during
+    /// the call. False proves nothing. O(height).
     #[inline]
     pub fn walk_finds_shadow<H: NodeHost>(&self, host: &H, index: u64) -> bool {
         self.walk_to(host, index).is_shadow()
@@ -130,7 +127,6 @@ impl<T> Index<T> {
     }
 }
 
-/// The largest index below a head with this shift.
 #[inline]
 fn largest_below(shift: u32) -> u64 {
     ((NODE_SLOTS as u64) << shift) - 1
@@ -141,7 +137,6 @@ fn levels_for(index: u64) -> u32 {
     (u64::BITS - index.leading_zeros()).div_ceil(LEVEL_BITS)
 }
 
-/// The place of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     /// In the root: the place 0 of a tree without nodes.
@@ -150,8 +145,7 @@ pub(super) enum Place {
     Word(NodeRef, usize),
 }
 
-/// An index whose lock is held. Nodes that leave it go to [`IndexNodes::grace`] when this is
-/// dropped.
+/// An index whose lock is held. A drop passes nodes that left it to [`IndexNodes::grace`].
 pub struct LockedIndex<'a, T> {
     pub(super) root: &'a WordTree,
     pub(super) inner: Guard<'a, Inner<T>>,
@@ -187,7 +181,6 @@ impl<T> LockedIndex<'_, T> {
         self.inner.counts
     }
 
-    /// The head, with its shift.
     #[inline]
     pub(super) fn head(&self) -> Option<(NodeRef, u32)> {
         let node = NodeRef::from_word(self.root.word())?;
@@ -203,7 +196,6 @@ impl<T> LockedIndex<'_, T> {
         self.inner.counts.visits += 1;
     }
 
-    /// The place of an index, if the tree has a node for it.
     pub(super) fn find(&mut self, index: u64) -> Option<Place> {
         self.visit();
         let Some((mut node, shift)) = self.head() else {
@@ -274,7 +266,7 @@ impl<T> LockedIndex<'_, T> {
     pub fn missing(&self, index: u64) -> usize {
         let wanted = levels_for(index) as usize;
         let Some((mut node, shift)) = self.head() else {
-            // The page at 0 in the root needs a path of its own below the new head.
+            // The page at 0 in the root needs its own path below the new head.
             let old_path = if self.root.word() == 0 { 0 } else { wanted.saturating_sub(1) };
             return wanted + old_path;
         };
@@ -300,7 +292,6 @@ impl<T> LockedIndex<'_, T> {
         node
     }
 
-    /// Makes the tree as high as `index` needs.
     fn grow(&mut self, index: u64, preload: &mut Chain) {
         let wanted = levels_for(index).max(1);
         let mut levels = self.head().map_or(0, |(_, shift)| shift / LEVEL_BITS + 1);
@@ -362,7 +353,6 @@ impl<T> LockedIndex<'_, T> {
         Place::Word(node, node.place(index))
     }
 
-    /// Adds `change` to the count of an entry's kind.
     fn count(&mut self, entry: Entry, change: i64) {
         let counts = &mut self.inner.counts;
         match entry {
@@ -372,8 +362,7 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Writes an entry to its place, updates the counts, and clears the tags unless the entry is a
-    /// page. Does not take out empty nodes.
+    /// Writes an entry, updates the counts, and clears tags unless the entry is a page.
     pub(super) fn store(&mut self, place: Place, entry: Entry) -> Entry {
         let before = self.entry_at(place);
         self.count(before, -1);
@@ -456,7 +445,6 @@ impl<T> LockedIndex<'_, T> {
         self.unlinked.push(node);
     }
 
-    /// Takes a node of shadow entries out of the tree, with all its entries.
     pub(super) fn remove_shadow_node(&mut self, node: NodeRef) {
         debug_assert!(node.holds_shadows_only(), "the shrinker takes nodes of shadow entries");
         self.inner.counts.shadows -= u64::from(node.shadows.get());
@@ -468,7 +456,6 @@ impl<T> LockedIndex<'_, T> {
         self.prune(Place::Word(node, 0));
     }
 
-    /// Returns whether a place has a tag.
     pub(super) fn is_tagged_at(&self, place: Place, tag: Tag) -> bool {
         match place {
             Place::Root => self.inner.root_tags >> tag as u8 & 1 != 0,
@@ -535,7 +522,6 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Returns whether the root holds an entry itself.
     pub(super) fn is_leaf_only(&self) -> bool {
         is_leaf(self.root.word())
     }

@@ -1,12 +1,11 @@
-//! Pages of sparse slabs: pages without an object in use go back to the operating system, while
-//! their slab stays.
+//! Returns pages of slabs that hold no object in use to the operating system.
 //!
-//! Free objects are bits, and no code reads their memory, so it may read as zero at any time. While
-//! pages go back, the free objects on them are taken out of the slab, as by a request: no other
-//! task can get one, and the lock is not held over a call of the operating system. Such a slab goes
-//! to the back of its list, and is used last.
+//! A free object is a bit, and no code reads its memory, which may become zero at any time. Before
+//! pages go back, their free objects are taken out of the slab, as if by a request: so no other
+//! task gets them, and no system call is made under the list lock. Then the slab goes to the tail
+//! of its list, to be used last.
 //!
-//! A program that can move its objects learns here which of them keep a page or a slab.
+//! [`occupancy`](BitmapSlabs::occupancy) tells a program which objects it should move.
 
 use super::{BUCKETS, BitmapSlabs, EMPTY, Lists, Slab};
 use crate::frame::{End, FRAME_BYTES, List, Pfn};
@@ -18,14 +17,12 @@ use core::ops::Range;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
-/// Most slabs whose pages go back between two critical sections.
 const STEP_SLABS: usize = 16;
-/// Most slabs looked at in one critical section: some 20 us.
+/// Most slabs examined in one critical section: some 20 us.
 const STEP_LOOKS: u32 = 128;
-/// Most pages of a slab: a bit each. Larger slabs are left alone; no size of `malloc` has one.
+/// Most pages of a slab, a bit each. Larger slabs, which `malloc` does not have, keep their pages.
 const MOST_PAGES: usize = u64::BITS as usize;
 
-/// The list of the next slab of a walk, or `None`. `lengths` are those of the lists.
 fn next(walk: &mut SparseWalk, lengths: &[u32; BUCKETS]) -> Option<usize> {
     while walk.left == 0 && walk.list > 0 {
         walk.list = walk.list.min(EMPTY) - 1;
@@ -35,12 +32,10 @@ fn next(walk: &mut SparseWalk, lengths: &[u32; BUCKETS]) -> Option<usize> {
     Some(walk.list)
 }
 
-/// Bytes of the pages that can go back.
 fn page_bytes<P: PerCpu>(context: &SlabContext<'_, P>) -> usize {
     context.zones.arena().os().page_size().max(FRAME_BYTES)
 }
 
-/// A slab and the pages of it that go back.
 #[derive(Clone, Copy)]
 struct Held {
     pfn: Pfn,
@@ -48,7 +43,6 @@ struct Held {
 }
 
 impl Slab<'_> {
-    /// The objects that lie on a page, whole or in part.
     fn objects_on(&self, page: usize, page_bytes: usize) -> Range<u32> {
         let (first, stride) = (self.cache.first_object(), self.cache.stride());
         let start = (page * page_bytes).saturating_sub(first) / stride;
@@ -56,8 +50,7 @@ impl Slab<'_> {
         start as u32..end.min(self.cache.objects())
     }
 
-    /// Returns whether a page has objects, all of them free except maybe the one that is `leaving`,
-    /// and no bits of the slab.
+    /// Returns whether a page holds objects, but none in use except `leaving`, and no bits.
     fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
         let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
         let objects = self.objects_on(page, page_bytes);
@@ -70,12 +63,11 @@ impl Slab<'_> {
             && self.masks(objects).all(|(index, mask)| free(index) & mask == mask)
     }
 
-    /// Returns whether a page can go back once an object that is in use is gone.
+    /// Returns whether object `number` is the last one that keeps a page or the slab.
     fn keeps_page(&self, number: u32, page_bytes: usize) -> bool {
         if self.free() + 1 == self.cache.objects() {
             return true;
         }
-        // `purge_sparse` leaves the pages of such slabs alone.
         let is_whole =
             self.cache.has_constructor() || self.cache.order().bytes() / page_bytes > MOST_PAGES;
         let start = self.cache.first_object() + number as usize * self.cache.stride();
@@ -83,7 +75,6 @@ impl Slab<'_> {
         !is_whole && pages.any(|page| self.is_unused(page, page_bytes, Some(number)))
     }
 
-    /// The unused pages, a bit each.
     fn unused_pages(&self, page_bytes: usize) -> u64 {
         let pages = self.cache.order().bytes() / page_bytes;
         let fills_no_page = (self.free() as usize * self.cache.stride()) < page_bytes;
@@ -95,7 +86,7 @@ impl Slab<'_> {
         unused.fold(0, |pages, page| pages | 1 << page)
     }
 
-    /// The words of the bits that some objects have, with a mask for each.
+    /// The numbers of the words that hold the bits of `objects`, with a mask for each.
     fn masks(&self, objects: Range<u32>) -> impl Iterator<Item = (u32, u64)> {
         let words = objects.start / 64..objects.end.div_ceil(64);
         words.map(move |index| {
@@ -105,7 +96,7 @@ impl Slab<'_> {
         })
     }
 
-    /// Marks the objects on some pages as free or not; returns how many changed.
+    /// Returns how many objects changed.
     fn mark(&self, pages: u64, page_bytes: usize, free: bool) -> u32 {
         let mut changed = 0;
         for page in (0..MOST_PAGES).filter(|page| pages >> page & 1 == 1) {
@@ -122,7 +113,7 @@ impl Slab<'_> {
         changed
     }
 
-    /// Gives the memory of some pages back, neighbours by one call; returns the bytes.
+    /// Gives back the memory of the pages `held`, neighbours by one system call; returns the bytes.
     fn give_back(&self, held: u64, page_bytes: usize) -> usize {
         let page_frames = (page_bytes / FRAME_BYTES) as u32;
         let (mut pages, mut bytes) = (held, 0);
@@ -138,17 +129,15 @@ impl Slab<'_> {
 }
 
 impl Lists {
-    /// Takes the free objects on `pages` out of a slab that is on a list.
     fn hold(&mut self, slab: &Slab<'_>, pages: u64, page_bytes: usize) {
         let before = slab.free();
         let count = slab.mark(pages, page_bytes, false);
         self.nr_free -= u64::from(count);
-        // The slab no longer shows what the program touches.
+        // The slab can no longer be a sample: it does not show how much the program touches.
         self.populating.gone(slab.pfn);
         self.moved(slab, before, before - count, End::Tail);
     }
 
-    /// Puts the objects that [`hold`](Self::hold) took back.
     fn let_go(&mut self, slab: &Slab<'_>, pages: u64, page_bytes: usize) {
         let before = slab.free();
         let count = slab.mark(pages, page_bytes, true);
@@ -158,8 +147,8 @@ impl Lists {
 }
 
 impl BitmapSlabs {
-    /// The occupancy of the slab in which an object seems to lie; `None` where that is not a slab
-    /// of the cache, or the object is free in it. Holds the list lock for O(1).
+    /// The occupancy of the slab in which `object` lies; `None` if its address is in no slab of the
+    /// cache, or the object is free in its slab. Holds the list lock for O(1).
     pub fn occupancy<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -181,10 +170,10 @@ impl BitmapSlabs {
         let (own, empty) = (live(pfn), u64::from(lists.nr_empty()));
         let partial_slabs = lists.nr_slabs - lists.nr_full - empty;
         let partial_live = (partial_slabs + empty) * u64::from(cache.objects()) - lists.nr_free;
-        // The slab that objects are taken from next, if it is another one in use.
+        // The slab that objects are taken from next, unless it is empty or the object's own.
         let dense = lists.slabs[..EMPTY].iter().find_map(List::first).filter(|dense| *dense != pfn);
         let is_sparse = dense.map(live).is_some_and(|dense| {
-            // The averages leave it out: while it is filled, it may be the emptiest.
+            // The average leaves `dense` out, which may be the emptiest slab while it is filled.
             let (weight, others) = (own * (partial_slabs - 1), partial_live - dense);
             weight <= others || weight <= others * 9 / 8 && own <= dense
         });
@@ -199,9 +188,8 @@ impl BitmapSlabs {
         })
     }
 
-    /// A step of a walk through the partial slabs: gives some of their pages back. Returns the
-    /// bytes. Holds the list lock for up to 128 slabs at a time, and over no call of the operating
-    /// system.
+    /// One step of a walk through the partial slabs: gives some of their pages back, and returns
+    /// the bytes. Holds the list lock for at most 128 slabs at a time, and not over a system call.
     pub fn purge_sparse<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -219,7 +207,6 @@ impl BitmapSlabs {
             let Some(bucket) = next(walk, &lists.lengths) else { break };
             let Some(first) = lists.slabs[bucket].first() else { continue };
             let slab = Slab::at(context, cache, first);
-            // A slab that keeps its place would be looked at again.
             lists.remove(&slab, bucket);
             lists.add(&slab, bucket, End::Tail);
             let pages = slab.unused_pages(page_bytes);

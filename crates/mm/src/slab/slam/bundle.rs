@@ -1,13 +1,13 @@
-//! Bundles: a few objects whose addresses lie in the first of them.
+//! Bundles: a few free objects; the first of them holds the addresses of the others.
 //!
-//! A list through the objects touches every one of them. A bundle touches one of up to sixteen: its
-//! first object, the *head*, holds `{address of the next bundle's head >> 4 : 44 | digest : 20}` in
-//! word 0 and the addresses of the other objects in the words after it. So a thread that follows a
-//! chain waits for a cache miss once per bundle. (More objects would fill fewer bundles where a CPU
-//! frees the objects of several others.)
+//! A linked list touches every object. A bundle touches one of up to sixteen: its first object, the
+//! *head*, holds `{address of the next bundle's head >> 4 : 44 | digest : 20}` in word 0 and the
+//! addresses of the bundle's other objects in the next words. So a thread that follows a chain
+//! waits for one cache miss per bundle. (With larger bundles, a CPU that frees the objects of
+//! several others would fill fewer.)
 //!
-//! A program that writes to an object after it has freed it may change these words. The digest
-//! shows any such change, except one in a million.
+//! A program that writes to a freed object may change these words. One change in a million leaves
+//! the digest right.
 //!
 //! Equation: `digest(head) = fold(next) ^ hash(addresses of the others)`.
 
@@ -18,30 +18,28 @@ use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Access;
 use quarry_sys::primitive::touch::touch_bytes;
 
-/// Most objects of a bundle: as many words as two cache lines have.
+/// Most objects of a bundle: the words of two cache lines.
 pub(super) const BUNDLE_MOST: usize = if cfg!(quarry_model) { 2 } else { 16 };
-/// Most bytes of objects in a bundle that has more than a few: half a sheaf of large objects.
+/// Most bytes of objects in a bundle of more than [`FEW`]: half a sheaf of large objects.
 const BUNDLE_BYTES: usize = 64 << 10;
-/// Fewest objects of a bundle of large objects.
+/// Objects of a bundle of the largest objects.
 const FEW: usize = 4;
-/// Bits of a digest.
 const DIGEST_BITS: u32 = 20;
 const DIGEST: u64 = (1 << DIGEST_BITS) - 1;
 
-/// The number of objects in a bundle of objects that are `stride` bytes apart. It is at least 2: a
-/// stride has 16 bytes or more, and the head needs a word for each object of its bundle.
+/// The number of objects in a bundle: at least 2, because a stride has at least 16 bytes and the
+/// head needs a word for each object.
 pub(super) fn size(stride: usize) -> usize {
     let by_bytes = (BUNDLE_BYTES / stride).max(FEW);
     (stride / size_of::<u64>()).min(by_bytes).clamp(2, BUNDLE_MOST)
 }
 
-/// Word 0 of a head that links to `next`, for a digest of the other words.
+/// Word 0 of a head that links to `next`; `hash` is that of the other words.
 fn first_word(next: Option<Object>, hash: u64) -> u64 {
     let link = next.map_or(0, |next| next.as_ptr() as u64) >> 4;
     link << DIGEST_BITS | (hash ^ fold(link)) & DIGEST
 }
 
-/// The digest's part of a link.
 fn fold(link: u64) -> u64 {
     (link ^ link >> DIGEST_BITS ^ link >> (2 * DIGEST_BITS)) & DIGEST
 }
@@ -50,25 +48,24 @@ fn link(word: u64) -> u64 {
     word >> DIGEST_BITS
 }
 
-/// The digest's part of the addresses after the first word.
 fn hash(addresses: impl Iterator<Item = u64>) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let sum = addresses.fold(ODD, |sum, address| sum.rotate_left(7) ^ address);
     sum.wrapping_mul(ODD) >> (u64::BITS - DIGEST_BITS)
 }
 
-/// Makes a bundle of `objects`, without a link, and returns its head.
+/// Makes a bundle without a link, and returns its head.
 ///
 /// # Safety
-/// `objects` are `size(stride)` different free objects of one cache, and the caller's.
+/// `objects` are `size(stride)` different free objects of one cache, which the caller owns.
 #[inline]
 pub(super) unsafe fn tie(objects: &[Object]) -> Object {
     let (head, others) = (objects[0], &objects[1..]);
     touch_bytes(head.as_ptr(), size_of_val(objects), Access::Write);
     let words = head.cast::<u64>();
     let hash = hash(others.iter().map(|object| object.as_ptr() as u64));
-    // SAFETY: the head has at least as many words as the bundle has objects, it is aligned to 16,
-    // and the caller's.
+    // SAFETY: the head has a word for each object of the bundle, is aligned to 16, and is the
+    // caller's.
     unsafe {
         words.write(first_word(None, hash));
         for (index, object) in others.iter().enumerate() {
@@ -78,10 +75,8 @@ pub(super) unsafe fn tie(objects: &[Object]) -> Object {
     head
 }
 
-/// Links a bundle to another one.
-///
 /// # Safety
-/// `head` is the head of a bundle that is the caller's.
+/// `head` is the head of a bundle that the caller owns.
 #[inline]
 pub(super) unsafe fn set_next(head: Object, next: Option<Object>) {
     let first = head.cast::<u64>();
@@ -92,12 +87,11 @@ pub(super) unsafe fn set_next(head: Object, next: Option<Object>) {
     }
 }
 
-/// Writes the objects of a bundle to `out`, the head last, and returns the next bundle. Aborts
-/// where the program has written to the head since it was freed.
+/// Writes the objects of a bundle to `out`, the head last, and returns the next bundle. Aborts if
+/// the program has overwritten the head.
 ///
 /// # Safety
-/// `head` is the head of a bundle of objects of `cache`, as many as `out` has room for, that is the
-/// caller's.
+/// `head` is the head of a bundle of `out.len()` objects of `cache`, which the caller owns.
 #[inline]
 pub(super) unsafe fn untie(
     cache: &Cache,
@@ -110,7 +104,7 @@ pub(super) unsafe fn untie(
     // SAFETY: as for `tie`.
     let first = unsafe { words.read() };
     let behind = (1..=others.len()).map(|index| {
-        // SAFETY: as for `tie`; the word may hold anything by now.
+        // SAFETY: as for `tie`; any value of the word is valid here.
         unsafe { words.add(index).read() }
     });
     if first & DIGEST != hash(behind.clone()) ^ fold(link(first)) {
@@ -124,7 +118,7 @@ pub(super) unsafe fn untie(
     Object::new((link(first) << 4) as *mut u8)
 }
 
-/// Returns the bundle after one. Aborts like [`untie`].
+/// Returns the next bundle. Aborts like [`untie`].
 ///
 /// # Safety
 /// Same as for [`untie`], with bundles of `size` objects.

@@ -1,4 +1,4 @@
-//! The policy's parts, and one cache with all that is needed to work on it.
+//! The policy's state, and one cache with what its slow paths need.
 
 use super::bundle;
 use super::stock::Stock;
@@ -10,17 +10,16 @@ use crate::slab::late::Late;
 use crate::slab::sheaf_cache::Sheaf;
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
-/// Most steps from one object to the next to look at, among those that come to a CPU together.
+/// Of objects that come to a CPU together, at least one in this many is looked at.
 const OWNED_STEP: usize = 16;
 
-/// The policy; see the module.
+/// The policy `slam`; see its module.
 pub struct Slam {
     /// Arrays, barns and slabs.
     pub(super) sheaf: Sheaf,
     pub(super) tables: Late<Tables>,
 }
 
-/// One cache, with all that is needed to work on it.
 pub(super) struct SlamCache<'a, P: Arrays> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
@@ -31,8 +30,8 @@ pub(super) struct SlamCache<'a, P: Arrays> {
 }
 
 impl<P: Arrays> SlamCache<'_, P> {
-    /// Notes that `slot` got objects by a miss: their slabs are the slot's. Objects that come
-    /// together mostly are neighbours, so a look at a few of them meets all slabs.
+    /// Notes `slot`, which got the objects by a miss, as the owner of their slabs. The objects are
+    /// mostly neighbours, so a look at a few of them finds all slabs.
     #[inline]
     pub(super) fn own(&self, slot: SlotIndex, objects: &[Object]) {
         let step = (self.cache.objects() as usize / 2).clamp(1, OWNED_STEP);
@@ -45,23 +44,20 @@ impl<P: Arrays> SlamCache<'_, P> {
         self.context.slab_of(self.cache, object)
     }
 
-    /// The slot that took the object's slab, as far as is known.
+    /// The slot that owns the object's slab, if the table knows it.
     pub(super) fn owner(&self, object: Object) -> Option<SlotIndex> {
         let owner = self.tables.owners.of(self.slab(object))?;
         (owner.0 < self.context.percpu.area().slots()).then_some(owner)
     }
 
-    /// Counts bundles that come to a stock.
     pub(super) fn count_in(&self, stock: &Stock, bundles: u64) {
         stock.note_bytes(self.context.limits, self.bytes_of(bundles));
     }
 
-    /// Counts bundles that have left a stock.
     pub(super) fn count_out(&self, stock: &Stock, bundles: u64) {
         stock.note_bytes(self.context.limits, -self.bytes_of(bundles));
     }
 
-    /// Bytes of the objects of this many bundles.
     pub(super) fn bytes_of(&self, bundles: u64) -> i64 {
         bundles as i64 * (self.bundle * self.cache.stride()) as i64
     }

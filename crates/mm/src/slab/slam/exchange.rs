@@ -1,4 +1,4 @@
-//! Moves between a CPU's array, its stock and the inboxes of others.
+//! Moves objects between a CPU's array, its stock and the inboxes of other CPUs.
 
 use super::bundle::{self, BUNDLE_MOST};
 use super::cache::SlamCache;
@@ -13,16 +13,15 @@ use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 /// Most objects that one miss moves.
 const MOST: usize = 128;
-/// Most objects and bytes of an inbox: SLQB's high water mark. If its CPU does not come to fetch
-/// them, the rest goes where every CPU finds it.
+/// Most objects and bytes of an inbox (SLQB's high water mark). Further objects go to the barn,
+/// where every CPU finds them, because the CPU of the inbox may never look into it.
 const INBOX_OBJECTS: u64 = 1024;
 const INBOX_BYTES: u64 = 1 << 20;
 
-/// Objects on their way.
 pub(super) type Buffer = [MaybeUninit<Object>; MOST];
 
 impl<P: Arrays> SlamCache<'_, P> {
-    /// Serves a miss from the CPU's inbox or stock, up to `sheaf` objects, where there are some.
+    /// Serves a miss with up to `sheaf` objects from the CPU's inbox or stock, if these hold any.
     #[inline]
     pub(super) fn take_bundles(
         &self,
@@ -38,7 +37,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         let (taken, rest) = self.untie(chain, &mut buffer[..most]);
         self.count_out(from, chain.bundles - rest.bundles);
         self.keep(cpu, from, rest);
-        // SAFETY: `untie` wrote the first `taken` elements, at least a bundle's.
+        // SAFETY: `untie` wrote the first `taken` elements.
         let objects = unsafe { written(&buffer, taken) };
         self.own(slot, objects);
         let (object, rest) = objects.split_last()?;
@@ -51,8 +50,8 @@ impl<P: Arrays> SlamCache<'_, P> {
         Some(*object)
     }
 
-    /// Unties bundles of a chain into `out`, from its end to its front, while whole ones fit;
-    /// returns the number of objects, which lie at the front of `out`, and the rest of the chain.
+    /// Unties bundles of a chain into the front of `out` while whole bundles fit; returns the
+    /// number of objects, and the rest of the chain.
     pub(super) fn untie(
         &self,
         mut chain: Chain,
@@ -63,7 +62,7 @@ impl<P: Arrays> SlamCache<'_, P> {
             && let Some(head) = chain.head
         {
             let place = &mut out[taken..taken + self.bundle];
-            // SAFETY: the chain was taken, so its bundles, of `self.bundle` objects, are ours.
+            // SAFETY: this thread took the chain and owns its bundles of `self.bundle` objects.
             let next = unsafe { bundle::untie(self.cache, head, place) };
             taken += self.bundle;
             chain = Chain { head: next, bundles: chain.bundles - 1 };
@@ -71,7 +70,6 @@ impl<P: Arrays> SlamCache<'_, P> {
         (taken, chain)
     }
 
-    /// Puts back the rest of a chain that came `from` one of the CPU's stocks.
     #[inline]
     fn keep(&self, cpu: &CpuCache, from: &Stock, rest: Chain) {
         let is_opened = core::ptr::eq(from, &cpu.inbox);
@@ -86,23 +84,22 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Pushes a chain whose last bundle is not known, after another thread of the CPU has come in
-    /// between. O(bundles).
+    /// Pushes a chain whose last bundle is not known, before later bundles. O(bundles).
     #[cold]
     fn push_behind(&self, stock: &Stock, chain: Chain) {
         let Some(mut last) = chain.head else { return };
-        // SAFETY: the chain was taken, so its bundles are ours.
+        // SAFETY: the chain was taken, so this thread owns its bundles.
         while let Some(next) = unsafe { bundle::next(self.cache, last, self.bundle) } {
             last = next;
         }
-        // SAFETY: the chain is ours, and `last` its last bundle.
+        // SAFETY: this thread owns the chain, and `last` is its last bundle.
         if !unsafe { stock.push(chain, last) } {
             self.count_out(stock, chain.bundles);
             self.give(chain);
         }
     }
 
-    /// Gives all objects of a chain that was taken, and counted out, to the slabs.
+    /// Gives all objects of a chain, which no stock counts, to the slabs.
     pub(super) fn give(&self, mut chain: Chain) {
         let mut buffer: Buffer = [MaybeUninit::uninit(); MOST];
         while chain.head.is_some() {
@@ -114,9 +111,8 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Frees `object` to a full array from which `sheaf` objects leave, for the CPU's own stock or,
-    /// if `remote`, for the CPUs that took them. Returns false, and does nothing, where the array
-    /// has fewer objects.
+    /// Frees `object` to a full array, which then gives `sheaf` objects to the CPU's own stock or,
+    /// if `remote`, to the CPUs that took them. Returns false if the array has fewer objects.
     pub(super) fn make_way(
         &self,
         (slot, cpu): (SlotIndex, &CpuCache),
@@ -130,9 +126,9 @@ impl<P: Arrays> SlamCache<'_, P> {
         if leaving == 0 || !percpu.pop_batch(self.cache.id().array(), &mut buffer[..leaving]) {
             return false;
         }
-        // SAFETY: pop_batch wrote all of them.
+        // SAFETY: pop_batch wrote all `leaving` elements.
         let objects = unsafe { written(&buffer, leaving) };
-        // A full array refuses before it looks for a duplicate on top.
+        // A push to a full array is refused before it is checked for a double free.
         if is_among(objects, object) {
             not_in_use(self.cache, object);
         }
@@ -147,7 +143,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         true
     }
 
-    /// Puts objects into the running CPU's array, or where there is no room into the barn.
+    /// Puts objects into the running CPU's array, or if it has no room, away.
     fn park(&self, cpu: &CpuCache, objects: &[Object]) {
         if self.context.percpu.push_batch(self.cache.id().array(), objects) {
             local::add(&cpu.batched_in, objects.len() as u64);
@@ -156,8 +152,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Puts whole bundles of objects into the CPU's stock, within what all barns and stocks may
-    /// hold together; else the objects go to the barn.
+    /// Puts whole bundles of objects into the CPU's stock; or away, if it may hold no more.
     fn stock(&self, cpu: &CpuCache, objects: &[Object]) {
         let limits = self.context.limits;
         let is_enough = limits.barns() > CacheLimits::barns_most(self.context.zones);
@@ -166,12 +161,12 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Ties whole bundles of objects and pushes them to a stock; returns false where it is full.
+    /// Ties whole bundles of objects and pushes them to a stock; returns false if it is full.
     fn push(&self, stock: &Stock, objects: &[Object]) -> bool {
         debug_assert!(objects.len().is_multiple_of(self.bundle));
         let (mut chain, mut last) = (Chain::EMPTY, None);
         for objects in objects.chunks_exact(self.bundle) {
-            // SAFETY: the objects are free, and the caller's alone.
+            // SAFETY: the objects are free, different, and owned by this thread.
             unsafe {
                 let head = bundle::tie(objects);
                 chain.push(head);
@@ -179,9 +174,9 @@ impl<P: Arrays> SlamCache<'_, P> {
             }
         }
         let Some(last) = last else { return true };
-        // Counted first: the thread that takes them counts them out.
+        // Count before the push: another thread may take the chain at once, and counts it out.
         self.count_in(stock, chain.bundles);
-        // SAFETY: the chain was just made, and `last` was pushed to it first.
+        // SAFETY: this thread made the chain, and `last` was pushed to it first.
         let is_pushed = unsafe { stock.push(chain, last) };
         if !is_pushed {
             self.count_out(stock, chain.bundles);
@@ -189,8 +184,8 @@ impl<P: Arrays> SlamCache<'_, P> {
         is_pushed
     }
 
-    /// Sends objects to the CPUs that took them from their slabs, whole bundles at a time. The CPU
-    /// keeps its own objects, and the rest that fills no bundle.
+    /// Sends whole bundles of objects to the CPUs that took them. This CPU keeps its own objects,
+    /// and those that fill no bundle.
     fn send(&self, slot: SlotIndex, cpu: &CpuCache, objects: &[Object]) {
         let Some(owner) = self.owner(objects[0]).filter(|owner| *owner != slot) else {
             return self.send_groups(slot, cpu, objects);
@@ -208,7 +203,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// [`send`](Self::send) for objects that several CPUs took.
+    /// Same as [`send`](Self::send), for objects that several CPUs took.
     #[cold]
     fn send_groups(&self, slot: SlotIndex, cpu: &CpuCache, objects: &[Object]) {
         let mut rest = [Object::dangling(); MOST];
@@ -236,14 +231,14 @@ impl<P: Arrays> SlamCache<'_, P> {
             from = to;
         }
         if kept > objects.len() / 2 {
-            // Keeping them would fill the array again at once.
+            // They would fill the array again at once.
             self.sheaf.put_away(self.context, self.cache, &own[..kept]);
         } else {
             self.park(cpu, &own[..kept]);
         }
     }
 
-    /// Puts objects into a slot's inbox, whole bundles of them; returns how many.
+    /// Puts whole bundles of objects into a slot's inbox; returns the number of objects.
     fn deliver(&self, owner: SlotIndex, objects: &[Object]) -> usize {
         let inbox = &self.tables.cpu(self.cache.id(), owner).inbox;
         let held = inbox.bundles() * self.bundle as u64;

@@ -1,12 +1,11 @@
-//! `slam`: an allocator whose caches behave differently on each CPU, and change while they run.
+//! `slam`: a policy whose caches may behave differently on each CPU, and change while they run.
 //!
-//! **The design is ours.** David Rientjes' SLAM was never published. His talks (2010 to 2013) tell
-//! this much: a *mutable* allocator; a cache may behave differently on each CPU; its slow paths are
-//! chosen by use and adapt in real time. Nothing else here is taken from it.
+//! **The design is ours.** David Rientjes' SLAM was never published. From his talks (2010 to 2013)
+//! we have only this: the allocator is *mutable*, a cache may behave differently on each CPU, and
+//! its slow paths adapt to its use in real time.
 //!
-//! In every mode a CPU's topmost objects lie in its array, and the fast path is the array's: one
-//! sequence, the same in all modes. The mode of a (cache, CPU) decides which structure gets the
-//! objects for which the array has no room.
+//! In every mode the fast path uses the CPU's array, by the same sequence. Each cache has a mode on
+//! each CPU, which says where the objects go for which the array has no room.
 //!
 //! | mode | objects beyond the array go to | as | pays where |
 //! |---|---|---|---|
@@ -14,20 +13,18 @@
 //! | linked | the CPU's own *stock* | SLUB, SLQB | bursts exceed array and barn |
 //! | remote | the *inbox* of the CPU that took them | SLQB | one CPU frees what another allocates |
 //!
-//! A stock is linked through its objects and has no bound of its own. An object is *taken* by the
-//! CPU that allocates from its slab.
+//! The objects of a stock are linked through themselves, and it has no bound of its own. An object
+//! is *taken* by the CPU that gets it from its slab.
 //!
-//! The mode is a hint. Every mode uses up what others have left: a CPU whose array is empty takes
-//! from its inbox, from its stock, from the barn, from the slabs. So nothing is drained when a mode
-//! changes: a CPU does it by one store, and no other CPU is stopped or asked.
+//! In every mode a CPU whose array is empty takes from its inbox, its stock, the barn and the
+//! slabs, in this order. So a CPU changes its mode by one store, and drains nothing.
 //!
-//! Stock and inbox are the same structure ([`stock::Stock`]): one atomic word that names a chain of
-//! *bundles*. A bundle is up to 16 objects whose addresses lie in the first of them
-//! (`bundle.rs`). Bundles are pushed one chain at a time and taken all at once, so compare-and-swap
-//! suffices, and a reclaim takes them from any CPU without a barrier.
+//! Stock and inbox are the same structure, [`stock::Stock`]: one atomic word that names a chain of
+//! *bundles*, each of up to 16 objects (`bundle.rs`). A chain is pushed and taken whole, so
+//! compare-and-swap suffices, and a reclaim takes the chain of any CPU without a barrier.
 //!
-//! Owners of objects are guessed from a small table: the slot that last missed its array and got an
-//! object of the slab (`owners.rs`). A wrong guess sends objects to a CPU that uses them anyway.
+//! A small table guesses the owner of an object: the slot that last got an object of its slab by a
+//! miss (`owners.rs`). A wrong guess sends the object to a CPU that uses this cache, too.
 //!
 //! Equations, with those of `sheaf` for arrays, barns and slabs:
 //! * an object is in use, in one array, in one barn, in one bundle of one stock or inbox, or free

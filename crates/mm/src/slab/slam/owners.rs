@@ -1,22 +1,20 @@
-//! The CPUs that took the slabs, as a small table of guesses.
+//! A small table that guesses which CPU took the objects of a slab.
 //!
-//! Entry `i` holds `{part of the slab's number : 16 | slot + 1 : 16}` for one of the slabs that
-//! share it. A slot that missed its array and got an object notes itself as the owner of the
-//! object's slab. A slab that is not in the table counts as the running CPU's. SLQB reads a word of
-//! the slab instead; a table that is small enough to stay in the CPU's own cache is read once per
-//! object of a flush.
+//! An entry holds `{part of the slab's number : 16 | slot + 1 : 16}` for one of the slabs that
+//! share the entry. After a miss a slot notes itself as the owner of the slabs of the objects that
+//! it got. A slab that is not in the table counts as the running CPU's. (SLQB reads a word of the
+//! slab instead; the table is small enough to stay in the CPU's cache.)
 
 use crate::frame::{OsArray, Pfn};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
-/// log2 of the number of entries: 16 KiB.
+/// log2 of the number of entries, which take 16 KiB.
 const BITS: u32 = 12;
 /// log2 of the frames of the smallest slab.
 const SLAB_SHIFT: u32 = 2;
 
-/// See the module.
 pub(super) struct Owners {
     entries: OsArray<AtomicU32>,
 }
@@ -36,7 +34,6 @@ impl Owners {
         (self.entries.at((number & ((1 << BITS) - 1)) as usize), part << 16)
     }
 
-    /// Notes that `slot` took an object of the slab.
     #[inline]
     pub(super) fn note(&self, slab: Pfn, slot: SlotIndex) {
         let (entry, part) = self.entry(slab);
@@ -46,7 +43,6 @@ impl Owners {
         }
     }
 
-    /// The slot that took objects of the slab last, as far as the table knows.
     #[inline]
     pub(super) fn of(&self, slab: Pfn) -> Option<SlotIndex> {
         let (entry, part) = self.entry(slab);

@@ -1,4 +1,4 @@
-//! The policy: serves the calls of a stack.
+//! Implements the slab policy's trait.
 
 use super::cache::Slam;
 use super::tables::Tables;
@@ -24,8 +24,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Arrays, Object, Push};
 use quarry_sys::primitive::Ordering;
 
-/// The only mode that a cache may have, if its mode is fixed. Bundles overwrite the object that
-/// heads them, so objects that a constructor has made stay in arrays.
+/// The cache's mode, if fixed. With a constructor, a bundle would destroy the object at its head.
 fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<SlamMode> {
     if cache.has_constructor() { Some(SlamMode::Array) } else { context.setup.mechanisms.slam_mode }
 }

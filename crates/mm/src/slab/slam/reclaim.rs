@@ -1,5 +1,4 @@
-//! Stocks and inboxes give back what is not needed. One exchange takes a chain, so no CPU is
-//! stopped for it.
+//! Reclaims objects from stocks and inboxes. One atomic swap takes a chain: no CPU is stopped.
 
 use super::cache::{Slam, SlamCache};
 use super::exchange::Buffer;
@@ -14,12 +13,11 @@ use core::mem::MaybeUninit;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{Arrays, Object};
 
-/// Most bytes that stocks give at a time under pressure: as many as barns.
+/// Most bytes that stocks give at a time under pressure, as for barns.
 const PRESSED_BYTES: i64 = 2 << 20;
 
 impl<P: Arrays> SlamCache<'_, P> {
-    /// Takes objects of the CPU's stock and inbox into the front of `out`, whole bundles; returns
-    /// how many.
+    /// Takes whole bundles of the CPU's stocks into `out`; returns the number of objects.
     pub(super) fn take_into(&self, cpu: &CpuCache, out: &mut [MaybeUninit<Object>]) -> usize {
         let mut taken = 0;
         for stock in cpu.stocks() {
@@ -32,7 +30,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         taken
     }
 
-    /// Gives up to `most` bundles of a stock to the slabs; returns how many.
+    /// Gives up to `most` bundles of a stock to the slabs; returns their number.
     fn give_some(&self, stock: &Stock, most: u64) -> u64 {
         let mut chain = stock.take();
         let mut given = 0;
@@ -51,13 +49,12 @@ impl<P: Arrays> SlamCache<'_, P> {
         given
     }
 
-    /// Gives all that waits for a slot; returns whether there was anything.
+    /// Gives all stocks of a slot to the slabs; returns whether they held any bundle.
     fn give_all(&self, cpu: &CpuCache) -> bool {
         let given = cpu.stocks().map(|stock| self.give_some(stock, u64::MAX));
         given.into_iter().any(|bundles| bundles > 0)
     }
 
-    /// Puts the rest of a chain that was taken from `stock` back there, or into the slabs.
     fn put_back(&self, stock: &Stock, rest: Chain) {
         stock.note_lowest(rest.bundles);
         if let Err(rest) = stock.put_back(rest) {
@@ -68,8 +65,7 @@ impl<P: Arrays> SlamCache<'_, P> {
 }
 
 impl Slam {
-    /// The part of [`SlabPolicy::reclaim`](crate::slab::SlabPolicy::reclaim) for stocks, before
-    /// arrays, barns and slabs. Returns the number of caches that gave something.
+    /// [`SlabPolicy::reclaim`](crate::slab::SlabPolicy::reclaim) for stocks.
     pub(super) fn reclaim_stocks<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -90,8 +86,8 @@ impl Slam {
         }
     }
 
-    /// Gives back the stocks of idle slots and of an idle cache, and of others those bundles that
-    /// were there all the time since the last call.
+    /// Gives the stocks of idle slots, or all stocks if the cache is idle, to the slabs; of other
+    /// stocks the bundles that were unneeded since the last call.
     fn trim_stocks<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -114,8 +110,8 @@ impl Slam {
         u32::from(any)
     }
 
-    /// Under pressure, makes the stocks of all caches and CPUs give in turn, until they and the
-    /// barns hold no more than they may, or have given 2 MiB.
+    /// Under pressure, makes the stocks of all caches and CPUs give in turn, until barns and stocks
+    /// are within their bound or 2 MiB are given.
     pub(super) fn relieve_stocks<P: Arrays>(&self, context: &SlabContext<'_, P>) {
         let bound = CacheLimits::barns_pressed(context.zones);
         if context.limits.barns() > bound

@@ -1,9 +1,9 @@
-//! A stock: bundles that wait for one CPU, on a chain that one atomic word names.
+//! A stock: a chain of bundles for one CPU, which one atomic word names.
 //!
-//! The word is `{head >> 4 : 44 | bundles : 20}`. Any thread pushes a chain, by compare-and-swap,
-//! and takes the whole chain, by a swap. No thread takes part of a chain that others can see: one
-//! that wants one bundle takes all, and puts the rest back. So a head that was seen and is seen
-//! again still names a chain that no other thread has, and the swap cannot be fooled (no ABA).
+//! The word is `{head >> 4 : 44 | bundles : 20}`. Any thread pushes a chain by compare-and-swap,
+//! and takes the whole chain by a swap. A thread that needs one bundle takes the chain, and puts
+//! the rest back. As no thread ever takes part of a chain that is in a stock, an unchanged word
+//! always names a complete chain (no ABA).
 //!
 //! Equations, while no thread is at work: `bundles = bundles on the chain <= 2^20 - 1`;
 //! `lowest <= bundles`; `announced + unannounced = bundles * bytes of a bundle`.
@@ -14,13 +14,11 @@ use quarry_sys::local;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// Most bundles of a stock.
 const MOST: u64 = 0xf_ffff;
-/// Bytes by which the announcement of a stock to [`CacheLimits`] may be wrong: all CPUs share that
-/// counter.
+/// Bytes by which a stock's announcement to [`CacheLimits`] may be wrong, because CPUs share it.
 const ANNOUNCED_BYTES: i64 = 64 << 10;
 
-/// Bundles that one thread owns, linked by their heads; the last one's link is null.
+/// Bundles linked by their heads; the last link is null.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
     pub(super) head: Option<Object>,
@@ -42,7 +40,7 @@ impl Chain {
     /// Puts a bundle in front.
     ///
     /// # Safety
-    /// `head` is the head of a bundle, and the caller's; it is the chain's from then on.
+    /// `head` is the head of a bundle that the caller owns and gives to the chain.
     pub(super) unsafe fn push(&mut self, head: Object) {
         // SAFETY: the caller's promise is passed on.
         unsafe { bundle::set_next(head, self.head) };
@@ -50,27 +48,25 @@ impl Chain {
     }
 }
 
-/// See the module.
+/// See the head of the file.
 pub(super) struct Stock {
     word: AtomicU64,
-    /// Bytes that came and went since the last announcement, as a signed number.
+    /// Bytes that came less those that went since the last announcement, signed.
     unannounced: AtomicU64,
-    /// Fewest bundles since the last [`unneeded`](Self::unneeded).
+    /// The fewest bundles since the last [`unneeded`](Self::unneeded).
     lowest: AtomicU32,
 }
 
 impl Stock {
-    /// Bundles now.
     pub(super) fn bundles(&self) -> u64 {
         self.chain().bundles
     }
 
-    /// The chain as it is now; it may be another thread's a moment later.
+    /// The present chain, which another thread may take at any time.
     pub(super) fn chain(&self) -> Chain {
         Chain::of(self.word.load(Ordering::Acquire))
     }
 
-    /// Takes the whole chain.
     #[inline]
     pub(super) fn take(&self) -> Chain {
         if self.word.load(Ordering::Relaxed) == 0 {
@@ -79,11 +75,11 @@ impl Stock {
         Chain::of(self.word.swap(0, Ordering::AcqRel))
     }
 
-    /// Puts a chain before the bundles of the stock; `last` is its last bundle. Returns false where
-    /// the stock would hold too many bundles: the chain is still the caller's then.
+    /// Puts a chain before the bundles of the stock. Returns false if the stock would hold too many
+    /// bundles; the caller then still owns the chain.
     ///
     /// # Safety
-    /// The chain is the caller's, and `last` its last bundle.
+    /// The caller owns the chain, and `last` is its last bundle.
     pub(super) unsafe fn push(&self, chain: Chain, last: Object) -> bool {
         loop {
             let old = self.word.load(Ordering::Relaxed);
@@ -91,7 +87,7 @@ impl Stock {
             if there.bundles + chain.bundles > MOST {
                 return false;
             }
-            // SAFETY: the last bundle is the caller's until the exchange succeeds.
+            // SAFETY: the caller owns the last bundle until the exchange succeeds.
             unsafe { bundle::set_next(last, there.head) };
             let bundles = there.bundles + chain.bundles;
             if local::compare_exchange(&self.word, old, Chain { bundles, ..chain }.word()) {
@@ -100,15 +96,13 @@ impl Stock {
         }
     }
 
-    /// Puts back what is left of a chain that was taken. Returns the chain where others have pushed
-    /// something since.
+    /// Puts back the rest of a chain; fails if another thread has pushed bundles since.
     #[inline]
     pub(super) fn put_back(&self, rest: Chain) -> Result<(), Chain> {
         let is_back = rest.head.is_none() || local::compare_exchange(&self.word, 0, rest.word());
         if is_back { Ok(()) } else { Err(rest) }
     }
 
-    /// Notes that the stock was down to this many bundles.
     #[inline]
     pub(super) fn note_lowest(&self, bundles: u64) {
         if u64::from(self.lowest.load(Ordering::Relaxed)) > bundles {
@@ -116,13 +110,13 @@ impl Stock {
         }
     }
 
-    /// The fewest bundles since the last call: the CPU did not need these.
+    /// Bundles that the CPU did not need: the fewest since the last call.
     pub(super) fn unneeded(&self) -> u64 {
         let bundles = self.bundles();
         u64::from(self.lowest.swap(bundles as u32, Ordering::Relaxed)).min(bundles)
     }
 
-    /// Counts bytes that came (or, below 0, went), and announces them once they are many.
+    /// Counts bytes that came, or went if negative; announces them once they are many.
     #[inline]
     pub(super) fn note_bytes(&self, limits: &CacheLimits, bytes: i64) {
         let before = self.unannounced.fetch_add(bytes as u64, Ordering::Relaxed) as i64;
@@ -132,7 +126,7 @@ impl Stock {
         }
     }
 
-    /// Bytes that the stock has not announced, as a signed number.
+    /// Bytes that the stock has not announced, signed.
     pub(super) fn unannounced(&self) -> i64 {
         self.unannounced.load(Ordering::Relaxed) as i64
     }
@@ -175,7 +169,7 @@ mod tests {
         assert!(stock.take().head.is_none());
         for pair in heads.chunks(2) {
             let mut chain = Chain::EMPTY;
-            // SAFETY: the memory is the test's, and each head is used once.
+            // SAFETY: the test owns the memory, and uses each head once.
             unsafe {
                 pair.iter().for_each(|head| chain.push(bundle::tie(&[*head, pair[0]])));
                 assert!(stock.push(chain, pair[0]));
@@ -188,7 +182,7 @@ mod tests {
         let mut next = all.head;
         while let Some(head) = next {
             found.push(head);
-            // SAFETY: the chain is the test's.
+            // SAFETY: the test owns the chain.
             next = unsafe { bundle::next(&cache, head, 2) };
         }
         assert_eq!(found, [heads[3], heads[2], heads[1], heads[0]]);

@@ -1,13 +1,12 @@
-//! The records of caches and CPUs: arrays of the policy's own, counted as metadata.
+//! The policy's records of caches and CPUs: arrays, counted as metadata.
 //!
-//! | array | bytes | per | what |
+//! | array | entries | bytes of each | what |
 //! |---|---|---|---|
-//! | cells | 128 | slot and cache | [`CpuCache`]; one slot's lie together |
-//! | used | 1 | slot | whether any cache has had something to do there |
-//! | owners | 4 | 4,096 slabs | [`Owners`] |
+//! | cells | slots * caches | 128 | [`CpuCache`]; one slot's lie together |
+//! | used | slots | 1 | whether any cache has had something to do there |
+//! | owners | 4,096 | 4 | [`Owners`] |
 //!
-//! All are made when the first cache is created, so that a stack with another policy pays nothing.
-//! Only pages that are touched take memory.
+//! They are made when the first cache is created. Only pages that are touched take memory.
 
 use super::owners::Owners;
 use super::stock::Stock;
@@ -22,34 +21,34 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicU8, AtomicU64, Ordering};
 
-/// One cache's part of one slot: a line for the slot's own CPU, and one that others write, too.
+/// The state of one cache in one slot: a line that the slot's CPU writes, and one for all CPUs.
 #[repr(C, align(64))]
 pub(super) struct CpuCache {
-    /// Objects that the CPU has freed beyond its array.
+    /// Objects that the CPU has freed and its array had no room for.
     pub(super) stock: Stock,
     pub(super) traffic: Traffic,
-    /// Requests that found the array empty, and frees that found it full, served here.
+    /// Requests and frees that stocks served after a miss.
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
-    /// Objects that entered and left the array in these slow paths.
+    /// Objects that thereby entered and left the array in batches.
     pub(super) batched_in: AtomicU64,
     pub(super) batched_out: AtomicU64,
-    /// Objects that others have freed for the CPU.
+    /// Objects that other CPUs have freed for this CPU.
     pub(super) inbox: Stock,
-    /// The rest of an inbox that the CPU has opened; others push in front of the inbox itself.
+    /// The rest of an inbox that the CPU has taken from.
     pub(super) opened: Stock,
-    /// Times that the mode was changed.
+    /// Changes of the mode.
     pub(super) changes: AtomicU64,
 }
 
 const _: () = assert!(size_of::<CpuCache>() == 128 || cfg!(quarry_model), "two lines");
 const _: () = assert!(offset_of!(CpuCache, inbox) == 64 || cfg!(quarry_model), "the second");
 
-// SAFETY: made of atomics whose initial value is 0: an empty chain, mode array, nothing counted.
+// SAFETY: all fields are atomics, for which 0 is valid: an empty chain, mode array, counts of 0.
 unsafe impl FreshZero for CpuCache {}
 
 impl CpuCache {
-    /// Notes a miss; returns the mode from then on, which is `fixed` if that is given.
+    /// Notes a miss; returns the mode from then on: `fixed` if given.
     #[inline]
     pub(super) fn note(&self, miss: Miss, fixed: Option<SlamMode>) -> SlamMode {
         let (mode, has_changed) = self.traffic.note(miss, fixed);
@@ -59,7 +58,7 @@ impl CpuCache {
         mode
     }
 
-    /// Starts as for a new cache: mode array, nothing counted. No bundle waits for the CPU.
+    /// Starts again for a new cache: mode array, counts of 0. The stocks are empty.
     fn restart(&self) {
         self.traffic.reset();
         for counter in
@@ -69,24 +68,22 @@ impl CpuCache {
         }
     }
 
-    /// All stocks that wait for the CPU, in the order of their use: objects that have just been
-    /// freed elsewhere are warmer than a stock.
+    /// All stocks in the order of their use: objects freed elsewhere are warmer.
     pub(super) fn stocks(&self) -> [&Stock; 3] {
         [&self.opened, &self.inbox, &self.stock]
     }
 }
 
-/// The arrays.
 pub(super) struct Tables {
     cells: OsArray<CpuCache>,
     used: OsArray<AtomicU8>,
     pub(super) owners: Owners,
-    /// A bit for each cache whose part is counted as metadata.
+    /// A bit for each cache that is counted as metadata.
     counted: [AtomicU64; MAX_CACHES.div_ceil(64)],
 }
 
 impl Tables {
-    /// Reserves the arrays for a stack, and counts those that belong to no single cache.
+    /// Reserves the arrays, and counts those that belong to no single cache.
     pub(super) fn reserve<P: PerCpu>(context: &SlabContext<'_, P>) -> OsResult<Self> {
         let (os, slots) = (context.zones.arena().os(), context.percpu.area().slots() as usize);
         let tables = Self {
@@ -99,7 +96,7 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Takes up a cache: counts its part as metadata, once for each number.
+    /// Prepares for a new cache: counts its metadata, once for each number.
     pub(super) fn take_up<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: CacheId) {
         self.cpus(cache).for_each(CpuCache::restart);
         let (word, bit) = (&self.counted[cache.index() / 64], 1 << (cache.index() % 64));
@@ -109,7 +106,7 @@ impl Tables {
         }
     }
 
-    /// A cache's part of a slot, which is used from then on.
+    /// A cache's state in a slot, which is used from then on.
     #[inline]
     pub(super) fn cpu(&self, cache: CacheId, slot: SlotIndex) -> &CpuCache {
         let used = self.used.at(slot.index());
@@ -119,19 +116,17 @@ impl Tables {
         self.cells.at(slot.index() * MAX_CACHES + cache.index())
     }
 
-    /// A cache's part of a slot that is used.
+    /// A cache's state in a slot that is used.
     pub(super) fn look(&self, cache: CacheId, slot: SlotIndex) -> &CpuCache {
         self.cells.at(slot.index() * MAX_CACHES + cache.index())
     }
 
-    /// The slots that are used: most slots of a large machine are not, and looking at them would
-    /// fault in their pages.
+    /// The slots that are used. To look at unused slots would fault in their pages.
     pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> + '_ {
         let is_used = |slot: &SlotIndex| self.used.at(slot.index()).load(Ordering::Acquire) != 0;
         (0..self.used.len() as u32).map(SlotIndex).filter(is_used)
     }
 
-    /// A cache's parts of all slots that are used.
     pub(super) fn cpus(&self, cache: CacheId) -> impl Iterator<Item = &CpuCache> {
         self.slots().map(move |slot| self.look(cache, slot))
     }

@@ -1,8 +1,8 @@
-//! The traffic of one (cache, CPU) in its slow paths, and the mode that fits.
+//! Chooses the mode of one (cache, CPU) by the traffic of its slow paths.
 //!
-//! A *miss* is a request that found the array empty or full; a *run* is the objects that frees have
-//! pushed out of the array since it last ran empty. Every [`LOOK`] misses the CPU looks at what it
-//! has seen:
+//! A *miss* is a request that found the array empty, or a free that found it full. A *run* is the
+//! objects that frees have pushed out of the array since it was last empty. After every [`LOOK`]
+//! misses the CPU takes a *look*: it compares what it has seen with this table:
 //!
 //! | seen since the last look, the first line that fits | mode that fits |
 //! |---|---|
@@ -11,32 +11,26 @@
 //! | a run ended, all that did were shorter | array |
 //! | no run ended: the CPU only allocates, or is within a run | no opinion |
 //!
-//! To stay remote 1/2 and 1/4 are enough, and to stay linked half of [`LONG`].
+//! To stay remote, 1/2 and 1/4 are enough; to stay linked, half of [`LONG`].
 //!
-//! A mode that is not the present one must fit [`WINS`] looks in a row (looks without an opinion do
-//! not count) before the CPU takes it. A long run has lasted for more looks than that already. A
-//! CPU with few misses has no reason to change.
+//! The CPU changes its mode once another one fits [`WINS`] looks in a row; looks without an opinion
+//! do not count. For linked one look is enough, because a long run has lasted for several looks.
 
 use crate::slab::mechanisms::SlamMode;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Misses from one look to the next.
 pub(super) const LOOK: u64 = if cfg!(quarry_model) { 2 } else { 16 };
-/// Looks that a mode must win in a row.
 pub(super) const WINS: u64 = if cfg!(quarry_model) { 1 } else { 2 };
-/// Objects of a run that makes a burst long: more than a barn holds, so that some went to their
-/// slabs.
+/// Objects of a long run: more than a barn holds, so that some went to their slabs.
 pub(super) const LONG: u64 = if cfg!(quarry_model) { 4 } else { 4096 };
-/// Largest run that is counted.
 const RUN_MOST: u64 = 0xffff;
 
-/// One miss.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Miss {
     /// The array was empty.
     Empty,
-    /// The array was full; `foreign` if another CPU took the object from its slab, and `leaving`
-    /// objects leave the array.
+    /// The array was full: `leaving` objects leave it. `foreign` if another CPU took the freed one.
     Full { foreign: bool, leaving: usize },
 }
 
@@ -48,7 +42,7 @@ struct RecentTraffic {
     mode: SlamMode,
     rival: SlamMode,
     wins: u64,
-    /// A run ended, a long one.
+    /// A run has ended since the last look; `long` if one was long.
     ended: bool,
     long: bool,
     was_full: bool,
@@ -119,7 +113,7 @@ impl RecentTraffic {
         }
     }
 
-    /// The mode that fits what was seen; the table at the top of this file.
+    /// The table at the head of the file.
     fn fits(&self) -> Option<SlamMode> {
         let is_remote = match self.mode {
             SlamMode::Remote => 2 * self.fulls >= self.misses && 4 * self.foreign >= self.fulls,
@@ -149,13 +143,11 @@ impl RecentTraffic {
     }
 }
 
-/// The word of one (cache, CPU). Its own CPU writes it, by plain stores: an update that is lost to
-/// another thread costs a miss.
+/// The word of one (cache, CPU). Its CPU writes it by plain stores: an update may be lost.
 pub(super) struct Traffic(AtomicU64);
 
 impl Traffic {
-    /// Notes a miss; returns the mode from then on, which is `fixed` if that is given, and whether
-    /// the mode has changed.
+    /// Notes a miss; returns the mode from then on, `fixed` if given, and whether it has changed.
     #[inline]
     pub(super) fn note(&self, miss: Miss, fixed: Option<SlamMode>) -> (SlamMode, bool) {
         let mut seen = RecentTraffic::of(self.0.load(Ordering::Relaxed));
@@ -166,12 +158,10 @@ impl Traffic {
         (seen.mode, seen.mode != before)
     }
 
-    /// The mode now.
     pub(super) fn mode(&self) -> SlamMode {
         mode_of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Forgets everything.
     pub(super) fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -231,7 +221,6 @@ mod tests {
         let traffic = Traffic(AtomicU64::new(0));
         let look = LOOK as usize;
         for _ in 0..20 {
-            // One look for remote, one for array.
             assert_eq!(after(&traffic, std::iter::repeat_n(FOREIGN, look)), SlamMode::Array);
             assert_eq!(after(&traffic, bursts(1, 64 * look / 2)), SlamMode::Array);
         }

@@ -1,4 +1,4 @@
-//! Checks of the equations at the head of the module. Slow; for tests.
+//! Checks the equations at the head of `mod.rs`.
 
 use super::bundle;
 use super::cache::{Slam, SlamCache};
@@ -10,7 +10,6 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Arrays, Object};
 
 impl<P: Arrays> SlamCache<'_, P> {
-    /// Returns whether `object` is one of the cache's.
     fn is_object(&self, object: Object) -> bool {
         let (arena, frames) = (self.context.zones.arena(), self.context.zones.frames());
         let Some(frame) = arena.pfn(object.as_ptr()) else { return false };
@@ -19,7 +18,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         frames.kind(frame) == self.cache.id().kind() && self.cache.object_number(in_slab).is_some()
     }
 
-    /// Walks a stock; returns the bytes of its objects. No other thread is at work.
+    /// Walks a stock; returns the bytes of its objects. No other thread uses the stack.
     fn walk(&self, stock: &Stock) -> Result<i64, Broken> {
         let (check, chain) = (Check::of("stock"), stock.chain());
         let mut out = [MaybeUninit::uninit(); bundle::BUNDLE_MOST];
@@ -27,9 +26,9 @@ impl<P: Arrays> SlamCache<'_, P> {
         while let Some(head) = next {
             check.that(walked < chain.bundles, "bundles = bundles on the chain")?;
             walked += 1;
-            // SAFETY: no other thread is at work, and the head is one of this stock's.
+            // SAFETY: no other thread uses the stack, and the head is on this stock's chain.
             next = unsafe { bundle::untie(self.cache, head, &mut out[..self.bundle]) };
-            // SAFETY: `untie` wrote them.
+            // SAFETY: `untie` wrote the first `self.bundle` elements.
             let objects = unsafe { written(&out, self.bundle) };
             let are_own = objects.iter().all(|object| self.is_object(*object));
             check.that(are_own, "objects of a bundle = objects of the cache")?;
@@ -40,7 +39,6 @@ impl<P: Arrays> SlamCache<'_, P> {
 }
 
 impl Slam {
-    /// Checks all stocks; returns the bytes that they have announced.
     pub(super) fn validate_stocks<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,

@@ -1,5 +1,5 @@
-//! An alien array: objects of another node's memory that CPUs of one node have freed, until they go
-//! home together (`alloc_alien_cache`, Linux 2.6.16).
+//! An alien array: objects of another node's memory that CPUs of one node have freed. A full array
+//! goes to its home node as a whole (`alloc_alien_cache`, Linux 2.6.16).
 //!
 //! Equation: `level <= most`; the first `level` entries are objects whose memory is of the array's
 //! home node.
@@ -10,7 +10,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 
-/// Objects that leave an alien array together, or lie in it. The oldest comes first.
+/// Objects in an alien array, or leaving it together. The oldest comes first.
 #[derive(Clone, Copy)]
 pub(super) struct Aliens {
     entries: [Option<Object>; ALIEN_LIMIT],
@@ -18,12 +18,10 @@ pub(super) struct Aliens {
 }
 
 impl Aliens {
-    /// The objects.
     pub(super) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         self.entries[..self.level].iter().filter_map(|entry| *entry)
     }
 
-    /// Calls `give` with the objects as a slice.
     pub(super) fn with_slice<R>(&self, give: impl FnOnce(&[Object]) -> R) -> R {
         let mut objects = [core::ptr::NonNull::dangling(); ALIEN_LIMIT];
         for (place, object) in objects.iter_mut().zip(self.objects()) {
@@ -39,33 +37,30 @@ impl Aliens {
 
 struct Inside {
     aliens: Aliens,
-    /// Objects that were freed into the array.
     frees: u64,
 }
 
-/// The array of one node for the objects of another, under a lock of its own.
 #[repr(C, align(64))]
 pub(super) struct AlienArray {
     inside: CountedLock<Inside>,
 }
 
-// SAFETY: the objects in the array are its own, and are reached only under its lock.
+// SAFETY: the array owns the objects in it, and they are reached only under its lock.
 unsafe impl Send for Inside {}
 // SAFETY: a free lock around an empty array and counters of 0 are all zero bytes.
 unsafe impl FreshZero for AlienArray {}
 
-/// The outcome of a free into an alien array.
 pub(super) enum Freed {
-    /// The object lies in the array; the objects that were there go home now, if any.
+    /// The object is in the array. The objects given here had filled it and must go home.
     Stored(Aliens),
-    /// The object lies in the array already.
     Duplicate,
 }
 
 const EMPTY: Aliens = Aliens { entries: [None; ALIEN_LIMIT], level: 0 };
 
 impl AlienArray {
-    /// Puts an object into the array, which may hold `most`; a full one is emptied first. O(most).
+    /// Puts an object into the array, which may hold `most`. A full array is emptied first.
+    /// O(most).
     pub(super) fn free(&self, object: Object, most: usize) -> Freed {
         let mut inside = self.inside.lock();
         if inside.aliens.objects().any(|other| other == object) {
@@ -82,12 +77,11 @@ impl AlienArray {
         Freed::Stored(leaving)
     }
 
-    /// Takes all objects out.
     pub(super) fn take(&self) -> Aliens {
         core::mem::replace(&mut self.inside.lock().aliens, EMPTY)
     }
 
-    /// Takes all objects out; none where another thread uses the array (`reap_alien`).
+    /// Takes all objects out, or nothing if another thread holds the lock (`reap_alien`).
     pub(super) fn try_take(&self) -> Aliens {
         match self.inside.try_lock() {
             Some(mut inside) => core::mem::replace(&mut inside.aliens, EMPTY),
@@ -95,23 +89,20 @@ impl AlienArray {
         }
     }
 
-    /// Objects in the array, and how many were ever freed into it.
+    /// Objects in the array, and the number that was ever freed into it.
     pub(super) fn counts(&self) -> (u64, u64) {
         let inside = self.inside.lock();
         (inside.aliens.level as u64, inside.frees)
     }
 
-    /// A copy of the objects in the array, for checks.
     pub(super) fn look(&self) -> Aliens {
         self.inside.lock().aliens
     }
 
-    /// Resets the count; the array is empty.
     pub(super) fn restart(&self) {
         self.inside.lock().frees = 0;
     }
 
-    /// Visits the lock of the array.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("slab->alien", &self.inside);
     }

@@ -10,14 +10,14 @@ use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 impl<P: Arrays> SlabCache<'_, P> {
-    /// Takes an object past the array of the running CPU, and more for the array.
+    /// Takes an object from the node or a new slab, and a batch for the running CPU's array.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         if let Some(object) = self.context.percpu.pop_unregistered(self.array()) {
             return Some(object);
         }
         let (slot, node) = self.here();
         self.reap_if_due(slot, node);
-        // Even without room in the array, the request takes one object out of the slabs.
+        // Even if the array has no room, the request itself needs one object.
         let room = self.demand_room(slot) + 1;
         let batch = self.tuning().refill(self.is_touched(slot)).min(room);
         if let Some(object) = self.refill(slot, node, batch, None) {
@@ -29,8 +29,8 @@ impl<P: Arrays> SlabCache<'_, P> {
         self.refill(slot, home, batch, Some(slab))
     }
 
-    /// Takes up to `batch` objects from a node, which first takes up the slab `new`: the last is
-    /// the answer, the others enter the running CPU's array. All of it happens under the list lock.
+    /// Takes up to `batch` objects from a node, after adding the slab `new` to it. Returns the last
+    /// object; the others enter the running CPU's array. All of this happens under the list lock.
     fn refill(
         &self,
         slot: SlotIndex,
@@ -52,14 +52,13 @@ impl<P: Arrays> SlabCache<'_, P> {
                 lists.counts.batched_in += rest.len() as u64;
                 self.set_touched(slot, true);
             } else {
-                // The thread has been moved to a CPU whose array has less room.
+                // The thread has moved to a CPU whose array has less room.
                 lists.give(slabs, self.context.metadata, rest, emptied);
             }
             Some(*object)
         })
     }
 
-    /// Takes one object of another node's slabs.
     fn take_elsewhere(&self, own: NodeId) -> Option<Object> {
         let others = self.tables.node_ids().filter(|node| *node != own);
         let mut one = [MaybeUninit::uninit()];
@@ -73,8 +72,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         })
     }
 
-    /// A slab from the page allocator that no other task knows, all of whose objects are free. Its
-    /// memory may be of another node than wanted.
+    /// A new slab with all objects free. Its memory may be of another node than wanted.
     fn new_slab(&self, slot: SlotIndex, node: NodeId) -> Option<Pfn> {
         let (context, cache) = (self.context, self.cache);
         let request = PageRequest {
@@ -93,7 +91,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         if page.zeroed && fills_pages && cache.order() > Order::ZERO {
             context.zones.populate(slab, cache.order().frames());
         }
-        // SAFETY: the block is a slab of this cache, and no other task knows it yet.
+        // SAFETY: the block is a slab of this cache, and no other task has its address yet.
         unsafe { cache.construct(context.zones.arena().address(slab)) };
         self.slabs().at(slab).start();
         context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());

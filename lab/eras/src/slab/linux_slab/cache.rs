@@ -1,4 +1,4 @@
-//! One cache with all that its policy needs to work on it.
+//! One cache during an operation: the context, the cache and the tables.
 
 use super::alien::Aliens;
 use super::node::{Emptied, Lists, Node};
@@ -12,12 +12,11 @@ use quarry_mm::slab::home;
 use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// Word of an array's cell whose lower half holds the operations that its slot had counted at the
-/// last reap. The upper half is not ours.
+/// Word of an array's cell whose lower half holds the count of operations at the last reap. The
+/// upper half belongs to `quarry_sys::percpu`.
 const SEEN: usize = 2;
 const SEEN_MASK: u64 = 0xffff_ffff;
 
-/// One cache of the policy.
 pub(super) struct SlabCache<'a, P: Arrays> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
@@ -33,12 +32,11 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         Slabs::new(self.context, self.cache, &self.tables.records)
     }
 
-    /// The sizes of the cache's arrays.
     pub(super) fn tuning(&self) -> Tuning {
         tuning(self.context, self.cache)
     }
 
-    /// The slot of the running CPU, and its node; hints: the task may move to another CPU.
+    /// The running CPU's slot and node. Both are hints: the thread may move to another CPU.
     pub(super) fn here(&self) -> (SlotIndex, NodeId) {
         let slot = self.context.percpu.current();
         let node = match self.tables.nodes() {
@@ -52,24 +50,21 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         self.tables.node(self.cache.id(), node)
     }
 
-    /// The cache's parts of all nodes, in order.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a, P> {
         let (tables, id) = (self.tables, self.cache.id());
         tables.node_ids().map(move |node| tables.node(id, node))
     }
 
-    /// The node that a slab's memory belongs to.
     pub(super) fn node_of_slab(&self, slab: Pfn) -> NodeId {
         let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
     }
 
-    /// The node that an object's memory belongs to.
     pub(super) fn home(&self, object: Object) -> NodeId {
         home(self.context, object)
     }
 
-    /// Lets `act` work on the lists of a node, and gives the slabs that it empties back afterwards.
+    /// Runs `act` on the lists of a node, then gives back the slabs that it has emptied.
     pub(super) fn with_lists<R>(
         &self,
         node: NodeId,
@@ -81,14 +76,14 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         result
     }
 
-    /// Returns whether the memory of all `objects` is of `node`. An array may hold others: a thread
-    /// that is moved to another node in the middle of a slow path brings them.
+    /// Returns whether all `objects` are of `node`'s memory. An array may hold other objects: those
+    /// of a thread that moved to another node during a slow path.
     pub(super) fn are_of(&self, node: NodeId, objects: &[Object]) -> bool {
         self.tables.nodes() == 1 || objects.iter().all(|object| self.home(*object) == node)
     }
 
-    /// Gives objects that have left an array in batches to their nodes: as many as find room to
-    /// shared arrays, the others to slabs.
+    /// Gives objects that have left an array to their nodes: to the shared arrays as far as these
+    /// have room, the others to slabs.
     pub(super) fn put_away(&self, objects: &[Object]) {
         let (slabs, metadata) = (self.slabs(), self.context.metadata);
         self.for_each_home(objects, |lists, alike, emptied| {
@@ -96,7 +91,6 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         });
     }
 
-    /// Gives objects that have left arrays in batches to the slabs of their nodes.
     pub(super) fn free_objects(&self, objects: &[Object]) {
         let slabs = self.slabs();
         self.for_each_home(objects, |lists, alike, emptied| {
@@ -105,8 +99,8 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         });
     }
 
-    /// Gives objects that have left an alien array to their home node, in one critical section: the
-    /// newest to its shared array, and those without room there to their slabs.
+    /// Gives objects of an alien array to their home node in one critical section: the newest to
+    /// the shared array as far as it has room, the others to slabs.
     pub(super) fn bring_home(&self, home: NodeId, aliens: &Aliens) {
         if !aliens.is_empty() {
             let (slabs, metadata) = (self.slabs(), self.context.metadata);
@@ -118,7 +112,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         }
     }
 
-    /// Lets `act` give neighbouring objects of the same node to the lists of that node.
+    /// Calls `act` for each run of objects of the same node, with the lists of that node.
     fn for_each_home(&self, objects: &[Object], act: impl Fn(&mut Lists, &[Object], &mut Emptied)) {
         let mut rest = objects;
         while let Some(&first) = rest.first() {
@@ -132,26 +126,26 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         }
     }
 
-    /// Returns the number of objects for which the running CPU's array has room, after it has been
-    /// given all that it may have.
+    /// Gives the running CPU's array all the room it may have; returns the number of objects that
+    /// still fit.
     pub(super) fn demand_room(&self, slot: SlotIndex) -> usize {
         let percpu = self.context.percpu;
         if percpu.area().room(slot, self.array()) == 0 {
-            // In the kernel only its own size bounds an array.
+            // As in the kernel, only the array's own size bounds it.
             percpu.make_room(self.array(), &Limits::NONE, &mut |_, _| {});
         }
         percpu.area().room(slot, self.array())
     }
 
-    /// Returns whether the array of `slot` has been used since the last reap. The kernel asks
-    /// whether an object was taken; here one that was put there counts as well.
+    /// Returns whether the array of `slot` was used since the last reap. The kernel counts only
+    /// allocations as use; here frees count too.
     pub(super) fn is_touched(&self, slot: SlotIndex) -> bool {
         let seen = self.context.percpu.area().word(slot, self.array(), SEEN);
         seen.load(Ordering::Relaxed) & SEEN_MASK != self.operations(slot)
     }
 
-    /// Notes whether the array of `slot` counts as used from now on. A hint: a change of the other
-    /// half of the word may be lost.
+    /// Marks the array of `slot` as used or unused. A hint: a concurrent change of the other half
+    /// of the word may be lost.
     pub(super) fn set_touched(&self, slot: SlotIndex, is_touched: bool) {
         let seen = self.context.percpu.area().word(slot, self.array(), SEEN);
         let value = self.operations(slot).wrapping_sub(u64::from(is_touched)) & SEEN_MASK;
@@ -164,7 +158,6 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
     }
 }
 
-/// The sizes of a cache's arrays in a stack.
 pub(super) fn tuning<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Tuning {
     let most = context.percpu.area().capacity(cache.id().array());
     let tuning = Tuning::of(cache.stride(), context.setup.declared_cpus, most);

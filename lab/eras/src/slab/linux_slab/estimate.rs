@@ -1,38 +1,35 @@
-//! The order of slabs, and how many objects fit: `calculate_slab_order` and `cache_estimate` of
+//! The order of slabs, and the number of objects: `calculate_slab_order` and `cache_estimate` of
 //! Linux 2.6.36.
 //!
-//! A slab of objects below 512 bytes begins with a descriptor and a number for each object; slabs
-//! of larger objects have them elsewhere. The numbers here decide how many objects a slab has, so
-//! they are the kernel's, although most of the descriptor's 48 bytes stay unused: what a program
-//! could overwrite there lies in [`Records`](super::records::Records).
+//! A slab of objects below 512 bytes begins with a descriptor and a number for each object; for
+//! larger objects both lie elsewhere. The kernel's sizes are kept, because they decide how many
+//! objects a slab has. But the descriptor's 48 bytes are unused here: what the kernel writes there
+//! is in [`Records`](super::records::Records), where a program cannot overwrite it.
 
 use quarry_mm::frame::{MAX_ORDER, Order};
 use quarry_mm::slab::SlabLayout;
 use quarry_mm::slab::{CacheParams, MIN_ALIGN};
 
-/// Bytes of `struct slab` on 64 bits.
 const DESCRIPTOR_BYTES: usize = 48;
-/// Bytes of a `kmem_bufctl_t`.
+/// Bytes of a `kmem_bufctl_t`, an object's number.
 pub(super) const INDEX_BYTES: usize = 4;
-/// Objects from this size on (an eighth of a page) have their descriptor elsewhere.
+/// Slabs of objects from this size on (an eighth of a page) have their descriptor elsewhere.
 const OFF_SLAB: usize = 512;
-/// Slabs have no higher order unless an object needs it (`slab_break_gfp_order`, of machines with
+/// The highest order unless an object needs a higher one (`slab_break_gfp_order`, of machines with
 /// more than 32 MiB).
 const BREAK_ORDER: Order = Order::new(1);
-/// The part of a slab that may be left over.
+/// At most one part in this many of a slab may stay unused.
 const WASTED_PART: usize = 8;
 
-/// Returns whether a slab of such objects contains only objects.
+/// Returns whether slabs of such objects contain only objects.
 pub(super) fn is_off_slab(stride: usize) -> bool {
     stride >= OFF_SLAB
 }
 
-/// Bytes before `objects` objects.
 fn header_bytes(objects: usize, align: usize) -> usize {
     (DESCRIPTOR_BYTES + objects * INDEX_BYTES).next_multiple_of(align)
 }
 
-/// Objects that fit into `bytes` bytes.
 fn estimate(bytes: usize, stride: usize, align: usize) -> usize {
     if is_off_slab(stride) {
         return bytes / stride;
@@ -42,7 +39,6 @@ fn estimate(bytes: usize, stride: usize, align: usize) -> usize {
     (1..=most).rev().find(fits).unwrap_or(0)
 }
 
-/// The arrangement of slabs of such objects.
 pub(super) fn layout(params: &CacheParams) -> SlabLayout {
     let (stride, align) = (params.stride(), params.align.max(MIN_ALIGN));
     let (order, objects) = (0..=MAX_ORDER)
@@ -55,7 +51,8 @@ pub(super) fn layout(params: &CacheParams) -> SlabLayout {
         .unwrap_or((Order::MAX, 1));
     let header_bytes = match is_off_slab(stride) {
         true => 0,
-        // Up to the header for one more object, as far as there is room, so that exactly these fit.
+        // Where there is room, as long as the header of a slab with one more object: then exactly
+        // `objects` fit after it.
         false => header_bytes(objects + 1, align).min(order.bytes() - objects * stride),
     };
     SlabLayout { order, header_bytes }
@@ -78,7 +75,7 @@ mod tests {
         .expect("a cache")
     }
 
-    /// Objects and pages of a slab, as `slabinfo` of Linux 2.6.3x prints them for `size-N` and
+    /// Size, objects and pages of a slab in `slabinfo` of Linux 2.6.3x, for `size-N` and
     /// `skbuff_head_cache`.
     #[test]
     fn slabs_hold_as_many_objects_as_the_kernels() {

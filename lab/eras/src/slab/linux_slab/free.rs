@@ -11,7 +11,7 @@ use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object, Push, SlotIndex};
 
 impl<P: Arrays> SlabCache<'_, P> {
-    /// Gives an object back for which the running CPU's array has no room, or which the fast path
+    /// Frees an object for which the running CPU's array has no room, or whose node the fast path
     /// has not checked.
     pub(super) fn free_slow(&self, object: Object) {
         let (percpu, array) = (self.context.percpu, self.array());
@@ -42,11 +42,11 @@ impl<P: Arrays> SlabCache<'_, P> {
         self.flush(slot, node, object);
     }
 
-    /// Takes the oldest objects out of the running CPU's full array, for the shared array if that
-    /// has room for some, or else for the slabs, and puts `object` on top of the others.
+    /// Takes the oldest objects out of the running CPU's full array and puts `object` on top. The
+    /// oldest go to the shared array if that has any room, else to the slabs.
     ///
-    /// The kernel moves the rest of an array down. A sequence has one committing store, so here all
-    /// objects leave the array by one sequence, and the newer ones come back by another.
+    /// The kernel moves the remaining objects down. A sequence has only one committing store, so
+    /// here all objects leave the array by one sequence, and the newer ones return by another.
     fn flush(&self, slot: SlotIndex, node: NodeId, object: Object) {
         let (slabs, percpu) = (self.slabs(), self.context.percpu);
         let room = percpu.area().room(slot, self.array()).min(MOST_LIMIT);
@@ -74,7 +74,7 @@ impl<P: Arrays> SlabCache<'_, P> {
                 lists.counts.batched_in += newer.len() as u64;
                 oldest.len()
             } else {
-                // The thread has been moved, or a drain has stopped the array.
+                // The thread has moved, or a drain has stopped the array.
                 objects.len()
             };
             if self.are_of(node, &objects[..left]) {
@@ -85,13 +85,13 @@ impl<P: Arrays> SlabCache<'_, P> {
         if is_double {
             not_in_use(self.cache, object);
         }
-        // SAFETY: at most as many as were written above.
+        // SAFETY: `left` is at most the number of elements written above.
         self.put_away(unsafe { written(&buffer, left) });
     }
 
-    /// Gives back an object whose memory is of `home`, another node than that of the running CPU:
-    /// puts it into the array that `node` has for `home`; if that is full, all that is in it goes
-    /// home first. In a stack without alien arrays the object goes to its slab.
+    /// Frees an object of the memory of `home`, which is not the running CPU's node. The object
+    /// enters `node`'s alien array for `home`; a full array goes home first. In a stack without
+    /// alien arrays the object goes to its slab.
     fn free_alien(&self, node: NodeId, home: NodeId, object: Object) {
         let aliens = self.tables.alien(self.cache.id(), node, home);
         let Some(aliens) = aliens.filter(|_| self.context.setup.mechanisms.alien) else {

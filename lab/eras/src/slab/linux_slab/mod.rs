@@ -11,22 +11,22 @@
 //!                                                      page allocator
 //! ```
 //!
-//! Allocation and free of an object of the CPU's own node are one restartable sequence each. A CPU
-//! whose array is empty takes a batch under the list lock of its node, from the shared array or, if
-//! that is empty, from slabs. A CPU whose array is full gives the *oldest* batch away. Every two
-//! seconds a reaper takes what was not used since.
+//! An allocation, or a free of an object of the CPU's own node, needs only one restartable sequence
+//! on the CPU's array. A CPU whose array is empty takes a batch under its node's list lock, from
+//! the shared array or, if that is empty, from slabs. A CPU whose array is full gives the *oldest*
+//! batch away. Every two seconds a reaper takes objects that were not used since its last visit.
 //!
-//! Differences to the kernel:
+//! Differences from the kernel:
 //! * no colouring: the unused rest of a slab lies before its numbers and objects
-//! * the descriptor of a slab lies outside of it, in a table of all frames; what a program can
-//!   overwrite is sealed
+//! * the descriptors of slabs lie in a table of all frames, outside the slabs; the numbers that
+//!   remain inside, where a program can overwrite them, are sealed
 //! * a slow path of a CPU reaps where the kernel has a timer, and the background thread empties the
-//!   arrays of idle CPUs whole
-//! * the arrays of CPUs get their memory when they are used first, and lose it when they are idle
+//!   arrays of idle CPUs completely
+//! * the array of a CPU gets memory at its first use and loses it when it is idle
 //! * slabs are given back without the list lock
 //!
 //! # Files
-//! Each uses only those to its left:
+//! Files use only those to their left:
 //!
 //! ```text
 //! tuning, estimate -> records -> slab -> shared, alien -> node -> tables -> cache -> reap ->

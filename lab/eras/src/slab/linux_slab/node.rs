@@ -1,10 +1,10 @@
 //! A cache's part of a node: three lists of slabs and the shared array, under one list lock.
 //!
 //! Equations, under the lock:
-//! * a slab on `partial` has objects in use and free ones, on `full` no free ones, on `free` no
-//!   used ones; every slab of the node is on one of the three
-//! * `free_objects` = sum over slabs of objects free in them
-//! * `slabs = slabs allocated - slabs freed` = slabs on lists; `free_slabs` = those on `free`
+//! * a slab on `partial` has objects in use and free ones, a slab on `full` has no free ones, a
+//!   slab on `free` has none in use; every slab of the node is on one of the three lists
+//! * `free_objects` = sum over slabs of their free objects
+//! * `slabs = slabs allocated - slabs freed` = slabs on lists; `free_slabs` = slabs on `free`
 //! * objects in the shared array count as in use in their slabs
 
 use super::shared::SharedArray;
@@ -19,14 +19,13 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::AtomicU64;
 
-/// Counts that change with the lists, under their lock.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
-    /// Requests that found their array empty.
     pub(super) alloc_slow: u64,
-    /// Frees that found their array full, and those of other nodes' objects one by one.
+    /// Frees that found their array full, and single frees of other nodes' objects.
     pub(super) free_slow: u64,
-    /// Objects that entered and left arrays in batches, for the count of single operations.
+    /// Objects that entered and left arrays in batches; `stats` needs them to count single
+    /// operations.
     pub(super) batched_in: u64,
     pub(super) batched_out: u64,
     pub(super) slabs_allocated: u64,
@@ -44,7 +43,6 @@ impl core::ops::AddAssign for Counts {
     }
 }
 
-/// The lists of one node. New ones are all zero bytes.
 pub(super) struct Lists {
     partial: List<Pfn>,
     full: List<Pfn>,
@@ -52,19 +50,18 @@ pub(super) struct Lists {
     free_slabs: u64,
     partial_slabs: u64,
     free_objects: u64,
-    /// Number of free objects above which a slab that becomes free is given back.
+    /// Free objects of the node above which a slab that becomes free is given back.
     free_limit: u64,
-    /// True if no slab was partly free since the last reap, so that requests looked for free ones.
+    /// True if an allocation has looked for a free slab since the last reap.
     pub(super) is_free_touched: bool,
     pub(super) shared: SharedArray,
     pub(super) counts: Counts,
-    /// Single operations that the arrays had counted for an earlier cache of the same number.
+    /// Operations that the arrays had counted for an earlier cache of the same number.
     pub(super) operations_before: u64,
-    /// The node's bytes are counted as metadata.
     pub(super) is_counted: bool,
 }
 
-/// Slabs that went out of use under the lock, to be given back without it.
+/// Slabs taken out of use under the lock, to be given back without it.
 pub(super) struct Emptied {
     slabs: [MaybeUninit<Pfn>; MOST_LIMIT + 1],
     count: usize,
@@ -84,7 +81,7 @@ impl Emptied {
         self.count += 1;
     }
 
-    /// Gives the slabs to the page allocator, one by one as the kernel does (`kmem_freepages`).
+    /// Gives the slabs to the page allocator, one by one like the kernel (`kmem_freepages`).
     pub(super) fn give_back<P: PerCpu>(&self, context: &SlabContext<'_, P>, slabs: Slabs<'_>) {
         for slab in &self.slabs[..self.count] {
             // SAFETY: push wrote the first `count` elements.
@@ -95,7 +92,7 @@ impl Emptied {
 }
 
 impl Lists {
-    /// Starts for a new cache: no slab, an empty shared array for `shared` objects.
+    /// Starts for a new cache: without slabs, and with an empty shared array for `shared` objects.
     pub(super) fn restart(&mut self, free_limit: u64, shared: usize) {
         debug_assert_eq!(self.slabs(), 0);
         self.shared.configure(shared);
@@ -123,7 +120,6 @@ impl Lists {
         self.free_limit
     }
 
-    /// Takes up a new slab, all of whose objects are free.
     pub(super) fn add(&mut self, slabs: Slabs<'_>, slab: Pfn) {
         self.free.push_back(&slabs.links(), slab);
         self.free_slabs += 1;
@@ -131,8 +127,8 @@ impl Lists {
         self.counts.slabs_allocated += 1;
     }
 
-    /// Fills the front of `out` with objects for a CPU: from the shared array, or if that is empty
-    /// from slabs, first from partly free ones. Returns the number of objects.
+    /// Fills the front of `out` with objects for a CPU: from the shared array or, if that is empty,
+    /// from slabs. Returns the number of objects.
     pub(super) fn refill(&mut self, slabs: Slabs<'_>, out: &mut [MaybeUninit<Object>]) -> usize {
         let shared = self.shared.take(out);
         if shared > 0 {
@@ -142,7 +138,7 @@ impl Lists {
         self.take(slabs, out)
     }
 
-    /// Fills the front of `out` from slabs; returns the number of objects.
+    /// Fills the front of `out` from slabs, partly free ones first. Returns the number of objects.
     pub(super) fn take(&mut self, slabs: Slabs<'_>, out: &mut [MaybeUninit<Object>]) -> usize {
         let links = slabs.links();
         let mut taken = 0;
@@ -176,8 +172,8 @@ impl Lists {
         taken
     }
 
-    /// Gives the last of the objects to the shared array, as many as it has room for, and the
-    /// others to their slabs (`cache_flusharray`, `__drain_alien_cache`).
+    /// Gives the last of the objects to the shared array, as far as it has room, and the others to
+    /// their slabs (`cache_flusharray`, `__drain_alien_cache`).
     pub(super) fn give(
         &mut self,
         slabs: Slabs<'_>,
@@ -191,9 +187,9 @@ impl Lists {
         self.free_block(slabs, rest, emptied);
     }
 
-    /// Gives objects, as many as an array holds at most, to their slabs. A slab that becomes free
-    /// is given back if the node has enough free objects; one that stays partly free goes to the
-    /// end of its list, so that its other objects have the longest time to come back.
+    /// Gives objects to their slabs, at most as many as an array holds. A slab that becomes free is
+    /// given back if the node has enough free objects. A slab that stays partly free goes to the
+    /// end of its list, which gives its other objects the longest time to be freed.
     pub(super) fn free_block(
         &mut self,
         slabs: Slabs<'_>,
@@ -227,8 +223,7 @@ impl Lists {
         }
     }
 
-    /// Gives the oldest `count` objects of the shared array to their slabs, at most as many as an
-    /// array of a CPU holds.
+    /// Gives the oldest `count` objects of the shared array to their slabs; at most `MOST_LIMIT`.
     pub(super) fn free_oldest_shared(
         &mut self,
         slabs: Slabs<'_>,
@@ -242,7 +237,7 @@ impl Lists {
         self.free_block(slabs, &piece[..count], emptied);
     }
 
-    /// Takes a free slab, which is on no list, out of use.
+    /// Takes a free slab that is on no list out of use.
     fn let_go(&mut self, slab: &Slab<'_>, slabs: Slabs<'_>, emptied: &mut Emptied) {
         let cache = slabs.cache();
         self.free_objects -= u64::from(cache.objects());
@@ -251,8 +246,8 @@ impl Lists {
         emptied.push(slab.pfn);
     }
 
-    /// Takes up to `most` free slabs out of use, those that have been free for longest; as many as
-    /// `emptied` has room for. Returns their number.
+    /// Takes up to `most` free slabs out of use, the longest free first, as far as `emptied` has
+    /// room. Returns their number.
     pub(super) fn drain_free(&mut self, slabs: Slabs<'_>, most: u64, emptied: &mut Emptied) -> u64 {
         let mut drained = 0;
         while drained < most
@@ -267,7 +262,6 @@ impl Lists {
         drained
     }
 
-    /// Checks the equations at the top of this file. O(objects).
     pub(super) fn validate(&self, slabs: Slabs<'_>) -> Result<(), Broken> {
         let (check, objects) = (Check::of("node of a cache"), slabs.cache().objects());
         let (mut free_objects, mut on_lists) = (0, 0);
@@ -300,11 +294,9 @@ impl Lists {
     }
 }
 
-/// One cache's part of one node.
 #[repr(C, align(64))]
 pub(super) struct Node {
     pub(super) lists: CountedLock<Lists>,
-    /// The time of the next reap of the lists.
     pub(super) next_reap: AtomicU64,
 }
 
@@ -312,7 +304,6 @@ pub(super) struct Node {
 unsafe impl FreshZero for Node {}
 
 impl Node {
-    /// Visits the list lock.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("slab->list_lock", &self.lists);
     }

@@ -1,4 +1,4 @@
-//! The policy: passes the calls of a stack on to the cache that they are about.
+//! The policy, which passes the calls of a stack on to the cache that they concern.
 
 use super::cache::{SlabCache, tuning};
 use super::estimate;
@@ -22,10 +22,10 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
-/// SLAB of Linux 2.6.3x: see the module.
+/// SLAB of Linux 2.6.3x.
 pub struct LinuxSlab {
     tables: Late<Tables>,
-    /// True if the stack has several nodes, so that a free has to check whose memory it frees.
+    /// True if the stack has several nodes: then a free must check the node of its object.
     has_nodes: AtomicBool,
 }
 
@@ -42,8 +42,8 @@ impl LinuxSlab {
         SlabCache { context, cache, tables: self.tables() }
     }
 
-    /// Takes the objects of arrays that `idle` names back into their slabs; returns whether there
-    /// were any.
+    /// Puts the objects of the arrays that `idle` selects back into their slabs. Returns whether
+    /// there were any.
     fn empty_arrays<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let mut any = false;
         let which = |slot: SlotIndex, array: ArrayId| {
@@ -85,7 +85,7 @@ impl<P: Arrays> ParkedObjects<P> for LinuxSlab {
             if !context.percpu.pop_batch(cache.id().array(), taken) {
                 return false;
             }
-            // SAFETY: pop_batch wrote all of them.
+            // SAFETY: pop_batch wrote all elements.
             let taken = unsafe { written(taken, count) };
             let is_here = taken.contains(&object);
             if !context.percpu.push_batch(cache.id().array(), taken) {
@@ -176,7 +176,6 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
                 u32::from(any)
             }
             Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
-            // The kernel's caches have no shrinker: only their reapers take from them.
         }
     }
 

@@ -1,9 +1,9 @@
-//! Giving back what was not used for some seconds: `cache_reap` of Linux 2.6.36, and everything at
-//! once on request.
+//! Giving back what was not used for some seconds (`cache_reap` of Linux 2.6.36), or everything on
+//! request.
 //!
-//! In the kernel a timer of each CPU reaps every two seconds. Here a slow path of the CPU does,
-//! when it finds that the time has come: a CPU whose program is at work comes to one, and
-//! `Reclaim::Idle` empties the arrays of idle CPUs.
+//! In the kernel each CPU has a timer that reaps every two seconds. Here the CPU's slow path reaps
+//! once that time is over. A CPU at work soon takes a slow path; `Reclaim::Idle` empties the arrays
+//! of idle CPUs.
 
 use super::cache::SlabCache;
 use super::tuning::{MOST_LIMIT, REAP_CPU_NS, REAP_LISTS_NS, reaped_objects, reaped_slabs};
@@ -13,7 +13,7 @@ use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// The time, which tests set.
+/// The time; tests set it.
 fn now_ns() -> u64 {
     #[cfg(test)]
     return super::tests::now_ns();
@@ -22,7 +22,8 @@ fn now_ns() -> u64 {
 }
 
 impl<P: Arrays> SlabCache<'_, P> {
-    /// Reaps all caches of `slot`, the running CPU's, if the time has come. O(1), else O(caches).
+    /// Reaps all caches of `slot`, the running CPU's, if the time has come. O(1), or O(caches) to
+    /// reap.
     #[inline]
     pub(super) fn reap_if_due(&self, slot: SlotIndex, node: NodeId) {
         let (now, reaper) = (now_ns(), self.tables.reaper(slot));
@@ -56,8 +57,8 @@ impl<P: Arrays> SlabCache<'_, P> {
         }
     }
 
-    /// Takes a fifth of the array of `slot`, the running CPU's, if it was not used since the last
-    /// reap: the oldest objects (`drain_array`).
+    /// If the running CPU's array in `slot` was not used since the last reap, takes its oldest
+    /// objects: a fifth of its limit (`drain_array`).
     fn reap_array(&self, slot: SlotIndex, node: NodeId) {
         let (percpu, slabs) = (self.context.percpu, self.slabs());
         let level = percpu.area().slot_level(slot, self.array()) as usize;
@@ -70,7 +71,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         let mut buffer = [MaybeUninit::uninit(); MOST_LIMIT];
         let mut left = 0;
         self.with_lists(node, |lists, emptied| {
-            // Where the array has changed or the thread has been moved, the next reap comes soon.
+            // If the array has changed or the thread has moved, the next reap is soon enough.
             if !percpu.pop_batch(self.array(), &mut buffer[..level]) {
                 return;
             }
@@ -88,12 +89,12 @@ impl<P: Arrays> SlabCache<'_, P> {
                 left = 0;
             }
         });
-        // SAFETY: at most as many as were written above.
+        // SAFETY: `left` is at most the number of elements written above.
         self.put_away(unsafe { written(&buffer, left) });
     }
 
-    /// Takes from a node's shared array and its free slabs what was not needed since the last reap,
-    /// if the time has come. Returns whether there was anything.
+    /// If the time has come, takes objects from a node's shared array and free slabs, as far as
+    /// they were not needed since the last reap. Returns whether there was anything to take.
     fn reap_lists(&self, node: NodeId, now: u64) -> bool {
         let of_node = self.node(node);
         let next = of_node.next_reap.load(Ordering::Relaxed);
@@ -121,15 +122,14 @@ impl<P: Arrays> SlabCache<'_, P> {
         })
     }
 
-    /// Reaps the lists of all nodes for which the time has come; returns whether there was
-    /// anything.
+    /// Reaps the lists of all nodes whose time has come. Returns whether there was anything to
+    /// take.
     pub(super) fn reap_nodes(&self) -> bool {
         let now = now_ns();
         let nodes = self.tables.node_ids();
         nodes.fold(false, |any, node| self.reap_lists(node, now) | any)
     }
 
-    /// Gives back all that lies between the arrays of CPUs and the page allocator.
     pub(super) fn empty(&self) {
         for (home, aliens) in self.tables.aliens(self.cache.id()) {
             self.bring_home(home, &aliens.take());

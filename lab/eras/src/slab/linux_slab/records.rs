@@ -1,19 +1,17 @@
-//! The records of slabs, outside of them, where no program can overwrite the records: an entry for
+//! The records of slabs, outside the slabs, where a program cannot overwrite them: an entry for
 //! every frame, used in the first frame of a slab.
 //!
 //! | array | bytes | what |
 //! |---|---|---|
-//! | words | 8 | objects in use, and which are free: see [`Slab`](super::slab::Slab) |
+//! | words | 8 | the number in use, and the free objects: see [`Slab`](super::slab::Slab) |
 //! | previous | 4 | second link of a slab on a list; the first is the frame table's |
 
 use crate::slab::records;
 use quarry_mm::frame::{FrameTable, Link, Links, Pfn};
 use quarry_sys::primitive::AtomicU64;
 
-/// The arrays.
 pub(super) type Records = records::Records<AtomicU64>;
 
-/// The places of the links of slabs.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,

@@ -1,7 +1,7 @@
-//! The shared array of a node: objects that pass between its CPUs past the slabs, in batches.
+//! The shared array of a node: objects that pass between its CPUs in batches, without the slabs.
 //!
-//! Equations: `level <= most <= capacity`; the storage's first `level` entries are objects. All of
-//! it is read and changed under the list lock of its node.
+//! Equations: `level <= most <= capacity`; the storage's first `level` entries are objects. The
+//! list lock of the node guards everything.
 
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -9,21 +9,20 @@ use quarry_mm::frame::{Metadata, MetadataKind};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::Object;
 
-/// The array; a new one is all zero bytes. Takes memory when the first object enters it.
+/// The array; all zero bytes at first. It gets memory when the first object enters.
 pub(super) struct SharedArray {
     storage: Option<NonNull<Object>>,
     capacity: u32,
     most: u32,
     level: u32,
-    /// True if a CPU has taken from it since the last reap.
+    /// True if a CPU has taken objects from it since the last reap.
     pub(super) is_touched: bool,
 }
 
-// SAFETY: the storage belongs to the array alone, and is reached only through it.
+// SAFETY: only the array owns the storage, and only the array reaches it.
 unsafe impl Send for SharedArray {}
 
 impl SharedArray {
-    /// Sets how many objects the array may hold; it is empty.
     pub(super) fn configure(&mut self, most: usize) {
         debug_assert_eq!(self.level, 0);
         (self.most, self.is_touched) = (most as u32, false);
@@ -37,12 +36,12 @@ impl SharedArray {
         self.most as usize
     }
 
-    /// Objects that the array has room for; 0 where there is no memory for them.
+    /// Objects for which the array has room; 0 if there is no memory for its storage.
     pub(super) fn room(&mut self, metadata: &Metadata) -> usize {
         if self.capacity < self.most {
             let bytes = self.most() * size_of::<Object>();
             let Ok(storage) = metadata.alloc(bytes, 64, MetadataKind::CpuSlabs) else { return 0 };
-            // The smaller array of an earlier cache is left unused: the array is empty.
+            // The smaller storage of an earlier cache stays unused.
             (self.storage, self.capacity) = (Some(storage.cast()), self.most);
         }
         (self.most - self.level) as usize
@@ -55,7 +54,7 @@ impl SharedArray {
         unsafe { core::slice::from_raw_parts(storage.as_ptr(), self.level()) }
     }
 
-    /// Puts `objects` on top, for which there is [`room`](Self::room).
+    /// Puts `objects` on top. The caller has checked the [`room`](Self::room).
     pub(super) fn push(&mut self, objects: &[Object]) {
         let Some(storage) = self.storage else { return debug_assert!(objects.is_empty()) };
         assert!(self.level() + objects.len() <= self.capacity as usize);
@@ -67,7 +66,7 @@ impl SharedArray {
         self.level += objects.len() as u32;
     }
 
-    /// Takes objects off the top into the front of `out`, in their order; returns how many.
+    /// Takes objects off the top, in their order, into the front of `out`; returns their number.
     pub(super) fn take(&mut self, out: &mut [MaybeUninit<Object>]) -> usize {
         let count = self.level().min(out.len());
         let rest = self.level() - count;
@@ -78,7 +77,6 @@ impl SharedArray {
         count
     }
 
-    /// Drops the oldest `count` objects, which the caller has taken.
     pub(super) fn forget_oldest(&mut self, count: usize) {
         let Some(storage) = self.storage else { return };
         assert!(count <= self.level());

@@ -1,10 +1,11 @@
-//! One slab: which of its objects are in use, and which comes next.
+//! One slab: which of its objects are in use, and which free one is next.
 //!
-//! Free objects are handed out last in, first out, by their numbers; nothing is written into them.
-//! A slab of objects below 512 bytes has a number for each before the first one, as in the kernel
-//! (`kmem_bufctl_t`): the next free object, `END`, or `IN_USE`. There a program can overwrite them,
-//! so each is *sealed*: half of its 32 bits follow from slab, object and number. A slab of larger
-//! objects has at most 15, whose numbers of 4 bits find room in its word.
+//! Free objects are taken last in, first out, by their numbers; nothing is written into the
+//! objects. A slab of objects below 512 bytes has a number for each object in front of the first
+//! object, as in the kernel (`kmem_bufctl_t`): the next free object, `END`, or `IN_USE`. A program
+//! can overwrite these numbers, so each is *sealed*: half of its 32 bits are a hash of slab, object
+//! and number. A slab of larger objects has at most 15 objects, whose numbers of 4 bits fit into
+//! the slab's word.
 //!
 //! | word of a slab | bits |
 //! |---|---|
@@ -26,15 +27,12 @@ use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::fatal;
 
-/// Follows the last free object (`BUFCTL_END`).
+/// Follows the number of the last free object (`BUFCTL_END`).
 const END: u16 = u16::MAX;
-/// The object is in use, or parked.
 const IN_USE: u16 = u16::MAX - 1;
-/// Bits of a number in the word of a slab of large objects.
 const NUMBER_BITS: u32 = 4;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
-/// The parts that are needed to read the slabs of one cache.
 #[derive(Clone, Copy)]
 pub(super) struct Slabs<'a> {
     zones: &'a Zones,
@@ -60,13 +58,11 @@ impl<'a> Slabs<'a> {
         SlabLinks { frames: self.zones.frames(), records: self.records }
     }
 
-    /// The slab that begins at `pfn`.
     pub(super) fn at(&self, pfn: Pfn) -> Slab<'a> {
         Slab { slabs: *self, pfn, address: self.zones.arena().address(pfn) }
     }
 
-    /// The slab that an object lies in. Aborts where that slab is gone: the object was parked
-    /// twice.
+    /// The slab that an object lies in. Aborts if that slab is gone: the object was parked twice.
     pub(super) fn of(&self, object: Object) -> Slab<'a> {
         let base = self.zones.arena().base().as_ptr() as usize;
         let frame = (object.as_ptr() as usize - base) >> quarry_mm::frame::FRAME_SHIFT;
@@ -78,14 +74,13 @@ impl<'a> Slabs<'a> {
     }
 }
 
-/// One slab. Its words change under the list lock of its node, or before other tasks know it.
+/// One slab. Its words change under its node's list lock, or before other tasks can reach it.
 pub(super) struct Slab<'a> {
     slabs: Slabs<'a>,
     pub(super) pfn: Pfn,
     address: Object,
 }
 
-/// The number of an object with its seal.
 fn sealed(slab: Pfn, object: u32, number: u16) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let all = u64::from(slab.0) << 32 | u64::from(object) << 16 | u64::from(number);
@@ -106,18 +101,18 @@ impl Slab<'_> {
         self.slabs.cache.objects()
     }
 
-    /// Objects in use, or parked.
+    /// Objects in use or parked.
     pub(super) fn inuse(&self) -> u32 {
         let word = self.word().load(Ordering::Relaxed);
         (word & if self.is_off_slab() { NUMBER_MASK } else { 0xffff }) as u32
     }
 
-    /// The number that belongs to object `object`; it lies before the objects.
+    /// The sealed number of object `object`, in front of the objects.
     fn index(&self, object: u32) -> &AtomicU32 {
         debug_assert!(!self.is_off_slab() && object < self.objects());
         let behind = (self.objects() - object) as usize * INDEX_BYTES;
-        // SAFETY: before its first object the slab has room for as many numbers
-        // (`estimate::layout`), and both lie at multiples of 4.
+        // SAFETY: the slab has room for this many numbers before its first object
+        // (`estimate::layout`), and numbers and objects lie at multiples of 4.
         unsafe {
             let index = self.address.add(self.slabs.cache.first_object() - behind);
             index.cast::<AtomicU32>().as_ref()
@@ -128,14 +123,14 @@ impl Slab<'_> {
         self.index(object).store(sealed(self.pfn, object, number), Ordering::Relaxed);
     }
 
-    /// The index of an object. `None` where a program has overwritten it.
+    /// The number of an object. `None` where the program has overwritten it.
     fn sealed_index(&self, object: u32) -> Option<u16> {
         let index = self.index(object).load(Ordering::Relaxed);
         let number = index as u16;
         (index == sealed(self.pfn, object, number)).then_some(number)
     }
 
-    /// [`sealed_index`](Self::sealed_index); aborts where a program has overwritten it.
+    /// [`sealed_index`](Self::sealed_index); aborts where the program has overwritten the number.
     fn demand_index(&self, object: u32) -> u16 {
         let Some(number) = self.sealed_index(object) else {
             let Slabs { zones, caches, cache, .. } = self.slabs;
@@ -145,7 +140,7 @@ impl Slab<'_> {
         number
     }
 
-    /// Makes every object free, the first one first.
+    /// Makes every object free; the first object will be taken first.
     pub(super) fn start(&self) {
         let objects = self.objects();
         if self.is_off_slab() {
@@ -161,7 +156,7 @@ impl Slab<'_> {
         self.word().store(0, Ordering::Relaxed);
     }
 
-    /// Takes the free object that came back last; there is one.
+    /// Takes the object that was freed last. The slab must have a free object.
     pub(super) fn take(&self) -> Object {
         debug_assert!(self.inuse() < self.objects());
         let word = self.word().load(Ordering::Relaxed);
@@ -180,7 +175,7 @@ impl Slab<'_> {
         unsafe { self.slabs.cache.object_at(self.address, number as u32) }
     }
 
-    /// Takes an object back; aborts where it is free already.
+    /// Takes an object back. Aborts if the object is free already.
     pub(super) fn put(&self, object: Object) {
         let number = self.number(object);
         let word = self.word().load(Ordering::Relaxed);
@@ -200,7 +195,7 @@ impl Slab<'_> {
         self.word().store(word, Ordering::Relaxed);
     }
 
-    /// The number of an object; aborts where no object starts there.
+    /// The number of an object. Aborts where no object starts at that address.
     fn number(&self, object: Object) -> u32 {
         let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
         let cache = self.slabs.cache;
@@ -212,14 +207,14 @@ impl Slab<'_> {
         })
     }
 
-    /// Numbers of the free objects of a slab of large ones, the last one back first.
+    /// Numbers of the free objects of a slab of large objects, the last freed first.
     fn free_numbers(&self) -> impl Iterator<Item = u32> {
         let word = self.word().load(Ordering::Relaxed);
         let free = self.objects().saturating_sub((word & NUMBER_MASK) as u32);
         (1..=free).map(move |place| (word >> (place * NUMBER_BITS) & NUMBER_MASK) as u32)
     }
 
-    /// Returns whether an object of the slab is free in it, as far as can be seen.
+    /// Returns whether an object is free in the slab, or its number is overwritten.
     pub(super) fn is_free(&self, object: Object) -> bool {
         let number = self.number(object);
         match self.is_off_slab() {
@@ -228,7 +223,7 @@ impl Slab<'_> {
         }
     }
 
-    /// Visits the numbers of all free objects, the last one back first. O(objects).
+    /// Visits the numbers of all free objects, the last freed first. O(objects).
     pub(super) fn visit_free(&self, visit: &mut dyn FnMut(u32)) {
         if self.is_off_slab() {
             return self.free_numbers().for_each(visit);
@@ -243,7 +238,6 @@ impl Slab<'_> {
         }
     }
 
-    /// Checks the equation at the top of this file, and the seals. O(objects).
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let check = Check::of("slab").at(self.pfn.0);
         let mut seen = [0u64; 4];

@@ -6,7 +6,7 @@ use quarry_mm::slab::{BarnStats, SlabStats};
 use quarry_sys::percpu::Arrays;
 
 impl<P: Arrays> SlabCache<'_, P> {
-    /// O(nodes + slots). A snapshot: its parts are read one after the other.
+    /// O(nodes + slots). Not atomic: each count is read by itself.
     pub(super) fn stats(&self) -> SlabStats {
         let (mut stats, mut counts) = (SlabStats::default(), Counts::default());
         let (mut free_objects, mut free_slabs, mut operations_before) = (0, 0, 0);

@@ -1,5 +1,5 @@
-//! The policy's records of slabs, nodes and CPUs: arrays of its own, counted as metadata, made when
-//! the first cache is created, so that a stack with another policy pays nothing.
+//! The policy's records of slabs, nodes and CPUs, in arrays that are counted as metadata. The first
+//! cache of a stack creates them, so a stack with another policy pays nothing.
 
 use super::alien::AlienArray;
 use super::node::Node;
@@ -13,32 +13,28 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicU64};
 
-/// The reaper of one slot.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Reaper {
-    /// The time of its next reap; 0 = it has not begun.
+    /// The time of the next reap; 0 before the first.
     pub(super) next: AtomicU64,
-    /// Reaps so far, which choose the node whose aliens go next.
+    /// Reaps so far, which select the node whose alien array is emptied next.
     pub(super) turns: AtomicU32,
 }
 
 // SAFETY: made of atomics whose default is 0.
 unsafe impl FreshZero for Reaper {}
 
-/// The arrays.
 pub(super) struct Tables {
     pub(super) records: Records,
-    /// One for each cache and node.
     nodes: OsArray<Node>,
-    /// One for each cache, node and home; `None` on one node.
+    /// One for each cache, node and home node; `None` if there is one node.
     aliens: Option<OsArray<AlienArray>>,
     reapers: OsArray<Reaper>,
     nodes_each: usize,
 }
 
 impl Tables {
-    /// Reserves the arrays for a stack.
     pub(super) fn reserve<P: PerCpu>(context: &SlabContext<'_, P>) -> OsResult<Self> {
         let (os, frames) = (context.zones.arena().os(), context.zones.arena().frames() as usize);
         let slots = context.percpu.area().slots() as usize;
@@ -56,47 +52,41 @@ impl Tables {
         })
     }
 
-    /// The number of nodes.
     pub(super) fn nodes(&self) -> usize {
         self.nodes_each
     }
 
-    /// The nodes, in order.
     pub(super) fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.nodes_each as u8).map(NodeId)
     }
 
-    /// A cache's part of a node.
     pub(super) fn node(&self, cache: CacheId, node: NodeId) -> &Node {
         self.nodes.at(cache.index() * self.nodes_each + usize::from(node.0))
     }
 
-    /// The array in which CPUs of `node` gather objects whose memory is of `home`, another node.
+    /// The array in which CPUs of `node` gather objects of the memory of another node, `home`.
     pub(super) fn alien(&self, cache: CacheId, node: NodeId, home: NodeId) -> Option<&AlienArray> {
         let of_cache = cache.index() * self.nodes_each + usize::from(node.0);
         let index = of_cache * self.nodes_each + usize::from(home.0);
         self.aliens.as_ref().filter(|_| node != home).map(|aliens| aliens.at(index))
     }
 
-    /// The alien arrays of a cache, each with its home.
+    /// The alien arrays of a cache, each with its home node.
     pub(super) fn aliens(&self, cache: CacheId) -> impl Iterator<Item = (NodeId, &AlienArray)> {
         let homes = move |node| self.node_ids().map(move |home| (node, home));
         let of = move |(node, home)| Some((home, self.alien(cache, node, home)?));
         self.node_ids().flat_map(homes).filter_map(of)
     }
 
-    /// Bytes that one cache's nodes take.
     pub(super) fn bytes_per_cache(&self) -> usize {
         let aliens = if self.aliens.is_some() { self.nodes_each * self.nodes_each } else { 0 };
         self.nodes_each * size_of::<Node>() + aliens * size_of::<AlienArray>()
     }
 
-    /// The reaper of a slot.
     pub(super) fn reaper(&self, slot: SlotIndex) -> &Reaper {
         self.reapers.at(slot.index())
     }
 
-    /// Visits the locks of the records, and those of all nodes of `caches`.
     pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
         self.records.visit_locks("slab->growth", visit);
         for cache in caches.iter() {

@@ -1,26 +1,25 @@
-//! The sizes of a cache's arrays, and how long they keep objects: the formulas of
+//! The sizes of a cache's arrays, and how long the arrays keep objects: the formulas of
 //! `enable_cpucache`, `alloc_kmemlist`, `alloc_alien_cache` and `cache_reap` (`mm/slab.c`, Linux
 //! 2.6.36).
 
 use quarry_mm::frame::FRAME_BYTES;
 
-/// Most objects in the array of a CPU.
 pub(super) const MOST_LIMIT: usize = 120;
-/// Most objects in a shared array.
 const MOST_SHARED: usize = SHARED_FACTOR * MOST_LIMIT.div_ceil(2);
-/// Objects in an alien array, of a cache whose arrays hold more than one. A model has few objects.
+/// Objects in an alien array, if the cache's arrays hold more than one object. Fewer for the model
+/// checker, whose caches have few objects.
 pub(super) const ALIEN_LIMIT: usize = if cfg!(quarry_model) { 2 } else { 12 };
 /// Batches that a shared array holds.
 const SHARED_FACTOR: usize = 8;
-/// Most objects for which a CPU goes to the lists when it has not used its array since the last
-/// reap (`BATCHREFILL_LIMIT`).
+/// Most objects of a refill if the CPU has not used its array since the last reap
+/// (`BATCHREFILL_LIMIT`).
 const UNTOUCHED_BATCH: usize = 16;
-/// Nanoseconds between two reaps of a CPU (`REAPTIMEOUT_CPUC`, 2 s),
+/// Nanoseconds between two reaps of a CPU (`REAPTIMEOUT_CPUC`, 2 s).
 pub(super) const REAP_CPU_NS: u64 = 2_000_000_000;
-/// and of the lists of a node (`REAPTIMEOUT_LIST3`, 4 s).
+/// Nanoseconds between two reaps of a node's lists (`REAPTIMEOUT_LIST3`, 4 s).
 pub(super) const REAP_LISTS_NS: u64 = 4_000_000_000;
-/// A reap takes this part of an array that has not been used; as many reaps take all slabs that a
-/// node may keep free.
+/// A reap takes one part in this many of an unused array, or of the free slabs that a node may
+/// keep.
 const REAPED_PART: usize = 5;
 
 /// The sizes of the arrays of one cache.
@@ -28,18 +27,16 @@ const REAPED_PART: usize = 5;
 /// `batch = (limit + 1) / 2`, so `1 <= batch <= limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tuning {
-    /// Objects in the array of a CPU.
     pub(super) limit: usize,
     /// Objects that move between a CPU and its node at a time.
     pub(super) batch: usize,
-    /// Objects in the shared array of a node, 0 where there is none.
+    /// Objects in the shared array of a node; 0 if there is none.
     pub(super) shared: usize,
-    /// Objects in an alien array.
     pub(super) alien: usize,
 }
 
 impl Tuning {
-    /// The limit of arrays of objects that are `stride` bytes apart, where slots have room. O(1).
+    /// The limit of arrays of objects `stride` bytes apart, if the slots have room. O(1).
     pub(super) fn wanted_limit(stride: usize) -> usize {
         match stride {
             _ if cfg!(quarry_model) => 4,
@@ -51,8 +48,8 @@ impl Tuning {
         }
     }
 
-    /// For objects that are `stride` bytes apart, on a machine of `cpus` CPUs whose slots have room
-    /// for `most` of them. O(1).
+    /// The sizes for objects `stride` bytes apart, on a machine of `cpus` CPUs whose slots have
+    /// room for `most` objects. O(1).
     pub(super) fn of(stride: usize, cpus: u32, most: usize) -> Self {
         let limit = Self::wanted_limit(stride).min(most);
         let batch = limit.div_ceil(2);
@@ -65,27 +62,25 @@ impl Tuning {
         }
     }
 
-    /// Objects that a CPU takes at a time.
+    /// Objects of one refill of a CPU's array.
     pub(super) fn refill(&self, is_touched: bool) -> usize {
         if is_touched { self.batch } else { self.batch.min(UNTOUCHED_BATCH) }
     }
 
-    /// Free objects up to which a node of `cpus` CPUs keeps slabs of `objects` objects that become
-    /// free.
+    /// Free objects up to which a node of `cpus` CPUs keeps slabs that become free. A slab has
+    /// `objects` objects.
     pub(super) fn free_limit(&self, cpus: u32, objects: u32) -> u64 {
         (1 + u64::from(cpus)) * self.batch as u64 + u64::from(objects)
     }
 }
 
-/// Objects that a reap takes from an array for `limit` objects that holds `level` and has not been
-/// used since the last one.
+/// Objects that a reap takes from an unused array that may hold `limit` and holds `level`.
 pub(super) fn reaped_objects(limit: usize, level: usize) -> usize {
     let part = limit.div_ceil(REAPED_PART);
     if part > level { level.div_ceil(2) } else { part }
 }
 
-/// Free slabs of `objects` objects that a reap takes from a node whose free slabs were not needed
-/// since the last one.
+/// Free slabs that a reap takes from a node that has not needed its free slabs since the last reap.
 pub(super) fn reaped_slabs(free_limit: u64, objects: u32) -> u64 {
     free_limit.div_ceil(REAPED_PART as u64 * u64::from(objects))
 }
@@ -96,7 +91,7 @@ const _: () = assert!(MOST_SHARED <= u16::MAX as usize && ALIEN_LIMIT <= MOST_LI
 mod tests {
     use super::*;
 
-    /// Sizes with limit, batch, entries of the shared array: `slabinfo` of Linux 2.6.36.
+    /// `slabinfo` of Linux 2.6.36: by size, the limit, batch and room of the shared array.
     #[test]
     fn arrays_are_as_long_as_the_kernels() {
         for (stride, expected) in [

@@ -1,5 +1,5 @@
-//! Checks of the equations in `slab`, `shared`, `alien` and `node`, and of those that they have
-//! together. Slow; for tests.
+//! Checks of the equations in `slab`, `shared`, `alien` and `node`, and of equations between them.
+//! Slow; for tests.
 
 use super::cache::SlabCache;
 use quarry_mm::frame::NodeId;
@@ -7,7 +7,7 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::Arrays;
 
 impl<P: Arrays> SlabCache<'_, P> {
-    /// Checks every slab, list and array of the cache. O(frames). No other thread is at work.
+    /// Checks every slab, list and array of the cache. O(frames). No other thread uses the cache.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let check = Check::of("cache of slab");
         let (mut slabs, mut parked, mut of_nodes) = (0, 0, true);

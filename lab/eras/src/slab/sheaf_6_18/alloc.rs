@@ -7,7 +7,7 @@ use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object};
 
 impl<P: Arrays> View<'_, P> {
-    /// Takes an object from any place that has one. `None` where there is no memory.
+    /// Takes an object from any source. `None` where there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let percpu = self.context.percpu;
         if let Some(object) = percpu.pop_unregistered(self.array()) {
@@ -19,7 +19,7 @@ impl<P: Arrays> View<'_, P> {
                 count(&self.own.alloc_slow, 1);
                 return Some(object);
             }
-            // Another task may have filled `main`, or we are on another CPU now.
+            // Another task may have filled `main`, or this thread has moved to another CPU.
             if let Some(object) = percpu.pop(self.array()) {
                 return Some(object);
             }
@@ -32,13 +32,12 @@ impl<P: Arrays> View<'_, P> {
         Some(object)
     }
 
-    /// Takes objects from slabs into the front of `out`; returns how many.
     fn take_from_slabs(&self, out: &mut [MaybeUninit<Object>]) -> usize {
         self.own.slabs.alloc(self.context, self.cache, self.capacity().max(1), out).0
     }
 
-    /// Moves the objects of a sheaf into `main`, except the top one, which it returns. Where `main`
-    /// refuses them, because it is not empty or has no room, the sheaf keeps all.
+    /// Moves the objects of a sheaf into `main`, except the top one, which it returns. If `main` is
+    /// not empty or has no room, the sheaf keeps all objects.
     fn hand_over(&self, sheaf: &mut Sheaf) -> Option<Object> {
         let (object, rest) = sheaf.objects().split_last()?;
         if !self.context.percpu.push_batch(self.array(), rest) {
@@ -50,8 +49,8 @@ impl<P: Arrays> View<'_, P> {
         Some(object)
     }
 
-    /// Exchanges `main`, which is empty, with `spare` if it has objects, or else with a full sheaf
-    /// of the barn; returns one of the objects.
+    /// Exchanges the empty `main` with `spare` if that has objects, else with a full sheaf of the
+    /// barn. Returns one of the objects.
     fn exchange_empty(&self) -> Option<Object> {
         let mut spare = self.cpu().spare.try_lock()?;
         if let Some(sheaf) = spare.as_mut()
@@ -62,27 +61,27 @@ impl<P: Arrays> View<'_, P> {
         self.barn().replace_empty(|full| self.hand_over(full))
     }
 
-    /// Fills an empty sheaf from the slabs, with no lock held, and makes it `main`.
+    /// Fills an empty sheaf from slabs, without a lock, and makes it `main`.
     fn refill(&self) -> Option<Object> {
         let mut sheaf = self.take_empty()?;
         let fill = |room: &mut [MaybeUninit<Object>]| {
             let capacity = self.capacity();
             let taken = self.take_from_slabs(&mut room[..capacity]);
-            // Lowest address on top: what is handed out first lies together.
+            // The lowest address on top, so that objects allocated in turn are neighbours.
             room[..taken].reverse();
             taken
         };
-        // SAFETY: the slabs write as many as they return.
+        // SAFETY: the slabs write as many objects as they return.
         unsafe { sheaf.refill(fill) };
-        // Another task may have filled `main` in between, or we are on another CPU; then `main`
-        // serves, and the sheaf stays full.
+        // If another task has filled `main` or the thread has moved, `main` keeps its objects, and
+        // the sheaf's top object serves the request.
         let object = self.hand_over(&mut sheaf);
         let object = object.or_else(|| sheaf.pop());
         self.install(sheaf);
         object
     }
 
-    /// An empty sheaf: the running CPU's spare one, one of the barn, or a new one.
+    /// An empty sheaf: the running CPU's spare, one of the barn, or a new one.
     fn take_empty(&self) -> Option<Sheaf> {
         if let Some(mut spare) = self.cpu().spare.try_lock()
             && spare.as_ref().is_some_and(Sheaf::is_empty)
@@ -92,7 +91,8 @@ impl<P: Arrays> View<'_, P> {
         self.barn().get_empty().or_else(|| self.new_sheaf())
     }
 
-    /// Gives a sheaf a place: as the running CPU's spare if that has no objects, else in the barn.
+    /// Makes a sheaf the running CPU's spare if the present spare is missing or empty; else puts
+    /// the sheaf into the barn.
     fn install(&self, sheaf: Sheaf) {
         let mut left = Some(sheaf);
         if let Some(mut spare) = self.cpu().spare.try_lock()
@@ -107,8 +107,8 @@ impl<P: Arrays> View<'_, P> {
         }
     }
 
-    /// Fills the front of `out`: from `main` and what it can be exchanged with, and from slabs once
-    /// the barn has no full sheaf. Returns the number of objects.
+    /// Fills the front of `out` from `main` and the sheaves it can be exchanged with, then from
+    /// slabs. Returns the number of objects.
     pub(super) fn alloc_bulk(&self, out: &mut [MaybeUninit<Object>]) -> usize {
         let (percpu, array, capacity) = (self.context.percpu, self.array(), self.capacity());
         let mut taken = 0;
@@ -123,7 +123,6 @@ impl<P: Arrays> View<'_, P> {
                 taken = end;
                 continue;
             }
-            // `main` has fewer than that.
             let next = percpu.pop(array).or_else(|| {
                 let object = self.exchange_empty();
                 count(&self.own.alloc_slow, usize::from(object.is_some()));

@@ -1,7 +1,6 @@
 //! The barn of a cache and a node (`struct node_barn`, Linux 6.18): full and empty sheaves.
 //!
-//! Equations: `full <= MAX_FULL`; every full sheaf holds `capacity` objects, and every empty one
-//! none.
+//! Equations: `full <= MAX_FULL`; a full sheaf holds `capacity` objects, an empty one 0.
 
 use super::sheaf::{Sheaf, Sheaves};
 use quarry_mm::frame::FreshZero;
@@ -12,8 +11,8 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
 /// Most full sheaves of a barn (`MAX_FULL_SHEAVES`, Linux 6.18).
 pub(super) const MAX_FULL: u32 = 10;
-/// Empty sheaves from which on a barn takes no more (`MAX_EMPTY_SHEAVES`, Linux 6.18). An exchange
-/// of a full sheaf for an empty one keeps their number, and does not test this.
+/// Empty sheaves at which a barn takes no more (`MAX_EMPTY_SHEAVES`, Linux 6.18). An exchange of a
+/// full sheaf for an empty one keeps their number and ignores this limit.
 pub(super) const MAX_EMPTY: u32 = 10;
 
 struct Counts {
@@ -26,20 +25,18 @@ struct Lists {
     empty: Sheaves,
 }
 
-/// The reason why a barn gives no empty sheaf for a full one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotReplaced {
-    /// The barn has [`MAX_FULL`] full ones (`-E2BIG`).
+    /// The barn has [`MAX_FULL`] full sheaves (`-E2BIG`).
     TooManyFull,
-    /// The barn has no empty one (`-ENOMEM`).
+    /// The barn has no empty sheaf (`-ENOMEM`).
     NoEmpty,
 }
 
-/// A barn. On cache lines of its own.
 #[repr(align(64))]
 pub(super) struct Barn {
     lists: CountedLock<Lists>,
-    /// The numbers of sheaves, for reads without the lock. Written under it.
+    /// The lengths of the lists, written under the lock and read without it.
     counts: Counts,
 }
 
@@ -52,18 +49,16 @@ impl Barn {
         self.counts.empty.store(lists.empty.count(), Relaxed);
     }
 
-    /// Full sheaves, at a glance.
     pub(super) fn full(&self) -> u32 {
         self.counts.full.load(Relaxed)
     }
 
-    /// Empty sheaves, at a glance.
     pub(super) fn empty(&self) -> u32 {
         self.counts.empty.load(Relaxed)
     }
 
-    /// Lets `exchange` take all objects out of a full sheaf; where it returns something, the sheaf
-    /// becomes an empty one of the barn (`barn_replace_empty_sheaf`).
+    /// Lets `exchange` take all objects out of a full sheaf. If it returns `Some`, the barn keeps
+    /// the sheaf as an empty one (`barn_replace_empty_sheaf`).
     pub(super) fn replace_empty<T>(
         &self,
         exchange: impl FnOnce(&mut Sheaf) -> Option<T>,
@@ -82,13 +77,13 @@ impl Barn {
         result
     }
 
-    /// Lets `exchange` fill an empty sheaf; where it is full afterwards, it becomes a full one of
-    /// the barn (`barn_replace_full_sheaf`). Returns the answer of `exchange`.
+    /// Lets `exchange` fill an empty sheaf. If the sheaf then has objects, the barn keeps it as a
+    /// full one (`barn_replace_full_sheaf`). Returns the result of `exchange`.
     pub(super) fn replace_full<T>(
         &self,
         exchange: impl FnOnce(&mut Sheaf) -> T,
     ) -> Result<T, NotReplaced> {
-        // Tests both limits without a lock, like the kernel.
+        // Both limits are tested first without the lock, as in the kernel.
         if self.full() >= MAX_FULL {
             return Err(NotReplaced::TooManyFull);
         }
@@ -96,7 +91,7 @@ impl Barn {
             return Err(NotReplaced::NoEmpty);
         }
         let mut lists = self.lists.lock();
-        // Another CPU may have been faster.
+        // Another CPU may have changed the lists before the lock was taken.
         if lists.full.count() >= MAX_FULL {
             return Err(NotReplaced::TooManyFull);
         }
@@ -121,7 +116,7 @@ impl Barn {
         sheaf
     }
 
-    /// Takes in an empty sheaf, or returns it where there are enough.
+    /// Takes an empty sheaf into the barn; returns it if the barn has enough.
     pub(super) fn put_empty(&self, sheaf: Sheaf) -> Option<Sheaf> {
         debug_assert!(sheaf.is_empty());
         let mut lists = self.lists.lock();
@@ -133,7 +128,7 @@ impl Barn {
         None
     }
 
-    /// Takes in a full sheaf, or returns it where there are enough.
+    /// Takes a full sheaf into the barn; returns it if the barn has enough.
     pub(super) fn put_full(&self, sheaf: Sheaf) -> Option<Sheaf> {
         let mut lists = self.lists.lock();
         if lists.full.count() >= MAX_FULL {
@@ -144,7 +139,7 @@ impl Barn {
         None
     }
 
-    /// Takes all sheaves, the full ones and the empty ones (`barn_shrink`).
+    /// Takes all sheaves out, the full and the empty ones (`barn_shrink`).
     pub(super) fn take_all(&self) -> [Sheaves; 2] {
         let mut lists = self.lists.lock();
         let all = [lists.full.take(), lists.empty.take()];
@@ -152,17 +147,14 @@ impl Barn {
         all
     }
 
-    /// Counters of the barn's lock.
     pub(super) fn lock_stats(&self) -> LockStats {
         self.lists.stats()
     }
 
-    /// Visits the barn's lock.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("barn->lock", &self.lists);
     }
 
-    /// Checks the equations at the top of this file.
     pub(super) fn validate(&self, capacity: usize) -> Result<(), Broken> {
         let (lists, check) = (self.lists.lock(), Check::of("barn of 6.18"));
         check.that(lists.full.count() <= MAX_FULL, "full <= MAX_FULL")?;

@@ -1,4 +1,4 @@
-//! One cache: its parts, and its view for an operation.
+//! One cache: its parts, and the cache during an operation.
 
 use super::barn::Barn;
 use super::capacity;
@@ -16,23 +16,21 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, Object, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// A cache's part of a CPU beside `main`, which is the CPU's array.
 #[repr(align(64))]
 pub(super) struct Cpu {
-    /// The spare sheaf. Requests only try its lock (the kernel's `local_trylock`): a task that does
-    /// not get it was moved to this CPU while another one was at work, and goes past the sheaves.
+    /// The spare sheaf. Requests only try its lock (the kernel's `local_trylock`). If another task
+    /// on this CPU holds the lock, the request uses the slabs.
     pub(super) spare: CountedLock<Option<Sheaf>>,
 }
 
-// SAFETY: a free lock around no sheaf, a null pointer, is all zero bytes.
+// SAFETY: zero bytes are a free lock around no sheaf (a null pointer).
 unsafe impl FreshZero for Cpu {}
 
-/// The parts of a cache.
 pub(super) struct SheafCache {
     pub(super) slabs: BitmapSlabs,
     cpus: LateSlice<Cpu>,
     barns: LateSlice<Barn>,
-    /// Objects of a sheaf, 0 for a cache without sheaves.
+    /// Objects of a sheaf; 0 for a cache without sheaves.
     capacity: AtomicU32,
     keep_empty: AtomicU32,
     /// Sheaves that the cache has taken from the pool and not given back.
@@ -40,13 +38,14 @@ pub(super) struct SheafCache {
     /// Requests that `main` did not serve.
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
-    /// Objects of bulk requests that came out of `main` in batches, and that went into it.
+    /// Objects of bulk requests that left `main`, or entered it, in batches.
     pub(super) bulk_alloc_fast: AtomicU64,
     pub(super) bulk_free_fast: AtomicU64,
-    /// Objects that entered and left arrays in batches, for the count of single operations.
+    /// Objects that entered and left arrays in batches; `stats` needs them to count single
+    /// operations.
     pub(super) batched_in: AtomicU64,
     pub(super) batched_out: AtomicU64,
-    /// Single operations that the arrays had counted for a cache that is gone.
+    /// Operations that the arrays had counted for an earlier cache of the same number.
     pub(super) operations_before: AtomicU64,
 }
 
@@ -73,7 +72,7 @@ impl SheafCache {
         }
     }
 
-    /// Takes up a cache; an earlier one may have had its number, and has left no sheaf.
+    /// Starts a cache. An earlier cache of the same number has left no sheaf.
     pub(super) fn configure<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -85,7 +84,7 @@ impl SheafCache {
         let mut capacity = capacity::of(cache.stride(), cache.capacity());
         if capacity > 0 {
             context.define_array(cache, capacity)?;
-            // `main` is a sheaf: if slots have room for fewer objects, so do sheaves.
+            // `main` is a sheaf too: if slots have room for fewer objects, sheaves are smaller.
             capacity = area.capacity(array);
         }
         self.start(context.percpu.usage(array).operations);
@@ -94,7 +93,7 @@ impl SheafCache {
         Ok(())
     }
 
-    /// Resets the counts; `operations` were counted for an earlier cache with this number.
+    /// Resets the counts. `operations` belong to an earlier cache of the same number.
     fn start(&self, operations: u64) {
         for counter in [
             &self.alloc_slow,
@@ -118,8 +117,8 @@ impl SheafCache {
         self.barns.all()
     }
 
-    /// The CPUs that may have a spare sheaf: looking at others would touch their memory. A CPU
-    /// whose lock was never taken has none.
+    /// The CPUs whose spare's lock was ever taken; the others have no spare. Reading the others'
+    /// sheaves would touch their memory.
     pub(super) fn used_cpus(&self) -> impl Iterator<Item = (SlotIndex, &Cpu)> {
         let numbered = self.cpus().iter().enumerate();
         let used = numbered.filter(|(_, cpu)| cpu.spare.stats().acquisitions > 0);
@@ -135,7 +134,6 @@ impl SheafCache {
     }
 }
 
-/// A cache as an operation sees it.
 pub(super) struct View<'a, P: Arrays> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
@@ -156,12 +154,11 @@ impl<'a, P: Arrays> View<'a, P> {
         self.own.keep_empty.load(Ordering::Relaxed)
     }
 
-    /// The running CPU's part, a hint: the task may move to another CPU.
+    /// The running CPU's part. A hint: the thread may move to another CPU.
     pub(super) fn cpu(&self) -> &'a Cpu {
         &self.own.cpus()[self.context.percpu.current().index()]
     }
 
-    /// The barn of the running CPU's node.
     pub(super) fn barn(&self) -> &'a Barn {
         match self.own.barns() {
             [only] => only,
@@ -178,14 +175,13 @@ impl<'a, P: Arrays> View<'a, P> {
         self.own.barns().len() > 1
     }
 
-    /// Returns whether an object's memory is of another node than the running CPU.
     pub(super) fn is_remote(&self, object: Object) -> bool {
         self.looks_at_frees() && home(self.context, object) != self.node()
     }
 
-    /// Gives the running CPU's array the room of a sheaf, where it has less: at first, and after a
-    /// drain. Returns whether it had less. Where the OS refuses memory, the array keeps less room,
-    /// and slabs serve.
+    /// Gives the running CPU's array the room of a sheaf if it has less, at first or after a drain.
+    /// Returns whether it had less. If the OS refuses memory, the array keeps its room and slabs
+    /// serve.
     pub(super) fn open_main(&self) -> bool {
         let percpu = self.context.percpu;
         let room = percpu.area().room(percpu.current(), self.array());
@@ -196,32 +192,29 @@ impl<'a, P: Arrays> View<'a, P> {
         is_less
     }
 
-    /// Gives objects to their slabs.
     pub(super) fn to_slabs(&self, objects: &[Object]) {
         self.own.slabs.free(self.context, self.cache, objects, self.keep_empty());
     }
 
-    /// An empty sheaf from the pool.
     pub(super) fn new_sheaf(&self) -> Option<Sheaf> {
         let sheaf = self.pool.take(self.context.metadata, self.capacity())?;
         count(&self.own.sheaves, 1);
         Some(sheaf)
     }
 
-    /// Gives the memory of an empty sheaf back.
     pub(super) fn drop_sheaf(&self, sheaf: Sheaf) {
         self.own.sheaves.fetch_sub(1, Ordering::Relaxed);
         self.pool.give(sheaf);
     }
 
-    /// Puts an empty sheaf into the barn, or back into the pool where the barn has enough.
+    /// Puts an empty sheaf into the barn, or into the pool if the barn has enough.
     pub(super) fn put_empty(&self, sheaf: Sheaf) {
         if let Some(sheaf) = self.barn().put_empty(sheaf) {
             self.drop_sheaf(sheaf);
         }
     }
 
-    /// Puts a full sheaf into the barn, or its objects into their slabs where the barn has enough.
+    /// Puts a full sheaf into the barn, or its objects into their slabs if the barn has enough.
     pub(super) fn put_full(&self, sheaf: Sheaf) {
         let left = match sheaf.len() == self.capacity() {
             true => self.barn().put_full(sheaf),

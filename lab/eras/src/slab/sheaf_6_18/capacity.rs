@@ -2,22 +2,22 @@
 
 use quarry_mm::frame::FRAME_BYTES;
 
-/// Bytes of the largest objects of `kmalloc`'s caches (`KMALLOC_MAX_CACHE_SIZE`, Linux 6.18: two
-/// pages).
+/// Bytes of the largest objects of `kmalloc`'s caches: two pages (`KMALLOC_MAX_CACHE_SIZE`, Linux
+/// 6.18).
 pub(super) const LARGEST_KMALLOC: usize = 2 * FRAME_BYTES;
 
-/// Objects of a sheaf (Linux 6.18: the `sheaf_capacity` that the caches of maple nodes and of
-/// `vm_area_struct` ask for; other caches have no sheaves).
+/// Objects of a sheaf. In Linux 6.18 only the caches of maple nodes and of `vm_area_struct` have
+/// sheaves, and this is their `sheaf_capacity`.
 const DEFAULT: usize = 32;
-/// Most objects of a sheaf: the buffers on the stack have room for them.
+/// Most objects of a sheaf, and the room of buffers on the stack.
 pub(super) const MOST: usize = 64;
 /// Most bytes of the objects of a sheaf: 32 of the largest objects that the kernel's `kmalloc`
-/// serves from a cache. Larger objects have smaller sheaves, and objects above this have none, like
-/// a cache of the kernel that asks for none.
+/// serves from a cache. Sheaves of larger objects have fewer objects; a cache of objects above this
+/// has no sheaves.
 const MOST_BYTES: usize = DEFAULT * LARGEST_KMALLOC;
 
-/// Objects of a sheaf of a cache whose objects are `stride` bytes apart, and which may ask for
-/// `wanted` objects; 0 for a cache without sheaves.
+/// Objects of a sheaf of a cache whose objects are `stride` bytes apart and which asks for
+/// `wanted`; 0 for a cache without sheaves.
 pub(super) fn of(stride: usize, wanted: Option<u16>) -> usize {
     wanted.map_or(DEFAULT.min(MOST_BYTES / stride), usize::from).min(MOST)
 }

@@ -9,27 +9,25 @@ use quarry_mm::slab::not_in_use;
 use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object, Push};
 
-/// Most objects that leave `main` for slabs at a time (`PCS_BATCH_MAX`, Linux 6.18).
+/// Most objects that leave `main` for slabs in one batch (`PCS_BATCH_MAX`, Linux 6.18).
 const FLUSH_BATCH: usize = 32;
-/// Times a free makes room in `main` that other tasks take.
+/// Times that a bulk free retries when it could not put objects into `main`.
 const TRIES: u32 = 4;
 
-/// The outcome of emptying `main`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evicted {
-    /// `main` was full, and its objects are elsewhere.
+    /// `main` was full; its objects are elsewhere now.
     Yes,
-    /// `main` is unchanged: it was not full, or its objects can go nowhere.
+    /// `main` is unchanged: it was not full, or no place could take its objects.
     No,
-    /// The object to be freed was in it: it is not in use.
+    /// `main` contained the object to be freed, which is therefore not in use.
     Double,
 }
 
 impl<P: Arrays> View<'_, P> {
-    /// Gives an object back.
     pub(super) fn free_slow(&self, object: Object) {
         if !self.is_remote(object) {
-            // Where frees are checked first, the fast path has not been tried.
+            // On a machine with several nodes, the fast path has not tried to push.
             if (self.looks_at_frees() && self.push(object)) || self.push_unregistered(object) {
                 return;
             }
@@ -41,12 +39,11 @@ impl<P: Arrays> View<'_, P> {
         self.to_slabs(&[object]);
     }
 
-    /// Puts an object into `main`; returns whether there was room.
     fn push(&self, object: Object) -> bool {
         self.is_stored(object, self.context.percpu.push(self.array(), object))
     }
 
-    /// Same as [`push`](Self::push), for a task that has no slot of its own.
+    /// [`push`](Self::push), for a task without a registered slot.
     fn push_unregistered(&self, object: Object) -> bool {
         self.is_stored(object, self.context.percpu.push_unregistered(self.array(), object))
     }
@@ -59,9 +56,9 @@ impl<P: Arrays> View<'_, P> {
         }
     }
 
-    /// Makes room in `main` and puts an object there; returns whether it did.
+    /// Makes room in a full `main` and puts an object there; returns whether it did.
     fn free_to_main(&self, object: Object) -> bool {
-        // Part of the step that makes the room, so not counted as an operation of its own.
+        // `push_batch`, because this free must not count as a fast operation.
         if !self.open_main()
             && self.evict_for(object, true)
             && self.context.percpu.push_batch(self.array(), &[object])
@@ -74,17 +71,17 @@ impl<P: Arrays> View<'_, P> {
         self.push(object)
     }
 
-    /// Moves the objects of `main`, which is full, elsewhere; reports `object` if it is among them.
+    /// Moves the objects of a full `main` elsewhere. Aborts if `object` is among them.
     fn evict_for(&self, object: Object, may_grow: bool) -> bool {
         match self.evict(object, may_grow) {
             Evicted::Yes => true,
             Evicted::No => false,
-            // All locks are free again: a handler of the abort may allocate.
+            // All locks are free here: a signal handler of the abort may allocate.
             Evicted::Double => not_in_use(self.cache, object),
         }
     }
 
-    /// Where `may_grow` is false, uses existing sheaves only, and flushes none.
+    /// Unless `may_grow`, uses existing sheaves only and flushes none.
     fn evict(&self, object: Object, may_grow: bool) -> Evicted {
         let Some(mut spare) = self.cpu().spare.try_lock() else { return Evicted::No };
         let Some(sheaf) = spare.as_mut() else {
@@ -114,9 +111,9 @@ impl<P: Arrays> View<'_, P> {
         }
     }
 
-    /// Exchanges `main` with an empty sheaf: with `empty`, or else with a new one. The full one
-    /// becomes `spare` if there is none, or goes into the barn. Where there is no memory for a
-    /// sheaf, slabs get the objects.
+    /// Exchanges `main` with `empty`, or with a new sheaf. The full sheaf becomes the spare if
+    /// there is none, else it goes into the barn. If there is no memory for a sheaf, the objects go
+    /// to slabs.
     fn install_empty(&self, empty: Option<Sheaf>, object: Object, may_grow: bool) -> Evicted {
         let empty = match empty {
             None if may_grow => self.new_sheaf(),
@@ -129,7 +126,7 @@ impl<P: Arrays> View<'_, P> {
             self.put_empty(empty);
             return Evicted::No;
         };
-        // Another task may have been at work in between, or we are on another CPU.
+        // Another task may have set a spare meanwhile, or the thread has moved to another CPU.
         let evicted = match spare.as_mut() {
             Some(sheaf) if sheaf.len() < self.capacity() => self.swap(sheaf, object),
             _ => self.move_main(&mut empty, object),
@@ -146,14 +143,13 @@ impl<P: Arrays> View<'_, P> {
         evicted
     }
 
-    /// Moves all objects of `main`, if it is full, into an empty sheaf.
     fn move_main(&self, sheaf: &mut Sheaf, object: Object) -> Evicted {
         let capacity = self.capacity();
         let take = |room: &mut [MaybeUninit<Object>]| {
             let is_full = self.context.percpu.pop_batch(self.array(), &mut room[..capacity]);
             if is_full { capacity } else { 0 }
         };
-        // SAFETY: pop_batch writes all of them where it succeeds.
+        // SAFETY: pop_batch writes all `capacity` elements if it succeeds.
         let moved = unsafe { sheaf.refill(take) };
         count(&self.own.batched_out, moved);
         match moved {
@@ -181,7 +177,7 @@ impl<P: Arrays> View<'_, P> {
             return Evicted::Double;
         }
         if !percpu.push_batch(self.array(), spare.objects()) {
-            // Another task has filled `main` in between.
+            // Another task has filled `main` meanwhile.
             self.to_slabs(full);
             return Evicted::No;
         }
@@ -190,7 +186,7 @@ impl<P: Arrays> View<'_, P> {
             room[..capacity].copy_from_slice(&main[..capacity]);
             capacity
         };
-        // SAFETY: `main` is written up to `capacity`.
+        // SAFETY: the first `capacity` elements of `main` are written.
         unsafe { spare.refill(fill) };
         Evicted::Yes
     }
@@ -213,8 +209,8 @@ impl<P: Arrays> View<'_, P> {
         evicted
     }
 
-    /// Gives objects back: into `main` and what it can be exchanged with, and to their slabs once
-    /// the barn has no empty sheaf, or enough full ones.
+    /// Frees objects into `main` and the sheaves it can be exchanged with; objects that these
+    /// cannot take go to slabs.
     pub(super) fn free_bulk(&self, objects: &[Object]) {
         let mut rest = objects;
         while let Some(&first) = rest.first() {
@@ -230,7 +226,7 @@ impl<P: Arrays> View<'_, P> {
         }
     }
 
-    /// Puts objects into `main` as long as it can be emptied; returns those that are left.
+    /// Puts objects into `main` as long as it can be emptied; returns the remaining objects.
     fn bulk_to_main<'o>(&self, objects: &'o [Object]) -> &'o [Object] {
         let (percpu, array, capacity) = (self.context.percpu, self.array(), self.capacity());
         if capacity == 0 {

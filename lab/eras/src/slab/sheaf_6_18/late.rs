@@ -1,4 +1,4 @@
-//! Entries that are made when they are first needed, and kept for good.
+//! A slice that is allocated when it is first needed, and kept.
 
 use core::ptr;
 use quarry_mm::frame::{FreshZero, Metadata, MetadataKind};
@@ -13,12 +13,11 @@ pub(super) struct LateSlice<T> {
 }
 
 impl<T: FreshZero + Sync> LateSlice<T> {
-    /// An empty slice; all zero bytes.
     pub(super) const fn new() -> Self {
         Self { start: AtomicPtr::new(ptr::null_mut()), len: AtomicU32::new(0) }
     }
 
-    /// Makes `len` entries at the first call. One thread at a time: the table of caches ensures it.
+    /// Allocates `len` entries at the first call. The table of caches ensures one call at a time.
     ///
     /// # Errors
     /// The error of the OS.
@@ -32,15 +31,15 @@ impl<T: FreshZero + Sync> LateSlice<T> {
         Ok(())
     }
 
-    /// All entries.
     #[inline]
     pub(super) fn all(&self) -> &[T] {
         let len = self.len.load(Ordering::Acquire) as usize;
         if len == 0 {
             return &[];
         }
-        // SAFETY: `len` is set after `start`, to as many entries as its memory has room for, which
-        // is zeroed, aligned to a `T` and never given back; zero bytes are a valid `T`.
+        // SAFETY: `len` is set after `start`, to the number of entries that the memory has room
+        // for. The memory is zeroed, aligned to a `T` and never given back; zero bytes are a valid
+        // `T`.
         unsafe { core::slice::from_raw_parts(self.start.load(Ordering::Relaxed), len) }
     }
 }

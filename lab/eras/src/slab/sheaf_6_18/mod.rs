@@ -1,37 +1,36 @@
 //! `sheaf-6.18`: the per-CPU sheaves of Linux 6.18, as the kernel has them.
 //!
-//! A *sheaf* is memory for `capacity` pointers to free objects, a number of each cache. A CPU has
-//! two for each cache: `main`, which its fast path pops and pushes, and `spare`. Between CPUs and
-//! slabs whole sheaves travel, through a *barn* for each node, which has lists of full and of empty
-//! ones.
+//! A *sheaf* is memory for `capacity` pointers to free objects; each cache has its own `capacity`.
+//! A CPU has two sheaves for each cache: `main`, which the fast path pops and pushes, and `spare`.
+//! Full and empty sheaves travel between CPUs and slabs through the *barn* of each node.
 //!
 //! | main is | it is exchanged with | when |
 //! |---|---|---|
 //! | empty | `spare` | `spare` has an object |
 //! | | a full sheaf of the barn | the barn has one |
-//! | | an empty sheaf, filled from slabs | else |
+//! | | an empty sheaf, filled from slabs | the barn has no full sheaf |
 //! | full | an empty sheaf, which becomes `spare` | there is no `spare` |
 //! | | `spare` | `spare` has room |
-//! | | an empty sheaf of the barn | the barn has one, and fewer than 10 full ones |
-//! | | `spare`, flushed to slabs | the barn has 10 full ones |
-//! | | a new sheaf | else |
+//! | | an empty sheaf of the barn | the barn has one, and fewer than 10 full sheaves |
+//! | | `spare`, flushed to slabs | the barn has 10 full sheaves |
+//! | | a new sheaf | the barn has no empty sheaf |
 //!
 //! # Where the objects of `main` are
-//! `main` is the running CPU's array, whose room is exactly `capacity`, so that the fast path is
-//! one sequence, like that of every other policy. The kernel exchanges pointers to sheaves; here
-//! the pointers to objects move between the array and the sheaf that `main` is exchanged with,
-//! which thereby becomes the other one: a full sheaf of the barn is emptied into the array, and
-//! remains as an empty one. An exchange with the barn is one critical section, as in the kernel.
+//! `main` is the running CPU's array with a room of exactly `capacity`, so the fast path is one
+//! sequence, as under every other policy. The kernel exchanges pointers to sheaves. Here the
+//! pointers to objects move between the array and the other sheaf: a full sheaf of the barn is
+//! emptied into the array and stays in the barn as an empty one. An exchange with the barn is one
+//! critical section, as in the kernel.
 //!
 //! # The owner of a sheaf
 //! ```text
 //! pool -> [hands of one task] -> spare of a CPU -> barn (full or empty) -> pool
 //! ```
-//! A sheaf is a value that cannot be copied, and no place drops one: its memory goes back to the
-//! pool. `sheaves(cache) = spares + full + empty` while no thread is at work.
+//! A sheaf is a value that cannot be copied, and no code drops it: its memory goes back to the
+//! pool. `sheaves(cache) = spares + full + empty` while no thread uses the cache.
 //!
 //! # Files
-//! Each uses only those to its left:
+//! Files use only those to their left:
 //!
 //! ```text
 //! capacity, late, sheaf -> barn, pool -> cache -> alloc, free, reclaim, validate -> policy

@@ -1,4 +1,4 @@
-//! The policy: passes the calls of a stack on to the cache that they are about.
+//! The policy, which passes the calls of a stack on to the cache that they concern.
 
 use super::cache::{SheafCache, View, count};
 use super::capacity;
@@ -21,11 +21,11 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
-/// The policy; see the module.
+/// The sheaves of Linux 6.18.
 pub struct KernelSheaf {
     caches: [SheafCache; MAX_CACHES],
     pool: Pool,
-    /// True if the stack has several nodes. Set when the first cache is taken up.
+    /// True if the stack has several nodes. Set when a cache is created.
     has_nodes: AtomicBool,
 }
 
@@ -38,8 +38,8 @@ impl KernelSheaf {
         View { context, cache, own: &self.caches[cache.id().index()], pool: &self.pool }
     }
 
-    /// Empties `main` and `spare` of the slots and caches that `idle` names, by one barrier;
-    /// returns whether there was anything.
+    /// Empties `main` and `spare` of the slots and caches that `idle` selects, by one membarrier
+    /// for all of them. Returns whether there were any objects.
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let is_due = |slot: SlotIndex, id: CacheId| (idle.slots)(slot) || (idle.caches)(id);
         let of_array = |array: ArrayId| CacheId::new(array.index());
@@ -96,7 +96,8 @@ impl<P: Arrays> View<'_, P> {
         stats
     }
 
-    /// Takes the top objects of `main` out, looks for one, and puts them back.
+    /// Takes the top objects of `main` out and puts them back. Returns whether `object` is among
+    /// them.
     fn is_on_top(&self, object: Object) -> bool {
         let (percpu, array) = (self.context.percpu, self.array());
         let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
@@ -105,7 +106,7 @@ impl<P: Arrays> View<'_, P> {
                 return false;
             }
             count(&self.own.batched_out, objects);
-            // SAFETY: pop_batch wrote all of them.
+            // SAFETY: pop_batch wrote all elements.
             let taken = unsafe { written(&buffer, objects) };
             match percpu.push_batch(array, taken) {
                 true => count(&self.own.batched_in, objects),
@@ -154,7 +155,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
 
     #[inline(always)]
     fn looks_at_frees(&self) -> bool {
-        // The kernel compares the nodes of slab and CPU before it uses the sheaves, too.
+        // The kernel also compares the nodes of slab and CPU before it uses the sheaves.
         self.has_nodes.load(Ordering::Relaxed)
     }
 
@@ -209,7 +210,6 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
                 u32::from(any)
             }
             Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
-            // The kernel's barns give nothing before they are shrunk.
         }
     }
 

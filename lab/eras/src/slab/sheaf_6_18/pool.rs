@@ -1,5 +1,4 @@
-//! Sheaves that no cache has, for all caches; the kernel gives their memory back to `kmalloc`
-//! instead.
+//! Sheaves that no cache has, for all caches. The kernel frees their memory instead.
 
 use super::capacity;
 use super::sheaf::{Sheaf, Sheaves};
@@ -7,11 +6,10 @@ use quarry_mm::frame::Metadata;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 
-/// Sheaves are made for a power of two of objects, up to the most that one holds.
+/// The room of a sheaf is a power of two, up to `capacity::MOST`; there is a list for each.
 const CLASSES: usize = capacity::MOST.ilog2() as usize + 1;
 const _: () = assert!(capacity::MOST.is_power_of_two());
 
-/// Empty sheaves by capacity.
 pub(super) struct Pool {
     classes: CountedLock<[Sheaves; CLASSES]>,
 }
@@ -21,13 +19,12 @@ fn class(capacity: usize) -> usize {
 }
 
 impl Pool {
-    /// No sheaves; all zero bytes.
     pub(super) const fn new() -> Self {
         Self { classes: CountedLock::new([const { Sheaves::new() }; CLASSES]) }
     }
 
-    /// An empty sheaf for `capacity` objects at least (`alloc_empty_sheaf`). `None` where the OS
-    /// refuses memory for a new one.
+    /// An empty sheaf with room for at least `capacity` objects (`alloc_empty_sheaf`). `None` if
+    /// the OS refuses memory.
     pub(super) fn take(&self, metadata: &Metadata, capacity: usize) -> Option<Sheaf> {
         let class = class(capacity);
         let old = self.classes.lock()[class].pop();
@@ -41,7 +38,6 @@ impl Pool {
         self.classes.lock()[class].push(sheaf);
     }
 
-    /// Visits the lock.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("sheaf->pool", &self.classes);
     }

@@ -1,18 +1,17 @@
-//! Giving back when memory is short, or has not been used for a while.
+//! Giving memory back when it is short, or has been idle.
 
 use super::cache::{View, count};
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 impl<P: Arrays> View<'_, P> {
-    /// Gives objects that were taken out of arrays back to the slabs.
     pub(super) fn take_back(&self, objects: &[Object]) {
         count(&self.own.batched_out, objects.len());
         self.to_slabs(objects);
         self.context.give_back_emptied();
     }
 
-    /// Flushes the spare sheaves of the CPUs that `which` chooses, and gives their memory back;
-    /// returns whether there was any.
+    /// Flushes the spare sheaves of the CPUs that `which` selects, and gives the sheaves to the
+    /// pool. Returns whether there were any objects.
     pub(super) fn empty_spares(&self, which: &dyn Fn(SlotIndex) -> bool) -> bool {
         let mut any = false;
         for (_, cpu) in self.own.used_cpus().filter(|(slot, _)| which(*slot)) {
@@ -27,7 +26,8 @@ impl<P: Arrays> View<'_, P> {
         any
     }
 
-    /// Flushes the barns, gives the memory of their sheaves back, and then the empty slabs.
+    /// Flushes the barns, gives their sheaves to the pool and the empty slabs to the page
+    /// allocator.
     pub(super) fn empty_cache(&self) {
         for barn in self.own.barns() {
             for mut list in barn.take_all() {

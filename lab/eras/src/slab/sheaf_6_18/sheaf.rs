@@ -1,14 +1,12 @@
 //! A sheaf (`struct slab_sheaf`, Linux 6.18) and lists of sheaves.
 //!
-//! Equations: `len <= capacity`; the first `len` entries are objects; `count` of a list is the
-//! number of its sheaves.
+//! Equations: `len <= capacity`; the first `len` entries are objects; a list has `count` sheaves.
 
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use quarry_mm::frame::{FreshZero, Metadata, MetadataKind};
 use quarry_sys::percpu::Object;
 
-/// The start of a sheaf's memory; its entries follow.
 #[repr(C)]
 struct Header {
     next: Option<NonNull<Header>>,
@@ -18,10 +16,10 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>().is_multiple_of(align_of::<Object>()));
 
-/// A sheaf, owned by the holder of this value.
+/// A sheaf. The holder of this value owns it.
 pub(super) struct Sheaf(NonNull<Header>);
 
-// SAFETY: the memory is reached through the value alone, and belongs to no thread.
+// SAFETY: the memory is reached only through this value, and belongs to no thread.
 unsafe impl Send for Sheaf {}
 
 impl Sheaf {
@@ -30,13 +28,14 @@ impl Sheaf {
         let bytes = size_of::<Header>() + capacity * size_of::<Object>();
         let memory = metadata.alloc(bytes, align_of::<Header>(), MetadataKind::Sheaves).ok()?;
         let header: NonNull<Header> = memory.cast();
-        // SAFETY: the memory is ours, aligned, and large enough.
+        // SAFETY: the memory is new and only this thread's, aligned, and large enough.
         unsafe { header.write(Header { next: None, len: 0, capacity: capacity as u32 }) };
         Some(Self(header))
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: written when made, never given back, and reached through the value alone.
+        // SAFETY: `new` has written the header, which is never given back and reached only through
+        // this value.
         unsafe { self.0.as_ref() }
     }
 
@@ -46,33 +45,30 @@ impl Sheaf {
     }
 
     fn first(&self) -> *mut MaybeUninit<Object> {
-        // SAFETY: one past the header is where the entries begin, in the same piece of memory.
+        // SAFETY: the entries begin one past the header, in the same piece of memory.
         unsafe { self.0.add(1).cast().as_ptr() }
     }
 
-    /// Most objects that it can hold.
     pub(super) fn capacity(&self) -> usize {
         self.header().capacity as usize
     }
 
-    /// Objects in it.
     pub(super) fn len(&self) -> usize {
         self.header().len as usize
     }
 
-    /// Returns whether there is no object in it.
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The objects, the top one last.
     pub(super) fn objects(&self) -> &[Object] {
-        // SAFETY: the first `len` entries are written, and borrowed as the value is.
+        // SAFETY: the first `len` entries are written; `self` is borrowed as long as they are.
         unsafe { core::slice::from_raw_parts(self.first().cast(), self.len()) }
     }
 
-    /// Empties the sheaf, lets `fill` write objects to the front of its entries and return their
-    /// number, and returns that.
+    /// Empties the sheaf, then lets `fill` write objects into the front of its entries. Returns the
+    /// number of objects, which `fill` returns.
     ///
     /// # Safety
     /// `fill` writes as many objects as it returns.
@@ -81,7 +77,8 @@ impl Sheaf {
         fill: impl FnOnce(&mut [MaybeUninit<Object>]) -> usize,
     ) -> usize {
         self.clear();
-        // SAFETY: the memory has `capacity` entries, and is borrowed as the value is.
+        // SAFETY: the memory has `capacity` entries; `self` is borrowed for writing as long as they
+        // are.
         let entries = unsafe { core::slice::from_raw_parts_mut(self.first(), self.capacity()) };
         let filled = fill(entries);
         debug_assert!(filled <= self.capacity());
@@ -89,7 +86,6 @@ impl Sheaf {
         filled
     }
 
-    /// Takes the top object.
     pub(super) fn pop(&mut self) -> Option<Object> {
         let object = *self.objects().last()?;
         self.header_mut().len -= 1;
@@ -102,37 +98,33 @@ impl Sheaf {
     }
 }
 
-/// A list of sheaves: the last one put on is the first one taken off.
+/// A list of sheaves: last in, first out.
 pub(super) struct Sheaves {
     first: Option<NonNull<Header>>,
     count: u32,
 }
 
-// SAFETY: the list owns its sheaves, which may be sent.
+// SAFETY: the list owns its sheaves, which are `Send`.
 unsafe impl Send for Sheaves {}
 
 // SAFETY: zero bytes are an empty list.
 unsafe impl FreshZero for Sheaves {}
 
 impl Sheaves {
-    /// No sheaves; all zero bytes.
     pub(super) const fn new() -> Self {
         Self { first: None, count: 0 }
     }
 
-    /// Sheaves on the list.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Puts a sheaf in front.
     pub(super) fn push(&mut self, mut sheaf: Sheaf) {
         sheaf.header_mut().next = self.first;
         self.first = Some(sheaf.0);
         self.count += 1;
     }
 
-    /// Takes the first sheaf.
     pub(super) fn pop(&mut self) -> Option<Sheaf> {
         let mut sheaf = Sheaf(self.first?);
         self.first = sheaf.header_mut().next.take();
@@ -140,7 +132,6 @@ impl Sheaves {
         Some(sheaf)
     }
 
-    /// Takes all of them.
     pub(super) fn take(&mut self) -> Self {
         core::mem::replace(self, Self::new())
     }

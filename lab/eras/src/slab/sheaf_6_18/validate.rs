@@ -1,4 +1,4 @@
-//! The invariants of one cache.
+//! Checks of the invariants of one cache.
 
 use super::cache::View;
 use super::sheaf::Sheaf;
@@ -7,7 +7,6 @@ use quarry_sys::percpu::Arrays;
 use quarry_sys::primitive::Ordering;
 
 impl<P: Arrays> View<'_, P> {
-    /// Checks `sheaves = spares + full + empty`, and the equations of barns, sheaves and slabs.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let check = Check::of("sheaves of a cache").at(self.cache.id().index() as u64);
         let mut sheaves = 0;

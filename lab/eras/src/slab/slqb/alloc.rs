@@ -1,8 +1,8 @@
 //! Allocation once the CPU's list is empty.
 //!
-//! The sources in order: what others have brought back, if the check flag shows that it is much;
-//! the first partial slab, one object at a time; where there are several nodes, the lists of nodes;
-//! a new slab; and, where there is no memory for one, the slabs of other CPUs.
+//! Sources in order: objects that other CPUs have brought back, if the check flag is set; the first
+//! partial slab, one object at a time; the lists of nodes, where there are several nodes; a new
+//! slab; and, without memory for a new slab, slabs of other CPUs.
 
 use super::cache::{Misuse, SlqbCache};
 use super::chain;
@@ -14,7 +14,7 @@ use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
 impl<P: Lists> SlqbCache<'_, P> {
-    /// Takes an object from any place that has one. `None` where there is no memory.
+    /// Takes an object from any source. `None` where there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         // SAFETY: cells of this policy are lists, and objects on them are linked.
         if let Some(object) = unsafe { self.context.percpu.list_pop(self.array()) } {
@@ -32,7 +32,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         Some(object)
     }
 
-    /// Takes over what others have brought back, and returns the first of it
+    /// Claims the objects that other CPUs have brought back, and returns the first
     /// (`claim_remote_free_list`).
     fn take_claimed(&self, slot: SlotIndex) -> Option<Object> {
         let own = self.of_slot(slot);
@@ -50,7 +50,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         object
     }
 
-    /// Takes one object from the first partial slab of a list.
     fn take_from(&self, list: ListId) -> Option<Object> {
         if self.list(list).nr_partial() == 0 {
             return None;
@@ -62,8 +61,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         Some(taken.unwrap_or_else(|misuse| self.report(misuse)))
     }
 
-    /// Takes the first free object of a slab of `list`; the slab leaves the partial list with its
-    /// last one (`__cache_list_get_page`).
+    /// Takes the first free object of a slab of `list`. A slab whose last free object is taken
+    /// leaves the partial list (`__cache_list_get_page`).
     fn take_one(&self, list: ListId, slabs: &mut PartialList, slab: Pfn) -> Result<Object, Misuse> {
         let word = self.word(slab);
         let SlabState { inuse, head, .. } = word.state();
@@ -84,8 +83,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         Ok(object)
     }
 
-    /// Takes an object of a node's list, the slot's node first: nodes have lists of slabs that a
-    /// CPU of another node has asked for when its own had no memory.
+    /// Takes an object from a node's list, the slot's node first. A node's list has the slabs that
+    /// CPUs of other nodes allocated from this node's memory.
     fn take_from_nodes(&self, slot: SlotIndex) -> Option<Object> {
         let own = self.context.zones.node_of(slot);
         let others = (0..self.tables.nodes() as u8).map(NodeId).filter(|node| *node != own);
@@ -98,13 +97,12 @@ impl<P: Lists> SlqbCache<'_, P> {
         if list.must_check()
             && let Some(claimed) = list.claim()
         {
-            // A node's list has no objects of its own beside its slabs.
+            // A node's list has no cell, so its objects go into the slabs.
             self.put_back(node, claimed.list);
         }
         self.take_from(node)
     }
 
-    /// Takes the first object of a new slab.
     fn take_new(&self, slot: SlotIndex) -> Option<Object> {
         self.trim_if_due(slot);
         let (slab, to) = self.new_slab(slot)?;
@@ -117,8 +115,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         Some(taken.unwrap_or_else(|misuse| self.report(misuse)))
     }
 
-    /// A slab from the page allocator, and the list that it belongs to: the slot's, or, where its
-    /// memory is of another node, that node's. All its objects are free and linked.
+    /// A new slab, with all objects free and linked, and its list: the list of the slot, or of the
+    /// memory's node if that is another node than the slot's.
     fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, ListId)> {
         let (context, cache) = (self.context, self.cache);
         let node = context.zones.node_of(slot);
@@ -135,19 +133,20 @@ impl<P: Lists> SlqbCache<'_, P> {
             return None;
         }
         if page.zeroed && cache.order() > Order::ZERO {
-            // Linking touches every page at once.
+            // Linking writes to every page of the slab anyway.
             context.zones.populate(slab, cache.order().frames());
         }
         let to = match self.node_of(slab) {
             other if self.tables.nodes() > 0 && other != node => self.tables.of_node(other),
             _ => self.tables.of_slot(slot),
         };
-        // SAFETY: the block is a slab of this cache, and no other task knows it yet.
+        // SAFETY: the block is a slab of this cache, and no other task has its address yet.
         unsafe { cache.construct(context.zones.arena().address(slab)) };
         let mut behind = None;
         for number in (0..cache.objects()).rev() {
             let object = self.object(slab, number);
-            // SAFETY: the slab is new: all its objects are free, and only we know them.
+            // SAFETY: the slab is new: all its objects are free, and only this thread has their
+            // addresses.
             unsafe { chain::set_next(object, behind) };
             behind = Some(object);
         }
@@ -157,7 +156,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         Some((slab, to))
     }
 
-    /// The objects on a slab's own free list; a link that leads nowhere ends them.
+    /// The objects on a slab's own free list, up to the first link that leads to no object.
     pub(super) fn free_objects(
         &self,
         slab: Pfn,
@@ -168,7 +167,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         core::iter::from_fn(move || {
             let object = next.filter(|_| left > 0)?;
             left -= 1;
-            // SAFETY: on the slab's free list, and no other thread is at work (callers' promise).
+            // SAFETY: on the slab's free list, and no other thread uses the cache (callers'
+            // promise).
             next = unsafe { chain::next(object) };
             Some((self.number(slab, object)?, object))
         })

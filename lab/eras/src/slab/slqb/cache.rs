@@ -1,4 +1,4 @@
-//! One cache as an operation sees it: the context, the cache, the tables, and the ways between
+//! One cache during an operation: the context, the cache and the tables, with conversions between
 //! objects, slabs, lists and cells.
 
 use super::chain::{self, Freelist};
@@ -18,20 +18,18 @@ use quarry_sys::primitive::Ordering;
 pub(super) const LIST: usize = 0;
 /// Word of a cell that bounds the list and names its slot: `{slot + 1 : 32 | bound : 32}`.
 pub(super) const GUARD: usize = 1;
-/// Words of a cell that count pops and pushes.
 pub(super) const POPS: usize = 2;
 pub(super) const PUSHES: usize = 3;
 
-/// A finding about an object on a list, reported once no lock is held.
+/// An error of the program, reported once the thread holds no lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misuse {
     /// The object is free already.
     NotInUse(Object),
-    /// The program has written to the object, which is free.
+    /// The program has written to the free object.
     Written(Object),
 }
 
-/// One cache of the policy.
 pub(super) struct SlqbCache<'a, P: Lists> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
@@ -59,34 +57,28 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         SlabLinks { frames: self.context.zones.frames(), slabs: &self.tables.slabs }
     }
 
-    /// One of the cache's lists.
     pub(super) fn list(&self, list: ListId) -> &'a CacheList {
         self.tables.list(self.cache.id(), list)
     }
 
-    /// The list of a slot.
     pub(super) fn of_slot(&self, slot: SlotIndex) -> &'a CacheList {
         self.list(self.tables.of_slot(slot))
     }
 
-    /// The number of the node that a slab's memory belongs to.
     pub(super) fn node_of(&self, slab: Pfn) -> NodeId {
         let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
     }
 
-    /// The slab that an object lies in.
     pub(super) fn slab_of(&self, object: Object) -> Pfn {
         self.context.slab_of(self.cache, object)
     }
 
-    /// The list that an object's slab belongs to. The object is in use, or on a list that the
-    /// caller owns.
+    /// The list that an object's slab belongs to. The object is in use, or on a list of the caller.
     pub(super) fn list_of(&self, object: Object) -> ListId {
         self.word(self.slab_of(object)).state().list
     }
 
-    /// Object `number` of a slab.
     pub(super) fn object(&self, slab: Pfn, number: u32) -> Object {
         debug_assert!(number < self.cache.objects());
         let address = self.context.zones.arena().address(slab);
@@ -94,17 +86,16 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         unsafe { self.cache.object_at(address, number) }
     }
 
-    /// The number of the object that starts at an address of a slab, if one does.
+    /// The number of the object that starts at an address of a slab, or `None`.
     pub(super) fn number(&self, slab: Pfn, object: Object) -> Option<u32> {
         let address = self.context.zones.arena().address(slab).as_ptr() as usize;
         let offset = (object.as_ptr() as usize).wrapping_sub(address);
         (offset < self.cache.order().bytes()).then(|| self.cache.object_number(offset)).flatten()
     }
 
-    /// Takes the first object of a list that is not empty.
     pub(super) fn pop(&self, list: &mut Freelist) -> Result<Object, Misuse> {
         let first = list.head.expect("the list has objects");
-        // SAFETY: the object is free and on a list of the caller's.
+        // SAFETY: the object is free and on a list of the caller.
         let link = unsafe { chain::next(first) };
         let is_last = list.count == 1;
         if link.is_none() != is_last || link.is_some_and(|link| !self.is_object(link)) {
@@ -114,13 +105,12 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         Ok(first)
     }
 
-    /// [`pop`](Self::pop) for callers without a lock: `None` where the list is empty.
+    /// [`pop`](Self::pop) for callers that hold no lock: `None` where the list is empty.
     pub(super) fn next(&self, list: &mut Freelist) -> Option<Object> {
         list.head?;
         Some(self.pop(list).unwrap_or_else(|misuse| self.report(misuse)))
     }
 
-    /// Returns whether an object of this cache starts at `address`.
     fn is_object(&self, address: Object) -> bool {
         let zones = self.context.zones;
         let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };
@@ -128,7 +118,6 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
             && self.number(pfn.align_down(self.cache.order()), address).is_some()
     }
 
-    /// Ends the process with one line.
     pub(super) fn report(&self, misuse: Misuse) -> ! {
         match misuse {
             Misuse::NotInUse(object) => not_in_use(self.cache, object),
@@ -136,19 +125,19 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         }
     }
 
-    /// A word of a slot's cell.
     pub(super) fn cell(&self, slot: SlotIndex, word: usize) -> u64 {
         self.context.percpu.area().word(slot, self.array(), word).load(Ordering::Relaxed)
     }
 
-    /// Stores into a word of a slot's cell if it holds `expected` and we run on that slot.
+    /// Stores into a word of a slot's cell if the word holds `expected` and this thread runs on
+    /// that slot.
     pub(super) fn store(&self, slot: SlotIndex, word: usize, expected: u64, new: u64) -> bool {
         self.context.percpu.compare_store(slot, self.array(), word, expected, new)
     }
 
-    /// Takes the whole list of the running CPU's slot; `None` where it is not `slot`, or another
-    /// task was faster. A list that went and came back in between (ABA) does no harm: only its head
-    /// and its length were read.
+    /// Takes the whole list of the running CPU's slot. `None` where that is not `slot` or another
+    /// task has changed the list. A list that has gone and come back (ABA) does no harm: only its
+    /// head and its length are used.
     pub(super) fn take_list(&self, slot: SlotIndex) -> Option<Freelist> {
         let word = self.cell(slot, LIST);
         (word != 0 && self.store(slot, LIST, word, 0)).then(|| Freelist::of_word(word))

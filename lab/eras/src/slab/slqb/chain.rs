@@ -7,8 +7,8 @@ use quarry_sys::percpu::Object;
 /// # Safety
 /// `object` is a linked free object that the caller owns.
 pub(super) unsafe fn next(object: Object) -> Option<Object> {
-    // SAFETY: objects have at least 16 bytes, aligned to 16; the first word of a linked one is its
-    // link (caller's promise).
+    // SAFETY: objects have at least 16 bytes, aligned to 16, and the first word of a linked object
+    // is its link (the caller's promise).
     Object::new(unsafe { object.cast::<*mut u8>().read() })
 }
 
@@ -18,11 +18,11 @@ pub(super) unsafe fn next(object: Object) -> Option<Object> {
 /// `object` is free and the caller's.
 pub(super) unsafe fn set_next(object: Object, next: Option<Object>) {
     let link = next.map_or(core::ptr::null_mut(), Object::as_ptr);
-    // SAFETY: as for `next`; no other thread looks at the object.
+    // SAFETY: same as for `next`; no other thread reads the object.
     unsafe { object.cast::<*mut u8>().write(link) };
 }
 
-/// Linked objects that one thread owns: the first, and their number. The link of the last is 0.
+/// Linked objects that one thread owns. The link of the last is 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Freelist {
     pub(super) head: Option<Object>,
@@ -30,20 +30,18 @@ pub(super) struct Freelist {
 }
 
 impl Freelist {
-    /// The list in a word of a per-CPU cell.
     pub(super) fn of_word(word: u64) -> Self {
         let head = Object::new(((word >> 20) << 4) as *mut u8);
         Self { head, count: (word & 0xf_ffff) as u32 }
     }
 
-    /// The list as a word of a per-CPU cell.
     pub(super) fn word(&self) -> u64 {
         let head = self.head.map_or(0, |head| head.as_ptr() as u64);
         (head >> 4) << 20 | u64::from(self.count)
     }
 }
 
-/// A list that also knows its last object (`kmlist`), so that it is joined to another in O(1).
+/// A list with its last object (`kmlist`), which joins another in O(1).
 ///
 /// Equations: `head = none <=> tail = none <=> count = 0`; the link of `tail` is 0; `tail` is
 /// `count - 1` links after `head`.
@@ -53,11 +51,10 @@ pub(super) struct Chain {
     pub(super) tail: Option<Object>,
 }
 
-// SAFETY: addresses of objects; a chain belongs to one thread at a time, and so do its objects.
+// SAFETY: addresses of objects; one thread at a time owns a chain and its objects.
 unsafe impl Send for Chain {}
 
 impl Chain {
-    /// Objects on it.
     pub(super) fn count(&self) -> u32 {
         self.list.count
     }
@@ -65,7 +62,7 @@ impl Chain {
     /// Adds an object at the end.
     ///
     /// # Safety
-    /// The object is free, and the caller owns it and those on the chain.
+    /// The object is free, and the caller owns it and the objects of the chain.
     pub(super) unsafe fn push_back(&mut self, object: Object) {
         // SAFETY: the caller's promise.
         unsafe { set_next(object, None) };
@@ -77,7 +74,7 @@ impl Chain {
     /// Adds another chain at the end.
     ///
     /// # Safety
-    /// The caller owns the objects of both.
+    /// The caller owns the objects of both chains.
     pub(super) unsafe fn append(&mut self, other: Self) {
         let Some(tail) = self.tail else {
             *self = other;
@@ -91,7 +88,6 @@ impl Chain {
         }
     }
 
-    /// Takes everything.
     pub(super) fn take(&mut self) -> Self {
         core::mem::take(self)
     }

@@ -1,4 +1,4 @@
-//! Freeing of objects beyond what a CPU's list may hold, or of other lists' slabs.
+//! Freeing objects that a full CPU list cannot take, or whose slabs belong to another list.
 
 use super::cache::{GUARD, LIST, Misuse, SlqbCache};
 use super::chain::{self, Chain, Freelist};
@@ -9,11 +9,11 @@ use quarry_mm::slab::MAX_BATCH;
 use quarry_sys::percpu::{Lists, Object, Push, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// Times that a free looks at its CPU again after it has been moved to another one.
+/// Times that a free starts again after its thread has moved to another CPU.
 const TRIES: u32 = 4;
 
 impl<P: Lists> SlqbCache<'_, P> {
-    /// Gives back an object that the fast path has refused.
+    /// Frees an object that the fast path has refused.
     ///
     /// # Safety
     /// The object is an allocated one of this cache, and its user has given it up.
@@ -37,7 +37,7 @@ impl<P: Lists> SlqbCache<'_, P> {
                 return self.flush(slot, list, Some(object));
             }
         }
-        // A drain has the list, or we are moved again and again.
+        // A drain has stopped the cell, or the thread has moved too often.
         self.count_free(self.context.percpu.current());
         // SAFETY: the caller gives the object up; a list of one.
         unsafe { chain::set_next(object, None) };
@@ -48,24 +48,22 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.of_slot(slot).free_slow.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns whether an object is of another node than the slot.
     fn is_foreign(&self, slot: SlotIndex, object: Object) -> bool {
         self.tables.nodes() > 0
             && self.node_of(self.slab_of(object)) != self.context.zones.node_of(slot)
     }
 
-    /// Gives the cell of `slot` its bound, unless it has one. On a machine with several nodes the
-    /// fast path refuses every object, because it cannot know the node.
+    /// Sets the bound of `slot`'s cell, unless it is set. On a machine with several nodes the bound
+    /// is 0: the fast path refuses every object, because it cannot check the node.
     fn bound(&self, slot: SlotIndex) {
         if self.cell(slot, GUARD) == 0 {
-            // From here on the slot's list counts, even if the thread was on another CPU before.
+            // Marks the slot as used, because its list may hold objects from here on.
             self.tables.of_slot(slot);
             let bound = if self.tables.nodes() > 0 { 0 } else { self.hiwater() };
             self.store(slot, GUARD, 0, (u64::from(slot.0) + 1) << 32 | u64::from(bound));
         }
     }
 
-    /// Puts an object that is being freed onto the running CPU's list, if there is room.
     fn push(&self, slot: SlotIndex, object: Object) -> bool {
         let push = if self.tables.nodes() > 0 {
             self.push_of_this_node(slot, object)
@@ -79,8 +77,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         push == Push::Stored
     }
 
-    /// A push by `compare_store`: the same head and the same length are the same list, even if the
-    /// objects after the head have changed.
+    /// Pushes by `compare_store`. Comparing head and length suffices: if the objects after the head
+    /// have changed, the push is still right.
     fn push_of_this_node(&self, slot: SlotIndex, object: Object) -> Push {
         let word = self.cell(slot, LIST);
         let list = Freelist::of_word(word);
@@ -100,13 +98,13 @@ impl<P: Lists> SlqbCache<'_, P> {
         Push::Stored
     }
 
-    /// Flushes one batch from the front of a list that was taken from `slot`, `freed` first, and
-    /// leaves the rest to the slot.
+    /// Flushes one batch, `freed` first and then the front of a list that was taken from `slot`;
+    /// leaves the remaining list to the slot.
     pub(super) fn flush(&self, slot: SlotIndex, list: Freelist, freed: Option<Object>) {
         self.flush_to(slot, list, freed, Self::leave);
     }
 
-    /// Same as [`flush`](Self::flush); `leave` takes the rest to the slot (`flush_free_list`).
+    /// [`flush`](Self::flush), with `leave` for the remaining list (`flush_free_list`).
     pub(super) fn flush_to(
         &self,
         slot: SlotIndex,
@@ -118,7 +116,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         let (mut ours, mut others) = (Chain::default(), Chain::default());
         let mut sort = |object: Object| {
             let chain = if self.list_of(object) == own { &mut ours } else { &mut others };
-            // SAFETY: the object was taken from the list, or is being freed: it is ours.
+            // SAFETY: the object was taken from the caller's list, or is being freed.
             unsafe { chain.push_back(object) };
         };
         let mut left = self.freebatch();
@@ -137,25 +135,23 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.free_to_remote(slot, others.list);
     }
 
-    /// Leaves objects of ours to `slot`, the running CPU's. Where that has others by now, or the
-    /// task has moved, they wait where `slot` looks next: among the objects that others have
-    /// brought back.
+    /// Leaves objects of the caller to `slot`, its CPU's slot. If the cell has other objects by now
+    /// or the thread has moved, they go to the slot's `remote` objects, where the slot looks next.
     pub(super) fn leave(&self, slot: SlotIndex, list: Freelist) {
         if list.count > 0 && !self.store(slot, LIST, 0, list.word()) {
             self.leave_to_owner(slot, list);
         }
     }
 
-    /// Leaves objects of ours to `slot`, which is not the running CPU's. O(objects).
+    /// Leaves objects of the caller to the `remote` objects of `slot`. O(objects).
     pub(super) fn leave_to_owner(&self, slot: SlotIndex, list: Freelist) {
         if list.count == 0 {
             return;
         }
-        // SAFETY: the list is ours.
+        // SAFETY: the caller owns the list.
         unsafe { self.of_slot(slot).bring(self.chain_of(list), self.freebatch(), true) };
     }
 
-    /// A list with its last object. O(objects).
     pub(super) fn chain_of(&self, list: Freelist) -> Chain {
         let (mut walk, mut tail) = (list, None);
         while let Some(object) = self.next(&mut walk) {
@@ -164,15 +160,16 @@ impl<P: Lists> SlqbCache<'_, P> {
         Chain { list, tail }
     }
 
-    /// Gathers objects of ours for the lists that their slabs belong to (`slab_free_to_remote`).
+    /// Gathers objects of the caller for the lists that their slabs belong to
+    /// (`slab_free_to_remote`).
     pub(super) fn free_to_remote(&self, slot: SlotIndex, mut objects: Freelist) {
         while let Some((to, gathered)) = self.gather(slot, &mut objects) {
             self.deliver(to, gathered);
         }
     }
 
-    /// Gathers until something has to be delivered first: another list is wanted, or a batch is
-    /// complete.
+    /// Gathers objects until a chain must be delivered: the next object is for another list, or a
+    /// batch is complete. Returns the chain.
     fn gather(&self, slot: SlotIndex, objects: &mut Freelist) -> Option<(ListId, Chain)> {
         objects.head?;
         let gathered = self.of_slot(slot).with_outgoing(|outgoing| {
@@ -183,7 +180,7 @@ impl<P: Lists> SlqbCache<'_, P> {
                 }
                 let object = self.pop(objects)?;
                 outgoing.to = to;
-                // SAFETY: just taken from a list of ours.
+                // SAFETY: just taken from the caller's list.
                 unsafe { outgoing.objects.push_back(object) };
                 if outgoing.objects.count() >= self.freebatch() {
                     return Ok(Some((to, outgoing.objects.take())));
@@ -194,19 +191,19 @@ impl<P: Lists> SlqbCache<'_, P> {
         gathered.unwrap_or_else(|misuse| self.report(misuse))
     }
 
-    /// Brings gathered objects to their list, or puts them into its slabs where many wait there
-    /// already (`flush_remote_free_cache`).
+    /// Brings gathered objects to their list, or puts them into its slabs if many already wait
+    /// there (`flush_remote_free_cache`).
     pub(super) fn deliver(&self, to: ListId, objects: Chain) {
         let list = self.list(to);
         if list.nr_remote() > self.hiwater() / 2 {
             self.put_back(to, objects.list);
         } else {
-            // SAFETY: the objects are ours, and of slabs of this list.
+            // SAFETY: the caller owns the objects, which are of slabs of this list.
             unsafe { list.bring(objects, self.freebatch(), false) };
         }
     }
 
-    /// Puts objects of ours, of slabs of any lists, back into their slabs.
+    /// Puts objects of the caller back into their slabs, which may belong to any lists.
     pub(super) fn put_all_back(&self, mut objects: Freelist) {
         let (mut to, mut alike) = (ListId::default(), Chain::default());
         while let Some(object) = self.next(&mut objects) {
@@ -215,14 +212,14 @@ impl<P: Lists> SlqbCache<'_, P> {
                 self.put_back(to, alike.take().list);
                 to = list;
             }
-            // SAFETY: just taken from a list of ours.
+            // SAFETY: just taken from the caller's list.
             unsafe { alike.push_back(object) };
         }
         self.put_back(to, alike.list);
     }
 
-    /// Puts objects of ours back into their slabs, which belong to list `to`; slabs that have no
-    /// object in use then go to the page allocator at once.
+    /// Puts objects of the caller back into their slabs, which belong to list `to`. Slabs that this
+    /// empties go to the page allocator.
     pub(super) fn put_back(&self, to: ListId, mut objects: Freelist) {
         if objects.count == 0 {
             return;
@@ -246,7 +243,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.discard(to, empty);
     }
 
-    /// Puts one object back; returns its slab if that has no object in use any more
+    /// Puts one object back. Returns its slab if no object of it is in use any more
     /// (`free_object_to_page`).
     fn put(
         &self,
@@ -279,7 +276,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         Ok(None)
     }
 
-    /// Returns slabs without objects in use, on no list, to the page allocator.
+    /// Returns slabs that have no object in use and are on no list to the page allocator.
     fn discard(&self, to: ListId, mut chain: SlabChain) {
         let (context, order) = (self.context, self.cache.order());
         let mut pages = [(Pfn::NONE, Order::ZERO); MAX_BATCH];

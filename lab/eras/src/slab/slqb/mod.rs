@@ -1,11 +1,11 @@
 //! `slqb`: queues of objects per CPU, and remote queues between CPUs (SLQB, N. Piggin, January
 //! 2009).
 //!
-//! A CPU has a list of free objects of any slabs: allocation takes the head, a free puts it back,
-//! both one restartable sequence, until the list holds `hiwater` objects. Then a batch leaves it.
-//! Objects of the CPU's own slabs go back into these. The others are gathered for the CPU that
-//! their slab belongs to, and brought to it a batch at a time; that CPU takes them over, all in one
-//! step, when its list is empty.
+//! A CPU has one list of free objects per cache, of any slabs. Allocation takes the head of the
+//! list and a free puts an object in front, each in one restartable sequence, until the list holds
+//! `hiwater` objects. Then the CPU flushes a batch. Objects of the CPU's own slabs go back into
+//! these slabs. The CPU gathers the other objects for the CPU that their slab belongs to, and
+//! brings them there by the batch; that CPU claims all of them in one step when its list is empty.
 //!
 //! ```text
 //!           CPU 0                                        CPU 1
@@ -19,31 +19,32 @@
 //! ```
 //!
 //! # The owner of an object
-//! A thread may lose its CPU between any two steps. Each step below moves objects from one owner to
-//! the next; in between they are the thread's, on any CPU, and it can always get rid of them: into
-//! their slabs, or to any list.
+//! A thread may lose its CPU between any two steps. Each step below passes objects from one owner
+//! to the next; between steps the thread owns them, on whatever CPU it runs. It can always put them
+//! into their slabs or onto any list.
 //!
-//! | step | by | and if the thread lost its CPU since it looked |
+//! | step | by | if the thread has lost its CPU meanwhile |
 //! |---|---|---|
-//! | take or put one object | one sequence | it happens on the CPU that the sequence ends on |
+//! | take or put one object | one sequence | the step is that of the CPU where the sequence ends |
 //! | set the bound | `compare_store` of the guard, from 0 | nothing is stored |
 //! | take the list | `compare_store` of the list, to 0 | nothing is stored; the free tries again |
-//! | leave a list | `compare_store` of the list, from 0 | it waits in the slot's `remote` |
-//! | take from a slab | lock `partial` of its list | the object is another CPU's: no harm |
-//! | put into slabs | lock `partial` of their list | the lock is the list's, for any thread |
-//! | gather | lock `outgoing` of the slot | they are gathered for the CPU that it was on |
-//! | bring, claim | lock `remote` of the list | what was claimed is left to the slot: see above |
+//! | leave a list | `compare_store` of the list, from 0 | the list waits in the slot's `remote` |
+//! | take from a slab | lock `partial` of its list | the slab is another CPU's: no harm |
+//! | put into slabs | lock `partial` of their list | any thread may take the lock |
+//! | gather | lock `outgoing` of the slot | the objects are gathered for the thread's former CPU |
+//! | bring, claim | lock `remote` of the list | claimed objects are left to the slot: see above |
 //! | drain a cell | all ones to the guard, 0 to the list | the drain owns the list |
 //!
-//! A guard names its slot, so that a drain knows whose list it has taken. The three locks are never
-//! held together, and a thread holds none of them while it asks for a slab or gives one back.
+//! A guard names its slot, so a drain knows whose list it has taken. A thread never holds two of
+//! the three locks, and none while it allocates or frees a slab.
 //!
-//! Differences to the kernel: no colours; a CPU's list has no tail, so a trim walks the list; on a
-//! machine with several nodes the fast path of a free refuses, and the next path checks the node;
-//! where there is no memory, other CPUs' slabs serve; a shrink gives back everything.
+//! Differences from the kernel: slabs have no colours; a CPU's list has no tail, so a trim walks
+//! the list; on a machine with several nodes the fast path of a free refuses every object, and the
+//! slow path checks the node; where there is no memory, slabs of other CPUs serve; a shrink gives
+//! back everything.
 //!
 //! # Files
-//! Each uses only those to its left:
+//! Files use only those to their left:
 //!
 //! ```text
 //! sizes -> slab_word -> slabs, chain -> list -> tables -> cache -> free -> trim -> alloc ->

@@ -1,4 +1,4 @@
-//! The policy: passes the calls of a stack on to the cache that they are about.
+//! The policy, which passes the calls of a stack on to the cache that they concern.
 
 use super::cache::SlqbCache;
 use super::sizes;
@@ -25,7 +25,6 @@ pub struct Slqb {
 }
 
 impl Slqb {
-    /// The tables, if there is a cache.
     #[cfg(test)]
     pub(super) fn tables(&self) -> Option<&Tables> {
         self.tables.get()
@@ -102,7 +101,7 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
                     self.of(context, cache).trim_all(now_ns, (idle.caches)(cache.id()))
                 };
                 return context.caches.iter().filter(trim).count() as u32;
-            } // Nothing lies between CPUs and slabs that no CPU has a claim to.
+            }
         }
         0
     }

@@ -2,27 +2,26 @@
 
 use quarry_mm::frame::{FRAME_BYTES, Order};
 
-/// Orders up to this are used where little is left over.
+/// The highest order that is used to leave less of a slab unused.
 const THRIFTY_ORDER: Order = Order::new(1);
-/// Share of a slab that may be left over there: 1/4.
+/// With such an order, at most this share of a slab stays unused: 1/4.
 const THRIFTY_FRACTION: usize = 4;
 
-/// Objects that travel together between the lists of CPUs and slabs (`freebatch`): 256, fewer where
-/// they are more than 64 pages, but as many as fill 4 pages, and at least 1.
+/// Objects that travel together between CPU lists and slabs (`freebatch`): 256, or as many as 64
+/// pages hold if that is fewer; but at least as many as 4 pages hold, and at least 1.
 #[must_use]
 pub(super) fn freebatch(stride: usize) -> u32 {
     let most = (64 * FRAME_BYTES / stride).min(256);
     (4 * FRAME_BYTES / stride).max(most).max(1) as u32
 }
 
-/// Most objects of a CPU's list (`hiwater`).
 #[must_use]
 pub(super) fn hiwater(stride: usize) -> u32 {
     4 * freebatch(stride)
 }
 
-/// The order of slabs of objects `stride` bytes apart: 0 or 1 where at most a quarter is left over,
-/// else the smallest that holds an object.
+/// The order of slabs of objects `stride` bytes apart: 0 or 1 if at most a quarter stays unused,
+/// else the smallest order that holds an object.
 #[must_use]
 pub(super) fn slab_order(stride: usize) -> Order {
     let smallest = Order::covering(stride.div_ceil(FRAME_BYTES) as u32);
@@ -30,7 +29,7 @@ pub(super) fn slab_order(stride: usize) -> Order {
     (smallest.get()..=THRIFTY_ORDER.get()).map(Order::new).find(is_thrifty).unwrap_or(smallest)
 }
 
-/// Most objects of a slab: the smallest objects have 16 bytes, and slabs of an order above 0 have
+/// Most objects of a slab. Objects have at least 16 bytes, and slabs of an order above 0 have
 /// objects of more than 1 KiB.
 pub(super) const MAX_OBJECTS: u32 = (FRAME_BYTES / 16) as u32;
 

@@ -1,16 +1,15 @@
-//! The packed word of a slab: the list that it belongs to, its objects in use, its free list.
+//! The packed word of a slab: its list, its objects in use, its free list.
 //!
 //! ```text
 //! {list : 14 | inuse : 9 | head + 1 : 9}
 //! ```
 //!
-//! The kernel has a pointer, a counter and a pointer in `struct page` instead. Equations: `inuse +
-//! length of the free list = objects of the slab`; `head = none <=> inuse = objects`. An object
-//! that is not on its slab's own free list is in use, also while it waits on a list of a CPU or a
-//! node.
+//! The kernel has a pointer, a counter and a pointer in `struct page`. Equations: `inuse + length
+//! of the free list = objects of the slab`; `head = none <=> inuse = objects`. Only an object on
+//! its slab's own free list is free; an object on a list of a CPU or a node counts as in use.
 //!
-//! The lock of its list guards the word. Its `list` never changes while the slab is one, so a
-//! thread that holds an object of the slab reads that without the lock.
+//! The lock of the slab's list guards the word. `list` never changes while the slab exists, so a
+//! thread that owns an object of the slab reads it without the lock.
 
 use super::sizes::MAX_OBJECTS;
 use quarry_sys::primitive::{AtomicU32, Ordering};
@@ -21,28 +20,22 @@ const LIST_SHIFT: u32 = 2 * HEAD_BITS;
 const MASK: u32 = (1 << HEAD_BITS) - 1;
 const _: () = assert!(MAX_OBJECTS <= MASK, "inuse and head + 1 have 9 bits each");
 
-/// The number of one of a cache's lists: those of the CPUs, then those of the nodes.
+/// The number of one of a cache's lists: first the lists of CPUs, then those of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct ListId(pub(super) u16);
 
 impl ListId {
-    /// One more than the largest number.
     pub(super) const END: usize = 1 << (u32::BITS - LIST_SHIFT);
 
-    /// The number as an index.
     pub(super) fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// The state of a slab at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SlabState {
-    /// The list that it belongs to.
     pub(super) list: ListId,
-    /// Objects that are not on its free list.
     pub(super) inuse: u32,
-    /// The number of the first free object.
     pub(super) head: Option<u32>,
 }
 
@@ -55,7 +48,7 @@ pub(super) struct SlabWord(AtomicU32);
 unsafe impl quarry_mm::frame::FreshZero for SlabWord {}
 
 impl SlabWord {
-    /// The present state. Without the lock of the list only `list` is reliable.
+    /// The state. Without the lock of the list, only `list` is reliable.
     pub(super) fn state(&self) -> SlabState {
         let word = self.0.load(Ordering::Relaxed);
         SlabState {
@@ -65,8 +58,7 @@ impl SlabWord {
         }
     }
 
-    /// Changes the state, under the lock of the list; or begins it, where only the caller knows the
-    /// slab.
+    /// Sets the state, under the lock of the list, or for a slab that no other thread can find yet.
     pub(super) fn set(&self, state: SlabState) {
         let SlabState { list, inuse, head } = state;
         debug_assert!(list.index() < ListId::END && inuse <= MAX_OBJECTS);
@@ -75,7 +67,6 @@ impl SlabWord {
         self.0.store(word, Ordering::Relaxed);
     }
 
-    /// Ends the slab.
     pub(super) fn end(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The records of slabs: two arrays with an entry per frame, which grow as far as slabs lie.
+//! The records of slabs: two arrays with an entry per frame, which grow to the highest slab.
 //!
 //! | array | bytes | what |
 //! |---|---|---|
@@ -9,13 +9,11 @@ use super::slab_word::SlabWord;
 use crate::slab::records::Records;
 use quarry_mm::frame::{FrameTable, FrontList, Link, Links, Pfn};
 
-/// A list of slabs with free objects. No code looks at its end.
+/// A list of slabs with free objects. Nothing needs its tail.
 pub(super) type PartialList = FrontList<Pfn>;
 
-/// The arrays.
 pub(super) type Slabs = Records<SlabWord>;
 
-/// The places of the links of slabs.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,
@@ -42,7 +40,7 @@ impl Links for SlabLinks<'_> {
     }
 }
 
-/// Slabs without objects in use, chained by their first link, on their way to the page allocator.
+/// Slabs without objects in use, linked by their first link, on their way to the page allocator.
 #[derive(Default)]
 pub(super) struct SlabChain {
     head: Link<Pfn>,

@@ -6,7 +6,7 @@ use quarry_sys::percpu::Lists;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
 impl<P: Lists> SlqbCache<'_, P> {
-    /// O(used slots + nodes). A snapshot: its parts are read one after the other.
+    /// O(used slots + nodes). Not atomic: each count is read by itself.
     pub(super) fn stats(&self) -> SlabStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = SlabStats::default();
@@ -30,13 +30,13 @@ impl<P: Lists> SlqbCache<'_, P> {
         stats.total_slabs = stats.slabs_allocated.saturating_sub(stats.slabs_freed);
         stats.total_objects = stats.total_slabs * u64::from(self.cache.objects());
         stats.active_objects = stats.total_objects.saturating_sub(free);
-        // Empty slabs are never kept.
+        // Empty slabs are never kept, so all slabs are active.
         stats.active_slabs = stats.total_slabs;
         stats
     }
 
-    /// Resets the counts for a new cache, whose number another one may have had before. No thread
-    /// uses the number during the call.
+    /// Resets the counts for a new cache, which no thread uses yet; an earlier cache may have had
+    /// its number.
     pub(super) fn restart(&self) {
         self.tables.used_lists().for_each(|id| self.list(id).restart());
         for slot in self.tables.used_slots() {

@@ -1,13 +1,13 @@
-//! The policy's records of slabs, of lists and of slots: arrays of its own, counted as metadata.
+//! The policy's records of slabs, lists and slots, in arrays that are counted as metadata.
 //!
 //! | array | bytes | per | what |
 //! |---|---|---|---|
 //! | slabs | 8 | frame | [`Slabs`] |
-//! | lists | 384 | cache, and slot or node | [`CacheList`]; those of one slot lie together |
-//! | slots | 64 | slot | true where any cache has had something to do |
+//! | lists | 384 | cache, and slot or node | [`CacheList`]; the lists of one slot lie together |
+//! | slots | 64 | slot | true once any cache has used it |
 //!
-//! A machine with one node has no lists of nodes: there every object is of this node. All arrays
-//! are made when the first cache is created, so that a stack with another policy pays nothing.
+//! A machine with one node has no lists of nodes. The first cache of a stack creates the arrays, so
+//! a stack with another policy pays nothing.
 
 use super::list::CacheList;
 use super::slab_word::ListId;
@@ -23,17 +23,15 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 
 const _: () = assert!(size_of::<CacheList>() <= 384, "the size that the table above names");
 
-/// True if any cache has had something to do in a slot: most slots of a large machine have not, and
-/// looking at their lists would fault in their pages. On a cache line of its own.
+/// True once any cache has used a slot, on a cache line of its own. Walks skip unused slots:
+/// reading their lists would fault in pages, and a large machine has many such slots.
 #[repr(C, align(64))]
 struct Used(AtomicBool);
 
 // SAFETY: a zero byte is `false`.
 unsafe impl FreshZero for Used {}
 
-/// The arrays.
 pub(super) struct Tables {
-    /// The records of slabs.
     pub(super) slabs: Slabs,
     lists: OsArray<CacheList>,
     slots: OsArray<Used>,
@@ -43,7 +41,6 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Reserves the arrays for a stack.
     pub(super) fn reserve<P: PerCpu>(context: &SlabContext<'_, P>) -> OsResult<Self> {
         let (os, frames) = (context.zones.arena().os(), context.zones.arena().frames() as usize);
         let slots = context.percpu.area().slots() as usize;
@@ -69,7 +66,7 @@ impl Tables {
         self.nodes
     }
 
-    /// The list of a slot.
+    /// The list of a slot, which becomes used.
     pub(super) fn of_slot(&self, slot: SlotIndex) -> ListId {
         let used = &self.slots.at(slot.index()).0;
         if !used.load(Ordering::Relaxed) {
@@ -78,41 +75,37 @@ impl Tables {
         ListId(slot.0 as u16)
     }
 
-    /// The list of a node.
     pub(super) fn of_node(&self, node: NodeId) -> ListId {
         debug_assert!(usize::from(node.0) < self.nodes);
         ListId((self.slots.len() + usize::from(node.0)) as u16)
     }
 
-    /// The slot that a list belongs to, unless it is a node's.
+    /// The slot that a list belongs to; `None` for a node's list.
     pub(super) fn slot_of(&self, list: ListId) -> Option<SlotIndex> {
         (list.index() < self.slots.len()).then_some(SlotIndex(u32::from(list.0)))
     }
 
-    /// One of a cache's lists.
     pub(super) fn list(&self, cache: CacheId, list: ListId) -> &CacheList {
         self.lists.at(list.index() * MAX_CACHES + cache.index())
     }
 
-    /// The slots in which a cache has had something to do.
     pub(super) fn used_slots(&self) -> impl Iterator<Item = SlotIndex> + Clone {
         let is_used = |slot: &SlotIndex| self.slots.at(slot.index()).0.load(Ordering::Acquire);
         (0..self.slots.len() as u32).map(SlotIndex).filter(is_used)
     }
 
-    /// The lists of these slots, and those of all nodes.
+    /// The lists of used slots and of all nodes.
     pub(super) fn used_lists(&self) -> impl Iterator<Item = ListId> + Clone {
         let nodes = (0..self.nodes as u8).map(|node| self.of_node(NodeId(node)));
         self.used_slots().map(|slot| ListId(slot.0 as u16)).chain(nodes)
     }
 
-    /// Bytes that one cache's lists take; 0 where they have been counted already.
+    /// Bytes of a cache's lists; 0 if they have been counted before.
     pub(super) fn count_lists(&self, cache: CacheId) -> usize {
         let is_counted = self.counted[cache.index()].swap(true, Ordering::Relaxed);
         if is_counted { 0 } else { (self.slots.len() + self.nodes) * size_of::<CacheList>() }
     }
 
-    /// Visits the locks of the tables, and of the lists of `caches`.
     pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
         self.slabs.visit_locks("slqb->growth", visit);
         for list in self.used_lists() {

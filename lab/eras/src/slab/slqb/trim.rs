@@ -1,7 +1,7 @@
-//! Giving back what a cache does not need: a little every three seconds, or everything.
+//! Giving back what a cache does not need: a batch every three seconds, or everything.
 //!
-//! The kernel has a timer for each CPU. Here a CPU trims its list on a slow path when its time has
-//! come; the stack trims the lists of CPUs without slow paths when it looks after idle memory
+//! The kernel has a timer for each CPU. Here a CPU trims its list on a slow path once the list is
+//! due; the stack trims the lists of CPUs without slow paths with its other idle memory
 //! ([`Reclaim::Idle`](quarry_mm::slab::Reclaim::Idle)).
 
 use super::cache::{LIST, SlqbCache};
@@ -15,8 +15,8 @@ use quarry_sys::primitive::Ordering;
 /// Time from one trim of a list to the next (`cache_trim_worker`: `3 * HZ`).
 pub(super) const TRIM_NS: u64 = 3_000_000_000;
 
-/// Returns whether a list is due, and if so notes that it is trimmed now. Its time begins with the
-/// first look.
+/// Returns whether a list is due for a trim, and if so notes `now_ns` as the time of its last trim.
+/// The first call only notes the time.
 fn becomes_due(list: &CacheList, now_ns: u64) -> bool {
     let last = list.trimmed_ns.load(Ordering::Relaxed);
     let is_due = now_ns.saturating_sub(last) >= TRIM_NS;
@@ -27,7 +27,6 @@ fn becomes_due(list: &CacheList, now_ns: u64) -> bool {
 }
 
 impl<P: Lists> SlqbCache<'_, P> {
-    /// Trims the running CPU's list if that is due.
     pub(super) fn trim_if_due(&self, slot: SlotIndex) {
         if becomes_due(self.of_slot(slot), coarse_ns()) {
             self.trim_own(slot);
@@ -42,7 +41,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.flush_outgoing(own);
     }
 
-    /// Flushes one batch of a list and of what was claimed after it; `leave` gets the rest.
+    /// Flushes one batch of a list and of claimed objects after it; `leave` takes the remaining
+    /// objects.
     fn flush_with_claimed(
         &self,
         slot: SlotIndex,
@@ -51,12 +51,12 @@ impl<P: Lists> SlqbCache<'_, P> {
         leave: fn(&Self, SlotIndex, Freelist),
     ) {
         let mut all = self.chain_of(list);
-        // SAFETY: both are ours.
+        // SAFETY: the caller owns the objects of both.
         unsafe { all.append(claimed.unwrap_or_default()) };
         self.flush_to(slot, all.list, None, leave);
     }
 
-    /// Delivers what a CPU has gathered for another list, even if it is little.
+    /// Delivers the objects that a CPU has gathered, even if they are few.
     fn flush_outgoing(&self, list: &CacheList) {
         if list.nr_outgoing() > 0 {
             let (to, objects) =
@@ -65,8 +65,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         }
     }
 
-    /// Trims the lists that are due, of all CPUs and nodes. Returns whether there was one with
-    /// something to give, or, where the cache `is_idle`, one that will be due.
+    /// Trims all lists that are due. Returns true if a due list had objects to give, or if the
+    /// cache `is_idle` and a list with objects will be due later.
     pub(super) fn trim_all(&self, now_ns: u64, is_idle: bool) -> bool {
         let (mut found, mut must_drain) = (false, false);
         for id in self.tables.used_lists() {
@@ -92,8 +92,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         found
     }
 
-    /// Flushes one batch of what others have brought to a list whose CPU has no objects, or to a
-    /// node's list.
+    /// Flushes one batch of the objects that other CPUs have brought, for a list whose cell is
+    /// empty or for a node's list.
     fn trim_claimed(&self, id: ListId) {
         let Some(claimed) = self.list(id).claim() else { return };
         match self.tables.slot_of(id) {
@@ -102,13 +102,13 @@ impl<P: Lists> SlqbCache<'_, P> {
         }
     }
 
-    /// Takes the lists out of all cells: those that were found due just now are flushed by one
-    /// batch; the rest waits where their CPUs look next.
+    /// Takes the lists out of all cells. Lists that were just found due are flushed by one batch;
+    /// other lists go to the `remote` objects of their slots.
     fn trim_cells(&self, now_ns: u64) {
         self.context.percpu.drain_lists(self.array(), &mut |guard, head, count| {
             let list = Freelist { head, count: count as u32 };
             match (guard >> 32).checked_sub(1) {
-                // A list without a bound: its CPU has not freed anything since the last drain.
+                // A cell without a bound: its CPU has freed nothing since the last drain.
                 None => self.put_all_back(list),
                 Some(slot) => {
                     let slot = SlotIndex(slot as u32);
@@ -124,7 +124,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         });
     }
 
-    /// Gives everything back to the slabs; those then go to the page allocator.
+    /// Gives all objects back to the slabs, and so empty slabs to the page allocator.
     pub(super) fn shrink(&self) {
         self.context.percpu.drain_lists(self.array(), &mut |_, head, count| {
             self.put_all_back(Freelist { head, count: count as u32 });
@@ -141,7 +141,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         }
     }
 
-    /// Objects on the lists of CPUs, and on their way between lists.
+    /// Objects in cells and on their way between lists.
     pub(super) fn parked(&self) -> u64 {
         let of_list = |id: ListId| {
             let (list, slot) = (self.list(id), self.tables.slot_of(id));

@@ -8,7 +8,6 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// Slabs of one list, or of all.
 #[derive(Clone, Copy, Default)]
 struct Census {
     slabs: u64,
@@ -18,8 +17,8 @@ struct Census {
 }
 
 impl<P: Lists> SlqbCache<'_, P> {
-    /// Checks every slab, list and count of the cache. O(lists * frames). No other thread is at
-    /// work.
+    /// Checks every slab, list and count of the cache. O(lists * frames). No other thread uses the
+    /// cache.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let (mut slabs, mut parked, mut inuse) = (0, 0, 0);
         for id in self.tables.used_lists() {
@@ -38,7 +37,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         cache.that(parked <= inuse, "objects on lists <= objects in use")
     }
 
-    /// Looks at the slabs of one list, or at all.
     fn census(&self, of: Option<ListId>) -> Result<Census, Broken> {
         let mut census = Census::default();
         for slab in self.context.slabs_of(self.cache) {
@@ -55,7 +53,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         Ok(census)
     }
 
-    /// Returns the number of free objects of a slab.
     fn validate_slab(&self, slab: Pfn) -> Result<u64, Broken> {
         let state = self.word(slab).state();
         let check = Check::of("slqb slab").at(slab.0);
@@ -71,7 +68,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         let is_full = u64::from(state.inuse) == all;
         check.that(state.head.is_none() == is_full, "head = none <=> inuse = objects")?;
         let last = self.free_objects(slab).last();
-        // SAFETY: on the slab's free list, and no other thread is at work.
+        // SAFETY: on the slab's free list, and no other thread uses the cache.
         let ends = last.is_none_or(|(_, object)| unsafe { chain::next(object) }.is_none());
         check.that(ends, "the link of the last free object = 0")?;
         Ok(free)
@@ -97,8 +94,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         check.equal(list.nr_partial(), walked, "nr_partial = slabs on the partial list")
     }
 
-    /// Checks what others have brought to a list, and what its CPU gathers for another; returns
-    /// the number of both.
+    /// Checks the chain that other CPUs brought to a list, and the chain that its CPU gathers for
+    /// another list. Returns the number of objects on both.
     fn validate_chains(&self, id: ListId) -> Result<u64, Broken> {
         let (list, check) = (self.list(id), Check::of("slqb list").at(id.0));
         let (mut parked, mut done) = (0, Ok(()));
@@ -135,7 +132,6 @@ impl<P: Lists> SlqbCache<'_, P> {
         check.that(list.head.is_none() && chain.tail == last, "tail = the last object")
     }
 
-    /// Checks the list of a slot's cell; returns its length.
     fn validate_cell(&self, slot: SlotIndex) -> Result<u64, Broken> {
         let (guard, check) = (self.cell(slot, GUARD), Check::of("slqb CPU").at(slot.0));
         let mut list = Freelist::of_word(self.cell(slot, LIST));

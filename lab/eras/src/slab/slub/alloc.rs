@@ -1,7 +1,7 @@
 //! Allocation once the CPU's list is empty.
 //!
-//! The sources in order: what others have freed into the CPU's own slab; a slab of the CPU's
-//! partial list; slabs of the node's partial list, until half a CPU's list is full of them; a new
+//! Sources in order: objects that other CPUs freed into the CPU's own slab; a slab of the CPU's
+//! partial list; slabs of the node's partial list, until half of the CPU's list is full; a new
 //! slab.
 
 use super::cache::{SlubCache, guard_of};
@@ -17,14 +17,14 @@ use quarry_mm::pcp::{AllocFlags, PageRequest};
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// Times the slow path looks at its CPU again after it has been moved to another one.
+/// Times the slow path starts again after its thread has moved to another CPU.
 const TRIES: u32 = 4;
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E>
 where
     E::Word: SlowPath<P, E>,
 {
-    /// Takes an object from any place that has one. `None` where there is no memory.
+    /// Takes an object from any source. `None` where there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let mut misses = 0;
         let mut slot = self.context.percpu.current();
@@ -46,7 +46,7 @@ where
                 return self.fill(*slot, slab, list);
             }
             if self.store(*slot, GUARD, guard, 0) {
-                // The slab is ours now, and only we may unfreeze it.
+                // This thread owns the slab now, and only the owner may unfreeze it.
                 count(&self.cpu(*slot).deactivations, 1);
                 if let Some(chain) = E::Word::deactivate(self, slab, misses) {
                     count(&self.cpu(*slot).alloc_slow, 1);
@@ -60,15 +60,15 @@ where
         self.activate(*slot, slab, list, misses)
     }
 
-    /// Takes over what has been freed into the slab that a guard named.
+    /// Takes the objects that were freed into the slab that a guard named.
     fn refill(&self, slot: SlotIndex, slab: Pfn, misses: &mut u64) -> Option<Freelist> {
         let chain = E::Word::refill(self, slab, misses)?;
         count(&self.cpu(slot).refills, 1);
         Some(self.taken(slab, chain))
     }
 
-    /// Returns the first object and leaves the others in the slot's cell if that is still ours and
-    /// empty, else in their slab.
+    /// Returns the first object. The others go into the slot's cell if it is still the caller's and
+    /// empty, else back into their slab.
     fn fill(&self, slot: SlotIndex, slab: Pfn, mut list: Freelist) -> Option<Object> {
         let object = self.pop(&mut list);
         if list.count > 0 && !self.store(slot, LIST, 0, list.word()) {
@@ -77,7 +77,8 @@ where
         object
     }
 
-    /// Makes a frozen slab of ours the slot's slab, and `list`, which came from it, its list.
+    /// Makes a frozen slab of the caller the slot's slab, and `list`, taken from the slab, its
+    /// list.
     fn activate(
         &self,
         slot: SlotIndex,
@@ -88,8 +89,7 @@ where
         if self.store(slot, GUARD, 0, guard_of(slab)) {
             return self.fill(slot, slab, list);
         }
-        // Another thread was faster on this slot, or we have been moved: the slab goes where slabs
-        // wait for a CPU.
+        // Another thread filled this slot's cell first, or this thread moved to another CPU.
         let object = self.pop(&mut list);
         if list.count > 0 {
             self.free_list(slab, list);
@@ -98,7 +98,7 @@ where
         object
     }
 
-    /// A frozen slab that is ours, and objects from it.
+    /// A frozen slab that the caller owns, and objects from it.
     fn acquire(&self, slot: SlotIndex, misses: &mut u64) -> Option<(Pfn, Freelist)> {
         while let Some(slab) = self.pop_cpu_partial(slot) {
             if let Some(chain) = E::Word::deactivate(self, slab, misses) {
@@ -113,7 +113,7 @@ where
             .or_else(|| self.take_remote(slot, own, 0, misses))
     }
 
-    /// Slabs of the other nodes that have more than `keep` on their lists.
+    /// Takes a slab from the other nodes that have more than `keep` on their lists.
     fn take_remote(
         &self,
         slot: SlotIndex,
@@ -133,7 +133,6 @@ where
         cpu.pop(&held, self.links())
     }
 
-    /// A slab from the page allocator.
     fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, Freelist)> {
         let (context, cache) = (self.context, self.cache);
         let request = PageRequest {
@@ -149,16 +148,17 @@ where
             return None;
         }
         if page.zeroed && cache.order() > Order::ZERO {
-            // Linking touches every page at once.
+            // Linking writes to every page of the slab anyway.
             context.zones.populate(slab, cache.order().frames());
         }
-        // SAFETY: the block is a slab of this cache, and no other task knows it yet.
+        // SAFETY: the block is a slab of this cache, and no other task has its address yet.
         unsafe { cache.construct(context.zones.arena().address(slab)) };
         self.word(slab).start(self.tag(), cache.objects());
         context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         self.node_of(slab).slabs_allocated.fetch_add(1, Ordering::Relaxed);
         let objects = (0..cache.objects()).map(|number| self.object(slab, number));
-        // SAFETY: the slab is new: all its objects are free, and only we know them.
+        // SAFETY: the slab is new: all its objects are free, and only this thread has their
+        // addresses.
         Some((slab, unsafe { Freelist::linked(objects) }))
     }
 }

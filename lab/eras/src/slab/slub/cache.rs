@@ -1,4 +1,4 @@
-//! One cache as an operation sees it: the context, the cache, the tables, and the ways between
+//! One cache during an operation: the context, the cache and the tables, with conversions between
 //! objects, slabs and nodes.
 
 use super::cell::GUARD;
@@ -17,7 +17,6 @@ use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::fatal;
 
-/// The guard of the slab at `slab`.
 #[inline(always)]
 pub(super) fn guard_of(slab: Pfn) -> u64 {
     u64::from(slab.0) + 1
@@ -36,7 +35,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.cache.id().array()
     }
 
-    /// The number by which words know the cache.
+    /// The number that stands for the cache in packed words.
     pub(super) fn tag(&self) -> u8 {
         self.cache.id().kind().0
     }
@@ -49,17 +48,16 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.word(slab).state(self.cache.objects())
     }
 
-    /// True if the slabs that a free finds full wait on the CPU's partial list.
+    /// Returns whether slabs that a free finds full go onto the CPU's partial list.
     pub(super) fn parks(&self) -> bool {
         E::CPU_PARTIAL && self.context.setup.mechanisms.cpu_partial
     }
 
-    /// Slabs that a node wants on its list.
+    /// Slabs on a node's list below which the node keeps empty slabs too.
     pub(super) fn min_partial(&self) -> u32 {
         E::min_partial(self.cache.stride())
     }
 
-    /// Returns whether a node keeps one more slab that is empty.
     pub(super) fn keeps_empty(&self, node: &Node) -> bool {
         E::keeps_empty(node.nr_partial(), self.min_partial())
     }
@@ -75,25 +73,24 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         }
     }
 
-    /// The nodes of the stack.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a, P, E> {
         self.tables.nodes(self.cache.id())
     }
 
-    /// The number of the node that a slab's memory belongs to. A slab named by a guard may have
-    /// been given back since, even to the window: then any node will do.
+    /// The node that a slab's memory belongs to. A slab that a guard named may have been given back
+    /// since, and its pageblock even have left its zone: then any node will do.
     pub(super) fn node_id_of(&self, slab: Pfn) -> NodeId {
         let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
     }
 
-    /// The node that a slab's memory belongs to.
     pub(super) fn node_of(&self, slab: Pfn) -> &'a Node {
         self.tables.node(self.cache.id(), self.node_id_of(slab))
     }
 
-    /// Returns a slab without objects in use, not frozen and on no list, to the page allocator.
-    /// Each goes by itself, as in the kernel (`discard_slab`), and costs the zone a section.
+    /// Returns a slab to the page allocator. It has no object in use, is not frozen and is on no
+    /// list. Slabs go one by one, as in the kernel (`discard_slab`); each costs the zone a critical
+    /// section.
     pub(super) fn discard(&self, slab: Pfn) {
         let (context, order) = (self.context, self.cache.order());
         self.node_of(slab).slabs_freed.fetch_add(1, Ordering::Relaxed);
@@ -102,19 +99,16 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         context.pages.free(context.percpu.current(), slab, order);
     }
 
-    /// [`discard`](Self::discard), of several slabs.
     pub(super) fn discard_chain(&self, mut chain: SlabChain) {
         while let Some(slab) = chain.pop(self.links()) {
             self.discard(slab);
         }
     }
 
-    /// The slab that an object lies in.
     pub(super) fn slab_of(&self, object: Object) -> Pfn {
         self.context.slab_of(self.cache, object)
     }
 
-    /// Object `number` of a slab.
     pub(super) fn object(&self, slab: Pfn, number: u32) -> Object {
         debug_assert!(number < self.cache.objects());
         let address = self.context.zones.arena().address(slab);
@@ -122,7 +116,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         unsafe { self.cache.object_at(address, number) }
     }
 
-    /// The number of an object of a slab; aborts where no object starts there.
+    /// The number of an object in its slab. Aborts where no object starts at that address.
     pub(super) fn number(&self, slab: Pfn, object: Object) -> u32 {
         let address = self.context.zones.arena().address(slab);
         let offset = object.as_ptr() as usize - address.as_ptr() as usize;
@@ -134,14 +128,13 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         })
     }
 
-    /// The objects that were taken from a slab.
     pub(super) fn taken(&self, slab: Pfn, chain: TakenChain) -> Freelist {
         Freelist::taken(chain, |number| self.object(slab, number))
     }
 
-    /// The objects of a list, in order. During the walk, only those that it has passed may be
-    /// relinked. Aborts where a link leads to no object of the cache: the program has written to
-    /// the object that holds it, which is free.
+    /// The objects of a list, in order. During the walk the caller may relink only objects that the
+    /// walk has passed. Aborts where a link leads to no object of the cache: the program has then
+    /// written to the free object that holds the link.
     pub(super) fn walk(&self, list: Freelist) -> impl Iterator<Item = Object> + use<'_, P, E> {
         let (mut next, mut left) = (list.head, list.count);
         core::iter::from_fn(move || {
@@ -160,9 +153,9 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         Some(first)
     }
 
-    /// The object after one that is free and ours, and not the last.
+    /// The object after a free one that the caller owns and that is not the last.
     fn linked(&self, object: Object) -> Object {
-        // SAFETY: the object is free and ours.
+        // SAFETY: the object is free and the caller's.
         let link = unsafe { freelist::next(object) };
         match link.filter(|link| self.is_object(*link)) {
             Some(link) => link,
@@ -170,7 +163,6 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         }
     }
 
-    /// Returns whether an object of this cache starts at `address`.
     fn is_object(&self, address: Object) -> bool {
         let zones = self.context.zones;
         let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };
@@ -195,19 +187,18 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         unsafe { freelist::set_next(tail, next) };
     }
 
-    /// The guard of a slot's cell, and the slab that it names.
     pub(super) fn guard(&self, slot: SlotIndex) -> (u64, Option<Pfn>) {
         let guard = self.cell(slot, GUARD);
         let slab = guard.checked_sub(1).and_then(|pfn| u32::try_from(pfn).ok()).map(Pfn);
         (guard, slab)
     }
 
-    /// A word of a slot's cell.
     pub(super) fn cell(&self, slot: SlotIndex, word: usize) -> u64 {
         self.context.percpu.area().word(slot, self.array(), word).load(Ordering::Relaxed)
     }
 
-    /// Stores into a word of a slot's cell if it holds `expected` and we run on that slot.
+    /// Stores into a word of a slot's cell if the word holds `expected` and this thread runs on
+    /// that slot.
     pub(super) fn store(&self, slot: SlotIndex, word: usize, expected: u64, new: u64) -> bool {
         self.context.percpu.compare_store(slot, self.array(), word, expected, new)
     }

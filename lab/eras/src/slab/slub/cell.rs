@@ -4,6 +4,5 @@
 pub(super) const LIST: usize = 0;
 /// Word of a cell that names the slab, by its frame's number + 1.
 pub(super) const GUARD: usize = 1;
-/// Words of a cell that count pops and pushes.
 pub(super) const POPS: usize = 2;
 pub(super) const PUSHES: usize = 3;

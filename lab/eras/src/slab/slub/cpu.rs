@@ -1,14 +1,13 @@
-//! A cache's part of a CPU beside the cell of the slot: a short list of partial slabs, and
-//! counters.
+//! A cache's part of a CPU beside the slot's cell: a short list of partial slabs, and counters.
 //!
-//! The kernel's `kmem_cache_cpu` is two things here. Its `freelist` and `slab` are the slot's cell
-//! (see the state table in `slub`); its `partial` list is this. The kernel turns interrupts off to
-//! change that list; here every slot has a lock that is only ever *tried*: a thread that does not
-//! get it (another thread was moved away in the middle) uses the node's list instead. The list is a
-//! stack and not a [`List`](quarry_mm::frame::List), and the second link of a slab counts objects.
+//! The kernel's `kmem_cache_cpu` has two parts here: its `freelist` and `slab` are the slot's cell
+//! (table in `slub`), its `partial` list is [`CpuSlab`]. The kernel changes that list with
+//! interrupts off. Here every slot has a lock that is only ever *tried*: a thread that does not get
+//! it uses the node's list. The partial list is a stack, not a [`List`](quarry_mm::frame::List),
+//! because the second link of a slab counts objects.
 //!
-//! Equations, under the slot's lock: `slabs = slabs on the list`; all are frozen; `objects` =
-//! objects that were free in them when each was put there (more may have come back since).
+//! Equations, under the slot's lock: `slabs = slabs on the list`; all are frozen; `objects` = the
+//! sum of each slab's free objects at its push (more may have been freed since).
 
 use super::node::{SlabChain, SlabLinks};
 use quarry_mm::frame::{FreshZero, Link, Links, Pfn};
@@ -16,7 +15,6 @@ use quarry_sys::local;
 use quarry_sys::lock::{Guard, LockStats};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// One cache's part of one slot.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct CpuSlab {
@@ -25,21 +23,19 @@ pub(super) struct CpuSlab {
     objects: AtomicU32,
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
-    /// Times a CPU took over what others had freed into its slab.
+    /// Times a CPU took the objects that other CPUs had freed into its slab.
     pub(super) refills: AtomicU64,
     /// Times a CPU let go of a slab that was used up.
     pub(super) deactivations: AtomicU64,
-    /// Compare-and-swaps of packed words that failed because another thread was faster, or lock
-    /// bits of slabs that were found held.
+    /// Compare-and-swaps of packed words that failed, or slab lock bits that another thread held.
     pub(super) misses: AtomicU64,
-    /// Lock bits of slabs taken.
     pub(super) slab_locks: AtomicU64,
 }
 
 // SAFETY: made of atomics whose default is 0.
 unsafe impl FreshZero for CpuSlab {}
 
-/// Counts for the running CPU (`stat`, mm/slub.c, Linux 6.17: `raw_cpu_inc`).
+/// Counts on the running CPU (`stat`, mm/slub.c, Linux 6.17: `raw_cpu_inc`).
 #[inline(always)]
 pub(super) fn count(counter: &AtomicU64, by: u64) {
     if by > 0 {
@@ -48,7 +44,7 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
 }
 
 impl CpuSlab {
-    /// Forgets the counts of an earlier cache of the same number. No thread uses it yet.
+    /// Zeroes the counts of an earlier cache of the same number. No thread uses the new cache yet.
     pub(super) fn restart(&self) {
         let counts = [&self.alloc_slow, &self.free_slow, &self.refills, &self.deactivations];
         for count in counts.into_iter().chain([&self.misses, &self.slab_locks]) {
@@ -56,7 +52,6 @@ impl CpuSlab {
         }
     }
 
-    /// The counts of lock bits of slabs.
     pub(super) fn slab_lock_stats(&self) -> LockStats {
         LockStats {
             acquisitions: self.slab_locks.load(Ordering::Relaxed),
@@ -69,12 +64,10 @@ impl CpuSlab {
         Link::from_word(self.head.load(Ordering::Relaxed))
     }
 
-    /// The first slab of the list.
     pub(super) fn first(&self) -> Option<Pfn> {
         self.head().get()
     }
 
-    /// Slabs on the list.
     pub(super) fn slabs(&self) -> u32 {
         self.slabs.load(Ordering::Relaxed)
     }
@@ -85,8 +78,8 @@ impl CpuSlab {
         self.objects.store(objects, Ordering::Relaxed);
     }
 
-    /// Puts a frozen slab with `free` free objects in front. A slab's second link, which is
-    /// free here, remembers the objects of the list from it on.
+    /// Puts a frozen slab with `free` free objects in front. The slab's second link then holds the
+    /// number of objects of the list from this slab on.
     pub(super) fn push(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>, slab: Pfn, free: u32) {
         let objects = self.objects.load(Ordering::Relaxed) + free;
         links.set_next(slab, self.head());
@@ -94,7 +87,7 @@ impl CpuSlab {
         self.set(Link::to(slab), self.slabs() + 1, objects);
     }
 
-    /// Takes the first slab; it stays frozen and is the caller's.
+    /// Takes the first slab, frozen; the caller owns it.
     pub(super) fn pop(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>) -> Option<Pfn> {
         let slab = self.first()?;
         let next = links.next(slab);
@@ -109,7 +102,6 @@ impl CpuSlab {
         above.then(|| self.take_all(_held))
     }
 
-    /// Takes all slabs.
     pub(super) fn take_all(&self, _held: &Guard<'_, ()>) -> SlabChain {
         let head = self.head();
         self.set(Link::NONE, 0, 0);

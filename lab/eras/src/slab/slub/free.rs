@@ -1,4 +1,4 @@
-//! Freeing of objects of other slabs than the CPU's own, and of slabs that a CPU lets go of.
+//! Freeing objects of slabs other than the CPU's own, and slabs that a CPU lets go.
 
 use super::cache::{SlubCache, guard_of};
 use super::cpu::count;
@@ -31,7 +31,6 @@ where
         count(&self.cpu(self.context.percpu.current()).misses, misses);
     }
 
-    /// Gives a list that was taken from a slab back to it.
     pub(super) fn free_list(&self, slab: Pfn, list: Freelist) {
         if let (Some(head), Some(tail)) = (list.head, self.walk(list).last()) {
             // SAFETY: the list is ours, its objects count as in use and lie in `slab`.
@@ -39,7 +38,7 @@ where
         }
     }
 
-    /// Gives a list of objects of any slabs back: what a CPU's list held.
+    /// Gives a CPU's list back; its objects may be of several slabs.
     pub(super) fn free_mixed(&self, list: Freelist) {
         let mut chain: Option<(Pfn, Object, Object, u32)> = None;
         for object in self.walk(list) {
@@ -48,8 +47,8 @@ where
                 Some((of, head, _, count)) if of == slab => Some((of, head, object, count + 1)),
                 other => {
                     if let Some((of, head, tail, count)) = other {
-                        // SAFETY: the list is ours, its objects count as in use; these lie in `of`
-                        // and are linked in this order.
+                        // SAFETY: the caller gave us the list, whose objects count as in use; those
+                        // from `head` to `tail` lie in the slab `of` and are linked in this order.
                         unsafe { self.free_chain(of, head, tail, count) };
                     }
                     Some((slab, object, object, 1))
@@ -62,8 +61,8 @@ where
         }
     }
 
-    /// Gives objects back: those of the CPU's slab to its list, the others slab by slab, each
-    /// slab's in one step.
+    /// Gives objects back: objects of the CPU's slab to its list, the others to their slabs, in one
+    /// step for each slab.
     ///
     /// # Safety
     /// Same as for [`SlabPolicy::free_bulk`](quarry_mm::slab::SlabPolicy::free_bulk).
@@ -110,20 +109,19 @@ where
         }
     }
 
-    /// Counts objects that were freed past the CPU's list.
+    /// Counts objects that were freed without the CPU's list.
     pub(super) fn count_free_slow(&self, objects: u32) {
         let slot = self.context.percpu.current();
         count(&self.cpu(slot).free_slow, u64::from(objects));
     }
 
-    /// Hands frozen slabs of ours to their nodes.
     fn unfreeze(&self, chain: SlabChain) {
         let mut misses = 0;
         E::Word::unfreeze_chain(self, chain, &mut misses);
         self.count_misses(misses);
     }
 
-    /// Takes everything from slots and returns what is empty.
+    /// Takes everything out of the slots, and gives empty slabs back.
     pub(super) fn shrink(&self) {
         self.context.percpu.drain_lists(self.array(), &mut |guard, head, nr| {
             self.free_mixed(Freelist { head, count: nr as u32 });

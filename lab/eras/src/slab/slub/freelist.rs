@@ -1,4 +1,5 @@
-//! Free objects linked through themselves: the first word of each is the address of the next, or 0.
+//! Free objects linked through themselves: the first word of each holds the address of the next, or
+//! 0.
 
 use super::state::TakenChain;
 use quarry_sys::percpu::Object;
@@ -8,8 +9,8 @@ use quarry_sys::percpu::Object;
 /// # Safety
 /// `object` is a linked free object that the caller owns.
 pub(super) unsafe fn next(object: Object) -> Option<Object> {
-    // SAFETY: objects have at least 16 bytes, aligned to 16; the first word of a linked one is its
-    // link (caller's promise).
+    // SAFETY: objects have at least 16 bytes, aligned to 16, and the first word of a linked object
+    // is its link (the caller's promise).
     Object::new(unsafe { object.cast::<*mut u8>().read() })
 }
 
@@ -19,7 +20,7 @@ pub(super) unsafe fn next(object: Object) -> Option<Object> {
 /// `object` is free and the caller's.
 pub(super) unsafe fn set_next(object: Object, next: Option<Object>) {
     let link = next.map_or(core::ptr::null_mut(), Object::as_ptr);
-    // SAFETY: as for `next`; no other thread looks at the object.
+    // SAFETY: same as for `next`; no other thread reads the object.
     unsafe { object.cast::<*mut u8>().write(link) };
 }
 
@@ -31,7 +32,6 @@ pub struct Freelist {
 }
 
 impl Freelist {
-    /// The objects taken from a slab whose object number `n` is `object(n)`.
     pub(super) fn taken(chain: TakenChain, object: impl Fn(u32) -> Object) -> Self {
         Self { head: Some(object(chain.first)), count: chain.count }
     }
@@ -59,7 +59,6 @@ impl Freelist {
         list
     }
 
-    /// The list as a word of a per-CPU cell.
     pub(super) fn word(&self) -> u64 {
         let head = self.head.map_or(0, |head| head.as_ptr() as u64);
         (head >> 4) << 20 | u64::from(self.count)

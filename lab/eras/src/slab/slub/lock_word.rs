@@ -1,24 +1,24 @@
-//! The word of a slab with a lock bit: its state changes while the bit is held (Linux 2.6.22 to
-//! 3.0: `slab_lock`, the bit `PG_locked` of `struct page`).
+//! The word of a slab with a lock bit (Linux 2.6.22 to 3.0: `slab_lock`, the bit `PG_locked` of
+//! `struct page`). The state changes only while a thread holds the bit.
 //!
 //! ```text
 //! {unused : 3 | slept for : 1 | locked : 1 | frozen : 1 | inuse : 13 | head + 1 : 13}
 //! ```
 //!
-//! Half as wide as the packed word that compare-and-swap needs: the number of objects follows from
-//! the cache, and the cache from the frame table, which no thread changes for a slab whose bit
-//! another thread holds. What any thread may do to a slab while it holds the bit:
+//! It is half as wide as the packed word of the compare-and-swap: the cache gives the number of
+//! objects, and the frame table gives the cache. No thread changes the frame table for a slab whose
+//! bit another thread holds. A thread that holds the bit may do this:
 //!
 //! | state | put objects | take all free objects | change the state |
 //! |---|---|---|---|
 //! | frozen | any thread | any thread | owner: unfreeze |
-//! | some free, on its node's list | any thread | who takes it off the list | list lock: freeze |
-//! | none in use, not frozen | - | - | the one that freed the last: off the list, given back |
-//! | none free, on no list | any thread, which puts it onto the list | - | - |
+//! | some free, on its node's list | any thread | its remover | list lock: freeze |
+//! | none in use, not frozen | - | - | the last to free: gives it back |
+//! | none free, on no list | any thread, which lists it | - | - |
 //!
-//! A thread that holds the bit may wait for the list lock; one that holds the list lock only tries
-//! for the bit (`get_partial_node`). A waiter spins, then sleeps on a futex, as it does for other
-//! locks here: a program cannot turn preemption off.
+//! A thread that holds the bit may wait for the list lock; a thread that holds the list lock only
+//! tries the bit (`get_partial_node`). A waiter spins, then sleeps on a futex, like a waiter for
+//! any lock of Quarry: a program cannot turn preemption off.
 
 use super::state::{SlabState, SlabWord};
 use quarry_sys::clock::monotonic_ns;
@@ -30,10 +30,9 @@ const INUSE_SHIFT: u32 = FIELD_BITS;
 const FROZEN: u32 = 1 << (2 * FIELD_BITS);
 const LOCKED: u32 = FROZEN << 1;
 const SLEPT_FOR: u32 = LOCKED << 1;
-/// The bits of the state.
 const STATE: u32 = LOCKED - 1;
 
-/// Rounds of spinning before a waiter sleeps, as in other locks (`quarry_sys::lock`).
+/// Rounds of spinning before a waiter sleeps, as in `quarry_sys::lock`.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 
 /// The word; all zero where there is no slab.
@@ -44,15 +43,15 @@ pub struct LockWord(AtomicU32);
 // SAFETY: an atomic whose default is 0.
 unsafe impl quarry_mm::frame::FreshZero for LockWord {}
 
-/// The bit is held; dropping this releases it, and publishes the state.
+/// The held bit. Dropping this value publishes the state and releases the bit.
 pub(super) struct HeldSlab<'a> {
     word: &'a LockWord,
     bits: u32,
     holder: Option<&'a Holder>,
 }
 
-/// The task that holds the lock bit of a slab, as far as one CPU knows: a word has no room for its
-/// owner. Of two tasks that take bits on one CPU at a time, the later one is known.
+/// The task that holds a slab's lock bit, noted per CPU because the word has no room for its owner.
+/// If two tasks take bits on one CPU at the same time, only the later one is noted.
 #[derive(Default)]
 #[repr(transparent)]
 pub(super) struct Holder(AtomicUsize);
@@ -61,7 +60,7 @@ pub(super) struct Holder(AtomicUsize);
 unsafe impl quarry_mm::frame::FreshZero for Holder {}
 
 impl Holder {
-    /// Returns whether the running task is known to hold a bit: then it has interrupted itself.
+    /// Returns whether the running task is noted: then the task has interrupted itself.
     pub(super) fn is_us(&self) -> bool {
         self.0.load(Ordering::Relaxed) == task::current()
     }
@@ -83,29 +82,26 @@ fn unpack(bits: u32, objects: u32) -> SlabState {
 }
 
 impl LockWord {
-    /// Takes the bit, and waits for it if need be.
+    /// Takes the bit; waits for it if another thread holds it.
     pub(super) fn lock(&self) -> HeldSlab<'_> {
         self.try_lock().unwrap_or_else(|| self.wait().0)
     }
 
-    /// Takes the bit if it is free. Never waits.
     pub(super) fn try_lock(&self) -> Option<HeldSlab<'_>> {
         self.take(0)
     }
 
-    /// Takes the bit if it is free, and leaves `mark` beside it.
     fn take(&self, mark: u32) -> Option<HeldSlab<'_>> {
         let old = self.0.load(Ordering::Relaxed);
         let new = old | LOCKED | mark;
         let is_free = old & LOCKED == 0;
         let taken = is_free
             && self.0.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        // Made only then: dropping it releases the bit.
+        // `then`, not `then_some`: dropping a `HeldSlab` releases the bit.
         taken.then(|| HeldSlab { word: self, bits: old & STATE, holder: None })
     }
 
-    /// Waits for the bit, and takes it. Also returns the duration of the wait in nanoseconds: a
-    /// waiter reads the clock twice, as at other locks.
+    /// Waits for the bit and takes it. Also returns the wait in nanoseconds.
     #[cold]
     #[inline(never)]
     pub(super) fn wait(&self) -> (HeldSlab<'_>, u64) {
@@ -127,7 +123,7 @@ impl LockWord {
 
     fn sleep(&self) -> HeldSlab<'_> {
         loop {
-            // Others may sleep as well: the thread that takes the bit from here on wakes the next
+            // Other threads may sleep too, so the mark stays: this thread's release wakes the next
             // one.
             if let Some(held) = self.take(SLEPT_FOR) {
                 return held;
@@ -147,19 +143,17 @@ impl LockWord {
 }
 
 impl<'a> HeldSlab<'a> {
-    /// Notes the running task as the holder of a bit, until it is released.
     pub(super) fn noted_in(mut self, holder: &'a Holder) -> Self {
         holder.0.store(task::current(), Ordering::Relaxed);
         self.holder = Some(holder);
         self
     }
 
-    /// The state, which no other thread changes.
     pub(super) fn state(&self, objects: u32) -> SlabState {
         unpack(self.bits, objects)
     }
 
-    /// Sets the state that others see from the release on.
+    /// Sets the state that is published by the release.
     pub(super) fn set(&mut self, state: SlabState) {
         self.bits = pack(state);
     }
@@ -171,7 +165,7 @@ impl Drop for HeldSlab<'_> {
             holder.0.store(0, Ordering::Relaxed);
         }
         if task::is_alone() {
-            // No other thread can have come in between, so none sleeps.
+            // There is no other thread that could sleep.
             self.word.0.store(self.bits, Ordering::Relaxed);
         } else if self.word.0.swap(self.bits, Ordering::Release) & SLEPT_FOR != 0 {
             futex::wake_one(&self.word.0);
@@ -191,7 +185,7 @@ impl SlabWord for LockWord {
         true
     }
 
-    /// Under the bit: a thread that looks for a slab which was here before may hold it.
+    /// Under the bit, because a thread that looks for an earlier slab of this place may hold it.
     fn start(&self, _cache: u8, objects: u32) {
         self.lock().set(SlabState::taken(objects));
     }

@@ -1,6 +1,6 @@
-//! The slow paths of Linux 2.6.29 to 3.0, which hold a lock bit of the slab. They take the node's
-//! list lock inside it, and only where a slab comes onto the list or leaves it; a thread that looks
-//! for a slab on the list passes over those whose bit is held.
+//! The slow paths of Linux 2.6.29 to 3.0, which hold a slab's lock bit. A thread takes the node's
+//! list lock inside it, and only to put a slab onto the list or take it off. A thread that looks
+//! for a slab on the list skips slabs whose bit is held.
 
 use super::cache::SlubCache;
 use super::cpu::count;
@@ -19,8 +19,8 @@ use quarry_sys::report::entered_again;
 impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
     fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
         let mut held = lock(of, slab, misses);
-        // The slab may have been given back since the guard was read, and be another cache's by
-        // now.
+        // Since the guard was read, the slab may have been given back and may now be another
+        // cache's.
         let is_own = of.context.zones.frames().kind(slab) == of.cache.id().kind();
         let state = held.state(of.cache.objects());
         if !is_own || !state.frozen {
@@ -112,8 +112,8 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
     }
 }
 
-/// Takes the lock bit of a slab. A task that would wait for itself (a signal handler that allocates
-/// while it interrupts this slow path) ends the process with a line, as other locks do.
+/// Takes the lock bit of a slab. Ends the process with a message if the task would wait for itself:
+/// a signal handler that allocates while it interrupts this slow path.
 fn lock<'a, P: Lists, E: Era<Word = LockWord>>(
     of: &SlubCache<'a, P, E>,
     slab: Pfn,
@@ -134,9 +134,9 @@ fn lock<'a, P: Lists, E: Era<Word = LockWord>>(
     held.noted_in(of.tables.holder(slot))
 }
 
-/// Unfreezes a slab that the calling thread owns (`unfreeze_slab`, Linux 2.6.29). If it has free
-/// objects it goes onto its node's list, if it is full onto none; if it is empty it goes back to
-/// the page allocator, unless the node keeps it.
+/// Unfreezes a slab of the caller (`unfreeze_slab`, Linux 2.6.29). A slab with free objects goes
+/// onto its node's list, a full one onto no list. An empty one goes back to the page allocator
+/// unless the node keeps it.
 fn unfreeze_one<P: Lists, E: Era<Word = LockWord>>(
     of: &SlubCache<'_, P, E>,
     slab: Pfn,

@@ -1,5 +1,5 @@
-//! The slow paths of Linux 3.1 and later, which take the node's list lock only where a slab comes
-//! onto the list or leaves it.
+//! The slow paths of Linux 3.1 and later. A thread takes the node's list lock only to put a slab
+//! onto the list or take it off.
 
 use super::cache::SlubCache;
 use super::era::Era;
@@ -28,8 +28,8 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
         }
     }
 
-    /// Takes more slabs for the slot's list until it has half of what it may hold, all under one
-    /// hold of the list lock.
+    /// Also takes more slabs for the slot's list until that is half full, all in one hold of the
+    /// list lock.
     fn take_partial(
         of: &SlubCache<'_, P, E>,
         slot: SlotIndex,
@@ -127,8 +127,9 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
     }
 }
 
-/// Puts a frozen slab of ours onto the running CPU's partial list; a list that holds too many free
-/// objects already goes to the node first. Without such lists it goes to the node itself.
+/// Puts a frozen slab of the caller onto the running CPU's partial list. If that list holds too
+/// many free objects, its slabs go to the node first. Without partial lists the slab goes to the
+/// node.
 fn park<P: Lists, E: Era<Word = PageWord>>(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) {
     let slot = of.context.percpu.current();
     let cpu = of.cpu(slot);
@@ -144,7 +145,6 @@ fn park<P: Lists, E: Era<Word = PageWord>>(of: &SlubCache<'_, P, E>, slab: Pfn, 
     }
 }
 
-/// Puts frozen slabs of ours onto a slot's partial list, no matter what that holds.
 fn park_chain<P: Lists, E: Era<Word = PageWord>>(
     of: &SlubCache<'_, P, E>,
     slot: SlotIndex,

@@ -1,14 +1,15 @@
 //! `slub`: per-CPU slabs and free lists through the objects themselves (Linux 2.6.22 to 6.17).
 //!
-//! A CPU owns one slab per cache and has taken its free objects as a list: allocation takes the
-//! head, freeing an object *of that slab* puts it back, both one restartable sequence. An object of
-//! any other slab is put onto that slab's own free list: under a lock bit of the slab (`lock_word`,
-//! before Linux 3.1), or by a compare-and-swap of its packed word (`page_word`). There is no array
-//! in front: the policy is measured by how often frees hit the CPU's own slab.
+//! Each CPU has one slab per cache and holds that slab's free objects as a list. Allocation takes
+//! the head of the list; freeing an object *of that slab* puts the object back. Both are one
+//! restartable sequence. An object of another slab goes onto that slab's own free list: under a
+//! lock bit of the slab (`lock_word`, before Linux 3.1), or by a compare-and-swap of the slab's
+//! packed word (`page_word`). There is no array in front of the list, so the policy is measured by
+//! how often frees hit the CPU's own slab.
 //!
 //! # The CPU's slab
-//! The slot's cell holds three facts in two words, and every step changes one of them by one
-//! committing store, after which the thread may find itself on another CPU:
+//! The cell of a slot is two words, guard and list. Every step changes one word by one committing
+//! store; after it the thread may be on another CPU.
 //!
 //! | guard | list | meaning |
 //! |---|---|---|
@@ -26,11 +27,11 @@
 //! | let go | guard: s + 1 -> 0 | owns `s`, frozen |
 //! | drain | guard: -> all ones -> 0, list: -> 0 | owns `s` and the list |
 //!
-//! The guard alone decides which thread owns `s`: the thread that stores it away owns `s`, no
-//! matter what happened since it was read. Objects of a list count as in use in their own slabs and
-//! may be of another slab than the guard's (a *fill* that came late), so a list is never trusted to
-//! be of one slab: a thread that takes it whole sorts it. A store that fails changes nothing, and
-//! then the thread gives what it has to the objects' own slab, which is always possible.
+//! Only the guard decides which thread owns `s`: the thread that replaces it owns `s`, whatever
+//! happened since it read the guard. Objects on a cell's list count as in use in their slabs. After
+//! a late *fill* they may belong to another slab than the guard's, so a thread that takes the whole
+//! list sorts it by slab. A store that fails changes nothing; the thread then frees its objects
+//! into their own slab, which is always possible.
 //!
 //! # The places of a slab
 //! ```text
@@ -38,16 +39,17 @@
 //!           ^          (its first free freezes it)  |              |
 //!           +---------------------------------------+--------------+
 //! ```
-//! In brackets: frozen. Every slab is in one of these places, or in the hands of one thread.
+//! Places in brackets hold frozen slabs. Every slab is in one of these places or owned by one
+//! thread.
 //!
-//! Without CPU partial lists (before Linux 3.2) a slab that was full comes onto its node's list.
-//! Which locks a step takes, and which empty slabs a node keeps, is the version's own (`era`).
+//! Without CPU partial lists (before Linux 3.2) a slab that was full goes onto its node's list. The
+//! version (`era`) decides which locks a step takes and which empty slabs a node keeps.
 //!
-//! Differences to the kernel: no fallback to a smaller order where memory is short (a cache's
-//! geometry is fixed), and no preference for the list's head or tail when a slab is let go.
+//! Differences from the kernel: a slab never has a smaller order because memory is short (a cache's
+//! geometry is fixed), and a slab that a CPU lets go always goes to the tail of the node's list.
 //!
 //! # Files
-//! Each uses only those to its left, and of each row only those above:
+//! Files use only those to their left, and within a row only those above:
 //!
 //! ```text
 //! order, state -> lock_word, page_word -> era    freelist    node -> cpu, cell -> tables
@@ -55,8 +57,7 @@
 //! alloc, free, stats, validate -> policy
 //! ```
 //!
-//! Another version of the kernel's SLUB is one more file in `era`, an alias in `policy`, and a line
-//! in the registry.
+//! Another version of SLUB needs a file in `era`, an alias in `policy` and a line in the registry.
 
 mod alloc;
 mod cache;

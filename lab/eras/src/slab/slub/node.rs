@@ -1,18 +1,15 @@
-//! A cache's part of a NUMA node: slabs that have both objects in use and free ones, under the
-//! list lock, and how many slabs there are.
+//! A cache's part of a NUMA node: a list of partial slabs under the list lock, and counts of slabs.
 //!
-//! Equations: `nr_partial = slabs on the list`; each of them is not frozen and has a free object;
-//! no other slab of the node is like that.
+//! Equations: `nr_partial = slabs on the list`; a slab is on the list exactly if it is not frozen
+//! and has a free object.
 
 use quarry_mm::frame::{DOWN, FrameTable, FreshZero, GrowingArray, Link, Links, List, Pfn};
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// A list of slabs, linked by the frame table's link word and an array of second links.
 pub(super) type PartialList = List<Pfn>;
 
-/// The places of the links of slabs.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,
@@ -20,7 +17,6 @@ pub(super) struct SlabLinks<'a> {
 }
 
 impl SlabLinks<'_> {
-    /// The second link of a slab.
     pub(super) fn second(&self, slab: Pfn) -> &AtomicU32 {
         self.previous.at(slab.index())
     }
@@ -37,7 +33,6 @@ impl Links for SlabLinks<'_> {
         self.frames.set_link(slab, next.word());
     }
 
-    /// The slab before `slab`, on a node's list.
     fn previous(&self, slab: Pfn) -> Link<Pfn> {
         Link::from_word(self.second(slab).load(Ordering::Relaxed))
     }
@@ -51,14 +46,13 @@ impl Links for SlabLinks<'_> {
 #[repr(C, align(64))]
 pub struct Node {
     pub(super) list: CountedLock<PartialList>,
-    /// Slabs on the list; written under its lock, read by threads that would else take it in vain.
+    /// Slabs on the list. Written under the list lock; read first, to avoid taking the lock in
+    /// vain.
     nr_partial: AtomicU32,
-    /// Slabs taken from the page allocator, and given back.
     pub(super) slabs_allocated: AtomicU64,
     pub(super) slabs_freed: AtomicU64,
-    /// Sum of the times that threads waited for lock bits of its slabs, in nanoseconds.
     pub(super) lock_bit_wait_ns: AtomicU64,
-    /// True if there is, or was, a cache of this number.
+    /// True once a cache of this number has existed.
     taken_up: AtomicBool,
 }
 
@@ -79,8 +73,8 @@ impl Default for Node {
 unsafe impl FreshZero for Node {}
 
 impl Node {
-    /// Starts for a new cache; returns whether there was an earlier one of the same number, whose
-    /// slabs are forgotten. No thread uses the cache yet.
+    /// Starts for a new cache, which no thread uses yet. Returns whether an earlier cache had the
+    /// same number; its slabs are forgotten.
     pub(super) fn take_up(&self) -> bool {
         self.slabs_allocated.store(0, Ordering::Relaxed);
         self.slabs_freed.store(0, Ordering::Relaxed);
@@ -88,35 +82,31 @@ impl Node {
         self.taken_up.swap(true, Ordering::Relaxed)
     }
 
-    /// The time that threads waited for lock bits of its slabs, and no other count.
+    /// The time that threads waited for lock bits; the other counts are 0.
     pub(super) fn lock_bit_waits(&self) -> LockStats {
         let wait_ns = self.lock_bit_wait_ns.load(Ordering::Relaxed);
         LockStats { wait_ns, ..LockStats::default() }
     }
 
-    /// Visits the list lock.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("slab->list_lock", &self.list);
     }
 
-    /// Slabs on the list.
     pub(super) fn nr_partial(&self) -> u32 {
         self.nr_partial.load(Ordering::Relaxed)
     }
 
-    /// Adds a slab at the end: those before it have been here longer and are emptier by now.
+    /// Adds a slab at the end: slabs in front of it had more time to become empty.
     pub(super) fn push_back(&self, list: &mut PartialList, links: SlabLinks<'_>, slab: Pfn) {
         list.push_back(&links, slab);
         self.nr_partial.store(self.nr_partial() + 1, Ordering::Relaxed);
     }
 
-    /// Takes a slab off.
     pub(super) fn remove(&self, list: &mut PartialList, links: SlabLinks<'_>, slab: Pfn) {
         list.remove(&links, slab);
         self.nr_partial.store(self.nr_partial() - 1, Ordering::Relaxed);
     }
 
-    /// Takes the first slab off.
     pub(super) fn pop_front(&self, list: &mut PartialList, links: SlabLinks<'_>) -> Option<Pfn> {
         let first = list.first()?;
         self.remove(list, links, first);
@@ -124,15 +114,14 @@ impl Node {
     }
 }
 
-/// Slabs chained by their first link alone, on their way from one place to another; not a list,
-/// because no slab is ever taken out of the middle.
+/// Slabs linked by their first link only, on their way to another place. No slab is ever taken out
+/// of the middle.
 #[derive(Default)]
 pub struct SlabChain {
     pub(super) head: Link<Pfn>,
 }
 
 impl SlabChain {
-    /// A chain of one slab.
     pub(super) fn of(links: SlabLinks<'_>, slab: Pfn) -> Self {
         let mut chain = Self::default();
         chain.push(links, slab);

@@ -1,14 +1,14 @@
 //! The order of slabs, and the lengths of partial lists.
 //!
-//! The order follows from the number of *declared* CPUs: more CPUs want more objects per slab, so
-//! that the list lock is taken less often. That is why document 003 could measure slabs of order 1
-//! on 16 CPUs, and why the same cache has slabs of order 0 on 4.
+//! The order grows with the number of *declared* CPUs: more objects per slab mean fewer takes of
+//! the list lock. So a cache can have slabs of order 1 on 16 CPUs (document 003) and of order 0 on
+//! 4.
 
 use quarry_mm::frame::Order;
 
-/// Orders up to this are used for as many objects as wanted (`slub_max_order`, Linux 2.6.23).
+/// The highest order for slabs of as many objects as wanted (`slub_max_order`, Linux 2.6.23).
 const MAX_ORDER: Order = Order::new(3);
-/// Shares of a slab that may be left over, tried one after the other: 1/16, 1/8, 1/4.
+/// Shares of a slab that may stay unused, tried in this order: 1/16, 1/8, 1/4.
 const FRACTIONS: [usize; 3] = [16, 8, 4];
 
 /// Number of the highest bit set, counted from 1; 0 for 0 (the kernel's `fls`).
@@ -21,8 +21,8 @@ fn wanted_objects(cpus: u32) -> usize {
     4 * (bits(cpus) as usize + 1)
 }
 
-/// The smallest order up to `max` that holds `objects` objects and leaves over at most one
-/// `fraction`th.
+/// The smallest order up to `max` that holds `objects` objects and leaves at most one `fraction`th
+/// unused.
 fn smallest(stride: usize, objects: usize, max: Order, fraction: usize) -> Option<Order> {
     (0..=max.get()).map(Order::new).find(|order| {
         let bytes = order.bytes();
@@ -30,12 +30,12 @@ fn smallest(stride: usize, objects: usize, max: Order, fraction: usize) -> Optio
     })
 }
 
-/// The next number of objects to try where no slab up to order 3 holds as many as wanted.
+/// The next number of objects to try where no slab up to order 3 holds the wanted number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fewer {
     /// Half of them (Linux 2.6.26 to 2.6.29).
     Half,
-    /// One fewer, starting from what fits into order 3 (Linux 2.6.30 to 6.6).
+    /// One fewer, starting from the number that fits into order 3 (Linux 2.6.30 to 6.6).
     One,
 }
 
@@ -56,7 +56,7 @@ impl Fewer {
 }
 
 /// The order of slabs of objects `stride` bytes apart, on a machine of `cpus` CPUs. O(1): at most
-/// 148 objects are ever wanted.
+/// 148 objects are wanted.
 #[must_use]
 pub(super) fn slab_order(stride: usize, cpus: u32, fewer: Fewer) -> Order {
     let first = fewer.first(cpus, stride);
@@ -69,15 +69,15 @@ pub(super) fn slab_order(stride: usize, cpus: u32, fewer: Fewer) -> Order {
         .unwrap_or(Order::MAX)
 }
 
-/// Slabs that a node wants on its partial list, within its bounds (`MIN_PARTIAL` and `MAX_PARTIAL`,
-/// Linux 2.6.28 to 6.17).
+/// Slabs on a partial list below which a node keeps empty slabs too: `wanted`, within `MIN_PARTIAL`
+/// and `MAX_PARTIAL` (Linux 2.6.28 to 6.17).
 #[must_use]
 pub(super) fn min_partial(wanted: u32) -> u32 {
     wanted.clamp(5, 10)
 }
 
-/// Free objects that a CPU's partial list holds before it is drained (`cpu_partial`, Linux 3.2 to
-/// 5.15; later kernels count it in slabs).
+/// Free objects above which a CPU's partial list is drained (`cpu_partial`, Linux 3.2 to 5.15;
+/// later kernels count slabs).
 #[must_use]
 pub(super) fn cpu_partial(stride: usize) -> u32 {
     match stride {
@@ -95,7 +95,7 @@ mod tests {
     const FEWER: [Fewer; 2] = [Fewer::Half, Fewer::One];
     const SIZES: [usize; 7] = [64, 192, 256, 512, 1024, 2048, 4096];
 
-    /// Orders that kernels of 2.6.29 to 6.6 print in `slabinfo` on machines of these many CPUs.
+    /// Orders that `slabinfo` shows on Linux 2.6.29 to 6.6, by number of CPUs.
     const ORDERS: [(&[u32], [u8; 7]); 4] = [
         (&[4], [0, 0, 0, 1, 2, 3, 3]),
         (&[8], [0, 0, 1, 2, 3, 3, 3]),
@@ -127,8 +127,8 @@ mod tests {
         }
     }
 
-    /// On 8 CPUs, 20, 10, 5 and then 2 objects of 8 KiB are tried up to 2.6.29, and 4 from 2.6.30
-    /// on. Objects of up to 4 KiB have the same slabs on less than 128 CPUs.
+    /// On 8 CPUs, kernels up to 2.6.29 try 20, 10, 5 and then 2 objects of 8 KiB; kernels from
+    /// 2.6.30 on try 4. Objects of up to 4 KiB have the same slabs on fewer than 128 CPUs.
     #[test]
     fn large_objects_have_smaller_slabs_up_to_2_6_29() {
         assert_eq!(slab_order(8192, 8, Fewer::Half), Order::new(2));

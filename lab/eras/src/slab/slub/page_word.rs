@@ -1,29 +1,28 @@
 //! The packed word of a slab, changed by compare-and-swap only (Linux 3.1 to 6.17).
 //!
 //! The kernel changes a slab's free list and its counters together by a compare-and-swap of two
-//! words (`cmpxchg_double`), for which `struct page` had to grow to a multiple of 16 bytes: the 8
-//! bytes per page, 0.2 % of memory, that document 002 weighs. Here one packed 64-bit word stands
-//! for that double word: the head of the free list is an object's number and not its address, so
-//! both fit; the number of objects and of the cache fill what is left. The word of the slow path
-//! with a lock bit is half as wide (`lock_word`), so the price here is 4 bytes per frame, 0.1 %.
+//! words (`cmpxchg_double`). For that, `struct page` grew to a multiple of 16 bytes: 8 bytes per
+//! page, or 0.2 % of memory, which document 002 weighs. Here one 64-bit word suffices, because the
+//! head of the free list is an object's number, not an address. `lock_word` needs half of that, so
+//! the price here is 4 bytes per frame, 0.1 %.
 //!
 //! ```text
 //! {unused : 8 | cache : 8 | frozen : 1 | objects : 15 | inuse : 16 | head + 1 : 16}
 //! ```
 //!
-//! A *frozen* slab belongs to one CPU (its guard names it, or it is on that CPU's partial list) or
-//! to the thread that is just moving it between such places. What any thread may do to a slab:
+//! A *frozen* slab belongs to one CPU (its guard names the slab, or the slab is on its partial
+//! list) or to the thread that moves it between these places. A thread may do this to a slab:
 //!
 //! | state | put objects | take all free objects | change the state |
 //! |---|---|---|---|
 //! | frozen | any thread | any thread | owner: unfreeze |
-//! | some free, on its node's list | any thread; the last one: list lock | - | list lock: freeze |
-//! | none free, on no list | any, which freezes it, or: list lock, onto the list | - | - |
+//! | some free, on its node's list | any thread; last object: list lock | - | list lock: freeze |
+//! | none free, on no list | any thread, which freezes or lists it | - | - |
 //!
-//! A free list is pushed to in chains but only ever taken whole, so a head that has gone and come
-//! back in between (ABA) does no harm: no thread relies on the objects after it. The cache's number
-//! is in the word because a slab may be given back and reused between the look at a guard and the
-//! compare-and-swap: the swap then fails.
+//! Threads push chains onto a free list but take it only as a whole. A head that has gone and come
+//! back (ABA) therefore does no harm: no thread relies on the objects after the head. The word has
+//! the cache's number because a slab may be given back and reused after a thread has read a guard:
+//! the thread's compare-and-swap then fails.
 
 use super::state::{FreedChain, SlabState, SlabWord, TakenChain};
 use quarry_sys::local;
@@ -36,7 +35,6 @@ const FROZEN_SHIFT: u32 = OBJECTS_SHIFT + 15;
 const CACHE_SHIFT: u32 = FROZEN_SHIFT + 1;
 const OBJECTS_MASK: u32 = (1 << 15) - 1;
 
-/// The word at one moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Packed(u64);
 
@@ -64,26 +62,25 @@ impl Packed {
     }
 }
 
-/// The outcome of putting objects back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Put {
-    /// The slab is frozen: its CPU finds them there.
+    /// The slab is frozen; its CPU will find the objects.
     ToFrozen,
     /// The slab stays on its node's list.
     ToPartial,
-    /// The slab had none free; it is now frozen and the caller's.
+    /// The slab had no free object; it is now frozen and the caller's.
     Froze,
-    /// The slab had none free; the caller holds the list lock and puts it onto the list.
+    /// The slab had no free object; the caller holds the list lock and puts the slab onto the list.
     Listed,
-    /// No object is in use any more; the caller holds the list lock. True if the slab is on the
-    /// list.
+    /// No object is in use; the caller holds the list lock. True if the slab is on the list.
     Emptied(bool),
-    /// Nothing done: the slab comes onto the list or may leave it, so the list lock must be held.
+    /// Nothing changed: the slab would enter or leave the list, so the caller must hold the list
+    /// lock.
     NeedsListLock,
-    /// Nothing done: fewer objects are in use than are put, or the first one is the first of the
-    /// free list already.
+    /// Nothing changed: fewer objects are in use than are put back, or the first of them is the
+    /// head of the free list already.
     NotInUse,
-    /// Nothing done: this is not a slab of the cache.
+    /// Nothing changed: this is not a slab of the cache.
     WrongCache,
 }
 
@@ -118,13 +115,12 @@ impl SlabWord for PageWord {
 }
 
 impl PageWord {
-    /// The word now.
     pub(super) fn load(&self) -> Packed {
         Packed(self.0.load(Ordering::Acquire))
     }
 
-    /// Changes the state in one step, to what `change` makes of it; `None` leaves it unchanged.
-    /// Returns the old and the new word. Each failure counts one in `misses`.
+    /// Changes the state in one step to the result of `change`; `None` leaves it unchanged. Returns
+    /// the old and the new state. Each failed compare-and-swap adds 1 to `misses`.
     fn update(
         &self,
         misses: &mut u64,
@@ -140,10 +136,10 @@ impl PageWord {
         }
     }
 
-    /// Puts a chain of objects back. `link` is given the head that the last object of the chain
-    /// must point to, and may be called several times. The caller owns the objects, so the slab
-    /// stays a slab of `cache` during the call. A slab that had none free is frozen for the caller
-    /// if it `parks` such slabs.
+    /// Puts a chain of objects back. `link` must link the last object of the chain to the head it
+    /// is given, and may be called several times. The caller owns the objects, so the slab stays a
+    /// slab of `cache` during the call. If the cache `parks`, a slab that had no free object is
+    /// frozen for the caller.
     pub(super) fn put(
         &self,
         cache: u8,
@@ -175,8 +171,8 @@ impl PageWord {
         put
     }
 
-    /// Takes all free objects of a frozen slab of `cache`, of any owner. `None` where it has none,
-    /// or is not a frozen slab of the cache any more.
+    /// Takes all free objects of a frozen slab of any owner. `None` where the slab has no free
+    /// object, or is no longer a frozen slab of `cache`.
     pub(super) fn take_frozen(&self, cache: u8, misses: &mut u64) -> Option<TakenChain> {
         let (old, _) = self.update(misses, |word| {
             let old = word.state();
@@ -186,8 +182,8 @@ impl PageWord {
         old.chain()
     }
 
-    /// Takes all free objects of the caller's own frozen slab, or, where there are none, unfreezes
-    /// it: it is then full, on no list, and has no owner.
+    /// Takes all free objects of the caller's frozen slab. If it has none, unfreezes it: the slab
+    /// is then full, on no list, and without an owner.
     pub(super) fn take_or_unfreeze(&self, misses: &mut u64) -> Option<TakenChain> {
         let (old, _) = self.update(misses, |word| {
             let old = word.state();
@@ -197,7 +193,7 @@ impl PageWord {
         old.chain()
     }
 
-    /// Unfreezes the caller's own frozen slab if it has no free object. Returns whether it did.
+    /// Unfreezes the caller's frozen slab if it has no free object. Returns whether it did.
     pub(super) fn unfreeze_if_full(&self, misses: &mut u64) -> bool {
         let done = self.update(misses, |word| {
             let old = word.state();
@@ -206,13 +202,12 @@ impl PageWord {
         done.is_some()
     }
 
-    /// Unfreezes the caller's own frozen slab, under the list lock; returns its new state.
+    /// Unfreezes the caller's frozen slab, under the list lock; returns its new state.
     pub(super) fn unfreeze(&self, misses: &mut u64) -> SlabState {
         self.set_frozen(false, misses).with_frozen(false)
     }
 
-    /// Freezes a slab of the node's list for the caller, under the list lock; returns its old
-    /// state.
+    /// Freezes a listed slab for the caller, under the list lock; returns its old state.
     pub(super) fn freeze(&self, misses: &mut u64) -> SlabState {
         self.set_frozen(true, misses)
     }
@@ -225,7 +220,7 @@ impl PageWord {
         change.expect("every state is changed").0
     }
 
-    /// [`freeze`](Self::freeze), taking all free objects in the same step.
+    /// [`freeze`](Self::freeze), and takes all free objects in the same step.
     pub(super) fn freeze_and_take(&self, misses: &mut u64) -> TakenChain {
         let change = self.update(misses, |word| {
             debug_assert!(word.state().is_listed());
@@ -236,7 +231,7 @@ impl PageWord {
     }
 }
 
-/// The outcome of a put that changes a slab's state from `old` to `freed`.
+/// The outcome of a put that would change a slab's state from `old` to `freed`.
 fn outcome(old: SlabState, freed: SlabState, parks: bool, list_locked: bool) -> Put {
     let was_full = old.head.is_none();
     if old.frozen {

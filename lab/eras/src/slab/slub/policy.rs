@@ -1,4 +1,4 @@
-//! The policy: passes the calls of a stack on to the cache that they are about.
+//! The policy, which passes the calls of a stack on to the cache that they concern.
 
 use super::cache::{SlubCache, guard_of};
 use super::era::{Era, V2_6_29, V3_0, V3_1, V4_9};
@@ -30,10 +30,10 @@ pub struct SlubOf<E: Era> {
 /// SLUB of Linux 2.6.29 (document 003).
 pub type Slub2_6_29 = SlubOf<V2_6_29>;
 
-/// SLUB of Linux 3.0: what document 002 starts from.
+/// SLUB of Linux 3.0, with which document 002 begins.
 pub type Slub3_0 = SlubOf<V3_0>;
 
-/// SLUB of Linux 3.1: document 002's slow paths without a lock.
+/// SLUB of Linux 3.1, with document 002's slow paths without a lock.
 pub type Slub3_1 = SlubOf<V3_1>;
 
 /// SLUB of Linux 4.9 (document 000).
@@ -119,7 +119,7 @@ where
                     (idle.caches)(cache.id()) && self.of(context, cache).stats().has_spare()
                 };
                 return context.caches.iter().filter(is_due).map(shrink).count() as u32;
-            } // Nothing lies between CPUs and slabs.
+            }
         }
         0
     }

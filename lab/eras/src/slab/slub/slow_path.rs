@@ -8,22 +8,22 @@ use super::state::{SlabWord, TakenChain};
 use quarry_mm::frame::Pfn;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 
-/// Operations on slabs that need more than the CPU's cell. `misses` counts conflicts with other
-/// threads: compare-and-swaps that failed, or lock bits that were found held.
+/// Operations on slabs that need more than the CPU's cell. `misses` counts compare-and-swaps that
+/// failed, or lock bits that another thread held.
 pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
-    /// Takes over what has been freed into a slab that a guard named, if it is still frozen and the
-    /// cache's (`ALLOC_REFILL`).
+    /// Takes the objects that were freed into a slab that a guard named, if the slab is still
+    /// frozen and the cache's (`ALLOC_REFILL`).
     fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain>;
 
-    /// Takes all free objects of the caller's own frozen slab, or, where there are none, unfreezes
-    /// it: it is then full, on no list, and has no owner.
+    /// Takes all free objects of the caller's frozen slab. If it has none, unfreezes it: the slab
+    /// is then full, on no list, and without an owner.
     fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain>;
 
-    /// Puts a frozen slab of the caller, for which no CPU has room, where slabs wait for a CPU.
+    /// Lets go of a frozen slab of the caller that did not become a CPU's slab.
     fn let_go(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64);
 
     /// Takes the first available slab of a node's list; returns it, frozen, and its objects. `None`
-    /// where the list has `keep` or fewer.
+    /// where the list has at most `keep` slabs.
     fn take_partial(
         of: &SlubCache<'_, P, E>,
         slot: SlotIndex,
@@ -44,7 +44,8 @@ pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
         misses: &mut u64,
     );
 
-    /// Hands frozen slabs of the caller to their nodes: those with free objects go onto the list,
-    /// those without onto none, empty ones back to the page allocator unless the node keeps them.
+    /// Gives frozen slabs of the caller to their nodes. Slabs with free objects go onto the node's
+    /// list, full ones onto no list, and empty ones to the page allocator unless the node keeps
+    /// them.
     fn unfreeze_chain(of: &SlubCache<'_, P, E>, chain: SlabChain, misses: &mut u64);
 }

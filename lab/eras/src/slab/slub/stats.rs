@@ -10,11 +10,12 @@ use quarry_mm::slab::SlabStats;
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// Slabs of a node's list that are looked at, half from either end; the rest is taken to be like
-/// them (`MAX_PARTIAL_TO_SCAN`, Linux 6.10), so that no thread waits long for the list lock.
+/// Most slabs of a node's list that `count_list` reads under the list lock, half from each end; for
+/// longer lists it extrapolates (`MAX_PARTIAL_TO_SCAN`, Linux 6.10).
 const MAX_SCANNED: u32 = 10_000;
 
-/// Free objects of slabs, slabs without an object in use, and slabs with both.
+/// Free objects, slabs without an object in use, and slabs with both free objects and objects in
+/// use.
 #[derive(Clone, Copy, Default)]
 struct FreeCount {
     objects: u64,
@@ -23,7 +24,7 @@ struct FreeCount {
 }
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E> {
-    /// O(used slots + slabs on lists). A snapshot: its parts are read one after the other.
+    /// O(used slots + slabs on lists). Not atomic: each count is read by itself.
     pub(super) fn stats(&self) -> SlabStats {
         let mut stats = SlabStats::default();
         let mut free = FreeCount::default();
@@ -89,7 +90,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         free.partial_slabs += scale(seen.partial_slabs);
     }
 
-    /// Visits the slab of a slot's cell and those of its partial list.
+    /// Visits the slab of a slot's cell and the slabs of the slot's partial list.
     pub(super) fn for_each_frozen(&self, slot: SlotIndex, mut visit: impl FnMut(Pfn)) {
         if let (_, Some(slab)) = self.guard(slot) {
             visit(slab);

@@ -1,13 +1,13 @@
-//! SLUB's records of slabs, nodes and CPUs: arrays of its own, counted as metadata.
+//! SLUB's records of slabs, nodes and CPUs, in arrays that are counted as metadata.
 //!
 //! | array | bytes | per | what |
 //! |---|---|---|---|
 //! | words | 8 or 12 | frame | [`Records`] |
 //! | nodes | 128 | cache and node | [`Node`] |
-//! | cpus | 64 | slot and cache | [`CpuSlab`]; one slot's lie together |
+//! | cpus | 64 | slot and cache | [`CpuSlab`]; the entries of one slot lie together |
 //! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
 //!
-//! All are made when the first cache is created, so that a stack with another policy pays nothing.
+//! The first cache of a stack creates them, so a stack with another policy pays nothing.
 
 use super::cell::{POPS, PUSHES};
 use super::cpu::CpuSlab;
@@ -28,12 +28,10 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 /// The state that all caches of a slot share, on a cache line of its own.
 #[repr(C, align(64))]
 struct Slot {
-    /// Guards the partial lists.
     lock: CountedLock<()>,
-    /// The holder of the lock bit of a slab.
     holder: Holder,
-    /// True if any cache has had something to do here: most slots of a large machine have not, and
-    /// looking at them would fault in their pages.
+    /// True once any cache has used this slot. Walks skip unused slots: reading their entries would
+    /// fault in pages, and a large machine has many such slots.
     used: AtomicBool,
 }
 
@@ -46,8 +44,8 @@ impl Default for Slot {
 // SAFETY: a free lock with counters of 0 is all zero bytes.
 unsafe impl FreshZero for Slot {}
 
-/// The lock bits of slabs, for statistics: `fork` finds them free, because they are taken inside
-/// the gate only.
+/// The counts of the lock bits of slabs, as one lock. The bits are taken only inside the gate, so
+/// `fork` finds them free.
 struct SlabLocks(LockStats);
 
 impl AnyLock for SlabLocks {
@@ -62,9 +60,7 @@ impl AnyLock for SlabLocks {
     fn adopt_in_child(&self) {}
 }
 
-/// The arrays.
 pub(super) struct Tables<W> {
-    /// The records of slabs.
     pub(super) words: Records<W>,
     nodes: OsArray<Node>,
     cpus: OsArray<CpuSlab>,
@@ -73,7 +69,6 @@ pub(super) struct Tables<W> {
 }
 
 impl<W: SlabWord> Tables<W> {
-    /// Reserves the arrays for a stack.
     pub(super) fn reserve<P: Lists>(context: &SlabContext<'_, P>) -> OsResult<Self> {
         let (os, frames) = (context.zones.arena().os(), context.zones.arena().frames() as usize);
         let slots = context.percpu.area().slots() as usize;
@@ -87,17 +82,15 @@ impl<W: SlabWord> Tables<W> {
         })
     }
 
-    /// A cache's part of a node.
     pub(super) fn node(&self, cache: CacheId, node: NodeId) -> &Node {
         self.nodes.at(cache.index() * self.nodes_each + usize::from(node.0))
     }
 
-    /// A cache's parts of all nodes.
     pub(super) fn nodes(&self, cache: CacheId) -> impl Iterator<Item = &Node> {
         (0..self.nodes_each as u8).map(move |node| self.node(cache, NodeId(node)))
     }
 
-    /// Takes up a cache, and forgets the counts of an earlier one of the same number.
+    /// Starts a cache; zeroes the counts of an earlier cache of the same number.
     pub(super) fn take_up<P: Lists>(&self, context: &SlabContext<'_, P>, cache: CacheId) {
         let earlier = self.nodes(cache).filter(|node| node.take_up()).count();
         if earlier == 0 {
@@ -114,7 +107,6 @@ impl<W: SlabWord> Tables<W> {
         }
     }
 
-    /// A cache's part of a slot.
     pub(super) fn cpu(&self, cache: CacheId, slot: SlotIndex) -> &CpuSlab {
         let used = &self.slots.at(slot.index()).used;
         if !used.load(Ordering::Relaxed) {
@@ -123,7 +115,6 @@ impl<W: SlabWord> Tables<W> {
         self.cpus.at(slot.index() * MAX_CACHES + cache.index())
     }
 
-    /// Visits the locks of the tables, of the nodes of `caches`, and of slots.
     pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
         self.words.visit_locks("slub->growth", visit);
         for cache in caches.iter() {
@@ -137,7 +128,6 @@ impl<W: SlabWord> Tables<W> {
         }
     }
 
-    /// The counts of the lock bits of all slabs.
     fn slab_locks(&self, caches: &CacheTable) -> LockStats {
         let mut sum = LockStats::default();
         for slot in self.used_slots() {
@@ -151,17 +141,15 @@ impl<W: SlabWord> Tables<W> {
         sum
     }
 
-    /// The lock of a slot's partial lists, of all caches.
     pub(super) fn slot_lock(&self, slot: SlotIndex) -> &CountedLock<()> {
         &self.slots.at(slot.index()).lock
     }
 
-    /// The holder of the lock bit of a slab, as far as a slot knows.
+    /// The noted holder of a slab's lock bit on a slot.
     pub(super) fn holder(&self, slot: SlotIndex) -> &Holder {
         &self.slots.at(slot.index()).holder
     }
 
-    /// The slots in which a cache has had something to do.
     pub(super) fn used_slots(&self) -> impl Iterator<Item = SlotIndex> {
         let slots = (0..self.slots.len() as u32).map(SlotIndex);
         slots.filter(|slot| self.slots.at(slot.index()).used.load(Ordering::Acquire))

@@ -11,7 +11,6 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, Object};
 use quarry_sys::primitive::Ordering;
 
-/// The findings of a walk over all slabs.
 #[derive(Default)]
 struct Census {
     slabs: u64,
@@ -21,7 +20,7 @@ struct Census {
 }
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E> {
-    /// Checks every slab, list and count of the cache. O(frames). No other thread is at work.
+    /// Checks every slab, list and count of the cache. O(frames). No other thread uses the cache.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let census = self.census()?;
         let allocated: u64 =
@@ -63,7 +62,6 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         cache.that(parked <= census.inuse, "objects on CPUs' lists <= objects in use")
     }
 
-    /// Looks at every frame that may start a slab of the cache.
     fn census(&self) -> Result<Census, Broken> {
         let mut census = Census::default();
         for slab in self.context.slabs_of(self.cache) {
@@ -92,7 +90,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
             check.that(self.is_object_of(slab, object), "a slab's free list stays in the slab")?;
             seen += 1;
             check.that(seen <= state.free(), "inuse + length of the free list <= objects")?;
-            // SAFETY: on the slab's free list, so linked, and no other thread is at work.
+            // SAFETY: on the slab's free list, so linked, and no other thread uses the cache.
             next = unsafe { freelist::next(object) };
         }
         check.equal(seen, state.free(), "length of the free list = objects - inuse")?;
@@ -103,7 +101,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         Ok(())
     }
 
-    /// Returns whether both records name the slab as the cache's.
+    /// Returns whether the frame table and the slab's word both name this cache.
     fn is_own(&self, slab: Pfn) -> bool {
         let kind = self.context.zones.frames().kind(slab);
         kind == self.cache.id().kind() && self.word(slab).agrees(self.tag())
@@ -128,7 +126,6 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         Ok(walked)
     }
 
-    /// Objects on a cell's list.
     fn walk_cell(&self, word: u64) -> Result<u64, Broken> {
         let count = word & 0xf_ffff;
         let head = Object::new(((word >> 20) << 4) as *mut u8);

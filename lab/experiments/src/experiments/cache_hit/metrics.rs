@@ -3,7 +3,6 @@
 use super::program::{Cache, Work};
 use quarry_harness::results::{Against, Direction, Metric, Over, Relation, Target};
 
-/// Names of metrics.
 pub(super) const LOOKUP: &str = "lookup";
 pub(super) const HIT: &str = "hit";
 pub(super) const RATE: &str = "hits";
@@ -11,14 +10,14 @@ pub(super) const MISSES: &str = "misses";
 pub(super) const EVICTION: &str = "eviction";
 pub(super) const RESIDENT: &str = "resident";
 
-/// General caches: a hit on Quarry is to take so much of the time of the best of them.
+/// General caches. A hit on Quarry may take at most this share of the time of the best of them.
 const GENERAL: [&str; 3] = ["quick_cache", "moka", "foyer"];
 const MOST_HIT: f64 = 0.7;
-/// Policies: Quarry's may miss so many points more than the best of them.
+/// Policies. Quarry's may miss at most this many points more than the best of them.
 const POLICIES: [&str; 2] = ["lru", "s3-fifo"];
 const MOST_POINTS: f64 = 2.0;
 
-/// All metrics. Simulated policies have only one of them, the misses.
+/// All metrics; simulated policies have only the misses.
 pub(super) fn all() -> Vec<Metric> {
     let lower = |name, unit, of| Metric::new(name, unit, Direction::Lower, of);
     let mib = 1.0 / f64::from(1 << 20);
@@ -35,7 +34,6 @@ pub(super) fn all() -> Vec<Metric> {
     ]
 }
 
-/// The targets of a run with these workloads and variants.
 pub(super) fn targets(workloads: &[Work], variants: &[Cache]) -> Vec<Target> {
     let each = |names: &[&str]| {
         let is_there = |name: &&&str| variants.iter().any(|it| it.name == **name);

@@ -90,7 +90,7 @@ impl Plan for CacheHit {
         let printed = (works.clone(), caches.clone());
         let sampler = move |key: SampleKey| {
             let cache = &caches[key.variant];
-            // A policy says the same every time.
+            // A policy gives the same result every time.
             if cache.is_simulator && key.round == 0 {
                 return Err(NoSample::LeftOut);
             }
@@ -154,7 +154,7 @@ fn print(run: &Run, works: &[Work], caches: &[Cache], out: &mut dyn Write) -> Re
     Ok(())
 }
 
-/// A run as if some of its variants had not been there.
+/// A run without the samples of some variants.
 fn without<'a>(run: &Run, left_out: impl Iterator<Item = &'a Cache>) -> Run {
     let left_out: Vec<&str> = left_out.map(|it| it.name.as_str()).collect();
     let mut rest = run.clone();

@@ -1,5 +1,4 @@
-//! The program that takes the samples: it links the caches that are compared, and this command does
-//! not.
+//! The program that takes the samples. It links the compared caches, which this command does not.
 
 use anyhow::{Context, Result, bail};
 use quarry_compare::allocators::peer_folders;
@@ -11,11 +10,10 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Its name, and that of its work.
 const PROGRAM: &str = "cache-hit";
 
-/// Names of the variants and workloads of a program of this version: what is asked for is checked
-/// also where it is not built.
+/// Names of the program's variants and workloads in this version, to check options even if it is
+/// not built.
 const VARIANTS: [&str; 10] = [
     "quarry",
     "quick_cache",
@@ -31,39 +29,33 @@ const VARIANTS: [&str; 10] = [
 const WORKLOADS: [&str; 7] =
     ["hot-4-mib", "hot-uniform", "hot-zipf-0.9", "zipf-0.9", "scan", "loop", "twice"];
 
-/// A variant, as the program lists it.
 #[derive(Clone, Deserialize)]
 pub(super) struct Cache {
     pub(super) name: String,
     pub(super) about: String,
-    /// True for a policy that only counts hits.
     pub(super) is_simulator: bool,
 }
 
-/// A workload, as the program lists it.
 #[derive(Clone, Deserialize)]
 pub(super) struct Work {
     pub(super) name: String,
     pub(super) about: String,
-    /// True where every lookup is a hit.
     pub(super) fits: bool,
 }
 
-/// The program, with what it can do.
 pub(super) struct Program {
     file: PathBuf,
     pub(super) variants: Vec<Cache>,
     pub(super) workloads: Vec<Work>,
 }
 
-/// The output of `cache-hit list`.
 #[derive(Deserialize)]
 struct List {
     variants: Vec<Cache>,
     workloads: Vec<Work>,
 }
 
-/// A sample that is asked for. The program refuses an order with other fields.
+/// A wanted sample. The program refuses an order with other fields.
 #[derive(Serialize)]
 pub(super) struct Order<'a> {
     pub(super) variant: &'a str,
@@ -79,7 +71,7 @@ pub(super) struct Order<'a> {
 /// Checks the names of variants.
 ///
 /// # Errors
-/// An unknown name, or one that is there twice.
+/// A name is unknown or occurs twice.
 pub(super) fn check_variants(names: &[String]) -> Result<()> {
     for (index, name) in names.iter().enumerate() {
         if !VARIANTS.contains(&name.as_str()) {
@@ -90,16 +82,16 @@ pub(super) fn check_variants(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The names of the workloads that begin with one of `prefixes`; all of them without prefixes.
+/// The workloads whose names begin with one of `prefixes`; without prefixes all.
 ///
 /// # Errors
-/// No name begins so.
+/// No name begins with a prefix.
 pub(super) fn workloads(prefixes: &[String]) -> Result<Vec<&'static str>> {
     options::named(WORKLOADS.to_vec(), prefixes, "workload --only", |_| true)
 }
 
 impl Program {
-    /// Looks for the program where other peers are, and asks it what it can do.
+    /// Finds the program where other peers are, and asks for its variants and workloads.
     ///
     /// # Errors
     /// It is not built, or of another version.
@@ -126,7 +118,6 @@ impl Program {
         Ok(Self { file, variants, workloads })
     }
 
-    /// The variants of these names, in that order.
     pub(super) fn chosen(&self, names: &[String]) -> Vec<Cache> {
         let of = |name: &String| self.variants.iter().find(|it| it.name == *name).cloned();
         names.iter().filter_map(of).collect()
@@ -135,7 +126,7 @@ impl Program {
     /// Takes a sample in a fresh process.
     ///
     /// # Errors
-    /// How the process failed.
+    /// The failure of the process.
     pub(super) fn sample(&self, order: &Order<'_>) -> Result<Measurement> {
         let mut command = Command::new(&self.file);
         command.arg(SAMPLE_COMMAND).arg(PROGRAM).arg(serde_json::to_string(order)?);

@@ -1,20 +1,21 @@
-//! The counts that are compared: what each is in the kernel, and what on Quarry's stack.
+//! The counts that are compared: their sources in the kernel and on Quarry's stack.
 
+use crate::witness::readings::SLABS;
 use crate::witness::sample::FAULTS;
 use quarry_harness::results::{Direction, Measurement, Metric};
 
-/// A count of both.
 pub(super) struct Count {
-    /// Its name in tables, and of the figure.
     pub(super) name: &'static str,
-    /// Tracepoints, or events of `/proc/vmstat`, whose sum it is.
+    /// Tracepoints, or events of `/proc/vmstat`; the count is their sum.
     kernel: &'static [&'static str],
-    /// Counters of the stack whose sum it is; none where the stack has no such count.
+    /// Counters of the stack; the count is their sum. Empty if the stack has no such count.
     stack: &'static [&'static str],
 }
 
-/// All of them, in the order of tables.
-pub(super) const COUNTS: [Count; 15] = [
+/// The name, in a guest's sample, of what its CPUs have carried out while nothing counted.
+pub(super) const INSTRUCTIONS: &str = "instructions";
+
+pub(super) const COUNTS: [Count; 18] = [
     Count {
         name: "page blocks handed out",
         kernel: &["kmem:mm_page_alloc"],
@@ -34,11 +35,20 @@ pub(super) const COUNTS: [Count; 15] = [
     Count { name: "of these in batches", kernel: &["kmem:mm_page_free_batched"], stack: &[] },
     Count {
         name: "objects allocated",
-        kernel: &["kmem:kmalloc", "kmem:kmem_cache_alloc"],
+        kernel: &[
+            "kmem:kmalloc",
+            "kmem:kmem_cache_alloc",
+            "kmem:kmalloc_node",
+            "kmem:kmem_cache_alloc_node",
+        ],
         stack: &["fast_allocs", "slow_allocs"],
     },
-    Count { name: "of these kmalloc", kernel: &["kmem:kmalloc"], stack: &[] },
-    Count { name: "of these kmem_cache_alloc", kernel: &["kmem:kmem_cache_alloc"], stack: &[] },
+    Count { name: "of these kmalloc", kernel: &["kmem:kmalloc", "kmem:kmalloc_node"], stack: &[] },
+    Count {
+        name: "of these kmem_cache_alloc",
+        kernel: &["kmem:kmem_cache_alloc", "kmem:kmem_cache_alloc_node"],
+        stack: &[],
+    },
     Count {
         name: "objects freed",
         kernel: &["kmem:kfree", "kmem:kmem_cache_free"],
@@ -56,21 +66,27 @@ pub(super) const COUNTS: [Count; 15] = [
         kernel: &["filemap:mm_filemap_delete_from_page_cache"],
         stack: &["pages_truncated"],
     },
-    // Of any kind, sockets' and files' among them: not to be compared with those of a memory.
+    // Locks of any kind, those of sockets and files included: not comparable with locks of a stack.
     Count { name: "locks found held", kernel: &["lock:contention_begin"], stack: &[] },
     Count { name: "page faults", kernel: &[FAULTS], stack: &[] },
+    Count { name: SLABS, kernel: &[SLABS], stack: &[] },
+    Count {
+        name: "reclaim asked for",
+        kernel: &["vmscan:mm_vmscan_direct_reclaim_begin", "vmscan:mm_vmscan_wakeup_kswapd"],
+        stack: &[],
+    },
+    Count { name: INSTRUCTIONS, kernel: &[INSTRUCTIONS], stack: &[] },
 ];
 
 impl Count {
-    /// The count per operation.
     pub(super) fn metric(&self) -> Metric {
         let metric = Metric::new(self.name, "per operation", Direction::None, self.name);
         metric.per("operations").digits(4)
     }
 }
 
-/// Adds the counts to a measurement of the kernel (`in_kernel`) or of the stack, as far as it has
-/// what they are made of.
+/// Adds to a measurement of the kernel (`in_kernel`) or of the stack each of the [`COUNTS`] of
+/// which it has a part.
 pub(super) fn name(measurement: &mut Measurement, in_kernel: bool) {
     for count in &COUNTS {
         let parts = if in_kernel { count.kernel } else { count.stack };

@@ -1,4 +1,4 @@
-//! `kernel`: what the running kernel counts of a workload, beside the counts of Quarry's stack.
+//! `kernel`: the running kernel's counts of a workload, beside the counts of Quarry's stack.
 //!
 //! ```text
 //! rows      the workloads, read from data
@@ -14,7 +14,8 @@ mod variants;
 
 use super::plan::{Lab, Plan, Staged};
 use super::replay::beside::{Beside, Terms};
-use crate::witness::knob::{Folder, Knob};
+use crate::witness::guest::{self, Clock, Guest};
+use crate::witness::knob::Folder;
 use crate::witness::readings;
 use crate::witness::sample::KernelSample;
 use crate::witness::tracepoints::{Events, Scope, TRACEPOINTS};
@@ -27,14 +28,21 @@ use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{self, Work, WorkKind};
 use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::results::{Direction, Measurement, Metric, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
+use quarry_harness::sampler::{NoSample, SampleKey};
 use quarry_harness::usage::Usage;
 use quarry_replay::crew::Place;
 use quarry_replay::stack::Machine;
 use rows::Row;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::env;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use variants::{Contender, KERNEL};
+use variants::{Contender, KERNEL, Setting};
+
+/// The size of the file system in a file.
+const IMAGE_BYTES: u64 = 1 << 30;
 
 /// The running kernel as a variant: its tracepoints beside the counts of Quarry's stack.
 ///
@@ -46,7 +54,12 @@ use variants::{Contender, KERNEL};
 ///
 /// `kernel-uncounted` is the same without counters: what the observer costs.
 /// `kernel-fraction-8` sets vm.percpu_pagelist_high_fraction to 8 for its samples, for the whole
-/// machine; it is restored, also when the run is killed.
+/// machine; it is restored, also when the run is killed. So do `kernel-cpu-partial-N`,
+/// `kernel-min-partial-N` and `kernel-order-N` with the slab caches, and `kernel-mglru-N` with the
+/// multi-generational LRU, where the kernel lets them be written.
+///
+/// `linux-RELEASE` is the kernel of a folder of --guests, in qemu: the same samples, and the
+/// instructions of each operation. scripts/witness-kernels.sh makes the folders.
 ///
 /// The kernel counts for root, and for others with perf_event_paranoid of at most 1 and a tracefs
 /// that they may read. Where it refuses, a line says what is missing, and the rest runs.
@@ -66,7 +79,11 @@ pub(super) struct Kernel {
     /// Where the kernel's events are [default: /sys/kernel/tracing or below /sys/kernel/debug].
     #[arg(long, value_name = "DIR")]
     tracefs: Option<PathBuf>,
-    /// Where files are made that a disk has [default: the folder for temporary files].
+    /// Folders with kernels for `linux-RELEASE`: RELEASE/vmlinuz and RELEASE/initrd.
+    #[arg(long, value_name = "DIR")]
+    guests: Option<PathBuf>,
+    /// Where files are made that a disk has [default: an ext4 file system in a file among temporary
+    /// files where that can be mounted, else the folder for temporary files].
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Where files are made that only memory has.
@@ -86,7 +103,7 @@ impl Defaults for Kernel {
     const MOST_TASKS: u32 = 64;
 }
 
-/// Returns for the doctor whether the column `kernel` is available.
+/// The doctor's finding: whether the column `kernel` is available.
 pub(super) fn finding() -> Finding {
     let (seen, mend) = match Events::find(None, Scope::Tree) {
         Ok(events) => {
@@ -120,7 +137,8 @@ impl Plan for Kernel {
 
     fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
         let events = Events::find(self.tracefs.as_deref(), self.scope);
-        let found = variants::find(&self.common.variants, &events, lab.out)?;
+        let found =
+            variants::find(&self.common.variants, &events, self.guests.as_deref(), lab.out)?;
         let (mut contenders, mut variants): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let names: Vec<&str> = variants.iter().map(|it| it.name.as_str()).collect();
         let baseline = self.common.baseline(&names, KERNEL)?.to_owned();
@@ -131,8 +149,12 @@ impl Plan for Kernel {
         self.common.check_early()?;
         let workload = |row: &&Row| Workload::new(&row.name, Verify::PerOperation(1));
         let workloads = rows.iter().map(workload).collect();
-        let sampling = self.sampling(&rows, contenders, events.ok())?;
-        let sampler = move |key: SampleKey| Ok(sampling.sample(key)?.into());
+        let sampling = self.sampling(&rows, contenders, events.ok(), lab.out)?;
+        let sampler = move |key: SampleKey| match &sampling.contenders[key.variant] {
+            // A guest has warmed up when it has booted.
+            Contender::Guest { .. } if key.round == 0 => Err(NoSample::LeftOut),
+            _ => Ok(sampling.sample(key)?.into()),
+        };
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let place = Place::ALL.iter().find(|(_, place)| *place == self.place);
         let plan = Experiment {
@@ -152,16 +174,17 @@ fn metrics() -> Vec<Metric> {
     metrics
 }
 
-/// All that samples are taken with.
 struct Sampling {
     rows: Vec<(&'static Row, Beside)>,
     contenders: Vec<Contender>,
     events: Option<Events>,
     cpus: Vec<usize>,
-    /// The folders of files on a disk and in memory.
     folders: [PathBuf; 2],
+    _image: Option<Folder>,
     terms: Terms,
     quick: bool,
+    /// The guests that have been booted.
+    guests: RefCell<BTreeMap<(PathBuf, Clock), Guest>>,
 }
 
 impl Kernel {
@@ -170,22 +193,47 @@ impl Kernel {
         rows: &[&'static Row],
         contenders: Vec<Contender>,
         events: Option<Events>,
+        out: &mut dyn Write,
     ) -> Result<Sampling> {
         let disk = self.folder.clone().unwrap_or_else(env::temp_dir);
-        let folders = [disk, self.memory_folder.clone()];
+        let mut folders = [disk, self.memory_folder.clone()];
         for folder in rows.iter().filter_map(|row| row.calls.folder(&folders)) {
             if !folder.is_dir() {
                 bail!(Usage(format!("{}: no folder for files", folder.display())));
             }
         }
+        let is_here = |it: &Contender| matches!(it, Contender::Kernel { .. });
+        let on_disk = |row: &&Row| row.calls.folder(&folders) == Some(&folders[0]);
+        let mut image = None;
+        if self.folder.is_none() && contenders.iter().any(is_here) && rows.iter().any(on_disk) {
+            match Folder::in_image(&folders[0], IMAGE_BYTES) {
+                Ok(made) => {
+                    folders[0] = made.path().to_owned();
+                    image = Some(made);
+                }
+                Err(error) => writeln!(out, "no file system in a file: {error:#}")?,
+            }
+        }
         let cpus = affinity::choose(&affinity::allowed(), Self::MOST_TASKS as usize);
-        let (memory, nodes) = readings::machine();
+        let is_guest = |it: &Contender| matches!(it, Contender::Guest { .. });
+        let all_are_guests = contenders.iter().any(is_guest) && !contenders.iter().any(is_here);
+        let (memory, nodes) = if all_are_guests { (guest::MEMORY, 1) } else { readings::machine() };
         let machine = Machine { cpus: cpus.len().max(1) as u32, memory, nodes, budget: 0 };
         let terms = Terms { machine, tasks: 1, millis: self.millis, place: self.place };
         let with_replay = |row: &&'static Row| Ok((*row, row.replay()?));
         let rows = rows.iter().map(with_replay).collect::<Result<_>>()?;
-        let quick = self.common.quick;
-        Ok(Sampling { rows, contenders, events, cpus, folders, terms, quick })
+        let (quick, guests) = (self.common.quick, RefCell::default());
+        Ok(Sampling {
+            rows,
+            contenders,
+            events,
+            cpus,
+            folders,
+            _image: image,
+            terms,
+            quick,
+            guests,
+        })
     }
 }
 
@@ -199,26 +247,58 @@ impl Sampling {
                 counts::name(&mut measurement, false);
                 Ok(measurement)
             }
-            Contender::Kernel { counted, fraction } => {
-                let set = |number: &u32| {
-                    Knob::set(Path::new(variants::FRACTION_FILE), &number.to_string())
-                };
-                let _knob = fraction.as_ref().map(set).transpose()?;
+            Contender::Kernel { counted, setting } => {
                 let make = |place: &PathBuf| Folder::within(place);
                 let folder = row.calls.folder(&self.folders).map(make).transpose()?;
                 let sample = KernelSample {
-                    calls: row.calls,
-                    tasks: key.tasks,
-                    operations: if self.quick { row.quick } else { row.operations },
-                    cpus: self.cpus.clone(),
-                    place: self.terms.place,
                     folder: folder.as_ref().map(|it| it.path().to_owned()),
                     events: self.events.clone().filter(|_| *counted),
+                    ..self.order(row, key, setting)
                 };
                 let mut measurement = launch::sample(&sample.order(), None, &[])?;
                 counts::name(&mut measurement, true);
                 Ok(measurement)
             }
+            Contender::Guest { folder, setting } => {
+                let places = guest::FOLDERS.map(|place| Path::new(place).join(guest::FOLDER));
+                let ask = |clock: Clock, events| {
+                    let sample = KernelSample {
+                        folder: row.calls.folder(&places).cloned(),
+                        cpus: clock.cpus(),
+                        events,
+                        ..self.order(row, key, setting)
+                    };
+                    self.ask(folder, clock, sample)
+                };
+                let instructions = ask(Clock::Instructions, None)?.wall_ns;
+                let counted = ask(Clock::Host, Some(Events::of_guest()))?;
+                let mut counted = counted.with(&[(counts::INSTRUCTIONS, instructions)]);
+                counts::name(&mut counted, true);
+                Ok(counted)
+            }
+        }
+    }
+
+    /// A sample of the guest of `folder`, which is booted if it does not run yet.
+    fn ask(&self, folder: &Path, clock: Clock, sample: KernelSample) -> Result<Measurement> {
+        let mut guests = self.guests.borrow_mut();
+        let guest = match guests.entry((folder.to_owned(), clock)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(Guest::boot(folder, clock)?),
+        };
+        guest.sample(&sample.order())
+    }
+
+    fn order(&self, row: &Row, key: SampleKey, setting: &Option<Setting>) -> KernelSample {
+        KernelSample {
+            calls: row.calls,
+            tasks: key.tasks,
+            operations: if self.quick { row.quick } else { row.operations },
+            cpus: self.cpus.clone(),
+            place: self.terms.place,
+            folder: None,
+            events: None,
+            setting: setting.clone(),
         }
     }
 }

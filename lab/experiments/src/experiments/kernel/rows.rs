@@ -13,7 +13,7 @@ struct Table {
     row: Vec<Row>,
 }
 
-/// A workload; the file says what the fields are.
+/// A workload; the file describes the fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
@@ -47,7 +47,6 @@ impl fmt::Display for Row {
 }
 
 impl Row {
-    /// All rows, in the order of tables.
     pub(super) fn all() -> Vec<&'static Self> {
         ROWS.iter().collect()
     }
@@ -55,7 +54,7 @@ impl Row {
     /// The replay of the same kernel path.
     ///
     /// # Errors
-    /// If there is none.
+    /// There is no such replay.
     pub(super) fn replay(&self) -> Result<Beside> {
         let Replay { experiment, row, amount } = &self.replay;
         Beside::find(experiment, row, *amount)

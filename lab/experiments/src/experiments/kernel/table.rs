@@ -1,7 +1,7 @@
-//! The tables: a workload's counts beside each other, and how fast all of them are.
+//! The tables: the counts of each workload side by side, and a table of rates.
 
 use super::rows::Row;
-use super::variants::{KERNEL, UNCOUNTED};
+use super::variants::{GUEST, KERNEL, UNCOUNTED};
 use crate::experiments::replay::beside::Beside;
 use crate::witness::readings::PageLists;
 use anyhow::Result;
@@ -10,15 +10,14 @@ use quarry_harness::results::{Metric, Run};
 use quarry_harness::table;
 use std::io::Write;
 
-/// A ratio this far from 1 is marked.
+/// A count whose ratio differs from 1 by more than this is marked.
 const APART: f64 = 0.1;
-/// Counts per operation below this are not compared: a few events in a whole sample.
+/// Counts per operation below this, a few events in a sample, are not compared.
 const FEW: f64 = 0.01;
 
-/// Prints a table of counts for each workload, and one of rates.
 pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Result<()> {
     let selection = Selection::of(run);
-    // Its copy, where it is the baseline, counts no more than it does.
+    // An uncounted baseline has a copy, which is not counted either.
     let is_counted = |column: &&Column<'_>| !column.label.starts_with(UNCOUNTED);
     let columns: Vec<&Column<'_>> = run
         .meta
@@ -35,10 +34,14 @@ pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Re
     }
     writeln!(
         out,
-        "Medians. ! marks a count that differs by more than 10 % between kernel and policy and is \
-         at least {FEW} per operation; smaller ones of objects and files are left out. - is not \
-         counted there.\n"
+        "Medians. ! marks a count that differs by more than 10 % between kernel and policy (of \
+         linux-*: the policy on its right) and is at least {FEW} per operation; smaller ones of \
+         objects and files are left out. - is not counted there.\n"
     )?;
+    // Without the running kernel only stacks have rates.
+    if !run.meta.variants.iter().any(|it| it.name.starts_with(KERNEL)) {
+        return Ok(());
+    }
     writeln!(
         out,
         "Rates in the document's unit; `uncounted / kernel` is what the counters cost:\n"
@@ -50,10 +53,14 @@ pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Re
     Ok(())
 }
 
-/// Kernel and policy, the first of each, where both are there.
+fn is_policy(variant: &str) -> bool {
+    !variant.starts_with(KERNEL) && !variant.starts_with(GUEST)
+}
+
+/// The first kernel and the first policy, if the run has both.
 fn compared<'a>(run: &Run, selection: &'a Selection<'a>) -> Option<[&'a Column<'a>; 2]> {
     let names = run.meta.variants.iter().map(|it| it.name.as_str());
-    let policy = names.clone().find(|name| !name.starts_with(KERNEL))?;
+    let policy = names.clone().find(|name| is_policy(name))?;
     Some([selection.column(KERNEL)?, selection.column(policy)?])
 }
 
@@ -70,10 +77,19 @@ fn counts(
     let line = |metric: &&Metric| {
         let value = |column: &Column<'_>| selection.median(column, of, metric);
         let values: Vec<Option<f64>> = columns.iter().map(|column| value(column)).collect();
-        // Few events of objects and files are chance; of pages they are what lists are for.
+        // Rows with few events are left out as chance, but for blocks of pages: few events there
+        // are what the page lists are for.
         let least = if metric.name.contains("block") { 0.0 } else { FEW };
         values.iter().flatten().any(|value| *value > least).then(|| {
-            let texts = values.iter().map(|value| table::figure_or(*value, "-"));
+            let is_apart = |index: usize| {
+                let policy = columns.get(index + 1).filter(|next| is_policy(&next.label));
+                let beside = policy.filter(|_| columns[index].label.starts_with(GUEST));
+                beside.is_some() && ratio(values[index], values[index + 1]).ends_with('!')
+            };
+            let text = |(index, value): (usize, &Option<f64>)| {
+                table::figure_or(*value, "-") + if is_apart(index) { " !" } else { "" }
+            };
+            let texts = values.iter().enumerate().map(text);
             let mut line: Vec<String> = [metric.name.clone()].into_iter().chain(texts).collect();
             line.extend(compared.map(|[kernel, policy]| ratio(value(kernel), value(policy))));
             line
@@ -83,7 +99,6 @@ fn counts(
     table::render(head, counts.filter_map(|metric| line(&metric)).collect())
 }
 
-/// The ratio of two counts, marked where they differ.
 fn ratio(kernel: Option<f64>, policy: Option<f64>) -> String {
     let (Some(kernel), Some(policy)) = (kernel, policy) else { return String::new() };
     if kernel.max(policy) < FEW {
@@ -98,8 +113,9 @@ fn ratio(kernel: Option<f64>, policy: Option<f64>) -> String {
 }
 
 fn rates(run: &Run, selection: &Selection<'_>, rows: &[&'static Row]) -> Result<String> {
-    let columns: Vec<&Column<'_>> =
-        run.meta.variants.iter().filter_map(|it| selection.column(&it.name)).collect();
+    // A guest's time is a number of instructions, and no rate.
+    let timed = run.meta.variants.iter().filter(|it| !it.name.starts_with(GUEST));
+    let columns: Vec<&Column<'_>> = timed.filter_map(|it| selection.column(&it.name)).collect();
     let uncounted = selection.column(KERNEL).and(selection.column(UNCOUNTED));
     let mut head = ["row", "tasks", "unit"].map(str::to_owned).to_vec();
     head.extend(columns.iter().map(|column| column.label.clone()));
@@ -110,7 +126,9 @@ fn rates(run: &Run, selection: &Selection<'_>, rows: &[&'static Row]) -> Result<
     for of in &selection.rows {
         let Some(row) = rows.iter().find(|row| row.name == of.workload) else { continue };
         let replay = row.replay()?;
-        let rate = replay.rate();
+        // A time in seconds is that of all of the document's work.
+        let rate = Some(replay.rate()).filter(|rate| rate.unit != "s");
+        let rate = rate.unwrap_or_else(|| Metric::rate(&format!("{}s/s", row.each)));
         let mut line = vec![of.workload.to_owned(), of.tasks.to_string(), rate.unit.clone()];
         let value =
             |column: &&Column<'_>| table::figure_or(selection.median(column, *of, &rate), "-");

@@ -1,6 +1,7 @@
-//! The variants: the running kernel, counted or not, with its own settings or others, and stacks.
+//! The variants: the running kernel, counted or not, with its own or other settings, and stacks.
 
 use crate::witness::tracepoints::{Events, Refusal};
+use crate::witness::{guest, knob};
 use anyhow::{Result, bail};
 use quarry_harness::options;
 use quarry_harness::results::Variant;
@@ -8,91 +9,142 @@ use quarry_harness::usage::Usage;
 use quarry_replay::policies::Policies;
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The running kernel, counted.
 pub(super) const KERNEL: &str = "kernel";
-/// The same without counters.
 pub(super) const UNCOUNTED: &str = "kernel-uncounted";
-/// The same, counted, with another share of the memory for the per-CPU page lists.
-const FRACTION: &str = "kernel-fraction-";
-/// The setting of that share: each zone's pages by this number, over all CPUs; 0 = by the batch.
-pub(super) const FRACTION_FILE: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
+/// The kernels of --guests, each by the name of its folder.
+pub(super) const GUEST: &str = "linux-";
 
-/// A thing that is compared.
+/// Settings that a variant may change for its samples: the name in `VARIANT-NAME-NUMBER`, the file,
+/// and the least number.
+const SETTINGS: [(&str, &str, u32); 5] = [
+    // The lists of all CPUs together hold up to a zone's pages divided by this number. The kernel
+    // accepts only 0 below 8, which means up to the zone's low watermark.
+    ("fraction", "/proc/sys/vm/percpu_pagelist_high_fraction", 8),
+    ("cpu-partial", "/sys/kernel/slab/*/cpu_partial", 0),
+    ("min-partial", "/sys/kernel/slab/*/min_partial", 0),
+    ("order", "/sys/kernel/slab/*/order", 0),
+    ("mglru", "/sys/kernel/mm/lru_gen/enabled", 0),
+];
+
+/// A setting's file and value.
+pub(super) type Setting = (PathBuf, String);
+
 #[derive(Clone)]
 pub(super) enum Contender {
-    /// The running kernel.
     Kernel {
         counted: bool,
-        /// The value of [`FRACTION_FILE`] meanwhile.
-        fraction: Option<u32>,
+        setting: Option<Setting>,
     },
-    /// Quarry's stack.
+    /// A kernel in an emulated machine: the folder with its files.
+    Guest {
+        folder: PathBuf,
+        setting: Option<Setting>,
+    },
     Stack(Policies),
 }
 
+/// Splits `VARIANT-NAME-NUMBER` into the variant and the setting; `None` if there is no setting.
+fn setting(name: &str) -> Option<Result<(&str, Setting)>> {
+    SETTINGS.iter().find_map(|(of, file, least)| {
+        let (variant, number) = name.split_once(&format!("-{of}-"))?;
+        Some(match number.parse::<u32>() {
+            Ok(value) if value >= *least => Ok((variant, (file.into(), number.to_owned()))),
+            _ => {
+                Err(Usage(format!("--variants {name}: accepted are numbers from {least} on"))
+                    .into())
+            }
+        })
+    })
+}
+
 impl Contender {
-    fn named(name: &str) -> Result<Self> {
-        let kernel = |counted, fraction| Self::Kernel { counted, fraction };
-        if let Some(number) = name.strip_prefix(FRACTION) {
-            return match number.parse() {
-                // The kernel takes no smaller number but 0.
-                Ok(number @ 8..) => Ok(kernel(true, Some(number))),
-                _ => bail!(Usage(format!("--variants {name}: accepted are numbers from 8 on"))),
-            };
+    fn named(name: &str, guests: Option<&Path>) -> Result<Self> {
+        let (variant, setting) = match setting(name).transpose()? {
+            Some((variant, setting)) => (variant, Some(setting)),
+            None => (name, None),
+        };
+        if let (Some(release), Some(guests)) = (variant.strip_prefix(GUEST), guests) {
+            return Ok(Self::Guest { folder: guests.join(release), setting });
         }
-        Ok(match name {
-            KERNEL => kernel(true, None),
-            UNCOUNTED => kernel(false, None),
-            _ => match name.parse() {
-                Ok(policies) => Self::Stack(policies),
-                Err(error) => bail!(Usage(format!(
-                    "--variants: {error}; or {KERNEL}, {UNCOUNTED}, {FRACTION}N"
-                ))),
-            },
+        Ok(match (variant, name.parse()) {
+            (KERNEL, _) => Self::Kernel { counted: true, setting },
+            (UNCOUNTED, _) => Self::Kernel { counted: false, setting },
+            (_, Ok(policies)) => Self::Stack(policies),
+            (_, Err(error)) => {
+                let settings = SETTINGS.map(|(of, ..)| format!("{of}-N")).join(", ");
+                bail!(Usage(format!(
+                    "--variants: {error}; or {KERNEL}, {UNCOUNTED}, {GUEST}RELEASE with --guests; \
+                     each also with -{settings} after it"
+                )))
+            }
         })
     }
 
-    fn about(&self) -> String {
+    fn setting(&self) -> Option<&Setting> {
         match self {
+            Self::Kernel { setting, .. } | Self::Guest { setting, .. } => setting.as_ref(),
+            Self::Stack(_) => None,
+        }
+    }
+
+    fn about(&self) -> String {
+        let about = match self {
             Self::Kernel { counted: false, .. } => "the running kernel, nothing counts".to_owned(),
-            Self::Kernel { fraction: None, .. } => {
-                "the running kernel, tracepoints count".to_owned()
-            }
-            Self::Kernel { fraction: Some(number), .. } => {
-                format!("the same with vm.percpu_pagelist_high_fraction={number}")
-            }
+            Self::Kernel { .. } => "the running kernel, tracepoints count".to_owned(),
+            Self::Guest { .. } => "a kernel in an emulated machine of two CPUs".to_owned(),
             Self::Stack(policies) => format!("{}, on a stack of its own", policies.in_full()),
+        };
+        let with = |(file, value): &Setting| format!("{about}; {} is {value}", file.display());
+        self.setting().map_or(about.clone(), with)
+    }
+
+    /// The reason why this machine cannot take the contender's samples, if there is one.
+    fn refusal(&self, events: &Result<Events, Refusal>) -> Option<String> {
+        match (self, events) {
+            (Self::Guest { folder, .. }, _) => {
+                let files = guest::FILES.map(|name| folder.join(name));
+                let missing = files.iter().find(|file| !file.is_file())?;
+                Some(format!(
+                    "there is no {}; scripts/witness-kernels.sh makes it",
+                    missing.display()
+                ))
+            }
+            (Self::Kernel { counted: true, .. }, Err(refusal)) => Some(refusal.to_string()),
+            (Self::Kernel { setting: Some((file, _)), .. }, _) => {
+                let error = |file: PathBuf| File::options().write(true).open(file).err();
+                let errors: Vec<_> = knob::files(file).into_iter().map(error).collect();
+                let error = errors.into_iter().reduce(|any, one| any.and(one));
+                let text =
+                    error.map_or_else(|| Some("absent".to_owned()), |it| Some(it?.to_string()));
+                Some(format!("{}: {}", file.display(), text?))
+            }
+            _ => None,
         }
     }
 }
 
-/// Those of `names` that this machine allows; a line on `out` says why another one is left out.
+/// The variants of `names` that this machine allows. Prints a line for each other variant.
 ///
 /// # Errors
-/// An unknown name.
+/// A name is unknown.
 pub(super) fn find(
     names: &[String],
     events: &Result<Events, Refusal>,
+    guests: Option<&Path>,
     out: &mut dyn Write,
 ) -> Result<Vec<(Contender, Variant)>> {
     let mut found = Vec::new();
-    let mut is_told = false;
+    let mut told = String::new();
     for (index, name) in names.iter().enumerate() {
         options::check_once(names, index)?;
-        let contender = Contender::named(name)?;
-        if let (Contender::Kernel { counted: true, .. }, Err(refusal)) = (&contender, events) {
-            if !is_told {
+        let contender = Contender::named(name, guests)?;
+        if let Some(refusal) = contender.refusal(events) {
+            if refusal != told {
                 writeln!(out, "{name}: left out: {refusal}")?;
             }
-            is_told = true;
-            continue;
-        }
-        if let Contender::Kernel { fraction: Some(_), .. } = contender
-            && let Err(error) = File::options().write(true).open(Path::new(FRACTION_FILE))
-        {
-            writeln!(out, "{name}: left out: {FRACTION_FILE}: {error}; run as root")?;
+            told = refusal;
             continue;
         }
         let about = contender.about();
@@ -108,16 +160,36 @@ mod tests {
 
     #[test]
     fn names_are_kernels_or_policies() {
-        let fraction = |name| match Contender::named(name) {
-            Ok(Contender::Kernel { fraction, .. }) => fraction,
-            _ => None,
-        };
-        assert_eq!(fraction("kernel-fraction-8"), Some(8));
-        assert_eq!(fraction("kernel"), None);
+        let guests = Path::new("/guests");
+        let named = |name| Contender::named(name, Some(guests));
+        let value = |name| named(name).ok().and_then(|it| Some(it.setting()?.1.clone()));
+        assert_eq!(value("kernel-fraction-8").as_deref(), Some("8"));
+        assert_eq!(value("linux-6.12-mglru-0").as_deref(), Some("0"));
+        assert_eq!(value("kernel"), None);
         for wrong in ["kernel-fraction-7", "kernel-fraction-", "kernels", "sheaf+v5"] {
-            assert!(Contender::named(wrong).is_err(), "{wrong}");
+            assert!(named(wrong).is_err(), "{wrong}");
         }
-        assert!(matches!(Contender::named("sheaf-6.18"), Ok(Contender::Stack(_))));
+        assert!(matches!(named("sheaf-6.18"), Ok(Contender::Stack(_))));
+        let folder = |name| match named(name) {
+            Ok(Contender::Guest { folder, .. }) => folder,
+            _ => PathBuf::new(),
+        };
+        assert_eq!(folder("linux-6.12-mglru-0"), Path::new("/guests/6.12"));
+        assert!(Contender::named("linux-6.12", None).is_err());
+    }
+
+    #[test]
+    fn what_is_not_there_is_left_out_with_its_file() {
+        let names = ["linux-0.1", "sheaf-6.18"].map(str::to_owned);
+        let events = Events::find(Some(Path::new("/no/such")), Scope::Tree);
+        let mut out = Vec::new();
+        let guests = Some(Path::new("/no/such"));
+        assert_eq!(find(&names, &events, guests, &mut out).unwrap().len(), 1);
+        let said = String::from_utf8(out).unwrap();
+        assert!(
+            said.starts_with("linux-0.1: left out: there is no /no/such/0.1/vmlinuz"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -125,7 +197,7 @@ mod tests {
         let names = ["kernel", "kernel-fraction-8", "kernel-uncounted", "sheaf-6.18"];
         let events = Events::find(Some(Path::new("/no/such")), Scope::Tree);
         let mut out = Vec::new();
-        let found = find(&names.map(str::to_owned), &events, &mut out).unwrap();
+        let found = find(&names.map(str::to_owned), &events, None, &mut out).unwrap();
         let left: Vec<&str> = found.iter().map(|(_, variant)| variant.name.as_str()).collect();
         assert_eq!(left, ["kernel-uncounted", "sheaf-6.18"]);
         let said = String::from_utf8(out).unwrap();

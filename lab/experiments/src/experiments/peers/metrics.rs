@@ -4,17 +4,13 @@ use super::super::idle_return::HELD;
 use super::super::malloc_patterns;
 use quarry_harness::results::{Direction, Metric};
 
-/// Its name.
 pub(super) const EXPERIMENT: &str = "peers";
-/// Names of metrics: of the time of an operation, of a program's CPU time, and of what is held
-/// after a burst.
+/// Names of metrics: time of an operation, CPU time of a program, memory held after a burst.
 pub(super) const TIME: &str = "time";
 pub(super) const CPU: &str = "CPU";
 pub(super) const HELD_AFTER: &str = "held after";
-/// Starts of `true` in a sample.
 pub(super) const STARTS: u32 = 20;
 
-/// The metrics of all parts.
 pub(super) fn metrics() -> Vec<Metric> {
     let cpu = Metric::new(CPU, "s of CPU", Direction::Lower, "cpu_ns").times(1e-9).digits(3);
     let held = Metric::new(HELD_AFTER, "MiB", Direction::Lower, HELD).digits(1);

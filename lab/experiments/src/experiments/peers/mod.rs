@@ -74,7 +74,6 @@ impl Defaults for Peers {
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// Everything that samples are taken with.
 struct Parts {
     parts: Vec<Part>,
     contenders: Vec<Contender>,
@@ -83,7 +82,6 @@ struct Parts {
     interrupt: Rc<Interrupt>,
     cpus: Vec<usize>,
     millis: u64,
-    /// Size of a growing heap and of a burst.
     growth_mib: u64,
     burst_mib: u64,
 }
@@ -204,7 +202,7 @@ fn print_programs(
     writeln!(out, "{}\n\n{}\n", programs.medians(cpu), programs.ratios(cpu))?;
     let faults = run.meta.metric(malloc_patterns::FAULTS)?;
     writeln!(out, "Page faults of them:\n\n{}\n", programs.medians(faults))?;
-    // A run of before this was counted does not have it.
+    // Old runs have not counted huge pages.
     if let Ok(huge) = run.meta.metric(malloc_patterns::HUGE) {
         writeln!(out, "Of their memory, huge pages:\n\n{}\n", programs.medians(huge))?;
     }
@@ -219,13 +217,13 @@ impl Sampler for Parts {
             return Err(NoSample::LeftOut);
         }
         let taken = self.take(part, &self.contenders[key.variant]);
-        // A signal to the terminal's group ends samples as well.
+        // A signal to the terminal's process group also ends samples.
         if self.interrupt.signal().is_some() { Err(NoSample::Interrupted) } else { taken }
     }
 }
 
 impl Parts {
-    /// Takes a sample, with its figures under the names that all parts have in common.
+    /// Takes a sample, with its figures under the names that all parts share.
     fn take(&self, part: Part, contender: &Contender) -> Result<Taken, NoSample> {
         let count = |of: &Measurement, name: &str| of.counters.get(name).copied();
         match part {
@@ -269,7 +267,7 @@ impl Parts {
     }
 }
 
-/// The counters of peak memory, page faults and huge pages, as patterns have them.
+/// The names of the counters of peak memory and page faults in patterns.
 const PEAK_KIB: &str = "max_rss_kib";
 const FAULTS: &str = "minor_faults";
 

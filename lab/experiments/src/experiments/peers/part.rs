@@ -7,28 +7,25 @@ use crate::real_programs::{self, RealProgram};
 use quarry_harness::results::{Verify, Workload};
 use std::fmt;
 
-/// Sizes of the objects of a heap that grows.
 const GROWING: [usize; 4] = [64, 1000, 16000, 200_000];
 
-/// One workload.
 #[derive(Clone, Copy)]
 pub(crate) enum Part {
-    /// Of `malloc-patterns`.
+    /// A pattern of `malloc-patterns`.
     Pattern(Pattern),
-    /// Of `growth`: objects of this many bytes.
+    /// `growth`, with objects of this many bytes.
     Growth(usize),
-    /// Of `real-programs`.
+    /// A program of `real-programs`.
     Program(&'static RealProgram),
-    /// Of `idle-return`: everything that was allocated is freed.
+    /// `idle-return`: all objects are freed.
     Burst,
-    /// Of `start-up`: starts of `true`, and the memory of `sleep`.
+    /// `start-up`: starts of `true`, and the memory of `sleep`.
     SmallProcess,
-    /// Of `start-up`: starts of a shell or an interpreter that has nothing to do.
+    /// `start-up`: starts of a shell or an interpreter that does nothing.
     Start(&'static SmallProgram),
 }
 
 impl Part {
-    /// Returns all of them, in the order of tables.
     pub(crate) fn all() -> Vec<Self> {
         let patterns = Pattern::all().into_iter().map(Self::Pattern);
         let growing = GROWING.into_iter().map(Self::Growth);
@@ -38,7 +35,6 @@ impl Part {
         patterns.chain(growing).chain(programs).chain(others).chain(starts).collect()
     }
 
-    /// Returns the row of a run, with the proof that the work happened.
     pub(super) fn workload(&self) -> Workload {
         let verify = match self {
             Self::Growth(_) => Verify::Counter("objects".to_owned()),
@@ -48,7 +44,6 @@ impl Part {
         Workload::new(&self.to_string(), verify)
     }
 
-    /// The pattern that it is.
     pub(super) fn pattern(&self) -> Option<Pattern> {
         match self {
             Self::Pattern(pattern) => Some(*pattern),
@@ -56,7 +51,6 @@ impl Part {
         }
     }
 
-    /// The program that it is.
     pub(super) fn program(&self) -> Option<&'static RealProgram> {
         match self {
             Self::Program(program) => Some(program),
@@ -64,7 +58,6 @@ impl Part {
         }
     }
 
-    /// Returns true if a quick run has it.
     pub(super) fn is_quick(&self) -> bool {
         match self {
             Self::Pattern(pattern) => pattern.is_quick(),
@@ -73,15 +66,15 @@ impl Part {
         }
     }
 
-    /// True if its first run differs from later ones. The two others measure memory, which does not
-    /// depend on the runs before.
+    /// Returns whether a part's first run differs from later ones. `Burst` and `SmallProcess`
+    /// measure memory, which does not depend on earlier runs.
     pub(super) fn has_warm_up(&self) -> bool {
         !matches!(self, Self::Burst | Self::SmallProcess)
     }
 
-    /// True if it counts in the means over everything. It ends with all that it has allocated, so
-    /// that its peak is what the work needs: a burst is looked at afterwards, and `sleep` and an
-    /// empty script do no work. Of pairs, one form stands for all of them.
+    /// Returns whether a part counts in the means over everything. Its peak memory must be what its
+    /// work needs: a burst is measured afterwards, and `sleep` and an empty script do no work. Of
+    /// the forms of pairs only the plain one counts.
     pub(super) fn is_of_everything(&self) -> bool {
         match self {
             Self::Burst | Self::SmallProcess | Self::Start(_) => false,

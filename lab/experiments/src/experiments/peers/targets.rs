@@ -6,7 +6,6 @@ use crate::patterns::{Family, Pattern};
 use quarry_compare::allocators::GLIBC;
 use quarry_harness::results::{Against, Over, Relation, Target};
 
-/// Returns the targets in the order of the table.
 pub(super) fn all() -> Vec<Target> {
     let best = || Against::Best;
     let each = |names: &[&str]| Against::Each(names.iter().map(|it| (*it).to_owned()).collect());
@@ -120,7 +119,7 @@ fn is_start(part: &Part) -> bool {
     matches!(part, Part::Start(_))
 }
 
-/// Returns true for a process that holds next to nothing: its memory is the allocator's own.
+/// Returns whether the process holds almost nothing: its memory is the allocator's own.
 fn is_small(part: &Part) -> bool {
     is_pair(part) || matches!(part, Part::SmallProcess)
 }

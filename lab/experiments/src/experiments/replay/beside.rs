@@ -1,4 +1,4 @@
-//! A row of a replay for an experiment of another kind, which stands beside it.
+//! A row of a replay, beside the figures of an experiment of another kind.
 
 use super::documents::Figure;
 use super::row::Row;
@@ -12,58 +12,53 @@ use quarry_replay::kernels::Cast;
 use quarry_replay::policies::Policies;
 use quarry_replay::stack::Machine;
 
-/// A row of an experiment of `data/replays.toml`.
 #[derive(Clone)]
 pub(crate) struct Beside {
     spec: &'static Spec,
     row: Row,
-    /// `--amount`.
     amount: u32,
 }
 
-/// The machine and the length of a sample that stands beside another one.
+/// The machine and the length of such a sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// The machine that the kernel's formulas are told of.
+    /// The machine that the kernel's formulas assume.
     pub(crate) machine: Machine,
-    /// Tasks at once.
     pub(crate) tasks: u32,
-    /// Length of the measured window in milliseconds.
     pub(crate) millis: u64,
     /// CPUs of the two sides of a pair.
     pub(crate) place: Place,
 }
 
 impl Beside {
-    /// The row of these names, with this or the usual amount.
+    /// The row of these names, with this amount or the usual one.
     ///
     /// # Errors
-    /// If there is none.
+    /// There is no such row.
     pub(crate) fn find(experiment: &str, row: &str, amount: Option<u32>) -> Result<Self> {
         let spec = Spec::find(experiment)?;
         let usual = spec.amount.as_ref().map_or(0, |it| it.usual);
         Ok(Self { spec, row: spec.row(row)?, amount: amount.unwrap_or(usual) })
     }
 
-    /// The figure of the original, in its unit.
+    /// The figure of the document, in its unit.
     pub(crate) fn rate(&self) -> Metric {
         self.spec.metrics().remove(0)
     }
 
-    /// The number of the document.
     pub(crate) fn document(&self) -> &'static str {
         &self.spec.document.number
     }
 
-    /// The document's figures for so many tasks, the baseline's first.
+    /// The document's figures for a number of tasks, the baseline's first.
     pub(crate) fn documented(&self, tasks: u32) -> Vec<Figure> {
         self.spec.document.all(&self.row, tasks)
     }
 
-    /// Replays it in a fresh process.
+    /// Replays the row in a fresh process.
     ///
     /// # Errors
-    /// Why there is no measurement.
+    /// The reason why there is no measurement.
     pub(crate) fn measure(&self, policies: &Policies, terms: Terms) -> Result<Measurement> {
         let Terms { machine, tasks, millis, place } = terms;
         let amount = self.spec.amount.as_ref();

@@ -1,11 +1,11 @@
-//! `--calibrate`: what a message costs here, with and without the stand-in for other work, and the
-//! page allocator's share of it, for a check of the constants.
+//! `--calibrate`: the cost of a message on this machine, with and without the stand-in for other
+//! work, and the page allocator's share of it, to check the constants.
 //!
-//! A profile of the threads would say more of this machine's scheduler than of the path: handing a
-//! burst over costs as much as sending it. So one thread walks the path by itself, for each burst
-//! the first leg and then the second: with other work, without it, and with the calls to the page
-//! allocator timed. Where each message switches threads, as a transaction does, the switches are
-//! most of what is real: so every number of tasks has a line as well, in CPU time of all threads.
+//! With several threads, the figures would be of this machine's scheduler more than of the path,
+//! because handing a burst over costs as much as sending it. So one thread walks both legs of the
+//! path for each burst: with the other work, without it, and with the calls to the page allocator
+//! timed. In a transaction each message switches threads, which is most of its cost: such rows have
+//! a further line for each number of tasks, in CPU time of all threads.
 
 use super::sample::ReplaySample;
 use super::slabinfo::counted;
@@ -19,8 +19,8 @@ use std::io::Write;
 /// Share of the page allocator in document 003: `__free_pages_ok` and `get_page_from_freelist`.
 const DOCUMENT_SHARE: f64 = 0.123_699 + 0.115_231;
 
-/// Measures all rows, each by the least of `samples`, and prints them beside what a message costs
-/// in the document. Only document 003 has a share of the page allocator to compare with.
+/// Measures all rows, each by the least of `samples`, and prints them beside the cost in the
+/// document. Only document 003 has a share of the page allocator to compare.
 pub(super) fn print(
     document: &str,
     rows: &[(ReplaySample, Scenario)],
@@ -65,7 +65,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Takes samples of a path, and returns the least of a figure: disturbances only add to it.
+/// The least value of a figure in several samples: disturbances only add to it.
 fn least(path: &ReplaySample, samples: u32, figure: impl Fn(&Measurement) -> f64) -> Result<f64> {
     let mut least = f64::INFINITY;
     for _ in 0..samples {
@@ -74,7 +74,7 @@ fn least(path: &ReplaySample, samples: u32, figure: impl Fn(&Measurement) -> f64
     Ok(least)
 }
 
-/// Nanoseconds of CPU of a message, and the cells about them, from the row's name on.
+/// The nanoseconds of CPU time of a message, and the first cells of its line.
 fn costs(
     path: &ReplaySample,
     walkers: &str,

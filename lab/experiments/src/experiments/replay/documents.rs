@@ -7,33 +7,29 @@ use quarry_replay::policies::Policies;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The figures of a document on an experiment.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Document {
-    /// Its number.
     pub(crate) number: String,
-    /// Its finding, in a sentence or two.
     pub(crate) finding: String,
-    /// Where its figures are; some have only profiles and prose.
+    /// The source of its figures; some documents have only profiles and prose.
     table: Option<Table>,
-    /// The policies that stand for its kernels, the baseline first; `*` is any.
+    /// The policies that stand for its kernels, the baseline first; `*` matches any policy.
     #[serde(default)]
     kernels: Vec<String>,
-    /// The same table of another machine, with other kernels.
+    /// The table of another machine, with other kernels.
     also: Option<Also>,
     /// Later statements and measurements of the same change.
     #[serde(default)]
     pub(crate) later: String,
-    /// The policies beside which mainline's own gain stands, where it was measured.
+    /// The policies that stand for mainline's change, where its gain was measured.
     mainline: Option<String>,
 }
 
-/// UDP_STREAM without and with lists for higher orders, as the commit that brought them to the
-/// kernel has it: 44042b449872, Linux 5.14, on 5.13-rc2.
+/// UDP_STREAM without and with lists for higher orders, from the commit that added them to the
+/// kernel: 44042b449872, Linux 5.14, on 5.13-rc2.
 const MAINLINE: &str = include_str!("../../../data/documents/mainline_5_14.csv");
 
-/// A table of the same form, of another machine.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Also {
@@ -42,13 +38,12 @@ struct Also {
     kernels: Vec<String>,
 }
 
-/// A table of the documents.
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum Table {
-    /// Of document 000 or 001: the mean of these rows, for this machine and benchmark. With
-    /// `by_tasks` rows are numbers of tasks and ours is part of the benchmark's name; `rows` have
-    /// other names there.
+    /// Document 000 or 001: the `statistic` of `benchmark` on `machine`. With `by_tasks` the
+    /// document's rows are numbers of tasks, and the name of our row ends the name of the
+    /// benchmark. `rows` maps names of our rows to the document's.
     Mmtests {
         machine: String,
         benchmark: String,
@@ -64,7 +59,7 @@ enum Table {
     PageFault,
 }
 
-/// A figure of a document: of a kernel, and how it compares with the document's baseline.
+/// A figure of a document: a kernel's value, and its ratio to the document's baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) kernel: String,
@@ -72,7 +67,7 @@ pub(crate) struct Figure {
     pub(crate) ratio: f64,
 }
 
-/// Formats a figure with its ratio; nothing where the document has none.
+/// Formats a figure with its ratio; empty if the document has none.
 pub(super) fn beside(figure: Option<Figure>) -> String {
     match figure {
         None => String::new(),
@@ -82,7 +77,7 @@ pub(super) fn beside(figure: Option<Figure>) -> String {
     }
 }
 
-/// Returns whether policies are those of a pattern, part by part, of which some may be `*`.
+/// Returns whether policies match a pattern, part by part; a part `*` matches any policy.
 fn fits(pattern: &str, policies: &str) -> bool {
     let (patterns, parts) = (pattern.split('+'), policies.split('+'));
     patterns.clone().count() == parts.clone().count()
@@ -90,18 +85,17 @@ fn fits(pattern: &str, policies: &str) -> bool {
 }
 
 impl Document {
-    /// The figure for a row, a number of tasks and policies.
     pub(crate) fn figure(&self, row: &Row, tasks: u32, policies: &Policies) -> Option<Figure> {
         self.statistic(None, row, tasks, policies)
     }
 
-    /// The spread of that figure, where the document has it.
+    /// The spread of that figure, if the document has it.
     pub(crate) fn spread(&self, row: &Row, tasks: u32, policies: &Policies) -> Option<Figure> {
         self.statistic(Some("Stddev"), row, tasks, policies)
     }
 
-    /// The figures for a row and a number of tasks: those of all kernels in the document's table of
-    /// the experiment's own machine.
+    /// The figures of all kernels for a row and a number of tasks, from the table of the
+    /// experiment's machine.
     pub(crate) fn all(&self, row: &Row, tasks: u32) -> Vec<Figure> {
         let figures = self.table.as_ref().and_then(|it| it.kernels(None, row, row.machine, tasks));
         let figures = figures.unwrap_or_default();
@@ -110,7 +104,7 @@ impl Document {
         figures.into_iter().map(figure).collect()
     }
 
-    /// Another statistic than the mean, or the mean.
+    /// The mean, or another statistic.
     fn statistic(
         &self,
         statistic: Option<&str>,
@@ -131,12 +125,10 @@ impl Document {
         Some(Figure { kernel, value, ratio })
     }
 
-    /// Returns whether mainline's gain is known for some rows.
     pub(crate) fn has_mainline(&self) -> bool {
         self.mainline.is_some()
     }
 
-    /// The gain of the change in mainline, for a row and policies.
     pub(crate) fn mainline(&self, row: &Row, policies: &Policies) -> Option<f64> {
         self.mainline.as_ref().filter(|pattern| fits(pattern, &policies.in_full()))?;
         let line = fields(MAINLINE).find(|line| line[0] == row.documented)?;
@@ -146,7 +138,6 @@ impl Document {
 }
 
 impl Table {
-    /// The kernels with their values, the baseline first.
     fn kernels(
         &self,
         wanted: Option<&str>,
@@ -170,14 +161,14 @@ impl Table {
                 let machine = machine.unwrap_or(usual);
                 let wanted = [machine, name.as_str(), wanted.unwrap_or(statistic), key];
                 let lines = fields(MMTESTS).filter(|fields| fields[1..5] == wanted[..]);
-                // A line for each kernel but the baseline, which stands in all of them.
+                // Each line has another kernel, and all have the baseline.
                 let lines: Vec<_> = lines.collect();
                 let base = of(lines.first()?[5], lines[0][6]);
                 std::iter::once(base).chain(lines.iter().map(|it| of(it[8], it[9]))).collect()
             }
             Self::TcpRr => {
-                // The document's machine has 16 CPUs, ours perhaps two: its rows are told apart by
-                // how many threads there are for each.
+                // The document's machine has 16 CPUs, this machine another number: the
+                // threads per CPU select the row.
                 let cpus = quarry_harness::affinity::allowed().len().max(1);
                 let threads = tasks.parse::<usize>().ok()? * 16;
                 let threads = threads.is_multiple_of(cpus).then(|| (threads / cpus).to_string())?;
@@ -194,7 +185,6 @@ impl Table {
     }
 }
 
-/// The kernels of document 004, by their numbers in its table.
 const KERNELS_004: [(&str, &str); 4] = [
     ("1", "4.15-rc2"),
     ("2", "large-zone-batch"),
@@ -213,7 +203,7 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_the_documents() {
-        // "The ratio is a loss of 1.2 %" is the finding on TCP at 14 bytes.
+        // The document's finding on TCP at 14 bytes: "The ratio is a loss of 1.2 %".
         for (experiment, row, tasks, policies, expected) in [
             ("netperf-udp-stream", "send-64", 1, "slub+order0", Some((178.38, "1.0000"))),
             ("netperf-udp-stream", "recv-16384", 2, "slub+v2016", Some((32806.81, "1.2288"))),

@@ -1,5 +1,5 @@
-//! Experiments that replay the kernel paths of the documents: one table of them, one set of
-//! options, one way to measure and print.
+//! Experiments that replay the kernel paths of the documents, with common options, measurement and
+//! tables.
 
 pub(super) mod beside;
 mod calibrate;
@@ -38,7 +38,7 @@ use sample::ReplaySample;
 use spec::{Amount, Spec};
 use std::path::PathBuf;
 
-/// The defaults that all have; those of an experiment take the place of the others.
+/// Defaults of all replays. A replay's own variants and tasks replace them.
 struct Usual;
 
 impl Defaults for Usual {
@@ -48,7 +48,7 @@ impl Defaults for Usual {
     const MOST_TASKS: u32 = 1024;
 }
 
-// A docstring would become the help.
+// No doc comment, because clap would make it the help.
 #[derive(Args)]
 struct Options {
     #[command(flatten)]
@@ -95,7 +95,6 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 impl Entry {
-    /// The entry of the replay of this name.
     pub(super) const fn of_replay(name: &'static str) -> Self {
         let work = Some(WorkKind::of::<ReplaySample>());
         let parse = |name: &str, matches: &ArgMatches| {
@@ -128,7 +127,6 @@ fn parse(name: &str, matches: &ArgMatches) -> Result<Replaying, clap::Error> {
     Ok(Replaying { spec, options })
 }
 
-/// An experiment with its options.
 struct Replaying {
     spec: &'static Spec,
     options: Options,
@@ -202,7 +200,6 @@ impl Replaying {
         })))
     }
 
-    /// Names of the rows that run.
     fn rows(&self) -> Result<Vec<String>> {
         for name in &self.options.only {
             self.spec.row(name)?;
@@ -214,7 +211,7 @@ impl Replaying {
         Ok(self.spec.rows().into_iter().filter(wanted).map(|row| row.name).collect())
     }
 
-    /// Refuses a place that has no sender.
+    /// Refuses a place for rows without a sender.
     fn check_place(&self, rows: &[String]) -> Result<()> {
         let sends = |row: &Row| {
             let scenario = row.scenario(self.amount(), None);
@@ -228,7 +225,7 @@ impl Replaying {
         Ok(())
     }
 
-    /// The machine that formulas are told of, for a row that may have CPUs of its own.
+    /// The machine that formulas assume, for a row that may have its own number of CPUs.
     fn machine(&self, of_row: Option<u32>) -> Machine {
         let Self { spec, options } = self;
         Machine {
@@ -244,7 +241,6 @@ impl Replaying {
         self.options.amount.unwrap_or(if self.options.common.quick { *quick } else { *usual })
     }
 
-    /// A row on these policies, for one task.
     fn path(&self, row: &Row, policies: &Policies) -> ReplaySample {
         let machine = self.machine(row.declared_cpus);
         let budget = row.load().map_or(0, |load| load.budget(self.amount()));
@@ -267,7 +263,7 @@ impl Replaying {
     }
 }
 
-/// Kernel paths that are replayed in fresh processes: by workload, then by variant.
+/// Kernel paths that are replayed in fresh processes, by workload and then by variant.
 struct ReplayedPaths {
     paths: Vec<Vec<ReplaySample>>,
     amount: Option<&'static Amount>,
@@ -281,7 +277,6 @@ impl Sampler for ReplayedPaths {
     }
 }
 
-/// Reads a variant; the nearest names are suggested for one that is unknown.
 fn policies_of(text: &str) -> Result<Policies> {
     text.parse().map_err(|UnknownPolicy { variant, what, name, accepted }| {
         let unknown = nearest::unknown(what, &name, &accepted);
@@ -289,7 +284,6 @@ fn policies_of(text: &str) -> Result<Policies> {
     })
 }
 
-/// Reads the name of a place.
 fn place() -> impl TypedValueParser<Value = Place> {
     PossibleValuesParser::new(Place::ALL.map(|(name, _)| name))
         .map(|name| Place::named(&name).expect("one of those that are accepted"))

@@ -1,5 +1,5 @@
-//! Where the time of a packet goes, beside document 003's profile: counts times what a call of each
-//! kind takes, not samples of a program counter.
+//! The parts of a packet's time, beside document 003's profile. Each part is the count of a call
+//! times its measured cost; no program counter is sampled.
 
 use super::slabinfo::counted;
 use anyhow::Result;
@@ -8,20 +8,19 @@ use quarry_harness::table;
 use quarry_replay::costs::Costs;
 use std::io::Write;
 
-/// The profile and the caches of document 003.
 const DOCUMENT: &str = include_str!("../../../data/documents/003_profile.csv");
 
-/// A function of the document, and the product that stands for it here.
+/// A function of the document's profile, and the product that stands for it here.
 struct Function {
-    /// Its name in kernels of the document's time.
+    /// Its name in kernels of that time.
     name: &'static str,
-    /// Counters that are summed, per sample.
+    /// Counters of a sample, which are summed.
     counts: &'static [&'static str],
-    /// The figure that each is worth.
+    /// The figure that each of these costs.
     cost: &'static str,
 }
 
-/// The time that remains after these is the rest.
+/// Time outside these functions is printed as `the rest`.
 const FUNCTIONS: [Function; 9] = [
     Function {
         name: "copy_user_generic_string",
@@ -42,7 +41,7 @@ const FUNCTIONS: [Function; 9] = [
     Function { name: "__slab_free", counts: &["slow_frees"], cost: "cost slow_free" },
 ];
 
-/// Notes what calls cost, and how many bytes packets of `payload` bytes copied.
+/// Records the costs of calls, and the bytes that packets of `payload` bytes copied.
 pub(super) fn record(costs: &Costs, payload: u64, measurement: &mut Measurement) {
     let Costs { zone_alloc, zone_free, listed, copied_byte, .. } = *costs;
     let Costs { fast_alloc, fast_free, slow_alloc, slow_free, .. } = *costs;
@@ -58,20 +57,19 @@ pub(super) fn record(costs: &Costs, payload: u64, measurement: &mut Measurement)
         ("cost copied_byte", copied_byte),
     ];
     measurement.figures.extend(figures.map(|(name, value)| (name.to_owned(), value)));
-    // In once and out once.
+    // Each packet is copied in and out.
     let copied = 2 * payload * measurement.operations;
     measurement.counters.insert("copied_bytes".to_owned(), copied);
 }
 
-/// Nanoseconds of a function in a sample.
 fn nanoseconds(function: &Function, measurement: &Measurement) -> Option<f64> {
     let cost = measurement.figure(function.cost)?;
     let counts = function.counts.iter().filter_map(|name| measurement.figure(name));
     Some(counts.sum::<f64>() * cost)
 }
 
-/// Shares of the CPU time of all samples, in the order of [`FUNCTIONS`]; `None` where costs were
-/// not measured.
+/// Shares of the CPU time of all samples, in the order of [`FUNCTIONS`]; `None` if costs were not
+/// measured.
 fn shares<'a>(samples: impl Iterator<Item = &'a Measurement>) -> Option<Vec<f64>> {
     let (mut sums, mut all) = (vec![0.0; FUNCTIONS.len()], 0.0);
     for measurement in samples {
@@ -83,19 +81,16 @@ fn shares<'a>(samples: impl Iterator<Item = &'a Measurement>) -> Option<Vec<f64>
     (all > 0.0).then(|| sums.into_iter().map(|sum| 100.0 * sum / all).collect())
 }
 
-/// The share of a function in the document's profile, in percent.
 fn documented(name: &str) -> Option<f64> {
     let line = fields("oprofile").find(|line| line[1] == name)?;
     line[3].parse().ok()
 }
 
-/// The fields of the document's lines of one kind.
 fn fields(kind: &str) -> impl Iterator<Item = Vec<&'static str>> {
     let lines = DOCUMENT.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
     lines.filter(move |fields| fields[0] == kind)
 }
 
-/// Prints the profile of each row and number of tasks, and the document's caches.
 pub(super) fn print(run: &Run, out: &mut dyn Write) -> Result<()> {
     let variants: Vec<&Variant> =
         run.meta.variants.iter().filter(|it| it.copy_of.is_none()).collect();
@@ -143,7 +138,7 @@ fn lines(columns: &[Option<Vec<f64>>]) -> Vec<Vec<String>> {
     lines
 }
 
-/// The document's own `slabinfo -AD`.
+/// The document's `slabinfo -AD`.
 pub(super) fn documented_slabinfo() -> String {
     let line = |fields: Vec<&str>| {
         format!(

@@ -10,9 +10,9 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(super) struct Rows {
     name: String,
-    /// Which path of `paths.toml`; none where a load of file systems runs.
+    /// A path of `paths.toml`; `None` for a load of file systems.
     path: Option<String>,
-    /// Which load of `file_loads.toml`.
+    /// A load of `file_loads.toml`.
     load: Option<String>,
     #[serde(default)]
     bytes: Vec<u64>,
@@ -28,49 +28,41 @@ pub(super) struct Rows {
     #[serde(default)]
     place: Place,
     declared_cpus: Option<u32>,
-    /// The name in the document's table, where it is another.
+    /// The name in the document's table, if it differs.
     documented: Option<String>,
-    /// The document's machine, where it is another.
+    /// The document's machine, if it differs.
     machine: Option<String>,
-    /// The cost of a message, if it differs from that of the path.
+    /// The cost of a message, if it differs from the path's.
     work: Option<WorkRow>,
 }
 
-/// One line of an experiment's table.
 #[derive(Clone)]
 pub(crate) struct Row {
-    /// Its name in the document.
     pub(super) name: String,
-    /// True if a short run takes it.
     pub(super) quick: bool,
-    /// True if received messages are counted, and not those sent.
+    /// True if received messages count, not sent ones.
     pub(super) received: bool,
-    /// CPUs that the kernel's formulas are told of, where they are not the experiment's.
+    /// CPUs that the kernel's formulas assume, if they are not the experiment's.
     pub(super) declared_cpus: Option<u32>,
-    /// Its name in the document's table.
     pub(super) documented: String,
-    /// The document's machine, where it is not the experiment's.
+    /// The document's machine, if it is not the experiment's.
     pub(super) machine: Option<&'static str>,
     runs: Runs,
-    /// But for the amount.
+    /// The setting, without the amount.
     setting: Setting,
 }
 
-/// The kind of work that a row does.
 #[derive(Clone, Copy)]
 enum Runs {
-    /// Walks a path of this name.
     Path(&'static str),
-    /// Runs a load of this name.
     Load(&'static str),
 }
 
 impl Rows {
-    /// Each of its lines.
     pub(super) fn each(&'static self) -> impl Iterator<Item = Row> {
         let first = |numbers: &[u64]| numbers.first().copied().unwrap_or(0);
         let lists = [&self.length, &self.rate, &self.bytes].into_iter();
-        // Where nothing varies, the row has the number 0.
+        // If nothing varies, there is one row with the number 0.
         let varied = lists.map(Vec::as_slice).find(|it| !it.is_empty()).unwrap_or(&[0]);
         varied.iter().map(move |&number| {
             let of = |list: &Vec<u64>| if *list == varied { number } else { first(list) };
@@ -108,20 +100,17 @@ impl Rows {
 }
 
 impl Row {
-    /// Bits of a message's payload.
     pub(super) fn bits(&self) -> u64 {
         self.setting.bytes as u64 * 8
     }
 
-    /// The scenario that runs, with an amount of work at a time, on the CPUs that were asked for;
-    /// none where a load does.
+    /// The scenario of the row, with an amount of work and the wanted place; `None` for a load.
     pub(super) fn scenario(&self, amount: u32, place: Option<Place>) -> Option<Scenario> {
         let Runs::Path(path) = self.runs else { return None };
         let place = place.unwrap_or(self.setting.place);
         Some(Scenario::of(path, &Setting { amount, place, ..self.setting }))
     }
 
-    /// The load that runs, where it is no path.
     pub(super) fn load(&self) -> Option<FileLoad> {
         let Runs::Load(load) = self.runs else { return None };
         Some(FileLoad::of(load))

@@ -22,58 +22,49 @@ use std::panic;
 use std::process;
 use std::time::Duration;
 
-/// The figure, and the series, of the time of each operation in whole microseconds.
+/// The name of the figure, and of the series, of each operation's time in whole microseconds.
 const EACH_US: &str = "each_us";
 
-/// The parameters of a sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ReplaySample {
-    /// Names of the experiment and of its row.
     pub(super) experiment: String,
     pub(super) row: String,
-    /// The policies of the stack.
     pub(super) policies: Policies,
-    /// The machine that the kernel's formulas are told of.
+    /// The machine that the kernel's formulas assume.
     pub(super) machine: Machine,
-    /// CPUs of senders and receivers, where they are asked for.
+    /// CPUs of senders and receivers, if the user gave them.
     pub(super) place: Option<Place>,
-    /// Number of tasks.
     pub(super) tasks: u32,
-    /// Amount of work at a time.
     pub(super) amount: u32,
-    /// Length of the measured window in milliseconds.
     pub(super) millis: u64,
-    /// CPUs of the threads, in turn.
+    /// CPUs of the threads, taken in turn.
     pub(super) cpus: Vec<usize>,
-    /// Counts each cache apart, and measures what calls cost.
+    /// True to count each cache, and measure the costs of calls.
     pub(super) profiled: bool,
-    /// For calibration: there is no work outside of the allocator.
+    /// For calibration: no work outside the allocator.
     pub(super) bare: bool,
-    /// For calibration: one thread walks the path by itself.
+    /// For calibration: one thread walks the path.
     pub(super) alone: bool,
-    /// For calibration: times the calls to the page allocator.
+    /// For calibration: the calls to the page allocator are timed.
     pub(super) timed: bool,
 }
 
-/// A scenario on its way to a stack.
 struct OnStack<'a> {
     sample: &'a ReplaySample,
     scenario: Scenario,
 }
 
-/// A load of file systems on its way to a stack.
 struct LoadOnStack<'a> {
     sample: &'a ReplaySample,
     load: FileLoad,
 }
 
-/// All that is known after a replay.
 struct Observed {
     replayed: Replayed,
-    /// Nanoseconds in the page allocator, where they were asked for.
+    /// Nanoseconds in the page allocator, if they were timed.
     page_ns: Option<u64>,
     footprint: Footprint,
-    /// The caches and the costs of calls, where they were asked for.
+    /// The caches and the costs of calls, if they were wanted.
     profile: Option<(Vec<CacheCounts>, Costs)>,
 }
 
@@ -84,14 +75,14 @@ impl Replay for OnStack<'_> {
         let (sample, scale) = (self.sample, self.sample.scale());
         let (replayed, page_ns) = if sample.timed {
             let timed = TimedPages::new(memory);
-            // Nothing but what is measured may enter the sum.
+            // Only the measured window may enter the sum.
             let replayed = self.scenario.run(&timed, Scale { warm_up: Duration::ZERO, ..scale });
             (replayed, Some(timed.page_ns()))
         } else {
             (self.scenario.run(memory, scale), None)
         };
         let footprint = memory.footprint();
-        // The caches first: measuring costs counts, too.
+        // First, because measuring the costs counts too.
         let profile = sample.profiled.then(|| (memory.caches(), Costs::measure(memory)));
         memory.check_at_end()?;
         Ok(Observed { replayed, page_ns, footprint, profile })
@@ -134,10 +125,10 @@ impl Work for ReplaySample {
 }
 
 impl ReplaySample {
-    /// Takes it in a fresh process, and checks that these policies ran.
+    /// Takes the sample in a fresh process, and checks that these policies ran.
     ///
     /// # Errors
-    /// Why there is no measurement.
+    /// The reason why there is no measurement.
     pub(super) fn take(&self) -> Result<Measurement> {
         let measurement = launch::sample(&self.order(), None, &[])?;
         if measurement.served_by != self.policies.to_string() {
@@ -155,7 +146,6 @@ impl ReplaySample {
         }
     }
 
-    /// The measurement of a load: one operation is what the load counts as one.
     fn of_load(&self, loaded: Loaded) -> Measurement {
         let Loaded { tally, wall_ns, cpu_ns, counters } = loaded;
         let time_ns = wall_ns * u64::from(self.tasks);
@@ -177,7 +167,6 @@ impl ReplaySample {
         let Observed { replayed, page_ns, footprint, profile } = observed;
         let Replayed { sent, verified, lost, wall_ns, cpu_ns, .. } = *replayed;
         let bits = row.bits() * if row.received { verified } else { sent };
-        // Time of one task per operation of its own.
         let time_ns = wall_ns * u64::from(self.tasks);
         let served_by = self.policies.to_string();
         let page_ns = page_ns.map(|ns| ("page_ns", ns));
@@ -198,17 +187,19 @@ impl ReplaySample {
     }
 }
 
-/// A scenario for one thread that goes round by itself.
+/// A scenario for one thread that walks both legs.
 fn alone(scenario: Scenario) -> Scenario {
     let round = match scenario.cast {
         Cast::Crew(crew) => crew.burst,
+        Cast::Card(_) => 1,
         Cast::Solo(solo) => solo.round,
     };
     let cast = Cast::Solo(Solo { round, ..Solo::default() });
     Scenario { cast, ..scenario }
 }
 
-/// Threads that wait for one that panicked would wait for ever.
+/// Ends the process at the first panic, because other threads would wait for the panicked one for
+/// ever.
 fn end_with_the_first_panic() {
     panic::set_hook(Box::new(|info| {
         eprintln!("{info}");
@@ -216,8 +207,8 @@ fn end_with_the_first_panic() {
     }));
 }
 
-/// Sums up how long messages took, in microseconds: of nanoseconds in ascending order; nothing of
-/// none.
+/// Mean and quantiles of messages' times, in microseconds, from nanoseconds in ascending order;
+/// empty without times.
 fn latencies(ascending: &[u64]) -> impl Iterator<Item = (&'static str, f64)> {
     let micros = |ns: u64| ns as f64 / 1000.0;
     let figures = ascending.len().checked_sub(1).map(|last| {

@@ -1,14 +1,12 @@
-//! The caches of a replay after the run, as `slabinfo -AD` printed them in document 003.
+//! The caches of a replay after its run, in the form of document 003's `slabinfo -AD`.
 
 use quarry_harness::results::{Measurement, Run, Sample};
 use quarry_live::activity::{self, Activity};
 use quarry_replay::memory::CacheCounts;
 use std::collections::BTreeMap;
 
-/// Counters of a measurement that are a cache's begin with it.
 const PREFIX: &str = "cache ";
 
-/// Notes the counts of each cache.
 pub(super) fn record(caches: &[CacheCounts], measurement: &mut Measurement) {
     for CacheCounts { name, objects, allocs, frees, fast_allocs, fast_frees } in caches {
         let counts = [
@@ -23,7 +21,6 @@ pub(super) fn record(caches: &[CacheCounts], measurement: &mut Measurement) {
     }
 }
 
-/// Sums a cache's counts over samples.
 fn of_samples<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<CacheCounts> {
     let mut caches: BTreeMap<&str, CacheCounts> = BTreeMap::new();
     for (name, count) in
@@ -48,8 +45,8 @@ fn of_samples<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<CacheCounts>
     caches
 }
 
-/// The text for every variant of a run, with all samples of a row and number of tasks together;
-/// empty where none were counted.
+/// The text for every variant of a run, which sums all samples of a row and number of tasks; empty
+/// if caches were not counted.
 pub(super) fn text(run: &Run) -> String {
     let mut text = String::new();
     for workload in &run.meta.workloads {
@@ -72,7 +69,6 @@ pub(super) fn text(run: &Run) -> String {
     text
 }
 
-/// Returns `1 task` or `2 tasks`.
 pub(super) fn counted(tasks: u32) -> String {
     format!("{tasks} task{}", if tasks == 1 { "" } else { "s" })
 }
@@ -104,7 +100,6 @@ mod tests {
             fast_frees: 29_500_000,
         };
         let text = table("stream", std::slice::from_ref(&counts));
-        // Two lines of document 003.
         let name = "Name                   Objects    Alloc     Free   %Fast";
         let heads = ":0000256                  1685 29611065 29609548  99  99";
         assert_eq!(text, format!("stream:\n\n    {name}\n    {heads}\n\n"));

@@ -9,14 +9,14 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// All of them; the file says what the fields are.
+/// All replays; the file describes the fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Replays {
     models: String,
     variants: String,
     files_models: String,
-    /// Metrics that explain figures, by the name of the explanation.
+    /// Metrics that explain figures, by the name in `explained_by`.
     explanations: BTreeMap<String, Vec<Metric>>,
     legends: BTreeMap<String, String>,
     experiment: Vec<Spec>,
@@ -26,7 +26,6 @@ static REPLAYS: LazyLock<Replays> = LazyLock::new(|| {
     toml::from_str(include_str!("../../../data/replays.toml")).expect("a test reads all of them")
 });
 
-/// An experiment that replays a kernel path.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Spec {
@@ -37,18 +36,18 @@ pub(crate) struct Spec {
     pub(super) tasks: String,
     pub(super) quick_tasks: String,
     pub(super) declared_cpus: u32,
-    /// Bytes of the document's machine, and its nodes; 0 where it does not say.
+    /// Memory of the document's machine, and its nodes; 0 if the document does not name it.
     #[serde(default)]
     pub(super) declared_gib: u64,
     #[serde(default = "one_node")]
     pub(super) nodes: u8,
-    /// True if caches are printed one by one, with a profile.
+    /// True to print each cache, with a profile.
     #[serde(default)]
     pub(super) profile: bool,
-    /// True if the spread of the samples is printed, as mmtests does.
+    /// True to print the spread of the samples, like mmtests.
     #[serde(default)]
     pub(super) spread: bool,
-    /// Which metrics explain its figures: `paths`, `faults` or `files`.
+    /// The metrics that explain its figures: `paths`, `faults` or `files`.
     #[serde(default = "of_paths")]
     explained_by: String,
     rows: Vec<Rows>,
@@ -65,19 +64,19 @@ fn of_paths() -> String {
     "paths".to_owned()
 }
 
-/// The choice of an experiment's size.
+/// The choices of an experiment's amount.
 #[derive(Deserialize)]
 pub(super) struct Amount {
     what: String,
     pub(super) usual: u32,
     pub(super) quick: u32,
-    /// The most of all tasks together; 0 = each has the whole amount, however many there are.
+    /// The most of all tasks together; 0 = each task has the whole amount.
     #[serde(default)]
     pub(super) together: u32,
 }
 
 impl Amount {
-    /// The share of an amount that each of `tasks` tasks has.
+    /// The part of an amount for each of `tasks` tasks.
     pub(super) fn of_each(&self, amount: u32, tasks: u32) -> u32 {
         match self.together {
             0 => amount,
@@ -90,7 +89,7 @@ impl Spec {
     /// The experiment of this name.
     ///
     /// # Errors
-    /// If there is none.
+    /// There is no such experiment.
     pub(super) fn find(name: &str) -> Result<&'static Self> {
         let names: Vec<&str> = REPLAYS.experiment.iter().map(|spec| spec.name.as_str()).collect();
         let found = REPLAYS.experiment.iter().find(|spec| spec.name == name);
@@ -119,24 +118,21 @@ impl Spec {
         )
     }
 
-    /// Returns whether its rows are loads of file systems.
     pub(super) fn is_of_files(&self) -> bool {
         self.explained_by == "files"
     }
 
-    /// The legend of the columns that explain its figures.
     pub(super) fn legend(&self) -> &'static str {
         &REPLAYS.legends[&self.explained_by]
     }
 
-    /// The figure in the original's unit first, then what explains it.
+    /// The figure in the document's unit, then the metrics that explain it.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let mut metrics = [&self.metrics[..], &REPLAYS.explanations[&self.explained_by]].concat();
         metrics[0].primary = true;
         metrics
     }
 
-    /// All rows.
     pub(super) fn rows(&'static self) -> Vec<Row> {
         self.rows.iter().flat_map(Rows::each).collect()
     }
@@ -144,7 +140,7 @@ impl Spec {
     /// The row of this name.
     ///
     /// # Errors
-    /// If there is none.
+    /// There is no such row.
     pub(super) fn row(&'static self, name: &str) -> Result<Row> {
         let rows = self.rows();
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();

@@ -1,5 +1,5 @@
-//! How much the samples of a replay differ among themselves, by mmtests' statistics, which document
-//! 000 reports beside its means.
+//! The spread of a replay's samples in mmtests' statistics, which document 000 reports beside its
+//! means.
 
 use super::documents::beside;
 use super::spec::Spec;
@@ -16,7 +16,6 @@ pub(super) fn table(selection: &Selection<'_>, spec: &'static Spec) -> Result<St
     let mean = if higher { "Hmean" } else { "Amean" };
     let document = format!("Stddev, document {}", spec.document.number);
     let header = ["row", "tasks", "policies", mean, "Stddev", "CoeffVar, %", &document];
-    // A single sample has no spread.
     let several = |value: f64| Some(value).filter(|value| value.is_finite());
     let mut lines = Vec::new();
     for &row in &selection.rows {

@@ -1,5 +1,5 @@
-//! The table of a replay: the rate or time in the original's unit, the document's figure beside it,
-//! and the counts of the locks.
+//! The table of a replay: rate or time in the document's unit, the document's figure, and counts of
+//! locks.
 
 use super::documents::{Figure, beside};
 use super::spec::Spec;
@@ -12,7 +12,6 @@ use quarry_replay::policies::Policies;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
-/// Prints one line per row, number of tasks and variant.
 pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Result<()> {
     let mut header = ["row", "tasks", "policies"].map(str::to_owned).to_vec();
     for metric in &run.meta.metrics {
@@ -30,7 +29,7 @@ pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Resu
     let selection = Selection::of(run);
     let mut rows = Vec::new();
     for row in &selection.rows {
-        // In the order that was asked for.
+        // In the order of `--variants`.
         let columns = run.meta.variants.iter().filter_map(|it| selection.column(&it.name));
         rows.extend(columns.map(|column| line(&selection, spec, *row, column)));
     }
@@ -63,8 +62,8 @@ pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Resu
     Ok(())
 }
 
-/// Returns the medians of one run, line by line, under the names of the columns, with their units
-/// beside them: `lines[..]["zone locks"]`. What was not measured is null.
+/// The medians of a run, line by line, by the names of the columns, with the columns' units:
+/// `lines[..]["zone locks"]`. A missing value is null.
 pub(super) fn json(run: &Run) -> Value {
     let selection = Selection::of(run);
     let columns = || run.meta.variants.iter().filter_map(|it| selection.column(&it.name));
@@ -126,7 +125,6 @@ fn line<'a>(
     line
 }
 
-/// The figures that stand beside a variant: the document's, and mainline's gain.
 fn documented(
     spec: &'static Spec,
     row: judge::Row<'_>,

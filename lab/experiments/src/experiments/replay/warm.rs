@@ -1,15 +1,15 @@
-//! The variants of a short run whose lists were still being filled while it measured.
+//! Names the variants of a short run whose lists still filled while it measured.
 
 use quarry_harness::judge::{Row, Selection};
 use quarry_harness::results::{Cell, Run};
 
-/// Samples of fewer milliseconds are short: a usual one has 200.
+/// Samples below this length are short; usual ones have 200 ms.
 const SHORT_MS: u64 = 100;
 
-/// New slabs per operation from which on a variant is named: a warm one makes next to none.
+/// New slabs per operation at which a variant is named; a warm variant has almost none.
 const SLABS: f64 = 0.01;
 
-/// Returns a line that names what was not warm in a run of short samples, if anything was not.
+/// A line that names what was not warm in a run of short samples; `None` if all was.
 pub(super) fn note(run: &Run) -> Option<String> {
     let millis: u64 = run.meta.options.get("millis")?.parse().ok()?;
     if millis >= SHORT_MS {
@@ -36,7 +36,6 @@ pub(super) fn note(run: &Run) -> Option<String> {
     })
 }
 
-/// Slabs that the samples of a variant made, for each of their operations.
 fn slabs_per_operation(run: &Run, Row { workload, tasks }: Row<'_>, variant: &str) -> f64 {
     let (mut slabs, mut operations) = (0, 0);
     for sample in run.samples_of(Cell { workload, tasks, variant }) {

@@ -17,7 +17,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
-/// The metric that the targets are about.
+/// The metric of the targets.
 const TIME: &str = "time";
 /// Page caches for one thread only.
 const SINGLE: &str = "shared-single";
@@ -133,7 +133,7 @@ impl Plan for SqliteBudget {
 }
 
 impl SqliteBudget {
-    /// The options of so many look-ups by so many threads; the caches are filled before.
+    /// The options of `lookups` look-ups by `tasks` threads, which fill the caches first.
     fn options(&self, tasks: u32, lookups: u64) -> Vec<String> {
         let tasks = u64::from(tasks);
         vec![

@@ -63,7 +63,6 @@ impl Plan for SqliteHot {
         let (mib, lookups) = (self.mib, self.lookups);
         let sampler = move |key: SampleKey| {
             let _kept = &scratch;
-            // Room for every connection, and half as much again.
             let budget = (mib * 3 / 2 + 64) * u64::from(key.tasks) * MIB;
             let options = [
                 "--databases=1".to_owned(),

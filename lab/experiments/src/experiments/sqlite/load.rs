@@ -1,4 +1,4 @@
-//! `quarry-sqlite-load`: where it is, and what it prints.
+//! `quarry-sqlite-load`: its place, and its output.
 
 use anyhow::{Context, Result, bail};
 use quarry_compare::companion;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The program's name; it lies beside the command `quarry`.
+/// The program's name; the file is beside the command `quarry`.
 const NAME: &str = "quarry-sqlite-load";
-/// Quarry's page cache, as the program calls it.
+/// The program's name for Quarry's page cache.
 pub(super) const QUARRY: &str = "quarry";
 
-/// The page caches that the program knows, and what they are.
+/// The program's page caches, with descriptions.
 pub(super) const CACHES: [(&str, &str); 7] = [
     (QUARRY, "Quarry's page cache and heap; SQLite without SQLITE_ENABLE_MEMORY_MANAGEMENT"),
     ("separate", "SQLite's own, a cache for each connection; without that flag"),
@@ -32,7 +32,6 @@ pub(super) const CACHES: [(&str, &str); 7] = [
     ("default", "SQLite's own, 2,000 KiB for each connection; without that flag"),
 ];
 
-/// The variant of a name among those that are `known`, each with a description.
 fn variant(known: &[(&str, &str)], name: &str) -> Result<Variant> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let known = known.iter().find(|(known, _)| *known == name);
@@ -41,15 +40,14 @@ fn variant(known: &[(&str, &str)], name: &str) -> Result<Variant> {
     Ok(Variant::new(name, what))
 }
 
-/// The page caches that were asked for, and after them an A/A copy of the baseline.
+/// The named page caches, then an A/A copy of the baseline.
 ///
 /// # Errors
-/// One is not known.
+/// A name is unknown.
 pub(super) fn variants(names: &[String], baseline: &str) -> Result<Vec<Variant>> {
     variants_of(&CACHES, names, baseline)
 }
 
-/// The same among those that are `known`.
 pub(super) fn variants_of(
     known: &[(&str, &str)],
     names: &[String],
@@ -61,29 +59,29 @@ pub(super) fn variants_of(
     Ok(all)
 }
 
-/// The name by which the program knows a variant.
+/// The program's name of a variant.
 pub(super) fn cache_of(variant: &Variant) -> &str {
     variant.copy_of.as_deref().unwrap_or(&variant.name)
 }
 
-/// The program.
 pub(super) struct LoadProgram {
     file: PathBuf,
-    /// The checksums of the same look-ups before, by their options.
+    /// Checksums of earlier look-ups, by their options.
     checksums: RefCell<BTreeMap<String, u64>>,
 }
 
 impl LoadProgram {
-    /// Finds it: the file that QUARRY_SQLITE_LOAD names, or the one beside this executable.
+    /// Finds the program: the file that QUARRY_SQLITE_LOAD names, or the file beside this
+    /// executable.
     ///
     /// # Errors
-    /// It is not there: how to build it.
+    /// The program is not there; the error says how to build it.
     pub(super) fn find() -> Result<Self> {
         let file = companion::find(NAME, "QUARRY_SQLITE_LOAD")?;
         Ok(Self { file, checksums: RefCell::default() })
     }
 
-    /// Makes databases where they are not there yet.
+    /// Creates databases, unless they are there.
     ///
     /// # Errors
     /// The error of the program.
@@ -93,7 +91,7 @@ impl LoadProgram {
         self.output(command.arg(folder).args(options)).map(drop)
     }
 
-    /// Looks rows up; compares the checksum with that of the same look-ups before.
+    /// Looks rows up, and compares the checksum with that of earlier equal look-ups.
     ///
     /// # Errors
     /// The error of the program, or another checksum.
@@ -116,7 +114,7 @@ impl LoadProgram {
         measurement(&figures, "lookups", cache)
     }
 
-    /// Lets pages leave a cache.
+    /// Removes pages from a cache.
     ///
     /// # Errors
     /// The error of the program.
@@ -126,7 +124,7 @@ impl LoadProgram {
         measurement(&figures, "pages", cache)
     }
 
-    /// Lets a heap breathe beside a page cache.
+    /// Grows and shrinks a heap beside a page cache.
     ///
     /// # Errors
     /// The error of the program.
@@ -162,7 +160,7 @@ fn number(figures: &Map<String, Value>, name: &str) -> Result<u64> {
     figures.get(name).and_then(Value::as_u64).with_context(|| format!("no figure {name}"))
 }
 
-/// Reads the figures that the program has printed; `operations` names the figure that counts them.
+/// Reads the program's figures; `operations` names the figure that counts operations.
 fn measurement(figures: &Map<String, Value>, operations: &str, cache: &str) -> Result<Measurement> {
     let ns = number(figures, "ns")?;
     let served_by = format!("{NAME} {cache}");

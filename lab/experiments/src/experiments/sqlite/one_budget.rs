@@ -1,4 +1,4 @@
-//! `one-budget`: a heap that breathes beside readers and writers of the page cache.
+//! `one-budget`: a heap that grows and shrinks beside readers and writers of the page cache.
 
 use super::super::plan::{Lab, Plan, Staged};
 use super::load::{LoadProgram, cache_of, variants_of};
@@ -12,7 +12,7 @@ use quarry_harness::tables::by_variant;
 
 const MIB: u64 = 1 << 20;
 const WORK: &str = "breathe";
-/// How memory is divided, as the load calls it; the first one is the usual baseline.
+/// The load's names for the divisions of memory; the first is the usual baseline.
 const DIVISIONS: [(&str, &str); 2] = [
     ("one", "heap and page cache in one budget"),
     ("split", "half of the same memory for each: a group of the cache that never gives way"),

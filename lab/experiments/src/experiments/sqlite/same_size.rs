@@ -1,24 +1,22 @@
-//! Equal resident memory: what each page cache is told to hold, so that its process becomes as
-//! large as the one with Quarry's.
+//! Finds the bytes with which each page cache's process is as large as Quarry's.
 //!
-//! A number of bytes means something else to each: SQLite counts pages and leaves out what it keeps
-//! beside them; Quarry counts every page that it takes from the system. So each is started once,
-//! and its bytes are changed by as much as its peak differs.
+//! Page caches count their bytes differently: SQLite counts pages and leaves out what it keeps
+//! beside them; Quarry counts every page that it takes from the system. So each cache is tried, and
+//! its bytes are corrected by the difference of the peaks.
 
 use super::load::{LoadProgram, QUARRY};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Trials of each page cache.
 const TRIALS: u32 = 3;
-/// A peak that differs from Quarry's by less than this part of it is equal.
+/// A peak within this part of Quarry's is equal.
 const EQUAL: f64 = 0.01;
-/// The page cache that takes what it wants.
+/// The page cache without a bound.
 pub(super) const UNBOUNDED: &str = "default";
 
-/// The bytes of each of `caches`, of which Quarry has `budget`. `options` are those of short
-/// look-ups that fill the caches.
+/// The bytes for each of `caches`, if Quarry has `budget`. `options` are those of short look-ups
+/// that fill the caches.
 ///
 /// # Errors
 /// The error of the load.
@@ -52,7 +50,7 @@ pub(super) fn budgets(
     Ok(all)
 }
 
-/// The bytes with which a peak of `found` becomes one of `aim`, if what is not cached stays.
+/// The bytes that turn a peak of `found` into `aim`, if memory outside the cache stays the same.
 fn corrected(bytes: u64, found: u64, aim: u64) -> u64 {
     let least = bytes / 4;
     if found > aim { bytes.saturating_sub(found - aim).max(least) } else { bytes + (aim - found) }

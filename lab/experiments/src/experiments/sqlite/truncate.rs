@@ -1,4 +1,4 @@
-//! `truncate-stall`: a million cached pages leave at once, while another thread works.
+//! `truncate-stall`: a million cached pages leave at once while another thread works.
 
 use super::super::plan::{Lab, Plan, Staged};
 use super::load::{LoadProgram, QUARRY, cache_of, variants};
@@ -10,7 +10,6 @@ use quarry_harness::results::{Direction, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::by_variant;
 
-/// The ways in which pages leave, as the load and the tables call them.
 const WAYS: [(&str, &str); 3] =
     [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];
 

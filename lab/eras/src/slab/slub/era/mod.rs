@@ -1,4 +1,4 @@
-//! The differences between the kernel's versions of SLUB, one file each.
+//! The differences between the versions of SLUB, one file each.
 
 mod v2_6_29;
 mod v3_0;
@@ -13,13 +13,13 @@ pub(super) use v3_0::V3_0;
 pub(super) use v3_1::V3_1;
 pub(super) use v4_9::V4_9;
 
-/// The ways of one version. A version is a type without values.
+/// The parts of SLUB in which versions differ. A version is a type without values.
 pub trait Era: Send + Sync + 'static {
     /// The policy's name.
     const NAME: &'static str;
 
-    /// The record of a slab, which decides its slow path: a word with a lock bit, or a packed word
-    /// that changes by compare-and-swap.
+    /// The record of a slab, which decides the slow path: a word with a lock bit, or a word that
+    /// changes by compare-and-swap.
     type Word: SlabWord + Sync;
 
     /// Bytes of the largest request that `kmalloc` serves from a cache.
@@ -31,10 +31,9 @@ pub trait Era: Send + Sync + 'static {
     /// The order of slabs of objects `stride` bytes apart, on a machine of `cpus` CPUs.
     fn slab_order(stride: usize, cpus: u32) -> Order;
 
-    /// Partly free slabs that a node wants to have on its list.
+    /// Slabs on a node's list below which the node keeps empty slabs too.
     fn min_partial(stride: usize) -> u32;
 
-    /// Returns whether a node with `on_list` slabs on its list, of `min_partial` that it wants,
-    /// keeps one more that is empty.
+    /// Returns whether a node with `on_list` slabs on its list keeps one more that is empty.
     fn keeps_empty(on_list: u32, min_partial: u32) -> bool;
 }

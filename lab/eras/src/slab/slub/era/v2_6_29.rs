@@ -1,4 +1,4 @@
-//! SLUB of Linux 2.6.29, which document 003 ran on.
+//! SLUB of Linux 2.6.29, the kernel of document 003.
 
 use super::Era;
 use crate::slab::slub::lock_word::LockWord;
@@ -7,8 +7,8 @@ use quarry_mm::frame::{FRAME_BYTES, Order};
 
 /// Linux 2.6.29: a lock bit per slab; a slab whose last object is freed goes back at once.
 ///
-/// Its fast path works on the CPU's own list with interrupts turned off, where a program has the
-/// same restartable sequence as in all versions.
+/// The kernel's fast path turns interrupts off to change the CPU's list; here it is a restartable
+/// sequence, as for all versions.
 pub enum V2_6_29 {}
 
 impl Era for V2_6_29 {
@@ -25,8 +25,8 @@ impl Era for V2_6_29 {
         order::min_partial(stride.ilog2())
     }
 
-    /// Only for a slab that a CPU lets go of (`unfreeze_slab`); one that a free empties never
-    /// stays.
+    /// Decides only on an empty slab that a CPU lets go (`unfreeze_slab`); a slab that a free
+    /// empties always goes back.
     fn keeps_empty(on_list: u32, min_partial: u32) -> bool {
         on_list < min_partial
     }

@@ -1,14 +1,14 @@
-//! SLUB of Linux 3.0, from which document 002 starts.
+//! SLUB of Linux 3.0, with which document 002 begins.
 
 use super::{Era, V2_6_29};
 use crate::slab::slub::lock_word::LockWord;
 use crate::slab::slub::order::{self, Fewer};
 use quarry_mm::frame::{FRAME_BYTES, Order};
 
-/// Linux 3.0: slabs as in 2.6.29, and larger requests from caches.
+/// Linux 3.0: slabs as in 2.6.29; caches also serve larger requests.
 ///
-/// Its fast path is a compare-and-swap of two words without a lock prefix (2.6.39); a program has
-/// the same restartable sequence as in all versions.
+/// The kernel's fast path is a compare-and-swap of two words without a lock prefix (2.6.39); here
+/// it is a restartable sequence, as for all versions.
 pub enum V3_0 {}
 
 impl Era for V3_0 {

@@ -1,11 +1,11 @@
-//! SLUB of Linux 3.1: document 002's slow paths without a lock.
+//! SLUB of Linux 3.1, with document 002's slow paths without a lock.
 
 use super::{Era, V3_0};
 use crate::slab::slub::page_word::PageWord;
 use quarry_mm::frame::Order;
 
-/// Linux 3.1: the packed word of a slab changes by compare-and-swap, and a node keeps some of the
-/// slabs whose last object is freed.
+/// Linux 3.1: a slab's packed word changes by compare-and-swap, and a node keeps some of the slabs
+/// that a free empties.
 pub enum V3_1 {}
 
 impl Era for V3_1 {
@@ -21,7 +21,8 @@ impl Era for V3_1 {
         V3_0::min_partial(stride)
     }
 
-    /// One more than wanted (`nr_partial > min_partial` discards, mm/slub.c, Linux 3.1 to 3.16).
+    /// A node keeps one slab more than `min_partial`: an empty slab goes back only if `nr_partial >
+    /// min_partial` (mm/slub.c, Linux 3.1 to 3.16).
     fn keeps_empty(on_list: u32, min_partial: u32) -> bool {
         on_list <= min_partial
     }

@@ -1,11 +1,11 @@
-//! SLUB of Linux 4.9, which document 000 ran on.
+//! SLUB of Linux 4.9, the kernel of document 000.
 
 use super::{Era, V3_0};
 use crate::slab::slub::order;
 use crate::slab::slub::page_word::PageWord;
 use quarry_mm::frame::Order;
 
-/// Linux 4.9: CPUs keep partly free slabs (3.2), so that nodes need fewer of them.
+/// Linux 4.9: CPUs keep partly free slabs (since 3.2), so nodes need fewer.
 pub enum V4_9 {}
 
 impl Era for V4_9 {

@@ -1,0 +1,61 @@
+//! Completions of shells, which ask the command itself: it knows the processes on Quarry, the slab
+//! policies and the options of the library, and `quarry-lab` its experiments.
+
+use clap::{Arg, Command};
+use clap_complete::CompleteEnv;
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use quarry_live::{Choice, Found};
+use quarry_mm::heap::options::{CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS};
+use quarry_mm::slab::slab_names;
+
+/// The variable by which a shell asks for completions; its value is the name of the shell.
+pub const VARIABLE: &str = "COMPLETE";
+
+/// Answers a shell that asks for completions, and ends the process; otherwise does nothing.
+pub fn answer(command: fn() -> Command) {
+    CompleteEnv::with_factory(|| with_values(command())).var(VARIABLE).complete();
+}
+
+/// Adds what only this machine and this build know to the arguments of all subcommands.
+fn with_values(command: Command) -> Command {
+    command.mut_args(with_value).mut_subcommands(with_values)
+}
+
+fn with_value(arg: Arg) -> Arg {
+    let values = match arg.get_id().as_str() {
+        "pid" => pids,
+        "name" => names,
+        "slab" | "policies" => policies,
+        "set" => settings,
+        _ => return arg,
+    };
+    arg.add(ArgValueCandidates::new(values))
+}
+
+fn found() -> Vec<Found> {
+    Choice::default().find().map_or_else(|_| Vec::new(), |(found, _)| found)
+}
+
+fn pids() -> Vec<CompletionCandidate> {
+    let one = |it: Found| {
+        let who = it.process.who();
+        CompletionCandidate::new(who.pid.to_string()).help(Some(who.name.to_string().into()))
+    };
+    found().into_iter().map(one).collect()
+}
+
+fn names() -> Vec<CompletionCandidate> {
+    found().into_iter().map(|it| it.process.who().name.as_str().into()).collect()
+}
+
+fn policies() -> Vec<CompletionCandidate> {
+    slab_names().map(CompletionCandidate::new).collect()
+}
+
+fn settings() -> Vec<CompletionCandidate> {
+    let all = OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS);
+    let one = |name: &str, meaning: &'static str| {
+        CompletionCandidate::new(format!("{name}=")).help(Some(meaning.into()))
+    };
+    all.map(|option| one(option.name, option.meaning)).collect()
+}

@@ -1,0 +1,133 @@
+//! Processes that are chosen by name, and processes that come and go.
+
+use super::served::{Served, eventually};
+use crate::support::quarry;
+use std::process::Output;
+
+/// A program with a name that no other process has.
+fn called(name: &str) -> Option<(Served, String)> {
+    let name = format!("{name}-{}", std::process::id());
+    Some((Served::python(&format!("ctypes.CDLL(None).prctl(15, b'{name}')"))?, name))
+}
+
+fn of(name: &str, verb: &[&str]) -> Output {
+    quarry().args(verb).args(["--name", name]).output().expect("it runs")
+}
+
+/// Standard output of a command once the process has published.
+fn said(name: &str, verb: &[&str]) -> String {
+    eventually(&format!("{verb:?}"), || {
+        let Output { status, stdout, stderr } = of(name, verb);
+        let [out, error] = [stdout, stderr].map(|it| String::from_utf8(it).expect("text"));
+        if status.success() { Ok(out) } else { Err(error) }
+    })
+}
+
+#[test]
+fn processes_are_listed_with_what_they_hold() {
+    let Some((served, name)) = called("ps") else { return };
+    said(&name, &["top", "--once"]);
+    let list = said(&name, &["ps"]);
+    let words: Vec<&str> = list.lines().nth(1).expect("a line").split_whitespace().collect();
+    assert_eq!(words[0], served.pid(), "{list}");
+    assert!(words.contains(&name.as_str()) && words[2] == "MiB", "{list}");
+    assert!(list.starts_with("    PID") || list.contains("OTHER"), "{list}");
+    let json = said(&name, &["ps", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("a line of JSON");
+    assert!(json["resident_bytes"].as_u64() > Some(1 << 20), "{json}");
+}
+
+#[test]
+fn each_command_takes_a_name() {
+    let Some((_served, name)) = called("name") else { return };
+    assert!(said(&name, &["slabinfo"]).starts_with("slabinfo - "));
+    let top = said(&name, &["top", "--once"]);
+    assert!(top.contains(" other = ") && top.contains(" RSS"), "{top}");
+    let metrics = said(&name, &["metrics"]);
+    assert!(metrics.contains("quarry_resident_bytes{pid="), "{metrics}");
+    let profile = of(&name, &["profile", "--seconds", "0.1", "--wait", "100"]);
+    let error = String::from_utf8_lossy(&profile.stderr).into_owned();
+    assert!(profile.status.success() && error.contains(&format!("{name}[")), "{error}");
+}
+
+#[test]
+fn a_name_that_several_have_is_their_sum_but_no_profile() {
+    let Some((one, name)) = called("two") else { return };
+    let script = format!("ctypes.CDLL(None).prctl(15, b'{name}')");
+    let Some(other) = Served::python(&script) else { return };
+    for served in [&one, &other] {
+        served.text(&["slabinfo"]);
+    }
+    let top = said(&name, &["top", "--once"]);
+    assert!(top.starts_with(&format!("quarry top  {name}+1[")), "{top}");
+    let refused = of(&name, &["profile"]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success(), "{error}");
+    assert!(error.contains("several processes are on Quarry") && error.contains(&one.pid()));
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    for option in [["--name", "no such name"], ["--cgroup", "no.such.service"]] {
+        for verb in [&["ps"][..], &["top", "--once"], &["slabinfo"], &["profile"], &["metrics"]] {
+            let output = quarry().args(verb).args(option).output().expect("it runs");
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(1), "{verb:?}: {error}");
+            assert!(error.contains("no process on Quarry has this name or control group"));
+        }
+    }
+}
+
+/// One command: growth by size class, and by call site.
+#[test]
+fn growth_has_classes_and_call_sites() {
+    let grow = "import threading\ndef grow():\n    global grown\n    grown = []\n    \
+                while True:\n        grown.append(bytes(4000))\n        time.sleep(0.0005)\n\
+                threading.Thread(target=grow, daemon=True).start()";
+    let Some(served) = Served::python(grow) else { return };
+    let text = served.text(&["top", "--once", "--sort", "growth", "--delay", "2"]);
+    let first = text.lines().nth(6).expect("a row");
+    assert!(first.contains('+') && text.contains(" GROWTH "), "{text}");
+    let (_, sites) = text.split_once("Allocated since the first look").expect(&text);
+    assert!(sites.contains("in use") && sites.contains("call site"), "{text}");
+}
+
+#[test]
+fn a_sidecar_outlives_its_service() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let Some((mut served, name)) = called("side") else { return };
+    said(&name, &["metrics"]);
+    let mut sidecar = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"))
+        .args(["metrics", "--listen", "127.0.0.1:0", "--name", &name])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    BufReader::new(sidecar.stderr.take().expect("piped")).read_line(&mut line).expect("a line");
+    let address = line.split("http://").nth(1).and_then(|it| it.split('/').next()).expect(&line);
+    let scrape = || {
+        let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    };
+    let served_text = || {
+        let answer = scrape();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        answer
+    };
+    let pid = |of: &Served| format!("quarry_used_bytes{{pid=\"{}\"", of.pid());
+    assert!(served_text().contains(&pid(&served)));
+    served.kill();
+    assert!(!served_text().contains("pid="));
+    let again = Served::python(&format!("ctypes.CDLL(None).prctl(15, b'{name}')"));
+    let again = again.expect("there was one");
+    // Until the next one publishes, no process of the name has figures, which the sidecar answers.
+    eventually("the next one", || {
+        let answer = scrape();
+        if answer.contains(&pid(&again)) { Ok(()) } else { Err(answer) }
+    });
+    sidecar.kill().expect("it runs");
+    sidecar.wait().expect("it ends");
+}

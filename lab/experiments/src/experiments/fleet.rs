@@ -1,0 +1,140 @@
+//! `fleet`: heaps of a fleet's programs at their sizes, against other allocators.
+
+use super::plan::{Lab, Plan, Staged};
+use super::tables;
+use crate::patterns::fleet::{FleetSample, Form, OVER_LIVE, PROFILES};
+use anyhow::{Result, ensure};
+use clap::Args;
+use clap::builder::ArgPredicate;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders::{self, OwnWork};
+use quarry_harness::affinity;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::{Work, WorkKind};
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::results::{Direction, Metric, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
+use quarry_harness::tables::Matrix;
+
+/// Heaps of a fleet's programs at their sizes, against other allocators.
+///
+/// Five production profiles say which sizes are born how often and live how long. A fresh process
+/// makes the heap, then plays a record of births and deaths in rounds, each round back to the heap
+/// of the beginning. Time is that of the median round, for each operation; memory is what is
+/// resident above the start of the process at the end, over the bytes that live. The order of
+/// allocators is random in each block, because memory that the host has to find first costs the
+/// first allocator seconds.
+#[derive(Args)]
+pub(super) struct Fleet {
+    #[command(flatten)]
+    common: Common<Fleet>,
+    /// The profiles, by number.
+    #[arg(long, value_delimiter = ',', default_value = "0,1,2,3,4",
+          value_parser = clap::value_parser!(u64).range(..PROFILES.len() as u64))]
+    profiles: Vec<u64>,
+    /// Live bytes of all threads, in MiB.
+    #[arg(long, value_delimiter = ',', default_value = "64,512",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("16")),
+          value_parser = clap::value_parser!(u64).range(1..))]
+    mib: Vec<u64>,
+    /// Numbers of threads.
+    #[arg(long, value_delimiter = ',', default_value = "2",
+          value_parser = clap::value_parser!(u64).range(1..=1024))]
+    threads: Vec<u64>,
+    /// Use of the objects: they die in their own thread or in the next one, or are written whole.
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "own")]
+    forms: Vec<Form>,
+    /// Births and deaths of a thread in a round, before those that bring the heap back.
+    #[arg(long, default_value = "1000000",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("50000")),
+          value_parser = clap::value_parser!(u64).range(1..))]
+    events: u64,
+    /// Rounds of a sample.
+    #[arg(long, default_value = "7",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("3")),
+          value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
+}
+
+impl Defaults for Fleet {
+    const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
+    const SAMPLES: &'static str = "3";
+    const QUICK_SAMPLES: &'static str = "1";
+}
+
+/// A profile, live MiB, threads and the use of objects.
+#[derive(Clone, Copy)]
+struct Shape(u64, u64, u64, Form);
+
+impl Shape {
+    fn name(&self) -> String {
+        let Self(profile, mib, threads, form) = self;
+        let form = match form {
+            Form::Own => "",
+            Form::Passed => ", passed on",
+            Form::Touched => ", touched",
+        };
+        format!("fleet-{profile}, {mib} MiB, {threads} threads{form}")
+    }
+}
+
+impl Fleet {
+    fn shapes(&self) -> Vec<Shape> {
+        let mut shapes = Vec::new();
+        for (&mib, &threads) in
+            self.mib.iter().flat_map(|mib| self.threads.iter().map(move |it| (mib, it)))
+        {
+            for &form in self.forms.iter().filter(|form| **form != Form::Passed || threads > 1) {
+                shapes.extend(
+                    self.profiles.iter().map(|profile| Shape(*profile, mib, threads, form)),
+                );
+            }
+        }
+        shapes
+    }
+}
+
+impl Plan for Fleet {
+    const NAME: &'static str = "fleet";
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<FleetSample>());
+
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let shapes = self.shapes();
+        ensure!(!shapes.is_empty(), "--forms passed: one thread has no other one");
+        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
+        let most = self.threads.iter().copied().max().unwrap_or(1);
+        let cpus = affinity::choose(&affinity::allowed(), most as usize);
+        let verify = Verify::Counter("objects".to_owned());
+        let workloads = shapes.iter().map(|it| Workload::new(&it.name(), verify.clone())).collect();
+        let variants = contenders::variants(&contenders);
+        let (events, rounds) = (self.events as usize, self.rounds as usize);
+        let order = move |key: SampleKey| {
+            let Shape(profile, mib, threads, form) = shapes[key.workload];
+            let (profile, threads, cpus) = (profile as usize, threads as usize, cpus.clone());
+            FleetSample { profile, mib, threads, form, events, rounds, cpus }.order()
+        };
+        let sampler = OwnWork { contenders, order };
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let about = format!("{rounds} rounds of {events} births and deaths a thread.");
+        // The first round of a sample warms the heap, and the median is not the first.
+        let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
+        let plan = plan.option("events", events).option("rounds", rounds);
+        Ok(Some(Staged::new(plan, |run, out| {
+            let matrix = Matrix::new(run, tables::all("fleet", run));
+            writeln!(out, "{}\n", matrix.tables())?;
+            for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
+                writeln!(out, "{}:\n\n{}\n", metric.name, matrix.medians(metric))?;
+            }
+            Ok(())
+        })))
+    }
+}
+
+fn metrics() -> Vec<Metric> {
+    vec![
+        Metric::time_per_operation().primary(),
+        Metric::new(OVER_LIVE, OVER_LIVE, Direction::Lower, OVER_LIVE),
+        Metric::new("page faults", "count", Direction::Lower, "minor_faults").digits(0),
+        Metric::new("huge pages", "MiB", Direction::None, "huge_kib").times(1.0 / 1024.0).digits(0),
+    ]
+}
