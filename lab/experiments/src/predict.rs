@@ -9,7 +9,7 @@ use quarry_compare::companion;
 use quarry_harness::picture::{Course, Picture};
 use quarry_harness::report;
 use quarry_harness::table::{Entry, Table, Tone, words};
-use quarry_predict::{Cell, Moved, Printed, Score, Shown, Skill, Supposed};
+use quarry_predict::{Cell, Fit, Moved, Printed, Score, Shown, Skill, Supposed};
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -38,8 +38,10 @@ pub struct PredictArgs {
     /// Only the cells that constants of the machine were fitted to.
     #[arg(long)]
     calibrate: bool,
-    /// Change each constant by a fifth, down and up, and print what that moves, in points. It runs
-    /// everything some forty times: `--only` makes it shorter.
+    /// Fit the fitted constants anew to all but one of these cells, for each of them.
+    #[arg(long)]
+    leave_out: bool,
+    /// Change each constant by a fifth, down and up, and print what moves; `--only` is shorter.
     #[arg(long)]
     sensitivity: bool,
     /// Only rows of so many tasks or threads (002, 004).
@@ -78,6 +80,7 @@ impl PredictArgs {
         command.arg(&self.document).stderr(Stdio::inherit());
         for (flag, wanted) in [
             ("--calibrate", self.calibrate),
+            ("--leave-out", self.leave_out),
             ("--sensitivity", self.sensitivity),
             ("--quick", self.quick),
         ] {
@@ -145,6 +148,7 @@ fn tables(printed: &Printed) -> String {
     if printed.quick {
         text += "quick: runs of a fifth of the time, whose figures are not the documentation's\n";
     }
+    text += &fits(&printed.fits);
     if !printed.suppositions.is_empty() {
         text += if text.is_empty() { "" } else { "\n" };
         text += &format!("{:42} {:20} {:>12} {:>12}\n", "supposed", "", "without it", "with it");
@@ -154,6 +158,16 @@ fn tables(printed: &Printed) -> String {
         text += &format!("{row:42} {column:20} {before:>12} {after:>12}\n");
     }
     text
+}
+
+/// A line for each cell that is left out, with its error at the end; the first one has all cells.
+fn fits(all: &[Fit]) -> String {
+    let line = |Fit { without, constants, error_points: rms, predicted_points }: &Fit| {
+        let values = constants.iter().map(|(name, it)| format!("{name} {it:.1}, "));
+        let (out, error) = (without.as_deref().unwrap_or("-"), predicted_points.unwrap_or(0.0));
+        format!("{out:36} {}rms {rms:.1}, {error:+.1}\n", values.collect::<String>())
+    };
+    all.iter().map(line).collect()
 }
 
 fn moves(all: &[Moved]) -> String {

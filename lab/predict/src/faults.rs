@@ -6,7 +6,7 @@ use crate::run::Run;
 use anyhow::Result;
 use quarry_predict::{Cell, Supposed, find, gain};
 use quarry_replay::kernels::{Cast, Scenario, Setting, WorkRow};
-use quarry_replay::solo::Space;
+use quarry_replay::solo::{Pace, Space};
 use quarry_replay::stage::Replayed;
 use std::collections::BTreeMap;
 
@@ -21,12 +21,15 @@ const KERNELS: [&str; 4] = [
     "slub-4.9+order0-310+splice",
 ];
 
-/// Faults between mapping and unmapping; fewer than the document's 32,768, so that a run is over
-/// in a few seconds, and more than a CPU's lists hold, 1,860 pages.
-const ROUND: u32 = 2_560;
+/// Faults between mapping and unmapping: page_fault1 maps 128 MiB.
+const ROUND: u32 = 32_768;
 
-/// The cells that constants were fitted to: process or thread, and tasks.
-const FITTED: [(bool, usize); 4] = [(false, 1), (false, 16), (false, 64), (true, 16)];
+/// The same for a look: more than a CPU's lists hold, 1,860 pages.
+const QUICK_ROUND: u32 = 2_560;
+
+/// The kernel and the number of processes that say what a socket's memory takes in: the most that
+/// the document clears on one socket.
+const CLEARED: (usize, usize) = (4, 16);
 
 /// Numbers of threads of which the document says what stops them.
 const STOPPED: [usize; 3] = [16, 32, 64];
@@ -49,19 +52,21 @@ const TRIPLED: f64 = 3.0;
 /// Faults under some policies.
 fn replay(machine: &MachineFile, policies: &str, tasks: usize, space: Space) -> Result<Replayed> {
     let work = WorkRow::of_ns(machine.value("fault_ns") as u64);
-    let setting = Setting { amount: ROUND, work: Some(work), ..Setting::default() };
+    let round = if machine.quick { QUICK_ROUND } else { ROUND };
+    let setting = Setting { amount: round, work: Some(work), ..Setting::default() };
     let mut scenario = Scenario::of("page-fault", &setting);
+    scenario.path.work.receiver = machine.value("unmap_ns") as u64;
     if let Cast::Solo(solo) = &mut scenario.cast {
-        solo.space = space;
+        (solo.space, solo.pace) = (space, Pace::OutOfStep);
     }
     let run = Run {
         machine,
         policies,
         scenario,
         tasks,
-        cpus: machine.cpus(),
-        warm_up_us: 15_000,
-        measured_us: 15_000,
+        cpus: machine.cpus_by_core(),
+        warm_up_us: 0,
+        measured_us: 0,
     };
     run.replay()
 }
@@ -80,14 +85,14 @@ fn row(tasks: usize, kernel: usize) -> String {
     format!("{tasks} tasks, kernel {kernel}")
 }
 
-/// The cells of the baseline that are fitted: rates under kernel 1.
-pub(crate) fn calibration(machine: &MachineFile) -> Result<Vec<Cell>> {
-    let table = documents::faults();
+/// The cells that constants are fitted to: rates of processes and threads under kernel 1.
+pub(crate) fn calibration(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    for (threads, tasks) in FITTED {
-        let known = |line: &&Faults| (line.kernel, line.tasks) == (1, tasks);
-        let line = table.iter().find(known).expect("every number of tasks has a line");
-        cells.push(baseline(line, threads, rate(machine, 1, tasks, space(threads))?));
+    let is_asked = |line: &Faults| only.is_none_or(|tasks| tasks == line.tasks);
+    for line in documents::faults().iter().filter(|line| line.kernel == 1 && is_asked(line)) {
+        for threads in [false, true] {
+            cells.push(baseline(line, threads, rate(machine, 1, line.tasks, space(threads))?));
+        }
     }
     Ok(cells)
 }
@@ -97,8 +102,7 @@ fn baseline(line: &Faults, threads: bool, predicted: f64) -> Cell {
         false => ("process faults/s", line.process_pgf_per_s),
         true => ("thread faults/s", line.thread_pgf_per_s),
     };
-    let cell = Cell::figure(&row(line.tasks, 1), column, document, predicted);
-    if FITTED.contains(&(threads, line.tasks)) { cell.calibrated() } else { cell }
+    Cell::figure(&row(line.tasks, 1), column, document, predicted).calibrated()
 }
 
 /// All cells; with `only`, those of so many tasks.
@@ -145,8 +149,12 @@ fn speedup((first, line): (&Faults, &Faults), threads: bool, predicted: f64) -> 
     let document = document.expect("all kernels but the first have a speedup");
     let group = if threads { "threads" } else { "processes" };
     let row = row(line.tasks, line.kernel);
-    Cell::gain(group, (&row, column), document, predicted)
-        .deviating(documents::deviation(rate(first), rate(line)))
+    let cell = Cell::gain(group, (&row, column), document, predicted)
+        .deviating(documents::deviation(rate(first), rate(line)));
+    if (line.kernel, line.tasks, threads) == (CLEARED.0, CLEARED.1, false) {
+        return cell.calibrated();
+    }
+    cell
 }
 
 /// The gains of processes by larger add batches, under the last kernel.

@@ -9,5 +9,5 @@ mod printed;
 mod skill;
 
 pub use cell::{Cell, Scored, find, gain};
-pub use printed::{Moved, Printed, Shown, Supposed};
+pub use printed::{Fit, Moved, Printed, Shown, Supposed};
 pub use skill::{Score, Skill, skill};

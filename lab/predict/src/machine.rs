@@ -19,7 +19,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Fields of [`Costs`] that are no numbers: the file has them beside its constants.
-const NO_CONSTANTS: [&str; 4] = ["ghz", "waiting", "frames_have_lines", "caches"];
+const NO_CONSTANTS: [&str; 5] = ["ghz", "idle_states", "waiting", "frames_have_lines", "caches"];
 
 /// A constant of a machine, with where it comes from.
 #[derive(Clone, Debug, Deserialize)]
@@ -44,6 +44,9 @@ pub(crate) struct MachineFile {
     threads: u32,
     /// The clock with so many busy CPUs of a socket, in GHz; the last holds for more.
     ghz: Vec<f64>,
+    /// When a CPU is in which idle state, and how long its core takes to leave it, in ns.
+    #[serde(default)]
+    idle_states: Vec<[u64; 2]>,
     /// How tasks wait for a lock.
     waiting: Waiting,
     /// True if the descriptor of each frame has a cache line of its own, as in kernels.
@@ -100,6 +103,12 @@ impl MachineFile {
         (0..self.topology().cpus() as usize).collect()
     }
 
+    /// The same CPUs in the order in which will-it-scale deals them to its tasks: it binds task `i`
+    /// to core `i` modulo their number, by hwloc's numbers (main.c, since `HWLOC_OBJ_CORE`).
+    pub(crate) fn cpus_by_core(&self) -> Vec<usize> {
+        self.topology().by_core().into_iter().map(|cpu| cpu as usize).collect()
+    }
+
     /// The costs of its operations.
     ///
     /// # Errors
@@ -120,7 +129,8 @@ impl MachineFile {
         }
         let costs: Costs = serde_json::from_value(costs)?;
         let Self { waiting, frames_have_lines, caches, .. } = *self;
-        let costs = Costs { ghz: self.ghz.clone(), waiting, frames_have_lines, caches, ..costs };
+        let (ghz, idle_states) = (self.ghz.clone(), self.idle_states.clone());
+        let costs = Costs { ghz, idle_states, waiting, frames_have_lines, caches, ..costs };
         costs.validate()?;
         Ok(costs)
     }

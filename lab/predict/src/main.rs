@@ -11,6 +11,7 @@
 //! sockets       document 000: sockperf
 //! truncation    document 001, of which there is no figure to predict
 //! bulk          what others have published of Linux's frame allocator
+//! fit           fitted constants, with each cell left out
 //! counters      counts of two CPUs, to compare with real ones
 //! predict       the command line
 //! ```
@@ -25,6 +26,7 @@ mod bulk;
 mod counters;
 mod documents;
 mod faults;
+mod fit;
 mod machine;
 mod messages;
 mod packets;

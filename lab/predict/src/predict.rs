@@ -1,16 +1,20 @@
 //! The command line: which document, and what of it.
 
 use crate::machine::MachineFile;
-use crate::{bulk, counters, faults, messages, packets, run, sockets, transactions, truncation};
+use crate::{
+    bulk, counters, faults, fit, messages, packets, run, sockets, transactions, truncation,
+};
 use anyhow::{Context, Result, bail};
 use quarry_predict::{Cell, Moved, Printed, Shown, Supposed, skill};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-quarry-predict DOCUMENT [--calibrate | --sensitivity] [--only N] [--quick] [--set CONSTANT=VALUE]..
+quarry-predict DOCUMENT [--calibrate | --leave-out | --sensitivity] [--only N] [--quick]
+               [--set CONSTANT=VALUE]..
   DOCUMENT        000, 001, 002, 003 or 004; `llfree` for a cross-check; `counters` for the
                   counts of two CPUs
   --calibrate     only the cells that constants were fitted to
+  --leave-out     fitted constants, as they are without each of these cells
   --sensitivity   each constant changed by a fifth, up and down: what moves by how much
   --only          only rows of so many tasks or threads
   --quick         a fifth of the simulated time, and no suppositions: for a look";
@@ -34,6 +38,7 @@ fn shown(name: &str, machine: &MachineFile) -> Shown {
 struct Options {
     document: String,
     calibrate: bool,
+    leave_out: bool,
     sensitivity: bool,
     only: Option<usize>,
     quick: bool,
@@ -48,6 +53,7 @@ impl Options {
             let mut value = || words.next().with_context(|| format!("{word}: no value\n{USAGE}"));
             match word.as_str() {
                 "--calibrate" => options.calibrate = true,
+                "--leave-out" => (options.calibrate, options.leave_out) = (true, true),
                 "--sensitivity" => options.sensitivity = true,
                 "--quick" => options.quick = true,
                 "--only" => options.only = Some(value()?.parse().context("--only: a number")?),
@@ -95,7 +101,7 @@ impl Options {
             ("002", false) => transactions::predict(machine, self.only),
             ("003", true) => packets::calibration(machine),
             ("003", false) => packets::predict(machine),
-            ("004", true) => faults::calibration(machine),
+            ("004", true) => faults::calibration(machine, self.only),
             ("004", false) => faults::predict(machine, self.only),
             (_, true) => messages::calibration(machine, name),
             (_, false) => {
@@ -175,7 +181,10 @@ impl Options {
         for name in self.machines()? {
             let machine = self.machine(name)?;
             printed.machines.push(shown(name, &machine));
-            if self.sensitivity {
+            if self.leave_out {
+                let calibrate = |machine: &MachineFile| self.cells(name, machine);
+                printed.fits.extend(fit::leave_out(&machine, calibrate)?);
+            } else if self.sensitivity {
                 printed.sensitivity.extend(self.moved(name, &machine)?);
             } else {
                 let cells = self.cells(name, &machine)?;

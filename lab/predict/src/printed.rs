@@ -3,6 +3,7 @@
 use crate::cell::Cell;
 use crate::skill::Skill;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// All of it.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub struct Printed {
     /// The effect of each constant, where that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitivity: Vec<Moved>,
+    /// The fitted constants without each cell, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fits: Vec<Fit>,
     /// The cells beside the prediction of no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skill: Vec<Skill>,
@@ -69,4 +73,17 @@ pub struct Moved {
     pub lower: f64,
     /// With six fifths.
     pub higher: f64,
+}
+
+/// Constants as they are fitted to some cells.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Fit {
+    /// The cell that was left out; none where all count.
+    pub without: Option<String>,
+    /// The constants by their names.
+    pub constants: BTreeMap<String, f64>,
+    /// The root of the mean square of what is left of the cells' errors.
+    pub error_points: f64,
+    /// The error of the cell that was left out.
+    pub predicted_points: Option<f64>,
 }

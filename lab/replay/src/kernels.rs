@@ -188,6 +188,7 @@ impl Table {
                     (true, false) => Space::Private,
                     (true, true) => Space::Shared,
                 },
+                ..Solo::default()
             }),
             _ => panic!("a path is walked by crews, by tasks or through a card"),
         };

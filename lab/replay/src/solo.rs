@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The legs that are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Timed {
     /// Both; each task goes round by itself.
+    #[default]
     Both,
     /// The first; all tasks wait for each other between legs.
     First,
@@ -24,9 +25,10 @@ pub enum Timed {
 }
 
 /// The address space that a task changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Space {
     /// No lock is taken.
+    #[default]
     None,
     /// Its own: processes.
     Private,
@@ -34,8 +36,19 @@ pub enum Space {
     Shared,
 }
 
+/// When tasks begin a round, and when they stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// All begin one at the same time, and end the one in which the time is over.
+    #[default]
+    InStep,
+    /// Each begins somewhere else in its first round, and stops wherever it is. Warm-up and
+    /// measurement last until a round was sent for each task, whatever time that takes.
+    OutOfStep,
+}
+
 /// The work of the tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Solo {
     /// Messages of a round: the first leg for all of them, then the second.
     pub round: u32,
@@ -43,12 +56,16 @@ pub struct Solo {
     pub timed: Timed,
     /// The address space that a message's page is mapped into, and the second leg takes it out of.
     pub space: Space,
+    /// When tasks begin a round.
+    pub pace: Pace,
 }
 
 /// The order to a task.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Rounds(Duration),
+    /// Until all tasks together have sent so many messages.
+    Sent(u64),
     First,
     Second,
 }
@@ -79,6 +96,7 @@ pub(crate) fn run<M: KernelMemory>(
     let stage = Stage::new(scale.tasks);
     let zero = || AtomicU64::new(0);
     let shared = Shared { sent: zero(), verified: zero(), longest_ns: zero(), rate: zero() };
+    let tasks = scale.tasks as u64;
     let spaces: Vec<RwLock> = (0..scale.tasks).map(|_| RwLock::default()).collect();
     host::scope(|scope| {
         for index in 0..scale.tasks {
@@ -90,14 +108,27 @@ pub(crate) fn run<M: KernelMemory>(
             };
             spawn(scope, scale.cpus, index, move || {
                 let mut task = Task::new(memory, plan, solo.round, space);
+                if solo.pace == Pace::OutOfStep {
+                    task.left = (u64::from(solo.round) * (index as u64 + 1) / tasks) as u32;
+                }
                 stage.follow(|order| task.carry_out(order, shared));
+                task.second_leg();
                 task.worker.dispose(&mut task.flight);
             });
         }
-        rounds(memory, &stage, &shared, solo.timed, scale.warm_up);
+        let rounds = |time| match solo.pace {
+            Pace::InStep => rounds(memory, &stage, &shared, solo.timed, time),
+            Pace::OutOfStep => {
+                let mut replayed = Replayed::default();
+                let until = shared.sent.load(Relaxed) + u64::from(solo.round) * tasks;
+                replayed.add(stage.conduct(memory, Order::Sent(until)));
+                replayed
+            }
+        };
+        rounds(scale.warm_up);
         shared.rate.store(0, Relaxed);
         let (sent, verified) = (shared.sent.load(Relaxed), shared.verified.load(Relaxed));
-        let replayed = rounds(memory, &stage, &shared, solo.timed, scale.measured);
+        let replayed = rounds(scale.measured);
         stage.end();
         Replayed {
             sent: shared.sent.load(Relaxed) - sent,
@@ -139,6 +170,8 @@ struct Task<'a, M: KernelMemory> {
     worker: Worker<'a, M>,
     flight: Flight,
     round: u32,
+    /// Messages that the first leg of this round still lacks.
+    left: u32,
     space: Option<&'a RwLock>,
     next_tag: u64,
 }
@@ -147,45 +180,68 @@ impl<'a, M: KernelMemory> Task<'a, M> {
     fn new(memory: &'a M, plan: &'a Plan<M::Cache>, round: u32, space: Option<&'a RwLock>) -> Self {
         let worker = Worker::new(memory, plan);
         let flight = worker.flight();
-        Self { worker, flight, round, space, next_tag: 0 }
+        Self { worker, flight, round, left: round, space, next_tag: 0 }
     }
 
     fn carry_out(&mut self, order: Order, shared: &Shared) {
-        let (start, tags, verified) = (Moment::now(), self.next_tag, self.worker.verified);
-        match order {
-            Order::First => self.first_leg(),
+        let (start, verified) = (Moment::now(), self.worker.verified);
+        let sent = match order {
+            Order::First => self.first_leg(shared, None),
             Order::Second => self.second_leg(),
-            Order::Rounds(time) => loop {
-                self.first_leg();
-                self.second_leg();
-                if start.elapsed() >= time {
-                    break;
+            Order::Rounds(time) => {
+                let mut sent = 0;
+                while sent == 0 || start.elapsed() < time {
+                    sent += self.first_leg(shared, None) + self.second_leg();
                 }
-            },
-        }
-        let (own_ns, sent) = (start.elapsed().as_nanos() as u64, self.next_tag - tags);
+                sent
+            }
+            Order::Sent(until) => {
+                let mut sent = self.first_leg(shared, Some(until));
+                while shared.sent.load(Relaxed) < until {
+                    sent += self.second_leg() + self.first_leg(shared, Some(until));
+                }
+                sent
+            }
+        };
+        let own_ns = start.elapsed().as_nanos() as u64;
         shared.longest_ns.fetch_max(own_ns, Relaxed);
-        shared.sent.fetch_add(sent, Relaxed);
-        if matches!(order, Order::Rounds(_)) {
+        if !matches!(order, Order::Sent(_)) {
+            shared.sent.fetch_add(sent, Relaxed);
+        }
+        if matches!(order, Order::Rounds(_) | Order::Sent(_)) {
             shared.rate.fetch_add(sent * 1_000_000_000 / own_ns.max(1), Relaxed);
         }
         shared.verified.fetch_add(self.worker.verified - verified, Relaxed);
     }
 
-    fn first_leg(&mut self) {
-        // The address range is mapped: a change, like unmapping it.
-        drop(self.space.map(RwLock::write));
-        for _ in 0..self.round {
-            let _reading = self.space.map(RwLock::read);
-            self.worker.send(&mut self.flight, self.next_tag);
-            self.next_tag += 1;
+    /// The first leg of a round, or what is left of it; where `until` is a number, only until all
+    /// tasks have sent so many messages. Returns how many it has sent.
+    fn first_leg(&mut self, shared: &Shared, until: Option<u64>) -> u64 {
+        if self.left == self.round {
+            // The address range is mapped: a change, like unmapping it.
+            drop(self.space.map(RwLock::write));
         }
+        let before = self.next_tag;
+        while self.left > 0 && until.is_none_or(|until| shared.sent.load(Relaxed) < until) {
+            let reading = self.space.map(RwLock::read);
+            self.worker.send(&mut self.flight, self.next_tag);
+            drop(reading);
+            self.left -= 1;
+            self.next_tag += 1;
+            if until.is_some() {
+                shared.sent.fetch_add(1, Relaxed);
+            }
+        }
+        self.next_tag - before
     }
 
-    fn second_leg(&mut self) {
+    /// The second leg of a round. Returns how many messages it has sent: none.
+    fn second_leg(&mut self) -> u64 {
         let _writing = self.space.map(RwLock::write);
         self.worker.receive(&mut self.flight, |_| ());
         self.worker.settle(&mut self.flight);
+        self.left = self.round;
+        0
     }
 }
 
@@ -203,7 +259,7 @@ mod tests {
             "receiver free-list table per 64",
         ];
         let memory = Uncached::default();
-        let solo = Solo { round: 64, timed, space };
+        let solo = Solo { round: 64, timed, space, pace: Pace::InStep };
         let measured = Duration::from_millis(1);
         let scale = Scale { tasks: 2, cpus: &[], warm_up: Duration::ZERO, measured };
         let replayed = run(&memory, &path(&steps, Some("table"), 8), solo, scale);
@@ -222,6 +278,20 @@ mod tests {
             assert_eq!(replayed.counters.zone_frees, rounds * (64 + 8));
             assert_eq!(replayed.counters.page_sections, rounds * (4 + 1));
         }
+    }
+
+    #[test]
+    fn tasks_that_stop_anywhere_give_everything_back() {
+        let steps = ["sender alloc page", "receiver free-list page per 16"];
+        let memory = Uncached::default();
+        let (timed, space, pace) = (Timed::Both, Space::Shared, Pace::OutOfStep);
+        let solo = Solo { round: 64, timed, space, pace };
+        let (warm_up, measured) = (Duration::ZERO, Duration::ZERO);
+        let scale = Scale { tasks: 3, cpus: &[], warm_up, measured };
+        let replayed = run(&memory, &path(&steps, Some("page"), 8), solo, scale);
+        assert!((3 * 64 - 3..=3 * 64 + 3).contains(&replayed.sent), "{}", replayed.sent);
+        assert!(replayed.rate > 0);
+        assert_eq!(memory.check_at_end(), Ok(()));
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Costs {
     pub remote_ns: u64,
     /// A line that no cache has.
     pub memory_ns: u64,
+    /// KiB of the cache that the cores of a socket share and that includes their own; 0: no bound.
+    pub socket_cache_kib: u64,
     /// Each line after the first of one access: the hardware fetches several at a time.
     pub next_line_ns: u64,
     /// A restartable sequence, without the lines it uses.
@@ -68,7 +70,7 @@ pub struct Costs {
     pub relax_ns: u64,
     /// A call of the kernel that sleeps or wakes.
     pub call_ns: u64,
-    /// From a wake-up until the task runs on its idle CPU.
+    /// From a wake-up until the task runs on its idle CPU, besides the way out of an idle state.
     pub wake_ns: u64,
     /// From one task to the next of a CPU.
     pub switch_ns: u64,
@@ -81,6 +83,9 @@ pub struct Costs {
     /// The clock in GHz with 1, 2, .. busy CPUs of a socket; the last one holds for more. Times
     /// that tasks compute are those of the first. None: the clock does not depend on it.
     pub ghz: Vec<f64>,
+    /// Idle states, each as the time that a CPU has been idle when it is in that state, and the
+    /// time that its core takes to leave it. None: a core leaves idleness at once.
+    pub idle_states: Vec<[u64; 2]>,
     /// How many times longer a task computes while another thread of its core is busy.
     pub smt_slowdown: f64,
     /// How tasks wait for locks.
@@ -111,6 +116,7 @@ impl Default for Costs {
             socket_ns: 45,
             remote_ns: 110,
             memory_ns: 96,
+            socket_cache_kib: 0,
             // 64 bytes at the 10 bytes per ns of one core.
             next_line_ns: 6,
             // About a dozen instructions (docs/how-this-codebase-is-written.md, habit 5).
@@ -135,6 +141,7 @@ impl Default for Costs {
             socket_bytes_per_ns: 60.0,
             // The computing time of a program was measured on its own machine, and is not scaled.
             ghz: Vec::new(),
+            idle_states: Vec::new(),
             smt_slowdown: 1.0,
             waiting: Waiting::Queued,
             frames_have_lines: false,
@@ -157,6 +164,7 @@ impl Costs {
             socket_ns: 0,
             remote_ns: 0,
             memory_ns: 0,
+            socket_cache_kib: 0,
             next_line_ns: 0,
             sequence_ns: 0,
             section_ns: 0,
@@ -171,6 +179,7 @@ impl Costs {
             core_bytes_per_ns: f64::INFINITY,
             socket_bytes_per_ns: f64::INFINITY,
             ghz: Vec::new(),
+            idle_states: Vec::new(),
             smt_slowdown: 1.0,
             waiting: Waiting::Queued,
             frames_have_lines: false,
@@ -230,6 +239,13 @@ impl Costs {
         by_clock * if shares_core { self.smt_slowdown } else { 1.0 }
     }
 
+    /// The time in which a core leaves the idle state that it is in after so many nanoseconds.
+    #[must_use]
+    pub fn idle_exit_ns(&self, idle_ns: u64) -> u64 {
+        let reached = self.idle_states.iter().take_while(|[after_ns, _]| *after_ns <= idle_ns);
+        reached.last().map_or(0, |[_, exit_ns]| *exit_ns)
+    }
+
     /// The time of one unit of an effort, in nanoseconds.
     #[must_use]
     pub fn effort_ns(&self, effort: Effort) -> f64 {
@@ -273,6 +289,13 @@ mod tests {
         assert!(refusal("smt_slowdown = 0.5").contains("smt_slowdown = 0.5"));
         assert!(refusal("section_overlap = 0.5").contains("section_overlap = 0.5"));
         assert!(refusal("zone_block_ns = -1.0").contains("zone_block_ns = -1"));
+    }
+
+    #[test]
+    fn a_core_that_was_idle_for_long_wakes_late() {
+        let costs = Costs { idle_states: vec![[2, 1], [400, 133]], ..Costs::none() };
+        assert_eq!([1, 2, 399, 400, 9_000].map(|ns| costs.idle_exit_ns(ns)), [0, 1, 1, 133, 133]);
+        assert_eq!(Costs::none().idle_exit_ns(1), 0);
     }
 
     #[test]

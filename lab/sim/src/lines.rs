@@ -4,6 +4,7 @@
 //! has put memory. Memory is bounded: beyond [`MOST_PAGES`], the page that was first used longest
 //! ago is forgotten, as if its lines had gone back to memory.
 
+use crate::ages::{Ages, LINES, Use};
 use crate::by_address::ByAddress;
 use crate::caches::Caches;
 use crate::costs::{CacheSizes, Costs};
@@ -14,8 +15,6 @@ use std::ops::Range;
 
 /// Bytes of a cache line, on x86-64 and most of aarch64.
 pub(crate) const LINE: usize = 64;
-/// Lines of a page of the table.
-const LINES: usize = 64;
 /// Pages of the table: with 2 KiB each, 128 MiB at most.
 const MOST_PAGES: usize = 1 << 16;
 
@@ -29,6 +28,8 @@ struct Line {
     /// When the last transfer for writing, or from a core that may have written, ends: the next
     /// one begins then.
     free_at_ns: u64,
+    /// When it was used last, where streams push lines out.
+    used: Use,
 }
 
 /// The cost of an access.
@@ -69,6 +70,7 @@ pub(crate) struct Lines {
     last: (usize, usize),
     /// None: a cache is as large as need be.
     caches: Option<Caches>,
+    ages: Ages,
 }
 
 impl Lines {
@@ -121,6 +123,16 @@ impl Lines {
         self.caches = Some(Caches::new(on, sizes));
     }
 
+    /// From now on what streams through a socket's cache, of so many lines, pushes others out.
+    pub(crate) fn age(&mut self, on: &Topology, most: u64) {
+        self.ages = Ages::new(on, most);
+    }
+
+    /// The cache of a socket takes in bytes that no task uses again.
+    pub(crate) fn stream(&mut self, socket: u32, bytes: u64) {
+        self.ages.stream(socket, bytes / LINE as u64);
+    }
+
     fn line(&mut self, line: usize) -> &mut Line {
         let number = self.page(line / LINES);
         &mut self.pages[number][line % LINES]
@@ -160,12 +172,17 @@ impl Lines {
             return true;
         }
         let number = self.page(line / LINES);
-        let line = &self.pages[number][line % LINES];
+        let line = &mut self.pages[number][line % LINES];
         let me = 1 << (on.core_of(cpu) % 128);
-        match access {
+        let has = match access {
             Access::Read => line.cores & me != 0,
             Access::Write | Access::Update => line.cores == me,
+        };
+        let finds = has && self.ages.hold(line.used);
+        if finds {
+            line.used = self.ages.now(on.socket_of(cpu));
         }
+        finds
     }
 
     /// `cpu` uses `count` lines from `first` on, at `now_ns`. O(count).
@@ -200,14 +217,17 @@ impl Lines {
         let core = on.core_of(cpu);
         let me = 1 << (core % 128);
         let writes = access != Access::Read;
-        let before = *self.line(line);
+        let before = self.look(line, on.socket_of(cpu));
         if before.cores == me || (!writes && before.cores & me != 0) {
             self.caches.as_mut().and_then(|caches| caches.cores[core as usize].uses(line));
             return costs.hit_ns;
         }
         let ns = if before.cores == 0 && before.sockets == 0 {
             all.from_memory += 1;
-            costs.memory_ns
+            match self.ages.take_in(on.socket_of(cpu), core, line) {
+                true => costs.next_line_ns,
+                false => costs.memory_ns,
+            }
         } else if before.is_elsewhere(on, cpu, writes) {
             all.remote += 1;
             costs.remote_ns
@@ -230,6 +250,18 @@ impl Lines {
             self.fill_caches(on, core, line, (before, writes));
         }
         end_ns - now_ns
+    }
+
+    /// The line as a use of it by a core of this socket finds it.
+    fn look(&mut self, line: usize, socket: u32) -> Line {
+        let before = self.line(line).used;
+        let (is_gone, used) = (!self.ages.hold(before), self.ages.now(socket));
+        let found = self.line(line);
+        found.used = used;
+        if is_gone {
+            (found.cores, found.sockets) = (0, 0);
+        }
+        *found
     }
 
     /// A line comes into the caches of a core and its socket; with a write, all others lose it.
@@ -319,6 +351,23 @@ mod tests {
         assert_eq!(at(0, 500, Access::Write), 100, "all others must hear of it");
         assert_eq!(at(1, 500, Access::Write), 150, "after the transfer that is under way");
         assert_eq!(at(2, 500, Access::Write), 250);
+    }
+
+    #[test]
+    fn streams_push_out_what_was_not_used_for_long() {
+        let (on, costs, mut lines) = (Topology::new(2, 2), costs(), Lines::new());
+        lines.age(&on, 10);
+        let at = |now, line, lines: &mut Lines| {
+            lines.fetch((&on, &costs), (0, now), (line, 1), Access::Write).ns
+        };
+        let first = [7, 8, 700, 7].map(|line| at(0, line, &mut lines));
+        assert_eq!(first, [80, 5, 80, 1], "8 is beside 7");
+        assert_eq!([63, 64].map(|line| at(0, line, &mut lines)), [80, 80], "in two pages");
+        lines.stream(1, 64 * 20);
+        assert_eq!(at(200, 7, &mut lines), 1, "the other socket's cache");
+        lines.stream(0, 64 * 11);
+        assert!(!lines.finds(&on, 0, 700, Access::Read));
+        assert_eq!(at(300, 7, &mut lines), 80);
     }
 
     #[test]

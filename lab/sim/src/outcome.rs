@@ -50,8 +50,6 @@ pub struct Outcome {
     pub memory_bytes: u64,
     /// Time that tasks waited for the bandwidth of a socket, beyond what their core takes.
     pub memory_waiting_ns: u64,
-    /// Time that tasks waited for address spaces.
-    pub address_space_waiting_ns: u64,
     /// Times that a CPU went from one task to another.
     pub switches: u64,
     /// Tasks that ended.

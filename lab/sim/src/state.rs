@@ -9,7 +9,7 @@
 
 use crate::by_address::ByAddress;
 use crate::costs::Costs;
-use crate::lines::Lines;
+use crate::lines::{LINE, Lines};
 use crate::locks::Locks;
 use crate::outcome::Outcome;
 use crate::topology::Topology;
@@ -110,6 +110,8 @@ pub(crate) struct State {
     pub(crate) lines: Lines,
     /// Until when the memory of each socket is busy.
     pub(crate) memory_busy_until_ns: Vec<f64>,
+    /// Until when each core's way to memory is busy, which its threads share.
+    pub(crate) core_busy_until_ns: Vec<f64>,
     pub(crate) outcome: Outcome,
     /// Tasks that are neither done nor daemons.
     pub(crate) alive: usize,
@@ -120,9 +122,13 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(topology: Topology, costs: Costs) -> Self {
         let (cpus, sockets) = (topology.cpus() as usize + 1, topology.sockets as usize);
+        let cores = topology.all_cores() as usize;
         let mut lines = Lines::new();
         if let Some(sizes) = costs.caches {
             lines.bound_caches(&topology, sizes);
+        }
+        if costs.socket_cache_kib > 0 {
+            lines.age(&topology, (costs.socket_cache_kib << 10) / LINE as u64);
         }
         Self {
             topology,
@@ -137,6 +143,7 @@ impl State {
             locks: Locks::new(),
             lines,
             memory_busy_until_ns: vec![0.0; sockets],
+            core_busy_until_ns: vec![0.0; cores],
             outcome: Outcome::default(),
             alive: 0,
             is_over: false,
@@ -246,8 +253,16 @@ impl State {
             }
             return;
         }
+        let idle_ns = at_ns.saturating_sub(place.now_ns);
         place.now_ns = place.now_ns.max(at_ns);
-        self.start(cpu, task, self.costs.wake_ns);
+        // A core with a busy thread is not idle.
+        let is_busy = |it: u32| self.cpus[it as usize].task.is_some();
+        let exit_ns =
+            match self.topology.is_outside(cpu) || self.topology.siblings(cpu).any(is_busy) {
+                true => 0,
+                false => self.costs.idle_exit_ns(idle_ns),
+            };
+        self.start(cpu, task, self.costs.wake_ns + exit_ns);
     }
 
     fn is_interrupt(&self, task: TaskId) -> bool {
@@ -304,8 +319,10 @@ impl State {
         if self.topology.is_outside(cpu) {
             return ns;
         }
-        let has_task = |it: u32| it != cpu && self.cpus[it as usize].task.is_some();
-        let shares_core = self.topology.siblings(cpu).any(has_task);
+        // A thread that spins gives its core to the other one: each `pause` leaves it for a while.
+        let computes = |task: TaskId| !matches!(self.tasks[task].status, Status::Spins(_));
+        let is_rival = |it: u32| it != cpu && self.cpus[it as usize].task.is_some_and(computes);
+        let shares_core = self.topology.siblings(cpu).any(is_rival);
         let busy = self.busy[self.topology.socket_of(cpu) as usize];
         (ns as f64 * self.costs.slowdown(busy, shares_core)).round() as u64
     }

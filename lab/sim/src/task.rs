@@ -116,12 +116,18 @@ pub fn memory_of(node: u32, bytes: u64) {
     if state.topology.is_outside(cpu) {
         return;
     }
-    let alone_ns = bytes as f64 / state.costs.core_bytes_per_ns;
-    let busy_until_ns = &mut state.memory_busy_until_ns[node as usize];
-    let begin_ns = busy_until_ns.max(now_ns as f64);
-    *busy_until_ns = begin_ns + bytes as f64 / state.costs.socket_bytes_per_ns;
-    let took_ns = alone_ns.max(*busy_until_ns - now_ns as f64);
+    let after = |busy_until_ns: &mut f64, bytes_per_ns: f64| {
+        *busy_until_ns = busy_until_ns.max(now_ns as f64) + bytes as f64 / bytes_per_ns;
+        *busy_until_ns - now_ns as f64
+    };
+    let (core, costs) = (state.topology.core_of(cpu) as usize, &state.costs);
+    let alone_ns = bytes as f64 / costs.core_bytes_per_ns;
+    let of_core_ns = after(&mut state.core_busy_until_ns[core], costs.core_bytes_per_ns);
+    let of_socket_ns =
+        after(&mut state.memory_busy_until_ns[node as usize], costs.socket_bytes_per_ns);
+    let took_ns = of_core_ns.max(of_socket_ns);
     state.outcome.memory_bytes += bytes;
+    state.lines.stream(state.topology.socket_of(cpu), bytes);
     state.outcome.memory_waiting_ns += (took_ns - alone_ns) as u64;
     state.cpu().now_ns += took_ns.round() as u64;
 }

@@ -101,6 +101,15 @@ impl Topology {
         (0..self.threads).map(move |thread| first + thread * cores)
     }
 
+    /// All CPUs, core by core of one socket after the other, and then the second threads in the
+    /// same order: the order in which hwloc numbers cores.
+    #[must_use]
+    pub fn by_core(&self) -> Vec<u32> {
+        let mut cpus: Vec<u32> = (0..self.cpus()).collect();
+        cpus.sort_by_key(|cpu| (cpu / self.all_cores(), self.core_of(*cpu)));
+        cpus
+    }
+
     /// Returns whether this is the CPU outside of the sockets: it is for a measuring task, and
     /// disturbs no other.
     #[must_use]
@@ -172,6 +181,7 @@ mod tests {
         let sockets: Vec<u32> = (0..12).map(|cpu| machine.socket_of(cpu)).collect();
         assert_eq!(sockets, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
         assert_eq!(machine.siblings(8).collect::<Vec<_>>(), [2, 8]);
+        assert_eq!(machine.by_core(), [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]);
         assert_eq!(machine.distance(2, 8), Distance::Core);
         assert_eq!(machine.distance(0, 12), Distance::Core, "the one outside is nowhere");
     }

@@ -168,6 +168,43 @@ fn work_takes_longer_where_clocks_fall_and_threads_share_a_core() {
 }
 
 #[test]
+fn threads_of_a_core_share_its_way_to_memory_and_spin_at_no_cost_to_each_other() {
+    let topology = Topology { threads: 2, ..Topology::new(1, 1) };
+    let costs = Costs { core_bytes_per_ns: 1.0, smt_slowdown: 2.0, ..Costs::none() };
+    let mut simulation = Simulation::new(topology.clone(), costs.clone(), 0);
+    (0..2).for_each(|cpu| simulation.spawn(Placement::Cpu(cpu), || task::memory(1_000)));
+    assert_eq!(simulation.run().expect("it ends").time_ns, 2_000);
+    let lock = CountedLock::new(());
+    let mut simulation = Simulation::new(topology, costs, 0);
+    for cpu in 0..2 {
+        let lock = &lock;
+        simulation.spawn(Placement::Cpu(cpu), move || {
+            let _held = lock.lock();
+            task::order();
+            task::compute(1_000);
+        });
+    }
+    assert_eq!(simulation.run().expect("it ends").time_ns, 2_000, "one after the other");
+}
+
+#[test]
+fn a_core_that_was_idle_for_long_wakes_late() {
+    let costs = Costs { idle_states: vec![[100, 10], [1_000, 300]], wake_ns: 5, ..Costs::none() };
+    for (idle_ns, late_ns) in [(50, 5), (500, 15), (1_500, 305)] {
+        let mut simulation = Simulation::new(Topology::new(1, 2), costs.clone(), 0);
+        simulation.spawn(Placement::Cpu(0), move || {
+            task::sleep_on(1, None);
+            assert_eq!(task::now_ns(), idle_ns + late_ns);
+        });
+        simulation.spawn(Placement::Cpu(1), move || {
+            task::compute(idle_ns);
+            task::wake(1, 1);
+        });
+        simulation.run().expect("it ends");
+    }
+}
+
+#[test]
 fn a_measuring_task_disturbs_no_other() {
     let costs = Costs { ghz: vec![4.0, 2.0], ..Costs::default() };
     let lock = CountedLock::new(0u64);

@@ -13,7 +13,7 @@ use quarry_replay::file_loads::{FileLoad, Loaded};
 use quarry_replay::kernels::{Cast, Scenario};
 use quarry_replay::memory::{CacheCounts, Footprint};
 use quarry_replay::policies::Policies;
-use quarry_replay::solo::{Solo, Space, Timed};
+use quarry_replay::solo::Solo;
 use quarry_replay::stack::{Machine, Replay};
 use quarry_replay::stage::{Replayed, Scale};
 use quarry_replay::timed::TimedPages;
@@ -194,7 +194,7 @@ fn alone(scenario: Scenario) -> Scenario {
         Cast::Card(_) => 1,
         Cast::Solo(solo) => solo.round,
     };
-    let cast = Cast::Solo(Solo { round, timed: Timed::Both, space: Space::None });
+    let cast = Cast::Solo(Solo { round, ..Solo::default() });
     Scenario { cast, ..scenario }
 }
 
@@ -233,7 +233,7 @@ mod tests {
         let alone = alone(row.scenario(0, None).unwrap());
         assert_eq!(alone.path.pieces.len(), 2);
         assert!(alone.path.work.sender > 0);
-        let solo = Solo { round: 30, timed: Timed::Both, space: Space::None };
+        let solo = Solo { round: 30, ..Solo::default() };
         assert!(matches!(alone.cast, Cast::Solo(cast) if cast == solo));
     }
 

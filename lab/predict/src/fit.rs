@@ -1,0 +1,108 @@
+//! Fits: the constants of a machine that are fitted, each cell left out in turn.
+//!
+//! A constant that is known from the cells stays the same when one of them is missing. Every
+//! fitted constant is changed by a fifth once, which gives the slope of each cell; with these
+//! slopes, the least squares of the errors say what the constants would be (a step of Gauss and
+//! Newton). With all cells, they say how far the file's values are from the best ones.
+
+use crate::machine::MachineFile;
+use anyhow::{Result, ensure};
+use quarry_predict::{Cell, Fit};
+
+/// The change by which slopes are measured.
+const STEP: f64 = 0.2;
+
+/// The fits of a machine to the cells that `calibrate` runs: to all, and to all but one.
+pub(crate) fn leave_out(
+    machine: &MachineFile,
+    calibrate: impl Fn(&MachineFile) -> Result<Vec<Cell>>,
+) -> Result<Vec<Fit>> {
+    let fitted = machine.constants.iter().filter(|(_, constant)| constant.fitted);
+    let fitted: Vec<(&String, f64)> = fitted.map(|(name, it)| (name, it.value)).collect();
+    let cells = calibrate(machine)?;
+    let (many, most) = (cells.len(), fitted.len());
+    ensure!(many > most + 1, "{most} fitted constants and {many} cells: none can be left out");
+    let errors = |cells: &[Cell]| cells.iter().map(|it| it.error_points).collect::<Vec<f64>>();
+    let at = errors(&cells);
+    let mut slopes = Vec::new();
+    for (name, value) in &fitted {
+        let mut moved = machine.clone();
+        moved.constants.get_mut(*name).expect("a key").value = value * (1.0 + STEP);
+        let moved = errors(&calibrate(&moved)?);
+        slopes.push(moved.iter().zip(&at).map(|(to, from)| (to - from) / STEP).collect());
+    }
+    let fit = |without: Option<usize>| {
+        let used: Vec<usize> = (0..at.len()).filter(|cell| Some(*cell) != without).collect();
+        let steps = least_squares(&slopes, &at, &used);
+        let left = |cell: usize| {
+            at[cell]
+                + steps.iter().zip(&slopes).map(|(step, slope)| step * slope[cell]).sum::<f64>()
+        };
+        let squares: f64 = used.iter().map(|cell| left(*cell).powi(2)).sum();
+        let values = fitted.iter().zip(&steps);
+        Fit {
+            without: without.map(|it| format!("{}, {}", cells[it].row, cells[it].column)),
+            constants: values
+                .map(|((name, it), step)| ((*name).clone(), it * (1.0 + step)))
+                .collect(),
+            error_points: (squares / used.len() as f64).sqrt(),
+            predicted_points: without.map(left),
+        }
+    };
+    Ok(std::iter::once(None).chain((0..many).map(Some)).map(fit).collect())
+}
+
+/// The steps by which the sum of the squares of errors gets least: `slopes` has a list of the slope
+/// in each cell for each step, and the cells in `used` count. By elimination of the normal
+/// equations, O(steps^3).
+fn least_squares(slopes: &[Vec<f64>], errors: &[f64], used: &[usize]) -> Vec<f64> {
+    let sum = |one: &[f64], other: &[f64]| used.iter().map(|it| one[*it] * other[*it]).sum::<f64>();
+    let row = |one: &Vec<f64>| {
+        let row = slopes.iter().map(|other| sum(one, other));
+        row.chain([-sum(one, errors)]).collect::<Vec<f64>>()
+    };
+    let mut rows: Vec<Vec<f64>> = slopes.iter().map(row).collect();
+    for pivot in 0..rows.len() {
+        let of = rows[pivot].clone();
+        for (_, row) in rows.iter_mut().enumerate().filter(|(at, _)| *at != pivot) {
+            let factor = row[pivot] / of[pivot];
+            row.iter_mut().zip(&of).for_each(|(to, from)| *to -= factor * from);
+        }
+    }
+    rows.iter().enumerate().map(|(at, row)| row[slopes.len()] / row[at]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_squares_of_a_line_are_known() {
+        // y = 3 + 2 x in the first three cells, and far off in the last.
+        let slopes = [vec![1.0; 4], vec![0.0, 1.0, 2.0, 5.0]];
+        let errors = [-3.0, -5.0, -7.0, 40.0];
+        let steps = least_squares(&slopes, &errors, &[0, 1, 2]);
+        assert!((steps[0] - 3.0).abs() < 1e-9 && (steps[1] - 2.0).abs() < 1e-9, "{steps:?}");
+        assert_ne!(least_squares(&slopes, &errors, &[0, 1, 2, 3]), steps);
+    }
+
+    #[test]
+    fn a_constant_that_no_cell_contradicts_stays() {
+        let machine = MachineFile::named("004").unwrap();
+        let cell = |row: &str, predicted| Cell::figure(row, "", 100.0, predicted).calibrated();
+        let calibrate = |machine: &MachineFile| {
+            let value = |name| machine.value(name) / MachineFile::named("004").unwrap().value(name);
+            let fitted = machine.constants.iter().filter(|(_, it)| it.fitted);
+            let sum: f64 = fitted.clone().map(|(name, _)| value(name)).sum();
+            let each = fitted.map(|(name, _)| cell(name, 100.0 * value(name)));
+            let last =
+                100.0 * sum / machine.constants.values().filter(|it| it.fitted).count() as f64;
+            Ok(each.chain([cell("mean", last), cell("again", last)]).collect())
+        };
+        for fit in leave_out(&machine, calibrate).unwrap() {
+            for (name, value) in fit.constants {
+                assert!((value / machine.value(&name) - 1.0).abs() < 1e-6, "{name}: {value}");
+            }
+        }
+    }
+}
