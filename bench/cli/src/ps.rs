@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use quarry_harness::table::{Entry, Table, words};
-use quarry_live::{Choice, Found, Label, Problem, bytes, change};
+use quarry_live::{Choice, Found, Label, bytes, change};
 use std::io::{self, Write};
 
 /// List the processes that run on Quarry, the largest first.
@@ -29,8 +29,7 @@ pub(crate) fn run(args: &PsArgs, out: &mut dyn Write) -> Result<()> {
         );
     }
     if found.is_empty() {
-        let is_any = args.choice.name.is_none() && args.choice.cgroup.is_none();
-        return Err(Problem::NoneChosen { is_any }.into());
+        return Err(args.choice.nothing().into());
     }
     if args.json {
         let figures = found.iter().filter_map(|it| it.figures.as_ref().ok());

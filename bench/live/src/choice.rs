@@ -129,7 +129,9 @@ impl Choice {
         self.pid.is_none() && self.name.is_none() && self.cgroup.is_none()
     }
 
-    fn nothing(&self) -> Problem {
+    /// The problem of a choice that no process answers.
+    #[must_use]
+    pub fn nothing(&self) -> Problem {
         Problem::NoneChosen { is_any: self.is_any() }
     }
 

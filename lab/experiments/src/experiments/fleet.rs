@@ -1,7 +1,7 @@
 //! `fleet`: heaps of a fleet's programs at their sizes, against other allocators.
 
 use super::plan::{Lab, Plan, Staged};
-use super::tables;
+use super::{malloc_patterns, tables};
 use crate::patterns::fleet::{FleetSample, Form, OVER_LIVE, PROFILES};
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -131,10 +131,7 @@ impl Plan for Fleet {
 }
 
 fn metrics() -> Vec<Metric> {
-    vec![
-        Metric::time_per_operation().primary(),
-        Metric::new(OVER_LIVE, OVER_LIVE, Direction::Lower, OVER_LIVE),
-        Metric::new("page faults", "count", Direction::Lower, "minor_faults").digits(0),
-        Metric::new("huge pages", "MiB", Direction::None, "huge_kib").times(1.0 / 1024.0).digits(0),
-    ]
+    let over_live = Metric::new(OVER_LIVE, OVER_LIVE, Direction::Lower, OVER_LIVE);
+    let first = [Metric::time_per_operation().primary(), over_live];
+    first.into_iter().chain(malloc_patterns::faults_and_huge()).collect()
 }

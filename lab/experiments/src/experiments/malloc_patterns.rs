@@ -210,11 +210,17 @@ pub(crate) const HUGE: &str = "huge pages";
 pub(crate) const HUGE_KIB: &str = "huge_kib";
 pub(crate) const PEAK: &str = "peak RSS";
 
+/// The metrics of page faults, and of memory in huge pages.
+pub(crate) fn faults_and_huge() -> [Metric; 2] {
+    let faults = Metric::new(FAULTS, "count", Direction::Lower, "minor_faults").digits(0);
+    let huge = Metric::new(HUGE, "MiB", Direction::None, HUGE_KIB).times(1.0 / 1024.0).digits(0);
+    [faults, huge]
+}
+
 /// The metrics of all patterns, then those of `latency`.
 pub(crate) fn metrics() -> Vec<Metric> {
     let memory = Metric::new(PEAK, "KiB", Direction::Lower, "max_rss_kib").digits(0);
-    let faults = Metric::new(FAULTS, "count", Direction::Lower, "minor_faults").digits(0);
-    let huge = Metric::new(HUGE, "MiB", Direction::None, HUGE_KIB).times(1.0 / 1024.0).digits(0);
+    let [faults, huge] = faults_and_huge();
     let quantile =
         |(name, _)| Metric::new(name, &format!("{name} of a call"), Direction::Lower, name);
     let quantiles = latency::QUANTILES.into_iter().map(quantile);

@@ -13,7 +13,7 @@ mod record;
 
 use super::heap::{Block, Heap};
 use super::watched::{self, Table};
-use super::window::process_cpu_ns;
+use super::window::Done;
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use quarry_harness::launch::Work;
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Barrier, Mutex, MutexGuard};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The figure of resident memory over the bytes that live.
 pub(crate) const OVER_LIVE: &str = "resident over live";
@@ -181,12 +181,11 @@ impl Work for FleetSample {
             |round: usize| times.iter().map(|of| of[round]).sum::<f64>() / times.len() as f64;
         let rounds: Vec<f64> = (0..self.rounds).map(of_round).collect();
         let ns = statistics::median(&rounds).context("no round")? * operations as f64;
-        let served_by = heap.served_by().context("no object serves malloc")?;
         let faults = getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64;
         let counters = [("objects", objects), ("minor_faults", faults), ("huge_kib", huge >> 10)];
-        let window =
-            Measurement::of_window(operations, ns as u64, ns as u64, process_cpu_ns(), &served_by);
+        let done = Done { operations, verified };
+        let answer = watched::answer(heap, done, Duration::from_nanos(ns as u64), &counters)?;
         let figures = [(OVER_LIVE.to_owned(), held as f64 / bytes as f64)];
-        Ok(Measurement { verified, figures: BTreeMap::from(figures), ..window.with(&counters) })
+        Ok(Measurement { figures: BTreeMap::from(figures), ..answer })
     }
 }
