@@ -1,5 +1,5 @@
-//! sparsetruncate: files of holes that are read once, page by page, so that their pages are in the
-//! page cache, zeroed and clean; then each file is unlinked, and the time of that is taken.
+//! sparsetruncate: it reads files of holes once, page by page, so that the page cache holds their
+//! pages, zeroed and clean. Then it unlinks each file and times the unlink.
 
 use super::system::FileSystem;
 use super::tally::Tally;
