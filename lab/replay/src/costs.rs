@@ -103,8 +103,7 @@ fn least(attempts: usize, round: impl Fn() -> (f64, f64)) -> (f64, f64) {
     rounds.fold((f64::INFINITY, f64::INFINITY), |(a, b), (x, y)| (a.min(x), b.min(y)))
 }
 
-/// Allocates a burst and frees it in the same order. Returns the nanoseconds per call of both
-/// kinds.
+/// Allocates a burst and frees it in the same order. Returns the nanoseconds of each kind of call.
 fn round(burst: usize, alloc: impl Fn() -> Buffer, free: impl Fn(Buffer)) -> (f64, f64) {
     let mut taken = Vec::with_capacity(burst);
     let start = Instant::now();

@@ -168,7 +168,7 @@ impl Queue {
         self.wake_senders(inside);
     }
 
-    /// Waits for messages and lets `take` receive them with the queue locked; `take` returns how
+    /// Waits for messages and lets `take` receive them, with the queue locked; `take` returns how
     /// many were intact. Returns `false` if there are no messages and no sender that could send
     /// any.
     pub(crate) fn receive_inside(&self, take: impl FnOnce(&mut Flight) -> u64) -> bool {

@@ -55,8 +55,7 @@ pub struct Solo {
     pub round: u32,
     /// The part that is measured.
     pub timed: Timed,
-    /// The address space into which the first leg maps a message's page, and from which the second
-    /// leg unmaps it.
+    /// The address space into which the first leg maps a message's page; the second leg unmaps it.
     pub space: Space,
     /// When tasks begin a round.
     pub pace: Pace,

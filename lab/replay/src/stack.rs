@@ -108,8 +108,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackConfig for LabConfig<S> {
     type Watch = AllInstruments;
 }
 
-/// A value that starts at a page boundary, so that its fields have the same cache lines in every
-/// process.
+/// A value that starts at a page boundary: its fields have the same cache lines in every process.
 #[repr(align(4096))]
 struct OnPages<T>(T);
 
@@ -475,8 +474,7 @@ mod tests {
         }
     }
 
-    /// Each page of a fault is added to the LRU lists and taken off again, on a machine of two
-    /// nodes.
+    /// Each page of a fault is added to the LRU lists and taken off, on a machine of two nodes.
     #[test]
     fn every_lru_policy_has_the_pages_of_faults() {
         for lru in LRU_POLICIES {

@@ -240,8 +240,7 @@ pub(crate) mod tests {
     #[test]
     fn a_small_cache_loses_nothing() {
         for name in ["varmail", "dbench4", "reaim", "bonnie-seq-read"] {
-            // Fewer pages than the files of these loads have, but room for the most pages that may
-            // be dirty.
+            // Fewer pages than the files of these loads have, but more than may be dirty at once.
             let memory = Naive::of(3_000);
             let mut load = FileLoad::of(name);
             load.device = Device::default();

@@ -1,5 +1,4 @@
-//! Loads of file systems on the page cache of a stack: the loads that document 001 measures or
-//! names.
+//! Loads of file systems on the page cache of a stack: those that document 001 measures or names.
 //!
 //! ```text
 //! loads     the loads by name, read from data, and the process that runs one

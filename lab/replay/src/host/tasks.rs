@@ -298,8 +298,7 @@ impl Barrier {
 /// readers that wait in a row.
 #[derive(Default)]
 pub(crate) struct RwLock {
-    /// The value is never used; the operations on it take the time that those of a kernel's lock
-    /// take.
+    /// The value is never used; the operations on it take as long as those of a kernel's lock.
     word: Word,
     inside: RefCell<Inside>,
 }
@@ -333,7 +332,7 @@ impl RwLock {
 
     fn enter(&self, writes: bool) -> SpaceGuard<'_> {
         if !writes {
-            // As in the kernel, `down_read_trylock` of a fault loads the count before it exchanges
+            // As in the kernel, `down_read_trylock` of a fault loads the count before exchanging
             // it.
             self.word.load(SeqCst);
         }

@@ -1,11 +1,12 @@
-//! `--calibrate`: the cost of a message on this machine, with and without the stand-in for other
-//! work, and the page allocator's share of it, to check the constants.
+//! `--calibrate`: the cost of a message on this machine, with and without the computing that stands
+//! for other work, and the page allocator's share of the cost. With these the constants are
+//! checked.
 //!
-//! With several threads, the figures would be of this machine's scheduler more than of the path,
-//! because handing a burst over costs as much as sending it. So one thread walks both legs of the
-//! path for each burst: with the other work, without it, and with the calls to the page allocator
-//! timed. In a transaction each message switches threads, which is most of its cost: such rows have
-//! a further line for each number of tasks, in CPU time of all threads.
+//! With several threads, the figures would depend on this machine's scheduler more than on the
+//! path, because handing a burst over costs as much as sending it. So one thread walks both legs of
+//! the path for each burst: with the other work, without it, and with the calls to the page
+//! allocator timed. In a transaction each message switches threads, which is most of its cost. Such
+//! rows have a further line for each number of tasks, in CPU time of all threads.
 
 use super::sample::ReplaySample;
 use super::slabinfo::counted;

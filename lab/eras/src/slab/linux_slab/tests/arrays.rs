@@ -46,7 +46,7 @@ fn the_shared_array_serves_other_cpus_before_slabs_do() {
     let cache = machine.cache(64);
     let objects = fill(&machine, cache, 1);
     let before = (machine.stats(cache).slabs_allocated, machine.free_objects(0, cache));
-    // An array that was never used is refilled with 16 objects; from then on, with half of its
+    // An array that was never used is refilled with 16 objects, from then on with half of its
     // limit.
     let mut taken = Vec::new();
     for (number, refill) in [(16, 16), (44, 44)] {
@@ -130,8 +130,7 @@ fn a_slab_that_gets_an_object_back_goes_behind_the_others() {
     let cache = machine.cache(2048);
     let objects = machine.alloc_all(0, cache, 48);
     let slab = |object: &Object| object.as_ptr() as usize / 4096;
-    // One object of each of 24 slabs fills the array; the objects of 12 of these slabs go to the
-    // slabs.
+    // One object of each of 24 slabs fills the array; those of 12 of these go back to their slabs.
     let mut firsts: Vec<Object> = Vec::new();
     for object in &objects {
         if !firsts.iter().any(|other| slab(other) == slab(object)) {

@@ -68,8 +68,7 @@ fn empty_slabs_are_never_kept() {
     bed.finish();
 }
 
-/// An allocation takes one object at a time from a slab; the slab leaves the partial list with its
-/// last object.
+/// An allocation takes one object of a slab; a slab without free objects leaves the partial list.
 #[test]
 fn an_empty_list_takes_one_object_of_the_first_partial_slab() {
     let bed = Bed::new(256, &TINY);
@@ -150,8 +149,8 @@ fn nothing_is_claimed_without_the_flag() {
     assert_eq!(bed.stats().total_slabs, 0);
 }
 
-/// A CPU gathers for one other CPU at a time: an object for a third CPU first sends the gathered
-/// ones away.
+/// A CPU gathers for one other CPU at a time: an object for a third CPU first sends the others
+/// away.
 #[test]
 fn objects_are_gathered_for_one_list_at_a_time() {
     let bed = bed();

@@ -14,8 +14,7 @@ fn run<S: Scheduler + 'static, B: Copy + Send + Sync + 'static>(
     Runner::new(scheduler, config).run(move || scenario(broken));
 }
 
-/// The most runs in which a broken rule must be detected. The search stops at the first run that
-/// detects it.
+/// The most runs in which a broken rule must be detected; the first detection ends the search.
 const BROKEN_RUNS: usize = 30_000;
 
 /// Runs of a scenario under each scheduler; QUARRY_MODEL_RUNS sets another number.

@@ -29,8 +29,7 @@ struct Slab {
     word: LockWord,
     /// True if the slab is on its node's list.
     listed: CountedLock<bool>,
-    /// Objects on the slab's own free list, counted separately as an oracle. Changed only under the
-    /// bit.
+    /// Objects on the slab's own free list, counted by an oracle; changed only under the bit.
     free: AtomicU32,
     given_back: AtomicU32,
     broken: Broken,

@@ -162,8 +162,7 @@ impl Slab {
         Some(self.give(numbers, me))
     }
 
-    /// Takes the free objects of the slab, if it is frozen, whichever thread owns it, as `refill`
-    /// does.
+    /// Takes the free objects of the slab, if it is frozen by any thread, as `refill` does.
     fn refill(&self, me: u32) -> Vec<u32> {
         let chain = if self.broken == Broken::TakesFromUnfrozen {
             // `take_or_unfreeze` is for the owner only.
