@@ -141,15 +141,15 @@ pub use raw_cache::RawCache;
 pub use raw_reserve::RawReserve;
 pub use resize::{Progress, Resize};
 
-/// Leaves out what only a shared object without the standard library defines: cargo gives every
-/// crate of one build the same features.
+/// Leaves out items that only a shared object without the standard library defines. A feature
+/// cannot decide this, because cargo gives every crate of one build the same features.
 #[cfg(all(feature = "internals", feature = "std"))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! without_std {
     ($($item:item)*) => {};
 }
-/// See the other one.
+/// Empty here: see the other definition.
 #[cfg(all(feature = "internals", not(feature = "std")))]
 #[doc(hidden)]
 #[macro_export]

@@ -113,7 +113,7 @@ impl RecentTraffic {
         }
     }
 
-    /// The table at the head of the file.
+    /// The mode that fits: the table at the head of the file.
     fn fits(&self) -> Option<SlamMode> {
         let is_remote = match self.mode {
             SlamMode::Remote => 2 * self.fulls >= self.misses && 4 * self.foreign >= self.fulls,
@@ -181,7 +181,7 @@ mod tests {
         traffic.mode()
     }
 
-    /// `runs` times as many frees as push `objects` out, then as many allocations.
+    /// Misses of `runs` times as many frees as push `objects` out, then as many allocations.
     fn bursts(runs: usize, objects: usize) -> impl Iterator<Item = Miss> {
         let misses = objects / 64;
         (0..runs * 2).flat_map(move |half| {
