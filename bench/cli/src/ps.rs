@@ -7,11 +7,10 @@ use std::io::{self, Write};
 
 /// List the processes that run on Quarry, the largest first.
 ///
-/// RSS is counted by the kernel. LIVE is memory of malloc that the program has; KEPT is memory that
-/// it has freed and Quarry keeps for its next requests. OTHER is the rest of RSS: code, stacks and
-/// memory that is not from malloc; below 0, it is memory of malloc that the program has not
-/// touched. AGE is that of the figures. A process without figures has published nothing; `quarry
-/// top --pid N` says why.
+/// RSS is counted by the kernel. LIVE is memory of malloc that the program has, KEPT what it has
+/// freed and Quarry keeps for its next requests. OTHER is the rest of RSS: code, stacks, memory not
+/// from malloc; below 0, memory of malloc that the program has not touched. AGE is that of the
+/// figures. A process without figures has published nothing; `quarry top --pid N` says why.
 #[derive(clap::Args)]
 pub(crate) struct PsArgs {
     #[command(flatten)]

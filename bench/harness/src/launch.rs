@@ -163,8 +163,7 @@ pub fn is_preloadable(path: &Path) -> bool {
     !path.as_os_str().as_encoded_bytes().iter().any(|it| matches!(it, b':' | b' ' | b'\t' | b'\n'))
 }
 
-/// The value of `LD_PRELOAD`: `objects`, and then the objects that the caller of this process
-/// preloads.
+/// The value of `LD_PRELOAD`: `objects`, and then those that this process's caller preloads.
 #[must_use]
 pub fn preload_value(objects: &[&Path], own: Option<OsString>) -> OsString {
     let own = own.filter(|own| !own.is_empty());

@@ -79,8 +79,7 @@ impl Costs {
         costs
     }
 
-    /// Subtracts the known parts from the time of a call in long bursts. The rest is the slow
-    /// path's own time.
+    /// Subtracts the known parts from the time of a call in long bursts; leaves the slow path's.
     fn slow(&self, (alloc, free): (f64, f64), counts: &Counters) -> (f64, f64) {
         let own = |mean: f64, fast: (u64, f64), slow: u64, zone: (u64, f64)| {
             let all = (fast.0 + slow) as f64 * mean;

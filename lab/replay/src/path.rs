@@ -106,8 +106,7 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Reads `ROLE ACT PIECE [per COUNT]`. `count` returns the number of messages that COUNT
-    /// describes.
+    /// Reads `ROLE ACT PIECE [per COUNT]`; `count` returns the number of messages that COUNT means.
     ///
     /// # Panics If the text has another form.
     pub fn parse(text: &'a str, count: impl Fn(&str) -> u32) -> Self {

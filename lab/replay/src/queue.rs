@@ -169,8 +169,7 @@ impl Queue {
     }
 
     /// Waits for messages and lets `take` receive them, with the queue locked; `take` returns how
-    /// many were intact. Returns `false` if there are no messages and no sender that could send
-    /// any.
+    /// many were intact. Returns `false` if no message is there and no sender can send any.
     pub(crate) fn receive_inside(&self, take: impl FnOnce(&mut Flight) -> u64) -> bool {
         let Some(mut inside) = self.wait_for_messages() else { return false };
         let verified = take(&mut inside.flight);

@@ -92,9 +92,8 @@ impl<R: Replay> SlabVisitor<Slots> for OnStack<'_, R> {
     }
 }
 
-/// Locks under which CPUs hand over objects that belong to other CPUs: SLAB's alien arrays, SLQB's
-/// remote lists, and the lists of objects on their way there. No cache's statistics include these
-/// locks.
+/// Locks under which CPUs hand over objects of other CPUs: SLAB's alien arrays, SLQB's remote
+/// lists, and lists of objects on their way there. No cache's statistics include these locks.
 const HAND_OVER_LOCKS: [&str; 3] = ["slab->alien", "slqb->remote_free", "slqb->rlist"];
 
 /// A slab policy on the slots of this machine.

@@ -19,8 +19,7 @@ use std::path::Path;
 
 /// Say what makes timings untrustworthy on this machine, and the command that changes it.
 ///
-/// The command itself changes nothing. In a virtual machine it says what cannot be seen or set from
-/// inside.
+/// It changes nothing. In a virtual machine it says what cannot be seen or set from inside.
 #[derive(Args)]
 pub struct DoctorArgs {
     /// Print JSON.

@@ -1,5 +1,4 @@
-//! The documents' own tables (000 and 001) for an experiment, in the layout of the run's table
-//! above them.
+//! The documents' own tables (000 and 001) for an experiment, in the layout of the run's table.
 
 use super::mmtests::{OF_RATES, OF_TIMES, PrintedRow, Table};
 use super::published::MMTESTS;

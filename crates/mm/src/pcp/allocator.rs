@@ -33,8 +33,7 @@ fn line(one: NodeId, other: NodeId) -> u32 {
 }
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Reserves the arena, and sets up zones and the lists of `slots` CPUs. Fails if the OS
-    /// refuses.
+    /// Reserves the arena, and sets up zones and lists of `slots` CPUs. Fails if the OS refuses.
     pub fn build(os: &'static dyn Os, config: &PageConfig<P>, slots: u32) -> OsResult<Self> {
         let Sizes { high_max, batch, .. } = config.policy.sizes(config.size_inputs());
         let rings = RingSizes::fitting(high_max, batch << BATCH_SCALE_MAX);
@@ -183,8 +182,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.drain_extents_of(&self.zones, slot);
     }
 
-    /// Shrinks those lists of a slot that were not used (`decay_pcp_high`). Returns whether another
-    /// call may shrink them further.
+    /// Shrinks lists of a slot that were not used (`decay_pcp_high`); true if more may follow.
     pub fn decay(&self, slot: SlotIndex) -> bool {
         let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
         self.pcps.decay(&self.zones, slot) || has_aged
@@ -232,8 +230,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.visit_locks(visit);
     }
 
-    /// Checks all equations; no other thread may be at work. Returns the first that does not hold.
-    /// O(frames).
+    /// Checks all equations; no other thread is at work. Returns the first broken one. O(frames).
     pub fn validate(&self) -> Result<(), Broken> {
         self.zones.validate()?;
         let mut outside = 0;

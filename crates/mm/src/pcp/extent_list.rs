@@ -1,10 +1,9 @@
 //! The extents that one CPU has freed, for its next requests of an exact number of frames.
 //!
-//! Each word of a list names one extent, and each change is one compare-and-exchange of one word:
-//! it takes an extent or the front of one, puts an extent, or joins an extent to a neighbour. So
-//! the list needs no lock, signal handlers and children of a fork never find it half changed, and
-//! tasks may use it outside the gate. ABA does no harm, because a word describes its extent
-//! completely.
+//! Each word of a list names one extent. Each change is one compare-and-exchange of one word: it
+//! takes an extent or its front, puts an extent, or joins an extent to a neighbour. So the list
+//! needs no lock, signal handlers and children of a fork never find it half changed, and tasks may
+//! use it outside the gate. ABA does no harm, because a word describes its extent completely.
 //!
 //! A request takes the front of the shortest extent that is long enough. The rest stays on the
 //! list, however short it is: when the front is freed, it usually joins the rest again.
@@ -21,8 +20,7 @@ use quarry_sys::primitive::{
     Ordering::{AcqRel, Relaxed},
 };
 
-/// Extents of a list; each request looks at all of them. With 24, as many requests went to the
-/// zone.
+/// Extents of a list; a request looks at all. With 24, as many requests went to the zone.
 pub(super) const EXTENTS: usize = 16;
 /// Attempts of a request; more than one, because another CPU may change the word first.
 const ATTEMPTS: usize = 2;
@@ -236,8 +234,7 @@ impl ExtentList {
         self.entries().map(Entry::frames).sum()
     }
 
-    /// Counts an extent that was taken or put, usually on the running CPU's list: see
-    /// [`local::add`].
+    /// Counts an extent taken or put, usually on the running CPU's list: see [`local::add`].
     #[inline(always)]
     pub(super) fn note(&self, what: Movement) {
         local::add(&self.traffic[what as usize], 1);

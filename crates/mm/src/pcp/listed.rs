@@ -176,8 +176,7 @@ fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> O
     let migratetype = MigrateType::Movable;
     let ask = Ask { order, migratetype, flags: AllocFlags::default() };
     for _ in 0..MOST_LOST {
-        // If the zone cannot grow, its last frames are reserved for requests that may use the
-        // reserve.
+        // If the zone cannot grow, its last frames are for requests that may use the reserve.
         if !zones.grow(node, &ask, Urgency::Low) {
             return None;
         }
@@ -218,8 +217,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         (passed(Movement::TakenOutside), passed(Movement::PutOutside))
     }
 
-    /// Frames on the lists of a slot and node: pages and extents. Waits for the lock of the page
-    /// lists.
+    /// Frames on the lists of a slot and node: pages and extents. Waits for the page lists' lock.
     #[must_use]
     pub fn listed_frames(&self, slot: SlotIndex, node: NodeId) -> u32 {
         let store = &self.pcps.store;

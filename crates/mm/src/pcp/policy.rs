@@ -89,9 +89,8 @@ pub struct PolicyContext<'a> {
 /// The order in which a drain visits the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainWalk {
-    /// From list `first` on, each list gives one block, and one more for each empty list just
-    /// before it. If only one list has blocks, it gives all (`free_pcppages_bulk`, Linux 2.6.32 to
-    /// 5.17).
+    /// From list `first` on, each list gives one block, and another for each empty list before it.
+    /// A list that alone has blocks gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
     GrowingBatches {
         /// The first list. (The kernel increments its index, from 0, before it looks.)
         first: usize,
@@ -101,8 +100,8 @@ pub enum DrainWalk {
 }
 
 /// A policy decides which blocks are listed, and how many are fetched or drained at a time, as the
-/// kernel of its name does. All policies allocate and free at the head, append refills at the tail,
-/// and drain from the tail.
+/// kernel of its name. All policies allocate and free at the head, and append and drain at the
+/// tail.
 pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// Its name, as tables print it.
     fn name(&self) -> &'static str;
@@ -172,8 +171,7 @@ const fn batch_from(pages: u32) -> u32 {
     (1 << raised.ilog2()) - 1
 }
 
-/// `batch` of kernels up to 4.19: a quarter of 1/1,024 of the zone or of 512 KiB, whichever is
-/// less.
+/// `batch` of kernels up to 4.19: a quarter of 1/1,024 of the zone or of 512 KiB, if that is less.
 pub const fn batch_before_4_20(managed: u32) -> u32 {
     let share = managed / 1024;
     batch_from((if share < 128 { share } else { 128 }) / 4)

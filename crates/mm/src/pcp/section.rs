@@ -53,9 +53,8 @@ impl<P: PagePolicy> PageAllocator<P> {
     }
 
     /// Takes exactly `count` frames (1..=1024, or panics) at a multiple of `align`. If they are
-    /// movable and [`EXTENT_FRAMES`], takes an extent in one critical section. Otherwise, or if no
-    /// extent is available, takes the front of a block, whose rest goes back in a second critical
-    /// section.
+    /// movable and [`EXTENT_FRAMES`], takes an extent in one critical section. Otherwise, or
+    /// without a suitable extent, takes the front of a block, whose rest goes back in a second one.
     pub fn alloc_exact(
         &self,
         slot: SlotIndex,

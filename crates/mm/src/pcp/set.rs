@@ -185,8 +185,8 @@ impl<P: PagePolicy> PcpSet<P> {
 
     /// Frees the blocks of one node among the checked `pages` in one hold of the lists' lock, and
     /// those without a list in one critical section of the zone. All go to the zone if another
-    /// thread has the lock, or if the running task reclaims, because a reclaim counts only frames
-    /// in the zone as freed.
+    /// thread has the lock, or if the running task reclaims: it counts only frames in the zone as
+    /// freed.
     pub(super) fn free_section(
         &self,
         zones: &Zones,
@@ -262,8 +262,7 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Lets the policy lower `high`, and drains the pages above it. Returns whether more may
-    /// follow.
+    /// Lets the policy lower `high`, and drains pages above it. Returns whether more may follow.
     pub(super) fn decay(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut remains = false;
         for node in self.store.nodes() {

@@ -1,14 +1,13 @@
 //! `v6.18`: the auto-tuned lists of Linux 6.18 with stable patches of January 2026; the default.
 //!
 //! Changes since Linux 6.7: order 9 has one list for movable blocks and one for others (6.10). The
-//! row of frees of orders 1..=3 that sends all pages to the zone must be longer by half of
-//! `high_min` (6.16). Drains release lists and zone after each batch (6.19, and 6.18 as a stable
-//! patch).
+//! row of frees of orders 1..=3 that sends all pages to the zone is longer by half of `high_min`
+//! (6.16). Drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
 //!
-//! Two rules differ in user space. The kernel bounds a CPU's pages by an eighth of the zone; a
-//! process has no fixed memory, so without declared memory a CPU keeps at most 2,048 pages (8 MiB).
-//! And listed pages already belong to the process, so only requests that the lists cannot serve are
-//! tested against watermarks.
+//! Two rules differ in user space. The kernel's bound is an eighth of the zone; a process has no
+//! fixed memory, so without declared memory a CPU keeps at most 2,048 pages (8 MiB). And listed
+//! pages already belong to the process, so only requests past the lists are tested against
+//! watermarks.
 //!
 //! Lists have tuned themselves since Linux 6.7. Allocations in a row double the next refill (63,
 //! 126, .. 2,016 pages of order 0), and frees in a row make drains as large. `high` rises while

@@ -9,7 +9,7 @@
 //!
 //! * below `low` the reclaim thread works, until `free` reaches `high`;
 //! * the frames below `min` are a reserve for tasks that reclaim, once the program has a shrinker
-//!   or a page cache ([`keep_reserve`](Budget::keep_reserve)). Without these it can use its whole
+//!   or page cache ([`keep_reserve`](Budget::keep_reserve)); without these it can use its whole
 //!   limit.
 //!
 //! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` if the task does

@@ -95,8 +95,7 @@ impl Locked<'_> {
         }
         let pageblock = self.memory.pageblocks().of(pfn);
         if pageblock.longest_extent() > 0 {
-            // The extents of the pageblock become blocks, which may serve the request without a
-            // claim.
+            // The pageblock's extents become blocks, which may serve the request without a claim.
             self.flush_pageblock(pfn.pageblock());
             return None;
         }

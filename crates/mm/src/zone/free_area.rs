@@ -24,8 +24,7 @@ struct Area {
     nr: u32,
 }
 
-/// List `(o, t)` has the number `4 * o + t`. 20 of the 64 are unused, so that an index needs no
-/// check.
+/// List `(o, t)` has number `4 * o + t`; 20 of 64 are unused, so that an index needs no check.
 const LISTS: usize = 64;
 const _: () = assert!(ORDERS * MIGRATE_TYPES <= LISTS);
 
@@ -165,8 +164,7 @@ impl FreeAreas {
     }
 
     /// Takes up to `most` blocks of order 0 from the first pageblock that has any; returns how
-    /// many. `give` receives each, with whether it is known to be zero, and sets its state.
-    /// O(blocks).
+    /// many. `give` gets each, and whether it is known to be zero, and sets its state. O(blocks).
     #[inline(never)]
     pub(super) fn take_singles(
         &mut self,
@@ -226,8 +224,7 @@ impl FreeAreas {
     }
 
     /// Subtracts `frames` frames of blocks that have left their list from the counts of the
-    /// pageblock of `pfn`, in which the blocks began. `dirty` of the frames are not known to be
-    /// zero.
+    /// pageblock of `pfn`, in which the blocks began. `dirty` of these are not known to be zero.
     #[inline]
     pub(super) fn uncount(
         &mut self,

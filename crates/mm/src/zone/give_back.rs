@@ -25,8 +25,7 @@ impl ZoneRef<'_> {
         if !self.grows() {
             return given;
         }
-        // Before it fails, a request takes this lock, and so waits for blocks that are off the
-        // lists.
+        // Before it fails, a request takes this lock: it waits for blocks that are off the lists.
         let _purging = self.purging.lock();
         if which == Whole::Any {
             // A pageblock may be free in part as extents and in part as blocks.

@@ -14,8 +14,7 @@ pub(crate) enum Urgency {
 }
 
 impl ZoneRef<'_> {
-    /// Grows by one step, or by a smaller one if that is refused. Returns whether the zone has
-    /// grown.
+    /// Grows by one step, or by a smaller one if that is refused; returns whether it has grown.
     #[inline(never)]
     pub(super) fn grow_once(self, budget: &Budget, steps: &mut Steps) -> bool {
         let room = budget.limit().saturating_sub(budget.used()).div_ceil(PAGEBLOCK_FRAMES);

@@ -5,9 +5,8 @@
 //! its own.
 //!
 //! A request that has found no memory reclaims with a *claim* for its frames, without a right to
-//! the reserve. The frames that its task frees stay charged and belong to the claim until the
-//! request is served, so that no other request takes them first (as `capture_control`, Linux 5.1,
-//! for compaction).
+//! the reserve. Frames that its task frees stay charged and belong to the claim until the request
+//! is served: no other request takes them first (as `capture_control`, Linux 5.1, for compaction).
 //!
 //! Invariants: a task has one place at most; `inside` = number of taken places; each claim has
 //! `held <= wanted`, and only its task changes it.

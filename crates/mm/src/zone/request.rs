@@ -108,8 +108,7 @@ impl Run {
         Self { first: pfn, frames: order.frames(), zeroed }
     }
 
-    /// Adds a block; returns false if it does not touch the run, or differs from it in being
-    /// zeroed.
+    /// Adds a block; returns false if it does not touch the run, or is not zeroed like it.
     #[inline]
     fn extend(&mut self, memory: &Memory, block: Block) -> bool {
         let Block { pfn, order, zeroed } = block;

@@ -1,5 +1,4 @@
-//! The steps by which a zone grows: the number of pageblocks that it takes from the window at a
-//! time.
+//! The steps by which a zone grows: numbers of pageblocks that it takes from the window at a time.
 
 /// Zones grow by pairs of pageblocks, so that one zone has both halves of a block of order 10.
 const STEP_MIN: u32 = 2;

@@ -60,8 +60,7 @@ impl Plan for Churn {
         let plan = Experiment {
             about: format!("{} s in a fresh process.", self.seconds),
             metrics: metrics(),
-            // A long sample needs no warm-up: its result compares its later phases with its earlier
-            // ones.
+            // A long sample needs no warm-up: the result compares later phases with earlier ones.
             warm_up: false,
             ..plan
         };

@@ -20,9 +20,8 @@ use quarry_harness::usage::Usage;
 ///
 /// A fresh process allocates a number of MiB in objects of one size, and writes all of them. An
 /// operation is 4 KiB of these. On a virtual machine the first touch of memory that the host has
-/// not backed yet costs many times as much as later ones. The warm-up round takes these first
-/// touches; results are ratios between samples that are close in time, and an A/A copy shows the
-/// noise.
+/// not backed costs many times as much as later ones. The warm-up round takes these touches;
+/// results are ratios between samples close in time, and an A/A copy shows the noise.
 #[derive(Args)]
 pub(super) struct Growth {
     #[command(flatten)]

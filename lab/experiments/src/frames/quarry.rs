@@ -26,8 +26,7 @@ pub(super) struct PageLists {
     base: u32,
 }
 
-/// Address space for a memory and the first pageblocks of the window, which an allocator leaves
-/// out.
+/// Address space for a memory; an allocator skips the first pageblocks of its window.
 const fn reserved(frames: u32) -> usize {
     2 * frames as usize * FRAME_BYTES
 }

@@ -34,8 +34,7 @@ impl Work for BurstsSample {
         let heap = Heap::of_this_process();
         let most = (self.mib as usize) << 20;
         let mean = usize::midpoint(SMALLEST, self.largest);
-        // The mean of the drawn sizes is near the expected one: a table half as long again
-        // suffices.
+        // The mean of the drawn sizes is near the expected one: half as many entries more suffice.
         let mut table = Table::<Entry>::new(most / mean * 3 / 2 + 1024);
         // Brings the table into memory before the first burst.
         table.iter_mut().for_each(|entry| *entry = Entry::EMPTY);

@@ -39,8 +39,7 @@ impl EmptyWork {
                     (0..CHUNK).for_each(|_| generator.step());
                     Done { operations: generator.steps - first, verified: 0 }
                 });
-                // The state after that many steps is known in advance: either all steps count or
-                // none.
+                // The state after that many steps is known: either all steps count or none.
                 let is_right = generator.state == after(generator.steps);
                 window.verified = if is_right { window.operations } else { 0 };
                 window

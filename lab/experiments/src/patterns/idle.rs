@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time in which the parent reads the memory of the process, before it allocates and before it
-/// frees.
+/// Time to read the process's memory in, once before it allocates and once before it frees.
 pub(crate) const BASE: Duration = Duration::from_millis(150);
 
 /// The distribution of sizes.

@@ -48,8 +48,7 @@ impl Histogram {
     }
 
     fn record(&mut self, value: u64) {
-        // The values of the last doubling of 64 bits share the last bucket; no tick count is so
-        // large.
+        // The last doubling of 64 bits shares the last bucket; no tick count is so large.
         self.counts[Self::bucket(value).min(BUCKETS - 1)] += 1;
         self.total += 1;
     }

@@ -210,8 +210,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         self.write(inode, length, count)
     }
 
-    /// Writes a file's dirty pages to the device. Returns whether the cache had all of them, with
-    /// the right bytes.
+    /// Writes a file's dirty pages to the device. Returns whether the cache had all, unchanged.
     pub(crate) fn fsync(&self, inode: &Inode<M>) -> bool {
         let mut content = lock(&inode.content);
         content.objects.is_none() || self.write_back(inode.number, &mut content)

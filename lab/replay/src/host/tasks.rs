@@ -332,8 +332,8 @@ impl RwLock {
 
     fn enter(&self, writes: bool) -> SpaceGuard<'_> {
         if !writes {
-            // As in the kernel, `down_read_trylock` of a fault loads the count before exchanging
-            // it.
+            // In the kernel `down_read_trylock` of a fault loads the count before the exchange,
+            // too.
             self.word.load(SeqCst);
         }
         self.word.fetch_add(1, SeqCst);

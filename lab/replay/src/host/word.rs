@@ -1,9 +1,8 @@
 //! Words that simulated tasks share: the words of a replay's locks, queues and barriers.
 //!
 //! A simulated machine knows by address which words share a cache line. An ordinary allocator
-//! places words differently in every process, so each word here has a cache line of its own. A
-//! dropped word leaves its line to the next new word, in an order that does not depend on
-//! addresses.
+//! places words differently in every process, so each word here has its own cache line. A dropped
+//! word leaves its line to the next new word, in an order that does not depend on addresses.
 
 use quarry_sys::primitive::AtomicU32;
 use std::array;
