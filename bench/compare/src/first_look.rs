@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub(super) struct FirstLook {
-    /// The run whose influence of the allocator is in the middle; it stands for all.
+    /// The run in which the allocator's influence is the median of all runs; it stands for all.
     pub(super) probe: Probe,
     pub(super) runs: usize,
     pub(super) weight: Weight,

@@ -242,9 +242,9 @@ impl Quarry {
         process::occupancy(address)
     }
 
-    /// Takes memory for an object that moves out of a sparse slab: from the fullest slab that has a
-    /// free object, not from the objects that CPUs hold, which include the most recently freed.
-    /// Otherwise like [`GlobalAlloc::alloc`]; null if there is no memory.
+    /// Takes memory for an object that moves out of a sparse slab. It comes from the fullest slab
+    /// with a free object, not from the objects that CPUs hold: these include the most recently
+    /// freed. Otherwise like [`GlobalAlloc::alloc`]; null if there is no memory.
     #[must_use]
     pub fn alloc_dense(layout: Layout) -> *mut u8 {
         match process::alloc_dense(layout.size(), layout.align()) {

@@ -213,7 +213,7 @@ fn page(printed: &Printed) -> String {
     report::sheet(&title, &remarks, &curves(&printed.cells), &tables)
 }
 
-/// The scores of the groups, beside the score of predicting no effect.
+/// The scores of the groups, and the score of predicting no effect.
 fn score_table(all: &[Skill]) -> Table {
     let head = ["mean errors", "cells", "number", "no effect", "simulator", "skill", "right sign"];
     let row = |group: &str, which: &str, score: &Score| {

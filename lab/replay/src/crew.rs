@@ -45,7 +45,7 @@ pub enum Place {
     /// The receiver is on the next CPU.
     #[default]
     Next,
-    /// The scheduler moves both as it likes.
+    /// The scheduler chooses the CPUs of both.
     Unbound,
 }
 

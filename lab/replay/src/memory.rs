@@ -83,8 +83,8 @@ impl Buffer {
     pub fn read(&self, offset: usize, target: &mut [u8]) {
         let source = self.range(offset, target.len());
         touch_bytes(source, target.len(), Access::Read);
-        // SAFETY: as in `write`; fresh memory of the operating system reads as zero, so there is no
-        // uninitialised byte even where nothing was written.
+        // SAFETY: as in `write`; fresh memory of the operating system reads as zero, so no byte is
+        // uninitialised even if nothing was written.
         unsafe { target.as_mut_ptr().copy_from_nonoverlapping(source, target.len()) };
     }
 }
@@ -110,7 +110,7 @@ pub trait KernelMemory: Sync {
     /// Makes a cache for objects of `bytes` bytes, or returns the one of this name.
     fn create_cache(&self, name: &str, bytes: usize) -> Self::Cache;
 
-    /// An object, or `None` where there is no memory.
+    /// An object, or `None` if there is no memory.
     fn alloc(&self, cache: Self::Cache) -> Option<Buffer>;
 
     /// Gives back an object of this cache.
@@ -119,7 +119,7 @@ pub trait KernelMemory: Sync {
     /// Gives back several objects of this cache at once, and empties the list.
     fn free_bulk(&self, cache: Self::Cache, objects: &mut Vec<Buffer>);
 
-    /// A block of pages, or `None` where there is no memory.
+    /// A block of pages, or `None` if there is no memory.
     fn alloc_pages(&self, pages: Pages) -> Option<Buffer>;
 
     /// Gives back a block of this kind.
@@ -128,7 +128,7 @@ pub trait KernelMemory: Sync {
     /// Gives back a list of blocks of this kind, and empties it.
     fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>);
 
-    /// Puts a page of a program on the LRU lists, where the memory has any.
+    /// Puts a page of a program on the LRU lists, if the memory has any.
     fn add_to_lru(&self, _page: &Buffer) {}
 
     /// Unmaps the pages of programs: takes those that are on LRU lists off them, and frees all as

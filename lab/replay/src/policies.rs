@@ -124,7 +124,7 @@ impl Parts {
         Self { truncation: Some(rung), free_list: Some(free_list), ..Self::default() }
     }
 
-    /// Adds a part by its name; returns false where no part has it.
+    /// Adds a part by its name; returns false if no part has it.
     fn add(&mut self, name: &str) -> bool {
         let add_batch = ADD_BATCHES.iter().find(|pages| name == format!("add{pages}"));
         if let Some(way) = named(&FREE_LISTS, name) {
@@ -230,7 +230,7 @@ impl Policies {
         policies.chain(self.parts.names()).collect::<Vec<_>>().join("+")
     }
 
-    /// The LRU lists of the pages of programs, where there are any.
+    /// The LRU lists of the pages of programs, if there are any.
     pub(crate) fn lru(&self) -> Option<LruOptions<lru::Chosen>> {
         let Parts { lru, add_batch, uncounted, .. } = self.parts;
         let add_batch = add_batch.unwrap_or(ADD_BATCH_4_15);

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const SCHEMA: &str = "quarry-advice/1";
 
-/// An answer with its evidence. Where the search could not begin, most fields are empty.
+/// An answer with its evidence. If the search could not begin, most fields are empty.
 #[derive(Default)]
 pub(super) struct Telling {
     pub(super) command: String,

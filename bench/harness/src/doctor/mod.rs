@@ -17,9 +17,9 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 
-/// Say what makes timings untrustworthy on this machine, and the command that changes it.
+/// Say what makes timings untrustworthy on this machine, and the command that mends it.
 ///
-/// It changes nothing. In a virtual machine it says what cannot be seen or set from inside.
+/// The doctor changes nothing. In a virtual machine it says what cannot be seen or set from inside.
 #[derive(Args)]
 pub struct DoctorArgs {
     /// Print JSON.

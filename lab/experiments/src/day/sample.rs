@@ -21,7 +21,7 @@ pub(crate) fn served(order: u8) -> String {
     format!("order {order} served")
 }
 
-/// Name of an order's series: per minute, the per mille of free memory in blocks of it and above.
+/// Name of an order's series: per minute, the per mille of free memory in blocks of at least it.
 pub(crate) fn course(order: u8) -> String {
     format!("course of order {order}")
 }

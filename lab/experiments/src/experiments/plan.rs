@@ -64,7 +64,7 @@ pub(crate) struct Staged {
     experiment: Experiment,
     print: Print,
     interrupt: Option<Rc<Interrupt>>,
-    /// Programs that were asked for and fail before any comparison.
+    /// Requested programs that fail before any comparison.
     broken: Vec<String>,
 }
 

@@ -50,7 +50,7 @@ pub(super) fn run(heap: Heap, budget: Budget, size: usize, form: Form) -> Window
     }
 }
 
-/// Twice the size, or half of it where that would be too large.
+/// Twice the size, or half of it if that would be too large.
 fn next_size(size: usize) -> usize {
     if 2 * size <= LARGEST { 2 * size } else { size / 2 }
 }

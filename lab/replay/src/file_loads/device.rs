@@ -19,7 +19,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Waits for as long as a request of so many pages takes.
+    /// Waits for as long as a request of this many pages takes.
     pub(crate) fn wait(self, pages: u64) {
         if pages == 0 {
             return;

@@ -16,7 +16,7 @@ pub(crate) struct Sparse {
 }
 
 impl Sparse {
-    /// Creates so many files and reads all their pages.
+    /// Creates this many files and reads all their pages.
     pub(crate) fn prepare<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) {
         for number in 0..u64::from(files) {
             let (_, file) = system.create(self.directory(number));

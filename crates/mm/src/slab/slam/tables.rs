@@ -24,7 +24,7 @@ use quarry_sys::primitive::{AtomicU8, AtomicU64, Ordering};
 /// The state of one cache in one slot: a line that the slot's CPU writes, and one for all CPUs.
 #[repr(C, align(64))]
 pub(super) struct CpuCache {
-    /// Objects that the CPU has freed and its array had no room for.
+    /// Objects that the CPU has freed, and for which its array had no room.
     pub(super) stock: Stock,
     pub(super) traffic: Traffic,
     /// Requests and frees that stocks served after a miss.

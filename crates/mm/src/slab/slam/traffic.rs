@@ -13,8 +13,9 @@
 //!
 //! To stay remote, 1/2 and 1/4 are enough; to stay linked, half of [`LONG`].
 //!
-//! The CPU changes its mode once another one fits [`WINS`] looks in a row; looks without an opinion
-//! do not count. For linked one look is enough, because a long run has lasted for several looks.
+//! The CPU changes its mode once another mode fits [`WINS`] looks in a row; looks without an
+//! opinion do not count. For the mode linked one look is enough, because a long run lasts several
+//! looks.
 
 use crate::slab::mechanisms::SlamMode;
 use quarry_sys::primitive::{AtomicU64, Ordering};

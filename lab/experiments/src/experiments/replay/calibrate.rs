@@ -20,8 +20,8 @@ use std::io::Write;
 /// Share of the page allocator in document 003: `__free_pages_ok` and `get_page_from_freelist`.
 const DOCUMENT_SHARE: f64 = 0.123_699 + 0.115_231;
 
-/// Measures all rows, each by the least of `samples`, and prints them beside the cost in the
-/// document. Only document 003 has a share of the page allocator to compare.
+/// Measures each row `samples` times, and prints the least beside the cost in the document. Only
+/// document 003 has a share of the page allocator to compare.
 pub(super) fn print(
     document: &str,
     rows: &[(ReplaySample, Scenario)],

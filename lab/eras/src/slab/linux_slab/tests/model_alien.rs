@@ -28,7 +28,7 @@ trait Gathers: Send + Sync + 'static {
     fn free(&self, object: Object) -> Vec<Object>;
     /// Takes all objects.
     fn take(&self) -> Vec<Object>;
-    /// Takes all objects, or none where another thread is at the array.
+    /// Takes all objects, or none if another thread is using the array.
     fn try_take(&self) -> Vec<Object>;
 }
 

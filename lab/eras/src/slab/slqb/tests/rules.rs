@@ -183,7 +183,7 @@ fn a_thread_that_is_moved_leaves_its_list_to_the_owner() {
     assert_eq!(bed.stats().total_slabs, 0);
 }
 
-/// Where there is no memory for a slab, the objects of other CPUs' slabs serve.
+/// If there is no memory for a slab, objects of other CPUs' slabs serve the request.
 #[test]
 fn without_memory_other_cpus_slabs_serve() {
     let bed = Bed::new(256, &PageConfig { initial_frames: 512, grow: false, ..TINY });
