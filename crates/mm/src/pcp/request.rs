@@ -31,7 +31,7 @@ impl PageRequest {
         Ask { order: self.order, migratetype: self.migratetype, flags: self.flags }
     }
 
-    /// Same as [`ask`](Self::ask), without the rights that only requests without a block may use.
+    /// Same as [`ask`](Self::ask), without rights that are only for requests that found no block.
     #[inline]
     pub(super) fn usual(self) -> Ask {
         Ask { flags: AllocFlags::default(), ..self.ask() }
