@@ -19,8 +19,9 @@ fn zones_on(os: &'static FakeOs) -> Zones {
 const WHOLE: Kind = Kind(100);
 const IN_PARTS: Kind = Kind(1);
 
-/// Claims `count` blocks of 4 MiB for slabs. Slabs take all frames; `eighths` of each eight frames
-/// belong to slabs that are touched whole. Returns the pageblocks that asked for huge pages.
+/// Claims `count` blocks of 4 MiB for slabs, which take all frames. Of each eight frames, `eighths`
+/// belong to slabs that are touched whole. Returns the number of pageblocks that asked for huge
+/// pages.
 fn claim(os: &FakeOs, zones: &Zones, count: u32, eighths: u32) -> usize {
     let before = os.huge_bytes();
     zones.zone(NODE).touched_whole().set(WHOLE, true);
@@ -78,21 +79,21 @@ fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
         put(&zones, Block { pfn, order: Order::MAX, zeroed: false });
     };
     (0..PAGEBLOCKS).step_by(2).for_each(give_back);
-    // Large blocks take all the memory, and leave it again.
+    // Large blocks take all the memory, and are freed again.
     for _ in 0..PAGEBLOCKS / 2 {
         take(&zones, &ask(10, Movable)).expect("all is free");
     }
     (0..PAGEBLOCKS).step_by(2).for_each(give_back);
     zones.purge(NODE, Order::ZERO, usize::MAX);
     let before = os.huge_bytes();
-    // The zone has claimed twice as much: the next sample is due, and it is sparse.
+    // The zone has claimed as much again: the next sample is due, and will be sparse.
     claim(os, &zones, PAGEBLOCKS / 2, 0);
     assert!(os.huge_bytes() < before - 64 * PAGEBLOCK_BYTES, "huge pages are taken back");
     assert_eq!(zones.validate(), Ok(()));
 }
 
-/// Takes a pageblock: `others` of its frames get other owners, and the page cache takes and
-/// announces each of the rest. Returns the number of huge pages that were asked for.
+/// Takes a pageblock. `others` of its frames get other owners; the page cache takes each of the
+/// rest and calls `fill_whole` for it. Returns the number of huge pages that were asked for.
 fn fill(os: &FakeOs, zones: &Zones, others: u32) -> usize {
     let before = os.huge_bytes();
     let block = take(zones, &ask(9, Movable)).expect("the zone is large enough");
@@ -161,7 +162,7 @@ fn what_costs_more_than_small_pages_is_not_asked_for() {
         let zones = zones_on(os);
         let prices = zones.memory().prices();
         prices.note(false, PAGEBLOCK_FRAMES, MS, 0);
-        // After a year of uptime.
+        // The time is after a year of uptime.
         prices.note(true, PAGEBLOCK_FRAMES, huge_ms * MS, 365 * 24 * 3600 * 1000 * MS);
         assert_eq!(claim(os, &zones, 16, 8) > 0, expected, "{huge_ms} ms");
         assert_eq!(zones.validate(), Ok(()));
@@ -180,7 +181,7 @@ fn a_huge_page_comes_in_by_one_call() {
     zones.populate(huge[0].plus(64), 16);
     assert_eq!(os.populated_bytes() - before, PAGEBLOCK_BYTES);
     assert_eq!(faults(huge[0]), Faults::Whole);
-    // A part of it that goes back makes it small, and all of it huge again.
+    // When a part of it goes back, the pageblock becomes small; when all goes back, huge again.
     zones.populate(huge[1], 1);
     zones.purge_owned(huge[0].plus(8), 8);
     zones.purge_owned(huge[1], PAGEBLOCK_FRAMES);

@@ -14,7 +14,7 @@ use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
 impl<P: Lists> SlqbCache<'_, P> {
-    /// Takes an object from any source. `None` where there is no memory.
+    /// Takes an object from any source. `None` if there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         // SAFETY: cells of this policy are lists, and objects on them are linked.
         if let Some(object) = unsafe { self.context.percpu.list_pop(self.array()) } {

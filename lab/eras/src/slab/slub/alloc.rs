@@ -24,7 +24,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E>
 where
     E::Word: SlowPath<P, E>,
 {
-    /// Takes an object from any source. `None` where there is no memory.
+    /// Takes an object from any source. `None` if there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let mut misses = 0;
         let mut slot = self.context.percpu.current();
