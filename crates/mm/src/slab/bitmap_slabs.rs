@@ -30,8 +30,8 @@ use super::params::{CacheParams, MIN_ALIGN};
 use super::populating::{Populating, Role};
 use super::stats::SlabStats;
 use super::table::CacheTable;
-use crate::frame::{End, FRAME_BYTES, Kind, Links, List, MigrateType, Order, Pfn};
-use crate::pcp::{AllocFlags, Page, PageRequest};
+use crate::frame::{End, FRAME_BYTES, Kind, Links, List, Order, Pfn};
+use crate::pcp::Page;
 use crate::zone::Zones;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
@@ -474,13 +474,7 @@ impl BitmapSlabs {
         objects: usize,
     ) -> Option<bool> {
         let slot = context.percpu.current();
-        let request = PageRequest {
-            order: cache.order(),
-            migratetype: MigrateType::Unmovable,
-            flags: AllocFlags::default(),
-            node: context.zones.node_of(slot),
-        };
-        let page = context.pages.alloc(slot, request)?;
+        let page = context.take_block(slot, context.zones.node_of(slot), cache)?;
         self.add_slab(context, cache, page, objects);
         Some(page.zeroed)
     }

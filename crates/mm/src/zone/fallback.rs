@@ -3,6 +3,7 @@
 
 use super::block::{Block, ORDERS};
 use super::free_area::smallest_filled;
+use super::huge;
 use super::zone::Locked;
 use crate::frame::{
     End, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER, PageblockIndex,
@@ -121,9 +122,8 @@ impl Locked<'_> {
         debug_assert_ne!(old, of, "a type does not fall back to itself");
         let zeroed = self.retag_free(pfn, order, of);
         self.state.counts.fallbacks.claimed += u64::from(order.frames() / PAGEBLOCK_FRAMES);
-        if of == MigrateType::Unmovable {
-            let (block, zone) = (Block { pfn, order, zeroed }, self.zone);
-            self.state.huge.claimed(self.memory, block, zone.managed(), zone.touched_whole());
+        if of != MigrateType::Movable {
+            huge::claimed(self.zone, self.memory, Block { pfn, order, zeroed }, of);
         }
     }
 

@@ -1,19 +1,16 @@
-//! Huge pages for slabs, as long as the program touches nearly all memory of its slabs.
+//! Huge pages for slabs whose memory programs touch whole, and for cached pages.
 //!
-//! The first touch of a huge page brings in all of it, and so does not show how much the program
-//! touches. Therefore a zone sometimes leaves a pageblock to faults of small pages, as a *sample*.
-//! After some more claims of whole pageblocks, the zone counts the frames of the sample that belong
-//! to slabs, and those among them of slabs that are touched whole (the slab layer notes which). The
-//! zone asks for huge pages while the last sample was *dense*, and huge pages cost hardly more than
-//! small ones.
+//! The first touch of a huge page brings in all of it. So in a large zone slabs whose objects
+//! programs touch only in part (the slab layer samples them) take reclaimable pageblocks, and all
+//! other slabs unmovable ones (`Zones::slab_type`). An unmovable pageblock becomes a huge page
+//! when slabs claim it, while huge pages cost hardly more than small ones.
 //!
-//! Cached pages need no samples, because the page cache fills each page that it takes, and calls
-//! `fill_whole` for it. They lie in movable pageblocks, which slabs do not claim.
+//! Cached pages lie in movable pageblocks, which slabs do not claim. The page cache fills each page
+//! that it takes, and announces it here.
 
 use super::block::Block;
-use crate::frame::{
-    FRAME_BYTES, Faults, Kind, KindSet, Link, Memory, PAGEBLOCK_FRAMES, Pfn, Prices,
-};
+use super::zone::Zone;
+use crate::frame::{FRAME_BYTES, Faults, Kind, Memory, MigrateType, PAGEBLOCK_FRAMES, Pfn};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
 /// Zones from 64 MiB on ask for huge pages, because a half-used one then adds little to their
@@ -23,86 +20,27 @@ use quarry_sys::clock::{coarse_ns, monotonic_ns};
 /// long. With 16 MiB faults fell by 60 % and 50 %, and sqlite had 3.3 % more memory (40 and 24
 /// interleaved runs of each on Zen 5).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-/// Samples begin at half of that size, so that there is a result by then.
-const SAMPLES_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
-/// Pageblocks claimed between taking a sample and looking at it. By then slabs have got the blocks
-/// of the sample from the pcp lists.
-const LOOK_AFTER: u32 = 2;
-/// Frames of a sample that slabs must have for the sample to count.
-const ENOUGH_FRAMES: u32 = PAGEBLOCK_FRAMES / 2;
-/// While samples are dense, the zone takes the next sample after as many claims as it has
-/// pageblocks, and at least this many. So there is one sample each time that the heap doubles.
-const SAMPLE_AFTER_LEAST: u32 = 32;
+/// Slabs are separated from half of that size on, so that most pageblocks are of one kind by then.
+pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
 
-pub(super) struct HugePages {
-    is_on: bool,
-    /// First frame of the sample that the zone has not looked at yet.
-    sample: Link<Pfn>,
-    since: u32,
-    /// True if the last sample with enough frames was dense.
-    is_dense: bool,
+/// Chooses how the kernel brings in the pageblocks of a free block, which slabs have claimed and
+/// will fill from its start.
+pub(super) fn claimed(zone: &Zone, memory: &Memory, block: Block, of: MigrateType) {
+    if !zone.asks_for_huge() || zone.managed() < HUGE_FROM_FRAMES {
+        return;
+    }
+    for offset in (0..block.order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
+        let is_huge = of == MigrateType::Unmovable && memory.prices().may_be_huge(coarse_ns());
+        let faults = if is_huge { Faults::Huge } else { Faults::Plain };
+        advise(memory, block.pfn.plus(offset), faults);
+    }
 }
 
-impl HugePages {
-    pub(super) const fn new(is_on: bool) -> Self {
-        Self { is_on, sample: Link::NONE, since: 0, is_dense: false }
-    }
-
-    /// Chooses how the kernel brings in the pageblocks of a free block, which slabs will fill from
-    /// its start. `touched_whole` has the kinds of frames that programs touch whole.
-    pub(super) fn claimed(
-        &mut self,
-        memory: &Memory,
-        block: Block,
-        managed: u32,
-        touched_whole: &KindSet,
-    ) {
-        if !self.is_on || managed < SAMPLES_FROM_FRAMES {
-            return;
-        }
-        self.look_at_sample(memory, touched_whole);
-        for offset in (0..block.order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
-            let first = block.pfn.plus(offset);
-            let faults = self.choose(memory.prices(), managed, block.zeroed);
-            if faults != Faults::Huge && block.zeroed && self.sample == Link::NONE {
-                self.sample = Link::to(first);
-                self.since = 0;
-            } else {
-                self.since += 1;
-            }
-            advise(memory, first, faults);
-        }
-    }
-
-    pub(super) fn fill_whole(&self, memory: &Memory, pfn: Pfn) {
-        let first = pfn.pageblock().first();
-        if self.is_on && is_fresh(memory, first) {
-            advise(memory, first, Faults::Huge);
-        }
-    }
-
-    fn choose(&self, prices: &Prices, managed: u32, is_fresh: bool) -> Faults {
-        if !self.is_dense || managed < HUGE_FROM_FRAMES {
-            return Faults::Plain;
-        }
-        let after = (managed / PAGEBLOCK_FRAMES).max(SAMPLE_AFTER_LEAST);
-        let is_due = is_fresh && self.since >= after;
-        if is_due && self.sample == Link::NONE {
-            Faults::Sample
-        } else if prices.may_be_huge(coarse_ns()) {
-            Faults::Huge
-        } else {
-            Faults::Plain
-        }
-    }
-
-    fn look_at_sample(&mut self, memory: &Memory, touched_whole: &KindSet) {
-        let Some(sample) = self.sample.get().filter(|_| self.since >= LOOK_AFTER) else { return };
-        self.sample = Link::NONE;
-        let seen = memory.touched(sample, PAGEBLOCK_FRAMES, touched_whole);
-        if seen.handed_out >= ENOUGH_FRAMES {
-            self.is_dense = seen.is_dense();
-        }
+/// Makes the pageblock of a frame a huge page if hardly any frame there has an owner.
+pub(super) fn fill_whole(memory: &Memory, pfn: Pfn) {
+    let first = pfn.pageblock().first();
+    if is_fresh(memory, first) {
+        advise(memory, first, Faults::Huge);
     }
 }
 

@@ -12,12 +12,9 @@ use super::ask::{AllocFlags, Ask};
 use super::counts::Counts;
 use super::extents::Extents;
 use super::free_area::{FreeAreas, smallest_filled};
-use super::huge::HugePages;
 use super::steps::Steps;
 use super::watermark::{Mark, Marks, Watermarks};
-use crate::frame::{
-    KindSet, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PCP_TYPES, PageblockIndex,
-};
+use crate::frame::{MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PCP_TYPES, PageblockIndex};
 use core::ops::Deref;
 use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::locks::Visit;
@@ -26,7 +23,6 @@ use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed}
 pub(super) struct State {
     pub(super) areas: FreeAreas,
     pub(super) extents: Extents,
-    pub(super) huge: HugePages,
     pub(super) counts: Counts,
 }
 
@@ -49,7 +45,7 @@ struct Published {
 pub struct Zone {
     node: NodeId,
     grows: bool,
-    touched_whole: KindSet,
+    huge: bool,
     state: CountedLock<State>,
     published: Published,
     /// Held while the zone grows.
@@ -77,11 +73,10 @@ impl Zone {
         Self {
             node,
             grows,
-            touched_whole: KindSet::new(),
+            huge,
             state: CountedLock::new(State {
                 areas: FreeAreas::new(),
                 extents: Extents::new(),
-                huge: HugePages::new(huge),
                 counts: Counts::new(),
             }),
             published: Published {
@@ -167,9 +162,9 @@ impl Zone {
         self.state.lock()
     }
 
-    /// The kinds of frames that programs usually touch whole.
-    pub(crate) fn touched_whole(&self) -> &KindSet {
-        &self.touched_whole
+    /// Returns whether its pageblocks may be huge pages.
+    pub(super) fn asks_for_huge(&self) -> bool {
+        self.huge
     }
 
     /// Returns whether a block of `order` may be taken without the zone falling to `mark`, judging

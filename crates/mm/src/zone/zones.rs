@@ -6,13 +6,13 @@ use super::budget::Budget;
 use super::extents::{EXTENT_FRAMES, Extent};
 use super::give_back::Whole;
 use super::grow::Urgency;
-use super::huge::{self, asks_for_huge};
+use super::huge::{self, SEPARATED_FROM_FRAMES, asks_for_huge, fill_whole};
 use super::purge::purge_extent;
 use super::watermark::{Mark, Marks};
 use super::zone::{Zone, ZoneRef};
 use crate::frame::{
-    Arena, Faults, FrameTable, Kind, MAX_NODES, Memory, MigrateType, NodeId, Order, OsArray,
-    PAGEBLOCK_FRAMES, Pfn,
+    Arena, Faults, FrameTable, Kind, KindSet, MAX_NODES, Memory, MigrateType, NodeId, Order,
+    OsArray, PAGEBLOCK_FRAMES, Pfn,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -26,6 +26,8 @@ pub struct Zones {
     memory: Memory,
     budget: Budget,
     zones: OsArray<Zone>,
+    /// The kinds of frames that programs usually touch whole.
+    touched_whole: KindSet,
     /// Row `n`: the nodes in the order in which requests for node `n` try them.
     fallback: [[NodeId; MAX_NODES]; MAX_NODES],
     nodes: u8,
@@ -71,6 +73,7 @@ impl Zones {
             zones: OsArray::filled(os, usize::from(config.nodes), |node| {
                 Zone::new(NodeId(node as u8), config.grow, config.huge)
             })?,
+            touched_whole: KindSet::new(),
             fallback: core::array::from_fn(|node| fallback_row(node as u8, config)),
             nodes: config.nodes,
             node_of_slot: config.node_of_slot,
@@ -137,7 +140,18 @@ impl Zones {
 
     /// Notes whether the owners of frames of a kind usually touch them whole.
     pub(crate) fn note_touched(&self, kind: Kind, whole: bool) {
-        self.all().for_each(|zone| zone.touched_whole().set(kind, whole));
+        self.touched_whole.set(kind, whole);
+    }
+
+    /// The migratetype of a slab of a kind: in a large zone slabs that programs touch only in part
+    /// stay out of the pageblocks of others, so that those can be huge pages. O(1).
+    #[must_use]
+    pub(crate) fn slab_type(&self, node: NodeId, kind: Kind) -> MigrateType {
+        let is_large = self.zone(node).managed() >= SEPARATED_FROM_FRAMES;
+        match is_large && !self.touched_whole.has(kind) {
+            true => MigrateType::Reclaimable,
+            false => MigrateType::Unmovable,
+        }
     }
 
     /// Notes that the page cache has taken a frame and will fill all of its pageblock. If hardly
@@ -147,8 +161,10 @@ impl Zones {
     pub fn fill_whole(&self, pfn: Pfn) {
         if asks_for_huge(&self.memory, pfn)
             && let Some(node) = self.memory.pageblocks().of(pfn).tag().node()
+            && self.zone(node).asks_for_huge()
         {
-            self.zone(node).look().huge.fill_whole(&self.memory, pfn);
+            let _guard = self.zone(node).look();
+            fill_whole(&self.memory, pfn);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The slabs of earlier pageblocks decide whether later ones become huge pages.
+//! Pageblocks that slabs and the page cache ask to have as huge pages.
 
 use super::*;
 use crate::frame::{
@@ -19,30 +19,38 @@ fn zones_on(os: &'static FakeOs) -> Zones {
 const WHOLE: Kind = Kind(100);
 const IN_PARTS: Kind = Kind(1);
 
-/// Claims `count` blocks of 4 MiB for slabs, which take all frames. Of each eight frames, `eighths`
-/// belong to slabs that are touched whole. Returns the number of pageblocks that asked for huge
-/// pages.
-fn claim(os: &FakeOs, zones: &Zones, count: u32, eighths: u32) -> usize {
+/// Claims `count` blocks of 4 MiB for slabs. Returns the pageblocks that asked for huge pages.
+fn claim(os: &FakeOs, zones: &Zones, count: u32, of: MigrateType) -> usize {
     let before = os.huge_bytes();
-    zones.zone(NODE).touched_whole().set(WHOLE, true);
     for _ in 0..count {
-        let block = take(zones, &ask(10, Unmovable)).expect("the zone is large enough");
-        for at in 0..block.order.frames() {
-            let kind = if at % 8 < eighths { WHOLE } else { IN_PARTS };
-            zones.memory().frames().set_kind(block.pfn.plus(at), 1, kind);
-        }
+        let block = take(zones, &ask(10, of)).expect("the zone is large enough");
+        zones.memory().frames().set_kind(block.pfn, block.order.frames(), WHOLE);
     }
     os.huge_bytes().wrapping_sub(before) / PAGEBLOCK_BYTES
 }
 
 #[test]
-fn what_is_touched_becomes_huge_and_what_is_not_does_not() {
-    for (eighths, expected) in [(8, true), (7, true), (6, false), (1, false), (0, false)] {
+fn what_is_touched_whole_becomes_huge_and_what_is_not_does_not() {
+    for (of, expected) in [(Unmovable, 32), (Reclaimable, 0)] {
         let os = fake_os();
         let zones = zones_on(os);
-        let huge = claim(os, &zones, 16, eighths) > 0;
-        assert_eq!(huge, expected, "{eighths} of 8 frames touched");
+        assert_eq!(claim(os, &zones, 16, of), expected, "{of:?}");
         assert_eq!(zones.validate(), Ok(()));
+    }
+}
+
+#[test]
+fn slabs_that_are_touched_in_parts_are_separate_in_large_zones() {
+    let small = ZoneConfig { reserve_bytes: 512 << 20, initial_frames: PAGEBLOCK_FRAMES, ..FIXED };
+    for (zones, parts) in [
+        (zones_on(fake_os()), Reclaimable),
+        (Zones::build(fake_os(), &small).expect("the fake OS refuses nothing"), Unmovable),
+    ] {
+        zones.note_touched(WHOLE, true);
+        assert_eq!(zones.slab_type(NODE, WHOLE), Unmovable);
+        assert_eq!(zones.slab_type(NODE, IN_PARTS), parts);
+        zones.note_touched(WHOLE, false);
+        assert_eq!(zones.slab_type(NODE, WHOLE), parts);
     }
 }
 
@@ -58,21 +66,11 @@ fn kinds_enter_and_leave_a_set() {
 }
 
 #[test]
-fn what_slabs_have_not_taken_says_nothing() {
-    let os = fake_os();
-    let zones = zones_on(os);
-    for _ in 0..16 {
-        take(&zones, &ask(10, Unmovable)).expect("the zone is large enough");
-    }
-    assert_eq!(os.huge_bytes(), 0);
-}
-
-#[test]
 fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
     let os = fake_os();
     let zones = zones_on(os);
     let memory = zones.memory();
-    assert!(claim(os, &zones, PAGEBLOCKS / 2, 8) > 64);
+    assert_eq!(claim(os, &zones, PAGEBLOCKS / 2, Unmovable), PAGEBLOCKS as usize);
     let give_back = |pageblock: u32| {
         let pfn = PageblockIndex(pageblock).first();
         memory.frames().set_kind(pfn, 1024, Kind::NONE);
@@ -86,9 +84,9 @@ fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
     (0..PAGEBLOCKS).step_by(2).for_each(give_back);
     zones.purge(NODE, Order::ZERO, usize::MAX);
     let before = os.huge_bytes();
-    // The zone has claimed as much again: the next sample is due, and will be sparse.
-    claim(os, &zones, PAGEBLOCKS / 2, 0);
-    assert!(os.huge_bytes() < before - 64 * PAGEBLOCK_BYTES, "huge pages are taken back");
+    claim(os, &zones, PAGEBLOCKS / 2, Reclaimable);
+    let after = before - PAGEBLOCKS as usize * PAGEBLOCK_BYTES;
+    assert_eq!(os.huge_bytes(), after, "huge pages are taken back");
     assert_eq!(zones.validate(), Ok(()));
 }
 
@@ -136,7 +134,7 @@ fn a_pageblock_with_a_hole_is_huge_no_more() {
     let os = fake_os();
     let zones = zones_on(os);
     let memory = zones.memory();
-    assert!(claim(os, &zones, 16, 8) > 0);
+    assert!(claim(os, &zones, 16, Unmovable) > 0);
     let faults = |pfn: Pfn| memory.pageblocks().of(pfn).faults();
     let mut pageblocks = (0..PAGEBLOCKS).map(|index| PageblockIndex(index).first());
     let first = pageblocks.find(|pfn| faults(*pfn) == Faults::Huge).expect("one is huge");
@@ -164,7 +162,7 @@ fn what_costs_more_than_small_pages_is_not_asked_for() {
         prices.note(false, PAGEBLOCK_FRAMES, MS, 0);
         // The time is after a year of uptime.
         prices.note(true, PAGEBLOCK_FRAMES, huge_ms * MS, 365 * 24 * 3600 * 1000 * MS);
-        assert_eq!(claim(os, &zones, 16, 8) > 0, expected, "{huge_ms} ms");
+        assert_eq!(claim(os, &zones, 16, Unmovable) > 0, expected, "{huge_ms} ms");
         assert_eq!(zones.validate(), Ok(()));
     }
 }
@@ -173,7 +171,7 @@ fn what_costs_more_than_small_pages_is_not_asked_for() {
 fn a_huge_page_comes_in_by_one_call() {
     let os = fake_os();
     let zones = zones_on(os);
-    assert!(claim(os, &zones, 16, 8) > 0);
+    assert!(claim(os, &zones, 16, Unmovable) > 0);
     let pageblocks = (0..PAGEBLOCKS).map(|index| PageblockIndex(index).first());
     let faults = |pfn: Pfn| zones.memory().pageblocks().of(pfn).faults();
     let huge: Vec<_> = pageblocks.filter(|pfn| faults(*pfn) == Faults::Huge).collect();
