@@ -2,6 +2,7 @@
 
 use crate::allocators::{self, Allocator, Maybe, QUARRY};
 use crate::contenders::{self, Contender, Found};
+use crate::known::KNOWN;
 use anyhow::{Result, bail};
 use quarry_harness::nearest;
 use quarry_harness::usage::Usage;
@@ -109,8 +110,11 @@ fn quarry_settings(text: &str, built_in: &BuiltIn<'_>) -> Result<Vec<(String, St
     Ok(settings)
 }
 
-/// Settings of other allocators are environment variables, whose values may contain colons.
+/// Settings of other allocators are environment variables, whose values may contain colons. One
+/// that an allocator needs is set unless another is given.
 fn other_settings(name: &str, text: &str) -> Result<Vec<(String, String)>> {
+    let known = KNOWN.allocators.iter().find(|it| it.name == name && text.is_empty());
+    let text = known.map_or(text, |it| it.setting.as_str());
     if text.is_empty() {
         return Ok(Vec::new());
     }
@@ -173,6 +177,9 @@ mod tests {
         let found = found(&["glibc:MALLOC_ARENA_MAX=1"]).unwrap();
         let expected = ("MALLOC_ARENA_MAX".to_owned(), "1".to_owned());
         assert_eq!(found.contenders[0].settings, [expected]);
+        let needed = ("GLIBC_TUNABLES".to_owned(), "glibc.pthread.rseq=0".to_owned());
+        assert_eq!(other_settings("google-tcmalloc", "").unwrap(), [needed]);
+        assert_eq!(other_settings("jemalloc", "").unwrap(), []);
     }
 
     #[test]
