@@ -1,4 +1,5 @@
-//! Memory for Quarry's own descriptors: handed out once, counted by kind, never given back. The
+//! Memory for Quarry's own descriptors: handed out once, counted by kind, and its addresses never
+//! given back. The
 //! page cache manages its descriptors' memory itself, and only counts it here.
 
 use core::ptr::NonNull;
@@ -73,6 +74,17 @@ impl Metadata {
         chunk.next = start + bytes;
         self.bytes[kind as usize].fetch_add(bytes, Ordering::Relaxed);
         Ok(NonNull::new(start as *mut u8).expect("the OS reserves no memory at 0"))
+    }
+
+    /// Gives the memory of whole pages between two addresses of one piece back to the system. They
+    /// read as zero afterwards.
+    pub(crate) fn purge(&self, start: usize, end: usize) {
+        let page = self.os.page_size();
+        let (first, last) = (start.next_multiple_of(page), end / page * page);
+        if let Some(address) = NonNull::new(first as *mut u8).filter(|_| first < last) {
+            // Memory that the system does not take back stays.
+            let _ = self.os.purge(address, last - first);
+        }
     }
 
     /// Counts `bytes` of descriptors whose memory did not come from [`alloc`](Self::alloc).

@@ -7,8 +7,8 @@
 //! just the objects of one exchange, and the barn is one stack of objects. The lock also guards the
 //! counts, because a separate place for them would be one more contended cache line.
 //!
-//! Invariants: `lowest <= level <= capacity`; the first `level` entries of the storage are objects;
-//! `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
+//! Invariants: `lowest <= level <= written <= capacity`; the first `level` entries of the storage are
+//! objects, those from `written` on have no memory; `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
 
 use super::cache_limits::CacheLimits;
 use crate::frame::{Metadata, MetadataKind};
@@ -22,6 +22,13 @@ use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes by which a barn's announcement to [`CacheLimits`] may be wrong, because CPUs share it.
 const ANNOUNCED_BYTES: usize = 64 << 10;
+
+/// Most entries of a barn's first storage.
+const FIRST: usize = 16384;
+/// Entries of the storage above the level that keep their memory, 32 KiB.
+const KEPT: usize = 4096;
+/// Entries whose memory goes back in one critical section: some 20 us.
+const TRIM_STEP: usize = 32 << 10;
 
 /// Counts of exchanges between CPUs and barn.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,8 +57,8 @@ struct Sheaves {
     /// Room for `capacity` pointers; `None` before the first exchange.
     storage: Option<NonNull<MaybeUninit<Object>>>,
     capacity: usize,
-    /// The barn may hold so many objects whatever the cache has.
-    least: usize,
+    /// The highest level since the memory above it was given back.
+    written: usize,
     stride: usize,
     /// Since the last [`Barn::unneeded`].
     lowest: usize,
@@ -81,31 +88,37 @@ impl Sheaves {
         most: usize,
     ) -> Option<&mut [MaybeUninit<Object>]> {
         let wanted = self.level + count;
-        if wanted > most.max(self.least) {
+        if wanted > most {
             return None;
         }
         if wanted > self.capacity {
-            self.widen(metadata, wanted)?;
+            self.widen(metadata, wanted.max(most.min(FIRST)))?;
         }
         let storage = self.storage?;
         // SAFETY: the storage has `capacity >= level + count` entries, and its lock is held.
         Some(unsafe { core::slice::from_raw_parts_mut(storage.as_ptr().add(self.level), count) })
     }
 
-    /// Moves the objects to a storage for at least `wanted`. The old one, of which nothing is used
-    /// again, has at most a quarter of the entries.
+    /// Moves the objects to a storage for at least `wanted`. The addresses of the old one are lost:
+    /// at most a quarter of the new one's.
     #[cold]
     fn widen(&mut self, metadata: &Metadata, wanted: usize) -> Option<()> {
-        let capacity = self.least.max(4 * self.capacity).max(wanted);
+        let capacity = wanted.max(4 * self.capacity);
         let bytes = capacity * size_of::<Object>();
         let storage = metadata.alloc(bytes, 64, MetadataKind::Sheaves).ok()?.cast();
         if let Some(old) = self.storage {
             // SAFETY: the old storage has `level` entries, and the new one has room for them.
             unsafe { storage.copy_from_nonoverlapping(old, self.level) };
+            metadata.purge(entry(old, 0), entry(old, self.written));
         }
-        (self.storage, self.capacity) = (Some(storage), capacity);
+        (self.storage, self.capacity, self.written) = (Some(storage), capacity, self.level);
         Some(())
     }
+}
+
+/// The address of an entry of a storage.
+fn entry(storage: NonNull<MaybeUninit<Object>>, index: usize) -> usize {
+    storage.as_ptr() as usize + index * size_of::<Object>()
 }
 
 /// A stack of objects under one counted lock.
@@ -117,7 +130,7 @@ pub struct Barn {
 }
 
 impl Barn {
-    /// A barn without room; [`configure`](Self::configure) gives it some.
+    /// A barn of objects that [`configure`](Self::configure) tells the size of.
     #[must_use]
     pub const fn new() -> Self {
         let traffic = Traffic { alloc_slow: 0, free_slow: 0, batched_in: 0, batched_out: 0 };
@@ -126,7 +139,7 @@ impl Barn {
                 level: 0,
                 storage: None,
                 capacity: 0,
-                least: 0,
+                written: 0,
                 stride: 0,
                 lowest: 0,
                 traffic,
@@ -135,12 +148,11 @@ impl Barn {
         }
     }
 
-    /// Sets how many objects of which stride the barn may hold whatever the cache has. A barn with
-    /// objects keeps its stride.
-    pub fn configure(&self, least: usize, stride: usize) {
+    /// Sets the bytes of an object. A barn with objects keeps them.
+    pub fn configure(&self, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0 || sheaves.stride == stride);
-        (sheaves.least, sheaves.stride) = (least, stride);
+        sheaves.stride = stride;
     }
 
     /// Resets the counts of an empty barn.
@@ -189,6 +201,7 @@ impl Barn {
         debug_assert!(filled <= count);
         sheaves.traffic = traffic;
         sheaves.level += filled;
+        sheaves.written = sheaves.written.max(sheaves.level);
         self.note_level(limits, &mut sheaves);
         filled
     }
@@ -240,6 +253,17 @@ impl Barn {
         core::mem::replace(&mut sheaves.lowest, level)
     }
 
+    /// Gives the memory of the storage above the objects back, but for [`KEPT`] entries.
+    pub(super) fn trim_storage(&self, metadata: &Metadata) {
+        loop {
+            let mut sheaves = self.sheaves.lock();
+            let (keep, written) = (sheaves.level + KEPT, sheaves.written);
+            let Some(storage) = sheaves.storage.filter(|_| keep < written) else { return };
+            sheaves.written = keep.max(written.saturating_sub(TRIM_STEP));
+            metadata.purge(entry(storage, sheaves.written), entry(storage, written));
+        }
+    }
+
     /// Bytes of objects, correct to within 64 KiB. Takes no lock.
     pub fn bytes(&self) -> usize {
         self.announced.load(Relaxed)
@@ -263,8 +287,10 @@ impl Barn {
     pub fn validate(&self) -> Result<(), Broken> {
         let sheaves = self.sheaves.lock();
         let barn = Check::of("barn");
-        let is_between = sheaves.lowest <= sheaves.level && sheaves.level <= sheaves.capacity;
-        barn.that(is_between, "lowest <= level <= capacity")?;
+        let is_between = sheaves.lowest <= sheaves.level
+            && sheaves.level <= sheaves.written
+            && sheaves.written <= sheaves.capacity;
+        barn.that(is_between, "lowest <= level <= written <= capacity")?;
         let off = (sheaves.level * sheaves.stride).abs_diff(self.bytes());
         let is_near = off < ANNOUNCED_BYTES.max(sheaves.stride);
         barn.that(is_near, "bytes = bytes announced, to within a step")
@@ -293,8 +319,6 @@ mod tests {
     use crate::zone::tests::fake_os;
     use proptest::prelude::*;
 
-    const LEAST: usize = 8;
-
     /// A batch that enters, with the most that the barn may hold then, or one that leaves.
     fn steps() -> impl Strategy<Value = Vec<(bool, usize, usize)>> {
         prop::collection::vec((any::<bool>(), 1..12usize, 0..200usize), 1..200)
@@ -306,14 +330,14 @@ mod tests {
         fn a_barn_is_a_stack(steps in steps()) {
             let (barn, limits) = (Barn::new(), CacheLimits::new());
             let metadata = Metadata::new(fake_os());
-            barn.configure(LEAST, 64);
+            barn.configure(64);
             let (mut model, mut next) = (Vec::new(), 0);
             for (enters, count, most) in steps {
                 if enters {
                     let batch: Vec<Object> = (next..next + count)
                         .map(|number| Object::new((64 * (1 + number)) as *mut u8).expect("not null"))
                         .collect();
-                    let fits = model.len() + count <= most.max(LEAST);
+                    let fits = model.len() + count <= most;
                     prop_assert_eq!(barn.put(&metadata, &limits, &batch, most), fits);
                     if fits {
                         model.extend(batch);

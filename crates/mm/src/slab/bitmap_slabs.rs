@@ -48,8 +48,8 @@ const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
 /// Most objects of one critical section: a sheaf of a wide array.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
-/// With this many slabs, most descriptors and bits of a cache's slabs miss the CPU's caches.
-const FAR_SLABS: u64 = 1024;
+/// With slabs of so many bytes, most descriptors and bits of a cache miss the CPU's caches.
+const FAR_BYTES: u64 = 16 << 20;
 const WORD_OBJECTS: u32 = 64;
 const FREE_BITS: u32 = 11;
 const FREE_MASK: u64 = (1 << FREE_BITS) - 1;
@@ -84,8 +84,8 @@ struct Lists {
 /// The slabs of one cache, under one counted lock.
 pub struct BitmapSlabs {
     lists: CountedLock<Lists>,
-    /// The number of slabs for readers without the lock.
-    nr_slabs: AtomicU64,
+    /// Objects that are not free in a slab, for readers without the lock.
+    outside: AtomicU64,
 }
 
 struct Slab<'a> {
@@ -326,7 +326,7 @@ impl Lists {
         cache: &Cache,
         out: &mut [MaybeUninit<Object>],
     ) -> usize {
-        let (mut taken, is_far) = (0, self.nr_slabs >= FAR_SLABS);
+        let (mut taken, is_far) = (0, self.nr_slabs * cache.order().bytes() as u64 >= FAR_BYTES);
         for bucket in 0..BUCKETS {
             while taken < out.len()
                 && let Some(head) = self.slabs[bucket].first()
@@ -351,7 +351,7 @@ impl BitmapSlabs {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            nr_slabs: AtomicU64::new(0),
+            outside: AtomicU64::new(0),
             lists: CountedLock::new(Lists {
                 slabs: [const { List::new() }; BUCKETS],
                 lengths: [0; BUCKETS],
@@ -423,7 +423,7 @@ impl BitmapSlabs {
         let mut lists = self.lists.lock();
         let empty = lists.nr_empty();
         let taken = lists.take(context, cache, out);
-        context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
+        self.publish(&lists, context, cache, empty);
         taken
     }
 
@@ -460,7 +460,7 @@ impl BitmapSlabs {
                 break;
             }
         }
-        context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
+        self.publish(&lists, context, cache, empty);
         (taken, refused == 0)
     }
 
@@ -499,13 +499,12 @@ impl BitmapSlabs {
         let mut lists = self.lists.lock();
         let empty = lists.nr_empty();
         lists.nr_slabs += 1;
-        self.nr_slabs.store(lists.nr_slabs, Ordering::Relaxed);
         lists.slabs_allocated += 1;
         lists.populating.made(slab.pfn, role);
         lists.nr_free += u64::from(cache.objects());
         // Slabs that are neighbours in memory are then handed out one after the other.
         lists.add(&slab, EMPTY, End::Tail);
-        context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
+        self.publish(&lists, context, cache, empty);
     }
 
     /// Populates a slab of never touched memory, or leaves it to page faults.
@@ -550,7 +549,7 @@ impl BitmapSlabs {
         objects: &[Object],
         keep: u32,
     ) -> List<Pfn> {
-        if self.nr_slabs() >= FAR_SLABS {
+        if self.outside() * cache.stride() as u64 >= FAR_BYTES {
             prefetch_slabs(context, cache, objects);
         }
         let mut lists = self.lists.lock();
@@ -558,8 +557,8 @@ impl BitmapSlabs {
         lists.put(context, cache, objects);
         let emptied = lists.nr_empty() - empty;
         let beyond = lists.nr_empty().saturating_sub(keep).min(emptied);
-        let detached = self.detach_empty(&mut lists, context, cache, beyond);
-        context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
+        let detached = lists.detach_empty(context, cache, beyond);
+        self.publish(&lists, context, cache, empty);
         detached
     }
 
@@ -586,7 +585,7 @@ impl BitmapSlabs {
                 return;
             }
             let most = (kept - keep).min(SLABS_BATCH as u32);
-            let detached = self.detach_empty(&mut lists, context, cache, most);
+            let detached = lists.detach_empty(context, cache, most);
             context.limits.empty_changed(kept, lists.nr_empty(), cache.order().bytes());
             drop(lists);
             context.add_emptied(detached, cache.order());
@@ -594,27 +593,22 @@ impl BitmapSlabs {
         }
     }
 
-    fn detach_empty<P: PerCpu>(
-        &self,
-        lists: &mut Lists,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        most: u32,
-    ) -> List<Pfn> {
-        let mut detached = List::new();
-        for _ in 0..most {
-            let Some(empty) = lists.slabs[EMPTY].first() else { break };
-            let slab = Slab::at(context, cache, empty);
-            lists.detach(&slab);
-            detached.push_back(slab.frames, slab.pfn);
-        }
-        self.nr_slabs.store(lists.nr_slabs, Ordering::Relaxed);
-        detached
+    /// Objects that are not free in a slab: in use, or parked. Takes no lock.
+    pub(super) fn outside(&self) -> u64 {
+        self.outside.load(Ordering::Relaxed)
     }
 
-    /// The number of slabs. Takes no lock.
-    pub(super) fn nr_slabs(&self) -> u64 {
-        self.nr_slabs.load(Ordering::Relaxed)
+    /// Publishes the counts at the end of a critical section that began with `empty` empty slabs.
+    fn publish<P: PerCpu>(
+        &self,
+        lists: &Lists,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        empty: u32,
+    ) {
+        let objects = lists.nr_slabs * u64::from(cache.objects());
+        self.outside.store(objects - lists.nr_free, Ordering::Relaxed);
+        context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
     }
 
     fn slab_of<'a, P: PerCpu>(
@@ -704,6 +698,22 @@ impl Lists {
             self.moved(&slab, before, before + count as u32, End::Head);
             rest = &rest[count..];
         }
+    }
+
+    fn detach_empty<P: PerCpu>(
+        &mut self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        most: u32,
+    ) -> List<Pfn> {
+        let mut detached = List::new();
+        for _ in 0..most {
+            let Some(empty) = self.slabs[EMPTY].first() else { break };
+            let slab = Slab::at(context, cache, empty);
+            self.detach(&slab);
+            detached.push_back(slab.frames, slab.pfn);
+        }
+        detached
     }
 
     fn detach(&mut self, slab: &Slab<'_>) {

@@ -15,10 +15,15 @@ const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 2048;
 
 impl Sheaf {
-    /// Makes barns give if all together hold too much. Called at the end of a free, where much of
-    /// the thread's stack is left.
+    /// Makes barns give if those of the cache or all together hold too much. Called at the end of a
+    /// free, where much of the thread's stack is left.
     #[inline]
     pub(super) fn bound_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
+        let own = self.of(cache);
+        if own.has_too_much(cache) {
+            context.give_back_emptied();
+            own.empty_barns(context, cache, own.keep_empty());
+        }
         if context.limits.barns() > CacheLimits::barns_most(context.zones) {
             context.give_back_emptied();
             self.shrink_barns(context, cache, CacheLimits::barns_most, MAX_BATCH);

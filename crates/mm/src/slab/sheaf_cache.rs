@@ -24,10 +24,12 @@ const REFILL_BYTES: usize = 32 << 10;
 const BARN_BYTES: usize = 512 << 10;
 /// The pointers to them take 32 to 128 KiB.
 const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
-/// A barn of a larger cache may hold the cache's objects divided by this. In a heap of gigabytes an
-/// object that goes to its slab costs three cache misses (the slab's descriptor, its bits, and both
-/// again when the object is taken): the fleet profiles at 2.8 GiB took 0.87 of the time.
-const BARN_SHARE: usize = 8;
+/// A barn may hold more, up to the objects of the cache that are not in its slabs divided by this:
+/// half as many as are in use. In a heap of gigabytes an object that goes to its slab costs three
+/// cache misses: the slab's descriptor, its bits, and both again when the object is taken.
+const BARN_SHARE: usize = 3;
+/// The pointers in a barn take at most the bytes of these objects divided by this.
+const POINTERS_SHARE: usize = 8;
 /// Most bytes of empty slabs that a cache holds.
 const EMPTY_BYTES: usize = 512 << 10;
 
@@ -37,6 +39,7 @@ pub(super) struct SheafCache {
     pub(super) slabs: BitmapSlabs,
     pub(super) width: Width,
     pub(super) keep_empty: AtomicU32,
+    barn_least: AtomicU32,
     /// Requests and frees that the barn did not serve and so did not count.
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
@@ -58,6 +61,7 @@ impl SheafCache {
             slabs: BitmapSlabs::new(),
             width: Width::new(),
             keep_empty: AtomicU32::new(0),
+            barn_least: AtomicU32::new(0),
             alloc_slow: AtomicU64::new(0),
             free_slow: AtomicU64::new(0),
             bulk_alloc_fast: AtomicU64::new(0),
@@ -72,7 +76,8 @@ impl SheafCache {
         let keep = EMPTY_BYTES / cache.order().bytes();
         self.keep_empty.store(keep as u32, Ordering::Relaxed);
         let least = (BARN_BYTES / cache.stride()).clamp(*BARN_OBJECTS.start(), *BARN_OBJECTS.end());
-        self.barns.configure(least, cache.stride());
+        self.barn_least.store(least as u32, Ordering::Relaxed);
+        self.barns.configure(cache.stride());
         self.width.set(cache.stride());
     }
 
@@ -93,9 +98,17 @@ impl SheafCache {
         self.slabs.start();
     }
 
-    /// Most objects in a barn, if more than a barn of any cache may hold.
+    /// Most objects in a barn. It falls as objects come back to their slabs, so that a few parked
+    /// ones do not keep the slabs of all.
     pub(super) fn barn_most(&self, cache: &Cache) -> usize {
-        self.slabs.nr_slabs() as usize * cache.objects() as usize / BARN_SHARE
+        let outside = self.slabs.outside() as usize;
+        let pointed = outside * cache.stride() / POINTERS_SHARE / size_of::<usize>();
+        (outside / BARN_SHARE).min(pointed).max(self.barn_least.load(Ordering::Relaxed) as usize)
+    }
+
+    /// Returns whether the barns hold more than they may.
+    pub(super) fn has_too_much(&self, cache: &Cache) -> bool {
+        self.barns.bytes() > self.barn_most(cache) * cache.stride() * self.barns.nodes()
     }
 
     pub(super) fn refill(&self, cache: &Cache) -> usize {

@@ -44,7 +44,7 @@ impl RealBarn {
     fn new() -> Self {
         let os: &'static TestOs = Box::leak(Box::new(TestOs::new(Backing::Fake, 4096)));
         let barn = Barn::new();
-        barn.configure(CAPACITY * MOST_FULL, STRIDE);
+        barn.configure(STRIDE);
         let metadata = Metadata::new(os);
         Self { barn, kept: CacheLimits::new(), metadata, turn: AtomicUsize::new(0) }
     }
@@ -52,7 +52,7 @@ impl RealBarn {
 
 impl Keeps for RealBarn {
     fn put(&self, sheaf: &Sheaf) -> bool {
-        self.barn.put(&self.metadata, &self.kept, sheaf, 0)
+        self.barn.put(&self.metadata, &self.kept, sheaf, CAPACITY * MOST_FULL)
     }
 
     fn take(&self, out: &mut Sheaf) -> bool {
