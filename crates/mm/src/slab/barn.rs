@@ -7,8 +7,9 @@
 //! just the objects of one exchange, and the barn is one stack of objects. The lock also guards the
 //! counts, because a separate place for them would be one more contended cache line.
 //!
-//! Invariants: `lowest <= level <= written <= capacity`; the first `level` entries of the storage are
-//! objects, those from `written` on have no memory; `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
+//! Invariants: `lowest <= level <= written <= capacity`; the first `level` entries of the storage
+//! are objects; those from `written` on have no memory; `announced` differs from `level * stride` by
+//! less than `max(ANNOUNCED_BYTES, stride)`.
 
 use super::cache_limits::CacheLimits;
 use crate::frame::{Metadata, MetadataKind};
@@ -334,9 +335,8 @@ mod tests {
             let (mut model, mut next) = (Vec::new(), 0);
             for (enters, count, most) in steps {
                 if enters {
-                    let batch: Vec<Object> = (next..next + count)
-                        .map(|number| Object::new((64 * (1 + number)) as *mut u8).expect("not null"))
-                        .collect();
+                    let object = |number| Object::new((64 * (1 + number)) as *mut u8);
+                    let batch: Vec<Object> = (next..next + count).filter_map(object).collect();
                     let fits = model.len() + count <= most;
                     prop_assert_eq!(barn.put(&metadata, &limits, &batch, most), fits);
                     if fits {

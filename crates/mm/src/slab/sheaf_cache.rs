@@ -17,9 +17,9 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 /// where a heap grows, and page faults rose by a quarter.)
 const REFILL_BYTES: usize = 32 << 10;
 
-/// Bytes of objects that a barn may hold in any cache, within [`BARN_OBJECTS`]. With 4096 objects of
-/// any size, a program that frees and allocates ten thousand small objects by turns (lua) went to
-/// the slabs for half of them. Where objects are large, the bound on the bytes of all barns is
+/// Bytes of objects that a barn may hold in any cache, within [`BARN_OBJECTS`]. With 4096 objects
+/// of any size, a program that frees and allocates ten thousand small objects by turns (lua) went
+/// to the slabs for half of them. Where objects are large, the bound on the bytes of all barns is
 /// reached first.
 const BARN_BYTES: usize = 512 << 10;
 /// The pointers to them take 32 to 128 KiB.
