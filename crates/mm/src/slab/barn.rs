@@ -8,8 +8,8 @@
 //! counts, because a separate place for them would be one more contended cache line.
 //!
 //! Invariants: `lowest <= level <= written <= capacity`; the first `level` entries of the storage
-//! are objects; those from `written` on have no memory; `announced` differs from `level * stride` by
-//! less than `max(ANNOUNCED_BYTES, stride)`.
+//! are objects; those from `written` on have no memory; `announced` differs from `level * stride`
+//! by less than `max(ANNOUNCED_BYTES, stride)`.
 
 use super::cache_limits::CacheLimits;
 use crate::frame::{Metadata, MetadataKind};
