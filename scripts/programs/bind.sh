@@ -38,7 +38,7 @@ start() {
     await "$server" answers
 }
 
-load() { ask_names "$(amount 4 1)"; }
+load() { ask_names "$(amount 3 1)"; }
 
 reload() {
     kill -HUP "$server"

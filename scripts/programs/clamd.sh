@@ -15,8 +15,8 @@ prepare() {
         body = folder "/base/stones.ndb"; logic = folder "/base/stones.ldb"
         for (at = 0; at < count; at++) {
             hex = sprintf("%08x%08x", at * 7919 % 4294967296, at * 104729 % 4294967296)
-            if (at % 3 == 0) mark = "73746f6e65" hex "{4-60}" hex "6d61726b"
-            else mark = "6d61726b" hex "??73" hex "746f6e65"
+            if (at % 3 == 0) mark = hex "73746f6e65{4-60}" hex "6d61726b"
+            else mark = hex "??73746f6e65" hex
             printf "Stone.%d:0:*:%s\n", at, mark > body
             if (at % 20 == 0)
                 printf "Pair.%d;Engine:51-255,Target:0;0&1;%s;%s\n", at, hex "70616972",
@@ -27,14 +27,14 @@ prepare() {
         for (at = 0; at < count; at++) {
             file = folder "/files/f" at
             for (line = at * 53 % 2000; line >= 0; line--)
-                print "line " line " of " at ", mark stone pair" > file
+                print "line " line " of " at ", a bag of cloth" > file
             if (at % 7 == 0) {
                 hex = sprintf("%08x%08x", at * 3 * 7919, at * 3 * 104729)
                 text = ""
                 for (digit = 1; digit < 16; digit += 2)
                     text = text sprintf("\\%03o", index("123456789abcdef", substr(hex, digit, 1)) \
                         * 16 + index("123456789abcdef", substr(hex, digit + 1, 1)))
-                command = "printf '\''stone" text "12345678" text "mark'\'' >> " file
+                command = "printf '\''" text "stone12345678" text "mark'\'' >> " file
                 close(file)
                 system(command)
             }

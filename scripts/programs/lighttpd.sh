@@ -44,7 +44,7 @@ load() {
     fetch
     fetch --compressed
     hammer "$(amount 20000 200)" http://127.0.0.1:8080/5.txt -k
-    hammer "$(amount 3000 100)" http://127.0.0.1:8080/few/ -k
+    hammer "$(amount 1000 100)" http://127.0.0.1:8080/few/ -k -c 1
     hammer "$(amount 3000 100)" http://127.0.0.1:8080/r9 -H 'Accept-Encoding: gzip'
 }
 

@@ -9,9 +9,8 @@ about() {
 }
 
 prepare() {
-    mkdir "$folder/home"
     printf 'ann:%s:%s:%s::%s:/bin/sh\n' "$(openssl passwd -6 -salt stone x)" "$(id -u)" \
-        "$(id -g)" "$folder/home" > "$folder/users"
+        "$(id -g)" "$folder/files" > "$folder/users"
     chmod 600 "$folder/users"
     cat > "$folder/conf" << END
 ServerName stones
@@ -39,7 +38,8 @@ END
 }
 
 start() {
-    rm -rf "$folder"/home/* "$folder/log"
+    rm -rf "$folder/files" "$folder/log"
+    mkdir "$folder/files"
     proftpd -n -c "$folder/conf" > "$folder/said" 2>&1 &
     server=$!
     await "$server" bash -c 'exec 3<> /dev/tcp/127.0.0.1/2121; read -r -u 3 line'

@@ -28,7 +28,7 @@ start() {
     await "$server" grep -q 'Opened Control listener' "$folder/log"
 }
 
-load() { python3 "$(dirname "$0")/onions.py" "$(amount 400 10)"; }
+load() { python3 "$(dirname "$0")/onions.py" "$(amount 1500 10)"; }
 
 reload() {
     kill -HUP "$server"

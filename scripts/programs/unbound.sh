@@ -42,7 +42,7 @@ start() {
     await "$server" answers
 }
 
-load() { ask_names "$(amount 6 1)"; }
+load() { ask_names "$(amount 4 1)"; }
 
 reload() {
     kill -HUP "$server"
