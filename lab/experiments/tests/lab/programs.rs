@@ -80,7 +80,7 @@ fn what_servers_hold_after_a_rest_is_compared() {
     let mut command = self::run(&workshop.path(""), "served,server");
     let command =
         command.env("QUARRY_LIBRARY", library).args(["--rest", "--variants=glibc,quarry"]);
-    let row = "| server         |     2 |                     3.00 |";
+    let row = "| server         |     2 |                    3.00 |";
     command.assert().success().stdout(contains(row).and(contains("after 60 s: above")));
 }
 
