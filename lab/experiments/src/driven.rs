@@ -10,8 +10,7 @@
 //! run      does the work in FOLDER, checks it, prints the same every time, and leaves no process
 //! ```
 //!
-//! With `LAB_REST` in its environment a server rests after its load, and writes what it then holds
-//! into `FOLDER/rest`, in lines `COUNTER BYTES`.
+//! With `LAB_REST` set, a server rests after its load, and writes `COUNTER BYTES` into FOLDER/rest.
 
 use crate::ready_program::{Check, Label, ReadyProgram};
 use anyhow::{Context, Result, bail};
