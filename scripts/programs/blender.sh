@@ -42,7 +42,9 @@ END
 }
 
 run() {
-    local -x HOME=$folder
+    # jemalloc has the operators of C++, too. What is preloaded must serve both or neither; glibc
+    # has none, so those of the C++ library come next.
+    local -x HOME=$folder LD_PRELOAD=${LD_PRELOAD:-}:libstdc++.so.6
     blender --background --factory-startup -noaudio -t 2 --python-exit-code 7 \
         --python "$folder/work.py" -- "$(amount 9 2)" "$(amount 96 16)" "$folder" \
         > "$folder/log" 2>&1 || wrong "$(tail -n1 "$folder/log")"

@@ -25,13 +25,13 @@ END
 }
 
 run() {
-    local name
+    local name edge
+    edge=$(amount 3.8 2.6)
     local -x GMX_MAXBACKUP=-1 OMP_NUM_THREADS=1
     quietly() { gmx -quiet "$@" > log 2>&1 || wrong "$(tail -n3 log)"; }
     cd "$folder"
     cp top topol.top
-    quietly solvate -cs spc216 -box "$(amount 3.8 2)" "$(amount 3.8 2)" "$(amount 3.8 2)" \
-        -o box.gro -p topol.top
+    quietly solvate -cs spc216 -box "$edge" "$edge" "$edge" -o box.gro -p topol.top
     for name in em md; do
         quietly grompp -f $name.mdp -c box.gro -p topol.top -o $name.tpr -maxwarn 2
         quietly mdrun -deffnm $name -nt 1 -pin off -reprod -notunepme

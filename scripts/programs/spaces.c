@@ -52,10 +52,10 @@ static char *work(const struct library *it) {
     char *error = NULL, *text = calloc(1, 1);
     it->open(":memory:", &base);
     it->exec(base,
-             "create table t (a, b); with recursive n (x) as (select 1 union all select x + 1 from "
-             "n where x < 20000) insert into t select x * 7919 % 10007, hex(x) from n; create index "
-             "i on t (b); select count(*), sum(a), max(b) from t; select b from t order by a desc, "
-             "b limit 5;",
+             "create table t (a, b); with recursive n (x) as (select 1 union all select x + 1 "
+             "from n where x < 20000) insert into t select x * 7919 % 10007, hex(x) from n; "
+             "create index i on t (b); select count(*), sum(a), max(b) from t; "
+             "select b from t order by a desc, b limit 5;",
              row, &text, &error);
     char *printed = it->print("%s%d", text, 7);
     text = realloc(text, strlen(printed) + 1);

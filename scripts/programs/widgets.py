@@ -77,8 +77,8 @@ class Scaled(QRunnable):
         self.at, self.digest = at, None
 
     def run(self):
-        scaled = image.scaled(50 + self.at * 7, 300, mode=Qt.TransformationMode.SmoothTransformation)
-        self.digest = digest(scaled)
+        smooth = Qt.TransformationMode.SmoothTransformation
+        self.digest = digest(image.scaled(50 + self.at * 7, 300, mode=smooth))
 
 
 pool = QThreadPool()
