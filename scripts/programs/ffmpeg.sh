@@ -24,9 +24,9 @@ run() {
     encode -f lavfi -i "$pictures" -f lavfi -i "sine=frequency=330:duration=$seconds" \
         -c:v libvpx-vp9 -deadline realtime -cpu-used 6 -b:v 600k -threads 2 -c:a flac \
         -flags +bitexact -fflags +bitexact "$folder/b.mkv"
-    # Two threads decode, and the frames of pictures and sound come in the order of chance.
-    encode -i "$folder/a.mkv" -vf scale=240:135,hflip -f framemd5 - | sort | md5sum
-    encode -i "$folder/b.mkv" -vf 'scale=320:180,unsharp' -f framemd5 - | sort | md5sum
+    # Pictures only: how frames of sound are cut and ordered beside them depends on the threads.
+    encode -i "$folder/a.mkv" -an -vf scale=240:135,hflip -f framemd5 - | md5sum
+    encode -i "$folder/b.mkv" -an -vf "scale=320:180,unsharp" -f framemd5 - | md5sum
     md5sum < "$folder/a.mkv"
     md5sum < "$folder/b.mkv"
 }
