@@ -107,6 +107,25 @@ if [[ $purpose == programs ]]; then
     need 'has_command ruby' ruby
     need 'has_command perl' perl
     need 'python3 -c "import ensurepip" 2> /dev/null' python3-venv
+    for name in haproxy squid unbound slapd mosquitto rabbitmq-server tor clamdscan apache2 \
+        lighttpd postfix dnsperf smbclient; do
+        need "has_command $name" "$name"
+    done
+    need 'has_command varnishd' varnish
+    need 'has_command named' bind9
+    need 'has_command dig' bind9-dnsutils
+    need 'has_command dnsmasq' dnsmasq-base
+    need 'test -x /usr/lib/dovecot/imap' dovecot-imapd
+    need 'has_command ldapadd' ldap-utils
+    need 'has_command mosquitto_pub' mosquitto-clients
+    need '/usr/bin/python3 -c "import pika" 2> /dev/null' python3-pika
+    need 'has_command smbd' samba
+    need 'has_command clamd' clamav-daemon
+    need 'has_command ab' apache2-utils
+    need 'test -e /usr/lib/lighttpd/mod_deflate.so' lighttpd-mod-deflate
+    need 'has_command proftpd' proftpd-core
+    need 'has_command curl' curl
+    need 'has_command ip' iproute2
 fi
 if [[ $purpose == deb || $purpose == test ]]; then
     need 'has_command dh' debhelper
@@ -206,11 +225,13 @@ install_missing() {
     done
     say "apt-get install ${packages[*]}"
     without_services apt install -y --no-install-recommends "${packages[@]}" > /dev/null
-    local service
-    for service in redis-server memcached nginx mariadb-server postgresql openssh-server; do
-        if [[ " ${packages[*]} " == *" $service"* && -d /run/systemd/system ]]; then
-            service=${service/openssh-server/ssh}
-            as_root systemctl disable --quiet "${service/mariadb-server/mariadb}" || true
+    local pair
+    for pair in redis-server memcached nginx mariadb-server:mariadb postgresql openssh-server:ssh \
+        haproxy varnish squid bind9:named unbound dovecot-imapd:dovecot slapd mosquitto \
+        rabbitmq-server samba:smbd tor clamav-daemon apache2 lighttpd postfix \
+        proftpd-core:proftpd; do
+        if [[ " ${packages[*]} " == *" ${pair%:*}"* && -d /run/systemd/system ]]; then
+            as_root systemctl disable --quiet "${pair#*:}" || true
         fi
     done
     missing=()

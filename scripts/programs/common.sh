@@ -1,11 +1,20 @@
 # What the drivers of programs share; each of them sources it. See lab/experiments/src/driven.rs for
-# the verbs. A driver defines `about`, `prepare` and `run`, and ends with `drive "$@"`; then $folder
-# and $size are set.
+# the verbs. A driver defines `about`, `prepare` and `run` (a server: see `serve`), and ends with
+# `drive "$@"`; then $folder and $size are set.
 set -euo pipefail
 export LC_ALL=C
 
 # Says what to install, and ends the driver.
 absent() { printf 'not installed; apt-get install %s\n' "$*" >&2; exit 3; }
+# find_commands COMMAND PACKAGE..: what is to be installed where a command is absent.
+find_commands() {
+    local missing=()
+    for ((; $# > 0; )); do
+        command -v "$1" > /dev/null || missing+=("$2")
+        shift 2
+    done
+    ((${#missing[@]} == 0)) || absent "${missing[@]}"
+}
 wrong() { printf 'wrong: %s\n' "$*" >&2; exit 1; }
 amount() { if [[ $size == quick ]]; then echo "$2"; else echo "$1"; fi; }
 
@@ -26,9 +35,58 @@ await() {
     done
 }
 
+# Prints the ids of all processes below the process $1.
+below() {
+    local child
+    for child in $(cat "/proc/$1/task/"*/children 2> /dev/null); do
+        echo "$child"
+        below "$child"
+    done
+}
+
+# Where rests are asked for: waits $2 seconds, and writes down as $1 what all processes of the
+# sample hold, this shell aside.
+rest() {
+    local process
+    [[ -n ${LAB_REST:-} ]] || return 0
+    sleep "$2"
+    for process in $(below "$PPID"); do
+        [[ /proc/$process/exe -ef /proc/$$/exe ]] || cat "/proc/$process/smaps_rollup" || true
+    done 2> /dev/null | awk -v name="$1" '/^Pss:/ { kib += $2 } END { print name, kib * 1024 }' \
+        >> "$folder/rest"
+}
+
+# What a server does: its driver defines `start`, `load`, `reload` and `stop`.
+serve() {
+    rm -f "$folder/rest"
+    start
+    load
+    rest rest_5 5
+    rest rest_60 55
+    reload
+    load
+    rest rest_reload 5
+    stop
+}
+
+# Root runs a server in a network of its own: its ports are free there, and nobody else sees it.
+alone() {
+    if [[ $(id -u) != 0 || -n ${LAB_ALONE:-} ]]; then
+        [[ $(id -u) != 0 ]] || ip link set lo up
+        return
+    fi
+    LAB_ALONE=yes exec unshare --net bash "$0" "$@"
+}
+
 drive() {
     local verb=$1
     folder=${2:-} size=${3:-full}
+    PATH=$PATH:/usr/sbin:/sbin
+    if declare -F load > /dev/null; then
+        [[ $verb != about ]] || echo 'kind: server'
+        [[ $verb != run ]] || alone "$@"
+        run() { serve; }
+    fi
     case $verb in
         about | prepare | run) "$verb" ;;
         *) echo "usage: $0 about|prepare|run FOLDER full|quick" >&2; exit 2 ;;

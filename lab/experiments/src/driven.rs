@@ -9,6 +9,9 @@
 //! prepare  puts into FOLDER what no sample is to pay for
 //! run      does the work in FOLDER, checks it, prints the same every time, and leaves no process
 //! ```
+//!
+//! With `LAB_REST` in its environment a server rests after its load, and writes what it then holds
+//! into `FOLDER/rest`, in lines `COUNTER BYTES`.
 
 use crate::ready_program::{Check, Label, ReadyProgram};
 use anyhow::{Context, Result, bail};
@@ -39,6 +42,8 @@ pub(crate) struct Script {
     /// True if each run has the same amount of work (`work: fixed`), so that times can be compared.
     /// With `work: random` the script kills something at a random moment.
     pub(crate) is_fixed: bool,
+    /// True if a server is driven (`kind: server`).
+    pub(crate) is_server: bool,
     /// True if the program has its own allocator, and a preloaded one serves only the remaining
     /// calls (`malloc: own`).
     pub(crate) has_own_malloc: bool,
@@ -101,6 +106,7 @@ impl Script {
             what: word("what")?,
             rounds: rounds.transpose().with_context(|| format!("{name}: about: rounds"))?,
             is_fixed: !choice("work", "fixed", "random")?,
+            is_server: choice("kind", "program", "server")?,
             has_own_malloc: choice("malloc", "preloaded", "own")?,
             file,
         })

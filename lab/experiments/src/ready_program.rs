@@ -41,7 +41,7 @@ pub(crate) struct ReadyProgram {
     program: Program,
     check: Check,
     reference: Vec<u8>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl ReadyProgram {
@@ -72,8 +72,14 @@ impl ReadyProgram {
             program,
             check,
             reference: raw.stdout,
-            _folder: folder,
+            folder,
         })
+    }
+
+    /// Decides whether the program rests in the samples to come (`driven`).
+    pub(crate) fn resting(mut self, rests: bool) -> Self {
+        self.program.variables.extend(rests.then(|| ("LAB_REST".to_owned(), "yes".into())));
+        self
     }
 
     pub(crate) fn is_server(&self) -> bool {
@@ -102,6 +108,10 @@ impl ReadyProgram {
             // The output was right, so the one operation counts.
             measurement.verified = 1;
         }
+        let rested = fs::read_to_string(self.folder.path().join("rest")).unwrap_or_default();
+        let held = rested.lines().filter_map(|line| line.split_once(' '));
+        let held = held.filter_map(|(name, bytes)| Some((name.to_owned(), bytes.parse().ok()?)));
+        measurement.counters.extend(held);
         Taken { measurement, timeline: Some(raw.timeline()) }
     }
 }

@@ -31,8 +31,8 @@ use std::rc::Rc;
 /// Time and CPU time are those of all processes, including the clients of a server. Peak memory is
 /// the larger of two figures: the most that all processes had together, with shared memory divided
 /// among them (PSS, sampled), and the most that one process had by itself (RSS, counted by the
-/// kernel). Samples on glibc and Quarry are pairs, in random order. The allocator also serves the
-/// script itself.
+/// kernel). Samples on all allocators are taken together, in random order. The allocator also
+/// serves the script itself.
 #[derive(Args)]
 pub(super) struct Programs {
     #[command(flatten)]
@@ -40,18 +40,22 @@ pub(super) struct Programs {
     /// Run only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
+    /// Run only the servers among the scripts: what they hold 5 s and 60 s after their load, and
+    /// 5 s after a reload and the same load.
+    #[arg(long)]
+    rest: bool,
     /// Folder of the scripts [default: scripts/programs, else where `make install` put them].
     #[arg(long, value_name = "FOLDER")]
     scripts: Option<PathBuf>,
 }
 
 impl Defaults for Programs {
-    const VARIANTS: &'static str = "glibc,quarry";
+    const VARIANTS: &'static str = "glibc,jemalloc,quarry";
     const SAMPLES: &'static str = "6";
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// Most CPU time, as a multiple of the time on glibc.
+/// Most CPU time, or memory after a rest, as a multiple of that on glibc.
 const MOST: f64 = 1.1;
 
 impl Plan for Programs {
@@ -74,12 +78,17 @@ impl Plan for Programs {
         let mut cast = Cast::default();
         for name in scripts.iter().filter(|name| wanted.contains(&name.as_str())) {
             let asked = Script::ask(&folder, name).map_err(|advice| format!("{advice:#}"));
+            if self.rest && asked.as_ref().is_ok_and(|script| !script.is_server) {
+                continue;
+            }
             let made = asked.map(|script| script.make_ready(self.common.quick, &launcher));
+            let made = made.map(|made| made.map(|program| program.resting(self.rest)));
             if !cast.add(made, &interrupt) {
                 break;
             }
         }
-        let real: Vec<_> = ALL.iter().filter(|it| wanted.contains(&it.name)).collect();
+        let is_wanted = |name| !self.rest && wanted.contains(&name);
+        let real: Vec<_> = ALL.iter().filter(|it| is_wanted(it.name)).collect();
         cast.add_real(&real, self.common.quick, &launcher, &interrupt);
         cast.announce(lab, &interrupt, 0)?;
         let programs = Rc::new(cast.ready);
@@ -89,7 +98,7 @@ impl Plan for Programs {
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let about = "all processes of a program, from its start to its end.".to_owned();
         // The first run of each program, on glibc under the counter, has warmed up the files.
-        let mut plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
+        let mut plan = Experiment { about, metrics: metrics(self.rest), warm_up: false, ..plan };
         for program in programs.iter() {
             plan = plan.option(&program.label.name, &program.label.version);
         }
@@ -98,22 +107,30 @@ impl Plan for Programs {
     }
 }
 
-fn metrics() -> Vec<Metric> {
+fn metrics(rest: bool) -> Vec<Metric> {
     let mib = 1.0 / f64::from(1 << 20);
     let lower = |name: &str, unit: &str, of: &str, times: f64| {
         Metric::new(name, unit, Direction::Lower, of).times(times)
     };
+    let held = |name: &str, of: &str| lower(name, "MiB", of, mib).digits(1);
+    if rest {
+        return vec![
+            held("after 5 s", "rest_5"),
+            held("after 60 s", "rest_60").primary(),
+            held("after a reload", "rest_reload"),
+        ];
+    }
     vec![
         lower("CPU", "s", "cpu_ns", 1e-9).digits(3).primary(),
         lower("elapsed", "s", "wall_ns", 1e-9).digits(3),
-        lower("peak", "MiB", "peak_bytes", mib).digits(1),
+        held("peak", "peak_bytes"),
     ]
 }
 
 fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{}\n", overview(programs))?;
     for variant in run.meta.variants.iter().filter(|it| it.name != run.meta.baseline) {
-        writeln!(out, "{}\n", ratios(run, programs, &variant.name)?)?;
+        writeln!(out, "{}\n", ratios(run, programs, &variant.name))?;
         writeln!(out, "{}\n", verdict(run, programs, &variant.name))?;
     }
     Ok(())
@@ -141,49 +158,42 @@ fn judge(selection: &Selection<'_>, program: &str, variant: &str, metric: &Metri
     selection.judge(column, &[*row.expect("a workload of the run")], metric)
 }
 
-fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> Result<String> {
+fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let baseline = &run.meta.baseline;
-    let head = [
-        format!("{variant} / {baseline}"),
-        "pairs".to_owned(),
-        format!("CPU on {baseline}, s"),
-        "CPU".to_owned(),
-        "elapsed".to_owned(),
-        format!("peak on {baseline}, MiB"),
-        "peak".to_owned(),
-        "wrong results".to_owned(),
-    ];
+    let metrics = &run.meta.metrics;
+    // Of elapsed time the ratio is enough.
+    let alone = |metric: &&Metric| metric.name != "elapsed";
+    let mut head = vec![format!("{variant} / {baseline}"), "pairs".to_owned()];
+    for metric in metrics {
+        let of_baseline = || format!("{} on {baseline}, {}", metric.name, metric.unit);
+        head.extend(alone(&metric).then(of_baseline));
+        head.push(metric.name.clone());
+    }
+    head.push("wrong results".to_owned());
     let selection = Selection::of(run);
-    let metric = |name| run.meta.metric(name);
-    let (cpu, elapsed, peak) = (metric("CPU")?, metric("elapsed")?, metric("peak")?);
     let row = |program: &ReadyProgram| {
         let name = &program.label.name;
         let cell = Cell { workload: name, tasks: 1, variant };
         let wrong = run.samples_of(cell).filter(|sample| sample.failure.is_some()).count();
-        let ratio = |metric| match judge(&selection, name, variant, metric) {
-            judgement if program.is_fixed && judgement.estimate.is_some() => judgement.text(),
-            _ => "-".to_owned(),
-        };
-        let alone = |metric| {
+        let pairs = judge(&selection, name, variant, run.meta.primary()).pairs;
+        let mut row = vec![name.clone(), pairs.to_string()];
+        for metric in metrics {
             let values = run.values(Cell { variant: baseline, ..cell }, metric);
             let values: Vec<f64> = values.into_iter().flatten().collect();
-            table::figure_or(statistics::median(&values), "-")
-        };
-        vec![
-            name.clone(),
-            judge(&selection, name, variant, cpu).pairs.to_string(),
-            alone(cpu),
-            ratio(cpu),
-            ratio(elapsed),
-            alone(peak),
-            ratio(peak),
-            format!("{wrong} of {}", run.samples_of(cell).count()),
-        ]
+            let median = || table::figure_or(statistics::median(&values), "-");
+            row.extend(alone(&metric).then(median));
+            row.push(match judge(&selection, name, variant, metric) {
+                judgement if program.is_fixed && judgement.estimate.is_some() => judgement.text(),
+                _ => "-".to_owned(),
+            });
+        }
+        row.push(format!("{wrong} of {}", run.samples_of(cell).count()));
+        row
     };
-    Ok(Table::of(head, programs.iter().map(row)).text())
+    Table::of(head, programs.iter().map(row)).text()
 }
 
-/// Names the programs whose CPU time is above `MOST`.
+/// Names the programs whose first metric is above `MOST`.
 fn verdict(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let selection = Selection::of(run);
     let above = programs.iter().filter(|program| program.is_fixed).filter_map(|program| {
@@ -192,9 +202,7 @@ fn verdict(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
         is_above.then(|| format!("{} ({})", program.label.name, judgement.centre_text()))
     });
     let above: Vec<String> = above.collect();
-    let baseline = &run.meta.baseline;
-    match above.is_empty() {
-        true => format!("None takes more than {MOST} times the CPU time of {baseline}."),
-        false => format!("Above {MOST} times the CPU time of {baseline}: {}.", above.join(", ")),
-    }
+    let names = if above.is_empty() { "none".to_owned() } else { above.join(", ") };
+    let (what, baseline) = (&selection.metric.name, &run.meta.baseline);
+    format!("{what}: above {MOST} times that of {baseline}: {names}.")
 }

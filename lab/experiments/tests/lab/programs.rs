@@ -45,7 +45,7 @@ fn processes_without_a_waiting_parent_count() {
         .assert()
         .success()
         .stdout(contains("absent: none: apt-get install none"))
-        .stdout(contains(" 0 of 2 |").and(contains("the CPU time of glibc")));
+        .stdout(contains(" 0 of 2 |").and(contains("CPU: above 1.1 times that of glibc")));
     let samples = samples(&place);
     assert_eq!(samples.len(), 4, "two pairs");
     for sample in samples {
@@ -65,6 +65,23 @@ fn other_results_than_on_glibc_are_wrong() {
         .failure()
         .stdout(contains(" 2 of 2 |"))
         .stderr(contains("served on quarry: a wrong result: printed something else than on glibc"));
+}
+
+#[test]
+fn what_servers_hold_after_a_rest_is_compared() {
+    let Some(library) = real_library() else { return };
+    let workshop = Workshop::new();
+    scripts(&workshop);
+    let about = "about) echo 'version: it 1'; echo 'what: waits'; echo 'kind: server';;";
+    let held = "rest_5 3145728\\nrest_60 2097152\\nrest_reload 1048576\\n";
+    let run = format!("run) [[ -z $LAB_REST ]] || printf '{held}' > \"$2/rest\";;");
+    let text = format!("case $1 in\n{about}\nprepare) :;;\n{run}\nesac\n");
+    fs::write(workshop.path("server.sh"), text).unwrap();
+    let mut command = self::run(&workshop.path(""), "served,server");
+    let command =
+        command.env("QUARRY_LIBRARY", library).args(["--rest", "--variants=glibc,quarry"]);
+    let row = "| server         |     2 |                     3.00 |";
+    command.assert().success().stdout(contains(row).and(contains("after 60 s: above")));
 }
 
 #[test]
