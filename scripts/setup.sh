@@ -80,6 +80,20 @@ if [[ $purpose == programs || $purpose == test ]]; then
     need 'has_command git' git
 fi
 if [[ $purpose == programs ]]; then
+    for pair in firefox-esr blender gimp gmx:gromacs mvn:maven npm strace ltrace valgrind \
+        stress-ng ffmpeg pandoc octave gs:ghostscript dot:graphviz povray clang cmake rsync jq vim \
+        gpg:gnupg openssl convert:imagemagick rsvg-convert:librsvg2-bin gnuplot:gnuplot-nox \
+        pdflatex:texlive-latex-base emacs:emacs-nox ninja:ninja-build go:golang-go; do
+        need "has_command ${pair%:*}" "${pair#*:}"
+    done
+    need 'test -x /usr/bin/rustc' rustc
+    need 'compgen -G "/usr/share/cargo/registry/regex-syntax-*" > /dev/null' \
+        librust-regex-syntax-dev
+    need 'has_library libtbbmalloc_proxy.so.2' libtbbmalloc2
+    need 'test -e /usr/include/tbb/scalable_allocator.h' libtbb-dev
+    need 'has_command g++' g++
+    need 'has_library libEGL.so.1' libegl1
+    need 'has_library libGL.so.1' libgl1
     need 'ls /usr/lib/postgresql/*/bin/pgbench > /dev/null 2>&1' postgresql
     need 'has_command mariadbd' mariadb-server
     need 'has_command javac' openjdk-17-jdk-headless openjdk-21-jdk-headless
@@ -249,19 +263,26 @@ if [[ $purpose == demo ]]; then
 else
     install_missing
 fi
-if [[ $purpose == test ]] && ! has_python_tests; then
+if [[ $purpose == test || $purpose == programs ]] && ! has_python_tests; then
     # The package carries Python's version in its name.
     missing=("libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite")
     install_missing
 fi
 
-# Debian has no DuckDB; a virtual environment among what is built keeps it apart.
+# What Debian does not have, or has too old, is kept apart among what is built.
 if [[ $purpose == programs ]]; then
     place=${CARGO_TARGET_DIR:-target}/programs
-    if ! "$place/bin/python3" -c 'import duckdb' 2> /dev/null; then
-        say "pip install duckdb into $place"
+    if ! "$place/bin/python3" -c 'import duckdb, numpy, pytest, hypothesis, PySide6' \
+        2> /dev/null; then
+        packages=(duckdb numpy pytest hypothesis PySide6-Essentials)
+        say "pip install ${packages[*]} into $place"
         python3 -m venv "$place"
-        "$place/bin/pip" install --quiet --disable-pip-version-check duckdb
+        "$place/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}"
+    fi
+    if [[ ! -d $place/webpack/node_modules/react-dom ]]; then
+        packages=(webpack webpack-cli lodash react react-dom)
+        say "npm install ${packages[*]} into $place/webpack"
+        npm install --silent --no-audit --no-fund --prefix "$place/webpack" "${packages[@]}"
     fi
 fi
 
