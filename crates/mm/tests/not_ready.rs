@@ -22,11 +22,11 @@ impl StackConfig for Policies {
 fn the_fast_paths_refuse_before_init() {
     let stack = Stack::<Policies>::new();
     for size in [0, 1, 16, usize::MAX] {
-        assert_eq!(stack.alloc_fast(size), None);
+        assert_eq!(stack.fast.alloc(size), None);
     }
     let mut local = 0u64;
     for address in [core::ptr::null_mut(), (&raw mut local).cast()] {
         // SAFETY: no allocation starts at either address.
-        assert!(!unsafe { stack.free_fast(address) });
+        assert!(!unsafe { stack.fast.free(address) });
     }
 }

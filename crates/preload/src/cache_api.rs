@@ -4,7 +4,10 @@ use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
 use quarry::process::{Mode, ensure_ready};
-use quarry::{CacheOptions, CacheParams, PageFlags, RawCache, RawReserve, alloc_pages, free_pages};
+use quarry::{
+    CacheOptions, CacheParams, Constructor, PageFlags, RawCache, RawReserve, alloc_pages,
+    free_pages,
+};
 use quarry_sys::errno;
 use quarry_sys::report::{fatal, warn};
 
@@ -90,9 +93,10 @@ pub unsafe extern "C" fn quarry_cache_create(
         params = params.hardware_aligned();
     }
     let unmerged = flags & QUARRY_NO_MERGE != 0;
-    let options = CacheOptions { constructor, unmerged, ..CacheOptions::default() };
     // SAFETY: the caller vouches for the constructor.
-    match unsafe { RawCache::create(name, &params, &options) } {
+    let constructor = constructor.map(|function| unsafe { Constructor::new(function) });
+    let options = CacheOptions { constructor, unmerged, ..CacheOptions::default() };
+    match RawCache::create(name, &params, &options) {
         Ok(cache) => without_provenance_mut(cache.handle()),
         Err(error) => null(error.errno()),
     }
@@ -289,12 +293,10 @@ pub extern "C" fn quarry_pages_alloc(order: c_uint, flags: c_uint) -> *mut c_voi
 /// No code uses the pages any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_pages_free(pages: *mut c_void, order: c_uint) {
-    if pages.is_null() {
-        return;
-    }
+    let Some(block) = NonNull::new(pages.cast()) else { return };
     if order > MOST_ORDER {
         fatal(format_args!("quarry_pages_free({pages:p}): there are no blocks of order {order}"));
     }
     // SAFETY: the caller's promise is passed on.
-    unsafe { free_pages(pages.cast(), order as u8) };
+    unsafe { free_pages(block, order as u8) };
 }

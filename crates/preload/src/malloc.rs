@@ -83,8 +83,8 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
 /// Same as [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
-    if STACK.usable_fast(pointer.cast()).is_none_or(|bytes| bytes < size) {
-        demand(pointer, |object| STACK.demand_room(Entry::FreeSized, object, size));
+    if !STACK.fast.was_asked(pointer.cast(), size) {
+        demand(pointer, |object| STACK.demand(Entry::FreeSized, object, size, None));
     }
     // SAFETY: the caller's promise is passed on.
     unsafe { free_within(pointer) };
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, 
 pub(crate) unsafe fn free_of_size(entry: Entry, pointer: *mut c_void, size: usize, align: usize) {
     // memalign rounds up.
     let align = align.checked_next_power_of_two().unwrap_or(align);
-    demand(pointer, |object| STACK.demand_size(entry, object, size, align));
+    demand(pointer, |object| STACK.demand(entry, object, size, Some(align)));
     // SAFETY: the caller's promise is passed on.
     unsafe { free_within(pointer) };
 }
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_vo
         return malloc_within(size);
     }
     // Size 0 never stays in place.
-    if !STACK.stays_fast(pointer.cast(), size) {
+    if !STACK.fast.stays(pointer.cast(), size) {
         // SAFETY: the caller's promise is passed on.
         return unsafe { realloc_moving(pointer, size) };
     }
@@ -288,7 +288,7 @@ unsafe fn usable_size_slow(pointer: *mut c_void) -> usize {
 /// `pointer` is null or came from this allocator; other pointers abort with one line.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(pointer: *mut c_void) -> usize {
-    match Object::new(pointer.cast()).and_then(|object| STACK.usable_fast_in_use(object)) {
+    match Object::new(pointer.cast()).and_then(|object| STACK.fast.usable(object)) {
         Some(bytes) => bytes,
         // SAFETY: the caller's promise is passed on.
         None => unsafe { usable_size_slow(pointer) },

@@ -46,12 +46,12 @@ pub(crate) use bell::{has_thread, is_at_work, ring};
 pub(crate) use thread::find_least_stack;
 
 use crate::balancer::{Balancer, Cache};
-use crate::instance::STACK;
+use crate::instance::{STACK, zones};
 use crate::{gate, limits, record};
 use bell::{ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, moves};
 use core::ffi::c_void;
 use quarry_mm::frame::FRAME_BYTES;
-use quarry_mm::stack::{ReclaimState, Reclaimed};
+use quarry_mm::stack::{ReclaimState, Reclaimed, StackHost, Watch};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::lock::CountedLock;
@@ -128,7 +128,7 @@ pub(crate) fn wake_reclaimer() {
     }
     if delay == 0 {
         let _inside = gate::enter();
-        STACK.upkeep().purge_free();
+        STACK.mappings.purge_all(zones());
         return;
     }
     match STATE.load(Ordering::Relaxed) {
@@ -145,11 +145,12 @@ fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 100_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
     let enough = if is_single_threaded() { START_BYTES } else { START_BESIDE_BYTES };
-    let freeable = STACK.upkeep().freeable_bytes();
-    if freeable + STACK.upkeep().parked_in_barns() >= enough {
+    let (area, barns) = (STACK.percpu().area(), STACK.limits.barns());
+    let freeable = STACK.mappings.freeable_bytes(zones()) + barns;
+    if freeable >= enough {
         return true;
     }
-    if freeable + STACK.upkeep().parked_bytes_at_most() < enough {
+    if freeable + area.all_room() < enough {
         return false;
     }
     let now = coarse_ns();
@@ -157,7 +158,7 @@ fn is_worth_a_thread() -> bool {
         return false;
     }
     NEXT_COUNT_NS.store(now + INTERVAL_NS, Ordering::Relaxed);
-    freeable + STACK.upkeep().parked_bytes() >= enough
+    freeable + area.held_bytes() >= enough
 }
 
 /// Called at the end of slow allocations, with no lock held; starts the thread if it is due. O(1).
@@ -176,8 +177,7 @@ pub(crate) fn start_while_allocating() {
 pub(crate) fn may_be_due() -> bool {
     STATE.load(Ordering::Relaxed) == NONE
         && (record::wants_thread()
-            || !is_single_threaded()
-                && STACK.pages().zones().budget().used() >= START_BESIDE_FRAMES)
+            || !is_single_threaded() && zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
 /// One step of the thread's work, by the caller: a round of purging if due, else a look if due.
@@ -190,14 +190,14 @@ fn step(delay_ms: i64) {
         // The caller is inside `free`, so functions of the program must not run.
         Cache::reclaim_pages();
     }
-    if STACK.upkeep().purge_due(&mut inline.state).is_some() {
+    if STACK.purge(&mut inline.state, false).is_some() {
         return;
     }
     let now = coarse_ns();
     if now >= inline.next_ns {
         inline.next_ns = now + delay_ms as u64 * NS_PER_MS / 2;
         let delay_ns = delay_ms as u64 * NS_PER_MS;
-        own_stack::run(|| STACK.upkeep().look_at(&mut inline.state, now, delay_ns));
+        own_stack::run(|| STACK.look(&mut inline.state, now, delay_ns));
         limits::look_again();
     }
 }
@@ -228,7 +228,7 @@ pub(crate) fn empty_slots() {
 #[inline(never)]
 #[cold]
 pub(crate) fn empty_slots_at_limit() -> bool {
-    if STACK.percpu().reaches_every_slot() || STACK.pages().zones().budget().reclaimers().is_in() {
+    if STACK.percpu().reaches_every_slot() || zones().budget().reclaimers().is_in() {
         return false;
     }
     let (now, next) = (coarse_ns(), NEXT_WAIT_NS.load(Ordering::Relaxed));
@@ -288,11 +288,11 @@ fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     let delay_ns = delay_ms.max(0) as u64 * NS_PER_MS;
     let step = |state: &mut ReclaimState| {
         let _inside = gate::enter();
-        STACK.upkeep().purge_due(state).or_else(|| STACK.upkeep().purge_sparse(state))
+        STACK.purge(state, true)
     };
     let mut done = {
         let _inside = gate::enter();
-        STACK.upkeep().look_at(state, coarse_ns(), delay_ns)
+        STACK.look(state, coarse_ns(), delay_ns)
     };
     while let Some(bytes) = step(state) {
         done.bytes += bytes;
@@ -327,7 +327,7 @@ fn attend(milliseconds: i64) {
     let wished = WISHES.load(Ordering::Acquire);
     if wished != FULFILLED.load(Ordering::Relaxed) {
         let inside = gate::enter();
-        STACK.upkeep().shrink_all();
+        STACK.shrink_all();
         drop(inside);
         FULFILLED.store(wished, Ordering::Release);
         futex::wake_all(&FULFILLED);
@@ -337,7 +337,7 @@ fn attend(milliseconds: i64) {
     wait(&BELL, heard, record::longest_wait(milliseconds));
     record::publish_if_due();
     let inside = gate::enter();
-    STACK.upkeep().sample_if_due();
+    STACK.watch.tick(&STACK);
     drop(inside);
     thread::watch_process();
 }

@@ -41,10 +41,6 @@ pub(crate) trait Balancer {
     /// Frees cached pages without calling functions of the program.
     fn reclaim_pages() {}
 
-    fn is_used() -> bool {
-        false
-    }
-
     fn visit_process_locks(_visit: &mut Visit<'_>) {}
 
     /// In the child of a fork: drops the work of the parent's background thread.

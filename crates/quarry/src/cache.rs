@@ -82,8 +82,7 @@ impl<T> Cache<T> {
     }
 
     fn with(name: &str, params: CacheParams, options: &CacheOptions) -> Result<Self, Error> {
-        // SAFETY: there is no constructor.
-        let raw = unsafe { RawCache::create(name, &params, options) }?;
+        let raw = RawCache::create(name, &params, options)?;
         Ok(Self { raw, values: PhantomData })
     }
 

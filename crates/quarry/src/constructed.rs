@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 use core::mem::needs_drop;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
-use quarry_mm::slab::{CacheOptions, SlabStats};
+use quarry_mm::slab::{CacheOptions, Constructor, SlabStats};
 
 /// A cache of values that a constructor makes once, when the slab of their object is made. A caller
 /// gets a value in the state in which its last user left it (Bonwick 1994; `ctor` of
@@ -69,11 +69,11 @@ impl<T: Send> ConstructedCache<T> {
             assert!(!needs_drop::<T>(), "values that were constructed are never dropped");
         }
         core::mem::forget(constructor);
-        let options =
-            CacheOptions { constructor: Some(construct::<T, F>), ..CacheOptions::default() };
         // SAFETY: `construct` gets objects as it requires, does not unwind, and only calls the
         // caller's function, whose duties are documented above.
-        let raw = unsafe { RawCache::create(name, &params_of::<T>(), &options) }?;
+        let constructor = unsafe { Constructor::new(construct::<T, F>) };
+        let options = CacheOptions { constructor: Some(constructor), ..CacheOptions::default() };
+        let raw = RawCache::create(name, &params_of::<T>(), &options)?;
         Ok(Self { raw, values: PhantomData })
     }
 

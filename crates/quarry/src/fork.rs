@@ -7,8 +7,9 @@
 
 use crate::balancer::{Balancer, Cache};
 use crate::gate::{self, GATE};
-use crate::instance::{STACK, is_ready};
+use crate::instance::{STACK, is_ready, zones};
 use crate::{background, profile, record};
+use quarry_mm::stack::{CachedPages, StackHost};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
@@ -31,7 +32,7 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     Cache::visit_process_locks(visit);
     profile::visit_locks(visit);
     if is_ready() {
-        STACK.upkeep().visit_locks(visit);
+        STACK.visit_locks(visit);
     }
 }
 
@@ -66,7 +67,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     // Only if needed, because the kernel copies each page that the child writes.
-    if is_ready() && Cache::is_used() {
+    if is_ready() && Cache::is_used(&STACK) {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
     background::forget_thread();
@@ -75,7 +76,8 @@ extern "C" fn in_child() {
         visit_locks(&mut |_, lock| lock.adopt_in_child());
         Cache::forget_threads();
         if is_ready() {
-            STACK.upkeep().adopt_in_child();
+            zones().budget().adopt_in_child();
+            STACK.cached().adopt_in_child();
         }
         GATE.open_in_child();
         glibc::reset_streams();

@@ -1,6 +1,7 @@
 //! The gate of the instance: a thread on a slow path is inside, and `fork` closes it.
 
 use crate::instance::{STACK, is_ready};
+use quarry_mm::stack::StackHost;
 use quarry_sys::gate::{Gate, GateGuard};
 use quarry_sys::percpu::PerCpu;
 

@@ -6,7 +6,8 @@ use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::SLAB_POLICIES;
 #[cfg(not(feature = "eras"))]
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{Stack, StackConfig};
+use quarry_mm::stack::{Stack, StackConfig, StackHost};
+use quarry_mm::zone::Zones;
 use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
 #[cfg(feature = "checks")]
@@ -68,14 +69,18 @@ pub static STACK: Stack<ProcessConfig> = Stack::new();
 #[cfg(feature = "profile")]
 pub(crate) fn profile() -> &'static HeapProfile {
     #[cfg(feature = "checks")]
-    return &STACK.watch().0;
+    return &STACK.watch.0;
     #[cfg(not(feature = "checks"))]
-    return STACK.watch();
+    return &STACK.watch;
 }
 
 #[cfg(feature = "checks")]
 pub(crate) fn checks() -> &'static Checks {
-    &STACK.watch().1
+    &STACK.watch.1
+}
+
+pub(crate) fn zones() -> &'static Zones {
+    STACK.pages().zones()
 }
 
 pub(crate) const UNTOUCHED: u32 = 0;

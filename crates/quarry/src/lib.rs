@@ -165,7 +165,7 @@ impl Quarry {
     /// Returns whether `address` lies in memory that Quarry manages. O(1).
     #[must_use]
     pub fn owns(address: *const u8) -> bool {
-        process::STACK.owns(address)
+        process::owns(address)
     }
 
     /// Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of
@@ -324,7 +324,7 @@ unsafe impl GlobalAlloc for Quarry {
     unsafe fn dealloc(&self, pointer: *mut u8, _layout: Layout) {
         // SAFETY: the caller gives up what `alloc` gave it.
         unsafe {
-            if !process::STACK.free_fast(pointer) {
+            if !process::STACK.fast.free(pointer) {
                 free_refused(pointer);
             }
         }

@@ -17,7 +17,7 @@
 //!
 //! If the files cannot be read for a while, for example without descriptors, the last limit holds.
 
-use crate::instance::STACK;
+use crate::instance::{STACK, zones};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::LARGEST_BLOCK;
 use quarry_mm::zone::Zone;
@@ -98,7 +98,7 @@ pub(crate) fn set_own(bytes: usize) {
 }
 
 pub(crate) fn effective() -> Option<usize> {
-    let frames = STACK.pages().zones().budget().limit();
+    let frames = zones().budget().limit();
     (frames != u32::MAX).then(|| frames as usize * FRAME_BYTES)
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn lowest() -> u32 {
 fn apply() {
     let mut limit = lowest();
     loop {
-        STACK.pages().zones().budget().set_limit(limit);
+        zones().budget().set_limit(limit);
         // Another thread may have changed a limit, and set the budget before us.
         let now = lowest();
         if now == limit {
@@ -124,12 +124,12 @@ fn apply() {
 pub(crate) fn before(size: usize) {
     // A mapping takes fresh memory, less the memory of freed mappings.
     let fresh =
-        if size > LARGEST_BLOCK { size.saturating_sub(STACK.upkeep().cached_bytes()) } else { 0 };
+        if size > LARGEST_BLOCK { size.saturating_sub(STACK.mappings.cached_bytes()) } else { 0 };
     let (fresh, held, next) = (frames(fresh as u64), held(), NEXT_LOOK.load(Relaxed));
     let reached = held.saturating_add(fresh);
     if reached >= next {
         // A request beyond the limit, or beyond all frames, is refused first.
-        let used = STACK.pages().zones().budget().used().saturating_add(fresh);
+        let used = zones().budget().used().saturating_add(fresh);
         if used <= lowest() && used != u32::MAX {
             look(reached);
         }
@@ -167,7 +167,7 @@ pub(crate) fn look_again() {
 
 /// Frames that the heap may have in memory. O(nodes).
 fn held() -> u32 {
-    let zones = STACK.pages().zones();
+    let zones = zones();
     zones.budget().used() + zones.all().map(Zone::dirty).sum::<u32>()
 }
 
@@ -195,8 +195,8 @@ fn look_at_group(reached: u32) {
     };
     // Free memory that still holds data counts in the group but not in the budget.
     let room = headroom(group).min(frames(group.room_below_high));
-    if STACK.upkeep().freeable_bytes() / FRAME_BYTES > room as usize / 2 {
-        STACK.upkeep().purge_free();
+    if STACK.mappings.freeable_bytes(zones()) / FRAME_BYTES > room as usize / 2 {
+        STACK.mappings.purge_all(zones());
         group = memory_limit().ok().flatten().unwrap_or(group);
     }
     if group.limit == u64::MAX {

@@ -27,10 +27,12 @@ fn order_of(order: u8) -> Option<Order> {
 #[must_use]
 pub fn alloc_pages(order: u8, flags: PageFlags) -> Option<NonNull<u8>> {
     let order = order_of(order)?;
-    match flags.atomic {
-        true => at_once(|| STACK.alloc_pages(order, flags))?,
-        false => process::serve(order.bytes(), || STACK.alloc_pages(order, flags)),
-    }
+    let attempt = || {
+        let mut block = [None];
+        STACK.alloc_pages(order, flags, &mut block);
+        block[0]
+    };
+    if flags.atomic { at_once(attempt)? } else { process::serve(order.bytes(), attempt) }
 }
 
 /// Runs the work of a request that cannot wait: reads no file, and starts no thread.
@@ -47,10 +49,10 @@ fn at_once<T>(work: impl FnOnce() -> T) -> Option<T> {
 ///
 /// # Safety
 /// The user of the block has given it up.
-pub unsafe fn free_pages(pages: *mut u8, order: u8) {
+pub unsafe fn free_pages(pages: NonNull<u8>, order: u8) {
     let order = order_of(order).expect("orders of pools are 0..=9");
     // SAFETY: the caller's promise is passed on.
-    process::giving_back(|| unsafe { STACK.free_pages(pages, order) });
+    process::giving_back(|| unsafe { STACK.free_pages(&[pages], order) });
 }
 
 /// Blocks of pages for one purpose: buffers, tables, rings.
@@ -109,14 +111,14 @@ impl PagePool {
         let mut empty = out.iter_mut().filter(|place| place.is_none()).peekable();
         let mut filled = 0;
         while empty.peek().is_some() {
-            let mut taken = [MaybeUninit::uninit(); BATCH];
+            let mut taken = [None; BATCH];
             let mut places = [const { None }; BATCH];
             let mut wanted = 0;
             for (slot, place) in places.iter_mut().zip(empty.by_ref()) {
                 *slot = Some(place);
                 wanted += 1;
             }
-            let attempt = || STACK.alloc_pages_bulk(of_pages, flags, &mut taken[..wanted]);
+            let attempt = || STACK.alloc_pages(of_pages, flags, &mut taken[..wanted]);
             let count = match flags.atomic {
                 true => at_once(attempt),
                 false => process::on_instance(wanted * of_pages.bytes(), attempt),
@@ -124,9 +126,7 @@ impl PagePool {
             let count = count.unwrap_or(0);
             self.in_use.fetch_add(count << order, Relaxed);
             let mut left = places.into_iter().flatten();
-            for (start, place) in taken[..count].iter().zip(left.by_ref()) {
-                // SAFETY: the first `count` elements are written.
-                let start = unsafe { start.assume_init() };
+            for (start, place) in taken.into_iter().flatten().zip(left.by_ref()) {
                 *place = Some(Pages { start, order, pool: self });
             }
             filled += count;
@@ -158,7 +158,7 @@ impl PagePool {
                     let starts = &starts[..count];
                     // SAFETY: the blocks were ours, and their owners have given them up.
                     process::giving_back(|| unsafe {
-                        STACK.free_pages_bulk(starts, Order::new(order));
+                        STACK.free_pages(starts, Order::new(order));
                     });
                 }
             }
@@ -244,7 +244,7 @@ impl Drop for Pages<'_> {
     fn drop(&mut self) {
         self.pool.in_use.fetch_sub(1 << self.order, Relaxed);
         // SAFETY: the block is ours, and ends with this.
-        unsafe { free_pages(self.start.as_ptr(), self.order) };
+        unsafe { free_pages(self.start, self.order) };
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::balancer::{Balancer, Cache, Wait};
 use crate::error::Error;
-use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
+use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zones};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, limits, profile, record, statistics};
 use quarry_mm::frame::FRAME_BYTES;
@@ -13,8 +13,9 @@ use quarry_mm::heap::LARGEST_BLOCK;
 use quarry_mm::slab::Occupancy;
 #[cfg(doc)]
 use quarry_mm::stack::Stack;
-use quarry_mm::stack::{HeapUse, MIN_ALIGN, Request, StackStats, Watch};
+use quarry_mm::stack::{CachedPages, HeapUse, MIN_ALIGN, Request, StackHost, StackStats, Watch};
 use quarry_sys::broken::Broken;
+use quarry_sys::clear::clear;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::object;
@@ -26,6 +27,9 @@ use quarry_sys::topology;
 
 pub use crate::instance::{ProcessConfig, STACK};
 pub use crate::statistics::print_stats_to;
+
+/// Objects up to this many bytes are cleared without a call.
+const FEW_BYTES: usize = 64;
 
 static BUILDER: AtomicUsize = AtomicUsize::new(0);
 
@@ -164,7 +168,7 @@ fn build() -> Mode {
     limits::configure(settings.cgroup, options.pages.limit_frames);
     // Once there are two threads, only the background thread uses the barrier.
     STACK.percpu().leave_barrier_to(None);
-    if STACK.init(os, &options).is_err() {
+    if STACK.init(os, &options, &Default::default()).is_err() {
         // Otherwise this thread would take another thread's attempt for its own.
         BUILDER.store(0, Ordering::Relaxed);
         STATE.store(UNTOUCHED, Ordering::Release);
@@ -187,7 +191,7 @@ fn build() -> Mode {
 pub fn alloc(request: Request) -> Option<Object> {
     let is_plain = request.align <= MIN_ALIGN;
     let object = match request.zeroed {
-        false if is_plain => STACK.alloc_fast(request.size),
+        false if is_plain => STACK.fast.alloc(request.size),
         true if is_plain => alloc_zeroed_fast(request.size),
         _ => None,
     };
@@ -206,21 +210,41 @@ pub fn alloc_on_process(request: Request) -> Option<Object> {
     {
         return Some(object);
     }
-    serve(request.size, || STACK.alloc_on_stack(request))
+    serve(request.size, || alloc_inside(request))
+}
+
+#[inline(never)]
+fn alloc_inside(request: Request) -> Option<Object> {
+    STACK.alloc(request)
 }
 
 #[inline(never)]
 fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
-    let counted = STACK.watch().alloc_counted(&STACK, size, zeroed);
+    let counted = STACK.watch.alloc_counted(&STACK, size, zeroed);
     counted.or_else(|| STACK.alloc_listed(size, zeroed))
 }
 
 /// The fast path of an allocation that is all zero; on `None`, call [`alloc_on_process`].
 #[inline(always)]
 pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
-    let object = STACK.alloc_zeroed_fast(size)?;
+    let object = STACK.fast.alloc(size)?;
+    let start = object.as_ptr();
+    if size <= FEW_BYTES {
+        // In steps of 16 bytes: 4 ns with the free for 16 and 48 bytes, where memset takes 6.6.
+        // SAFETY: the object is ours alone; its size is a multiple of 16, and at least `size`.
+        unsafe {
+            start.write_bytes(0, 16);
+            if size > 32 {
+                start.add(16).write_bytes(0, 32);
+            }
+            start.add(size.saturating_sub(1) & !15).write_bytes(0, 16);
+        }
+        return Some(object);
+    }
+    // SAFETY: the object has at least `size` bytes, and only we know it.
+    unsafe { clear(object, size) };
     // `pthread_create` allocates a table this way: see `background`.
-    if size > 64 && background::may_be_due() {
+    if background::may_be_due() {
         start_thread();
     }
     Some(object)
@@ -237,7 +261,7 @@ fn start_thread() {
 /// Same as [`Stack::realloc`].
 #[inline]
 pub(crate) unsafe fn realloc(object: Object, request: Request) -> Option<Object> {
-    if request.align <= MIN_ALIGN && STACK.stays_fast(object.as_ptr(), request.size) {
+    if request.align <= MIN_ALIGN && STACK.fast.stays(object.as_ptr(), request.size) {
         return Some(object);
     }
     // SAFETY: the caller's promise is passed on.
@@ -253,33 +277,13 @@ pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
     // SAFETY: the caller's promise is passed on; a moved object is freed once.
     unsafe {
         if request.align <= MIN_ALIGN {
-            let moved = realloc_outside(object, request.size);
-            if moved.is_some() {
-                return moved;
+            let done = STACK.realloc_fast(object, request.size, |object| free(object));
+            if done.is_some() {
+                return done;
             }
         }
-        serve(request.size, || STACK.realloc_aligned(object, request.size, request.align))
+        serve(request.size, || STACK.realloc(object, request))
     }
-}
-
-/// The part of [`realloc_slow`] that enters the gate only to look at a mapping.
-///
-/// # Safety
-/// Same as [`Stack::realloc`].
-#[inline(never)]
-unsafe fn realloc_outside(object: Object, size: usize) -> Option<Object> {
-    if STACK.stays_block_fast(object.as_ptr(), size) {
-        return Some(object);
-    }
-    // SAFETY: the caller's promise is passed on; a moved object is freed once.
-    let moved = unsafe { STACK.move_fast(object, size, |object| free(object)) };
-    moved.or_else(|| stays_large(object, size).then_some(object))
-}
-
-fn stays_large(object: Object, size: usize) -> bool {
-    let _errno = KeepErrno::new();
-    let _inside = gate::enter();
-    STACK.stays_large(object, size)
 }
 
 /// Same as [`Stack::usable_size`].
@@ -309,6 +313,13 @@ pub fn alloc_dense(size: usize, align: usize) -> Option<Object> {
 pub unsafe fn free_dense(address: *mut u8) -> bool {
     // SAFETY: the caller's promise is passed on.
     is_ready() && giving_back(|| unsafe { STACK.free_dense(address) })
+}
+
+/// Returns whether an address lies in the used span of the window. O(1).
+#[inline]
+#[must_use]
+pub fn owns(address: *const u8) -> bool {
+    is_ready() && zones().arena().pfn(address).is_some()
 }
 
 /// Returns free memory to the operating system; returns the number of bytes.
@@ -389,7 +400,7 @@ fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Obje
         object = attempt();
     }
     if object.is_none() {
-        STACK.upkeep().note_refusal(size.div_ceil(FRAME_BYTES));
+        <Cache as CachedPages>::note_refusal(&STACK, size.div_ceil(FRAME_BYTES));
     }
     object
 }
@@ -436,7 +447,7 @@ pub(crate) fn exclusively<T>(work: impl FnOnce() -> T) -> T {
 pub(crate) unsafe fn free(object: Object) {
     // SAFETY: the caller's promise is passed on.
     unsafe {
-        if !STACK.free_fast(object.as_ptr()) {
+        if !STACK.fast.free(object.as_ptr()) {
             free_slow(object);
         }
     }
@@ -466,7 +477,7 @@ pub unsafe fn free_inside(object: Object) {
     let _errno = KeepErrno::new();
     let inside = gate::enter();
     // SAFETY: the caller's promise is passed on.
-    unsafe { STACK.free_slow(object) };
+    unsafe { STACK.free(object) };
     drop(inside);
     background::wake_reclaimer();
 }

@@ -8,9 +8,11 @@ use core::ptr::NonNull;
 use quarry_mm::slab::{
     Cache, CacheId, CacheOptions, CacheParams, MAX_CACHES, Remaining, SlabStats,
 };
+use quarry_mm::stack::StackHost;
 use quarry_sys::clear::clear;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::own_stack;
+use quarry_sys::percpu::Push;
 
 /// Bits of a handle for the number of the cache; the generation is in the bits above.
 const NUMBER_BITS: u32 = 8;
@@ -38,22 +40,10 @@ impl RawCache {
     ///
     /// # Errors
     /// The reason why the cache was not created.
-    ///
-    /// # Safety
-    /// A constructor may be called with the address of `params.size` bytes at a multiple of
-    /// `params.align`, on any thread, until the cache is destroyed. It neither unwinds nor uses
-    /// caches, and does not wait for a thread that does. (It may allocate from the heap.)
-    pub unsafe fn create(
-        name: &str,
-        params: &CacheParams,
-        options: &CacheOptions,
-    ) -> Result<Self, Error> {
+    pub fn create(name: &str, params: &CacheParams, options: &CacheOptions) -> Result<Self, Error> {
         process::serving()?;
-        let id = process::giving_back(|| {
-            // SAFETY: the caller's promise is passed on.
-            unsafe { STACK.create_cache_with(name, params, options) }
-        })
-        .map_err(refusal)?;
+        let id = process::giving_back(|| STACK.create_cache(name, params, options));
+        let id = id.map_err(refusal)?;
         let generation = STACK.cache(id).generation();
         Ok(Self { id, generation })
     }
@@ -71,7 +61,7 @@ impl RawCache {
         }
         let id = CacheId::new(number);
         let generation = u32::try_from(handle >> NUMBER_BITS).ok()?;
-        let cache = STACK.find_cache(id)?;
+        let cache = STACK.caches.get(id)?;
         (cache.generation() == generation).then_some(Self { id, generation })
     }
 
@@ -90,7 +80,7 @@ impl RawCache {
     /// The description of the cache's objects.
     #[must_use]
     pub fn info(&self) -> &Cache {
-        STACK.find_cache(self.id).expect("the cache has not been destroyed")
+        STACK.caches.get(self.id).expect("the cache has not been destroyed")
     }
 
     /// Takes an object: memory with any contents, or an object in the state of the constructor.
@@ -98,14 +88,14 @@ impl RawCache {
     #[inline]
     #[must_use]
     pub fn alloc(self) -> Option<NonNull<u8>> {
-        STACK.cache(self.id).alloc_fast().or_else(|| self.alloc_missed())
+        STACK.fast.alloc_of(self.id).or_else(|| self.alloc_missed())
     }
 
     #[cold]
     #[inline(never)]
     fn alloc_missed(self) -> Option<NonNull<u8>> {
         let cache = STACK.cache(self.id);
-        process::serve(cache.order().bytes(), || cache.alloc_slow())
+        process::serve(cache.order().bytes(), || cache.alloc())
     }
 
     /// Like [`alloc`](Self::alloc), with all bytes 0. Also `None` if the cache has a constructor,
@@ -130,7 +120,7 @@ impl RawCache {
     pub unsafe fn free(self, object: NonNull<u8>) {
         // SAFETY: the caller's promise is passed on.
         unsafe {
-            if !STACK.cache(self.id).free_fast(object) {
+            if STACK.fast.free_of(self.id, object) != Push::Stored {
                 self.free_missed(object);
             }
         }
@@ -142,7 +132,7 @@ impl RawCache {
     #[inline(never)]
     unsafe fn free_missed(self, object: NonNull<u8>) {
         // SAFETY: the caller's promise is passed on.
-        process::giving_back(|| unsafe { STACK.cache(self.id).free_slow(object) });
+        process::giving_back(|| unsafe { STACK.cache(self.id).free(object) });
     }
 
     /// Aborts with one line if no object of this cache starts at `address`.
@@ -174,7 +164,7 @@ impl RawCache {
     /// Same as [`free`](Self::free) for each object, and no object is given twice.
     pub unsafe fn free_bulk(self, objects: &[NonNull<u8>]) {
         // SAFETY: the caller's promise is passed on.
-        process::giving_back(|| unsafe { STACK.cache(self.id).free_bulk(objects) });
+        process::giving_back(|| unsafe { STACK.free_objects(self.id, objects) });
     }
 
     /// Gives back memory of the cache that is not in use. Each other thread waits at its next slow

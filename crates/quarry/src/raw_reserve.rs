@@ -61,10 +61,7 @@ impl RawReserve {
     pub unsafe fn from_raw(address: *mut u8) -> Option<Self> {
         let object = NonNull::new(address)?;
         // The address may be any number: only an object of the heap can be a reserve.
-        if !STACK.owns(address) {
-            return None;
-        }
-        let bytes = STACK.usable_fast(address)?;
+        let bytes = STACK.fast.usable(object)?;
         if bytes < size_of::<Head>() || !address.cast::<Head>().is_aligned() {
             return None;
         }

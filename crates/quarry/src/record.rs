@@ -17,7 +17,7 @@
 //! kernel. With `QUARRY_RECORD=live` the background thread runs from the start, also in the child
 //! of a fork, and publishes all the time.
 
-use crate::instance::{STACK, is_ready};
+use crate::instance::{STACK, is_ready, zones};
 use crate::settings::{Wish, settings};
 use crate::{gate, profile, statistics, watcher};
 use core::ptr::null_mut;
@@ -174,7 +174,7 @@ fn publish_from(next: u64) {
 }
 
 fn is_grown_unseen() -> bool {
-    IS_AWAITED.load(Relaxed) && STACK.pages().zones().budget().used() >= GROWN_FRAMES
+    IS_AWAITED.load(Relaxed) && zones().budget().used() >= GROWN_FRAMES
 }
 
 /// Publishes. Keeps `errno`; makes system calls only for a stack, and once for the page.

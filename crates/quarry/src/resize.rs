@@ -1,7 +1,7 @@
 //! A limit that was set, and how far the process is from it.
 
 use crate::balancer::{Balancer, Cache};
-use crate::instance::STACK;
+use crate::instance::{STACK, zones};
 use crate::{gate, limits};
 use core::time::Duration;
 use quarry_mm::frame::FRAME_BYTES;
@@ -61,7 +61,7 @@ impl Progress {
 }
 
 fn used() -> usize {
-    STACK.pages().zones().budget().used() as usize * FRAME_BYTES
+    zones().budget().used() as usize * FRAME_BYTES
 }
 
 impl Resize {
@@ -97,7 +97,7 @@ impl Resize {
         }
         if self.target != usize::MAX {
             let _inside = gate::enter();
-            own_stack::run(|| STACK.upkeep().purge_free());
+            own_stack::run(|| STACK.mappings.purge_all(zones()));
         }
         self.progress()
     }

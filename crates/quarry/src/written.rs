@@ -5,7 +5,7 @@ use crate::instance::{DISABLED, READY, STACK, STATE};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::ptr::NonNull;
-use quarry_mm::stack::{Section, ServedBy};
+use quarry_mm::stack::{Report, Section, ServedBy};
 use quarry_record::{
     About, Head, MAGIC, Name, Owner, RECORD_BYTES, RECORD_WORDS, Sequence, Sink, Snapshot, VERSION,
 };
@@ -49,9 +49,9 @@ fn write_text(out: &mut FdWriter) -> core::fmt::Result {
         _ => return out.write_str(": nothing was asked of it\n"),
     }
     let _inside = gate::enter();
-    let ServedBy { slab, pages, lru, backend } = STACK.served_by();
+    let ServedBy { slab, pages, lru, backend } = STACK.stats().served_by;
     writeln!(out, "\npolicies: slabs {slab}, pages {pages}, LRU {lru}; {backend} serve")?;
-    write!(out, "{}", STACK.report(Section::ALL))
+    write!(out, "{}", Report { stack: &STACK, sections: Section::ALL })
 }
 
 /// Memory for a record and its text: the heap may be full, and the stack of a signal handler small.

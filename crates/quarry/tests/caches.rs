@@ -171,7 +171,7 @@ fn impossible_caches_have_an_error() {
 fn raw(size: usize) -> RawCache {
     let (params, options) = (CacheParams { size, align: 8 }, CacheOptions::default());
     // SAFETY: there is no constructor.
-    unsafe { RawCache::create("raw", &params, &options) }.expect("a cache")
+    RawCache::create("raw", &params, &options).expect("a cache")
 }
 
 #[test]

@@ -49,7 +49,7 @@ unsafe extern "C" fn realloc(pointer: *mut c_void, bytes: c_int) -> *mut c_void 
 
 unsafe extern "C" fn size(pointer: *mut c_void) -> c_int {
     let Some(object) = NonNull::new(pointer.cast::<u8>()) else { return 0 };
-    let bytes = STACK.usable_fast(object.as_ptr());
+    let bytes = STACK.fast.usable(object);
     let bytes = bytes.unwrap_or_else(|| process::usable_size(object));
     c_int::try_from(bytes).unwrap_or(c_int::MAX)
 }

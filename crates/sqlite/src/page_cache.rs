@@ -12,6 +12,7 @@ use quarry::process::STACK;
 use quarry::{Effort, Error, Invalidate, MappingOptions, RawMapping, RawSlot};
 use quarry_cache::CachingStack;
 use quarry_mm::frame::{FRAME_BYTES, Order};
+use quarry_mm::stack::StackHost;
 use quarry_mm::zone::Mark;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

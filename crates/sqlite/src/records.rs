@@ -57,9 +57,7 @@ impl Records {
         let mut caches = CACHES.lock().ok()?;
         if caches[place].is_none() {
             let params = CacheParams { size: place * STEP, align: STEP };
-            // SAFETY: there is no constructor.
-            let cache =
-                unsafe { RawCache::create("sqlite_page", &params, &CacheOptions::default()) };
+            let cache = RawCache::create("sqlite_page", &params, &CacheOptions::default());
             caches[place] = cache.ok();
         }
         caches[place].map(|cache| Self { cache, extra })

@@ -11,7 +11,9 @@ use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, Pfn};
 use quarry_mm::heap::CheckFlags;
 use quarry_mm::heap::classes;
 use quarry_mm::slab::CacheId;
-use quarry_mm::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfig, is_sane};
+use quarry_mm::stack::{
+    Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfig, StackHost, is_sane,
+};
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
@@ -152,7 +154,7 @@ impl<C: StackConfig> Checker<'_, C> {
         if let Some(number) = self.checks.guarded_at(object.as_ptr()) {
             return Some(self.seen_guarded(entry, object, number));
         }
-        if !self.stack.sees_frees() || !self.options().have_records() {
+        if !self.stack.instruments.see_frees() || !self.options().have_records() {
             return None;
         }
         self.seen_record(entry, object.as_ptr())
@@ -161,10 +163,10 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline(never)]
     #[cold]
     fn seen_record(&self, entry: Entry, address: *mut u8) -> Option<Allocation> {
-        let Some(pfn) = self.stack.pfn(address) else {
+        let Some(pfn) = self.arena().pfn(address) else {
             self.stack.misuse(entry, address, Misuse::Foreign)
         };
-        let kind = self.stack.frames().kind(pfn);
+        let kind = self.frames().kind(pfn);
         let is_other = kind.is_cache() && usize::from(kind.0) > classes::COUNT;
         // A sample of the heap profile has no record of the checks.
         if is_other || kind == Kind::SAMPLED {
@@ -205,11 +207,11 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline(never)]
     fn misuse_without_slot(&self, entry: Entry, address: *mut u8, pfn: Pfn) -> ! {
         self.report_if_hidden(entry, address, pfn);
-        let kind = self.stack.frames().kind(pfn);
+        let kind = self.frames().kind(pfn);
         let misuse = if kind.is_cache() {
             Misuse::InsideObject(CacheId::new(usize::from(kind.0)))
         } else {
-            self.stack.unowned(pfn)
+            Misuse::Unowned(pfn)
         };
         self.stack.misuse(entry, address, misuse)
     }

@@ -3,7 +3,7 @@
 use super::checker::{Allocation, Checker, Storage};
 use super::checks::{Shape, Slot};
 use quarry_mm::heap::classes;
-use quarry_mm::stack::{Entry, Request, StackConfig, with_headroom};
+use quarry_mm::stack::{Entry, Request, StackConfig, StackHost, with_headroom};
 use quarry_sys::percpu::Object;
 
 impl<C: StackConfig> Checker<'_, C> {

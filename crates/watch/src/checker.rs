@@ -3,10 +3,10 @@
 use super::checks::guards::{GUARDED_OBJECTS, GuardedObject, POOL_BYTES, nearest, page_of};
 use super::checks::{Checks, Parts, Shape, Slot, Track, Tracked};
 use core::ptr::NonNull;
-use quarry_mm::frame::{FRAME_SHIFT, Kind};
+use quarry_mm::frame::{Arena, FRAME_SHIFT, FrameTable, Kind};
 use quarry_mm::heap::{CheckOptions, classes};
 use quarry_mm::slab::CacheId;
-use quarry_mm::stack::{LEAST_FRAMES, Stack, StackConfig};
+use quarry_mm::stack::{LEAST_FRAMES, Stack, StackConfig, StackHost};
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{Ordering, task};
@@ -41,7 +41,7 @@ impl Checks {
     /// Returns false if no check knows an allocation; two loads while all checks are off. O(1).
     #[inline(always)]
     pub(super) fn may_know<C: StackConfig>(&self, stack: &Stack<C>, object: Object) -> bool {
-        stack.sees_frees() || self.guarded_at(object.as_ptr()).is_some()
+        stack.instruments.see_frees() || self.guarded_at(object.as_ptr()).is_some()
     }
 
     /// The guarded object that an address belongs to; `None` without a pool. O(1).
@@ -56,6 +56,14 @@ impl Checks {
 impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn options(&self) -> &CheckOptions {
         self.checks.options()
+    }
+
+    pub(super) fn arena(&self) -> &Arena {
+        self.stack.pages().arena()
+    }
+
+    pub(super) fn frames(&self) -> &FrameTable {
+        self.stack.pages().frames()
     }
 
     pub(super) fn secret(&self) -> u64 {
@@ -81,15 +89,15 @@ impl<C: StackConfig> Checker<'_, C> {
 
     /// The slot of the small object at an address, or of the large object whose first frame has it.
     pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
-        let pfn = self.stack.pfn(address)?;
-        let kind = self.stack.frames().kind(pfn);
+        let pfn = self.arena().pfn(address)?;
+        let kind = self.frames().kind(pfn);
         if kind.is_cache() {
             let id = CacheId::new(usize::from(kind.0));
             if id.index() > classes::COUNT {
                 return None;
             }
-            let cache = self.stack.find_cache(id)?;
-            let slab = self.stack.address(self.stack.slab_at(id, address.addr()));
+            let cache = self.stack.caches.get(id)?;
+            let slab = self.arena().address(pfn.align_down(cache.order()));
             let first = slab.as_ptr().expose_provenance() + cache.first_object();
             let within = address.addr().checked_sub(first)?;
             let start = first + within / cache.stride() * cache.stride();
@@ -98,14 +106,14 @@ impl<C: StackConfig> Checker<'_, C> {
         if kind != Kind::PAGES && kind != Kind::MAPPING {
             return None;
         }
-        let held = self.stack.frames().link(pfn);
+        let held = self.frames().link(pfn);
         let guard = u32::from(self.has_guard_page(held));
         let bytes = ((held - guard) as usize) << FRAME_SHIFT;
-        Some(Slot { start: self.stack.address(pfn).as_ptr().expose_provenance(), bytes })
+        Some(Slot { start: self.arena().address(pfn).as_ptr().expose_provenance(), bytes })
     }
 
     pub(super) fn has_guard_page(&self, frames: u32) -> bool {
-        self.options().harden && frames >= LEAST_FRAMES && self.stack.has_small_pages()
+        self.options().harden && frames >= LEAST_FRAMES && self.arena().has_small_pages()
     }
 
     pub(super) fn guarded(&self, number: usize) -> &GuardedObject {

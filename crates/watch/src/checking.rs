@@ -32,9 +32,9 @@ impl<C: StackConfig> Watch<C> for Checks {
     }
 
     #[inline]
-    unsafe fn free(&self, stack: &Stack<C>, entry: Entry, object: Object) -> bool {
+    unsafe fn free(&self, stack: &Stack<C>, object: Object) -> bool {
         // SAFETY: the caller's promise is passed on.
-        self.may_know(stack, object) && unsafe { self.on(stack).free_seen(entry, object) }
+        self.may_know(stack, object) && unsafe { self.on(stack).free_seen(Entry::Free, object) }
     }
 
     #[inline]

@@ -4,14 +4,14 @@ use super::checker::Checker;
 use super::checks::{Checks, Slot};
 use quarry_mm::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_mm::slab::CacheId;
-use quarry_mm::stack::{Stack, StackConfig};
+use quarry_mm::stack::{Stack, StackConfig, StackHost};
 
 impl Checks {
     /// Looks at every object with a record of `stack`, to which the checks belong, in use or in
     /// quarantine. Reports the first object with a forbidden write, and aborts. No other thread may
     /// be on a slow path. O(memory of the heap).
     pub fn look_at_all<C: StackConfig>(&self, stack: &Stack<C>) {
-        if stack.is_ready() && self.options().have_records() {
+        if stack.has_classes() && self.options().have_records() {
             self.on(stack).look_at_all();
         }
     }
@@ -20,8 +20,8 @@ impl Checks {
 impl<C: StackConfig> Checker<'_, C> {
     fn look_at_all(&self) {
         self.look_at_waiting();
-        for block in (0..self.stack.arena().span_blocks()).map(PageblockIndex) {
-            if self.stack.arena().is_taken(block) {
+        for block in (0..self.arena().span_blocks()).map(PageblockIndex) {
+            if self.arena().is_taken(block) {
                 let frames = (0..PAGEBLOCK_FRAMES).map(|offset| block.first().plus(offset));
                 frames.for_each(|pfn| self.look_at_frame(pfn));
             }
@@ -29,8 +29,8 @@ impl<C: StackConfig> Checker<'_, C> {
     }
 
     fn look_at_frame(&self, pfn: Pfn) {
-        let kind = self.stack.frames().kind(pfn);
-        let address = self.stack.address(pfn);
+        let kind = self.frames().kind(pfn);
+        let address = self.arena().address(pfn);
         if self.checks.guarded_at(address.as_ptr()).is_some() {
             return;
         }
@@ -42,8 +42,8 @@ impl<C: StackConfig> Checker<'_, C> {
             return;
         }
         let id = CacheId::new(usize::from(kind.0));
-        let Some(cache) = self.stack.find_cache(id) else { return };
-        if self.stack.slab_at(id, address.as_ptr().addr()) != pfn {
+        let Some(cache) = self.stack.caches.get(id) else { return };
+        if !pfn.is_aligned(cache.order()) {
             return;
         }
         let first = address.as_ptr().expose_provenance() + cache.first_object();

@@ -10,7 +10,8 @@ use core::fmt;
 use quarry_mm::frame::{Kind, Pfn};
 use quarry_mm::heap::CheckFlags;
 use quarry_mm::slab::CacheId;
-use quarry_mm::stack::{Entry, Misuse, Stack, StackConfig};
+use quarry_mm::stack::{Entry, Misuse, Stack, StackConfig, StackHost};
+use quarry_sys::primitive::Ordering;
 use quarry_sys::report::{abort, warn};
 
 /// Bytes of a line of a dump, and of a whole dump around the first wrong byte.
@@ -34,7 +35,7 @@ impl Checks {
     /// and aborts. The checks must be those of `stack`. For a SIGSEGV handler: waits for no lock,
     /// and may read the entry of a block that another thread is about to hide.
     pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, is_write: bool) {
-        if stack.is_ready() {
+        if stack.has_classes() {
             self.on(stack).report_fault(address, is_write);
         }
     }
@@ -86,15 +87,19 @@ impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn demand(&self, entry: Entry, seen: &Allocation, size: usize, align: usize) {
         let rounded = size.max(1).checked_next_multiple_of(align.max(1));
         let is_right = seen.size == size || Some(seen.size) == rounded;
-        if !is_right && !self.stack.forgives_wrong_size() {
+        if is_right {
+            return;
+        }
+        self.stack.wrong_sizes.fetch_add(1, Ordering::Relaxed);
+        if self.options().have_records() {
             let wrong = Misuse::WrongSize { claimed: size, bytes: seen.size };
             self.misuse_of_seen(entry, seen, wrong);
         }
     }
 
     fn is_large(&self, seen: &Allocation) -> bool {
-        let pfn = self.stack.pfn(core::ptr::with_exposed_provenance(seen.address));
-        let kind = pfn.map_or(Kind::NONE, |pfn| self.stack.frames().kind(pfn));
+        let pfn = self.arena().pfn(core::ptr::with_exposed_provenance(seen.address));
+        let kind = pfn.map_or(Kind::NONE, |pfn| self.frames().kind(pfn));
         matches!(seen.storage, Storage::Slot(..)) && !kind.is_cache()
     }
 
@@ -165,7 +170,7 @@ impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn report_if_hidden(&self, entry: Entry, address: *mut u8, pfn: Pfn) {
         let Some(hidden) = self.checks.hidden.lock_of_others() else { return };
         let Some(block) = hidden.find(pfn) else { return };
-        let is_start = self.stack.address(block.pfn).as_ptr().addr() + block.about.shape.front
+        let is_start = self.arena().address(block.pfn).as_ptr().addr() + block.about.shape.front
             == address.addr();
         let what = if is_start { "no block in use starts there" } else { "pointer into a block" };
         warn(format_args!("{entry}({address:p}): {what}: freed already, or never allocated"));
@@ -178,13 +183,13 @@ impl<C: StackConfig> Checker<'_, C> {
         if let Some(number) = self.checks.guarded_at(core::ptr::without_provenance(address)) {
             self.report_guard_fault(address, access, number);
         }
-        let Some(pfn) = self.stack.arena().pfn(core::ptr::without_provenance(address)) else {
+        let Some(pfn) = self.arena().pfn(core::ptr::without_provenance(address)) else {
             return;
         };
         // This thread may hold the lock: then the fault is not the program's.
         let Some(hidden) = self.checks.hidden.try_lock() else { return };
         if let Some(block) = hidden.find(pfn) {
-            let start = self.stack.address(block.pfn).as_ptr().addr() + block.about.shape.front;
+            let start = self.arena().address(block.pfn).as_ptr().addr() + block.about.shape.front;
             warn(format_args!(
                 "{access} {address:#x}: object of {} bytes at {start:#x} was freed",
                 block.about.shape.size
@@ -201,15 +206,15 @@ impl<C: StackConfig> Checker<'_, C> {
             return;
         }
         let heads = (0..=pfn.0).rev().map(Pfn);
-        let head = heads.into_iter().find(|head| self.stack.frames().kind(*head) != Kind::NONE);
+        let head = heads.into_iter().find(|head| self.frames().kind(*head) != Kind::NONE);
         let Some(head) = head.filter(|head| {
-            let kind = self.stack.frames().kind(*head);
+            let kind = self.frames().kind(*head);
             (kind == Kind::PAGES || kind == Kind::MAPPING)
-                && head.0 + self.stack.frames().link(*head) == pfn.0 + 1
+                && head.0 + self.frames().link(*head) == pfn.0 + 1
         }) else {
             return;
         };
-        let start = self.stack.address(head).as_ptr().addr();
+        let start = self.arena().address(head).as_ptr().addr();
         warn(format_args!("{access} {address:#x}: past the end of the block at {start:#x}"));
         self.end_here()
     }

@@ -5,7 +5,7 @@ use super::checks::Seal;
 use super::checks::guards::{GUARD_PAGE, GUARDED_OBJECTS, GuardedObject, POOL_BYTES, place};
 use quarry_mm::frame::{FRAME_BYTES, MetadataKind, PAGEBLOCK_BYTES};
 use quarry_mm::heap::Sampling;
-use quarry_mm::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfig};
+use quarry_mm::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfig, StackHost};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering;
@@ -19,17 +19,17 @@ impl<C: StackConfig> Checker<'_, C> {
         if self.options().guard == Sampling::Off || guards.base.load(Ordering::Relaxed) != 0 {
             return;
         }
-        let os = self.stack.arena().os();
+        let os = self.arena().os();
         let bytes = GUARDED_OBJECTS * size_of::<GuardedObject>();
         if os.page_size() != GUARD_PAGE {
             return warn(format_args!("no guard pages: pages of the system are not 4 KiB"));
         }
         let frames = (POOL_BYTES / FRAME_BYTES) as u32;
         let objects = stack.metadata().alloc(bytes, 64, MetadataKind::Other).ok();
-        let pool = stack.mappings().alloc(stack.pages().zones(), frames, PAGEBLOCK_BYTES);
+        let pool = stack.mappings.alloc(stack.pages().zones(), frames, PAGEBLOCK_BYTES);
         let (Some(objects), Some(pool)) = (objects, pool) else { return };
-        stack.large().mappings.note_allocated();
-        let base = self.stack.address(pool.pfn);
+        stack.large.mappings.note_allocated();
+        let base = self.arena().address(pool.pfn);
         if os.set_accessible(base, POOL_BYTES, false).is_err() {
             return warn(format_args!("no guard pages: the system does not protect memory"));
         }
@@ -44,7 +44,7 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline(never)]
     pub(super) fn alloc_guarded(&self, request: Request) -> Option<Object> {
         let Request { size, align, zeroed } = request;
-        if !self.stack.has_instrument(Instrument::Guard) || size > GUARD_PAGE || align > GUARD_PAGE
+        if !self.stack.instruments.has(Instrument::Guard) || size > GUARD_PAGE || align > GUARD_PAGE
         {
             return None;
         }
@@ -52,7 +52,7 @@ impl<C: StackConfig> Checker<'_, C> {
         let number = guards.free.try_lock()?.pop();
         self.wait_for_next_sample();
         let number = number?;
-        let (page, os) = (self.page(number), self.stack.arena().os());
+        let (page, os) = (self.page(number), self.arena().os());
         if os.set_accessible(page, GUARD_PAGE, true).is_err() {
             guards.free.lock_of_others()?.push(number);
             return None;
@@ -135,7 +135,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
         self.note_caller(&object.tracks.freed);
         // If the system refuses, a later misuse is found only by the object's state.
-        let _ = self.stack.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
+        let _ = self.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
         // A lost place is better than a wait for this thread's own lock.
         if let Some(mut free) = self.checks.guards.free.lock_of_others() {
             free.push(number);

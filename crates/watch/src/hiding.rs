@@ -6,7 +6,7 @@ use super::checks::{Freed, Shape, Slot};
 use core::ptr::NonNull;
 use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
 use quarry_mm::heap::CheckFlags;
-use quarry_mm::stack::{Block, LEAST_FRAMES, StackConfig};
+use quarry_mm::stack::{Block, LEAST_FRAMES, StackConfig, StackHost};
 use quarry_sys::os::OsError;
 use quarry_sys::own_stack;
 
@@ -19,21 +19,20 @@ impl<C: StackConfig> Checker<'_, C> {
         if slot.bytes < FRAME_BYTES || !self.has_guard_page(frames + 1) {
             return None;
         }
-        let pfn = self.stack.pfn(core::ptr::with_exposed_provenance(slot.start))?;
-        (self.stack.frames().link(pfn) == frames + 1)
-            .then(|| self.stack.address(Pfn(pfn.0 + frames)))
+        let pfn = self.arena().pfn(core::ptr::with_exposed_provenance(slot.start))?;
+        (self.frames().link(pfn) == frames + 1).then(|| self.arena().address(Pfn(pfn.0 + frames)))
     }
 
     /// Makes the guard page fault, unless the process has too many mappings.
     pub(super) fn protect_guard_page(&self, slot: Slot) {
         if let Some(page) = self.guard_page(slot) {
-            let _ = self.stack.arena().os().set_accessible(page, FRAME_BYTES, false);
+            let _ = self.arena().os().set_accessible(page, FRAME_BYTES, false);
         }
     }
 
     /// Makes the guard page after a slot, if any, accessible again; false if the system refuses.
     pub(super) fn open_guard_page(&self, slot: Slot) -> bool {
-        let os = self.stack.arena().os();
+        let os = self.arena().os();
         self.guard_page(slot).is_none_or(|page| {
             let opened = os.set_accessible(page, FRAME_BYTES, true);
             !matches!(opened, Err(OsError(libc::ENOMEM)))
@@ -42,15 +41,15 @@ impl<C: StackConfig> Checker<'_, C> {
 
     /// Hides a large freed object, so that it faults for a while. If false, it stays accessible.
     pub(super) fn hide_large(&self, slot: Slot, shape: Shape) -> bool {
-        let pfn = self.stack.pfn(core::ptr::with_exposed_provenance(slot.start));
-        let Some(pfn) = pfn.filter(|_| self.stack.has_small_pages()) else { return false };
-        let frames = self.stack.frames().link(pfn);
+        let pfn = self.arena().pfn(core::ptr::with_exposed_provenance(slot.start));
+        let Some(pfn) = pfn.filter(|_| self.arena().has_small_pages()) else { return false };
+        let frames = self.frames().link(pfn);
         frames >= LEAST_FRAMES && own_stack::run(|| self.hide_frames(slot, shape, (pfn, frames)))
     }
 
     #[inline(never)]
     fn hide_frames(&self, slot: Slot, shape: Shape, (pfn, frames): (Pfn, u32)) -> bool {
-        let is_mapping = self.stack.frames().kind(pfn) == Kind::MAPPING;
+        let is_mapping = self.frames().kind(pfn) == Kind::MAPPING;
         let tracks = if shape.flags.has(CheckFlags::OWNER) {
             // SAFETY: the slot was made with tracks, and is still accessible.
             let tracks = unsafe { slot.tracks() };
@@ -59,10 +58,10 @@ impl<C: StackConfig> Checker<'_, C> {
             [None; 2]
         };
         let block = Block { pfn, frames, about: Freed { is_mapping, shape, tracks } };
-        self.stack.frames().set_kind(pfn, 1, Kind::HIDDEN);
-        if !self.stack.hide(&block) {
+        self.frames().set_kind(pfn, 1, Kind::HIDDEN);
+        if !block.hide(self.arena()) {
             let kind = if is_mapping { Kind::MAPPING } else { Kind::PAGES };
-            self.stack.frames().set_kind(pfn, 1, kind);
+            self.frames().set_kind(pfn, 1, kind);
             return false;
         }
         let Some(mut hidden) = self.checks.hidden.lock_of_others() else {
@@ -97,12 +96,12 @@ impl<C: StackConfig> Checker<'_, C> {
 
     /// Gives back a hidden block. A block that stays inaccessible is lost: it is never reused.
     fn free_hidden_block(&self, block: Block<Freed>) {
-        if !self.stack.show(&block) {
+        if !block.show(self.arena()) {
             return;
         }
         let kind = if block.about.is_mapping { Kind::MAPPING } else { Kind::PAGES };
-        self.stack.frames().set_kind(block.pfn, 1, kind);
-        let object = self.stack.address(block.pfn);
+        self.frames().set_kind(block.pfn, 1, kind);
+        let object = self.arena().address(block.pfn);
         // SAFETY: the block was allocated, and no code uses it any more.
         unsafe { self.stack.free_unseen(object) };
     }

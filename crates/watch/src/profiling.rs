@@ -14,7 +14,9 @@ use super::profile::{Area, Busy, HeapProfile, NO_RECORD, ProfileOptions, Sampled
 use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MetadataKind, MigrateType, Order, Pfn};
 use quarry_mm::heap::{LARGEST_BLOCK, classes, frames_of};
 use quarry_mm::slab::SlabPolicy;
-use quarry_mm::stack::{Instrument, MIN_ALIGN, Request, SampledBlock, Stack, StackConfig, Watch};
+use quarry_mm::stack::{
+    Claimant, Instrument, MIN_ALIGN, Request, SampledBlock, Stack, StackConfig, StackHost, Watch,
+};
 use quarry_sys::clear::clear;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
@@ -44,8 +46,8 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
             return sampled;
         }
         let object = next()?;
-        if let Some(pfn) = stack.pfn(object.as_ptr())
-            && stack.frames().kind(pfn) == Kind::MAPPING
+        if let Some(pfn) = stack.pages().arena().pfn(object.as_ptr())
+            && stack.pages().frames().kind(pfn) == Kind::MAPPING
         {
             self.sample_mapping(stack, pfn, request.size);
         }
@@ -56,7 +58,10 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
     /// has an object, and the request is not a sample.
     #[inline]
     fn alloc_counted(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
-        if !stack.has_only(Instrument::Profile) || size > classes::LARGEST || !stack.has_classes() {
+        if !stack.instruments.is_only(Instrument::Profile)
+            || size > classes::LARGEST
+            || !stack.has_classes()
+        {
             return None;
         }
         let passing = self.passing(stack.percpu().current().index(), size.max(1))?;
@@ -71,20 +76,21 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
 
     #[inline]
     fn sampled(&self, stack: &Stack<C>, pfn: Pfn) -> Option<SampledBlock> {
-        let sampled = self.read(stack.frames().link(pfn)).filter(|sampled| sampled.pfn == pfn)?;
+        let sampled =
+            self.read(stack.pages().frames().link(pfn)).filter(|sampled| sampled.pfn == pfn)?;
         Some(SampledBlock { frames: sampled.frames, usable: sampled.usable })
     }
 
     fn forget(&self, stack: &Stack<C>, pfn: Pfn) {
-        let frames = stack.frames();
+        let frames = stack.pages().frames();
         match frames.kind(pfn) {
             Kind::SAMPLED => {
                 self.end_sample(frames.link(pfn));
                 frames.set_kind(pfn, 1, Kind::PAGES);
             }
             Kind::MAPPING => {
-                self.end_sample(stack.mappings().sample(stack.pages().zones(), pfn));
-                stack.mappings().set_sample(stack.pages().zones(), pfn, NO_RECORD);
+                self.end_sample(stack.mappings.sample(stack.pages().zones(), pfn));
+                stack.mappings.set_sample(stack.pages().zones(), pfn, NO_RECORD);
             }
             _ => {}
         }
@@ -94,13 +100,13 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
         if !self.is_sample_due(stack, size) {
             return;
         }
-        if stack.frames().kind(pfn) == Kind::MAPPING {
+        if stack.pages().frames().kind(pfn) == Kind::MAPPING {
             self.sample_mapping(stack, pfn, size);
         } else if let Some(record) =
             self.sample(Sampled::of(size, pfn, frames, frames as usize * FRAME_BYTES))
         {
-            stack.frames().set_link(pfn, record);
-            stack.frames().set_kind(pfn, 1, Kind::SAMPLED);
+            stack.pages().frames().set_link(pfn, record);
+            stack.pages().frames().set_kind(pfn, 1, Kind::SAMPLED);
         }
     }
 }
@@ -144,8 +150,8 @@ impl HeapProfile {
     }
 
     fn is_sample_due<C: StackConfig>(&self, stack: &Stack<C>, size: usize) -> bool {
-        stack.has_instrument(Instrument::Profile)
-            && stack.is_ready()
+        stack.instruments.has(Instrument::Profile)
+            && stack.has_classes()
             && self.is_due(stack.percpu().current().index(), size)
     }
 
@@ -159,18 +165,24 @@ impl HeapProfile {
         let usable = usable(size, align);
         let frames = frames_of(usable)?;
         let order = Order::covering((align >> FRAME_SHIFT).max(1) as u32);
-        let page = stack.with_reclaim(frames, || {
-            stack.pages().alloc_exact(stack.percpu().current(), frames, MigrateType::Movable, order)
-        })?;
+        let (pages, slot) = (stack.pages(), stack.percpu().current());
+        let take = || pages.alloc_exact(slot, frames, MigrateType::Movable, order);
+        let mut page = take();
+        if page.is_none() {
+            stack.reclaim_for(Claimant::Heap, frames, &mut || {
+                page = take();
+                page.is_some()
+            });
+        }
+        let page = page?;
         let Some(record) = self.sample(Sampled::of(size, page.pfn, frames, usable)) else {
-            stack.free_block(page.pfn, frames);
+            pages.free_exact(slot, page.pfn, frames);
             return None;
         };
-        stack.frames().set_link(page.pfn, record);
-        stack.frames().set_kind(page.pfn, 1, Kind::SAMPLED);
-        stack.large().blocks.note_allocated();
-        stack.bound_footprint(frames);
-        let object = stack.address(page.pfn);
+        stack.pages().frames().set_link(page.pfn, record);
+        stack.pages().frames().set_kind(page.pfn, 1, Kind::SAMPLED);
+        stack.large.blocks.note_allocated();
+        let object = stack.pages().arena().address(page.pfn);
         if request.zeroed && !page.zeroed {
             // SAFETY: the block has at least `size` bytes, and no other code knows it yet.
             unsafe { clear(object, size) };
@@ -181,7 +193,7 @@ impl HeapProfile {
     #[inline(never)]
     fn sample_mapping<C: StackConfig>(&self, stack: &Stack<C>, pfn: Pfn, size: usize) {
         if let Some(record) = self.sample(Sampled::of(size, pfn, 0, 0)) {
-            stack.mappings().set_sample(stack.pages().zones(), pfn, record);
+            stack.mappings.set_sample(stack.pages().zones(), pfn, record);
         }
     }
 }

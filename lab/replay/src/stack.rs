@@ -13,8 +13,8 @@ use quarry_eras::pages::Chosen;
 use quarry_eras::slab::{SlabVisitor, with_slab_policy};
 use quarry_mm::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
 use quarry_mm::pcp::{Machine as Declared, PageRequest};
-use quarry_mm::slab::{CacheId, CacheParams, SlabPolicy, SlabStats};
-use quarry_mm::stack::{Stack, StackConfig};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabPolicy, SlabStats};
+use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_watch::AllInstruments;
@@ -125,7 +125,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
             Box::leak(Box::new(OnPages(Stack::new())));
         #[cfg(quarry_sim)]
         stack.percpu().choice().declare(crate::host::cpus(), crate::host::cpu);
-        if let Err(error) = stack.init_with(&Linux, &options.stack, &options.cache) {
+        if let Err(error) = stack.init(&Linux, &options.stack, &options.cache) {
             bail!("the stack cannot be built: {error:?}");
         }
         let frames = stack.pages().arena().frames() as usize;
@@ -190,7 +190,10 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
         let known = caches.iter().find(|(known, _)| known == name).map(|(_, id)| *id);
         let id = known.unwrap_or_else(|| {
             let params = CacheParams { size: bytes, align: 64 };
-            let id = self.stack.create_cache(name, &params).expect("room for one more cache");
+            let id = self
+                .stack
+                .create_cache(name, &params, &CacheOptions::default())
+                .expect("room for one more cache");
             caches.push((name.to_owned(), id));
             id
         });
@@ -213,7 +216,7 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
     fn free_bulk(&self, (id, _): Self::Cache, objects: &mut Vec<Buffer>) {
         let objects: Vec<Object> = objects.drain(..).map(Buffer::into_address).collect();
         // SAFETY: as in `free`; each buffer was the only owner of its object, so all differ.
-        unsafe { self.stack.cache(id).free_bulk(&objects) };
+        unsafe { self.stack.free_objects(id, &objects) };
     }
 
     #[inline]
@@ -291,7 +294,7 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
             counters.add_lru(cache.lru_counters());
             counters.add_events(cache.events());
         }
-        self.stack.upkeep().visit_locks(&mut |name, lock| {
+        self.stack.visit_locks(&mut |name, lock| {
             if HAND_OVER_LOCKS.contains(&name) {
                 counters.add_slab_lock(lock.stats().unwrap_or_default());
             }

@@ -26,8 +26,9 @@ use super::shrinkers::{ReclaimCaller, Shrunk, objects_in};
 use crate::page_cache::{Event, ScanFor, ScanRequest};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::pcp::PageAllocator;
-use quarry_mm::stack::{CacheHost, Pressure, Stash};
+use quarry_mm::stack::{Pressure, StackHost, Stash};
 use quarry_mm::zone::{Entry, InReclaim, Mark, Reclaiming, Zones};
+use quarry_sys::percpu::PerCpu;
 
 /// The priority of a first pass (`DEF_PRIORITY`, Linux 2.6 to 6.18).
 const FIRST_PRIORITY: u32 = 12;
@@ -158,7 +159,7 @@ pub fn missing<S: CachingStack>(stack: &S, goal: Goal) -> u32 {
 }
 
 fn zones<S: CachingStack>(stack: &S) -> &Zones {
-    CacheHost::pages(stack).zones()
+    StackHost::pages(stack).zones()
 }
 
 /// Clears the marks of a shortage if the high mark is reached.
@@ -207,8 +208,8 @@ impl<S: CachingStack> Run<'_, S> {
         missing(self.stack, self.goal)
     }
 
-    fn lists(&self) -> &PageAllocator<<S as CacheHost>::Pages> {
-        CacheHost::pages(self.stack)
+    fn lists(&self) -> &PageAllocator<<S as StackHost>::Pages> {
+        StackHost::pages(self.stack)
     }
 
     fn pass<G>(&mut self, enter: &impl Fn() -> G) -> bool {
@@ -277,7 +278,7 @@ impl<S: CachingStack> Run<'_, S> {
     /// lists of other CPUs only once, because their threads take the pages again.
     fn drain_lists(&mut self) {
         match core::mem::replace(&mut self.has_drained_lists, true) {
-            true => self.lists().drain_slot(CacheHost::slot(self.stack)),
+            true => self.lists().drain_slot(self.stack.percpu().current()),
             false => self.lists().drain_all(),
         }
     }

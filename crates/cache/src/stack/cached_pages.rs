@@ -8,7 +8,7 @@ use super::options::PageCachingOptions;
 use crate::lru::{LruPolicy, PageNo};
 use crate::page_cache::EventCounts;
 use quarry_mm::frame::FRAME_BYTES;
-use quarry_mm::stack::{BudgetStats, CacheHost, CachedPages, Miss, bytes};
+use quarry_mm::stack::{BudgetStats, CachedPages, Miss, StackHost, bytes};
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 
@@ -22,7 +22,7 @@ impl<P: LruPolicy> CachedPages for PageCaching<P> {
     }
 
     #[inline]
-    fn reclaim_for<H: CacheHost<Cache = Self>>(
+    fn reclaim_for<H: StackHost<Cache = Self>>(
         host: &H,
         miss: &mut Miss<'_>,
         attempt: &mut dyn FnMut() -> bool,
@@ -30,17 +30,17 @@ impl<P: LruPolicy> CachedPages for PageCaching<P> {
         evict::reclaim_for(host, miss, attempt)
     }
 
-    fn trim<H: CacheHost<Cache = Self>>(host: &H) {
+    fn trim<H: StackHost<Cache = Self>>(host: &H) {
         if let Some(cache) = host.used_page_cache() {
             cache.trim();
         }
     }
 
-    fn frames<H: CacheHost<Cache = Self>>(host: &H) -> u64 {
+    fn frames<H: StackHost<Cache = Self>>(host: &H) -> u64 {
         host.used_page_cache().map_or(0, |cache| cache.events().in_memory())
     }
 
-    fn fill_stats<H: CacheHost<Cache = Self>>(host: &H, stats: &mut BudgetStats) {
+    fn fill_stats<H: StackHost<Cache = Self>>(host: &H, stats: &mut BudgetStats) {
         let balancing = &host.cached().balancing;
         if let Some(cache) = host.used_page_cache() {
             let events = cache.events();
@@ -56,7 +56,7 @@ impl<P: LruPolicy> CachedPages for PageCaching<P> {
         stats.group_refusals = balancing.groups.iter().map(|(_, group)| group.counts().0).sum();
     }
 
-    fn visit_vmstat<H: CacheHost<Cache = Self>>(
+    fn visit_vmstat<H: StackHost<Cache = Self>>(
         host: &H,
         visit: &mut dyn FnMut(&'static str, u64),
     ) -> bool {
@@ -64,18 +64,18 @@ impl<P: LruPolicy> CachedPages for PageCaching<P> {
         cache.inspect(|cache| cache.visit_vmstat(visit)).is_some()
     }
 
-    fn is_used<H: CacheHost<Cache = Self>>(host: &H) -> bool {
+    fn is_used<H: StackHost<Cache = Self>>(host: &H) -> bool {
         host.used_page_cache().is_some()
     }
 
-    fn note_refusal<H: CacheHost<Cache = Self>>(host: &H, frames: usize) {
+    fn note_refusal<H: StackHost<Cache = Self>>(host: &H, frames: usize) {
         let Some(cache) = host.used_page_cache() else { return };
         let (counts, dirty) = (&host.cached().balancing.counts, cache.events().dirty());
         add(&counts.refused, 1);
         add(&counts.refused_dirty, u64::from(dirty >= frames as u64));
     }
 
-    fn visit_locks<H: CacheHost<Cache = Self>>(host: &H, visit: &mut Visit<'_>) {
+    fn visit_locks<H: StackHost<Cache = Self>>(host: &H, visit: &mut Visit<'_>) {
         host.cached().balancing.visit_locks(visit);
         host.cached().pages.visit_locks(visit);
         if let Some(cache) = host.used_page_cache() {
@@ -88,15 +88,15 @@ impl<P: LruPolicy> CachedPages for PageCaching<P> {
         self.balancing.pressure.adopt_in_child();
     }
 
-    fn validate<H: CacheHost<Cache = Self>>(host: &H) -> Result<(), Broken> {
+    fn validate<H: StackHost<Cache = Self>>(host: &H) -> Result<(), Broken> {
         host.used_page_cache().map_or(Ok(()), |cache| cache.validate())
     }
 
-    fn pages_in_use<H: CacheHost<Cache = Self>>(host: &H) -> u64 {
+    fn pages_in_use<H: StackHost<Cache = Self>>(host: &H) -> u64 {
         host.used_page_cache().map_or(0, |cache| cache.descriptors_in_use())
     }
 
-    fn frames_of_page<H: CacheHost<Cache = Self>>(host: &H, page: u32) -> u64 {
+    fn frames_of_page<H: StackHost<Cache = Self>>(host: &H, page: u32) -> u64 {
         let bytes = host.used_page_cache().map_or(0, |cache| cache.bytes(PageNo(page)));
         (bytes / FRAME_BYTES) as u64
     }

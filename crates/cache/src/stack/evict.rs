@@ -12,9 +12,10 @@ use super::host::CachingStack;
 use crate::page_cache::{PageCacheRef, ScanRequest};
 use quarry_mm::frame::NodeId;
 use quarry_mm::pcp::MOST_LOST;
-use quarry_mm::stack::{CacheHost, Claimant, Miss};
+use quarry_mm::stack::{Claimant, Miss, StackHost};
 use quarry_mm::zone::Entry;
 use quarry_sys::own_stack;
+use quarry_sys::percpu::PerCpu;
 
 /// Pages of one look at the cache (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
 const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
@@ -79,12 +80,12 @@ fn evictable<S: CachingStack>(
 
 /// Frames of cached pages beyond the cache's floor, the frames below the low mark. O(slots).
 pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
-    let floor = CacheHost::pages(stack).zones().budget().marks().low;
+    let floor = StackHost::pages(stack).zones().budget().marks().low;
     cache.events().pages().saturating_sub(floor.into())
 }
 
 pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
-    let nodes = CacheHost::pages(stack).zones().all().map(|zone| cache.list_sizes(zone.node()));
+    let nodes = StackHost::pages(stack).zones().all().map(|zone| cache.list_sizes(zone.node()));
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
 }
 
@@ -94,7 +95,7 @@ fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64
 }
 
 fn near<S: CachingStack>(stack: &S) -> NodeId {
-    CacheHost::pages(stack).zones().node_of(CacheHost::slot(stack))
+    StackHost::pages(stack).zones().node_of(stack.percpu().current())
 }
 
 /// Evicts for the heap up to 32 clean pages that the cache has beyond its floor; returns whether
@@ -102,7 +103,7 @@ fn near<S: CachingStack>(stack: &S) -> NodeId {
 #[cold]
 pub fn reclaim_pages<S: CachingStack>(stack: &S) -> bool {
     let Some(cache) = stack.used_page_cache() else { return false };
-    let reclaimers = CacheHost::pages(stack).zones().budget().reclaimers();
+    let reclaimers = StackHost::pages(stack).zones().budget().reclaimers();
     let Entry::Entered(_inside) = reclaimers.enter() else { return false };
     let most = evictable(stack, cache, Claimant::Heap, 0);
     own_stack::run(|| stack.timed(|| cache.direct_reclaim(near(stack), most)).freed > 0)

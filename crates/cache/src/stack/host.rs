@@ -8,15 +8,15 @@ use crate::page_cache::index::{NODE_ALIGN, NODE_BYTES};
 use crate::page_cache::{Host, NodeHost, PageCacheRef};
 use quarry_mm::frame::{Metadata, NodeId};
 use quarry_mm::pcp::PageAllocator;
-use quarry_mm::slab::{CacheId, CacheParams};
-use quarry_mm::stack::{CacheHost, Claimant};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams};
+use quarry_mm::stack::{Claimant, StackHost};
 use quarry_mm::zone::Groups;
 use quarry_sys::os::OsResult;
 use quarry_sys::own_stack;
-use quarry_sys::percpu::{Object, SlotIndex, WordTree};
+use quarry_sys::percpu::{Object, PerCpu, SlotIndex, WordTree};
 
 /// A stack whose cache is a page cache.
-pub trait CachingStack: CacheHost<Cache = PageCaching<<Self as Host>::Lru>> + Host {
+pub trait CachingStack: StackHost<Cache = PageCaching<<Self as Host>::Lru>> + Host {
     /// The page cache; makes its tables at the first call. O(1) after that.
     ///
     /// # Errors
@@ -57,19 +57,19 @@ pub trait CachingStack: CacheHost<Cache = PageCaching<<Self as Host>::Lru>> + Ho
     }
 }
 
-impl<P: LruPolicy, S: CacheHost<Cache = PageCaching<P>>> CachingStack for S {}
+impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> CachingStack for S {}
 
 #[inline(never)]
 fn build_page_cache<S: CachingStack>(stack: &S) -> OsResult<PageCacheRef<'_, S>> {
     let options = stack.cache_options();
     stack.cached().pages.open(stack, &options.pages, options.lru, || {
-        CacheHost::pages(stack).zones().budget().keep_reserve();
+        StackHost::pages(stack).zones().budget().keep_reserve();
         let params = CacheParams { size: NODE_BYTES, align: NODE_ALIGN };
-        stack.create_slab_cache("radix_tree_node", &params)
+        stack.create_cache("radix_tree_node", &params, &CacheOptions::default())
     })
 }
 
-impl<P: LruPolicy, S: CacheHost<Cache = PageCaching<P>>> NodeHost for S {
+impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> NodeHost for S {
     fn alloc_node(&self) -> Option<Object> {
         // No reclaim here: the request that needs the node reclaims, depending on its effort.
         self.alloc_object(self.cached().pages.nodes()?)
@@ -82,11 +82,11 @@ impl<P: LruPolicy, S: CacheHost<Cache = PageCaching<P>>> NodeHost for S {
     }
 
     fn wait_for_walks(&self) -> bool {
-        CacheHost::wait_for_walks(self)
+        self.percpu().wait_for_walks()
     }
 
     fn node_of(&self, node: Object) -> NodeId {
-        let pages = CacheHost::pages(self);
+        let pages = StackHost::pages(self);
         let home = |pfn| pages.memory().pageblocks().of(pfn).tag().node();
         pages.arena().pfn(node.as_ptr()).and_then(home).unwrap_or(NodeId(0))
     }
@@ -94,29 +94,29 @@ impl<P: LruPolicy, S: CacheHost<Cache = PageCaching<P>>> NodeHost for S {
     #[inline(always)]
     unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64 {
         // SAFETY: the caller's promise is passed on.
-        unsafe { CacheHost::walk(self, tree, index) }
+        unsafe { self.percpu().walk(tree, index) }
     }
 }
 
-impl<P: LruPolicy, S: CacheHost<Cache = PageCaching<P>>> Host for S {
-    type Pages = <S as CacheHost>::Pages;
+impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Host for S {
+    type Pages = <S as StackHost>::Pages;
     type Lru = P;
 
     #[inline]
     fn pages(&self) -> &PageAllocator<Self::Pages> {
-        CacheHost::pages(self)
+        StackHost::pages(self)
     }
 
     fn slot(&self) -> SlotIndex {
-        CacheHost::slot(self)
+        self.percpu().current()
     }
 
     fn metadata(&self) -> &Metadata {
-        CacheHost::metadata(self)
+        StackHost::metadata(self)
     }
 
     fn slots(&self) -> u32 {
-        CacheHost::slots(self)
+        self.percpu().area().slots()
     }
 
     fn groups(&self) -> &Groups {

@@ -19,7 +19,7 @@
 //! pageblocks (the kernel has at least as many mappings); frames below `span` have metadata.
 
 use super::block_bits::{Bit, BlockBits};
-use super::order::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
+use super::order::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
 use super::pfn::{PageblockIndex, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::broken::{Broken, Check};
@@ -121,6 +121,12 @@ impl Arena {
     #[must_use]
     pub fn span_blocks(&self) -> u32 {
         self.span.load(Relaxed)
+    }
+
+    /// Returns whether a page of the system is a frame; a larger page may hold other blocks, too.
+    #[must_use]
+    pub fn has_small_pages(&self) -> bool {
+        self.os.page_size() == FRAME_BYTES
     }
 
     pub(super) fn pageblocks(&self) -> u32 {

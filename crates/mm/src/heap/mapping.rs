@@ -23,6 +23,7 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::NotMoved;
+use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering};
 
 /// A mapping that was handed out.
@@ -158,7 +159,8 @@ impl Mappings {
     /// Charges frames; at the limit, empties the mapping cache and tries again.
     fn charge(&self, zones: &Zones, frames: u32) -> bool {
         zones.budget().charge_mapping(frames)
-            || (self.release_cached(zones) > 0 && zones.budget().charge_mapping(frames))
+            || (self.release_unused_since(zones, u64::MAX) > 0
+                && zones.budget().charge_mapping(frames))
     }
 
     /// Takes an uncharged extent, with `room` free pageblocks after it if possible. Where address
@@ -174,7 +176,7 @@ impl Mappings {
             Wanted { side: Side::Mapping, count: blocks, align: align_blocks.max(1), room };
         let take = || Some(Extent { first: zones.memory().take(wanted).ok()?, blocks, charged: 0 });
         take()
-            .or_else(|| if self.release_cached(zones) > 0 { take() } else { None })
+            .or_else(|| if self.release_unused_since(zones, u64::MAX) > 0 { take() } else { None })
             .or_else(|| if zones.give_back() > 0 { take() } else { None })
     }
 
@@ -350,9 +352,17 @@ impl Mappings {
         Some(Extent { charged, ..new })
     }
 
-    /// Empties the mapping cache; returns the bytes.
-    pub(crate) fn release_cached(&self, zones: &Zones) -> usize {
-        self.release_unused_since(zones, u64::MAX)
+    /// Bytes that [`purge_all`](Self::purge_all) would give back. O(nodes).
+    #[must_use]
+    pub fn freeable_bytes(&self, zones: &Zones) -> usize {
+        zones.dirty_bytes() + self.cached_bytes()
+    }
+
+    /// Gives cached mappings and free blocks of the zones to the operating system; returns the
+    /// bytes.
+    pub fn purge_all(&self, zones: &Zones) -> usize {
+        let purge = || self.release_unused_since(zones, u64::MAX) + zones.purge_all();
+        if self.freeable_bytes(zones) == 0 { 0 } else { own_stack::run(purge) }
     }
 
     #[must_use]

@@ -128,7 +128,7 @@ impl<P: PagePolicy> PageAllocator<P> {
             *held = Some(zone.hold_purges());
             zone.clear_boost();
         }
-        self.flush_extents();
+        self.zones.flush_extents();
         for _ in 0..MOST_LOST {
             let mut has_room = false;
             for node in self.zones.fallback_order(request.node) {

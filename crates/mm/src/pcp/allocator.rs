@@ -172,10 +172,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.zones.give_back()
     }
 
-    pub(crate) fn flush_extents(&self) {
-        self.zones.flush_extents();
-    }
-
     /// Gives everything on the lists of one slot back to the zones.
     pub fn drain_slot(&self, slot: SlotIndex) {
         self.pcps.drain_slot(&self.zones, slot);
@@ -186,11 +182,6 @@ impl<P: PagePolicy> PageAllocator<P> {
     pub fn decay(&self, slot: SlotIndex) -> bool {
         let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
         self.pcps.decay(&self.zones, slot) || has_aged
-    }
-
-    /// See [`Zones::purge`].
-    pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
-        self.zones.purge(node, smallest, most_bytes)
     }
 
     /// The counts of a slot's lists, all nodes together.

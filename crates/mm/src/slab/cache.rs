@@ -1,6 +1,6 @@
 //! A cache: its objects, and how they lie in a slab.
 
-use super::params::{CacheOptions, CacheParams, MIN_ALIGN};
+use super::params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};
 use crate::frame::{FRAME_SHIFT, Kind, Order, Pfn};
 use core::fmt::Write;
 use core::mem::offset_of;
@@ -267,7 +267,7 @@ impl Cache {
     /// # Safety
     /// `slab` is the address of a slab of this cache, which no other thread can find yet.
     pub unsafe fn construct(&self, slab: Object) {
-        let Some(constructor) = self.options.constructor else { return };
+        let Some(Constructor(constructor)) = self.options.constructor else { return };
         let me = task::current();
         if self.constructing.swap(me, Ordering::Relaxed) == me {
             fatal(format_args!(

@@ -46,7 +46,21 @@ impl CacheParams {
 }
 
 /// Initialises the memory of one object.
-pub type Constructor = unsafe extern "C" fn(*mut c_void);
+#[derive(Clone, Copy, Debug)]
+pub struct Constructor(pub(super) unsafe extern "C" fn(*mut c_void));
+
+impl Constructor {
+    /// A constructor of the objects of a cache.
+    ///
+    /// # Safety
+    /// The function is sound for memory of an object of each cache that gets it, on any thread, as
+    /// long as the cache lives. It does not unwind, use the cache, create or destroy a cache, or
+    /// wait for a thread that does.
+    #[must_use]
+    pub const unsafe fn new(function: unsafe extern "C" fn(*mut c_void)) -> Self {
+        Self(function)
+    }
+}
 
 /// The other options of a cache (`struct kmem_cache_args`, Linux 6.12).
 #[derive(Clone, Copy, Debug, Default)]

@@ -33,6 +33,9 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// a constructor then begin with room for the link (see [`Cache`]).
     const LINKS_THROUGH_OBJECTS: bool = false;
 
+    /// False if [`looks_at_frees`](Self::looks_at_frees) always returns false.
+    const LOOKS_AT_FREES: bool = false;
+
     /// Bytes of the largest request that the policy's `kmalloc` serves from a cache. Larger
     /// requests go to the page allocator. The default is the largest block (`KMALLOC_MAX_SIZE`).
     const LARGEST_KMALLOC: usize = Order::MAX.bytes();
@@ -50,7 +53,8 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// If the OS refuses memory, or the slots have no room for one more cache.
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()>;
 
-    /// Returns whether every free must go to [`free_slow`](Self::free_slow), to be checked.
+    /// Returns whether every free must go to [`free_slow`](Self::free_slow), to be checked. Only
+    /// the creation of a cache changes it.
     #[inline(always)]
     fn looks_at_frees(&self) -> bool {
         false

@@ -1,5 +1,6 @@
 //! Keeps the process within its recent footprint (see `footprint.rs`).
 
+use super::cached_pages::StackHost;
 use super::footprint::excess;
 use super::instance::{Stack, StackConfig};
 use super::stash::Stash;
@@ -17,23 +18,23 @@ const STEP: u32 = PAGEBLOCK_FRAMES;
 impl<C: StackConfig> Stack<C> {
     /// Frames that may be in memory. O(nodes).
     pub(super) fn footprint_frames(&self) -> u32 {
-        let zones = self.inner().pages.zones();
+        let zones = self.built().pages.zones();
         let dirty: u32 = zones.all().map(|zone| zone.dirty()).sum();
         zones.budget().used().saturating_add(dirty)
     }
 
     fn footprint_and_peak(&self) -> (u32, u32) {
-        let inner = self.inner();
-        let used = inner.pages.zones().budget().used();
-        let barns = (inner.limits.barns() / FRAME_BYTES) as u32;
-        let in_use = used.saturating_sub(inner.mappings.cached_charged()).saturating_sub(barns);
+        let built = self.built();
+        let used = built.pages.zones().budget().used();
+        let barns = (self.limits.barns() / FRAME_BYTES) as u32;
+        let in_use = used.saturating_sub(self.mappings.cached_charged()).saturating_sub(barns);
         (self.footprint_frames(), self.footprint.recent.note(in_use, coarse_ns()))
     }
 
     /// Called after a request that may have taken `taken` never touched frames: if the process is
     /// above its bound, gives freed memory back. O(nodes) and no lock if it is not.
     #[inline]
-    pub fn bound_footprint(&self, taken: u32) {
+    pub(super) fn bound_footprint(&self, taken: u32) {
         if self.footprint.is_unbounded.load(Relaxed) {
             return;
         }
@@ -72,9 +73,9 @@ impl<C: StackConfig> Stack<C> {
     /// Gives freed memory to the operating system; returns the frames that it could not give.
     #[inline(never)]
     fn give_way(&self, frames: u32) -> u32 {
-        let inner = self.inner();
-        let zones = inner.pages.zones();
-        let mut left = inner.mappings.shrink_cache(zones, frames);
+        let built = self.built();
+        let zones = built.pages.zones();
+        let mut left = self.mappings.shrink_cache(zones, frames);
         if left > 0 {
             self.give(Stash::Barns, left);
         }

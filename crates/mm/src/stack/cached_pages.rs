@@ -1,18 +1,21 @@
 //! The interface between a stack and its page cache, which gives its memory to the heap when that
 //! is short. The cache is a type parameter, and costs nothing in a stack without one.
 //!
-//! The cache uses the stack as a [`CacheHost`], and the stack uses the cache as [`CachedPages`].
+//! The cache and the instruments use the stack as a [`StackHost`], and the stack uses the cache as
+//! [`CachedPages`].
 
 use super::budget_stats::BudgetStats;
+use super::call::{Entry, Misuse, Request};
+use super::instruments::Instrument;
 use super::miss::{Claimant, Miss};
 use super::stash::Stash;
 use crate::frame::Metadata;
 use crate::pcp::{PageAllocator, PagePolicy};
-use crate::slab::{CacheId, CacheParams};
+use crate::slab::{CacheId, CacheOptions, CacheParams};
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{Object, SlotIndex, WordTree};
+use quarry_sys::percpu::{Object, PerCpu};
 
 /// A page cache that shares the budget of a stack. The default bodies are those of an empty cache.
 pub trait CachedPages: Sized + Send + Sync + 'static {
@@ -28,9 +31,9 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     }
 
     /// Takes frames from the cache for a request, and attempts the request again; returns whether
-    /// an attempt succeeded. Calls [`CacheHost::take_in_parts`] first, for memory that costs less
+    /// an attempt succeeded. Calls [`StackHost::take_in_parts`] first, for memory that costs less
     /// to have again than a page.
-    fn reclaim_for<H: CacheHost<Cache = Self>>(
+    fn reclaim_for<H: StackHost<Cache = Self>>(
         _host: &H,
         _miss: &mut Miss<'_>,
         _attempt: &mut dyn FnMut() -> bool,
@@ -39,18 +42,18 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     }
 
     /// Gives back memory that no page needs. O(1) if the cache is unused.
-    fn trim<H: CacheHost<Cache = Self>>(_host: &H) {}
+    fn trim<H: StackHost<Cache = Self>>(_host: &H) {}
 
     /// Frames that the cache holds. O(slots).
-    fn frames<H: CacheHost<Cache = Self>>(_host: &H) -> u64 {
+    fn frames<H: StackHost<Cache = Self>>(_host: &H) -> u64 {
         0
     }
 
     /// Fills in the cache's figures. O(descriptors).
-    fn fill_stats<H: CacheHost<Cache = Self>>(_host: &H, _stats: &mut BudgetStats) {}
+    fn fill_stats<H: StackHost<Cache = Self>>(_host: &H, _stats: &mut BudgetStats) {}
 
     /// Visits each figure by its name in `/proc/vmstat`; returns false if unused. O(slots).
-    fn visit_vmstat<H: CacheHost<Cache = Self>>(
+    fn visit_vmstat<H: StackHost<Cache = Self>>(
         _host: &H,
         _visit: &mut dyn FnMut(&'static str, u64),
     ) -> bool {
@@ -58,15 +61,15 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     }
 
     /// Returns whether the cache has been used. O(1).
-    fn is_used<H: CacheHost<Cache = Self>>(_host: &H) -> bool {
+    fn is_used<H: StackHost<Cache = Self>>(_host: &H) -> bool {
         false
     }
 
     /// Counts a request of `frames` frames that was refused. O(slots).
-    fn note_refusal<H: CacheHost<Cache = Self>>(_host: &H, _frames: usize) {}
+    fn note_refusal<H: StackHost<Cache = Self>>(_host: &H, _frames: usize) {}
 
     /// Visits every lock. O(1).
-    fn visit_locks<H: CacheHost<Cache = Self>>(_host: &H, _visit: &mut Visit<'_>) {}
+    fn visit_locks<H: StackHost<Cache = Self>>(_host: &H, _visit: &mut Visit<'_>) {}
 
     /// In the child of a fork: ends calls of callbacks that other threads had begun.
     fn adopt_in_child(&self) {}
@@ -75,17 +78,17 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The first equation that does not hold.
-    fn validate<H: CacheHost<Cache = Self>>(_host: &H) -> Result<(), Broken> {
+    fn validate<H: StackHost<Cache = Self>>(_host: &H) -> Result<(), Broken> {
         Ok(())
     }
 
     /// Pages in use, each of which has a first frame of the kind `CACHED`. O(descriptors).
-    fn pages_in_use<H: CacheHost<Cache = Self>>(_host: &H) -> u64 {
+    fn pages_in_use<H: StackHost<Cache = Self>>(_host: &H) -> u64 {
         0
     }
 
     /// Frames of the page that the link of a frame of the kind `CACHED` names.
-    fn frames_of_page<H: CacheHost<Cache = Self>>(_host: &H, _page: u32) -> u64 {
+    fn frames_of_page<H: StackHost<Cache = Self>>(_host: &H, _page: u32) -> u64 {
         0
     }
 }
@@ -97,12 +100,14 @@ impl CachedPages for () {
     const NEW: Self = ();
 }
 
-/// The services of a stack for its cache.
-pub trait CacheHost: Sized {
+/// The layers of an initialised stack, and its services for its cache and its instruments.
+pub trait StackHost: Sized {
     /// The cache.
     type Cache: CachedPages;
     /// The page policy.
     type Pages: PagePolicy;
+    /// The per-CPU slots.
+    type PerCpu: PerCpu;
 
     /// The cache itself.
     fn cached(&self) -> &Self::Cache;
@@ -110,28 +115,33 @@ pub trait CacheHost: Sized {
     /// The options that the stack was made with.
     fn cache_options(&self) -> &<Self::Cache as CachedPages>::Options;
 
-    /// The source of pages.
+    /// The page allocator: zones and per-CPU page lists.
     fn pages(&self) -> &PageAllocator<Self::Pages>;
 
-    /// Memory for descriptors.
+    /// Memory for descriptors, which is never given back.
     fn metadata(&self) -> &Metadata;
 
-    /// The slot of the running CPU: a hint.
-    fn slot(&self) -> SlotIndex;
+    /// The slots, also before the stack is initialised.
+    fn percpu(&self) -> &Self::PerCpu;
 
-    /// Number of slots.
-    fn slots(&self) -> u32;
+    /// Returns whether the size classes of `malloc` exist, which have the first cache numbers.
+    fn has_classes(&self) -> bool;
 
     /// Creates a slab cache.
     ///
     /// # Errors
     /// Same as for [`CacheTable::add`](crate::slab::CacheTable::add).
-    fn create_slab_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId>;
+    fn create_cache(
+        &self,
+        name: &str,
+        params: &CacheParams,
+        options: &CacheOptions,
+    ) -> OsResult<CacheId>;
 
     /// Takes an object of a slab cache, without a reclaim.
     fn alloc_object(&self, cache: CacheId) -> Option<Object>;
 
-    /// Gives objects back.
+    /// Gives objects back. O(objects).
     ///
     /// # Safety
     /// All objects were allocated from this slab cache, differ, and no task uses them any more.
@@ -140,14 +150,20 @@ pub trait CacheHost: Sized {
     /// Frames of a slab of a slab cache.
     fn slab_frames(&self, cache: CacheId) -> u32;
 
-    /// See [`PerCpu::wait_for_walks`](quarry_sys::percpu::PerCpu::wait_for_walks).
-    fn wait_for_walks(&self) -> bool;
+    /// Switches an instrument on or off. Requests under way on other CPUs may miss the change.
+    fn switch_instrument(&self, instrument: Instrument, on: bool);
 
-    /// See [`PerCpu::walk`](quarry_sys::percpu::PerCpu::walk).
+    /// Serves a request without the instruments.
+    fn alloc_unseen(&self, request: Request) -> Option<Object>;
+
+    /// Frees an allocation that no instrument recorded.
     ///
     /// # Safety
-    /// Same as for `PerCpu::walk`.
-    unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64;
+    /// Same as for [`Stack::free`](super::Stack::free).
+    unsafe fn free_unseen(&self, object: Object);
+
+    /// Reports misuse of a pointer, and aborts.
+    fn misuse(&self, entry: Entry, address: *mut u8, misuse: Misuse) -> !;
 
     /// Does a direct reclaim for an attempt that needs up to `frames` frames. Calls `attempt`
     /// whenever enough may be free, until it succeeds or no more memory is worth freeing. Returns
@@ -171,6 +187,7 @@ pub trait CacheHost: Sized {
     /// fallen. O(1) if these stashes are empty.
     fn take_in_parts(&self, frames: u32, missing: &dyn Fn() -> u32) -> bool;
 
-    /// See [`Upkeep::shrink_all`](super::upkeep::Upkeep::shrink_all).
+    /// Gives all stashes but [`Stash::IN_PARTS`] to the zones. Leaves other CPUs' slots if the
+    /// caller may not stop them (see [`PerCpu::reaches_every_slot`]).
     fn shrink_all(&self);
 }

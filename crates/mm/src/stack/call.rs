@@ -1,5 +1,8 @@
-//! A call of the program: its request, or the function to which it passed a pointer.
+//! A call of the program: its request, or the function to which it passed a pointer, and the fault
+//! of the pointer.
 
+use crate::frame::{Order, Pfn};
+use crate::slab::CacheId;
 use core::fmt;
 
 /// Alignment that every allocation has.
@@ -86,4 +89,40 @@ impl fmt::Display for Entry {
             Self::PagesFree => "quarry_pages_free",
         })
     }
+}
+
+/// The fault of the pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misuse {
+    /// The object was freed already, or never allocated.
+    NotInUse(CacheId),
+    /// No allocation in use starts there: it was freed already, or never allocated.
+    NothingInUse,
+    /// No request of the claimed size gets such an allocation.
+    WrongSize {
+        /// Bytes that the program claims.
+        claimed: usize,
+        /// Bytes that the allocation has.
+        bytes: usize,
+    },
+    /// The program passed an object of one cache to another cache.
+    OtherCache {
+        /// The object's cache.
+        of: CacheId,
+        /// The cache to which it was passed.
+        given: CacheId,
+    },
+    /// The program passed a block to a cache.
+    NoObject(CacheId),
+    /// No block of this order starts there.
+    NoPages(Order),
+    /// The pointer lies inside an object.
+    InsideObject(CacheId),
+    /// The pointer lies inside a block of pages or a mapping.
+    InsideBlock,
+    /// No allocation starts in this frame: the pointer is foreign, lies inside a block, or was
+    /// freed.
+    Unowned(Pfn),
+    /// The pointer never came from this stack.
+    Foreign,
 }

@@ -6,18 +6,19 @@
 //! only if the first does not help:
 //!
 //! 1. with a page cache: freed mappings and objects in barns, and then pages, which cost more to
-//!    have again ([`CachedPages::reclaim_for`]);
+//!    have again ([`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
 //! 2. memory that Quarry itself holds unused: parked objects, lists, cached mappings; once in 10
 //!    ms, because a second try soon after would find nothing.
 //!
 //! A task that already reclaims may use the reserve instead.
 
-use super::cached_pages::CachedPages;
+use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig};
-use super::miss::{Claimant, Miss};
+use super::miss::Claimant;
 use super::stash::Stash;
+use crate::frame::FRAME_BYTES;
 use crate::slab::{Cache, ParkedObjects, SlabPolicy};
-use quarry_sys::clock::{coarse_ns, monotonic_ns};
+use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -26,12 +27,6 @@ use quarry_sys::primitive::Ordering::Relaxed;
 const DEFERRED_NS: u64 = 10_000_000;
 
 impl<C: StackConfig> Stack<C> {
-    /// Attempts a request for up to `frames` frames, if necessary again after a reclaim.
-    #[inline]
-    pub fn with_reclaim<T>(&self, frames: u32, attempt: impl Fn() -> Option<T>) -> Option<T> {
-        attempt().or_else(|| self.after_reclaim(frames, attempt))
-    }
-
     #[cold]
     pub(super) fn after_reclaim<T>(
         &self,
@@ -44,21 +39,6 @@ impl<C: StackConfig> Stack<C> {
             found.is_some()
         });
         found
-    }
-
-    /// A direct reclaim, and attempts until one succeeds; returns whether one did.
-    pub(super) fn reclaim_for(
-        &self,
-        claimant: Claimant,
-        frames: u32,
-        attempt: &mut dyn FnMut() -> bool,
-    ) -> bool {
-        let budget = self.pages().zones().budget();
-        let Some(mut miss) = Miss::begin(budget, claimant, frames) else { return false };
-        if C::Cache::reclaim_for(self, &mut miss, attempt) {
-            return true;
-        }
-        self.is_reclaim_due(frames) && own_stack::run(|| self.reclaim_parked(attempt))
     }
 
     /// Gives all stashes to the zones; returns whether this freed a frame. O(caches * slots).
@@ -76,7 +56,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// The second stage.
     #[inline(never)]
-    fn reclaim_parked(&self, attempt: &mut dyn FnMut() -> bool) -> bool {
+    pub(super) fn reclaim_parked(&self, attempt: &mut dyn FnMut() -> bool) -> bool {
         self.deferral.reclaims.fetch_add(1, Relaxed);
         // First, because this reclaim may miss objects that are freed while it runs.
         self.note_caches();
@@ -94,15 +74,20 @@ impl<C: StackConfig> Stack<C> {
         budget.used().saturating_sub(budget.claimed())
     }
 
-    pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
-        let start = monotonic_ns();
-        let done = work();
-        self.deferral.took.note(monotonic_ns().saturating_sub(start));
-        done
+    /// Returns whether a stash holds memory; false if only a lock could tell. O(nodes + slots).
+    pub(super) fn holds(&self, stash: Stash) -> bool {
+        let built = self.built();
+        match stash {
+            Stash::Mappings => self.mappings.cached_bytes() >= FRAME_BYTES,
+            Stash::Barns => self.limits.barns() > 0,
+            Stash::Withheld => self.withheld.is_there_for_others(),
+            Stash::Lists => built.pages.lists_any_extent(),
+            Stash::Cache | Stash::Slabs | Stash::Extents => false,
+        }
     }
 
     /// Returns whether a reclaim may find memory for `frames` frames. O(caches * slots).
-    fn is_reclaim_due(&self, frames: u32) -> bool {
+    pub(super) fn is_reclaim_due(&self, frames: u32) -> bool {
         let deferral = &self.deferral;
         let until = deferral.until_ns.load(Relaxed);
         if until == 0 {
@@ -114,14 +99,14 @@ impl<C: StackConfig> Stack<C> {
             || used > before && frames <= room
             || [Stash::Mappings, Stash::Withheld, Stash::Lists].iter().any(|it| self.holds(*it))
             || coarse_ns() >= until
-            || own_stack::run(|| self.inner().caches.iter().any(|cache| self.has_freed(cache)))
+            || own_stack::run(|| self.caches.iter().any(|cache| self.has_freed(cache)))
     }
 
     fn note_caches(&self) {
-        let (inner, context) = (self.inner(), self.context());
-        for cache in inner.caches.iter() {
+        let context = self.context();
+        for cache in self.caches.iter() {
             let seen = &self.deferral.caches[cache.id().index()];
-            seen.activity.store(inner.slab.activity(&context, cache).unwrap_or(0), Relaxed);
+            seen.activity.store(self.slab.activity(&context, cache).unwrap_or(0), Relaxed);
             seen.live.store(self.live_objects(cache), Relaxed);
         }
     }
@@ -131,14 +116,14 @@ impl<C: StackConfig> Stack<C> {
     fn has_freed(&self, cache: &Cache) -> bool {
         let seen = &self.deferral.caches[cache.id().index()];
         let live = seen.live.load(Relaxed);
-        let activity = || self.inner().slab.activity(&self.context(), cache);
+        let activity = || self.slab.activity(&self.context(), cache);
         live > 0
             && activity().is_none_or(|now| now != seen.activity.load(Relaxed))
             && self.live_objects(cache) < live
     }
 
     fn live_objects(&self, cache: &Cache) -> u64 {
-        let stats = self.inner().slab.stats(&self.context(), cache);
+        let stats = self.slab.stats(&self.context(), cache);
         stats.allocs().saturating_sub(stats.frees())
     }
 }

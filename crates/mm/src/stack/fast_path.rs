@@ -1,24 +1,29 @@
-//! The data of the fast paths.
+//! The fast paths and their data.
 //!
 //! All data are zero until `init` has made everything else, and zeros refuse every request: no size
 //! is below `small_end`, and no address is within `span`. So the fast paths need no test whether
 //! the stack is initialised. They load `small_end` or `span` first, with acquire ordering: a thread
 //! that sees a value other than 0 sees all other data, too.
 
-use crate::slab::Geometry;
-use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicPtr, AtomicU16, AtomicU32, AtomicUsize};
+use crate::frame::{FRAME_SHIFT, Kind};
+use crate::heap::classes;
+use crate::slab::{CacheId, Geometry, SlabPolicy};
+use core::marker::PhantomData;
+use quarry_sys::percpu::{Object, PerCpu, Push};
+use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 
 /// Puts each word that every call reads at a [quiet place](StackOffsets::is_quiet).
 const SKEW: usize = 40;
 
+/// The fast paths of a stack: they need neither a lock nor a gate.
+///
 /// Aligned, so that each word keeps its offset modulo 256: a processor makes a load wait for a
 /// pending store to the same offset of another page. With a word of the fast paths at a multiple of
 /// 1,024 bytes, batches of 1,000 objects of 1,024 bytes, each written to, took 1.2 times as long
 /// (AMD EPYC, family 25). (Alignment to a page moved other words of the stack to such places:
 /// batches of 4,096 bytes took 1.15 times as long.)
 #[repr(C, align(256))]
-pub(super) struct FastPath<P> {
+pub struct FastPath<P, S> {
     _skew: [u8; SKEW],
     /// The first size that is too large for a class; 0 while the fast path is closed.
     pub(super) small_end: AtomicUsize,
@@ -27,7 +32,7 @@ pub(super) struct FastPath<P> {
     /// Bytes from `base` on whose frames have kinds; 0 while the fast path of frees is closed. A
     /// copy of the arena's span, which grows: the slow path updates it.
     pub(super) span: AtomicUsize,
-    /// The kinds of frames times [`Kind::STEP`](crate::frame::Kind::STEP). Points to where the kind
+    /// The kinds of frames times [`Kind::STEP`]. Points to where the kind
     /// of address 0 would be, so that an address selects its kind without `base`.
     pub(super) kinds: AtomicPtr<AtomicU16>,
     pub(super) percpu: P,
@@ -36,9 +41,12 @@ pub(super) struct FastPath<P> {
     pub(super) geometry: [Geometry; 256],
     /// Bytes of the link of each cache (see [`Cache`](crate::slab::Cache)).
     pub(super) links: [AtomicU32; 256],
+    /// True if the policy wants to see every free.
+    pub(super) is_free_closed: AtomicBool,
+    policy: PhantomData<fn() -> S>,
 }
 
-impl<P: PerCpu> FastPath<P> {
+impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     pub(super) const fn new() -> Self {
         Self {
             _skew: [0; SKEW],
@@ -50,8 +58,146 @@ impl<P: PerCpu> FastPath<P> {
             strides: [const { AtomicU32::new(0) }; 256],
             geometry: [const { Geometry::none() }; 256],
             links: [const { AtomicU32::new(0) }; 256],
+            is_free_closed: AtomicBool::new(false),
+            policy: PhantomData,
         }
     }
+
+    /// Takes an object for `size` bytes; after `None`, call [`Stack::alloc`](super::Stack::alloc).
+    /// O(1), no lock, no atomic read-modify-write.
+    #[inline(always)]
+    pub fn alloc(&self, size: usize) -> Option<Object> {
+        if size >= self.small_end.load(Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: `small_end` is 0 or `classes::LARGEST + 1`.
+        let class = unsafe { classes::of_unchecked(size) };
+        S::alloc_fast(&self.percpu, class)
+    }
+
+    /// Frees an object; after false, call [`Stack::free`](super::Stack::free), which looks for the
+    /// reason itself: to return it here would cost the assembler's path an instruction per exit.
+    /// O(1), no lock, no atomic read-modify-write. Any address is allowed, also null.
+    ///
+    /// # Safety
+    /// If an allocation starts at `address`, its user has given it up.
+    #[inline(always)]
+    pub unsafe fn free(&self, address: *mut u8) -> bool {
+        let Some((kind, geometry, offset)) = self.object(address) else { return false };
+        if self.sees_no_free() {
+            return false;
+        }
+        // SAFETY: a geometry that accepts an offset is that of the cache with its index; an address
+        // in the window is not null.
+        let (id, object) =
+            unsafe { (CacheId::new_unchecked(kind), Object::new_unchecked(address)) };
+        let slab = || geometry.slab(offset);
+        // SAFETY: an object of this cache starts at the address and is given up (caller's promise).
+        unsafe { S::free_fast(&self.percpu, id, object, slab) == Push::Stored }
+    }
+
+    #[inline(always)]
+    fn sees_no_free(&self) -> bool {
+        S::LOOKS_AT_FREES && self.is_free_closed.load(Ordering::Relaxed)
+    }
+
+    /// Takes an object of a cache; after `None`, call `CacheRef::alloc`. O(1), no lock.
+    #[inline]
+    pub fn alloc_of(&self, id: CacheId) -> Option<Object> {
+        // A stack that is not ready has no caches, and its slots must not be used.
+        if !self.geometry[id.index()].is_set() {
+            return None;
+        }
+        let start = S::alloc_fast(&self.percpu, id)?;
+        // SAFETY: an object is larger than its link.
+        Some(unsafe { start.add(self.link(id)) })
+    }
+
+    /// Frees an object of a cache; unless it is stored, call `CacheRef::free`. O(1), no lock.
+    ///
+    /// # Safety
+    /// `object` was allocated from this cache of this stack, and its user has given it up.
+    #[inline]
+    pub unsafe fn free_of(&self, id: CacheId, object: Object) -> Push {
+        if self.sees_no_free() {
+            return Push::Refused;
+        }
+        // SAFETY: the link lies before the object (caller's promise).
+        let start = unsafe { object.sub(self.link(id)) };
+        let offset = start.as_ptr() as usize - self.base.load(Ordering::Relaxed);
+        let slab = || self.geometry[id.index()].slab(offset);
+        // SAFETY: the caller's promise is passed on; the cache's geometry gives the object's slab.
+        unsafe { S::free_fast(&self.percpu, id, start, slab) }
+    }
+
+    /// Bytes of the link before each object of a cache.
+    #[inline]
+    pub(super) fn link(&self, id: CacheId) -> usize {
+        if !S::LINKS_THROUGH_OBJECTS {
+            return 0;
+        }
+        self.links[id.index()].load(Ordering::Relaxed) as usize
+    }
+
+    /// Usable bytes of the object of a slab, unless it seems to be free; after `None`, call
+    /// [`Stack::usable_size`](super::Stack::usable_size). O(1), no lock. Any address is allowed.
+    #[inline(always)]
+    pub fn usable(&self, object: Object) -> Option<usize> {
+        let (kind, ..) = self.object(object.as_ptr())?;
+        // SAFETY: a geometry that accepts an offset is that of the cache with its index.
+        let id = unsafe { CacheId::new_unchecked(kind) };
+        let is_in_use = !S::seems_parked(&self.percpu, id, object);
+        is_in_use.then(|| self.strides[kind as usize].load(Ordering::Relaxed) as usize)
+    }
+
+    /// The kind and the geometry of the cache whose object starts at `address`, and its offset in
+    /// the window. O(1), reads one entry of the frame table. Any address is allowed, also null.
+    #[inline(always)]
+    pub(super) fn object(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
+        let span = self.span.load(Ordering::Acquire);
+        let offset = (address as usize).wrapping_sub(self.base.load(Ordering::Relaxed));
+        if offset >= span {
+            return None;
+        }
+        let kinds = self.kinds.load(Ordering::Relaxed);
+        let kind = kinds.wrapping_add(address as usize >> FRAME_SHIFT);
+        // SAFETY: `span` is set after `kinds`, which points `base >> FRAME_SHIFT` entries before
+        // the first frame's entry and has an entry for every frame of the span: see `FastPath`.
+        let entry = unsafe { (*kind).load(Ordering::Relaxed) };
+        const { assert!(size_of::<Geometry>() == Kind::STEP as usize) };
+        // SAFETY: an entry is a kind times the size of a geometry, and each kind has one in the
+        // array.
+        let geometry = unsafe { &*self.geometry.as_ptr().byte_add(usize::from(entry)) };
+        geometry.is_object(offset).then_some((Kind::of_entry(entry).0, geometry, offset))
+    }
+
+    /// The stride of the object that starts at `address`.
+    #[inline(always)]
+    pub(super) fn stride(&self, address: *mut u8) -> Option<usize> {
+        let (kind, ..) = self.object(address)?;
+        Some(self.strides[kind as usize].load(Ordering::Relaxed) as usize)
+    }
+
+    /// Returns whether `address` is an object of `malloc` that a request of `size` bytes gets.
+    /// O(1). Any address is allowed, also null.
+    #[inline(always)]
+    pub fn was_asked(&self, address: *mut u8, size: usize) -> bool {
+        let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
+        self.object(address).and_then(served).is_some_and(|served| served.has(size))
+    }
+
+    /// Returns whether `realloc` to `size` bytes leaves the object at `address` where it is. O(1).
+    /// Any address is allowed, also null.
+    #[inline(always)]
+    pub fn stays(&self, address: *mut u8, size: usize) -> bool {
+        self.stride(address).is_some_and(|old| stays(old, size))
+    }
+}
+
+/// An object may waste half of its bytes.
+#[inline(always)]
+pub(super) fn stays(old: usize, size: usize) -> bool {
+    size.wrapping_sub(old / 2) <= old - old / 2
 }
 
 /// Offsets in a [`Stack`](super::Stack) of the words that fast paths in assembler read.

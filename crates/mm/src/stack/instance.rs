@@ -1,11 +1,11 @@
 //! The type of a stack, its policies and instruments, and its start.
 
-use super::cached_pages::CachedPages;
+use super::cached_pages::{CachedPages, StackHost};
 use super::call::{Entry, Request};
 use super::deferral::Deferral;
 use super::fast_path::{FastPath, StackOffsets};
 use super::footprint::Footprint;
-use super::instruments::{Instrument, Instruments};
+use super::instruments::Instruments;
 use super::large::LargeCounts;
 use super::withheld::Withheld;
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
@@ -14,7 +14,7 @@ use crate::heap::{CheckOptions, LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::{PageAllocator, PagePolicy};
 use crate::slab::{
     Cache, CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, SlabContext, SlabPolicy,
-    SlabSetup, create_cache,
+    SlabSetup,
 };
 use core::cell::UnsafeCell;
 use core::fmt::Write;
@@ -80,7 +80,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     /// # Safety
     /// Same as for [`Stack::free`].
     #[inline]
-    unsafe fn free(&self, _stack: &Stack<C>, _entry: Entry, _object: Object) -> bool {
+    unsafe fn free(&self, _stack: &Stack<C>, _object: Object) -> bool {
         false
     }
 
@@ -150,22 +150,17 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     fn visit_locks(&self, _visit: &mut Visit<'_>) {}
 }
 
-struct Built<C: StackConfig> {
-    pages: PageAllocator<C::Pages>,
-    metadata: Metadata,
-    setup: SlabSetup,
-    cache: <C::Cache as CachedPages>::Options,
+/// No instruments.
+impl<C: StackConfig> Watch<C> for () {
+    const NEW: Self = ();
+    const IS_ANY: bool = false;
 }
 
-pub(crate) struct Inner<'a, C: StackConfig> {
-    pub(crate) pages: &'a PageAllocator<C::Pages>,
-    pub(crate) metadata: &'a Metadata,
-    pub(super) caches: &'a CacheTable,
-    pub(super) limits: &'a CacheLimits,
-    pub(super) slab: &'a C::Slab,
-    pub(crate) mappings: &'a Mappings,
-    setup: &'a SlabSetup,
-    pub(super) cache: &'a <C::Cache as CachedPages>::Options,
+pub(crate) struct Built<C: StackConfig> {
+    pub(crate) pages: PageAllocator<C::Pages>,
+    pub(crate) metadata: Metadata,
+    setup: SlabSetup,
+    pub(super) cache: <C::Cache as CachedPages>::Options,
 }
 
 /// One instance of Quarry.
@@ -180,23 +175,30 @@ pub(crate) struct Inner<'a, C: StackConfig> {
 pub struct Stack<C: StackConfig> {
     ready: AtomicBool,
     is_built: AtomicBool,
-    has_classes: AtomicBool,
-    pub(super) instruments: Instruments,
+    pub(super) has_classes: AtomicBool,
+    /// Which instruments are on.
+    pub instruments: Instruments,
     /// Misses of each class of `malloc`, up to `MISSES_OF_COLD_CLASS`.
     pub(super) misses: [AtomicU8; classes::COUNT + 1],
-    pub(super) limits: CacheLimits,
-    pub(crate) large: LargeCounts,
+    /// Bytes that caches hold beyond objects in use.
+    pub limits: CacheLimits,
+    /// The counters of large requests.
+    pub large: LargeCounts,
     pub(super) withheld: Withheld,
     pub(super) footprint: Footprint,
     built: UnsafeCell<MaybeUninit<Built<C>>>,
-    pub(super) mappings: Mappings,
-    pub(super) fast: FastPath<C::PerCpu>,
-    pub(super) caches: CacheTable,
+    /// The mappings.
+    pub mappings: Mappings,
+    /// The fast paths.
+    pub fast: FastPath<C::PerCpu, C::Slab>,
+    /// The caches.
+    pub caches: CacheTable,
     pub(super) slab: ManuallyDrop<C::Slab>,
     pub(super) deferral: Deferral,
     /// Frees that named a wrong size.
-    pub(super) wrong_sizes: AtomicU64,
-    pub(super) watch: C::Watch,
+    pub wrong_sizes: AtomicU64,
+    /// The instruments.
+    pub watch: C::Watch,
     pub(super) cache: ManuallyDrop<C::Cache>,
 }
 
@@ -243,25 +245,15 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Initialises the stack. Only one thread may call this, until it succeeds.
+    /// Initialises the stack, with options of its page cache. Only one thread may call this, until
+    /// it succeeds.
     ///
     /// # Errors
     /// The OS's refusal. `init` may then be called again, and goes on where it failed.
     ///
     /// # Panics
     /// If the stack is ready already.
-    pub fn init(&self, os: &'static dyn Os, options: &StackOptions<C::Pages>) -> OsResult<()> {
-        self.init_with(os, options, &Default::default())
-    }
-
-    /// Same as [`init`](Self::init), with options of the page cache.
-    ///
-    /// # Errors
-    /// Same as for [`init`](Self::init).
-    ///
-    /// # Panics
-    /// Same as for [`init`](Self::init).
-    pub fn init_with(
+    pub fn init(
         &self,
         os: &'static dyn Os,
         options: &StackOptions<C::Pages>,
@@ -279,11 +271,11 @@ impl<C: StackConfig> Stack<C> {
             let percpu = &self.fast.percpu;
             percpu.area().populate(os, percpu.current());
         }
-        let arena = self.inner().pages.arena();
+        let arena = self.built().pages.arena();
         let base = arena.base().as_ptr() as usize;
         self.fast.base.store(base, Ordering::Relaxed);
         debug_assert!(base.is_multiple_of(1 << FRAME_SHIFT), "the first kind is that of the base");
-        let kinds = self.inner().pages.frames().kinds().as_ptr();
+        let kinds = self.built().pages.frames().kinds().as_ptr();
         self.fast.kinds.store(kinds.wrapping_sub(base >> FRAME_SHIFT), Ordering::Relaxed);
         self.has_classes.store(options.heap, Ordering::Release);
         self.watch.start(self, &options.checks);
@@ -325,26 +317,12 @@ impl<C: StackConfig> Stack<C> {
             let size = classes::SIZES[class] as usize;
             let name = class_name(size);
             let name = core::str::from_utf8(name.as_bytes()).unwrap_or("malloc");
-            let id = self.create_cache(name, &CacheParams { size, align: 16 })?;
+            let params = CacheParams { size, align: 16 };
+            let id = self.create_cache(name, &params, &CacheOptions::default())?;
             assert!(id.index() == class, "classes are the first caches");
         }
         self.caches.keep_apart();
         Ok(())
-    }
-
-    /// Switches an instrument on or off. Requests under way on other CPUs may miss the change.
-    pub fn switch_instrument(&self, instrument: Instrument, on: bool) {
-        self.instruments.switch(instrument, on);
-        if self.is_ready() {
-            self.open_fast_paths();
-        }
-    }
-
-    /// Returns whether `instrument` is on.
-    #[inline]
-    #[must_use]
-    pub fn has_instrument(&self, instrument: Instrument) -> bool {
-        C::Watch::IS_ANY && self.instruments.has(instrument)
     }
 
     #[inline]
@@ -352,20 +330,12 @@ impl<C: StackConfig> Stack<C> {
         C::Watch::IS_ANY && self.instruments.are_on()
     }
 
-    /// Returns whether `instrument` is the only one that is on.
-    #[inline(always)]
-    pub fn has_only(&self, instrument: Instrument) -> bool {
-        self.instruments.is_only(instrument)
-    }
-
-    /// Returns whether an instrument that sees frees is on.
-    #[inline]
-    pub fn sees_frees(&self) -> bool {
+    fn sees_frees(&self) -> bool {
         C::Watch::IS_ANY && self.instruments.see_frees()
     }
 
     /// Sets the limits of the fast paths, to 0 where an instrument has to see requests.
-    fn open_fast_paths(&self) {
+    pub(super) fn open_fast_paths(&self) {
         let mut seen = self.instruments.get();
         loop {
             let are_on = self.is_watched();
@@ -382,151 +352,59 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Returns whether the size classes of `malloc` exist, which have the first cache numbers.
-    pub fn has_classes(&self) -> bool {
-        self.has_classes.load(Ordering::Acquire)
-    }
-
     /// Returns whether [`init`](Self::init) has succeeded.
     #[inline]
-    pub fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
 
     #[inline]
-    pub(crate) fn inner(&self) -> Inner<'_, C> {
+    pub(super) fn built(&self) -> &Built<C> {
         assert!(self.is_built.load(Ordering::Acquire), "the stack is not initialised");
         // SAFETY: `is_built` is set after `built` was written, and `built` never changes again.
-        let built = unsafe { (*self.built.get()).assume_init_ref() };
-        Inner {
-            pages: &built.pages,
-            metadata: &built.metadata,
-            caches: &self.caches,
-            limits: &self.limits,
-            slab: &self.slab,
-            mappings: &self.mappings,
-            setup: &built.setup,
-            cache: &built.cache,
-        }
+        unsafe { (*self.built.get()).assume_init_ref() }
     }
 
     pub(super) fn context(&self) -> SlabContext<'_, C::PerCpu> {
-        let inner = self.inner();
+        let Built { pages, metadata, setup, .. } = self.built();
         SlabContext {
             percpu: &self.fast.percpu,
-            zones: inner.pages.zones(),
-            pages: inner.pages,
-            metadata: inner.metadata,
-            caches: inner.caches,
-            limits: inner.limits,
-            setup: inner.setup,
+            zones: pages.zones(),
+            pages,
+            metadata,
+            caches: &self.caches,
+            limits: &self.limits,
+            setup,
             emptied: Default::default(),
         }
     }
 
     pub(super) fn known_cache(&self, id: CacheId) -> &Cache {
-        self.inner().caches.get(id).expect("cache numbers come from create_cache")
+        self.caches.get(id).expect("cache numbers come from create_cache")
     }
 
-    /// The page allocator: zones and per-CPU page lists.
-    #[inline]
-    pub fn pages(&self) -> &PageAllocator<C::Pages> {
-        self.inner().pages
+    pub(super) fn arena(&self) -> &Arena {
+        self.built().pages.arena()
     }
 
-    /// The slots.
-    #[inline]
-    pub fn percpu(&self) -> &C::PerCpu {
-        &self.fast.percpu
-    }
-
-    /// The window.
-    pub fn arena(&self) -> &Arena {
-        self.pages().arena()
-    }
-
-    /// The frame table.
-    pub fn frames(&self) -> &FrameTable {
-        self.pages().frames()
-    }
-
-    /// Memory for descriptors, which is never given back.
-    pub fn metadata(&self) -> &Metadata {
-        self.inner().metadata
-    }
-
-    /// The mappings.
-    pub fn mappings(&self) -> &Mappings {
-        self.inner().mappings
-    }
-
-    /// The counters of large blocks and mappings.
-    pub fn large(&self) -> &LargeCounts {
-        &self.large
-    }
-
-    /// Returns whether an address lies in the used span of the window. O(1), also before `init`.
-    #[inline]
-    #[must_use]
-    pub fn owns(&self, address: *const u8) -> bool {
-        let span = self.fast.span.load(Ordering::Acquire);
-        (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed)) < span
-            || self.is_ready() && self.pfn(address).is_some()
-    }
-
-    /// Creates a cache.
-    ///
-    /// # Errors
-    /// Same as for [`CacheTable::add`](crate::slab::CacheTable::add).
-    pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
-        // SAFETY: the options have no constructor.
-        unsafe { self.create_cache_with(name, params, &CacheOptions::default()) }
-    }
-
-    /// Same as [`create_cache`](Self::create_cache), with options.
-    ///
-    /// # Errors
-    /// Same as for [`create_cache`](Self::create_cache).
-    ///
-    /// # Safety
-    /// The constructor is sound for any `params.size` bytes at a multiple of `params.align`, on any
-    /// thread, as long as the stack lives. It does not unwind, use this cache, create or destroy a
-    /// cache, or wait for a thread that does.
-    pub unsafe fn create_cache_with(
-        &self,
-        name: &str,
-        params: &CacheParams,
-        options: &CacheOptions,
-    ) -> OsResult<CacheId> {
-        let cache = create_cache(&self.context(), &*self.slab, name, params, options)?;
-        let number = cache.id().index();
-        self.fast.strides[number].store(cache.stride() as u32, Ordering::Relaxed);
-        // A page that is not written takes no memory.
-        if self.fast.links[number].load(Ordering::Relaxed) != cache.link_bytes() as u32 {
-            self.fast.links[number].store(cache.link_bytes() as u32, Ordering::Relaxed);
-        }
-        self.fast.geometry[number].set(cache);
-        Ok(cache.id())
+    pub(super) fn frames(&self) -> &FrameTable {
+        self.built().pages.frames()
     }
 
     /// The frame of an address in the window. Also brings the span of the fast paths up to date.
-    pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
-        let arena = self.arena();
-        let span = arena.span_bytes();
+    pub(super) fn pfn(&self, address: *const u8) -> Option<Pfn> {
+        self.refresh_span();
+        self.arena().pfn(address)
+    }
+
+    pub(super) fn refresh_span(&self) {
+        let span = self.arena().span_bytes();
         if self.fast.span.load(Ordering::Relaxed) < span && !self.sees_frees() {
             self.fast.span.store(span, Ordering::Release);
         }
-        arena.pfn(address)
     }
 
-    /// The slab of the object of cache `id` at `address`.
-    pub fn slab_at(&self, id: CacheId, address: usize) -> Pfn {
-        let base = self.fast.base.load(Ordering::Relaxed);
-        self.fast.geometry[id.index()].slab(address - base)
-    }
-
-    /// The address of a frame.
-    pub fn address(&self, pfn: Pfn) -> Object {
+    pub(super) fn address(&self, pfn: Pfn) -> Object {
         self.arena().address(pfn)
     }
 }

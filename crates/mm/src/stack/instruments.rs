@@ -33,7 +33,8 @@ impl Instrument {
 
 const SEE_FREES: u8 = Instrument::Debug.bit() | Instrument::Harden.bit();
 
-pub(super) struct Instruments(AtomicU8);
+/// The instruments that are on.
+pub struct Instruments(AtomicU8);
 
 impl Instruments {
     pub(super) const fn new() -> Self {
@@ -45,13 +46,15 @@ impl Instruments {
         self.0.load(Ordering::Relaxed) != 0
     }
 
+    /// Returns whether this one is on.
     #[inline]
-    pub(super) fn has(&self, instrument: Instrument) -> bool {
+    pub fn has(&self, instrument: Instrument) -> bool {
         self.0.load(Ordering::Relaxed) & instrument.bit() != 0
     }
 
+    /// Returns whether this one is on, and no other.
     #[inline(always)]
-    pub(super) fn is_only(&self, instrument: Instrument) -> bool {
+    pub fn is_only(&self, instrument: Instrument) -> bool {
         self.0.load(Ordering::Relaxed) == instrument.bit()
     }
 
@@ -69,7 +72,9 @@ impl Instruments {
         self.0.load(Ordering::SeqCst)
     }
 
-    pub(super) fn see_frees(&self) -> bool {
+    /// Returns whether one that sees frees is on.
+    #[inline]
+    pub fn see_frees(&self) -> bool {
         self.0.load(Ordering::Relaxed) & SEE_FREES != 0
     }
 }

@@ -3,6 +3,7 @@
 //! If another thread forks meanwhile, a block is on a list, or the thread in this code holds it; in
 //! the latter case the child loses the block, as it loses an object.
 
+use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig};
 use crate::frame::Kind;
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
@@ -38,8 +39,9 @@ impl<C: StackConfig> Stack<C> {
     /// If an allocation starts at `address`, its user has given it up.
     #[inline]
     pub unsafe fn free_listed(&self, address: *mut u8) -> bool {
-        let Some((pfn, count)) = self.block_fast(address) else { return false };
+        let Some((Kind::PAGES, pfn)) = self.large_fast(address) else { return false };
         let frames = self.frames();
+        let count = frames.link(pfn);
         if self.may_withhold(count) {
             return false;
         }

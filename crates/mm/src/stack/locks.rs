@@ -2,7 +2,6 @@
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig, Watch};
-use super::upkeep::Upkeep;
 use crate::slab::SlabPolicy;
 use core::fmt::{self, Write};
 use quarry_sys::lock::LockStats;
@@ -11,22 +10,22 @@ use quarry_sys::percpu::PerCpu;
 
 const MOST_NAMES: usize = 40;
 
-impl<C: StackConfig> Upkeep<'_, C> {
+impl<C: StackConfig> Stack<C> {
     /// Visits every lock of the stack, which is initialised. In the child of a fork, a library
     /// calls `adopt_in_child` of each lock, because another thread may have held it for one step of
     /// a fast path. O(caches + slots).
-    pub fn visit_locks(self, visit: &mut Visit<'_>) {
-        let (stack, inner) = (self.0, self.0.inner());
-        inner.pages.visit_locks(visit);
-        inner.slab.visit_locks(&stack.context(), visit);
-        inner.caches.visit_locks(visit);
-        inner.mappings.visit_locks(visit);
-        inner.metadata.visit_locks(visit);
-        stack.footprint.visit_locks(visit);
-        stack.withheld.visit_locks(visit);
-        stack.watch.visit_locks(visit);
-        C::Cache::visit_locks(stack, visit);
-        stack.fast.percpu.visit_locks(visit);
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        let built = self.built();
+        built.pages.visit_locks(visit);
+        self.slab.visit_locks(&self.context(), visit);
+        self.caches.visit_locks(visit);
+        self.mappings.visit_locks(visit);
+        built.metadata.visit_locks(visit);
+        self.footprint.visit_locks(visit);
+        self.withheld.visit_locks(visit);
+        self.watch.visit_locks(visit);
+        C::Cache::visit_locks(self, visit);
+        self.fast.percpu.visit_locks(visit);
     }
 }
 
@@ -50,7 +49,7 @@ impl LockKinds {
     #[inline(never)]
     pub(super) fn sum<C: StackConfig>(&mut self, stack: &Stack<C>) {
         let Self { kinds, count } = self;
-        stack.upkeep().visit_locks(&mut |name, lock| {
+        stack.visit_locks(&mut |name, lock| {
             let Some(stats) = lock.stats() else { return };
             let known = kinds[..*count].iter().position(|(known, _)| *known == name);
             let kind = known.unwrap_or(*count);

@@ -4,6 +4,7 @@
 //! moved object would take the place of the one moved before, and no slab would become empty. These
 //! functions use slabs directly, past slots and barns.
 
+use super::cached_pages::StackHost;
 use super::call::MIN_ALIGN;
 use super::instance::{Stack, StackConfig};
 use crate::heap::classes;
@@ -14,7 +15,7 @@ impl<C: StackConfig> Stack<C> {
     /// The cache of the object at an address; `None` if an instrument sees frees.
     fn cache_at(&self, address: *mut u8) -> Option<(CacheId, Object)> {
         self.is_ready().then(|| self.pfn(address))??;
-        let (kind, ..) = self.object_fast(address)?;
+        let (kind, ..) = self.fast.object(address)?;
         Some((CacheId::new(usize::from(kind)), Object::new(address)?))
     }
 
@@ -22,7 +23,7 @@ impl<C: StackConfig> Stack<C> {
     /// the call. `None` for any other address, or an allocation of the checks. O(1).
     pub fn occupancy(&self, address: *mut u8) -> Option<Occupancy> {
         let (id, object) = self.cache_at(address)?;
-        self.inner().slab.occupancy(&self.context(), self.find_cache(id)?, object)
+        self.slab.occupancy(&self.context(), self.caches.get(id)?, object)
     }
 
     /// Takes an object of `size` bytes at a multiple of `align` from the fullest slab that has a
@@ -33,7 +34,7 @@ impl<C: StackConfig> Stack<C> {
             return None;
         }
         let cache = self.known_cache(classes::of_aligned(size, align.max(MIN_ALIGN))?);
-        let object = self.inner().slab.alloc_dense(&self.context(), cache)?;
+        let object = self.slab.alloc_dense(&self.context(), cache)?;
         self.bound_footprint(cache.order().frames());
         Some(object)
     }
@@ -49,7 +50,7 @@ impl<C: StackConfig> Stack<C> {
             // SAFETY: an object of this cache starts there and is given up (caller's promise).
             unsafe {
                 !C::Slab::seems_parked(&self.fast.percpu, id, object)
-                    && self.inner().slab.free_dense(&self.context(), self.known_cache(id), object)
+                    && self.slab.free_dense(&self.context(), self.known_cache(id), object)
             }
         })
     }

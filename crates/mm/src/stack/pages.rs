@@ -3,12 +3,11 @@
 //! They are blocks of the heap like those of large requests, so the same equations hold, and `free`
 //! accepts them. But they come from pcp lists and go back there, and may use reserves.
 
-use super::call::Entry;
+use super::cached_pages::StackHost;
+use super::call::{Entry, Misuse};
 use super::instance::{Stack, StackConfig};
-use super::misuse::Misuse;
 use crate::frame::{FRAME_BYTES, Kind, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, Page, PageRequest};
-use core::mem::MaybeUninit;
 use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu};
 
@@ -33,43 +32,18 @@ impl PageFlags {
 }
 
 impl<C: StackConfig> Stack<C> {
-    fn page_request(&self, order: Order, flags: PageFlags) -> PageRequest {
-        let node = self.pages().zones().node_of(self.fast.percpu.current());
-        let migratetype = MigrateType::Unmovable;
-        PageRequest { order, migratetype, flags: flags.rights(order), node }
-    }
-
-    /// Takes a block of `2^order` frames, aligned to its size; `None` without memory, or if the
-    /// stack is not ready. O(1) if the running CPU's lists have one.
-    pub fn alloc_pages(&self, order: Order, flags: PageFlags) -> Option<Object> {
-        if !self.is_ready() {
-            return None;
-        }
-        let request = self.page_request(order, flags);
-        let attempt = || self.pages().alloc(self.fast.percpu.current(), request);
-        let page = match flags.atomic {
-            true => attempt(),
-            false => self.with_reclaim(order.frames(), attempt),
-        }?;
-        let object = self.adopt_pages(page, order, flags);
-        self.bound_after(flags, order.frames());
-        Some(object)
-    }
-
-    /// Fills the front of `out` with blocks of `2^order` frames, many by one hold of a lock.
-    /// Returns their number, less than `out.len()` only if memory is short. O(blocks).
-    pub fn alloc_pages_bulk(
-        &self,
-        order: Order,
-        flags: PageFlags,
-        out: &mut [MaybeUninit<Object>],
-    ) -> usize {
+    /// Fills the front of `out` with blocks of `2^order` frames, aligned to their size, many by one
+    /// hold of a lock. Returns their number, less than `out.len()` only if memory is short, or 0 if
+    /// the stack is not ready. O(blocks).
+    pub fn alloc_pages(&self, order: Order, flags: PageFlags, out: &mut [Option<Object>]) -> usize {
         if !self.is_ready() {
             return 0;
         }
-        let request = self.page_request(order, flags);
+        let node = self.pages().zones().node_of(self.fast.percpu.current());
+        let migratetype = MigrateType::Unmovable;
+        let request = PageRequest { order, migratetype, flags: flags.rights(order), node };
         let mut taken = 0;
-        while taken < out.len() {
+        while out.len() > 1 && taken < out.len() {
             let mut pages = [Page { pfn: Pfn::NONE, zeroed: false }; BATCH];
             let wanted = &mut pages[..BATCH.min(out.len() - taken)];
             let slot = self.fast.percpu.current();
@@ -77,17 +51,22 @@ impl<C: StackConfig> Stack<C> {
                 0 => break,
                 count => {
                     for page in &wanted[..count] {
-                        out[taken].write(self.adopt_pages(*page, order, flags));
+                        out[taken] = Some(self.adopt_pages(*page, order, flags));
                         taken += 1;
                     }
                 }
             }
         }
-        self.bound_after(flags, taken as u32 * order.frames());
-        while taken < out.len() && !flags.atomic {
-            let Some(object) = self.alloc_pages(order, flags) else { break };
-            out[taken].write(object);
+        while taken < out.len() {
+            let attempt = || self.pages().alloc(self.fast.percpu.current(), request);
+            let again =
+                || if flags.atomic { None } else { self.after_reclaim(order.frames(), attempt) };
+            let Some(page) = attempt().or_else(again) else { break };
+            out[taken] = Some(self.adopt_pages(page, order, flags));
             taken += 1;
+        }
+        if !flags.atomic {
+            self.bound_footprint(taken as u32 * order.frames());
         }
         taken
     }
@@ -104,26 +83,11 @@ impl<C: StackConfig> Stack<C> {
         object
     }
 
-    fn bound_after(&self, flags: PageFlags, frames: u32) {
-        if !flags.atomic {
-            self.bound_footprint(frames);
-        }
-    }
-
-    /// Frees a block; aborts if no such block starts there. O(1) to the running CPU's lists.
-    ///
-    /// # Safety
-    /// The user of the block has given it up.
-    pub unsafe fn free_pages(&self, pages: *mut u8, order: Order) {
-        let pfn = self.disown_pages(pages, order);
-        self.pages().free_list(self.fast.percpu.current(), &[(pfn, order)]);
-    }
-
-    /// Same as [`free_pages`](Self::free_pages), for many blocks by one hold of a lock. O(blocks).
+    /// Frees blocks, many by one hold of a lock; aborts if one has another order. O(blocks).
     ///
     /// # Safety
     /// The user of the blocks has given them up.
-    pub unsafe fn free_pages_bulk(&self, pages: &[Object], order: Order) {
+    pub unsafe fn free_pages(&self, pages: &[Object], order: Order) {
         for piece in pages.chunks(BATCH) {
             let mut blocks = [(Pfn::NONE, order); BATCH];
             for (block, object) in blocks.iter_mut().zip(piece) {

@@ -32,9 +32,9 @@ impl<C: StackConfig, A: Watch<C>, B: Watch<C>> Watch<C> for (A, B) {
     }
 
     #[inline]
-    unsafe fn free(&self, stack: &Stack<C>, entry: Entry, object: Object) -> bool {
+    unsafe fn free(&self, stack: &Stack<C>, object: Object) -> bool {
         // SAFETY: the caller's promise is passed on; at most one of the two frees the object.
-        unsafe { self.0.free(stack, entry, object) || self.1.free(stack, entry, object) }
+        unsafe { self.0.free(stack, object) || self.1.free(stack, object) }
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Prints statistics in the kernel's layouts: `slabinfo` (version 2.1), `buddyinfo`, lock counters.
 
-use super::cached_pages::CachedPages;
+use super::budget_stats::BudgetStats;
+use super::cached_pages::{CachedPages, StackHost};
 use super::instance::{Stack, StackConfig};
 use super::large::LargeStats;
 use super::locks::print_locks;
@@ -51,41 +52,35 @@ impl Section {
     ];
 }
 
-/// Prints sections about a stack, with an empty line between them.
+/// Prints sections about a stack, with its present counts, and an empty line between them.
 pub struct Report<'a, C: StackConfig> {
-    stack: &'a Stack<C>,
-    stats: StackStats,
-    sections: &'a [Section],
-}
-
-impl<C: StackConfig> Stack<C> {
-    /// A report of these sections, with the present counts. O(caches * slots).
-    #[must_use]
-    pub fn report<'a>(&'a self, sections: &'a [Section]) -> Report<'a, C> {
-        Report { stack: self, stats: self.stats(), sections }
-    }
+    /// The stack.
+    pub stack: &'a Stack<C>,
+    /// The sections.
+    pub sections: &'a [Section],
 }
 
 impl<C: StackConfig> fmt::Display for Report<'_, C> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stats = self.stack.stats();
         for (index, section) in self.sections.iter().enumerate() {
             if index > 0 {
                 writeln!(out)?;
             }
             match section {
                 Section::Slabs => self.slabs(out),
-                Section::Large => large(&self.stats, out),
+                Section::Large => large(&stats, out),
                 Section::Buddies => self.buddies(out),
-                Section::PageLists => page_lists(&self.stats, out),
+                Section::PageLists => page_lists(&stats, out),
                 Section::Memory => {
-                    memory(&self.stats, out)?;
+                    memory(&stats, out)?;
                     prices(self.stack.pages().memory().prices(), out)
                 }
-                Section::Budget => self.budget(out),
+                Section::Budget => budget(&stats.budget, out),
                 Section::PageCache => self.page_cache(out),
-                Section::Slots => slots(&self.stats, out),
+                Section::Slots => slots(&stats, out),
                 Section::Locks => print_locks(self.stack, out),
-                Section::Metadata => self.metadata(out),
+                Section::Metadata => self.metadata(&stats, out),
             }?;
         }
         Ok(())
@@ -101,7 +96,7 @@ impl<C: StackConfig> Report<'_, C> {
              slabdata <active_slabs> <num_slabs> <parked> : operations <alloc> <free> <%fast> \
              <%fast>"
         )?;
-        for cache in self.stack.inner().caches.iter() {
+        for cache in self.stack.caches.iter() {
             let stats = self.stack.cache(cache.id()).stats();
             let SlabStats { parked_objects, active_slabs, total_slabs, .. } = stats;
             if stats.slabs_allocated == 0 {
@@ -138,44 +133,6 @@ impl<C: StackConfig> Report<'_, C> {
         Ok(())
     }
 
-    fn budget(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let figures =
-            self.stack.budget_stats_of(&self.stats.memory, |kind| self.stats.metadata_bytes(kind));
-        let limit = if figures.limit == usize::MAX { 0 } else { figures.limit };
-        let lines = [
-            ("limit (0: none)", limit),
-            ("min", figures.min),
-            ("low", figures.low),
-            ("high", figures.high),
-            ("used", figures.used),
-            ("available", if limit == 0 { 0 } else { figures.available }),
-            ("cached pages", figures.file),
-            ("dirty", figures.dirty),
-            ("pinned", figures.pinned),
-            ("shrinkable", figures.shrinkable),
-        ];
-        table(out, "budget, KiB", lines.map(|(name, bytes)| (name, bytes / 1024)))?;
-        let (balances, took) = (&figures.balances, &figures.direct_ns);
-        let lines = [
-            ("pageoutrun", balances.runs),
-            ("balanced", balances.reached),
-            ("passes", balances.passes),
-            ("pages scanned", balances.pages_scanned),
-            ("pages freed", balances.pages_freed),
-            ("slabs_scanned", balances.objects_scanned),
-            ("objects freed", balances.objects_freed),
-            ("frames freed", balances.frames_freed),
-            ("direct", figures.direct_reclaims),
-            ("direct p50, ns", took.median),
-            ("direct p99.9, ns", took.p999),
-            ("direct max, ns", took.longest),
-            ("group refusals", figures.group_refusals),
-            ("refused", balances.refused),
-            ("refused, dirty", balances.refused_dirty),
-        ];
-        table(out, "reclaim", lines)
-    }
-
     fn page_cache(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut written = Ok(());
         let is_used = C::Cache::visit_vmstat(self.stack, &mut |name, value| {
@@ -184,7 +141,7 @@ impl<C: StackConfig> Report<'_, C> {
         if is_used { written } else { writeln!(out, "page cache: not used") }
     }
 
-    fn metadata(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn metadata(&self, stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policy = <C::Slab as SlabPolicy<_>>::BYTES_PER_FRAME;
         let milli = Memory::metadata_per_frame_milli();
         writeln!(
@@ -201,11 +158,47 @@ impl<C: StackConfig> Report<'_, C> {
             ("cached pages", MetadataKind::CachedPages),
             ("other", MetadataKind::Other),
         ] {
-            writeln!(out, "metadata: {name} {} bytes", self.stats.metadata_bytes(kind))?;
+            writeln!(out, "metadata: {name} {} bytes", stats.metadata_bytes(kind))?;
         }
         let slots = self.stack.percpu().area().slots();
         writeln!(out, "metadata: per-CPU slots {slots} of {SLOT_BYTES} bytes of address space each")
     }
+}
+
+fn budget(figures: &BudgetStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let limit = if figures.limit == usize::MAX { 0 } else { figures.limit };
+    let lines = [
+        ("limit (0: none)", limit),
+        ("min", figures.min),
+        ("low", figures.low),
+        ("high", figures.high),
+        ("used", figures.used),
+        ("available", if limit == 0 { 0 } else { figures.available }),
+        ("cached pages", figures.file),
+        ("dirty", figures.dirty),
+        ("pinned", figures.pinned),
+        ("shrinkable", figures.shrinkable),
+    ];
+    table(out, "budget, KiB", lines.map(|(name, bytes)| (name, bytes / 1024)))?;
+    let (balances, took) = (&figures.balances, &figures.direct_ns);
+    let lines = [
+        ("pageoutrun", balances.runs),
+        ("balanced", balances.reached),
+        ("passes", balances.passes),
+        ("pages scanned", balances.pages_scanned),
+        ("pages freed", balances.pages_freed),
+        ("slabs_scanned", balances.objects_scanned),
+        ("objects freed", balances.objects_freed),
+        ("frames freed", balances.frames_freed),
+        ("direct", figures.direct_reclaims),
+        ("direct p50, ns", took.median),
+        ("direct p99.9, ns", took.p999),
+        ("direct max, ns", took.longest),
+        ("group refusals", figures.group_refusals),
+        ("refused", balances.refused),
+        ("refused, dirty", balances.refused_dirty),
+    ];
+    table(out, "reclaim", lines)
 }
 
 fn table<T: fmt::Display>(

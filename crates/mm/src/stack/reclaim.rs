@@ -19,9 +19,9 @@
 //!
 //! If memory that went back was needed again soon, stages 3 and 4 wait longer (see `retention.rs`).
 
+use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig, Watch};
 use super::retention::{MOST_LOOKS, Retention};
-use super::upkeep::Upkeep;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::slab::{Cache, CacheId, Idle, MAX_CACHES, Reclaim, SlabPolicy, SparseWalk};
 use crate::zone::{Whole, Zone, Zones};
@@ -144,110 +144,48 @@ impl<C: StackConfig> Stack<C> {
     pub fn trim(&self) -> usize {
         self.watch.give_back(self);
         self.shrink_all();
-        let bytes = self.upkeep().purge_free();
+        let bytes = self.mappings.purge_all(self.pages().zones());
         // Clean pageblocks still hold address space.
         self.pages().give_back();
         bytes
     }
 
-    /// One look, and a purge of all due frames. Takes each lock for short times only.
-    pub fn reclaim(&self, state: &mut ReclaimState) -> Reclaimed {
-        let mut done = self.upkeep().look(state);
-        while let Some(bytes) = self.upkeep().purge_due(state) {
-            done.bytes += bytes;
-        }
-        done
-    }
-}
-
-impl<C: StackConfig> Upkeep<'_, C> {
-    /// Gives slots, barns, empty slabs and per-CPU page lists to the zones. Leaves other CPUs'
-    /// slots if the caller may not stop them (see
-    /// [`reaches_every_slot`](quarry_sys::percpu::PerCpu::reaches_every_slot)).
-    pub fn shrink_all(self) {
-        self.0.shrink_all();
-    }
-
-    /// Bytes that [`purge_free`](Self::purge_free) would give back. O(nodes).
-    #[must_use]
-    pub fn freeable_bytes(self) -> usize {
-        let inner = self.0.inner();
-        let dirty: usize = inner.pages.zones().all().map(|zone| zone.dirty() as usize).sum();
-        dirty * FRAME_BYTES + inner.mappings.cached_bytes()
-    }
-
-    /// Bytes of parked objects, which the next look may find unneeded. O(caches * awake slots).
-    #[must_use]
-    pub fn parked_bytes(self) -> usize {
-        self.0.inner().limits.barns() + self.0.fast.percpu.area().held_bytes()
-    }
-
-    /// Bytes in barns. O(1).
-    #[must_use]
-    pub fn parked_in_barns(self) -> usize {
-        self.0.inner().limits.barns()
-    }
-
-    /// Upper bound of [`parked_bytes`](Self::parked_bytes): counts the room of arrays. O(1).
-    #[must_use]
-    pub fn parked_bytes_at_most(self) -> usize {
-        self.0.inner().limits.barns() + self.0.fast.percpu.area().all_room()
-    }
-
-    /// Bytes of freed mappings in the mapping cache. O(1).
-    #[must_use]
-    pub fn cached_bytes(self) -> usize {
-        self.0.inner().mappings.cached_bytes()
-    }
-
-    /// Gives free blocks and cached mappings to the operating system; returns the bytes.
-    pub fn purge_free(self) -> usize {
-        if self.freeable_bytes() == 0 { 0 } else { own_stack::run(|| self.purge_free_here()) }
-    }
-
+    /// One look, half a `delay_ns` after the last: notes which frames are due, and gives back only
+    /// cached mappings. Also decides how long freed memory is kept: up to eight delays, and not at
+    /// all if `delay_ns` is 0.
     #[inline(never)]
-    fn purge_free_here(self) -> usize {
-        let inner = self.0.inner();
-        let mut bytes = inner.mappings.release_cached(inner.pages.zones());
-        for zone in inner.pages.zones().all() {
-            let whole = inner.pages.zones().give_back_of(zone.node(), Whole::Dirty, usize::MAX);
-            bytes += whole + inner.pages.purge(zone.node(), Order::ZERO, usize::MAX);
+    pub fn look(&self, state: &mut ReclaimState, now_ns: u64, delay_ns: u64) -> Reclaimed {
+        if delay_ns > 0 {
+            state.retention.see(self.footprint_frames(), now_ns, delay_ns);
         }
-        bytes
-    }
-
-    /// Same as [`look`](Self::look), for looks half a `delay_ns` apart. Also decides how long freed
-    /// memory is kept, up to eight delays.
-    #[inline(never)]
-    pub fn look_at(self, state: &mut ReclaimState, now_ns: u64, delay_ns: u64) -> Reclaimed {
-        state.retention.see(self.0.footprint_frames(), now_ns, delay_ns);
-        self.look(state)
-    }
-
-    /// One look: notes which frames are due, and gives back only cached mappings.
-    pub fn look(self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = Reclaimed::default();
         // If memory is short, page lists keep less, so that the zones get the pages of this look.
-        let _active = self.0.pages().zones().reclaiming(Zone::is_below_high);
+        let _active = self.pages().zones().reclaiming(Zone::is_below_high);
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
-        let inner = self.0.inner();
-        let unused_since = state.note_cached_extents(inner.mappings.cached_so_far());
-        let cached = inner.mappings.cached_charged();
-        done.bytes += inner.mappings.release_unused_since(inner.pages.zones(), unused_since);
-        state.retention.gave_back(cached.saturating_sub(inner.mappings.cached_charged()));
-        for zone in inner.pages.zones().all() {
+        let built = self.built();
+        let unused_since = state.note_cached_extents(self.mappings.cached_so_far());
+        let cached = self.mappings.cached_charged();
+        done.bytes += self.mappings.release_unused_since(built.pages.zones(), unused_since);
+        state.retention.gave_back(cached.saturating_sub(self.mappings.cached_charged()));
+        for zone in built.pages.zones().all() {
             let node = usize::from(zone.node().0);
             state.due[node] = state.note_dirty(node, zone.take_lowest_dirty());
-            let kept = KEPT_WHOLE_FRAMES + inner.pages.zones().budget().used() / 8;
-            inner.pages.zones().give_back_of(zone.node(), Whole::CleanBeyond(kept), usize::MAX);
+            let kept = KEPT_WHOLE_FRAMES + built.pages.zones().budget().used() / 8;
+            built.pages.zones().give_back_of(zone.node(), Whole::CleanBeyond(kept), usize::MAX);
         }
         done
     }
 
-    /// Purges up to 16 MiB of due frames. Returns the bytes; `None` if no frame is due any more.
-    pub fn purge_due(self, state: &mut ReclaimState) -> Option<usize> {
-        let pages = &self.0.inner().pages;
+    /// Purges up to 16 MiB of due frames; if none is due and `is_sparse` is true, does a step of
+    /// the fifth stage. Returns the bytes; `None` if nothing is due any more.
+    pub fn purge(&self, state: &mut ReclaimState, is_sparse: bool) -> Option<usize> {
+        let bytes = self.purge_due(state);
+        if is_sparse { bytes.or_else(|| self.purge_sparse(state)) } else { bytes }
+    }
+
+    fn purge_due(&self, state: &mut ReclaimState) -> Option<usize> {
+        let pages = &self.built().pages;
         for zone in pages.zones().all() {
             let node = usize::from(zone.node().0);
             let due = state.due[node].min(zone.dirty()) as usize * FRAME_BYTES;
@@ -268,20 +206,20 @@ impl<C: StackConfig> Upkeep<'_, C> {
 
     /// One step through the sparse slabs of an idle cache: gives back pages without an object in
     /// use. Returns the bytes; `None` if no cache is due any more.
-    pub fn purge_sparse(self, state: &mut ReclaimState) -> Option<usize> {
-        let (inner, context) = (self.0.inner(), self.0.context());
+    fn purge_sparse(&self, state: &mut ReclaimState) -> Option<usize> {
+        let context = self.context();
         // The checks fill free objects with bytes, and compare these later.
-        if self.0.watch.have_records() {
+        if self.watch.have_records() {
             return None;
         }
         let is_due = |cache: &&Cache| state.rest[cache.id().index()] == Rest::Due;
-        let Some(cache) = inner.caches.iter().find(is_due) else {
+        let Some(cache) = self.caches.iter().find(is_due) else {
             state.sparse = None;
             return None;
         };
         let started = state.sparse.filter(|(id, _)| *id == cache.id()).map(|(_, walk)| walk);
         let mut walk = started.unwrap_or(SparseWalk::START);
-        let bytes = inner.slab.purge_sparse(&context, cache, &mut walk);
+        let bytes = self.slab.purge_sparse(&context, cache, &mut walk);
         state.sparse = Some((cache.id(), walk));
         if walk.is_over() {
             state.rest[cache.id().index()] = Rest::Done;
@@ -289,12 +227,12 @@ impl<C: StackConfig> Upkeep<'_, C> {
         Some(bytes)
     }
 
-    fn shrink_idle_caches(self, state: &mut ReclaimState, done: &mut Reclaimed) {
-        let (inner, context) = (self.0.inner(), self.0.context());
+    fn shrink_idle_caches(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
+        let context = self.context();
         let busy = self.busy_slots(state);
         let mut idle = [false; MAX_CACHES];
-        for cache in inner.caches.iter() {
-            let stats = inner.slab.stats(&context, cache);
+        for cache in self.caches.iter() {
+            let stats = self.slab.stats(&context, cache);
             let operations = stats.allocs() + stats.frees();
             let seen = &mut state.operations[cache.id().index()];
             let is_idle = core::mem::replace(seen, operations) == operations;
@@ -310,11 +248,11 @@ impl<C: StackConfig> Upkeep<'_, C> {
             slots: &|slot| !busy[slot.index() % SLOT_GROUPS],
             caches: &|id| idle[id.index()],
         };
-        done.shrunk += inner.slab.reclaim(&context, Reclaim::Idle(idle));
+        done.shrunk += self.slab.reclaim(&context, Reclaim::Idle(idle));
     }
 
-    fn busy_slots(self, state: &mut ReclaimState) -> [bool; SLOT_GROUPS] {
-        let area = self.0.fast.percpu.area();
+    fn busy_slots(&self, state: &mut ReclaimState) -> [bool; SLOT_GROUPS] {
+        let area = self.fast.percpu.area();
         let mut operations = [0u64; SLOT_GROUPS];
         for slot in area.awake() {
             let group = &mut operations[slot.index() % SLOT_GROUPS];
@@ -326,14 +264,14 @@ impl<C: StackConfig> Upkeep<'_, C> {
         })
     }
 
-    fn shrink_page_lists(self, state: &mut ReclaimState, done: &mut Reclaimed) {
-        let pages = &self.0.inner().pages;
+    fn shrink_page_lists(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
+        let pages = &self.built().pages;
         let totals = pages.pcp_totals();
         let operations = totals.allocs + totals.frees + totals.drains;
         if core::mem::replace(&mut state.page_operations, operations) == operations {
             pages.drain_all();
         } else {
-            for slot in 0..self.0.fast.percpu.area().slots() {
+            for slot in 0..self.fast.percpu.area().slots() {
                 done.shrunk += u32::from(pages.decay(SlotIndex(slot)));
             }
         }

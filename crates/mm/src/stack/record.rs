@@ -1,14 +1,13 @@
 //! Writes the figures of a stack for other processes: the body of a record of the statistics page.
 
 use super::budget_stats::BudgetStats;
-use super::cached_pages::CachedPages;
+use super::cached_pages::{CachedPages, StackHost};
 use super::instance::{Stack, StackConfig};
 use super::large::LargeStats;
 use super::locks::LockKinds;
-use super::stats::{MemoryHeld, StackStats};
+use super::stats::{MemoryHeld, ServedBy, StackStats};
 use crate::frame::{FRAME_BYTES, MetadataKind, NodeId};
-use crate::pcp::PagePolicy;
-use crate::slab::{Cache, SlabPolicy, SlabStats};
+use crate::slab::{Cache, SlabStats};
 use crate::zone::ZoneStats;
 use quarry_record::{
     About, Budget, CacheRow, Draft, ListRow, LockRow, Memory, Name, Sink, ZoneRow, events, flags,
@@ -16,31 +15,7 @@ use quarry_record::{
 use quarry_sys::lock::LockStats;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
-/// The names of the policies that serve a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServedBy {
-    /// The slab policy.
-    pub slab: &'static str,
-    /// The page policy.
-    pub pages: &'static str,
-    /// The LRU policy.
-    pub lru: &'static str,
-    /// The kind of the fast paths: `sequences` or `locked slots`.
-    pub backend: &'static str,
-}
-
 impl<C: StackConfig> Stack<C> {
-    /// The policies of an initialised stack. O(1).
-    #[must_use]
-    pub fn served_by(&self) -> ServedBy {
-        ServedBy {
-            slab: <C::Slab as SlabPolicy<_>>::NAME,
-            pages: self.pages().policy().name(),
-            lru: C::Cache::policy(self.inner().cache),
-            backend: if self.percpu().is_sequenced() { "sequences" } else { "locked slots" },
-        }
-    }
-
     /// Writes the body of a record into `sink`; returns its sum. `about` describes the process.
     /// Makes no allocation or system call; takes one lock at a time. O(caches * slots).
     ///
@@ -53,16 +28,15 @@ impl<C: StackConfig> Stack<C> {
                 fill_cache(&mut draft, cache, stats);
             }
         });
-        let budget = self.budget_stats_of(&stats.memory, |kind| stats.metadata_bytes(kind));
         fill_memory(&mut draft, &stats);
-        fill_budget(&mut draft, &budget);
-        self.fill_events(&mut draft, &stats, &budget);
+        fill_budget(&mut draft, &stats.budget);
+        self.fill_events(&mut draft, &stats);
         for zone in self.pages().zones().all() {
             fill_zone(&mut draft, &zone.stats());
             self.fill_lists(&mut draft, zone.node());
         }
         self.fill_locks(&mut draft);
-        draft.finish(self.about(about, &stats, &budget))
+        draft.finish(self.about(about, &stats))
     }
 
     #[inline(never)]
@@ -75,12 +49,12 @@ impl<C: StackConfig> Stack<C> {
     }
 
     #[inline(never)]
-    fn about(&self, about: About, stats: &StackStats, budget: &BudgetStats) -> About {
-        let ServedBy { slab, pages, lru, backend } = self.served_by();
+    fn about(&self, about: About, stats: &StackStats) -> About {
+        let ServedBy { slab, pages, lru, backend } = stats.served_by;
         let mut flags = about.flags;
         for (flag, is_set) in [
             (flags::HAS_PAGE_CACHE, C::Cache::is_used(self)),
-            (flags::HAS_LIMIT, budget.limit != usize::MAX),
+            (flags::HAS_LIMIT, stats.budget.limit != usize::MAX),
         ] {
             flags |= if is_set { flag } else { 0 };
         }
@@ -99,7 +73,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     #[inline(never)]
-    fn fill_events(&self, draft: &mut Draft<'_>, stats: &StackStats, budget: &BudgetStats) {
+    fn fill_events(&self, draft: &mut Draft<'_>, stats: &StackStats) {
         let mut at = 0;
         let mut event = |name: &'static str, value: u64| {
             debug_assert_eq!(events::NAMES.get(at), Some(&name), "the order of the names");
@@ -124,7 +98,8 @@ impl<C: StackConfig> Stack<C> {
         ] {
             event(name, value);
         }
-        let (balances, took) = (&budget.balances, &budget.direct_ns);
+        let (budget, balances, took) =
+            (&stats.budget, &stats.budget.balances, &stats.budget.direct_ns);
         for (name, value) in [
             ("pageoutrun", balances.runs),
             ("balance_reached", balances.reached),

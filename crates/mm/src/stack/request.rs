@@ -1,14 +1,13 @@
 //! `malloc` and its relatives: the fast paths and the slow paths.
 
-use super::call::{Entry, MIN_ALIGN, Request};
+use super::cached_pages::StackHost;
+use super::call::{Entry, MIN_ALIGN, Misuse, Request};
 use super::instance::{Stack, StackConfig, Watch, is_sane};
-use super::misuse::Misuse;
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
-use crate::slab::{CacheId, Geometry, SlabPolicy};
-use quarry_sys::clear::clear;
-use quarry_sys::percpu::{Object, PerCpu, Push};
+use crate::slab::{CacheId, SlabPolicy};
+use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
 /// Misses of a class that a coarser class serves first. (16 or 32 saved no more memory.)
@@ -16,8 +15,6 @@ const MISSES_OF_COLD_CLASS: u8 = 8;
 
 /// Requests from this size on get a block if a slab finds no memory: it wastes at most half a page.
 pub(super) const SMALLEST_BLOCK: usize = FRAME_BYTES / 2;
-
-const FEW_BYTES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
@@ -28,40 +25,6 @@ pub(super) enum Owner {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The fast path of an allocation; after `None`, call [`alloc_on_stack`](Self::alloc_on_stack).
-    /// The stack need not be ready. O(1), no lock, no atomic read-modify-write.
-    #[inline(always)]
-    pub fn alloc_fast(&self, size: usize) -> Option<Object> {
-        if size >= self.fast.small_end.load(Ordering::Acquire) {
-            return None;
-        }
-        // SAFETY: `small_end` is 0 or `classes::LARGEST + 1`.
-        let class = unsafe { classes::of_unchecked(size) };
-        C::Slab::alloc_fast(&self.fast.percpu, class)
-    }
-
-    /// Same as [`alloc_fast`](Self::alloc_fast), with `size` zero bytes.
-    #[inline(always)]
-    pub fn alloc_zeroed_fast(&self, size: usize) -> Option<Object> {
-        let object = self.alloc_fast(size)?;
-        let start = object.as_ptr();
-        if size <= FEW_BYTES {
-            // In steps of 16 bytes: 4 ns with the free for 16 and 48 bytes, where memset takes 6.6.
-            // SAFETY: the object is ours alone; its size is a multiple of 16, and at least `size`.
-            unsafe {
-                start.write_bytes(0, 16);
-                if size > 32 {
-                    start.add(16).write_bytes(0, 32);
-                }
-                start.add(size.saturating_sub(1) & !15).write_bytes(0, 16);
-            }
-            return Some(object);
-        }
-        // SAFETY: the object has at least `size` bytes, and only we know it.
-        unsafe { clear(object, size) };
-        Some(object)
-    }
-
     pub(super) fn alloc_from_class(&self, size: usize) -> Option<Object> {
         if size > classes::LARGEST {
             return self.alloc_large(size, MIN_ALIGN).map(|(object, _)| object);
@@ -97,8 +60,7 @@ impl<C: StackConfig> Stack<C> {
 
     #[inline(never)]
     pub(super) fn alloc_of_cache(&self, cache: CacheId) -> Option<Object> {
-        let inner = self.inner();
-        inner.slab.alloc_from_slabs(&self.context(), inner.caches.get(cache)?)
+        self.slab.alloc_from_slabs(&self.context(), self.caches.get(cache)?)
     }
 
     #[cold]
@@ -141,45 +103,38 @@ impl<C: StackConfig> Stack<C> {
     pub fn alloc(&self, request: impl Into<Request>) -> Option<Object> {
         let request = request.into();
         if request.is_plain()
-            && let Some(object) = self.alloc_fast(request.size)
+            && let Some(object) = self.fast.alloc(request.size)
         {
             return Some(object);
         }
-        self.alloc_on_stack(request)
+        self.alloc_slow(request)
     }
 
-    /// The slow path of [`alloc`](Self::alloc).
-    pub fn alloc_on_stack(&self, request: Request) -> Option<Object> {
+    #[inline(never)]
+    fn alloc_slow(&self, request: Request) -> Option<Object> {
         if self.is_watched() {
             return self.alloc_watched(request);
         }
         self.watch.tick(self);
-        self.alloc_unseen(request)
+        let object = self.alloc_unseen(request);
+        if object.is_some() {
+            self.refresh_span();
+        }
+        object
     }
 
     #[cold]
     fn alloc_watched(&self, request: Request) -> Option<Object> {
-        self.watch.alloc(self, request, || self.alloc_unseen(request))
-    }
-
-    /// Serves a request without the instruments.
-    pub fn alloc_unseen(&self, request: Request) -> Option<Object> {
-        if request.is_plain() {
-            return self.alloc_from_class(request.size);
-        }
-        let (object, dirty) = self.alloc_any(request.size, request.align)?;
-        if request.zeroed {
-            // SAFETY: the allocation has at least `size` bytes, and only we know it.
-            unsafe { clear(object, request.size.min(dirty)) };
-        }
-        Some(object)
+        let object = self.watch.alloc(self, request, || self.alloc_unseen(request));
+        self.bound_footprint(0);
+        object
     }
 
     /// Also returns the offset from which on all bytes are known to be zero.
-    fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
+    pub(super) fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
-            return Some((self.alloc_fast(size).or_else(|| self.alloc_from_class(size))?, size));
+            return Some((self.fast.alloc(size).or_else(|| self.alloc_from_class(size))?, size));
         }
         match classes::of_aligned(size, align.max(MIN_ALIGN)) {
             Some(_) if !self.has_classes() => None,
@@ -203,7 +158,7 @@ impl<C: StackConfig> Stack<C> {
                 if size > LARGEST_BLOCK {
                     // Memory that caches gave back left the budget, but is still resident: the
                     // kernel would enforce a control group's limit on it and the mapping together.
-                    self.upkeep().purge_free();
+                    self.mappings.purge_all(self.pages().zones());
                 }
                 attempt()
             })
@@ -225,20 +180,19 @@ impl<C: StackConfig> Stack<C> {
         }
         let of_zones: usize = zones.all().map(|zone| zone.managed() as usize * FRAME_BYTES).sum();
         let taken = arena.pageblocks_taken() * PAGEBLOCK_BYTES;
-        let live =
-            taken.saturating_sub(of_zones).saturating_sub(self.inner().mappings.cached_bytes());
+        let live = taken.saturating_sub(of_zones).saturating_sub(self.mappings.cached_bytes());
         frames as usize * FRAME_BYTES > arena.bytes().saturating_sub(live)
     }
 
     fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, usize)> {
-        let inner = self.inner();
+        let built = self.built();
         if size <= LARGEST_BLOCK && align <= LARGEST_BLOCK {
             let order = Order::covering((align / FRAME_BYTES).max(1) as u32);
             let slot = self.fast.percpu.current();
-            let page = inner.pages.alloc_exact(slot, frames, MigrateType::Movable, order)?;
+            let page = built.pages.alloc_exact(slot, frames, MigrateType::Movable, order)?;
             return Some((self.adopt_block(page, frames), if page.zeroed { 0 } else { size }));
         }
-        let mapping = inner.mappings.alloc(inner.pages.zones(), frames, align)?;
+        let mapping = self.mappings.alloc(built.pages.zones(), frames, align)?;
         self.large.mappings.note_allocated();
         Some((self.address(mapping.pfn), mapping.dirty_bytes))
     }
@@ -248,36 +202,16 @@ impl<C: StackConfig> Stack<C> {
         self.frames().set_kind(page.pfn, 1, Kind::PAGES);
         self.large.blocks.note_allocated();
         if page.zeroed {
-            self.inner().slab.relieve(&self.context());
+            self.slab.relieve(&self.context());
         }
         self.address(page.pfn)
     }
 
-    /// The kind and the geometry of the cache whose object starts at `address`, and its offset in
-    /// the window. O(1), reads one entry of the frame table. Any address is allowed, also null.
-    #[inline(always)]
-    pub(super) fn object_fast(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
-        let span = self.fast.span.load(Ordering::Acquire);
-        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
-        if offset >= span {
-            return None;
-        }
-        let kinds = self.fast.kinds.load(Ordering::Relaxed);
-        let kind = kinds.wrapping_add(address as usize >> FRAME_SHIFT);
-        // SAFETY: `span` is set after `kinds`, which points `base >> FRAME_SHIFT` entries before
-        // the first frame's entry and has an entry for every frame of the span: see `FastPath`.
-        let entry = unsafe { (*kind).load(Ordering::Relaxed) };
-        const { assert!(size_of::<Geometry>() == Kind::STEP as usize) };
-        // SAFETY: an entry is a kind times the size of a geometry, and each kind has one in the
-        // array.
-        let geometry = unsafe { &*self.fast.geometry.as_ptr().byte_add(usize::from(entry)) };
-        geometry.is_object(offset).then_some((Kind::of_entry(entry).0, geometry, offset))
-    }
-
-    /// The first frame and the length of the block of pages that starts at `address`. `None` for
-    /// any other address, and if an instrument sees frees or the stack is not ready. O(1), no lock.
+    /// The kind and the first frame of the block of pages or the mapping that starts at `address`.
+    /// `None` for an object's address or one of no allocation, and if an instrument sees frees or
+    /// the stack is not ready. O(1), no lock.
     #[inline]
-    pub(super) fn block_fast(&self, address: *mut u8) -> Option<(Pfn, u32)> {
+    pub(super) fn large_fast(&self, address: *mut u8) -> Option<(Kind, Pfn)> {
         // `base` is set before `span`.
         let span = self.fast.span.load(Ordering::Acquire);
         let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
@@ -285,38 +219,23 @@ impl<C: StackConfig> Stack<C> {
             return None;
         }
         let pfn = Pfn((offset >> FRAME_SHIFT) as u32);
-        let frames = self.frames();
-        (frames.kind(pfn) == Kind::PAGES).then(|| (pfn, frames.link(pfn)))
+        let kind = self.frames().kind(pfn);
+        matches!(kind, Kind::PAGES | Kind::MAPPING).then_some((kind, pfn))
     }
 
-    /// The fast path of a free. After false, call [`free_slow`](Self::free_slow), which looks for
-    /// the reason itself: to return it here would cost the assembler's path an instruction per
-    /// exit. O(1), no lock, no atomic read-modify-write. Any address is allowed, also null.
-    ///
-    /// # Safety
-    /// If an allocation starts at `address`, its user has given it up.
-    #[inline(always)]
-    pub unsafe fn free_fast(&self, address: *mut u8) -> bool {
-        let Some((kind, geometry, offset)) = self.object_fast(address) else { return false };
-        if self.slab.looks_at_frees() {
-            return false;
+    /// The frames of the block of pages, or the sample, at `pfn`.
+    pub(super) fn frames_of_block(&self, pfn: Pfn) -> u32 {
+        match self.frames().kind(pfn) {
+            Kind::SAMPLED => self.watch.sampled(self, pfn).map_or(0, |sampled| sampled.frames),
+            _ => self.frames().link(pfn),
         }
-        // SAFETY: a geometry that accepts an offset is that of the cache with its index; an address
-        // in the window is not null.
-        let (id, object) =
-            unsafe { (CacheId::new_unchecked(kind), Object::new_unchecked(address)) };
-        let slab = || geometry.slab(offset);
-        // SAFETY: an object of this cache starts at the address and is given up (caller's promise).
-        unsafe { C::Slab::free_fast(&self.fast.percpu, id, object, slab) == Push::Stored }
     }
 
-    /// Frees an allocation; aborts if none starts there.
-    ///
     /// # Safety
-    /// Same as for [`free_fast`](Self::free_fast).
-    pub unsafe fn free_slow(&self, object: Object) {
+    /// Same as for [`free`](Self::free).
+    unsafe fn free_slow(&self, object: Object) {
         // SAFETY: the caller's promise is passed on.
-        if unsafe { self.watch.free(self, Entry::Free, object) } {
+        if unsafe { self.watch.free(self, object) } {
             return;
         }
         self.watch.tick(self);
@@ -324,30 +243,7 @@ impl<C: StackConfig> Stack<C> {
         unsafe { self.free_unseen(object) };
     }
 
-    /// Same as `free_slow`, for an allocation that no instrument recorded.
-    ///
-    /// # Safety
-    /// Same as for `free_fast`.
-    pub unsafe fn free_unseen(&self, object: Object) {
-        match self.owner(Entry::Free, object.as_ptr()) {
-            // SAFETY: an object of this cache starts there and is given up (caller's promise).
-            Owner::Object(id) => unsafe { self.cache(id).free(object) },
-            Owner::Pages(pfn) => self.free_whole_block(pfn, self.frames().link(pfn)),
-            Owner::Sampled(pfn) => {
-                let frames = self.frames_of_block(pfn);
-                self.watch.forget(self, pfn);
-                self.free_whole_block(pfn, frames);
-            }
-            Owner::Mapping(pfn) => {
-                self.watch.forget(self, pfn);
-                let inner = self.inner();
-                inner.mappings.free(inner.pages.zones(), pfn);
-                self.large.mappings.note_freed();
-            }
-        }
-    }
-
-    fn free_whole_block(&self, pfn: Pfn, frames: u32) {
+    pub(super) fn free_whole_block(&self, pfn: Pfn, frames: u32) {
         self.frames().set_kind(pfn, 1, Kind::NONE);
         self.free_block(pfn, frames);
         self.large.blocks.note_freed();
@@ -361,7 +257,7 @@ impl<C: StackConfig> Stack<C> {
     pub unsafe fn free(&self, object: Object) {
         // SAFETY: the caller's promise is passed on.
         unsafe {
-            if !self.free_fast(object.as_ptr()) {
+            if !self.fast.free(object.as_ptr()) {
                 self.free_slow(object);
             }
         }
@@ -394,7 +290,7 @@ impl<C: StackConfig> Stack<C> {
             Kind::PAGES | Kind::MAPPING | Kind::SAMPLED => {
                 self.misuse(entry, address, Misuse::InsideBlock)
             }
-            _ => self.misuse(entry, address, self.unowned(pfn)),
+            _ => self.misuse(entry, address, Misuse::Unowned(pfn)),
         }
     }
 }

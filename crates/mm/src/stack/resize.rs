@@ -11,13 +11,14 @@
 //! Blocks of pages grow into the free frames after them. A block that must move to grow goes, if
 //! possible, where it is followed by as many free frames as it has; these stay free.
 
-use super::call::{Entry, MIN_ALIGN, Request};
+use super::cached_pages::StackHost;
+use super::call::{Entry, MIN_ALIGN, Misuse, Request};
+use super::fast_path::stays;
 use super::instance::{Stack, StackConfig, Watch, is_sane};
-use super::misuse::Misuse;
 use super::request::{Owner, SMALLEST_BLOCK};
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
-use crate::slab::{CacheId, ParkedObjects};
+use crate::slab::ParkedObjects;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
@@ -30,12 +31,6 @@ pub fn with_headroom(old: usize, size: usize) -> usize {
     (old + old / 4).min(if size <= classes::LARGEST { classes::LARGEST } else { LARGEST_BLOCK })
 }
 
-/// An object may waste half of its bytes.
-#[inline(always)]
-fn stays(old: usize, size: usize) -> bool {
-    size.wrapping_sub(old / 2) <= old - old / 2
-}
-
 /// A block may waste a quarter of its frames.
 fn block_stays(held: u32, size: usize) -> bool {
     let fits = |frames: u32| frames <= held && held - frames <= held / 4;
@@ -43,24 +38,6 @@ fn block_stays(held: u32, size: usize) -> bool {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The fast path of [`usable_size`](Self::usable_size), for objects of slabs; after `None`,
-    /// call that. O(1), no lock. Any address is allowed, also null.
-    #[inline(always)]
-    pub fn usable_fast(&self, address: *mut u8) -> Option<usize> {
-        let (kind, ..) = self.object_fast(address)?;
-        Some(self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
-    }
-
-    /// Same as [`usable_fast`](Self::usable_fast), but `None` if the object seems to be free.
-    #[inline(always)]
-    pub fn usable_fast_in_use(&self, object: Object) -> Option<usize> {
-        let (kind, ..) = self.object_fast(object.as_ptr())?;
-        // SAFETY: a geometry that accepts an offset is that of the cache with its index.
-        let id = unsafe { CacheId::new_unchecked(kind) };
-        let is_in_use = !C::Slab::seems_parked(&self.fast.percpu, id, object);
-        is_in_use.then(|| self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
-    }
-
     /// Usable bytes of `object`. Aborts if the running CPU would hand it out next.
     pub fn usable_size(&self, object: Object) -> usize {
         if let Some(size) = self.watch.size(self, Entry::UsableSize, object) {
@@ -68,7 +45,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::UsableSize, object.as_ptr());
         if let Owner::Object(id) = owner
-            && self.inner().slab.is_parked(&self.context(), self.known_cache(id), object)
+            && self.slab.is_parked(&self.context(), self.known_cache(id), object)
         {
             self.misuse(Entry::UsableSize, object.as_ptr(), Misuse::NotInUse(id));
         }
@@ -87,22 +64,22 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// The fast path of [`demand_size`](Self::demand_size): returns whether `address` is an object
-    /// that a request of `size` bytes gets. O(1), no lock. Any address is allowed, also null.
-    #[inline(always)]
-    pub fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
-        let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
-        self.object_fast(address).and_then(served).is_some_and(|served| served.has(size))
-    }
-
     /// Checks that a request of `size` bytes at a multiple of `align`, a power of two, or the last
-    /// `realloc` to that size can have got `object`. Counts a wrong size, and aborts only if
-    /// [`forgives_wrong_size`](Self::forgives_wrong_size) refuses.
-    pub fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
-        if self.watch.demand(self, entry, object, size, align) {
+    /// `realloc` to that size can have got `object`; without `align` the object may be larger.
+    /// Counts a wrong size, and aborts only while the checks are on: programs that run on every
+    /// other allocator delete objects through a base class without a virtual destructor, and the
+    /// address alone decides what is freed.
+    pub fn demand(&self, entry: Entry, object: Object, size: usize, align: Option<usize>) {
+        if self.watch.demand(self, entry, object, size, align.unwrap_or(1)) {
             return;
         }
         let owner = self.owner(entry, object.as_ptr());
+        let Some(align) = align else {
+            if self.bytes_of(owner) < size {
+                self.wrong_size(entry, object, size, owner);
+            }
+            return;
+        };
         let class = classes::of_aligned(size, align.max(MIN_ALIGN));
         let is_right = match (owner, class) {
             (Owner::Object(id), _) if align <= MIN_ALIGN => {
@@ -132,63 +109,38 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Same as [`demand_size`](Self::demand_size), but `object` may be larger.
-    pub fn demand_room(&self, entry: Entry, object: Object, size: usize) {
-        if self.watch.demand(self, entry, object, size, 1) {
-            return;
-        }
-        let owner = self.owner(entry, object.as_ptr());
-        if self.bytes_of(owner) < size {
-            self.wrong_size(entry, object, size, owner);
-        }
-    }
-
     #[cold]
     #[inline(never)]
     fn wrong_size(&self, entry: Entry, object: Object, claimed: usize, owner: Owner) {
-        if !self.forgives_wrong_size() {
+        self.wrong_sizes.fetch_add(1, Ordering::Relaxed);
+        if self.watch.have_records() {
             let bytes = self.bytes_of(owner);
             self.misuse(entry, object.as_ptr(), Misuse::WrongSize { claimed, bytes })
         }
     }
 
-    /// Counts a wrong size. Returns false if it is an error, which it is only while the checks are
-    /// on: programs that run on every other allocator delete objects through a base class without a
-    /// virtual destructor, and the address alone decides what is freed.
-    pub fn forgives_wrong_size(&self) -> bool {
-        self.wrong_sizes.fetch_add(1, Ordering::Relaxed);
-        !self.watch.have_records()
-    }
-
-    /// The fast path of [`realloc`](Self::realloc): returns whether the object at `address` stays
-    /// for `size` bytes. O(1), no lock. Any address is allowed, also null.
-    #[inline(always)]
-    pub fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
-        self.usable_fast(address).is_some_and(|old| stays(old, size))
-    }
-
-    /// Returns whether the block of pages at `address` stays for `size` bytes. O(1), no lock. Any
-    /// address is allowed, also null.
-    #[inline]
-    pub fn stays_block_fast(&self, address: *mut u8, size: usize) -> bool {
-        let block = self.block_fast(address).filter(|_| !self.is_watched());
-        block.is_some_and(|(_, held)| block_stays(held, size))
-    }
-
-    /// Moves an object to a new one of at least `size` bytes by fast paths alone, and calls `free`
-    /// with the old one. Returns `None`, and does nothing, if a fast path refuses.
+    /// [`realloc`](Self::realloc) without a lock: of an allocation that stays, or moves by fast
+    /// paths alone; then `free` frees the old object. After `None`, call `realloc`.
     ///
     /// # Safety
-    /// Only the caller uses `object`, and not after success; `free` frees it.
-    #[inline]
-    pub unsafe fn move_fast(
+    /// Same as for `realloc`.
+    #[inline(never)]
+    pub unsafe fn realloc_fast(
         &self,
         object: Object,
         size: usize,
         free: impl FnOnce(Object),
     ) -> Option<Object> {
-        let old = self.usable_fast(object.as_ptr())?;
-        let new = self.alloc_fast(with_headroom(old, size))?;
+        let stays = match self.large_fast(object.as_ptr()) {
+            Some((Kind::PAGES, pfn)) => block_stays(self.frames().link(pfn), size),
+            Some((_, pfn)) => frames_of(size) == Some(self.frames().link(pfn)),
+            None => self.fast.stays(object.as_ptr(), size),
+        };
+        if stays {
+            return Some(object);
+        }
+        let old = self.fast.stride(object.as_ptr())?;
+        let new = self.fast.alloc(with_headroom(old, size))?;
         // SAFETY: both have at least `min(old, size)` bytes and do not overlap.
         unsafe { core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), old.min(size)) };
         free(object);
@@ -203,35 +155,21 @@ impl<C: StackConfig> Stack<C> {
     /// # Safety
     /// Only the caller uses `object`, and not after success.
     pub unsafe fn realloc(&self, object: Object, request: impl Into<Request>) -> Option<Object> {
-        let Request { size, align, .. } = request.into();
-        if align <= MIN_ALIGN && self.stays_fast(object.as_ptr(), size) {
+        let request = request.into();
+        if request.align <= MIN_ALIGN && self.fast.stays(object.as_ptr(), request.size) {
             return Some(object);
         }
-        // SAFETY: the caller's promise is passed on, and an object that has moved is freed once.
-        unsafe {
-            if align <= MIN_ALIGN
-                && let Some(new) = self.move_fast(object, size, |object| self.free(object))
-            {
-                return Some(new);
-            }
-            self.realloc_aligned(object, size, align)
-        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.realloc_slow(object, request) }
     }
 
-    /// Same as [`realloc`](Self::realloc), at a multiple of `align`, a power of two.
-    ///
     /// # Safety
     /// Same as for [`realloc`](Self::realloc).
-    pub unsafe fn realloc_aligned(
-        &self,
-        object: Object,
-        size: usize,
-        align: usize,
-    ) -> Option<Object> {
+    unsafe fn realloc_slow(&self, object: Object, request: Request) -> Option<Object> {
+        let Request { size, align, .. } = request;
         if !is_sane(size) {
             return None;
         }
-        let request = Request::of(size).aligned(align);
         // SAFETY: the caller's promise is passed on.
         if let Some(resized) = unsafe { self.watch.realloc(self, object, request) } {
             return resized;
@@ -282,14 +220,14 @@ impl<C: StackConfig> Stack<C> {
 
     #[inline(never)]
     fn resize_mapping(&self, pfn: Pfn, size: usize) -> Option<Object> {
-        let inner = self.inner();
+        let built = self.built();
         let frames = frames_of(size)?;
-        let charged = inner.mappings.charged(inner.pages.zones(), pfn);
-        let moved = inner.mappings.resize(inner.pages.zones(), pfn, frames)?;
+        let charged = self.mappings.charged(built.pages.zones(), pfn);
+        let moved = self.mappings.resize(built.pages.zones(), pfn, frames)?;
         self.large.mappings.note_resized();
         self.watch.forget(self, moved);
         self.watch.count(self, moved, frames, size);
-        let more = inner.mappings.charged(inner.pages.zones(), moved).saturating_sub(charged);
+        let more = self.mappings.charged(built.pages.zones(), moved).saturating_sub(charged);
         if more > 0 {
             self.bound_footprint(more);
         }
@@ -343,18 +281,5 @@ impl<C: StackConfig> Stack<C> {
         let object = self.adopt_block(page, frames);
         self.watch.count(self, page.pfn, frames, size);
         Some(object)
-    }
-
-    /// Returns whether `object` is a block or a mapping that stays for `size` bytes.
-    pub fn stays_large(&self, object: Object, size: usize) -> bool {
-        let Some(frames) = frames_of(size) else { return false };
-        if !self.is_ready() || self.watch.size(self, Entry::Realloc, object).is_some() {
-            return false;
-        }
-        match self.owner(Entry::Realloc, object.as_ptr()) {
-            Owner::Object(_) => false,
-            Owner::Pages(pfn) | Owner::Sampled(pfn) => block_stays(self.frames_of_block(pfn), size),
-            Owner::Mapping(pfn) => frames == self.frames().link(pfn),
-        }
     }
 }

@@ -1,11 +1,13 @@
 //! The counts of a stack and its memory.
 
-use super::cached_pages::CachedPages;
+use super::budget_stats::{BudgetStats, DirectNs, bytes};
+use super::cached_pages::{CachedPages, StackHost};
 use super::instance::{Stack, StackConfig};
 use super::large::LargeStats;
 use crate::frame::{FRAME_BYTES, METADATA_KINDS, MetadataKind, NodeId, PAGEBLOCK_BYTES};
-use crate::pcp::PcpCounters;
+use crate::pcp::{PagePolicy, PcpCounters};
 use crate::slab::{Cache, SlabPolicy, SlabStats};
+use crate::zone::Marks;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -80,6 +82,19 @@ pub struct SlotUse {
     pub barriers: u64,
 }
 
+/// The names of the policies that serve a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServedBy {
+    /// The slab policy.
+    pub slab: &'static str,
+    /// The page policy.
+    pub pages: &'static str,
+    /// The LRU policy.
+    pub lru: &'static str,
+    /// The kind of the fast paths: `sequences` or `locked slots`.
+    pub backend: &'static str,
+}
+
 /// The counts of a stack, read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackStats {
@@ -95,6 +110,10 @@ pub struct StackStats {
     pub page_lists: PcpCounters,
     /// The arrays of CPUs.
     pub slots: SlotUse,
+    /// The budget and its uses.
+    pub budget: BudgetStats,
+    /// The policies.
+    pub served_by: ServedBy,
     /// Direct reclaims of the second stage (the kernel's `allocstall`).
     pub direct_reclaims: u64,
     /// Frees that named a wrong size.
@@ -128,7 +147,7 @@ impl StackStats {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The present counts. O(caches * slots).
+    /// The present counts. O(caches * slots + descriptors of pages).
     #[must_use]
     pub fn stats(&self) -> StackStats {
         self.stats_by_cache(&mut |_, _| {})
@@ -137,27 +156,29 @@ impl<C: StackConfig> Stack<C> {
     /// Same as [`stats`](Self::stats); calls `each` for every cache.
     #[inline(never)]
     pub(super) fn stats_by_cache(&self, each: &mut dyn FnMut(&Cache, &SlabStats)) -> StackStats {
-        let inner = self.inner();
+        let built = self.built();
         let mut stats = StackStats {
             blocks: self.block_stats(),
             mappings: self.large.mappings.stats(),
-            page_lists: inner.pages.pcp_totals(),
+            page_lists: built.pages.pcp_totals(),
             direct_reclaims: self.deferral.reclaims.load(Relaxed),
             wrong_sizes: self.wrong_sizes.load(Relaxed),
             slots: self.slot_use(),
+            served_by: self.served_by(),
             ..StackStats::default()
         };
         let mut slabs = 0;
-        for cache in inner.caches.iter() {
-            let of_cache = inner.slab.stats(&self.context(), cache);
+        for cache in self.caches.iter() {
+            let of_cache = self.slab.stats(&self.context(), cache);
             slabs += stats.add_cache(cache, &of_cache);
             each(cache, &of_cache);
         }
         self.add_memory(&mut stats.memory, slabs);
         self.add_heap_use(&mut stats);
         for kind in MetadataKind::ALL {
-            stats.metadata[kind as usize] = inner.metadata.bytes(kind);
+            stats.metadata[kind as usize] = built.metadata.bytes(kind);
         }
+        stats.budget = self.budget_stats(&stats);
         stats
     }
 
@@ -172,6 +193,15 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
+    fn served_by(&self) -> ServedBy {
+        ServedBy {
+            slab: <C::Slab as SlabPolicy<_>>::NAME,
+            pages: self.pages().policy().name(),
+            lru: C::Cache::policy(&self.built().cache),
+            backend: if self.fast.percpu.is_sequenced() { "sequences" } else { "locked slots" },
+        }
+    }
+
     fn slot_use(&self) -> SlotUse {
         let area = self.fast.percpu.area();
         SlotUse {
@@ -183,8 +213,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn add_memory(&self, memory: &mut MemoryHeld, slabs: usize) {
-        let inner = self.inner();
-        let zones = inner.pages.zones();
+        let built = self.built();
+        let zones = built.pages.zones();
         for zone in zones.all() {
             memory.page_lists += self.listed_bytes(zone.node());
             memory.free_dirty += zone.dirty() as usize * FRAME_BYTES;
@@ -196,27 +226,61 @@ impl<C: StackConfig> Stack<C> {
         memory.page_cache = C::Cache::frames(self) as usize * FRAME_BYTES;
         let others = mapped + slabs + memory.page_lists + memory.withheld + memory.page_cache;
         memory.blocks = used.saturating_sub(others);
-        memory.mappings_cached = inner.mappings.cached_charged() as usize * FRAME_BYTES;
+        memory.mappings_cached = self.mappings.cached_charged() as usize * FRAME_BYTES;
         memory.mappings = mapped.saturating_sub(memory.mappings_cached);
     }
 
     fn listed_bytes(&self, node: NodeId) -> usize {
         let slots = (0..self.fast.percpu.area().slots()).map(SlotIndex);
-        let frames = slots.map(|slot| self.inner().pages.listed_frames(slot, node) as usize);
+        let frames = slots.map(|slot| self.built().pages.listed_frames(slot, node) as usize);
         frames.sum::<usize>() * FRAME_BYTES
     }
 
     fn add_heap_use(&self, stats: &mut StackStats) {
-        let (inner, memory) = (self.inner(), &stats.memory);
-        let zones: usize = inner.pages.zones().all().map(|zone| zone.managed() as usize).sum();
+        let (built, memory) = (self.built(), &stats.memory);
+        let zones: usize = built.pages.zones().all().map(|zone| zone.managed() as usize).sum();
         let heap = &mut stats.heap;
         heap.address_space_bytes = self.arena().pageblocks_taken() * PAGEBLOCK_BYTES;
         heap.arena_bytes = zones * FRAME_BYTES + memory.mappings_cached;
         heap.mapped_bytes = memory.mappings;
-        heap.mappings = inner.mappings.live();
+        heap.mappings = self.mappings.live();
         let used = memory.objects + memory.blocks + memory.page_cache;
         heap.used_bytes = used.min(heap.arena_bytes);
         heap.free_bytes = heap.arena_bytes - heap.used_bytes;
         heap.parked_bytes = memory.parked;
+    }
+
+    #[inline(never)]
+    fn budget_stats(&self, stats: &StackStats) -> BudgetStats {
+        let memory = &stats.memory;
+        let (budget, took) = (self.pages().zones().budget(), &self.deferral.took);
+        let Marks { min, low, high } = budget.marks();
+        let limit =
+            if budget.limit() == u32::MAX { usize::MAX } else { bytes(budget.limit().into()) };
+        let used = bytes(budget.used().into());
+        let held = memory.parked + memory.empty_slabs + memory.mappings_cached;
+        let around = memory.objects + memory.free_in_slabs + memory.around_objects;
+        let mut figures = BudgetStats {
+            limit,
+            min: bytes(min.into()),
+            low: bytes(low.into()),
+            high: bytes(high.into()),
+            used,
+            free: limit.saturating_sub(used),
+            slab_reclaimable: held,
+            slab_unreclaimable: around,
+            metadata: stats.metadata.iter().sum(),
+            direct_reclaims: took.count(),
+            free_dirty: memory.free_dirty,
+            direct_ns: DirectNs {
+                median: took.within(500),
+                p999: took.within(999),
+                longest: took.within(1000),
+            },
+            ..BudgetStats::default()
+        };
+        C::Cache::fill_stats(self, &mut figures);
+        figures.available = figures.estimate();
+        figures
     }
 }

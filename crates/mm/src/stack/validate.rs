@@ -9,7 +9,7 @@
 //! * the marks of the budget follow from its limit
 //! * frames charged for live and cached mappings = the budget's mapped frames
 
-use super::cached_pages::CachedPages;
+use super::cached_pages::{CachedPages, StackHost};
 use super::instance::{Stack, StackConfig, Watch};
 use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::slab::{MAX_CACHES, SlabPolicy};
@@ -31,11 +31,11 @@ impl<C: StackConfig> Stack<C> {
     /// The first equation that does not hold.
     #[inline(never)]
     pub fn validate(&self) -> Result<(), Broken> {
-        let inner = self.inner();
-        inner.slab.validate(&self.context())?;
-        inner.mappings.validate()?;
+        let built = self.built();
+        self.slab.validate(&self.context())?;
+        self.mappings.validate()?;
         self.arena().validate()?;
-        inner.pages.validate()?;
+        built.pages.validate()?;
         C::Cache::validate(self)?;
         let census = self.census()?;
         self.check_slabs(&census)?;
@@ -81,7 +81,7 @@ impl<C: StackConfig> Stack<C> {
                     }
                     Kind::MAPPING => {
                         census.mappings += 1;
-                        let charged = self.inner().mappings.charged(self.pages().zones(), pfn);
+                        let charged = self.mappings.charged(self.pages().zones(), pfn);
                         census.of_mappings += u64::from(charged);
                     }
                     kind if kind.is_cache() => census.of_cache[usize::from(kind.0)] += 1,
@@ -96,17 +96,15 @@ impl<C: StackConfig> Stack<C> {
     fn count_hidden(&self, pfn: Pfn, census: &mut Census) {
         if self.watch.is_hidden_mapping(pfn) {
             census.mappings += 1;
-            census.of_mappings +=
-                u64::from(self.inner().mappings.charged(self.pages().zones(), pfn));
+            census.of_mappings += u64::from(self.mappings.charged(self.pages().zones(), pfn));
         } else {
             census.of_blocks += u64::from(self.frames().link(pfn));
         }
     }
 
     fn check_slabs(&self, census: &Census) -> Result<(), Broken> {
-        let inner = self.inner();
-        for cache in inner.caches.iter() {
-            let slabs = inner.slab.stats(&self.context(), cache).total_slabs;
+        for cache in self.caches.iter() {
+            let slabs = self.slab.stats(&self.context(), cache).total_slabs;
             let (found, counted) =
                 (census.of_cache[cache.id().index()], slabs << cache.order().get());
             let check = Check::of("cache").at(cache.id().index() as u64);
@@ -116,12 +114,12 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn check_budget(&self, census: &Census) -> Result<(), Broken> {
-        let inner = self.inner();
-        let budget = inner.pages.zones().budget();
+        let built = self.built();
+        let budget = built.pages.zones().budget();
         budget.validate()?;
-        let kept = u64::from(inner.mappings.cached_charged());
+        let kept = u64::from(self.mappings.cached_charged());
         let (check, counted) = (Check::of("stack"), self.large.mappings.stats());
-        let (heads, live) = (census.mappings as u64, inner.mappings.live() as u64);
+        let (heads, live) = (census.mappings as u64, self.mappings.live() as u64);
         check.equal(heads, live, "heads of mappings = live mappings")?;
         let counted = counted.allocated - counted.freed;
         check.equal(heads, counted, "live mappings = mappings allocated - freed")?;

@@ -8,9 +8,10 @@
 //! A withheld block has no memory, but counts as used. A request that finds no other memory gets
 //! it.
 
-use crate::frame::Pfn;
+use crate::frame::{Arena, FRAME_SHIFT, Pfn};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
+use quarry_sys::os::OsError;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A block in a [`Ring`].
@@ -22,6 +23,30 @@ pub struct Block<T> {
     pub frames: u32,
     /// A note about it.
     pub about: T,
+}
+
+impl<T> Block<T> {
+    /// Makes the block inaccessible, without pages; returns whether any part is inaccessible.
+    pub fn hide(&self, arena: &Arena) -> bool {
+        let (address, bytes) = (arena.address(self.pfn), (self.frames as usize) << FRAME_SHIFT);
+        match arena.os().set_accessible(address, bytes, false) {
+            Ok(()) => {
+                // If the system refuses, the pages stay in memory.
+                let _ = arena.os().purge(address, bytes);
+                true
+            }
+            // The call may have changed a part of the block before the process had too many
+            // mappings. Unless this can be undone, the block must not be handed out.
+            Err(OsError(libc::ENOMEM)) => !self.show(arena),
+            Err(_) => false,
+        }
+    }
+
+    /// Makes the block accessible again; returns whether this succeeded.
+    pub fn show(&self, arena: &Arena) -> bool {
+        let bytes = (self.frames as usize) << FRAME_SHIFT;
+        arena.os().set_accessible(arena.address(self.pfn), bytes, true).is_ok()
+    }
 }
 
 /// Up to `MOST` blocks: a new block takes the place of the oldest one.

@@ -1,11 +1,10 @@
 //! Makes a freed block inaccessible to the program, and accessible again (see `withheld.rs`).
 
+use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig};
 use super::withheld::Block;
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Pfn};
-use core::ptr::NonNull;
+use crate::frame::Pfn;
 use quarry_sys::clock::coarse_ns;
-use quarry_sys::os::{Os, OsError};
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -18,7 +17,7 @@ const INTERVAL_NS: u64 = 100_000_000;
 
 impl<C: StackConfig> Stack<C> {
     /// Frees a block without an owner, at once or after it was withheld.
-    pub fn free_block(&self, pfn: Pfn, frames: u32) {
+    pub(super) fn free_block(&self, pfn: Pfn, frames: u32) {
         let block = Block { pfn, frames, about: () };
         if frames < LEAST_FRAMES || !self.withhold(block) {
             self.free_now(block);
@@ -41,18 +40,18 @@ impl<C: StackConfig> Stack<C> {
             return false;
         }
         self.withheld.since_ns.store(now, Relaxed);
-        if !self.has_small_pages() {
+        if !self.arena().has_small_pages() {
             return false;
         }
         let mut ring = self.withheld.ring.lock();
         let before = ring.pop();
         if let Some(before) = before
-            && !self.show(&before)
+            && !before.show(self.arena())
         {
             ring.push(before);
             return false;
         }
-        let is_withheld = self.hide(&block);
+        let is_withheld = block.hide(self.arena());
         if is_withheld {
             ring.push(block);
         }
@@ -70,7 +69,7 @@ impl<C: StackConfig> Stack<C> {
         let mut ring = self.withheld.ring.lock();
         let block = ring.pop();
         if let Some(block) = block
-            && self.show(&block)
+            && block.show(self.arena())
         {
             self.withheld.note(&ring);
             drop(ring);
@@ -82,36 +81,5 @@ impl<C: StackConfig> Stack<C> {
         }
         self.withheld.is_stuck.store(true, Relaxed);
         false
-    }
-
-    /// Returns whether a page of the system is a frame; a larger page may hold other blocks, too.
-    pub fn has_small_pages(&self) -> bool {
-        self.arena().os().page_size() == FRAME_BYTES
-    }
-
-    /// Makes a block inaccessible, without pages; returns whether any part is inaccessible.
-    pub fn hide<T>(&self, block: &Block<T>) -> bool {
-        let (os, address, bytes) = self.place(block);
-        match os.set_accessible(address, bytes, false) {
-            Ok(()) => {
-                // If the system refuses, the pages stay in memory.
-                let _ = os.purge(address, bytes);
-                true
-            }
-            // The call may have changed a part of the block before the process had too many
-            // mappings. Unless this can be undone, the block must not be handed out.
-            Err(OsError(libc::ENOMEM)) => !self.show(block),
-            Err(_) => false,
-        }
-    }
-
-    /// Makes a block accessible again; returns whether this succeeded.
-    pub fn show<T>(&self, block: &Block<T>) -> bool {
-        let (os, address, bytes) = self.place(block);
-        os.set_accessible(address, bytes, true).is_ok()
-    }
-
-    fn place<T>(&self, block: &Block<T>) -> (&'static dyn Os, NonNull<u8>, usize) {
-        (self.arena().os(), self.address(block.pfn), (block.frames as usize) << FRAME_SHIFT)
     }
 }

@@ -165,7 +165,7 @@ impl Budget {
     }
 
     /// In the child of a fork: releases the claims of the parent's other tasks.
-    pub(crate) fn adopt_in_child(&self) {
+    pub fn adopt_in_child(&self) {
         self.release(self.reclaimers.keep_only_current());
     }
 

@@ -11,8 +11,8 @@ use super::purge::purge_extent;
 use super::watermark::{Mark, Marks};
 use super::zone::{Zone, ZoneRef};
 use crate::frame::{
-    Arena, Faults, FrameTable, Kind, KindSet, MAX_NODES, Memory, MigrateType, NodeId, Order,
-    OsArray, PAGEBLOCK_FRAMES, Pfn,
+    Arena, FRAME_BYTES, Faults, FrameTable, Kind, KindSet, MAX_NODES, Memory, MigrateType, NodeId,
+    Order, OsArray, PAGEBLOCK_FRAMES, Pfn,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -334,6 +334,20 @@ impl Zones {
     /// After many refusals a bounded purge ends, and the next one begins at that place.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         self.of(node).purge(smallest, most_bytes)
+    }
+
+    /// Free memory that may hold data. O(nodes).
+    pub(crate) fn dirty_bytes(&self) -> usize {
+        self.all().map(|zone| zone.dirty() as usize * FRAME_BYTES).sum()
+    }
+
+    /// Gives all free memory that may hold data to the operating system; returns the bytes.
+    pub(crate) fn purge_all(&self) -> usize {
+        let of = |node| {
+            let whole = self.give_back_of(node, Whole::Dirty, usize::MAX);
+            whole + self.purge(node, Order::ZERO, usize::MAX)
+        };
+        self.all().map(|zone| of(zone.node())).sum()
     }
 
     /// Purges frames of one pageblock for their owner, which has given up their contents.

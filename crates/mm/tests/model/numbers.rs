@@ -4,8 +4,8 @@ use crate::explore;
 use crate::system::{Backing, TestOs};
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::V6_18;
-use quarry_mm::slab::{CacheParams, Sheaf};
-use quarry_mm::stack::{Stack, StackConfig};
+use quarry_mm::slab::{CacheOptions, CacheParams, Sheaf};
+use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_sys::percpu::SteppedSlots;
 use quarry_watch::AllInstruments;
 use shuttle::sync::Arc;
@@ -30,9 +30,11 @@ fn a_number_that_is_used_again_shows_one_cache_at_a_time() {
         stack.percpu().sequences().set_cpus(2);
         let mut options = StackOptions { heap: false, ..StackOptions::default() };
         options.pages.reserve_bytes = 64 << 20;
-        stack.init(os, &options).expect("a system on which nothing fails");
+        stack.init(os, &options, &Default::default()).expect("a system on which nothing fails");
         let create = |stack: &Stack<Config>, size| {
-            stack.create_cache("model", &CacheParams { size, align: 16 }).expect("a cache")
+            stack
+                .create_cache("model", &CacheParams { size, align: 16 }, &CacheOptions::default())
+                .expect("a cache")
         };
         let id = create(&stack, 16 << 10);
         let object = stack.cache(id).alloc().expect("there is memory");
@@ -44,7 +46,7 @@ fn a_number_that_is_used_again_shows_one_cache_at_a_time() {
         let other = Arc::clone(&stack);
         let looker = thread::spawn(move || {
             for _ in 0..3 {
-                if let Some(cache) = other.find_cache(id) {
+                if let Some(cache) = other.caches.get(id) {
                     assert_eq!((cache.generation(), cache.stride()), (2, 4096));
                 }
                 let objects = other.stats().memory.objects;

@@ -13,7 +13,7 @@ use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{Stack, StackConfig};
+use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_sys::percpu::SteppedSlots;
 use quarry_watch::AllInstruments;
 use shuttle::sync::Arc;
@@ -47,7 +47,7 @@ impl Play {
         options.pages.reserve_bytes = 64 << 20;
         let mut cached = PageCachingOptions::default();
         cached.lru.add_batch = 2;
-        stack.init_with(os, &options, &cached).expect("a system on which nothing fails");
+        stack.init(os, &options, &cached).expect("a system on which nothing fails");
         let cache = stack.page_cache().expect("a system on which nothing fails");
         let id = cache.create_mapping(&MappingOptions::default()).expect("memory");
         Arc::new(Self { stack, id, fills: AtomicU64::new(0), os })

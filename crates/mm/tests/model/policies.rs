@@ -7,8 +7,8 @@ use crate::system::{Backing, TestOs};
 use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::V6_18;
-use quarry_mm::slab::{CacheId, CacheParams, SlabPolicy};
-use quarry_mm::stack::{Stack, StackConfig};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabPolicy};
+use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_sys::percpu::{Object, PlantedBug, SlotIndex, SteppedSlots};
 use quarry_watch::AllInstruments;
 use shuttle::sync::Arc;
@@ -63,9 +63,10 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
             1 => |_| NodeId(0),
             _ => |slot: SlotIndex| NodeId(slot.0 as u8 % 2),
         };
-        stack.init(os, &options).expect("a system on which nothing fails");
+        stack.init(os, &options, &Default::default()).expect("a system on which nothing fails");
         let params = CacheParams { size, align: 16 };
-        let cache = stack.create_cache("model", &params).expect("a cache");
+        let cache =
+            stack.create_cache("model", &params, &CacheOptions::default()).expect("a cache");
         Self { stack, cache, hands: Hands::default(), left: Mutex::default(), os }
     }
 
@@ -108,7 +109,7 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
         objects.iter().for_each(|object| self.hands.take(*object));
         objects.iter().for_each(|object| self.hands.give(*object));
         // SAFETY: they were in this thread's hands only.
-        unsafe { self.stack.cache(self.cache).free_bulk(&objects) };
+        unsafe { self.stack.free_objects(self.cache, &objects) };
     }
 
     /// Frees what is left; then every object is back in its slab, and every slab is given back.

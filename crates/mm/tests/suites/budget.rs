@@ -9,7 +9,7 @@ use quarry_cache::{
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{Pressure, Stack};
+use quarry_mm::stack::{Pressure, Stack, StackHost};
 use quarry_mm::zone::{Mark, MarkOptions};
 use quarry_sys::hooks::HookId;
 use quarry_sys::percpu::Object;
@@ -119,7 +119,7 @@ fn the_background_returns_to_the_high_mark_whenever_it_is_woken() {
         let kept = cache.bytes() as f64 / LIMIT as f64;
         assert!(kept > 0.7, "round {round}: no more than it takes, and {kept} is left");
     }
-    let stats = stack.budget_stats().balances;
+    let stats = stack.stats().budget.balances;
     assert_eq!((stats.runs, stats.reached), (50, 50));
     assert!(stack.shrinkers().remove(id));
     cache.free(u64::MAX);
@@ -404,17 +404,17 @@ fn figures_add_up() {
     let stack = &*bed.stack;
     let cache = Cache::new(stack, 1000);
     let id = register(stack, &cache);
-    let empty = stack.budget_stats();
+    let empty = stack.stats().budget;
     assert_eq!((empty.limit, empty.used, empty.free), (LIMIT, 0, LIMIT));
     assert_eq!(empty.available, LIMIT - empty.min);
     fill_below_low(stack, &cache);
-    let full = stack.budget_stats();
+    let full = stack.stats().budget;
     assert_eq!(full.free, LIMIT - full.used);
     assert!(full.min <= full.low && full.low <= full.high && full.free < full.low);
     assert!(full.slab_unreclaimable >= cache.bytes());
     assert!(full.available < full.low, "all is in use: {full:?}");
     cache.free(u64::MAX);
-    let parked = stack.budget_stats();
+    let parked = stack.stats().budget;
     assert!(parked.available > LIMIT / 2, "nothing is in use: {parked:?}");
     assert!(stack.shrinkers().remove(id));
     bed.assert_empty(&[]);

@@ -1,5 +1,6 @@
 //! The page cache as a part of the budget: who gives way, groups, and pages that cannot be had.
 
+use crate::support::idle::reclaim;
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_cache::lru::PageNo;
 use quarry_cache::page_cache::{
@@ -9,7 +10,7 @@ use quarry_cache::{CachingStack, Goal, ReclaimCaller};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{ReclaimState, Stack};
+use quarry_mm::stack::{ReclaimState, Stack, StackHost};
 use quarry_mm::zone::{GroupId, GroupLimits, Mark};
 
 type Config = VirtualConfig<Sheaf>;
@@ -85,7 +86,7 @@ fn the_heap_takes_what_the_cache_has_and_gives_it_back() {
     for round in 0..3 {
         // What the heap has parked goes back while it is idle, as in the background.
         for _ in 0..2 {
-            stack.reclaim(&mut looks);
+            reclaim(stack, &mut looks);
         }
         for index in 0..pages {
             touch(cache, id, index).expect("clean pages make room");
@@ -104,7 +105,7 @@ fn the_heap_takes_what_the_cache_has_and_gives_it_back() {
             }
         }
     }
-    let stats = stack.budget_stats();
+    let stats = stack.stats().budget;
     assert!(stats.direct_reclaims > 0 && stats.direct_ns.p999 > 0, "{stats:?}");
     end(&bed, cache, &[id]);
 }
@@ -162,8 +163,8 @@ fn dirty_pages_stay() {
     }
     balance(stack);
     assert_eq!(cache.events().dirty(), dirty);
-    assert_eq!(stack.budget_stats().dirty, dirty as usize * FRAME_BYTES);
-    assert_eq!(stack.budget_stats().balances.pages_freed, 0);
+    assert_eq!(stack.stats().budget.dirty, dirty as usize * FRAME_BYTES);
+    assert_eq!(stack.stats().budget.balances.pages_freed, 0);
     end(&bed, cache, &[id]);
 }
 

@@ -10,6 +10,7 @@ use quarry_mm::slab::{
     CacheId, CacheOptions, CacheParams, Constructor, MAX_CACHES, Remaining, Sheaf, SlabPolicy,
     SlabStats,
 };
+use quarry_mm::stack::StackHost;
 use quarry_sys::os::OsError;
 use quarry_sys::percpu::{Object, PerCpu, VirtualSlots};
 use std::cell::RefCell;
@@ -85,7 +86,7 @@ unsafe extern "C" fn make<const WORDS: usize>(object: *mut c_void) {
 }
 
 /// Sizes of objects in words, with their constructors.
-const SHAPES: [(usize, Constructor); 5] =
+const SHAPES: [(usize, unsafe extern "C" fn(*mut c_void)); 5] =
     [(2, make::<2>), (6, make::<6>), (24, make::<24>), (200, make::<200>), (1500, make::<1500>)];
 
 fn set_words(object: Object, words: usize, value: u64) {
@@ -193,10 +194,10 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
             return;
         }
         let params = CacheParams { size: words * 8, align: 1 << align };
-        let constructor = is_constructed.then_some(constructor);
-        let options = CacheOptions { constructor, unmerged, capacity: None };
         // SAFETY: the constructor writes as many words as the object has.
-        let id = unsafe { self.bed.stack.create_cache_with("comes", &params, &options) };
+        let constructor = is_constructed.then(|| unsafe { Constructor::new(constructor) });
+        let options = CacheOptions { constructor, unmerged, capacity: None };
+        let id = self.bed.stack.create_cache("comes", &params, &options);
         let id = id.expect("there is room");
         let cache = self.bed.stack.cache(id);
         assert_eq!(cache.has_constructor(), is_constructed);
@@ -230,7 +231,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
             if gone.is_constructed {
                 self.of_the_past += stats.slabs_allocated * u64::from(objects);
             }
-            assert!(self.bed.stack.find_cache(id).is_none());
+            assert!(self.bed.stack.caches.get(id).is_none());
         } else {
             self.is_named(done, &live);
         }
@@ -296,7 +297,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
         // SAFETY: they were live, and the test has forgotten them.
         unsafe {
             match in_bulk {
-                true => cache.free_bulk(&given),
+                true => self.bed.stack.free_objects(cache.id(), &given),
                 false => given.into_iter().for_each(|object| cache.free(object)),
             }
         }
@@ -461,8 +462,7 @@ fn come_and_go<S: SlabPolicy<VirtualSlots> + 'static>(bed: &PolicyBed<S>, step: 
     let mut caches = Vec::new();
     let refused = loop {
         let params = CacheParams { size: 64 + step * caches.len(), align: 16 };
-        // SAFETY: there is no constructor.
-        match unsafe { bed.stack.create_cache_with("many", &params, &unmerged) } {
+        match bed.stack.create_cache("many", &params, &unmerged) {
             Ok(id) => caches.push(id),
             Err(error) => break error,
         }
@@ -511,8 +511,7 @@ fn merged<S: SlabPolicy<VirtualSlots> + 'static>() {
     play.check();
     let params = CacheParams { size: 48, align: 16 };
     let sized = CacheOptions { capacity: Some(8), ..CacheOptions::default() };
-    // SAFETY: there is no constructor.
-    let of_its_own = unsafe { play.bed.stack.create_cache_with("sized", &params, &sized) };
+    let of_its_own = play.bed.stack.create_cache("sized", &params, &sized);
     let of_its_own = of_its_own.expect("there is room");
     assert!(!ids.contains(&of_its_own.index()), "who says how much it keeps is not merged");
     assert_eq!(play.bed.stack.cache(of_its_own).capacity(), Some(8));

@@ -4,10 +4,10 @@ use crate::support::{Backing, Bed, TestOs, VirtualConfig, on_cpu, small};
 use quarry_mm::heap::classes;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::V6_18;
-use quarry_mm::slab::CacheId;
 use quarry_mm::slab::CacheParams;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{ReclaimState, Stack, StackConfig};
+use quarry_mm::slab::{CacheId, CacheOptions};
+use quarry_mm::stack::{ReclaimState, Stack, StackConfig, StackHost};
 use quarry_sys::percpu::{ArrayId, NativeSlots, PerCpu, SlotIndex};
 use quarry_watch::AllInstruments;
 use std::sync::mpsc;
@@ -61,7 +61,7 @@ fn the_arrays_of_many_cpus_are_bounded() {
     let most = 2 * ALL + CPUS as usize * CPU_LEAST;
     assert!(parked <= most, "{} MiB are parked, of {}", parked / MIB, most / MIB);
     // Barns tell what they keep to within 64 KiB.
-    let counted = bed.stack.upkeep().parked_bytes();
+    let counted = bed.stack.limits.barns() + bed.stack.percpu().area().held_bytes();
     assert!(counted.abs_diff(parked) <= classes::COUNT << 16, "{counted} bytes of {parked}");
     let area = bed.stack.percpu().area();
     assert!(area.held_bytes() <= area.all_room());
@@ -107,7 +107,7 @@ fn who_came_late_gets_a_share() {
     fill_all(&bed);
     assert!(room() <= 4 * CPU_LEAST, "{} bytes", room());
     for _ in 0..8 {
-        bed.stack.upkeep().look(&mut state);
+        bed.stack.look(&mut state, 0, 0);
         for cpu in (0..8).chain([63]) {
             on_cpu(cpu);
             fill(&bed.stack, 1, 40);
@@ -140,18 +140,21 @@ fn idle_cpus_are_not_looked_at() {
     let area = bed.stack.percpu().area();
     let awake = || area.awake().map(|slot| slot.0).collect::<Vec<_>>();
     for expected in [vec![1], vec![], vec![]] {
-        bed.stack.upkeep().look(&mut state);
+        bed.stack.look(&mut state, 0, 0);
         let stats = bed.stack.cache(CacheId::new(5)).stats();
         assert_eq!(stats.alloc_fast + stats.alloc_slow, 200, "what a slot has counted stays");
         assert_eq!(awake(), expected);
     }
-    assert_eq!((area.all_room(), bed.stack.upkeep().parked_bytes()), (0, 0));
+    assert_eq!(
+        (area.all_room(), (bed.stack.limits.barns() + bed.stack.percpu().area().held_bytes())),
+        (0, 0)
+    );
     on_cpu(2);
     fill(&bed.stack, 5, 200);
     on_cpu(1);
     fill(&bed.stack, 5, 200);
     assert_eq!(awake(), [1, 2]);
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
     assert_eq!(awake(), [1, 2], "both have been used again");
     let touched: Vec<u32> = (0..CPUS).filter(|cpu| is_touched(&bed, *cpu)).collect();
     // Slot 0 is populated at the start.
@@ -178,7 +181,9 @@ fn a_look_makes_one_barrier() {
     let caches: Vec<CacheId> = (1..=20)
         .map(|number| {
             let params = CacheParams { size: 16 * number, align: 16 };
-            bed.stack.create_cache("many", &params).expect("there is room")
+            bed.stack
+                .create_cache("many", &params, &CacheOptions::default())
+                .expect("there is room")
         })
         .collect();
     let park = |id| {
@@ -194,7 +199,7 @@ fn a_look_makes_one_barrier() {
     for busy in [caches.len(), caches.len() / 2, 0, 0] {
         caches[..busy].iter().for_each(|id| park(*id));
         let before = barriers();
-        bed.stack.upkeep().look(&mut state);
+        bed.stack.look(&mut state, 0, 0);
         assert!(barriers() - before <= 1, "{} barriers", barriers() - before);
     }
     let held: u64 = caches.iter().map(|id| bed.stack.cache(*id).stats().parked_objects).sum();

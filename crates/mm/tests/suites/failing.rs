@@ -149,7 +149,9 @@ fn free_all<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) {
 /// Calls that a whole run makes, the building of the stack included.
 fn calls_of_a_run<S: Policy>(backing: Backing) -> (u64, u64) {
     let bed = HeapBed::<S>::cold(backing, 4096, 2);
-    bed.stack.init(bed.os, &options()).expect("a system on which nothing fails");
+    bed.stack
+        .init(bed.os, &options(), &Default::default())
+        .expect("a system on which nothing fails");
     let built = bed.os.calls();
     let mut oracle = Oracle::default();
     assert_eq!(play(&bed, &mut oracle), 0, "a system on which nothing fails refuses nothing");
@@ -161,7 +163,7 @@ fn run_failing<S: Policy>(backing: Backing, nth: u64, count: u64) -> u32 {
     let bed = HeapBed::<S>::cold(backing, 4096, 2);
     bed.os.fail(nth, count);
     let mut oracle = Oracle::default();
-    let built = bed.stack.init(bed.os, &options()).is_ok();
+    let built = bed.stack.init(bed.os, &options(), &Default::default()).is_ok();
     let mut refused = 0;
     if built {
         refused = play(&bed, &mut oracle);
@@ -172,7 +174,7 @@ fn run_failing<S: Policy>(backing: Backing, nth: u64, count: u64) -> u32 {
     } else {
         assert_eq!(bed.stack.alloc(100), None, "a stack that could not be built refuses");
         bed.os.succeed();
-        bed.stack.init(bed.os, &options()).expect("init may be tried again");
+        bed.stack.init(bed.os, &options(), &Default::default()).expect("init may be tried again");
     }
     assert_eq!(play(&bed, &mut oracle), 0, "the stack goes on after failure of call {nth}");
     free_all(&bed, &mut oracle);

@@ -4,7 +4,7 @@ use crate::support::{Backing, Bed, VirtualConfig, on_cpu};
 use quarry_mm::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::Request;
+use quarry_mm::stack::{Request, StackHost};
 use quarry_sys::percpu::Object;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
@@ -47,7 +47,7 @@ fn freed_mappings_give_way_to_what_grows() {
     let peak = footprint(&bed);
     // Not all at once: what goes back in one go has a bound.
     free(&bed, mappings[..2].iter().copied());
-    assert!(bed.stack.upkeep().cached_bytes() >= 16 * MIB, "nobody else needs memory");
+    assert!(bed.stack.mappings.cached_bytes() >= 16 * MIB, "nobody else needs memory");
     let mut small = Vec::new();
     for count in 0..16 * MIB / 1024 {
         small.push(alloc(&bed, 1024));
@@ -112,7 +112,7 @@ fn freed_mappings_stay_where_nothing_ever_goes_back() {
     let mappings: Vec<_> = (0..2).map(|_| alloc(&bed, 8 * MIB)).collect();
     free(&bed, mappings);
     let small: Vec<_> = (0..32 * MIB / 1024).map(|_| alloc(&bed, 1024)).collect();
-    assert_eq!(bed.stack.upkeep().cached_bytes(), 16 * MIB);
+    assert_eq!(bed.stack.mappings.cached_bytes(), 16 * MIB);
     free(&bed, small);
     bed.assert_empty(&[]);
 }
@@ -159,14 +159,14 @@ fn a_kept_run_gives_its_end_only() {
     // SAFETY: 40 MiB that are ours.
     unsafe { buffer.as_ptr().write_bytes(0xa5, 40 * MIB) };
     free(&bed, [buffer]);
-    while bed.stack.upkeep().cached_bytes() > 0
+    while bed.stack.mappings.cached_bytes() > 0
         && bed.stack.stats().memory.mappings_cached == 40 * MIB
     {
         small.push(alloc(&bed, 32 << 10));
     }
     let held = bed.stack.stats().memory;
     assert!(held.mappings_cached >= 30 * MIB, "{held:?}");
-    assert_eq!(bed.stack.upkeep().cached_bytes(), 40 * MIB, "the addresses stay");
+    assert_eq!(bed.stack.mappings.cached_bytes(), 40 * MIB, "the addresses stay");
     let again = bed.stack.alloc(Request::of(40 * MIB).zeroed()).expect("there is memory");
     assert_eq!(again, buffer);
     for page in (0..40 * MIB).step_by(FRAME_BYTES) {

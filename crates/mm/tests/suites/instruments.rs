@@ -4,7 +4,7 @@ use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::heap::{CheckOptions, Sampling};
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{Instrument, Stack};
+use quarry_mm::stack::{Instrument, Stack, StackHost, Watch};
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::Object;
 
@@ -36,21 +36,20 @@ fn while_one_is_on_every_request_takes_its_slow_entry() {
         let held = |bed: &HeapBed| bed.stack.stats().slots.held_bytes;
         let before = objects(&bed);
         bed.stack.switch_instrument(instrument, true);
-        assert!(bed.stack.has_instrument(instrument));
+        assert!(bed.stack.instruments.has(instrument));
         let sees_frees = matches!(instrument, Instrument::Debug | Instrument::Harden);
-        assert_eq!(bed.stack.usable_fast(before[9].as_ptr()).is_none(), sees_frees);
+        assert_eq!(bed.stack.fast.usable(before[9]).is_none(), sees_frees);
         free(&bed, before);
         let parked = held(&bed);
         assert!(parked > 0);
         let during = objects(&bed);
         for size in [0, 1, 100, 8192] {
-            assert_eq!(bed.stack.alloc_fast(size), None, "{instrument:?}, {size} bytes");
-            assert_eq!(bed.stack.alloc_zeroed_fast(size), None);
+            assert_eq!(bed.stack.fast.alloc(size), None, "{instrument:?}, {size} bytes");
         }
         assert!(held(&bed) < parked, "what the arrays hold serves first");
         bed.stack.switch_instrument(instrument, false);
         free(&bed, during);
-        assert!(bed.stack.alloc_fast(100).map(|object| free(&bed, vec![object])).is_some());
+        assert!(bed.stack.fast.alloc(100).map(|object| free(&bed, vec![object])).is_some());
         assert_eq!(bed.stack.validate(), Ok(()));
     }
 }
@@ -61,16 +60,15 @@ fn one_that_goes_off_leaves_the_others_on() {
     bed.stack.switch_instrument(Instrument::Debug, true);
     bed.stack.switch_instrument(Instrument::Profile, true);
     bed.stack.switch_instrument(Instrument::Profile, false);
-    assert_eq!(bed.stack.alloc_fast(100), None);
-    assert!(!bed.stack.has_instrument(Instrument::Profile));
+    assert_eq!(bed.stack.fast.alloc(100), None);
+    assert!(!bed.stack.instruments.has(Instrument::Profile));
     // A window that grows does not make the fast path of `free` see it.
     let many: Vec<_> = (0..40).map(|_| bed.stack.alloc(1 << 20).expect("memory")).collect();
-    assert_eq!(bed.stack.usable_fast(many[39].as_ptr()), None);
+    assert_eq!(bed.stack.fast.usable(many[39]), None);
     free(&bed, many);
     let object = bed.stack.alloc(64).expect("memory");
-    assert_eq!(bed.stack.usable_fast(object.as_ptr()), None);
+    assert_eq!(bed.stack.fast.usable(object), None);
     assert_eq!(bed.stack.usable_size(object), 64);
-    assert!(bed.stack.owns(object.as_ptr()));
     free(&bed, vec![object]);
     assert_eq!(bed.stack.validate(), Ok(()));
 }
@@ -83,14 +81,14 @@ fn upkeep_lets_the_next_request_be_a_sample() {
     // Pages must fault, which those of a bed do not.
     let stack = Box::leak(Box::new(Stack::<VirtualConfig<Sheaf>>::new()));
     stack.percpu().choice().declare(1, || 0);
-    stack.init(&Linux, &options).expect("memory");
-    assert!(stack.has_instrument(Instrument::Guard));
+    stack.init(&Linux, &options, &Default::default()).expect("memory");
+    assert!(stack.instruments.has(Instrument::Guard));
     for _ in 0..3 {
-        while !stack.has_instrument(Instrument::Guard) {
-            stack.upkeep().sample_if_due();
+        while !stack.instruments.has(Instrument::Guard) {
+            stack.watch.tick(stack);
         }
         let sample = stack.alloc(100).expect("memory");
-        assert!(!stack.has_instrument(Instrument::Guard), "the sample has been taken");
+        assert!(!stack.instruments.has(Instrument::Guard), "the sample has been taken");
         // SAFETY: just allocated, and known to nobody else.
         unsafe { stack.free(sample) };
     }

@@ -5,7 +5,7 @@ use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, small};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{Entry, Request};
+use quarry_mm::stack::{Entry, Request, StackHost};
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
 
@@ -92,7 +92,7 @@ fn room_for_no_slab_serves_large_objects() {
     for size in [15_000, 3000] {
         let object = bed.stack.alloc(size).unwrap_or_else(|| panic!("no room for {size}"));
         oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
-        bed.stack.demand_size(Entry::Free, object, size, 1);
+        bed.stack.demand(Entry::Free, object, size, Some(1));
     }
     assert_eq!(bed.stack.stats().wrong_sizes, 0);
     oracle.check_all();
@@ -175,12 +175,12 @@ fn what_cannot_have_addresses_is_refused_before_anything_is_given_back() {
     // SAFETY: just allocated, and used by nobody.
     unsafe { bed.stack.free(freed) };
     let before =
-        (bed.os.calls(), bed.stack.stats().direct_reclaims, bed.stack.upkeep().cached_bytes());
+        (bed.os.calls(), bed.stack.stats().direct_reclaims, bed.stack.mappings.cached_bytes());
     for _ in 0..10 {
         assert_eq!(bed.stack.alloc(30 << 20), None, "24 of 64 MiB are left");
     }
     let after =
-        (bed.os.calls(), bed.stack.stats().direct_reclaims, bed.stack.upkeep().cached_bytes());
+        (bed.os.calls(), bed.stack.stats().direct_reclaims, bed.stack.mappings.cached_bytes());
     assert_eq!(after, before, "calls, reclaims, bytes kept");
     for object in [live, small, alloc(10 << 20)] {
         // SAFETY: just allocated, and used by nobody.

@@ -2,7 +2,7 @@
 
 use crate::support::locks::{NODES, OF_ALL, bed, visited};
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::Section;
+use quarry_mm::stack::{Report, Section};
 
 #[test]
 fn a_visitor_meets_every_lock_of_the_policy_sheaf_once() {
@@ -17,7 +17,7 @@ fn a_visitor_meets_every_lock_of_the_policy_sheaf_once() {
 #[test]
 fn statistics_have_a_line_for_each_name() {
     let bed = bed::<Sheaf>();
-    let text = bed.stack.report(&[Section::Locks]).to_string();
+    let text = Report { stack: &bed.stack, sections: &[Section::Locks] }.to_string();
     let names: Vec<&str> =
         text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     let counting = visited(&bed).len() - 1;

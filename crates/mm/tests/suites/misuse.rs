@@ -7,9 +7,9 @@ use crate::support::{
 };
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::V6_18;
-use quarry_mm::slab::Sheaf;
 use quarry_mm::slab::{CacheId, CacheParams, Slam, SlamMode};
-use quarry_mm::stack::StackConfig;
+use quarry_mm::slab::{CacheOptions, Sheaf};
+use quarry_mm::stack::{StackConfig, StackHost};
 use quarry_sys::percpu::{Arrays, NativeSlots, Object};
 use quarry_watch::AllInstruments;
 
@@ -260,7 +260,7 @@ fn stocked() -> (Bed<VirtualConfig<Slam>>, CacheId, Vec<Object>) {
     on_cpu(0);
     let bed = Bed::<VirtualConfig<Slam>>::new(Backing::Fake, 4096, 2, &small());
     let params = CacheParams { size: SIZE, align: 16 };
-    let id = bed.stack.create_cache("test", &params).expect("a cache");
+    let id = bed.stack.create_cache("test", &params, &CacheOptions::default()).expect("a cache");
     let objects: Vec<Object> =
         (0..8192).map(|_| bed.stack.cache(id).alloc().expect("there is memory")).collect();
     for &object in &objects {

@@ -4,7 +4,8 @@ use crate::support::seed::{Dice, seed};
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::slab::{Cache, CacheId, CacheParams, Occupancy, Sheaf, SlabPolicy};
+use quarry_mm::slab::{Cache, CacheId, CacheOptions, CacheParams, Occupancy, Sheaf, SlabPolicy};
+use quarry_mm::stack::StackHost;
 use quarry_sys::percpu::{Object, VirtualSlots};
 use std::collections::BTreeMap;
 
@@ -55,7 +56,10 @@ fn occupancy_is_what_callers_hold<S: SlabPolicy<VirtualSlots> + 'static>(tells: 
     check(8, (sizes, kept, any::<u64>()), |(size, kept, seed)| {
         let bed = Bed::<VirtualConfig<S>>::new(Backing::Linux, PAGE, 2, &small());
         let params = CacheParams { size, align: 16 };
-        let id = bed.stack.create_cache("moving", &params).expect("there is room");
+        let id = bed
+            .stack
+            .create_cache("moving", &params, &CacheOptions::default())
+            .expect("there is room");
         let cache = bed.stack.cache(id);
         let (mut live, mut dice) = (Oracle::default(), Dice::new(seed));
         for number in 0..((4 << 20) / size).min(1_500) {

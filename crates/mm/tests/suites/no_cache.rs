@@ -6,7 +6,7 @@ use quarry_cache::PageCaching;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{Pressure, Section, Stack};
+use quarry_mm::stack::{CachedPages, Pressure, Report, Section, Stack, StackHost};
 
 type Config = VirtualConfig<Sheaf, ()>;
 
@@ -59,7 +59,7 @@ fn its_limit_is_the_heaps() {
         free_all(&bed, &mut oracle);
     }
     assert!(bed.stack.stats().direct_reclaims > 0, "requests have had parked memory taken back");
-    assert!(bed.stack.budget_stats().direct_reclaims > 0);
+    assert!(bed.stack.stats().budget.direct_reclaims > 0);
     bed.assert_empty(&[]);
 }
 
@@ -67,17 +67,20 @@ fn its_limit_is_the_heaps() {
 fn it_shows_that_there_is_no_cache() {
     let bed = bed();
     let object = bed.stack.alloc(100).expect("there is room");
-    assert_eq!(bed.stack.served_by().lru, "none");
-    assert_eq!(bed.stack.report(&[Section::PageCache]).to_string(), "page cache: not used\n");
-    let stats = bed.stack.budget_stats();
+    assert_eq!(bed.stack.stats().served_by.lru, "none");
+    assert_eq!(
+        Report { stack: &bed.stack, sections: &[Section::PageCache] }.to_string(),
+        "page cache: not used\n"
+    );
+    let stats = bed.stack.stats().budget;
     assert_eq!((stats.file, stats.pinned, stats.shrinkable), (0, 0, 0));
     assert_eq!((stats.pressure, stats.balances.runs), (Pressure::None, 0));
     let mut names = Vec::new();
-    bed.stack.upkeep().visit_locks(&mut |name, _| names.push(name));
+    bed.stack.visit_locks(&mut |name, _| names.push(name));
     assert!(!names.iter().any(|name| ["balance->costs", "page_cache->build"].contains(name)));
     // What a process does around its stack whether it has a cache or not.
-    bed.stack.upkeep().note_refusal(1);
-    bed.stack.upkeep().adopt_in_child();
+    <() as CachedPages>::note_refusal(&*bed.stack, 1);
+    bed.stack.cached().adopt_in_child();
     // SAFETY: it is live, and only this test knew it.
     unsafe { bed.stack.free(object) };
     bed.assert_empty(&[]);

@@ -2,9 +2,9 @@
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_mm::frame::{MetadataKind, NodeId};
-use quarry_mm::slab::Sheaf;
 use quarry_mm::slab::{CacheId, CacheParams};
-use quarry_mm::stack::ReclaimState;
+use quarry_mm::slab::{CacheOptions, Sheaf};
+use quarry_mm::stack::{ReclaimState, StackHost};
 use quarry_sys::percpu::{Object, SlotIndex};
 
 /// CPUs 0 and 1 are of node 0, 2 and 3 of node 1.
@@ -24,7 +24,10 @@ impl Machine {
         };
         let bed = Bed::new(Backing::Linux, 4096, 4, &options);
         let params = CacheParams { size: 256, align: 16 };
-        let cache = bed.stack.create_cache("shared", &params).expect("there is room");
+        let cache = bed
+            .stack
+            .create_cache("shared", &params, &CacheOptions::default())
+            .expect("there is room");
         Self { bed, cache }
     }
 
@@ -111,7 +114,7 @@ fn the_barn_of_an_idle_node_goes_back() {
     machine.free(0, machine.alloc(0, 3000));
     assert!(machine.parked(0) > 1800 && machine.parked(1) > 1800);
     for _ in 0..3 {
-        machine.bed.stack.upkeep().look(&mut state);
+        machine.bed.stack.look(&mut state, 0, 0);
         machine.free(0, machine.alloc(0, 3000));
     }
     assert_eq!(machine.parked(1), 0);
@@ -139,7 +142,8 @@ fn declared_nodes_ask_nothing_of_the_system() {
     options.pages.declare(quarry_mm::pcp::Machine { cpus: 16, frames: 64 << 18, nodes: 8 });
     let bed = Bed::<VirtualConfig<Sheaf>>::new(Backing::Linux, 4096, 16, &options);
     let params = CacheParams { size: 256, align: 16 };
-    let cache = bed.stack.create_cache("shared", &params).expect("there is room");
+    let cache =
+        bed.stack.create_cache("shared", &params, &CacheOptions::default()).expect("there is room");
     let machine = Machine { bed, cache };
     for cpu in 0..16 {
         let objects = machine.alloc(cpu, 500);

@@ -13,7 +13,7 @@ use quarry_cache::page_cache::{
 use quarry_cache::{CachingStack, PageCachingOptions};
 use quarry_mm::frame::{FRAME_BYTES, NodeId, Order};
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::Stack;
+use quarry_mm::stack::{Stack, StackHost};
 use quarry_mm::zone::{GroupId, GroupLimits};
 use std::collections::BTreeMap;
 

@@ -118,7 +118,7 @@ impl page_cache::Host for Interrupted<'_> {
     }
 
     fn metadata(&self) -> &Metadata {
-        self.stack.metadata()
+        page_cache::Host::metadata(self.stack)
     }
 
     fn slots(&self) -> u32 {

@@ -5,10 +5,9 @@ use crate::support::{Backing, Bed, Direct, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
 use quarry_mm::frame::{FRAME_BYTES, NodeId, Order};
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::stack::PageFlags;
+use quarry_mm::stack::{PageFlags, StackHost};
 use quarry_sys::percpu::Object;
 use std::collections::BTreeMap;
-use std::mem::MaybeUninit;
 
 const PLAIN: PageFlags = PageFlags { atomic: false, zeroed: false };
 const ATOMIC: PageFlags = PageFlags { atomic: true, ..PLAIN };
@@ -18,6 +17,12 @@ type PagesBed = Bed<VirtualConfig<Direct>>;
 fn bed(options: &StackOptions) -> PagesBed {
     on_cpu(0);
     PagesBed::new(Backing::Fake, 4096, 2, options)
+}
+
+fn alloc_one(bed: &PagesBed, order: Order, flags: PageFlags) -> Option<Object> {
+    let mut out = [None];
+    assert_eq!(bed.stack.alloc_pages(order, flags, &mut out), usize::from(out[0].is_some()));
+    out[0]
 }
 
 #[derive(Clone, Debug)]
@@ -104,24 +109,21 @@ impl Play {
         match *op {
             Op::Alloc { order, zeroed, atomic } if has_room => {
                 let flags = PageFlags { atomic, zeroed };
-                let block = self.bed.stack.alloc_pages(Order::new(order), flags);
+                let block = alloc_one(&self.bed, Order::new(order), flags);
                 assert!(block.is_some() || atomic, "there is memory");
                 block.into_iter().for_each(|block| self.adopt(block, order, zeroed));
             }
             Op::AllocBulk { order, zeroed, count } if has_room => {
-                let mut out = vec![MaybeUninit::uninit(); count];
+                let mut out = vec![None; count];
                 let flags = PageFlags { atomic: false, zeroed };
                 let order_of = Order::new(order);
-                assert_eq!(self.bed.stack.alloc_pages_bulk(order_of, flags, &mut out), count);
-                for block in out {
-                    // SAFETY: all of them are written.
-                    self.adopt(unsafe { block.assume_init() }, order, zeroed);
-                }
+                assert_eq!(self.bed.stack.alloc_pages(order_of, flags, &mut out), count);
+                out.into_iter().flatten().for_each(|block| self.adopt(block, order, zeroed));
             }
             Op::Free { number } => {
                 if let Some((object, order)) = self.give_up(number) {
                     // SAFETY: it was live, and the test has forgotten it.
-                    unsafe { self.bed.stack.free_pages(object.as_ptr(), order) };
+                    unsafe { self.bed.stack.free_pages(&[object], order) };
                 }
             }
             Op::FreeBulk { number } => {
@@ -133,7 +135,7 @@ impl Play {
                     blocks.push(self.give_up(next).expect("it is live").0);
                 }
                 // SAFETY: as above.
-                unsafe { self.bed.stack.free_pages_bulk(&blocks, order) };
+                unsafe { self.bed.stack.free_pages(&blocks, order) };
             }
             Op::FreeAsBlock { number } => {
                 if let Some((object, _)) = self.give_up(number) {
@@ -172,21 +174,21 @@ fn blocks_agree_with_the_oracle() {
 fn who_cannot_wait_makes_no_system_call() {
     let bed = bed(&small());
     let calls = bed.os.calls();
-    assert_eq!(bed.stack.alloc_pages(Order::ZERO, ATOMIC), None, "the heap has not grown yet");
+    assert_eq!(alloc_one(&bed, Order::ZERO, ATOMIC), None, "the heap has not grown yet");
     assert_eq!(bed.os.calls(), calls);
-    let first = bed.stack.alloc_pages(Order::ZERO, PLAIN).expect("there is memory");
+    let first = alloc_one(&bed, Order::ZERO, PLAIN).expect("there is memory");
     let calls = bed.os.calls();
     let mut taken = vec![first];
-    while let Some(page) = bed.stack.alloc_pages(Order::ZERO, ATOMIC) {
+    while let Some(page) = alloc_one(&bed, Order::ZERO, ATOMIC) {
         taken.push(page);
     }
     assert_eq!(bed.os.calls(), calls, "system calls");
     assert!(taken.len() > 256, "{} pages of what there was", taken.len());
-    let more = bed.stack.alloc_pages(Order::ZERO, PLAIN).expect("the heap grows for others");
+    let more = alloc_one(&bed, Order::ZERO, PLAIN).expect("the heap grows for others");
     assert!(bed.os.calls() > calls);
     taken.push(more);
     // SAFETY: they are live, differ, and are freed once.
-    unsafe { bed.stack.free_pages_bulk(&taken, Order::ZERO) };
+    unsafe { bed.stack.free_pages(&taken, Order::ZERO) };
     bed.assert_empty(&[]);
 }
 
@@ -203,18 +205,18 @@ fn high_orders_that_cannot_wait_have_a_reserve() {
     let pages = bed.stack.pages();
     let reserved = || pages.zones().zone(NodeId(0)).reserved_high_atomic();
     while reserved() == 0 {
-        let block = bed.stack.alloc_pages(order, ATOMIC).expect("the reserve of the min mark");
+        let block = alloc_one(&bed, order, ATOMIC).expect("the reserve of the min mark");
         taken.push(block);
     }
     assert_eq!(reserved(), 512);
     let last = taken.pop().expect("there are some");
     // SAFETY: it is live, and freed once.
-    unsafe { bed.stack.free_pages(last.as_ptr(), order) };
+    unsafe { bed.stack.free_pages(&[last], order) };
     pages.drain_all();
-    let again = bed.stack.alloc_pages(order, ATOMIC).expect("the reserve");
+    let again = alloc_one(&bed, order, ATOMIC).expect("the reserve");
     taken.push(again);
     assert_eq!(bed.stack.validate(), Ok(()));
     // SAFETY: they are live, differ, and are freed once.
-    unsafe { bed.stack.free_pages_bulk(&taken, order) };
+    unsafe { bed.stack.free_pages(&taken, order) };
     assert_eq!(bed.stack.validate(), Ok(()));
 }

@@ -4,10 +4,10 @@ use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
 use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::slab::{CacheId, CacheParams, Mechanisms, SlabPolicy};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, Mechanisms, SlabPolicy};
+use quarry_mm::stack::StackHost;
 use quarry_sys::os::OsError;
 use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
-use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 
 /// Stamps the suite on policies.
@@ -42,8 +42,8 @@ macro_rules! stamp {
             }
 
             #[test]
-            fn what_is_free_in_slabs_is_all_that_is_not_in_use() {
-                super::free_in_slabs::<$policy>();
+            fn what_is_objects_remain_is_all_that_is_not_in_use() {
+                super::objects_remain::<$policy>();
             }
 
             #[test]
@@ -134,7 +134,14 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
         let bed = PolicyBed::<S>::new(Backing::Fake, 4096, slots, options);
         let caches: Vec<_> = params
             .iter()
-            .map(|params| (bed.stack.create_cache("test", params).expect("a cache"), *params))
+            .map(|params| {
+                (
+                    bed.stack
+                        .create_cache("test", params, &CacheOptions::default())
+                        .expect("a cache"),
+                    *params,
+                )
+            })
             .collect();
         let counts = vec![0; caches.len()];
         Self { bed, caches, oracle: Oracle::default(), allocs: counts.clone(), frees: counts }
@@ -200,7 +207,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
             .collect();
         self.frees[cache] += objects.len() as u64;
         // SAFETY: they were live and different, and only the oracle knew them.
-        unsafe { self.bed.stack.cache(self.caches[cache].0).free_bulk(&objects) };
+        unsafe { self.bed.stack.free_objects(self.caches[cache].0, &objects) };
     }
 
     fn shrink(&mut self, cache: usize) {
@@ -306,8 +313,8 @@ fn random_operations_without<S: SlabPolicy<VirtualSlots> + 'static>(without: &st
     });
 }
 
-/// After a shrink every object is either in use, or free in its slab and visited there once.
-fn free_in_slabs<S: SlabPolicy<VirtualSlots> + 'static>() {
+/// A cache that objects of are in use is not destroyed, and says how many and which these are.
+fn objects_remain<S: SlabPolicy<VirtualSlots> + 'static>() {
     for size in [16, 48, 100, 256, 1024, 4096, 20_000, 70_000] {
         let mut play = Play::<S>::new(2, &[CacheParams { size, align: 16 }]);
         let objects = (MOST_BYTES / 4 / size).min(700) as u32;
@@ -319,16 +326,19 @@ fn free_in_slabs<S: SlabPolicy<VirtualSlots> + 'static>() {
             on_cpu(number / 60);
             play.free(number as usize * 7);
         }
-        play.shrink(0);
-        let id = play.caches[0].0;
-        let mut free = BTreeSet::new();
-        play.bed.stack.cache(id).visit_free(&mut |object| {
-            assert!(free.insert(object), "{object:p} is visited twice, {size} bytes");
-        });
-        let total = play.bed.stack.cache(id).stats().total_objects as usize;
-        assert_eq!(free.len(), total - play.oracle.len(), "{size} bytes");
-        let is_free = play.oracle.iter().any(|live| free.contains(&live.object));
-        assert!(!is_free, "{size} bytes: in use and free");
+        // SAFETY: one thread uses the cache, which stays.
+        let remain = unsafe { play.bed.stack.destroy_cache(play.caches[0].0) };
+        let remain = remain.expect_err("objects are in use");
+        assert_eq!(
+            (remain.objects(), remain.parked()),
+            (play.oracle.len() as u64, 0),
+            "{size} bytes"
+        );
+        let mut live: Vec<_> = play.oracle.iter().map(|live| live.object).collect();
+        live.sort_unstable();
+        let named: Vec<_> = remain.named().collect();
+        assert_eq!(named, live[..named.len()], "{size} bytes");
+        assert_eq!(named.len(), live.len().min(8));
         play.finish();
     }
 }
@@ -419,7 +429,11 @@ fn impossible<S: SlabPolicy<VirtualSlots> + 'static>() {
         (usize::MAX - 62, 64),
         (1, 1 << 63),
     ] {
-        let refused = play.bed.stack.create_cache("impossible", &CacheParams { size, align });
+        let refused = play.bed.stack.create_cache(
+            "impossible",
+            &CacheParams { size, align },
+            &CacheOptions::default(),
+        );
         assert_eq!(refused, Err(OsError(libc::EINVAL)), "size {size}, align {align}");
     }
     play.alloc(0);

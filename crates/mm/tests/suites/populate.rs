@@ -1,9 +1,9 @@
 //! Which slabs are brought in whole: those whose pages will all be touched, and no others.
 
 use crate::support::{VirtualConfig, on_cpu, small};
-use quarry_mm::slab::Sheaf;
 use quarry_mm::slab::{CacheId, CacheParams};
-use quarry_mm::stack::Stack;
+use quarry_mm::slab::{CacheOptions, Sheaf};
+use quarry_mm::stack::{Stack, StackHost};
 use quarry_sys::os::FakeOs;
 
 type SheafStack = Stack<VirtualConfig<Sheaf>>;
@@ -27,12 +27,14 @@ fn stack() -> (&'static FakeOs, Box<SheafStack>) {
     let stack = Box::new(SheafStack::new());
     stack.percpu().choice().declare(1, || 0);
     on_cpu(0);
-    stack.init(os, &small()).expect("a system on which nothing fails");
+    stack.init(os, &small(), &Default::default()).expect("a system on which nothing fails");
     (os, stack)
 }
 
 fn cache_of(stack: &SheafStack, size: usize) -> CacheId {
-    stack.create_cache("objects", &CacheParams { size, align: 16 }).expect("there is room")
+    stack
+        .create_cache("objects", &CacheParams { size, align: 16 }, &CacheOptions::default())
+        .expect("there is room")
 }
 
 /// Allocates `bytes` of objects that stay; returns the bytes that were populated meanwhile.

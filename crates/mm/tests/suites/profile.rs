@@ -53,7 +53,7 @@ fn bed_of(options: &StackOptions) -> HeapBed {
     // SAFETY: fresh memory of so many words, which stays mapped.
     let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
     let os: &'static dyn Os = &Linux;
-    bed.stack.watch().0.prepare(&bed.stack, os, area).expect("memory");
+    bed.stack.watch.0.prepare(&bed.stack, os, area).expect("memory");
     bed
 }
 
@@ -61,13 +61,13 @@ fn bed_of(options: &StackOptions) -> HeapBed {
 type Counts = [u64; 4];
 
 fn head(bed: &HeapBed, word: Head) -> u64 {
-    bed.stack.watch().0.area().expect("prepared").load(word as usize)
+    bed.stack.watch.0.area().expect("prepared").load(word as usize)
 }
 
 /// The counts by call site and whether they are frees, and the estimates of what was allocated and
 /// is in use.
 fn read(bed: &HeapBed) -> HashMap<(u64, bool), (Counts, [f64; 2])> {
-    let area = bed.stack.watch().0.area().expect("prepared");
+    let area = bed.stack.watch.0.area().expect("prepared");
     let mean = area.load(Head::Mean as usize) as f64;
     let mut found = HashMap::new();
     for bucket in 0..BUCKETS {
@@ -107,7 +107,7 @@ fn alloc(bed: &HeapBed, request: impl Into<Request>) -> Object {
 
 /// As `libquarry.so` allocates.
 fn alloc_leanly(bed: &HeapBed, size: usize) -> Object {
-    bed.stack.watch().alloc_counted(&bed.stack, size, false).unwrap_or_else(|| alloc(bed, size))
+    bed.stack.watch.alloc_counted(&bed.stack, size, false).unwrap_or_else(|| alloc(bed, size))
 }
 
 fn free(bed: &HeapBed, object: Object) {
@@ -127,13 +127,13 @@ fn estimates_are_right_for_every_size() {
         (300_000, 400),
     ] {
         let bed = bed();
-        bed.stack.watch().0.start(&bed.stack, &options(MEAN)).expect("nobody is busy");
+        bed.stack.watch.0.start(&bed.stack, &options(MEAN)).expect("nobody is busy");
         for round in 0..count {
             on_cpu(round % 2);
             let object = alloc_leanly(&bed, size);
             free(&bed, object);
         }
-        bed.stack.watch().0.stop(&bed.stack);
+        bed.stack.watch.0.stop(&bed.stack);
         let (counts, [bytes, in_use]) = read(&bed)[&(1, false)];
         let expected = (size as u64 * u64::from(count)) as f64;
         // Six standard deviations of a binomial distribution; the seed is fixed.
@@ -154,7 +154,7 @@ fn estimates_are_right_for_every_size() {
 #[test]
 fn what_is_in_use_is_told_by_call_site() {
     let bed = bed();
-    bed.stack.watch().0.start(&bed.stack, &options(4 << 10)).expect("nobody is busy");
+    bed.stack.watch.0.start(&bed.stack, &options(4 << 10)).expect("nobody is busy");
     let mut kept = Vec::new();
     for round in 0..60_000u64 {
         SITE.set(round % 3 + 10);
@@ -173,7 +173,7 @@ fn what_is_in_use_is_told_by_call_site() {
         let allocated = found[&(site, false)].1[0];
         assert!((allocated / 1_280_000.0 - 1.0).abs() < 0.3, "{site}: {allocated} of 1,280,000");
     }
-    bed.stack.watch().0.stop(&bed.stack);
+    bed.stack.watch.0.stop(&bed.stack);
     SITE.set(1);
     kept.into_iter().for_each(|object| free(&bed, object));
     assert!(read(&bed)[&(10, false)].1[1] > 0.0, "frees after the end are not counted");
@@ -197,19 +197,19 @@ fn a_sample_is_as_any_other_object() {
         })
         .collect();
     // A size of 32 escapes once in 10^13 times.
-    bed.stack.watch().0.start(&bed.stack, &options(1)).expect("nobody is busy");
+    bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     let samples = || head(&bed, Head::Samples);
     for (size, usual) in sizes.into_iter().zip(usual) {
         let before = samples();
         let object = alloc(&bed, Request::of(size).zeroed());
         assert_eq!(samples(), before + 1, "{size} bytes");
         assert_eq!(bed.stack.usable_size(object), usual, "of {size}");
-        assert_eq!(bed.stack.usable_fast(object.as_ptr()), None);
+        assert_eq!(bed.stack.fast.usable(object), None);
         // SAFETY: so many bytes are ours.
         let bytes = unsafe { std::slice::from_raw_parts_mut(object.as_ptr(), usual) };
         assert!(bytes[..size].iter().all(|byte| *byte == 0), "calloc of {size}");
         bytes.fill(0xa5);
-        bed.stack.demand_size(quarry_mm::stack::Entry::FreeSized, object, size, 16);
+        bed.stack.demand(quarry_mm::stack::Entry::FreeSized, object, size, Some(16));
         free(&bed, object);
         let aligned = alloc(&bed, Request::of(size).aligned(8192).zeroed());
         assert!((aligned.as_ptr() as usize).is_multiple_of(8192), "{size}");
@@ -218,7 +218,7 @@ fn a_sample_is_as_any_other_object() {
         assert!(bytes.iter().all(|byte| *byte == 0), "aligned calloc of {size}");
         free(&bed, aligned);
     }
-    bed.stack.watch().0.stop(&bed.stack);
+    bed.stack.watch.0.stop(&bed.stack);
     let (counts, _) = read(&bed)[&(1, false)];
     assert_eq!(counts[..2], counts[2..], "all were freed");
     assert_eq!(bed.stack.stats().wrong_sizes, 0);
@@ -228,7 +228,7 @@ fn a_sample_is_as_any_other_object() {
 #[test]
 fn realloc_moves_samples_and_makes_new_ones() {
     let bed = bed();
-    bed.stack.watch().0.start(&bed.stack, &options(1)).expect("nobody is busy");
+    bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     let mut object = alloc(&bed, 40);
     let mut size = 40;
     // Up, through objects, blocks and mappings, and down again; each keeps what it held.
@@ -253,7 +253,7 @@ fn realloc_moves_samples_and_makes_new_ones() {
     free(&bed, object);
     let (counts, _) = read(&bed)[&(1, false)];
     assert_eq!(counts[..2], counts[2..], "all were freed");
-    bed.stack.watch().0.stop(&bed.stack);
+    bed.stack.watch.0.stop(&bed.stack);
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 
@@ -266,9 +266,9 @@ fn realloc_of_samples_agrees_with_the_checks() {
     let bed = bed_of(&checked);
     for new in [100, 40_000, 90_000, 110_000, 300_000, 700_000, 3 << 20] {
         for old in [40, 50_000, 100_000, 1_000_000, 2 << 20] {
-            bed.stack.watch().0.start(&bed.stack, &options(1)).expect("nobody is busy");
+            bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
             let object = alloc(&bed, old);
-            bed.stack.watch().0.stop(&bed.stack);
+            bed.stack.watch.0.stop(&bed.stack);
             // SAFETY: the object is used by us alone.
             let object = unsafe { bed.stack.realloc(object, new).expect("there is memory") };
             free(&bed, object);
@@ -279,11 +279,11 @@ fn realloc_of_samples_agrees_with_the_checks() {
 #[test]
 fn samples_outlive_their_profile_and_change_no_other() {
     let bed = bed();
-    bed.stack.watch().0.start(&bed.stack, &options(1)).expect("nobody is busy");
+    bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     let old: Vec<_> = [40, 5000, 200_000, 3 << 20].map(|size| alloc(&bed, size)).into();
-    bed.stack.watch().0.stop(&bed.stack);
+    bed.stack.watch.0.stop(&bed.stack);
     let usable: Vec<_> = old.iter().map(|object| bed.stack.usable_size(*object)).collect();
-    bed.stack.watch().0.start(&bed.stack, &options(1)).expect("nobody is busy");
+    bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     assert_eq!(read(&bed).len(), 0, "a new profile begins with nothing");
     let new = alloc(&bed, 40);
     for (object, usable) in old.into_iter().zip(usable) {
@@ -291,11 +291,11 @@ fn samples_outlive_their_profile_and_change_no_other() {
         free(&bed, object);
     }
     assert_eq!(read(&bed)[&(1, false)].0[..3], [1, 40, 0], "the frees belong to the first one");
-    bed.stack.watch().0.stop(&bed.stack);
+    bed.stack.watch.0.stop(&bed.stack);
     free(&bed, new);
     let object = alloc(&bed, 40);
     free(&bed, object);
-    assert_eq!(bed.stack.alloc_fast(40), Some(object), "the fast path serves again");
+    assert_eq!(bed.stack.fast.alloc(40), Some(object), "the fast path serves again");
     free(&bed, object);
     let _ = bed.stack.trim();
     assert_eq!(bed.stack.validate(), Ok(()));
@@ -305,7 +305,7 @@ fn samples_outlive_their_profile_and_change_no_other() {
 fn frees_are_traced_where_that_is_asked_for() {
     let bed = bed();
     bed.stack
-        .watch()
+        .watch
         .0
         .start(&bed.stack, &ProfileOptions { frees: true, ..options(1) })
         .expect("nobody is busy");
@@ -317,13 +317,13 @@ fn frees_are_traced_where_that_is_asked_for() {
     let found = read(&bed);
     assert_eq!(found[&(70, false)].0, [5, 500, 5, 500]);
     assert_eq!(found[&(80, true)].0, [5, 500, 0, 0]);
-    bed.stack.watch().0.stop(&bed.stack);
+    bed.stack.watch.0.stop(&bed.stack);
 }
 
 #[test]
 fn what_finds_no_room_is_counted_and_served_all_the_same() {
     let bed = bed();
-    bed.stack.watch().0.start(&bed.stack, &options(1)).expect("nobody is busy");
+    bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     // More call sites than there are buckets, none of which lives.
     for site in 0..2 * BUCKETS as u64 {
         SITE.set(100 + site);
@@ -331,9 +331,9 @@ fn what_finds_no_room_is_counted_and_served_all_the_same() {
         free(&bed, object);
     }
     assert!(head(&bed, Head::Lost) > 0 && head(&bed, Head::Samples) > 0);
-    bed.stack.watch().0.stop(&bed.stack);
+    bed.stack.watch.0.stop(&bed.stack);
     SITE.set(1);
-    bed.stack.watch().0.start(&bed.stack, &options(1)).expect("nobody is busy");
+    bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     // (The tables of a test program that is not the core's own are of full size.)
     let count = if cfg!(debug_assertions) { MOST_RECORDS + 100 } else { MOST_RECORDS + 10 };
     let objects: Vec<_> = (0..count).map(|_| alloc(&bed, 40)).collect();
@@ -341,7 +341,7 @@ fn what_finds_no_room_is_counted_and_served_all_the_same() {
     let ([allocated, _, freed, _], _) = read(&bed)[&(1, false)];
     assert_eq!(allocated - freed, MOST_RECORDS as u64 - 1, "what is lost is not in use");
     objects.into_iter().for_each(|object| free(&bed, object));
-    bed.stack.watch().0.stop(&bed.stack);
+    bed.stack.watch.0.stop(&bed.stack);
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 
@@ -370,12 +370,12 @@ fn threads_switch_it_while_others_allocate() {
         }
         let mut busy = 0;
         for _ in 0..rounds {
-            match bed.stack.watch().0.start(&bed.stack, &options(64)) {
+            match bed.stack.watch.0.start(&bed.stack, &options(64)) {
                 Ok(()) => {}
                 Err(Busy) => busy += 1,
             }
             std::thread::yield_now();
-            bed.stack.watch().0.stop(&bed.stack);
+            bed.stack.watch.0.stop(&bed.stack);
         }
         assert!(busy < rounds, "it was on at least once");
         is_over.store(true, Ordering::Relaxed);

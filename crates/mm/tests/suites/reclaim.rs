@@ -1,13 +1,13 @@
 //! What a look of the reclaim thread takes back, and from whom it takes nothing.
 
-use crate::support::idle::{burst, gives_all_back_when_idle, touched};
+use crate::support::idle::{burst, gives_all_back_when_idle, reclaim, touched};
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::V6_18;
-use quarry_mm::slab::Sheaf;
 use quarry_mm::slab::{CacheId, CacheParams};
-use quarry_mm::stack::ReclaimState;
+use quarry_mm::slab::{CacheOptions, Sheaf};
+use quarry_mm::stack::{ReclaimState, StackHost};
 use quarry_sys::percpu::SlotIndex;
 
 type SheafBed = Bed<VirtualConfig<Sheaf>>;
@@ -32,21 +32,22 @@ fn level(bed: &SheafBed, cache: CacheId, cpu: u32) -> u64 {
 fn idle_cpus_are_drained_of_busy_caches() {
     let bed = SheafBed::new(Backing::Linux, 4096, 3, &small());
     let params = CacheParams { size: 512, align: 16 };
-    let cache = bed.stack.create_cache("busy", &params).expect("there is room");
+    let cache =
+        bed.stack.create_cache("busy", &params, &CacheOptions::default()).expect("there is room");
     let mut state = ReclaimState::new();
     for cpu in 0..3 {
         on_cpu(cpu);
         park(&bed, cache, 40);
     }
-    bed.stack.reclaim(&mut state);
+    reclaim(&bed.stack, &mut state);
     assert!((0..3).all(|cpu| level(&bed, cache, cpu) > 0), "the first look takes nothing");
     on_cpu(1);
     park(&bed, cache, 40);
-    let done = bed.stack.reclaim(&mut state);
+    let done = reclaim(&bed.stack, &mut state);
     assert_eq!(done.shrunk, 1);
     assert_eq!((level(&bed, cache, 0), level(&bed, cache, 2)), (0, 0), "idle CPUs are drained");
     assert!(level(&bed, cache, 1) > 0, "the busy one keeps its objects");
-    bed.stack.reclaim(&mut state);
+    reclaim(&bed.stack, &mut state);
     assert_eq!(level(&bed, cache, 1), 0, "nobody was busy since");
     assert_eq!(bed.stack.validate(), Ok(()));
     bed.assert_empty(&[cache]);
@@ -65,25 +66,21 @@ fn purging_goes_in_bounded_steps() {
         // SAFETY: just allocated, and used by nobody.
         unsafe { bed.stack.free(block) };
     }
-    let dirty = bed.stack.upkeep().freeable_bytes();
+    let dirty = bed.stack.mappings.freeable_bytes(bed.stack.pages().zones());
     assert!(dirty >= 90 << 20, "{dirty} bytes free");
     let mut state = ReclaimState::new();
-    bed.stack.upkeep().look(&mut state);
-    assert_eq!(
-        bed.stack.upkeep().purge_due(&mut state),
-        None,
-        "nothing has been free for a whole look"
-    );
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
+    assert_eq!(bed.stack.purge(&mut state, false), None, "nothing has been free for a whole look");
+    bed.stack.look(&mut state, 0, 0);
     let mut steps = Vec::new();
-    while let Some(bytes) = bed.stack.upkeep().purge_due(&mut state) {
+    while let Some(bytes) = bed.stack.purge(&mut state, false) {
         steps.push(bytes);
     }
     // A step ends with the block that reaches its bound.
     assert!(steps.iter().all(|bytes| *bytes <= 20 << 20), "{steps:?}");
     // The CPU had the block that was freed last on its list, until the second look.
     assert_eq!(steps.iter().sum::<usize>(), dirty + (1 << 20));
-    assert_eq!(bed.stack.upkeep().freeable_bytes(), 0);
+    assert_eq!(bed.stack.mappings.freeable_bytes(bed.stack.pages().zones()), 0);
     bed.assert_empty(&[]);
 }
 
@@ -197,15 +194,15 @@ fn barns_make_room_within_a_limit() {
 fn barns_keep_what_was_needed() {
     let bed = bed_of(1 << 30);
     let mut state = ReclaimState::new();
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
     let parked = || bed.stack.stats().memory.parked;
     for _ in 0..3 {
         burst(&bed, 16 << 10, 16 << 20, || {});
-        bed.stack.upkeep().look(&mut state);
+        bed.stack.look(&mut state, 0, 0);
         assert!(parked() >= 14 << 20, "{} bytes parked", parked());
     }
     burst(&bed, 16 << 10, 1 << 20, || {});
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
     // The array, and what a burst of 1 MiB has moved of the barn.
     assert!(parked() <= 3 << 20, "{} bytes parked", parked());
     assert_eq!(bed.stack.validate(), Ok(()));

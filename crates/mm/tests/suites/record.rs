@@ -6,7 +6,7 @@ use quarry_cache::PageCaching;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::{PagePolicy, V6_18};
 use quarry_mm::slab::{Sheaf, SlabPolicy};
-use quarry_mm::stack::{Section, StackConfig};
+use quarry_mm::stack::{Report, Section, StackConfig};
 use quarry_record::{
     About, Head, MAGIC, Memory, Name, Owner, RECORD_WORDS, Sequence, Sink, Snapshot, VERSION, flags,
 };
@@ -60,7 +60,8 @@ pub(crate) fn check<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy>(
     assert_eq!((blocks as usize, mappings as usize), (memory.blocks, memory.mappings));
     assert_eq!((parked as usize, used + free), (memory.parked, arena));
 
-    let tables = bed.stack.report(&[Section::Slabs, Section::Locks]).to_string();
+    let tables =
+        Report { stack: &bed.stack, sections: &[Section::Slabs, Section::Locks] }.to_string();
     let mut live = 0;
     for row in snapshot.caches() {
         assert!(tables.contains(row.name.as_str()), "{row:?}\n{tables}");

@@ -5,8 +5,8 @@ use crate::policies;
 use crate::support::{Backing, Bed, VirtualConfig, fix_slam_mode, on_cpu, small};
 use quarry_mm::frame::MetadataKind;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::slab::{CacheId, CacheParams, SlabStats, Slam, SlamMode};
-use quarry_mm::stack::{ReclaimState, Section};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabStats, Slam, SlamMode};
+use quarry_mm::stack::{ReclaimState, Report, Section, StackHost};
 use quarry_sys::percpu::Object;
 
 type SlamBed = Bed<VirtualConfig<Slam>>;
@@ -21,7 +21,11 @@ const SHORT: usize = 1500;
 fn bed() -> (SlamBed, CacheId) {
     on_cpu(0);
     let bed = SlamBed::new(Backing::Fake, 4096, 2, &small());
-    let id = bed.stack.create_cache("test", &CacheParams { size: SIZE, align: 16 });
+    let id = bed.stack.create_cache(
+        "test",
+        &CacheParams { size: SIZE, align: 16 },
+        &CacheOptions::default(),
+    );
     (bed, id.expect("a cache"))
 }
 
@@ -127,7 +131,11 @@ fn an_inbox_is_bounded() {
 #[test]
 fn caches_and_cpus_have_modes_of_their_own() {
     let (bed, id) = bed();
-    let other = bed.stack.create_cache("other", &CacheParams { size: 192, align: 16 });
+    let other = bed.stack.create_cache(
+        "other",
+        &CacheParams { size: 192, align: 16 },
+        &CacheOptions::default(),
+    );
     let other = other.expect("a cache");
     bursts(&bed, id, 6, LONG);
     bursts(&bed, other, 20, SHORT);
@@ -146,7 +154,11 @@ fn a_number_that_is_used_again_starts_anew() {
     assert!(stats(&bed, id).mode_changes > 0);
     // SAFETY: the test has one thread, and uses no object any more.
     assert_eq!(unsafe { bed.stack.destroy_cache(id) }, Ok(()));
-    let again = bed.stack.create_cache("again", &CacheParams { size: SIZE, align: 16 });
+    let again = bed.stack.create_cache(
+        "again",
+        &CacheParams { size: SIZE, align: 16 },
+        &CacheOptions::default(),
+    );
     assert_eq!(again, Ok(id), "the number is free");
     let new = stats(&bed, id);
     assert_eq!((new.allocs(), new.frees(), new.mode_changes), (0, 0, 0), "{new:?}");
@@ -176,7 +188,8 @@ fn a_fixed_mode_is_not_left() {
         on_cpu(0);
         let bed = SlamBed::new(Backing::Fake, 4096, 2, &options);
         let params = CacheParams { size: SIZE, align: 16 };
-        let id = bed.stack.create_cache("test", &params).expect("a cache");
+        let id =
+            bed.stack.create_cache("test", &params, &CacheOptions::default()).expect("a cache");
         bursts(&bed, id, 6, LONG);
         bursts(&bed, id, 20, SHORT);
         assert_eq!(stats(&bed, id).mode_changes, changes, "{mode}");
@@ -193,14 +206,14 @@ fn stocks_go_back_when_they_are_not_needed() {
     let mut state = ReclaimState::new();
     let parked = || stats(&bed, id).parked_objects;
     assert!(parked() >= LONG as u64);
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
     // Busy, but with much less.
     bursts(&bed, id, 2, 200);
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
     bursts(&bed, id, 2, 200);
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
     assert!(parked() < LONG as u64 / 2, "{} are parked", parked());
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
     assert_eq!(parked(), 0, "an idle cache keeps nothing");
     assert_eq!(bed.stack.validate(), Ok(()));
     bed.assert_empty(&[id]);
@@ -215,7 +228,7 @@ fn stocks_are_bounded() {
     on_cpu(0);
     let bed = SlamBed::new(Backing::Fake, 4096, 2, &options);
     let params = CacheParams { size: 4096, align: 16 };
-    let id = bed.stack.create_cache("test", &params).expect("a cache");
+    let id = bed.stack.create_cache("test", &params, &CacheOptions::default()).expect("a cache");
     let objects = allocate(&bed, id, 20_000);
     free(&bed, id, objects);
     let parked = stats(&bed, id).parked_objects as usize * 4096;
@@ -230,7 +243,7 @@ fn its_metadata_is_counted_where_it_is_used() {
     let bytes = bed.stack.stats().metadata_bytes(MetadataKind::CpuSlabs);
     // Two slots, 128 bytes for each cache, and the table of owners.
     assert_eq!(bytes, 2 * 128 + 2 + (16 << 10));
-    let text = bed.stack.report(Section::ALL).to_string();
+    let text = Report { stack: &bed.stack, sections: Section::ALL }.to_string();
     assert!(text.contains("slab policy 0.000 bytes per committed 4 KiB frame"), "{text}");
     bed.assert_empty(&[id]);
 }
@@ -244,7 +257,7 @@ fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
         let before = bed.os.calls();
         bed.os.fail(nth, 1);
         let params = CacheParams { size: 512, align: 16 };
-        let create = || bed.stack.create_cache("test", &params);
+        let create = || bed.stack.create_cache("test", &params, &CacheOptions::default());
         let id = create().or_else(|_| create()).expect("only one call fails");
         let mut objects = Vec::new();
         let mut refused = 0;

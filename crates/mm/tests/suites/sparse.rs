@@ -1,9 +1,10 @@
 //! Pages of sparse slabs go back, and no object that is in use notices.
 
+use crate::support::idle::reclaim;
 use crate::support::{Backing, Bed, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
-use quarry_mm::slab::{CacheId, CacheParams, Sheaf};
-use quarry_mm::stack::ReclaimState;
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, Sheaf};
+use quarry_mm::stack::{ReclaimState, StackHost};
 use quarry_sys::percpu::Object;
 use std::collections::HashSet;
 
@@ -38,8 +39,8 @@ fn free(bed: &SheafBed, cache: CacheId, filled: &Filled) {
 fn rest(bed: &SheafBed, state: &mut ReclaimState) -> usize {
     let mut bytes = 0;
     for _ in 0..3 {
-        bed.stack.reclaim(state);
-        while let Some(more) = bed.stack.upkeep().purge_sparse(state) {
+        reclaim(&bed.stack, state);
+        while let Some(more) = bed.stack.purge(state, true) {
             bytes += more;
         }
     }
@@ -63,7 +64,10 @@ fn pages_without_an_object_in_use_go_back_and_the_others_stay() {
         let bed = SheafBed::new(Backing::Linux, 4096, 1, &small());
         on_cpu(0);
         let params = CacheParams { size, align: 16 };
-        let cache = bed.stack.create_cache("sparse", &params).expect("there is room");
+        let cache = bed
+            .stack
+            .create_cache("sparse", &params, &CacheOptions::default())
+            .expect("there is room");
         let count = (8 << 20) / size;
         let mut live: Vec<_> = (0..count).map(|at| alloc(&bed, cache, size, at)).collect();
         let (mut survivors, mut number) = (Vec::new(), seed);
@@ -97,7 +101,8 @@ fn pages_without_an_object_in_use_go_back_and_the_others_stay() {
 fn pages_go_back_beside_threads_that_use_the_cache() {
     let bed = SheafBed::new(Backing::Linux, 4096, 2, &small());
     let params = CacheParams { size: 300, align: 16 };
-    let cache = bed.stack.create_cache("busy", &params).expect("there is room");
+    let cache =
+        bed.stack.create_cache("busy", &params, &CacheOptions::default()).expect("there is room");
     on_cpu(0);
     let all: Vec<_> = (0..40_000).map(|at| alloc(&bed, cache, 300, at)).collect();
     let (kept, freed): (Vec<_>, Vec<_>) =
@@ -105,7 +110,7 @@ fn pages_go_back_beside_threads_that_use_the_cache() {
     freed.iter().for_each(|(_, it)| free(&bed, cache, it));
     let mut state = ReclaimState::new();
     for _ in 0..2 {
-        bed.stack.reclaim(&mut state);
+        reclaim(&bed.stack, &mut state);
     }
     let bed = &bed;
     std::thread::scope(|scope| {
@@ -118,7 +123,7 @@ fn pages_go_back_beside_threads_that_use_the_cache() {
                 mine.iter().for_each(|it| free(bed, cache, it));
             }
         });
-        while bed.stack.upkeep().purge_sparse(&mut state).is_some() {}
+        while bed.stack.purge(&mut state, true).is_some() {}
     });
     assert!(kept.iter().all(|(_, it)| is_intact(it, 300)), "contents stay");
     assert_eq!(bed.stack.validate(), Ok(()));

@@ -9,7 +9,7 @@ use quarry_mm::pcp::{PagePolicy, V6_18};
 use quarry_mm::slab::CacheId;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::slab::SlabPolicy;
-use quarry_mm::stack::{ReclaimState, Request, Stack, StackConfig};
+use quarry_mm::stack::{ReclaimState, Request, Stack, StackConfig, StackHost};
 use quarry_sys::percpu::{LockedSlots, NativeSlots, Object, PerCpu, ThreadStripe};
 use quarry_watch::AllInstruments;
 use std::marker::PhantomData;
@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use crate::support::idle::reclaim;
 use crate::support::pattern;
 use crate::support::seed::{Dice, seed};
 
@@ -241,7 +242,7 @@ fn give_back<C: StackConfig>(stack: &Stack<C>, done: &AtomicBool, mut dice: Dice
         if dice.below(4) == 0 {
             let _ = stack.trim();
         } else {
-            stack.reclaim(&mut state);
+            reclaim(stack, &mut state);
         }
         for _ in 0..dice.below(50) {
             thread::yield_now();
@@ -350,7 +351,7 @@ fn what_is_being_purged_is_not_refused() {
             });
         }
         while working.load(Ordering::Acquire) > 0 {
-            let _ = bed.stack.upkeep().purge_free();
+            let _ = bed.stack.mappings.purge_all(bed.stack.pages().zones());
         }
     });
     filling.into_iter().for_each(free);

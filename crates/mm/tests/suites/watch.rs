@@ -5,7 +5,7 @@ use quarry_mm::heap::options::StackOptions;
 use quarry_mm::heap::{CheckFlags, CheckOptions};
 use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{Entry, Instrument, Request, Stack, StackConfig, Watch};
+use quarry_mm::stack::{Entry, Instrument, Request, Stack, StackConfig, StackHost, Watch};
 use quarry_sys::os::{Linux, Os};
 use quarry_sys::percpu::{Object, VirtualSlots};
 use quarry_watch::profile::layout::{Head, MOST_FRAMES, words};
@@ -49,7 +49,7 @@ fn play<C: StackConfig>(stack: &Stack<C>) {
         for request in [Request::of(size), Request::of(size).aligned(4096).zeroed()] {
             let object = stack.alloc(request).expect("memory");
             assert!(stack.usable_size(object) >= size);
-            stack.demand_size(Entry::FreeSized, object, size, request.align);
+            stack.demand(Entry::FreeSized, object, size, Some(request.align));
             // SAFETY: the object has so many bytes, and is this test's.
             unsafe { object.as_ptr().write_bytes(7, size) };
             objects.push((object, size));
@@ -76,11 +76,10 @@ fn a_stack_without_instruments_serves_requests() {
     let bed = bed::<Plain>(&options);
     play(&bed.stack);
     bed.stack.switch_instrument(Instrument::Debug, true);
-    assert!(!bed.stack.has_instrument(Instrument::Debug), "there is none to be on");
-    let object = bed.stack.alloc_fast(100).expect("the fast path is open");
-    assert_eq!(bed.stack.watch().alloc_counted(&bed.stack, 100, false), None);
+    let object = bed.stack.fast.alloc(100).expect("the fast path is open: there is no instrument");
+    assert_eq!(bed.stack.watch.alloc_counted(&bed.stack, 100, false), None);
     // SAFETY: just allocated.
-    assert!(unsafe { bed.stack.free_fast(object.as_ptr()) });
+    assert!(unsafe { bed.stack.fast.free(object.as_ptr()) });
     bed.assert_empty(&[]);
 }
 
@@ -98,7 +97,7 @@ fn a_stack_may_have_the_heap_profile_alone() {
     let start = Linux.reserve(words(256, 2048) * 8).expect("memory");
     // SAFETY: fresh memory of so many words, which stays mapped.
     let area = unsafe { Area::new(start.cast(), 256, 2048) };
-    let (profile, os): (_, &'static dyn Os) = (bed.stack.watch(), &Linux);
+    let (profile, os): (_, &'static dyn Os) = (&bed.stack.watch, &Linux);
     profile.prepare(&bed.stack, os, area).expect("memory");
     let tracer = |frames: &mut [u64; MOST_FRAMES]| {
         frames[0] = 1;

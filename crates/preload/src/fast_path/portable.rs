@@ -9,7 +9,7 @@ use quarry::process::STACK;
 /// C11 7.22.3.4.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
-    match STACK.alloc_fast(size) {
+    match STACK.fast.alloc(size) {
         Some(object) => object.as_ptr().cast(),
         None => malloc_slow(size),
     }
@@ -39,7 +39,7 @@ pub(crate) use new_or_null as new_refused;
 
 /// The allocation of `operator new`; null if there is no memory.
 pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
-    match STACK.alloc_fast(size) {
+    match STACK.fast.alloc(size) {
         Some(object) => object.as_ptr().cast(),
         None => new_slow(size),
     }
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn free(pointer: *mut c_void) {
     // A null pointer lies outside the window, so the fast path refuses it.
     // SAFETY: the caller's promise is passed on.
     unsafe {
-        if !STACK.free_fast(pointer.cast()) {
+        if !STACK.fast.free(pointer.cast()) {
             free_slow(pointer);
         }
     }
@@ -70,7 +70,7 @@ macro_rules! fast_delete {
         pub unsafe extern "C" fn $name(pointer: *mut core::ffi::c_void, size: usize) {
             // SAFETY: the caller's promise is passed on.
             unsafe {
-                if quarry::process::STACK.was_asked_fast(pointer.cast(), size) {
+                if quarry::process::STACK.fast.was_asked(pointer.cast(), size) {
                     $crate::fast_path::free_within(pointer);
                 } else {
                     $slow(pointer, size);

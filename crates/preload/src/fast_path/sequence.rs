@@ -1,6 +1,6 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! The functions do the work of `alloc_fast` and `free_fast` of [`Paths`](quarry_mm::stack::Paths),
+//! The functions do the work of `alloc` and `free` of [`FastPath`](quarry_mm::stack::FastPath),
 //! which `portable.rs` calls, in the same order and by the same sequences, whose text comes from
 //! `quarry_sys`. A compiler needs five more instructions for `malloc` and eight more for `free`,
 //! because it folds no atomic load into its use and must carry a sequence's result past its end.

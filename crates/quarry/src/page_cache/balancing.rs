@@ -9,8 +9,8 @@ use super::writers;
 use crate::background::{self, has_thread, ring};
 use crate::balancer::{Balancer, Wait};
 use crate::gate;
-use crate::instance::{STACK, is_ready};
-use quarry_cache::{CachingStack, Goal, PageCaching, ReclaimCaller};
+use crate::instance::{STACK, is_ready, zones};
+use quarry_cache::{Goal, PageCaching, ReclaimCaller};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::zone::Mark;
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
@@ -47,13 +47,13 @@ static AWAITED: AtomicU32 = AtomicU32::new(0);
 /// below its low mark or lacks room for a request that waits. O(1): one load in other programs.
 #[inline]
 fn is_due() -> bool {
-    let budget = STACK.pages().zones().budget();
+    let budget = zones().budget();
     budget.has_reserve() && (budget.is_below(Mark::Low) || budget.room() < AWAITED.load(Relaxed))
 }
 
 /// The high mark, plus the frames that a request waits for.
 fn goal() -> Goal {
-    let budget = STACK.pages().zones().budget();
+    let budget = zones().budget();
     match AWAITED.load(Relaxed) {
         0 => Goal::HighMark,
         awaited => Goal::Used((budget.limit() - budget.marks().high).saturating_sub(awaited)),
@@ -113,7 +113,7 @@ impl Wait for BalanceWait {
     #[inline(never)]
     #[cold]
     fn has_balanced(&mut self) -> bool {
-        let budget = STACK.pages().zones().budget();
+        let budget = zones().budget();
         if !budget.has_reserve() || !has_thread() || budget.reclaimers().is_in() {
             return false;
         }
@@ -152,7 +152,7 @@ pub(super) fn reclaim(bytes: usize) -> usize {
         return 0;
     }
     let _errno = KeepErrno::new();
-    let used = || STACK.pages().zones().budget().used();
+    let used = || zones().budget().used();
     let before = used();
     let frames = u32::try_from(bytes.div_ceil(FRAME_BYTES)).unwrap_or(u32::MAX);
     let goal = Goal::Used(before.saturating_sub(frames));
@@ -212,10 +212,6 @@ impl Balancer for PageCaching {
 
     fn reclaim_pages() {
         quarry_cache::reclaim_pages(&STACK);
-    }
-
-    fn is_used() -> bool {
-        STACK.used_page_cache().is_some()
     }
 
     fn visit_process_locks(visit: &mut Visit<'_>) {

@@ -4,7 +4,7 @@
 use super::balancing;
 use super::registration::{Kind, Registration};
 use crate::error::{Error, accept};
-use crate::instance::STACK;
+use crate::instance::{STACK, zones};
 use crate::process::{Mode, ensure_ready};
 use crate::{background, limits};
 use quarry_cache::{CachingStack, Shrinker, ShrinkerOptions};
@@ -120,7 +120,7 @@ impl Budget {
         accept("the scale of the marks", scale as usize, 1..=3000)?;
         accept("the min mark", min.unwrap_or(0), 0..=self.limit().unwrap_or(MOST_BYTES))?;
         let options = MarkOptions { min: min.map(frames), scale };
-        STACK.pages().zones().budget().set_marks(options);
+        zones().budget().set_marks(options);
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Budget {
     #[must_use]
     pub fn stats(self) -> BudgetStats {
         let _inside = crate::gate::enter();
-        let stats = STACK.budget_stats();
+        let stats = STACK.stats().budget;
         let ours = stats.used + stats.beside();
         let unaccounted = anonymous_bytes().map_or(0, |bytes| bytes as usize).saturating_sub(ours);
         BudgetStats { unaccounted, ..stats }
@@ -155,7 +155,7 @@ impl Budget {
             // SAFETY: the registration keeps the shrinker alive until it has removed it.
             unsafe { STACK.shrinkers().add(object, options) }.map(Kind::Shrinker)
         })?;
-        STACK.pages().zones().budget().keep_reserve();
+        zones().budget().keep_reserve();
         background::start_for_callbacks();
         Ok(registered)
     }
@@ -178,7 +178,7 @@ impl Budget {
             // removed.
             unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
         })?;
-        STACK.pages().zones().budget().keep_reserve();
+        zones().budget().keep_reserve();
         background::start_for_callbacks();
         Ok(registered)
     }

@@ -4,7 +4,7 @@
 //! of tasks, other than its owner, that work with it now. Its owner removes it once `uses` is 0.
 
 use crate::gate;
-use crate::instance::{STACK, is_ready};
+use crate::instance::{STACK, is_ready, zones};
 use core::cell::Cell;
 use core::ptr::NonNull;
 use quarry_cache::CachingStack;
@@ -197,7 +197,7 @@ pub(crate) fn dirty() -> usize {
 
 /// Pages that could hold file data: pages of the limit or the machine, less pages of the heap.
 fn dirtyable() -> usize {
-    let budget = STACK.pages().zones().budget();
+    let budget = zones().budget();
     let cached = STACK.used_page_cache().map_or(0, |cache| cache.events().pages() as usize);
     let of_heap = (budget.used() as usize).saturating_sub(cached);
     (budget.limit() as usize).min(machine()).saturating_sub(of_heap)

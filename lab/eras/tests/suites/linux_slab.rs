@@ -4,8 +4,8 @@
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_eras::slab::LinuxSlab;
 use quarry_mm::frame::{MetadataKind, NodeId};
-use quarry_mm::slab::{CacheId, CacheParams, SlabPolicy};
-use quarry_mm::stack::ReclaimState;
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabPolicy};
+use quarry_mm::stack::{ReclaimState, StackHost};
 use quarry_sys::percpu::{Object, VirtualSlots};
 
 type SlabBed = Bed<VirtualConfig<LinuxSlab>>;
@@ -41,7 +41,7 @@ fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
         let before = bed.os.calls();
         bed.os.fail(nth, 1);
         let params = CacheParams { size: 512, align: 16 };
-        let create = || bed.stack.create_cache("test", &params);
+        let create = || bed.stack.create_cache("test", &params, &CacheOptions::default());
         let id = create().or_else(|_| create()).expect("only one call fails");
         let (mut taken, mut refused) = (Vec::new(), 0);
         for number in 0..400 {
@@ -67,7 +67,10 @@ fn its_metadata_is_counted_where_it_is_used() {
     let of = |kind| bed.stack.stats().metadata_bytes(kind);
     let (headers, nodes) = (|| of(MetadataKind::SlabHeaders), || of(MetadataKind::CpuSlabs));
     assert_eq!((headers(), nodes()), (0, 0));
-    let id = bed.stack.create_cache("test", &CacheParams { size: 64, align: 16 }).unwrap();
+    let id = bed
+        .stack
+        .create_cache("test", &CacheParams { size: 64, align: 16 }, &CacheOptions::default())
+        .unwrap();
     assert_eq!(headers(), 0, "no slab yet");
     let of_node = nodes();
     assert!((1..=512).contains(&of_node), "{of_node} bytes for a cache's part of a node");
@@ -86,7 +89,9 @@ fn its_metadata_is_counted_where_it_is_used() {
 fn the_background_empties_what_is_idle() {
     let bed = bed(1);
     let caches = [64, 2048].map(|size| {
-        bed.stack.create_cache("test", &CacheParams { size, align: 16 }).expect("a cache")
+        bed.stack
+            .create_cache("test", &CacheParams { size, align: 16 }, &CacheOptions::default())
+            .expect("a cache")
     });
     let mut state = ReclaimState::new();
     for (cpu, id) in caches.into_iter().enumerate() {
@@ -96,16 +101,16 @@ fn the_background_empties_what_is_idle() {
     }
     let stats = |at: usize| bed.stack.cache(caches[at]).stats();
     assert!(stats(0).parked_objects >= 400 && stats(1).parked_objects >= 90);
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
     assert!(stats(0).parked_objects >= 400 && stats(1).parked_objects >= 90, "first seen");
     on_cpu(0);
     let one = objects(&bed, caches[0], 1);
     free(&bed, caches[0], one);
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
     assert!(stats(0).parked_objects >= 400, "{:?}", stats(0));
     assert_eq!((stats(1).parked_objects, stats(1).total_slabs), (0, 0), "{:?}", stats(1));
     assert_eq!(bed.stack.validate(), Ok(()));
-    bed.stack.upkeep().look(&mut state);
+    bed.stack.look(&mut state, 0, 0);
     assert_eq!((stats(0).parked_objects, stats(0).total_slabs), (0, 0), "{:?}", stats(0));
     bed.assert_empty(&caches);
 }
@@ -114,7 +119,10 @@ fn the_background_empties_what_is_idle() {
 #[test]
 fn a_heap_of_two_nodes_lives_on_the_memory_of_both() {
     let bed = bed(2);
-    let id = bed.stack.create_cache("test", &CacheParams { size: 4096, align: 16 }).unwrap();
+    let id = bed
+        .stack
+        .create_cache("test", &CacheParams { size: 4096, align: 16 }, &CacheOptions::default())
+        .unwrap();
     let mut all = Vec::new();
     // All of it on one CPU, to the end of the window.
     while let Some(object) = bed.stack.cache(id).alloc() {

@@ -4,7 +4,8 @@ use crate::support::aborting::{NOT_IN_USE, SIZE, aborts_in};
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_eras::slab::LinuxSlab;
 use quarry_mm::frame::NodeId;
-use quarry_mm::slab::{CacheId, CacheParams};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams};
+use quarry_mm::stack::StackHost;
 use quarry_sys::percpu::{Arrays, Object};
 
 /// Runs an ignored test of this file alone: it must abort, with `line` as its last words.
@@ -19,7 +20,10 @@ fn linux_slab(size: usize, count: usize) -> (Bed<VirtualConfig<LinuxSlab>>, Cach
     options.pages.nodes = 2;
     options.pages.node_of_slot = |slot| NodeId(slot.0 as u8);
     let bed = Bed::<VirtualConfig<LinuxSlab>>::new(Backing::Fake, 4096, 2, &options);
-    let id = bed.stack.create_cache("misuse", &CacheParams { size, align: 16 }).unwrap();
+    let id = bed
+        .stack
+        .create_cache("misuse", &CacheParams { size, align: 16 }, &CacheOptions::default())
+        .unwrap();
     on_cpu(0);
     let objects = (0..count).map(|_| bed.stack.cache(id).alloc().unwrap()).collect();
     (bed, id, objects)

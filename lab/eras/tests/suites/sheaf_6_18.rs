@@ -4,6 +4,7 @@ use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_eras::slab::KernelSheaf;
 use quarry_mm::frame::{MetadataKind, NodeId};
 use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabPolicy, SlabStats};
+use quarry_mm::stack::StackHost;
 use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
 
 /// Objects of a sheaf, and the most full sheaves of a barn (Linux 6.18).
@@ -26,7 +27,11 @@ impl Machine {
         }
         let bed = Bed::new(Backing::Fake, 4096, 4, &options);
         on_cpu(0);
-        let cache = bed.stack.create_cache("test", &CacheParams { size, align: 16 });
+        let cache = bed.stack.create_cache(
+            "test",
+            &CacheParams { size, align: 16 },
+            &CacheOptions::default(),
+        );
         Self { cache: cache.expect("a cache"), bed }
     }
 
@@ -183,7 +188,8 @@ fn the_memory_of_sheaves_is_used_again() {
     }
     let bytes = machine.sheaf_bytes();
     let other = CacheParams { size: 512, align: 16 };
-    let other = machine.bed.stack.create_cache("other", &other).expect("a cache");
+    let other =
+        machine.bed.stack.create_cache("other", &other, &CacheOptions::default()).expect("a cache");
     let objects: Vec<_> = (0..2 * SHEAF)
         .map(|_| machine.bed.stack.cache(other).alloc().expect("there is memory"))
         .collect();
@@ -201,7 +207,7 @@ fn a_bulk_request_takes_what_sheaves_hold_and_then_slabs() {
     let machine = Machine::new(1, 256);
     let objects = machine.alloc(6 * SHEAF);
     // SAFETY: allocated above, freed once.
-    unsafe { machine.bed.stack.cache(machine.cache).free_bulk(&objects) };
+    unsafe { machine.bed.stack.free_objects(machine.cache, &objects) };
     // No sheaf is made for a bulk request: `main` takes one, the spare of the refills a second.
     assert_eq!((machine.full(), machine.stats().parked_objects), (0, 2 * SHEAF as u64));
     assert_eq!(machine.stats().free_slow, 4 * SHEAF as u64);
@@ -235,7 +241,7 @@ fn objects_of_other_nodes_bypass_sheaves() {
     };
     let (bulk, single) = (mixed(), mixed());
     // SAFETY: allocated here, freed once.
-    unsafe { machine.bed.stack.cache(machine.cache).free_bulk(&bulk) };
+    unsafe { machine.bed.stack.free_objects(machine.cache, &bulk) };
     machine.free(single);
     let last = machine.stats();
     assert_eq!(last.parked_objects - after.parked_objects, 20, "its own entered main");
@@ -266,8 +272,7 @@ fn a_cache_has_the_sheaves_that_it_asks_for() {
         let params = CacheParams { size: 128, align: 16 };
         // SAFETY: nobody uses the cache, or anything else of the stack, meanwhile.
         unsafe { machine.bed.stack.destroy_cache(machine.cache) }.expect("no object is in use");
-        // SAFETY: there is no constructor.
-        let cache = unsafe { machine.bed.stack.create_cache_with("asks", &params, &options) };
+        let cache = machine.bed.stack.create_cache("asks", &params, &options);
         machine.cache = cache.expect("a cache");
         let objects = machine.alloc(1);
         // The array was laid out for the first cache of this number.

@@ -6,8 +6,8 @@ use quarry_eras::slab::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
 use quarry_mm::frame::MetadataKind;
 use quarry_mm::heap::classes;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::slab::{CacheId, CacheParams, Mechanisms, SlabPolicy};
-use quarry_mm::stack::Section;
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, Mechanisms, SlabPolicy};
+use quarry_mm::stack::{Report, Section, StackHost};
 use quarry_sys::percpu::{Object, VirtualSlots};
 
 type SlubBed<S> = Bed<VirtualConfig<S>>;
@@ -21,7 +21,9 @@ fn bed<S: SlabPolicy<VirtualSlots> + 'static>() -> SlubBed<S> {
 }
 
 fn cache<S: SlabPolicy<VirtualSlots> + 'static>(bed: &SlubBed<S>, size: usize) -> CacheId {
-    bed.stack.create_cache("test", &CacheParams { size, align: 16 }).expect("a cache")
+    bed.stack
+        .create_cache("test", &CacheParams { size, align: 16 }, &CacheOptions::default())
+        .expect("a cache")
 }
 
 fn objects<S: SlabPolicy<VirtualSlots> + 'static>(
@@ -41,7 +43,9 @@ fn free<S: SlabPolicy<VirtualSlots> + 'static>(bed: &SlubBed<S>, id: CacheId, ob
 fn caches_that_lie_equally_are_one() {
     let bed = bed::<Slub4_9>();
     let create = |name, size, align| {
-        bed.stack.create_cache(name, &CacheParams { size, align }).expect("a cache")
+        bed.stack
+            .create_cache(name, &CacheParams { size, align }, &CacheOptions::default())
+            .expect("a cache")
     };
     let heads = create("skbuff_head_cache", 232, 64);
     let small = create("kmalloc-192", 192, 16);
@@ -53,7 +57,10 @@ fn caches_that_lie_equally_are_one() {
     assert_eq!(bed.stack.cache(small).label().as_bytes(), b"kmalloc-192");
     assert_eq!(bed.stack.cache(heads).order().get(), 1, "document 003: slabs of two pages");
     let bad = CacheParams { size: 256, align: 24 };
-    assert!(bed.stack.create_cache("bad", &bad).is_err(), "an alias is checked as a cache is");
+    assert!(
+        bed.stack.create_cache("bad", &bad, &CacheOptions::default()).is_err(),
+        "an alias is checked as a cache is"
+    );
 }
 
 #[test]
@@ -77,7 +84,7 @@ fn its_metadata_is_counted_where_it_is_used() {
     let section = 16 * 1024 * <Slub4_9 as SlabPolicy<VirtualSlots>>::BYTES_PER_FRAME;
     assert_eq!(headers(), section);
     free(&bed, id, object);
-    let text = bed.stack.report(Section::ALL).to_string();
+    let text = Report { stack: &bed.stack, sections: Section::ALL }.to_string();
     assert!(text.contains("slab policy 12.000 bytes per committed 4 KiB frame"), "{text}");
     bed.assert_empty(&[id]);
     assert_eq!(headers(), section, "a section stays");
@@ -91,7 +98,7 @@ fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
         let before = bed.os.calls();
         bed.os.fail(nth, 1);
         let params = CacheParams { size: 512, align: 16 };
-        let create = || bed.stack.create_cache("test", &params);
+        let create = || bed.stack.create_cache("test", &params, &CacheOptions::default());
         let id = create().or_else(|_| create()).expect("only one call fails");
         let mut objects = Vec::new();
         let mut refused = 0;
@@ -190,7 +197,7 @@ fn a_bulk_free_goes_slab_by_slab() {
     // 12 objects of two slabs in turns: each step holds the bit of one slab.
     let mixed: Vec<_> = (0..6).flat_map(|at| [all[at], all[per_slab + at]]).collect();
     // SAFETY: allocated above, freed once.
-    unsafe { bed.stack.cache(id).free_bulk(&mixed) };
+    unsafe { bed.stack.free_objects(id, &mixed) };
     assert_eq!(locks() - before, 2, "two slabs");
     assert_eq!(bed.stack.cache(id).stats().free_slow, 12);
     let rest = (6..per_slab).flat_map(|at| [all[at], all[per_slab + at]]);

@@ -2,7 +2,8 @@
 
 use crate::support::aborting::{NOT_IN_USE, SIZE, aborts_in};
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
-use quarry_mm::slab::{CacheId, CacheParams, SlabPolicy};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabPolicy};
+use quarry_mm::stack::StackHost;
 use quarry_sys::percpu::{Object, VirtualSlots};
 
 type SlubBed<S> = Bed<VirtualConfig<S>>;
@@ -10,7 +11,10 @@ type SlubBed<S> = Bed<VirtualConfig<S>>;
 /// A slab with three objects in use, and another that CPU 1 has freed into it.
 fn slab<S: SlabPolicy<VirtualSlots> + 'static>() -> (SlubBed<S>, CacheId, Vec<Object>) {
     let bed = SlubBed::<S>::new(Backing::Fake, 4096, 2, &small());
-    let id = bed.stack.create_cache("misuse", &CacheParams { size: SIZE, align: 16 }).unwrap();
+    let id = bed
+        .stack
+        .create_cache("misuse", &CacheParams { size: SIZE, align: 16 }, &CacheOptions::default())
+        .unwrap();
     on_cpu(0);
     let objects: Vec<_> = (0..4).map(|_| bed.stack.cache(id).alloc().unwrap()).collect();
     on_cpu(1);

@@ -12,7 +12,7 @@ use quarry_eras::slab::{SlabVisitor, with_slab_policy};
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::Machine as Declared;
 use quarry_mm::slab::SlabPolicy;
-use quarry_mm::stack::{Request, Stack, StackConfig};
+use quarry_mm::stack::{Request, Stack, StackConfig, StackHost};
 use quarry_sys::lock::LockStats;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{Object, VirtualSlots};
@@ -121,7 +121,7 @@ impl SlabVisitor<VirtualSlots> for OnHeap<'_> {
         let OnPages(stack): &'static OnPages<Stack<Config<S>>> =
             Box::leak(Box::new(OnPages(Stack::new())));
         stack.percpu().choice().declare(self.question.topology.cpus(), task::cpu);
-        if let Err(error) = stack.init(&Linux, &self.options) {
+        if let Err(error) = stack.init(&Linux, &self.options, &Default::default()) {
             bail!("the heap cannot be built: {error:?}");
         }
         let scene = Scene {
@@ -257,7 +257,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
     fn locks(&self) -> BTreeMap<String, LockStats> {
         let mut locks = BTreeMap::<String, LockStats>::new();
         unseen(|| {
-            self.stack.upkeep().visit_locks(&mut |name, lock| {
+            self.stack.visit_locks(&mut |name, lock| {
                 *locks.entry(name.to_owned()).or_default() += lock.stats().unwrap_or_default();
             });
         });

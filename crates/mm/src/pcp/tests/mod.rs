@@ -48,7 +48,7 @@ fn what_is_taken_comes_back_and_merges() {
     pages.drain_all();
     assert_eq!(pages.validate(), Ok(()));
     assert_eq!(pages.zones().budget().used(), 0);
-    assert!(pages.purge(NodeId(0), Order::ZERO, usize::MAX) >= 15_500 << 12);
+    assert!(pages.zones().purge(NodeId(0), Order::ZERO, usize::MAX) >= 15_500 << 12);
     let page = pages.alloc(slot, request(9, MigrateType::Movable)).unwrap();
     assert!(page.zeroed, "purged memory is known to be zero");
     owner.receive(page, 512);
@@ -149,7 +149,7 @@ fn nothing_is_touched_before_it_is_committed() {
         }
     }
     pages.drain_all();
-    assert!(pages.purge(NodeId(0), Order::ZERO, usize::MAX) > 0);
+    assert!(pages.zones().purge(NodeId(0), Order::ZERO, usize::MAX) > 0);
     assert_eq!(pages.validate(), Ok(()));
     while let Some(page) = pages.alloc(SlotIndex(0), request(9, MigrateType::Movable)) {
         // If purged memory is reported as zero, it must be zero.

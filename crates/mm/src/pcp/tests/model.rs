@@ -47,7 +47,7 @@ fn batches_of_two_threads_and_a_drain() {
             })
             .collect();
         pages.drain_all();
-        pages.purge(NodeId(0), Order::ZERO, usize::MAX);
+        pages.zones().purge(NodeId(0), Order::ZERO, usize::MAX);
         threads.into_iter().for_each(|thread| thread.join().expect("no assertion fails"));
         pages.drain_all();
         assert_eq!(pages.validate(), Ok(()));

@@ -113,7 +113,7 @@ pub(super) fn run<P: PagePolicy>(owner: &mut Owner<'_, P>, pages: &PageAllocator
             pages.decay(SlotIndex(slot));
         }
         Step::Purge { node } => {
-            pages.purge(NodeId(node), Order::ZERO, usize::MAX);
+            pages.zones().purge(NodeId(node), Order::ZERO, usize::MAX);
         }
         Step::Reclaim { .. } => {}
     }
@@ -224,7 +224,7 @@ pub(super) fn refusals(policy: impl PagePolicy) {
             pages.free_exact(SlotIndex(0), pfn, frames);
         }
         pages.drain_all();
-        pages.purge(NodeId(0), Order::ZERO, usize::MAX);
+        pages.zones().purge(NodeId(0), Order::ZERO, usize::MAX);
         assert_eq!(pages.validate(), Ok(()));
         assert_eq!(pages.zones().budget().used(), 0);
         assert!(pages.alloc(SlotIndex(0), request(10, Movable)).is_some(), "it goes on");
@@ -292,7 +292,7 @@ pub(super) fn threads(policy: impl PagePolicy) {
                     }
                     match random >> 10 & 0x1ff {
                         0 => pages.drain_all(),
-                        1 => drop(pages.purge(NodeId(0), Order::new(3), 1 << 20)),
+                        1 => drop(pages.zones().purge(NodeId(0), Order::new(3), 1 << 20)),
                         2 => drop(pages.decay(slot)),
                         _ => {}
                     }

@@ -6,7 +6,7 @@ use quarry_mm::heap::CheckOptions;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::{PagePolicy, V6_18};
 use quarry_mm::slab::{CacheId, SlabPolicy, SlamMode};
-use quarry_mm::stack::{CachedPages, Stack, StackConfig};
+use quarry_mm::stack::{CachedPages, Stack, StackConfig, StackHost};
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::VirtualSlots;
 use quarry_watch::AllInstruments;
@@ -90,7 +90,7 @@ impl<C: StackConfig> Bed<C> {
     ) -> OsResult<Self> {
         let stack = Box::new(Stack::new());
         declare(stack.percpu());
-        stack.init_with(os, options, cache)?;
+        stack.init(os, options, cache)?;
         Ok(Self { stack, os })
     }
 

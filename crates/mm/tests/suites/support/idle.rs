@@ -6,12 +6,21 @@ use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::PagePolicy;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{ReclaimState, StackConfig};
+use quarry_mm::stack::{ReclaimState, Reclaimed, Stack, StackConfig, StackHost};
 
 /// Bytes in memory at most: in use, or free and not known to be zero.
 pub(crate) fn touched<C: StackConfig>(bed: &Bed<C>) -> usize {
     let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
-    used + bed.stack.upkeep().freeable_bytes()
+    used + bed.stack.mappings.freeable_bytes(bed.stack.pages().zones())
+}
+
+/// One look, and a purge of all due frames.
+pub(crate) fn reclaim<C: StackConfig>(stack: &Stack<C>, state: &mut ReclaimState) -> Reclaimed {
+    let mut done = stack.look(state, 0, 0);
+    while let Some(bytes) = stack.purge(state, false) {
+        done.bytes += bytes;
+    }
+    done
 }
 
 /// Allocates `bytes` of objects of `size`, calls `full`, and frees them.
@@ -37,8 +46,7 @@ pub(crate) fn gives_all_back_when_idle<P: PagePolicy + Default>(policy: P, name:
     }
     let mut state = ReclaimState::new();
     for _ in 0..8 {
-        bed.stack.upkeep().look(&mut state);
-        while bed.stack.upkeep().purge_due(&mut state).is_some() {}
+        reclaim(&bed.stack, &mut state);
     }
     assert_eq!(touched(&bed), 0, "{}", name);
     bed.assert_empty(&[]);

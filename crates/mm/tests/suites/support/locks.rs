@@ -26,7 +26,7 @@ pub(crate) fn visited<S: SlabPolicy<VirtualSlots> + 'static>(
     bed: &Bed<VirtualConfig<S>>,
 ) -> BTreeMap<&'static str, usize> {
     let (mut names, mut addresses) = (BTreeMap::new(), Vec::new());
-    bed.stack.upkeep().visit_locks(&mut |name, lock| {
+    bed.stack.visit_locks(&mut |name, lock| {
         assert!(lock.is_free(), "{name} is held while nobody works");
         *names.entry(name).or_insert(0) += 1;
         if lock.stats().is_some() {

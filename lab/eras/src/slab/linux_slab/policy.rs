@@ -103,6 +103,7 @@ impl<P: Arrays> ParkedObjects<P> for LinuxSlab {
 
 impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     const NAME: &'static str = "slab";
+    const LOOKS_AT_FREES: bool = true;
     const NEW: Self = Self { tables: Late::new(), has_nodes: AtomicBool::new(false) };
     const BYTES_PER_FRAME: usize = Records::BYTES_PER_FRAME;
 

@@ -135,6 +135,7 @@ impl<P: Arrays> ParkedObjects<P> for KernelSheaf {
 
 impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     const NAME: &'static str = "sheaf-6.18";
+    const LOOKS_AT_FREES: bool = true;
     const NEW: Self = Self {
         caches: [const { SheafCache::new() }; MAX_CACHES],
         pool: Pool::new(),
