@@ -14,50 +14,50 @@ const EXIT_UNDECIDED: i32 = 1;
 
 /// Say which allocator a program should have, in less than five minutes.
 ///
-/// Looks at CMD on every allocator that is installed, and on those of Quarry's slab and page
-/// policies that the program and the machine speak for; drops most of them; and tests the best one
-/// by runs of its own, interleaved with glibc. The answer is the first line: "keep glibc", or "use
-/// X" with what is gained. Below it stand the evidence, and the lines for systemd, Docker and
-/// Kubernetes. Where an allocator can change nothing, a run is too short or too long, or these runs
-/// do not decide, the first line names the reason.
+/// Runs CMD on every installed allocator, and on those of Quarry's slab and page policies that suit
+/// the program and the machine. Drops most of them, and tests the best one by further runs,
+/// interleaved with glibc. The answer is the first line: "keep glibc", or "use X" with the gain.
+/// The evidence follows, and then the lines for systemd, Docker and Kubernetes. If no allocator can
+/// change anything, a run is too short or too long, or these runs do not decide, the first line
+/// gives the reason.
 ///
-/// Exit status 0: there is an answer; 1: it is undecided, or something failed; 2: a wrong option,
-/// and nothing ran; 126 and 127: CMD cannot be executed or is not found; 130: interrupted.
+/// Exit status 0: there is an answer; 1: the runs did not decide, or something failed; 2: a wrong
+/// option, and nothing ran; 126 and 127: CMD cannot be executed or is not found; 130: interrupted.
 #[derive(clap::Args)]
 pub(crate) struct AdviseArgs {
-    /// Candidates, in the spelling of `quarry compare` [default: all that are installed, and the
-    /// policies that the facts speak for].
+    /// Candidates, spelled as for `quarry compare` [default: all that are installed, and the
+    /// policies that suit the program and the machine].
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     allocators: Vec<String>,
-    /// The gain that is sought.
+    /// The gain that you want.
     #[arg(long, value_enum, default_value = "either")]
     goal: GoalName,
-    /// Time for all of it.
+    /// Time for the whole search.
     #[arg(long, value_name = "DURATION", default_value = "4m30s", value_parser = duration)]
     budget: Duration,
-    /// A number that the program prints takes the place of its time: `higher:REGEX` or
-    /// `lower:REGEX` with one capture group, as for `quarry compare`.
+    /// Judge a number that the program prints instead of its time: `higher:REGEX` or `lower:REGEX`
+    /// with one capture group, as for `quarry compare`.
     #[arg(long, value_name = "REGEX")]
     metric: Vec<String>,
-    /// A run that prints something else on standard output than the first one has failed.
+    /// A run whose standard output differs from that of the first one has failed.
     #[arg(long)]
     check_output: bool,
     /// Count runs whatever their exit status is.
     #[arg(short = 'i', long)]
     ignore_failure: bool,
-    /// A shell command that runs before each run; its time counts for --budget alone.
+    /// A shell command that runs before each run. Its time counts only for --budget.
     #[arg(long, value_name = "CMD")]
     prepare: Option<OsString>,
     /// File that every run reads, from its beginning [default: standard input].
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Measure also where an allocator has hardly any influence on the program.
+    /// Measure even if an allocator has hardly any influence on the program.
     #[arg(long)]
     force: bool,
-    /// Write the answer and all of its evidence to a file.
+    /// Write the answer and its evidence to a file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with the answer, pictures and every sample of the test to a new file.
+    /// Write the answer, with pictures and every sample of the test, to a new file, as a page.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Seed of the order of runs [default: from the clock].
@@ -67,7 +67,7 @@ pub(crate) struct AdviseArgs {
     program: CommandLine,
 }
 
-/// The gain that is sought.
+/// The gain that the user wants.
 #[derive(Clone, Copy, ValueEnum)]
 enum GoalName {
     /// Time or memory, without a loss in the other.

@@ -20,12 +20,12 @@ const USUAL_ALLOCATORS: [&str; 5] = ["glibc", "jemalloc", "tcmalloc", "mimalloc"
 
 /// Find out which allocator is best for a program.
 ///
-/// Runs CMD on each allocator in turn, in blocks of shuffled order, every run a fresh process, and
-/// prints what differs, with 95 % intervals of the paired differences and a verdict for each. Each
-/// run proves which allocator served it; where none can make a difference (static, Go, Python's own
-/// allocator, ...) it says why and what would help. A second copy of the baseline runs along and
-/// shows the noise. Every run reads standard input from its beginning, also where that is a pipe.
-/// Ctrl-C prints what there is. The last lines say in a sentence what came out.
+/// Runs CMD on each allocator in turn, in blocks of shuffled order; every run is a fresh process.
+/// Prints the differences, with 95 % intervals of the paired differences and a verdict for each.
+/// Each run proves which allocator served it. If none can make a difference (static, Go, Python's
+/// own allocator, ...), prints the reason and what would help. A second copy of the baseline runs
+/// along and shows the noise. Every run reads standard input from its beginning, even from a pipe.
+/// Ctrl-C prints the results so far. The last lines sum up the result in a sentence.
 ///
 /// Exit status 0: every run counts; 1: something failed, or there is nothing to compare; 2: a wrong
 /// option, and nothing ran; 3: a condition of --fail-if is met; 126 and 127: CMD cannot be executed
@@ -33,16 +33,16 @@ const USUAL_ALLOCATORS: [&str; 5] = ["glibc", "jemalloc", "tcmalloc", "mimalloc"
 #[derive(clap::Args)]
 pub(crate) struct CompareArgs {
     /// Allocators: glibc, jemalloc, tcmalloc, mimalloc, quarry, quarry-slub and others by name, or
-    /// NAME=FILE. NAME:KEY=VALUE sets an option, of quarry as `--set` does (quarry:LIMIT=1G), of
-    /// others in the environment (glibc:MALLOC_ARENA_MAX=1)
-    /// [default: glibc,jemalloc,tcmalloc,mimalloc,quarry].
+    /// NAME=FILE. NAME:KEY=VALUE sets an option: for quarry as `--set` does (quarry:LIMIT=1G), for
+    /// others in the environment (glibc:MALLOC_ARENA_MAX=1) [default:
+    /// glibc,jemalloc,tcmalloc,mimalloc,quarry].
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     allocators: Vec<String>,
-    /// Runs on each allocator, a warm-up not counted; below 6 there are no intervals.
+    /// Runs on each allocator, besides a warm-up; below 6 there are no intervals.
     #[arg(long, value_name = "N", default_value_t = 10,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
-    /// Run until the interval of every allocator is within this much to either side, such as 1%.
+    /// Run until every allocator's interval reaches at most this far to either side, such as 1%.
     #[arg(long, value_name = "PERCENT", conflicts_with = "runs", value_parser = percent)]
     target_ci: Option<f64>,
     /// Most runs for --target-ci.
@@ -52,54 +52,54 @@ pub(crate) struct CompareArgs {
     /// The allocator that the others are compared with [default: glibc, else the first].
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// A number that the program prints: a regular expression with one capture group around it. The
-    /// group's name, if any, is the number's: `higher:(?<rate>[0-9.]+) requests per second`. Say
-    /// `higher:` or `lower:` in front for a verdict. The last match counts. The first --metric
-    /// takes the place of wall time as what verdicts are about.
+    /// A number that the program prints: a regular expression with one capture group around it. If
+    /// the group has a name, it is the number's: `higher:(?<rate>[0-9.]+) requests per second`.
+    /// With `higher:` or `lower:` in front there is a verdict on it. The last match counts.
+    /// Verdicts are about the first --metric instead of wall time.
     #[arg(long, value_name = "REGEX")]
     metric: Vec<String>,
-    /// A run that prints something else on standard output than the first one has failed.
+    /// A run whose standard output differs from that of the first one has failed.
     #[arg(long)]
     check_output: bool,
-    /// A run that takes longer has failed, such as 30s or 5m.
+    /// A run that takes longer than this, such as 30s or 5m, has failed.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     timeout: Duration,
-    /// File that every run reads, from its beginning [default: standard input, of which a pipe is
-    /// kept in a file first; nothing where that is a terminal].
+    /// File that every run reads, from its beginning [default: standard input; a pipe is first
+    /// copied to a file, and a terminal counts as empty].
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// A shell command that runs before each run, on the C library's allocator; its time is not
-    /// counted, what it leaves running is ended, and where it fails the run has failed.
+    /// A shell command that runs before each run, on the C library's allocator. Its time is not
+    /// counted, processes that it leaves running are ended, and if it fails the run has failed.
     #[arg(long, value_name = "CMD")]
     prepare: Option<OsString>,
     /// Count runs whatever their exit status is. A signal or the timeout still fails a run.
     #[arg(short = 'i', long)]
     ignore_failure: bool,
-    /// Compare once for each value, put in place of {NAME} in CMD and in --prepare: -L n 1,2,4.
-    /// With several -L every combination is compared.
+    /// Compare once for each value, which replaces {NAME} in CMD and in --prepare: -L n 1,2,4. With
+    /// several -L every combination is compared.
     #[arg(short = 'L', long, num_args = 2, value_names = ["NAME", "VALUES"])]
     parameter_list: Vec<String>,
-    /// Fail with status 3 where the 95 % interval of an allocator's difference from the baseline
-    /// lies beyond a bound: 'peak RSS > +5 %' or 'rate < -3 %'. Can be given several times. Where
-    /// there is nothing to judge, or one of the --allocators is absent, the status is 1.
+    /// Fail with status 3 if the 95 % interval of an allocator's difference from the baseline lies
+    /// beyond a bound: 'peak RSS > +5 %' or 'rate < -3 %'. Can be given several times. If nothing
+    /// can be judged, or one of the --allocators is absent, the status is 1.
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<String>,
-    /// Compare also where an allocator has hardly any influence on the program.
+    /// Compare even if an allocator has hardly any influence on the program.
     #[arg(long)]
     force: bool,
-    /// Write every figure to a file: a row for each allocator and metric.
+    /// Write every figure to a CSV file: a row for each allocator and metric.
     #[arg(long, value_name = "FILE")]
     export_csv: Option<PathBuf>,
-    /// Write what is printed to a file of Markdown.
+    /// Write the printed text to a file of Markdown.
     #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
-    /// Write everything that was measured, and the verdicts, to a file.
+    /// Write all measurements, and the verdicts, to a file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write a page with pictures, verdicts and every sample to a new file; it needs no network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Results directory for `quarry lab`: every run is there as soon as it is over.
+    /// Results directory for `quarry lab`; each run is written to it as soon as it ends.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed of the order of runs [default: from the clock].

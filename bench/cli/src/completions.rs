@@ -1,5 +1,5 @@
-//! Completions of shells, which ask the command itself: it knows the processes on Quarry, the slab
-//! policies and the options of the library, and `quarry-lab` its experiments.
+//! Shell completions, for which shells call the command itself: it knows the processes on Quarry,
+//! the slab policies and the options of the library; `quarry-lab` knows its experiments.
 
 use clap::{Arg, Command};
 use clap_complete::CompleteEnv;
@@ -16,7 +16,7 @@ pub fn answer(command: fn() -> Command) {
     CompleteEnv::with_factory(|| with_values(command())).var(VARIABLE).complete();
 }
 
-/// Adds what only this machine and this build know to the arguments of all subcommands.
+/// Adds values that only this machine or this build knows to the arguments of all subcommands.
 fn with_values(command: Command) -> Command {
     command.mut_args(with_value).mut_subcommands(with_values)
 }

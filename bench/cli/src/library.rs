@@ -49,7 +49,7 @@ pub enum LibraryError {
     NotFound {
         /// Its file name.
         name: String,
-        /// Where the library could be.
+        /// The places that were searched.
         places: Vec<PathBuf>,
     },
     /// `LD_PRELOAD` separates its entries by colons and spaces.

@@ -8,15 +8,15 @@ use quarry_live::{Choice, Problem, Snapshot, Tree, core_dump, total};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Whose statistics are wanted, and in which form.
+/// The processes whose statistics are wanted, and the form of the output.
 #[derive(clap::Args)]
 pub(crate) struct Target {
     #[command(flatten)]
     running: Running,
-    /// A core dump of a process in place of a running one.
+    /// A core dump of a process instead of a running one.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["choice", "tree"])]
     core: Option<PathBuf>,
-    /// Print all of the statistics as JSON, a line for each process.
+    /// Print all statistics as JSON, one line for each process.
     #[arg(long)]
     json: bool,
 }
@@ -47,7 +47,7 @@ impl Target {
     ) -> Result<()> {
         let mut snapshot = self.read()?;
         change(&mut snapshot);
-        // If standard error is closed or full, the figures are printed all the same.
+        // The figures are printed even if standard error is closed or full.
         let _ = writeln!(io::stderr(), "quarry: {}", snapshot.heading());
         match self.json {
             true => out.write_all(snapshot.json.as_bytes())?,

@@ -50,13 +50,13 @@ enum Command {
     Metrics(metrics::MetricsArgs),
     Profile(quarry_profile::ProfileArgs),
     Names(names::NamesArgs),
-    /// Record what a program asks of malloc: each call, with its thread, CPU and time (make lab).
+    /// Record each call of malloc that a program makes, with its thread, CPU and time (make lab).
     #[command(disable_help_flag = true)]
     Record(LabArgs),
-    /// Play a recorded program on a machine of many CPUs, under several slab policies (make lab).
+    /// Replay a recorded program on a simulated machine, under several slab policies (make lab).
     #[command(disable_help_flag = true)]
     Simulate(LabArgs),
-    /// Experiments over allocators and policies (make lab).
+    /// Experiments on allocators and policies (make lab).
     #[command(disable_help_flag = true)]
     Lab(LabArgs),
     /// Runs one sample of a program and watches it; `compare` starts it.

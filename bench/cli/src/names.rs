@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 /// Name the functions, files and lines of the call stacks in a report of Quarry's checks.
 ///
 /// Copies standard input to standard output, and adds names to lines such as `#0 0x5637be78429d
-/// (/usr/bin/program+0x229d)`: `journalctl -u redis | quarry names`. `quarry run` does this itself
+/// (/usr/bin/program+0x229d)`: `journalctl -u redis | quarry names`. `quarry run` does so itself
 /// for a program under QUARRY_DEBUG or QUARRY_GUARD.
 #[derive(clap::Args)]
 pub(crate) struct NamesArgs {
@@ -24,8 +24,8 @@ pub(crate) struct NamesArgs {
     apart: bool,
 }
 
-/// Lets the standard error of a program run through this command, which another process executes.
-/// In the first process of a container nothing changes, because all others die with it.
+/// Passes the standard error of a program through this command, which runs in another process. Does
+/// nothing in the first process of a container, at whose end all others die.
 pub(crate) fn name_callers_of(program: &mut Command) -> Result<()> {
     if getpid().is_init() {
         return Ok(());
@@ -46,7 +46,7 @@ fn itself() -> Command {
 
 pub(crate) fn run(args: &NamesArgs, out: &mut dyn Write) -> Result<()> {
     if args.apart {
-        // Its parent is the program's, so the program has no child that it does not know.
+        // An intermediate process starts it, so the program has no child that it does not know.
         itself().stderr(Stdio::null()).env("QUARRYRUN_NAMES", "1").spawn()?;
         return Ok(());
     }
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &NamesArgs, out: &mut dyn Write) -> Result<()> {
     copy(&mut io::stdin().lock(), out)
 }
 
-/// Copies at once whatever comes, and adds names at the ends of lines.
+/// Copies input at once when it comes, and adds names at the ends of lines.
 fn copy(input: &mut dyn Read, out: &mut dyn Write) -> Result<()> {
     let (mut files, mut line, mut bytes) = (Files::default(), Vec::new(), [0; 4096]);
     loop {
@@ -87,7 +87,7 @@ fn names(line: &[u8], files: &mut Files) -> String {
     let Some((file, offset)) = std::str::from_utf8(line).ok().and_then(place) else {
         return String::new();
     };
-    // An address of a stack is where a call returns to.
+    // An address in a call stack is the one to which a call returns.
     let lines = files.lines(Path::new(file), offset.saturating_sub(1));
     lines.iter().map(Line::text).map(|it| format!(" {it}")).collect()
 }

@@ -7,15 +7,15 @@ use std::io::{self, Write};
 
 /// List the processes that run on Quarry, the largest first.
 ///
-/// RSS is what the kernel counts, LIVE what the program has of malloc, KEPT what it has freed and
-/// Quarry holds for its next requests, and OTHER the rest of RSS: code, stacks, memory that is not
-/// from malloc, or, below 0, memory of malloc that the program has not touched. AGE is that of the
-/// figures; a process without any has published nothing, and `quarry top --pid N` says why.
+/// RSS is counted by the kernel. LIVE is memory of malloc that the program has, KEPT what it has
+/// freed and Quarry keeps for its next requests. OTHER is the rest of RSS: code, stacks, memory not
+/// from malloc; below 0, memory of malloc that the program has not touched. AGE is that of the
+/// figures. A process without figures has published nothing; `quarry top --pid N` says why.
 #[derive(clap::Args)]
 pub(crate) struct PsArgs {
     #[command(flatten)]
     choice: Choice,
-    /// Print all statistics as JSON, a line for each process.
+    /// Print all statistics as JSON, one line for each process.
     #[arg(long)]
     json: bool,
 }

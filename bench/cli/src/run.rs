@@ -23,30 +23,30 @@ use std::path::Path;
 use std::process::Command;
 
 /// Tells the library the number of this process, which becomes the program. If the library is
-/// loaded into the program but does not serve it, it reports that.
+/// loaded into that process but does not serve it, the library prints a line.
 const PID_VARIABLE: &str = "QUARRYRUN_PID";
 
 /// Run a program with its memory served by Quarry.
 ///
 /// The program keeps its standard streams, its process id and its exit status; under QUARRY_DEBUG
-/// and QUARRY_GUARD its standard error passes through `quarry names`. Where it cannot be
-/// served (static, set-user-ID, Go, a sanitizer, ...) one line reports it and the program runs all
-/// the same. Exit status 127: command not found, or its interpreter; 126: not executable; 125:
-/// Quarry's library is not found; 2: a wrong option, and the program does not run.
+/// and QUARRY_GUARD its standard error passes through `quarry names`. If Quarry cannot serve it
+/// (static, set-user-ID, Go, a sanitizer, ...), a line reports that, and the program still runs.
+/// Exit status 127: command not found, or its interpreter; 126: not executable; 125: Quarry's
+/// library is not found; 2: a wrong option, and the program does not run.
 #[derive(clap::Args)]
 #[command(after_help = options::help())]
 pub(crate) struct RunArgs {
     /// Print statistics when the program ends, to stderr or to FILE.
     ///
-    /// After a signal or _exit, and where the program had children, they come when the program has
-    /// ended, shortly after its parent has been told.
+    /// If a signal or _exit ends the program, or it had children, they are printed after its end,
+    /// shortly after its parent was notified.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
         default_missing_value = "1")]
     stats: Option<String>,
     /// Set an option of the library; may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Slab policy, for short `--set SLAB=NAME`.
+    /// Slab policy; short for `--set SLAB=NAME`.
     #[arg(long, value_name = "NAME")]
     slab: Option<String>,
     #[command(flatten)]
@@ -246,7 +246,7 @@ fn missing(file: &Path, interpreter: &Path) -> Option<String> {
 
 struct Plan {
     preloads: bool,
-    /// True if the library should serve the program; if it then does not, the library reports that.
+    /// True if the library should serve the program; the library reports if it does not.
     is_expected: bool,
 }
 

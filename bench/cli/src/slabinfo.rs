@@ -9,7 +9,7 @@ use std::io::Write;
 /// Slab caches of a running process, as /proc/slabinfo has them.
 ///
 /// The options are those of the kernel's own tool: `slabinfo -AD` prints allocations and frees, and
-/// the share of each that a fast path served.
+/// the share of each that the fast path served.
 #[derive(clap::Args)]
 pub(crate) struct SlabinfoArgs {
     /// Most active caches first.

@@ -1,11 +1,11 @@
 //! The watcher, which prints statistics for `quarry run --stats` after the program has ended.
 //!
 //! `quarry run` becomes the program, which so keeps its process number, parent, terminal, control
-//! group, exit status and signals. So another process must outlive it. The watcher is not a child
-//! of the program: its parent has ended, and init or a subreaper has adopted it. It leads its own
-//! session, where no signal from the terminal or to a process group reaches it. It waits for the
-//! program's end by a pidfd, and receives pages of processes at a socket. Two executions of this
-//! command start it, not `fork`, so no step needs unsafe code.
+//! group, exit status and signals. Therefore another process must outlive the program. This watcher
+//! is not a child of the program: its parent has ended, and init or a subreaper has adopted it. It
+//! leads its own session, where no signal from the terminal or to a process group reaches it. It
+//! waits for the program's end by a pidfd, and receives pages of processes at a socket. Two
+//! executions of this command start it, not `fork`, so no step needs unsafe code.
 
 use anyhow::{Context, Result};
 use nix::sys::signal::SigSet;

@@ -2,6 +2,7 @@
 
 use crate::allocators::{self, Allocator, Maybe, QUARRY};
 use crate::contenders::{self, Contender, Found};
+use crate::known::KNOWN;
 use anyhow::{Result, bail};
 use quarry_harness::nearest;
 use quarry_harness::usage::Usage;
@@ -23,12 +24,12 @@ pub struct BuiltIn<'a> {
     pub held: &'a dyn Fn(&Path) -> Vec<String>,
 }
 
-/// Looks for the contenders that were asked for. Fails on an unknown name or setting, on a name
-/// given twice, and if fewer than two of several contenders are found.
+/// Looks for the requested contenders. Fails on an unknown name or setting, on a name given twice,
+/// and if several were requested but fewer than two are found.
 pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Found> {
     let found = contenders::sort(specifications, |it| find_one(it, label(it), built_in))?;
     match (&found.contenders[..], &found.absent[..]) {
-        // A comparison of one contender with itself is no answer to the request.
+        // Comparing one contender with itself would not answer the request.
         ([only], [_, ..]) => bail!(
             "--allocators: {} is the only one of {} that is there: {}",
             only.name(),
@@ -40,7 +41,7 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
     }
 }
 
-/// Looks for one contender; the inner `Err` says what to do about its absence. Fails on an unknown
+/// Looks for one contender; the inner `Err` is a line on how to install it. Fails on an unknown
 /// name or setting.
 pub(super) fn find_named(name: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
     find_one(name, label(name), built_in)
@@ -57,7 +58,7 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
     let is_quarry = name == QUARRY || slab.is_some_and(|slab| built_in.slabs.contains(&slab));
     let (allocator, settings) = if is_quarry {
         let mut settings = quarry_settings(settings, built_in)?;
-        // The slab policy is compiled in, so it selects the object.
+        // The slab policy is compiled in, so it selects the shared object.
         let wanted = settings.extract_if(.., |(key, _)| key == "QUARRY_SLAB").last();
         let slab = wanted.as_ref().map(|(_, slab)| slab.as_str()).or(slab);
         let found = (built_in.find)(slab, &settings);
@@ -109,8 +110,11 @@ fn quarry_settings(text: &str, built_in: &BuiltIn<'_>) -> Result<Vec<(String, St
     Ok(settings)
 }
 
-/// A setting of another project's allocator is an environment variable; its value may hold colons.
+/// Settings of other allocators are environment variables, whose values may contain colons. One
+/// that an allocator needs is set unless another is given.
 fn other_settings(name: &str, text: &str) -> Result<Vec<(String, String)>> {
+    let known = KNOWN.allocators.iter().find(|it| it.name == name && text.is_empty());
+    let text = known.map_or(text, |it| it.setting.as_str());
     if text.is_empty() {
         return Ok(Vec::new());
     }
@@ -173,6 +177,9 @@ mod tests {
         let found = found(&["glibc:MALLOC_ARENA_MAX=1"]).unwrap();
         let expected = ("MALLOC_ARENA_MAX".to_owned(), "1".to_owned());
         assert_eq!(found.contenders[0].settings, [expected]);
+        let needed = ("GLIBC_TUNABLES".to_owned(), "glibc.pthread.rseq=0".to_owned());
+        assert_eq!(other_settings("google-tcmalloc", "").unwrap(), [needed]);
+        assert_eq!(other_settings("jemalloc", "").unwrap(), []);
     }
 
     #[test]

@@ -13,10 +13,10 @@ use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Finds `libquarry.so`; called only where that is needed.
+/// Finds `libquarry.so`; called only if the library is needed.
 pub type FindLibrary<'a> = &'a dyn Fn() -> Result<PathBuf>;
 
-/// Name of the allocator of the C library, which serves where nothing is preloaded.
+/// Name of the C library's allocator, which serves if nothing is preloaded.
 pub const GLIBC: &str = "glibc";
 /// Name of this project's allocator.
 pub const QUARRY: &str = "quarry";
@@ -34,7 +34,7 @@ pub struct Allocator {
     pub description: String,
 }
 
-/// A thing that was found, or a line that says what to do about its absence.
+/// A thing that was found, or a line on how to install it.
 pub(super) type Maybe<T> = std::result::Result<T, String>;
 
 /// Looks for an allocator by name or by `NAME=FILE`; fails on an unknown name.
@@ -104,9 +104,9 @@ fn look_for_built(name: &str) -> Option<Allocator> {
     peer_folders().iter().find_map(|folder| built_in(folder, name))
 }
 
-/// The folders of allocators that `make peers` builds, and of programs beside them: the one in
-/// `QUARRY_PEERS`, else `peers` beside this command or beside its folder, as in a cargo target, and
-/// where `make install` puts the programs.
+/// The folders of allocators and programs that `make peers` builds: the one that `QUARRY_PEERS`
+/// names; else `peers` beside this command or beside its folder, as in a cargo target; and the
+/// folder into which `make install` puts the programs.
 pub fn peer_folders() -> Vec<PathBuf> {
     match std::env::var_os(PEERS_VARIABLE).filter(|named| !named.is_empty()) {
         Some(named) => vec![PathBuf::from(named)],
@@ -154,7 +154,7 @@ pub fn installed(package: &str) -> Option<String> {
     Some(text.strip_prefix("ii ")?.trim_start_matches(['|', ' ']).to_owned())
 }
 
-/// The names that `--allocators` takes without a file.
+/// The names that `--allocators` accepts without a file.
 pub(super) fn known() -> Vec<&'static str> {
     let named = KNOWN.allocators.iter().map(|it| it.name.as_str());
     std::iter::once(GLIBC).chain(named).chain([QUARRY]).collect()
@@ -176,8 +176,8 @@ impl Allocator {
         self.is_in(Path::new(&measurement.served_by)).then_some(()).ok_or_else(fault)
     }
 
-    /// The file that is preloaded. glibc is preloaded as well: otherwise a program that links
-    /// another malloc would run on that one. Fails if this process has no C library.
+    /// The file to preload. glibc is preloaded too, because otherwise a program that links another
+    /// malloc would use that one. Fails if this process has no C library.
     pub(super) fn file(&self) -> Result<PathBuf> {
         if let Some(file) = &self.preload {
             return Ok(file.clone());
@@ -197,7 +197,8 @@ impl Allocator {
     /// Returns whether this allocator is in `object`, as a loader names it.
     pub(super) fn is_in(&self, object: &Path) -> bool {
         let Ok(file) = self.file() else { return false };
-        // The second comparison is for a nameless file with the command's embedded library.
+        // The second comparison is for the nameless file of a library that the command has
+        // embedded.
         file.canonicalize().is_ok_and(|file| object.canonicalize().is_ok_and(|it| it == file))
             || file == object
     }

@@ -22,7 +22,7 @@ pub(super) struct Answer<'a> {
     pub(super) shown: Run,
     pub(super) judgements: Judgements,
     shown_judgements: Judgements,
-    /// For each workload, the result of its runs under the counter, or why there is none.
+    /// For each workload, the result of its counted runs, or the reason why there is none.
     looks: &'a [Result<FirstLook>],
 }
 
@@ -91,7 +91,7 @@ impl<'a> Answer<'a> {
         self.run.meta.workloads.len() > 1
     }
 
-    /// Returns remarks beside the tables, each with its workload where the run has several.
+    /// Returns remarks beside the tables, each with its workload if the run has several.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (row, look) in self.looks.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The sentence that sums a comparison up.
+//! The sentence that sums up a comparison.
 
 use crate::judgement::Judgements;
 use quarry_harness::judge::{Judgement, Outcome};
@@ -6,7 +6,7 @@ use quarry_harness::results::{Direction, Metric, Relation, Run};
 use quarry_harness::statistics::MIN_PAIRS;
 use quarry_harness::table::counted;
 
-/// Says in one sentence how every metric came out that these runs decide on a workload.
+/// Sums up in one sentence the metrics on which these runs decide, for one workload.
 pub(super) fn sentence(run: &Run, judgements: &Judgements, workload: &str) -> String {
     let meta = &run.meta;
     let is_judged = |it: &&Judgement| it.workload == workload && !it.is_copy;
@@ -105,7 +105,7 @@ pub(super) fn gain(judgement: &Judgement) -> f64 {
     if judgement.metric.direction == Direction::Higher { ratio } else { -ratio }
 }
 
-/// Says a judgement in words: `31 % less idle memory`, `time the same`, `time undecided`.
+/// Puts a judgement into words: `31 % less idle memory`, `time the same`, `time undecided`.
 pub(super) fn effect(judgement: &Judgement) -> String {
     let name = in_words(&judgement.metric.name);
     match judgement.outcome {
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(text, "a alone was measured, so there is nothing to choose from");
     }
 
-    /// "undecided" alone would hide that it takes 15 % more memory.
+    /// The word "undecided" alone would hide that the allocator takes 15 % more memory.
     #[test]
     fn every_decided_metric_is_named() {
         let noisy = [5.0, 20.0, 9.0, 11.0, 14.0, 7.0, 10.0, 13.0];

@@ -119,7 +119,7 @@ fn conditions(request: &Request, figures: &[Figure]) -> Result<Vec<Condition>> {
     Ok(conditions)
 }
 
-/// Prints the finding on a condition, and returns the end of the comparison with it.
+/// Prints the finding on a condition, and returns how the comparison ends because of it.
 fn fail_if(
     condition: &Condition,
     answer: &Answer<'_>,
@@ -284,7 +284,7 @@ fn experiment(
         .option("check-output", request.check_output)
 }
 
-/// Ends a comparison when every run fails, or when the intervals are as narrow as asked for.
+/// Ends a comparison if every run fails, or once the intervals are as narrow as requested.
 fn enough(runs: Runs) -> Stop {
     Box::new(move |run: &Run| {
         let no = Enough::No { expected: None };
@@ -299,7 +299,7 @@ fn enough(runs: Runs) -> Stop {
     })
 }
 
-/// The metrics of every run; the first figure that the program prints, else its time, is primary.
+/// The metrics of every run. The first figure that the program prints, else its time, is primary.
 pub(super) fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
     let mib = 1.0 / f64::from(1 << 20);
     let lower = |name: &str, unit: &str, of: &str, times: f64, digits: u8| {

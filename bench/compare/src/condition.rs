@@ -4,9 +4,9 @@
 //! condition = metric ( ">" | "<" ) ( "+" | "-" ) number "%"
 //! ```
 //!
-//! The percentage is the difference from the baseline, as in the table of verdicts. `>` is met
-//! where the whole 95 % interval lies above the bound, `<` where it lies below. Where nothing can
-//! be judged the comparison fails too: nothing shows that the bound holds.
+//! The percentage is the difference from the baseline, as in the table of verdicts. `>` is met if
+//! the whole 95 % interval lies above the bound, `<` if it lies below. If nothing can be judged the
+//! comparison fails too, because nothing shows that the bound holds.
 
 use crate::judgement::Judgements;
 use anyhow::{Result, bail};
@@ -75,7 +75,7 @@ impl Condition {
         Ok(Self { text: text.to_owned(), metric: metric.to_owned(), side, bound })
     }
 
-    /// Judges every allocator but the baseline, on every workload.
+    /// Judges every allocator except the baseline, on every workload.
     pub(super) fn find(&self, run: &Run, judgements: &Judgements) -> Finding {
         let empty = |why: &str| Finding::Empty(format!("--fail-if '{}': {why}", self.text));
         if !run.meta.metrics.iter().any(|metric| metric.name == self.metric) {
@@ -111,7 +111,7 @@ impl Condition {
     fn is_beyond(&self, interval: Interval, judgement: &Judgement, run: &Run) -> bool {
         let bound = match judgement.relation {
             Relation::Ratio => 1.0 + self.bound,
-            // Near zero a share of the baseline may be smaller than the metric's resolution.
+            // Near zero, a share of the baseline may be smaller than the metric's resolution.
             Relation::Difference => {
                 let (zero, share) =
                     (judgement.metric.zero(), self.bound * baseline(judgement, run).abs());

@@ -24,11 +24,11 @@ pub struct Contender {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) contenders: Vec<Contender>,
-    /// For each absent contender, one line that says what to do about it.
+    /// For each absent contender, one line on how to install it.
     pub(super) absent: Vec<String>,
 }
 
-/// Takes what `look` finds under each name. Fails if `look` does, and on a name given twice.
+/// Collects what `look` finds under each name. Fails if `look` fails, or on a name given twice.
 pub(super) fn sort(
     names: &[String],
     look: impl Fn(&str) -> Result<Maybe<Contender>>,
@@ -89,7 +89,7 @@ impl From<Allocator> for Contender {
 }
 
 impl Contender {
-    /// Returns its name.
+    /// Returns the contender's name.
     pub fn name(&self) -> &str {
         &self.variant.name
     }
@@ -107,7 +107,7 @@ impl Contender {
         }
     }
 
-    /// Makes its A/A copy.
+    /// Makes the contender's A/A copy.
     pub fn copy(&self) -> Self {
         Self { variant: self.variant.copy(), ..self.clone() }
     }

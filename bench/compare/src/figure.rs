@@ -30,7 +30,7 @@ impl Figure {
             _ => (Direction::None, text),
         };
         let regex = Regex::new(pattern).map_err(|error| {
-            // The lines before the last one show the place of the mistake.
+            // The lines before the last one only show the place of the mistake.
             let error = error.to_string();
             let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Usage(format!("--metric {text}: {why}; accepted: one capture group, {ACCEPTED}"))

@@ -1,4 +1,5 @@
-//! Runs of a program under the counter, before a comparison: they show whether it is worth making.
+//! Runs of a program with its calls of malloc counted: they show whether a comparison is worth
+//! making.
 
 use crate::reach::{self, NoVerdict, Probe};
 use crate::supervised_program::SupervisedProgram;
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub(super) struct FirstLook {
-    /// The run in the middle by the allocator's influence stands for all.
+    /// The run in which the allocator's influence is the median of all runs; it stands for all.
     pub(super) probe: Probe,
     pub(super) runs: usize,
     pub(super) weight: Weight,
@@ -23,8 +24,8 @@ pub(super) fn python_malloc() -> Option<OsString> {
 }
 
 impl FirstLook {
-    /// Runs the program of a workload under the counter as often as a judgement needs. With
-    /// `time_alone` memory does not matter.
+    /// Runs the program of a workload with its calls of malloc counted, as often as a judgement
+    /// needs. With `time_alone` memory does not matter.
     pub(super) fn at(
         program: &SupervisedProgram,
         workload: usize,
@@ -56,8 +57,8 @@ impl FirstLook {
         Ok(Self { probe: probes.swap_remove(middle), runs, weight, idles })
     }
 
-    /// Why there is no comparison. `library` is one that would be preloaded. With `is_forced` a
-    /// program is compared although an allocator has hardly any influence on it.
+    /// The reason why there is no comparison. `library` is one that would be preloaded. With
+    /// `is_forced` a program is compared even if an allocator has hardly any influence on it.
     pub(super) fn no_verdict(&self, library: &Path, is_forced: bool) -> Option<NoVerdict> {
         let python: Option<OsString> = python_malloc();
         let python: Option<&OsStr> = python.as_deref();

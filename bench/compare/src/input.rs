@@ -1,7 +1,7 @@
 //! The standard input of a program's runs: every run reads the same, from its beginning.
 //!
 //! Each run opens a file anew. A pipe or socket is first copied to a nameless file. A terminal
-//! gives nothing: a person cannot type the same for every run.
+//! counts as empty, because a person cannot type the same for every run.
 
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 
 /// Most bytes that are kept of a pipe or socket: they fit a small machine's `/tmp`.
 const MOST_BYTES: u64 = 1 << 30;
-/// Time after which the command says what it waits for.
+/// Time after which the command prints what it waits for.
 const PATIENCE_MS: u16 = 1000;
 
 /// The input of all runs. It must live as long as they do.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     path: Option<PathBuf>,
-    /// Keeps the file open where `path` leads through `/proc` of this process.
+    /// Keeps the file open if `path` leads through `/proc` of this process.
     _kept: Option<File>,
     /// The description for readers of results; `None`: no input.
     said: Option<Stdin>,
@@ -64,7 +64,7 @@ impl Input {
         }
         // Opening a pipe again waits for a writer.
         let is_read_once = kind.is_fifo() || kind.is_socket();
-        // The user may be unable to open the file, and yet have it open as standard input.
+        // The user may not be able to open a file that is open as standard input.
         let own_path = fs::read_link(way_to(&file)).unwrap_or_default();
         let file = match is_read_once || File::open(way_to(&file)).is_err() {
             true => kept(file, name, most)?,

@@ -60,7 +60,7 @@ pub enum Obstacle {
     /// The program defines `malloc` itself, which the loader finds first.
     #[error("defines malloc itself, which is preferred to any other")]
     OwnMalloc,
-    /// The program calls an allocator by names other than `malloc`, which no library can take.
+    /// The program calls an allocator by names other than `malloc`, which a library cannot replace.
     #[error(
         "has {} inside ({}) and serves itself: only what is asked of malloc by that name reaches \
          Quarry",
@@ -232,7 +232,7 @@ fn raised_privileges(program: &Path, file: &Metadata, who: Identity) -> Option<O
 }
 
 /// Returns whether executing a file makes effective and real ids differ (`bprm_fill_uid`, Linux
-/// 6.x: set-group-ID counts only where the group may execute).
+/// 6.x; set-group-ID counts only if the group may execute the file).
 fn changes_identity(mode: u32, owner: u32, group: u32, who: Identity) -> bool {
     let mode = Mode::from_bits_truncate(mode);
     let sets_user = mode.contains(Mode::S_ISUID) && owner != who.uid;

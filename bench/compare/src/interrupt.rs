@@ -1,4 +1,4 @@
-//! Notices signals that end the command, so that results so far can still be printed.
+//! Notices signals that end the command, so that the results so far can still be printed.
 
 use anyhow::Result;
 use nix::sys::signal::{SigSet, Signal};

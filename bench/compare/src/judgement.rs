@@ -43,7 +43,7 @@ impl Judgements {
     /// Returns true if the interval of every judged primary metric is within `share`.
     pub(super) fn is_within(&self, share: f64) -> bool {
         let is_within = |it: &Judgement| {
-            // A difference has no share.
+            // A difference is no share of the baseline.
             it.relation == Relation::Difference
                 || it.ratios().is_some_and(|it| (it.high - it.low) / 2.0 <= share)
         };
@@ -65,7 +65,7 @@ impl Judgements {
             let Judgement { variant, metric, pairs, more_runs, .. } = judgement;
             let name = format!("{variant}: undecided in {}", metric.name);
             match more_runs.filter(|more| *more <= MOST_MORE) {
-                // Without an interval, the number of runs that settle it is unknown.
+                // Without an interval, the number of runs that would decide is unknown.
                 Some(_) if judgement.interval().is_none() => format!(
                     "{name}; an interval takes {MIN_PAIRS} runs at least (--runs {MIN_PAIRS})"
                 ),

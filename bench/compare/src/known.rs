@@ -27,6 +27,8 @@ pub(super) struct NamedAllocator {
     pub(super) packages: Vec<String>,
     #[serde(default)]
     pub(super) is_built: bool,
+    #[serde(default)]
+    pub(super) setting: String,
 }
 
 #[derive(Deserialize)]

@@ -45,8 +45,8 @@ pub struct Program {
     pub variables: Vec<(String, OsString)>,
     /// Time after which a sample has failed.
     pub timeout: Duration,
-    /// True if the program may bring its own allocator. Then the contender has to serve only the
-    /// process that is started, which may be a script before the program.
+    /// True if the program may bring its own allocator. The contender then has to serve only the
+    /// process that is started, which may be a script that starts the program.
     pub may_serve_itself: bool,
     /// True if shared memory is divided among the processes instead of counted in each.
     pub proportional: bool,
@@ -86,7 +86,7 @@ impl Launcher {
         Ok(Self { interrupt, scratch, witnesses, is_open: Cell::new(false) })
     }
 
-    /// Makes the witness usable for programs of other users: some servers give up root.
+    /// Makes the witness usable for programs of other users, because some servers give up root.
     ///
     /// # Errors
     /// If the folder belongs to another user.
@@ -99,7 +99,7 @@ impl Launcher {
         Ok(())
     }
 
-    /// Copies an allocator to where every user can read it.
+    /// Copies an allocator to a place where every user can read it.
     ///
     /// # Errors
     /// If the copy fails.
@@ -112,7 +112,7 @@ impl Launcher {
         Ok(())
     }
 
-    /// Runs a program once under the counter, on glibc.
+    /// Runs a program once on glibc, with its calls of malloc counted.
     ///
     /// # Errors
     /// If the run could not be made, or the program failed.
@@ -134,7 +134,7 @@ impl Launcher {
         }
     }
 
-    /// Takes a sample, and proves which object served it. `with_statistics` costs some time.
+    /// Takes a sample, and proves which object served it. With `with_statistics` it takes longer.
     ///
     /// # Errors
     /// The reason why the sample does not count.
@@ -178,8 +178,8 @@ impl Launcher {
         }
     }
 
-    /// Runs the command before a sample, on the C library's allocator, and ends what it leaves
-    /// running.
+    /// Runs the command that precedes a sample, on the C library's allocator, and ends processes
+    /// that it leaves running.
     fn prepare(&self, program: &Program) -> Result<(), NoSample> {
         let Some(command) = &program.prepare else { return Ok(()) };
         let place = |name: &str| self.scratch.path().join(name);
@@ -279,7 +279,7 @@ impl Launcher {
                     let served = clients(&|| runs.load(Ordering::Relaxed));
                     if let Some(stdin) = &mut *stdin.lock().unwrap_or_else(PoisonError::into_inner)
                     {
-                        // The supervisor may have ended, which its report shows.
+                        // The supervisor may have ended; its report shows that.
                         let _ = stdin.write_all(&[FINISH]);
                     }
                     served
@@ -334,7 +334,7 @@ fn is_quarry(contender: &Contender) -> bool {
     file.is_some_and(|name| name.as_encoded_bytes().starts_with(b"libquarry"))
 }
 
-/// The value of `LD_PRELOAD`: witness, allocator, and the libraries that the user preloads anyway.
+/// The value of `LD_PRELOAD`: witness, allocator, and the libraries that the user preloads.
 fn preload(witness: &Path, allocator: &Path) -> Result<OsString> {
     if !is_preloadable(allocator) {
         bail!("{}: {NOT_PRELOADABLE}", allocator.display());

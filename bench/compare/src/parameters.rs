@@ -18,8 +18,8 @@ pub struct CommandVariant {
     pub prepare: Option<OsString>,
 }
 
-/// The command lines of all combinations of values. `scans` alternates names and comma-separated
-/// values, as the parser of the command line collects them.
+/// The command lines of all combinations of values. In `scans` names and comma-separated values
+/// alternate, as the command-line parser collects them.
 ///
 /// # Errors
 /// An invalid name or list, or a name that the command does not mention.

@@ -7,8 +7,8 @@ use quarry_harness::launch::last_line;
 use quarry_harness::results::{Measurement, Timeline};
 use std::time::Duration;
 
-/// Work of a server's clients, after which the server is asked to end. The argument tells whether
-/// it runs.
+/// The work of a server's clients, after which the server is asked to end. The argument returns
+/// whether the server runs.
 pub type Clients = dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync;
 
 /// Result of the clients of a server.
@@ -36,7 +36,8 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Why the sample does not count: a bad end of the program, or the clients' complaint.
+    /// The reason why the sample does not count: a bad end of the program, or an error of the
+    /// clients.
     pub(super) fn failure(&self, timeout: Duration) -> Option<String> {
         let text = match &self.report.end {
             End::Exited(0) => return self.complaint(),

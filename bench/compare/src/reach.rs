@@ -18,15 +18,15 @@ use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Share of the CPU time in the allocator, with the page faults of requested memory, below which
-/// differences must have other reasons than the allocator.
+/// Share of the CPU time in the allocator, page faults of requested memory included, below which
+/// differences must have other causes than the allocator.
 const NEGLIGIBLE: f64 = 0.01;
-/// The same for CPython on its own allocator, from which malloc gets the smaller part of requests.
+/// The same for CPython on its own allocator, which passes the smaller part of requests to malloc.
 const NEGLIGIBLE_IN_PYTHON: f64 = 0.05;
-/// A low estimate of the cost of bringing in a page on most machines.
+/// A low estimate of the cost of bringing in a page, for most machines.
 const FAULT_NS: f64 = 500.0;
 const PAGE_BYTES: f64 = 4096.0;
-/// Bytes requested in all below which no allocator changes a program's memory much.
+/// Bytes requested in total below which no allocator changes a program's memory much.
 const LITTLE_HEAP: u64 = 1 << 20;
 const PYMALLOC: &str = "Python serves its small objects itself (pymalloc): with \
                         PYTHONMALLOC=malloc allocators get them, too";
@@ -39,7 +39,7 @@ const MOST_UNSERVED: f64 = 0.1;
 pub(super) struct NoVerdict {
     pub(super) why: String,
     pub(super) remedy: String,
-    /// True where an allocator serves the program but hardly makes a difference.
+    /// True if an allocator serves the program but hardly makes a difference.
     pub(super) can_be_forced: bool,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for NoVerdict {
 }
 
 /// Returns a reason against a verdict that is known before the program runs. `program` is the file
-/// whose code runs in the end, `library` one that would be preloaded.
+/// whose code runs in the end; `library` is one that would be preloaded.
 pub(super) fn before_it_runs(program: &Path, library: &Path) -> Option<NoVerdict> {
     let obstacle = obstacle(program, library).filter(|obstacle| !obstacle.is_partial())?;
     Some(no_verdict_of(program, &obstacle))
@@ -89,12 +89,12 @@ fn allocator_inside(program: &Path) -> Option<&'static str> {
     inside::allocator(&file).map(|found| found.name)
 }
 
-/// The result of one run under the counter.
+/// The result of one run with its calls of malloc counted.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// Calls of all processes.
     pub calls: Calls,
-    /// CPU time of all processes, with the time of counting.
+    /// CPU time of all processes, including the time of counting.
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
     pub(super) threads: u64,
@@ -106,7 +106,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Sums up a run under the counter.
+    /// Sums up a run with its calls of malloc counted.
     pub fn of(raw: &Raw, program: &Path) -> Self {
         let Raw { report, said, .. } = raw;
         let mut calls = Calls::default();
@@ -132,14 +132,14 @@ impl Probe {
         (self.calls.ns as f64 / self.cpu_ns.max(1) as f64).min(1.0)
     }
 
-    /// Share of the CPU time on which an allocator has an influence: the time in calls, and that of
-    /// the page faults which bring in the requested memory.
+    /// Share of the CPU time on which an allocator has an influence: the time in its calls, and the
+    /// time of the page faults that bring in the requested memory.
     pub(super) fn influence(&self) -> f64 {
         let faults = self.calls.bytes as f64 / PAGE_BYTES * FAULT_NS;
         self.share() + faults / self.cpu_ns.max(1) as f64
     }
 
-    /// Why no allocator can make a difference, whatever its share of the time.
+    /// The reason why no allocator can make a difference, whatever its share of the time.
     pub(super) fn obstacle(&self, library: &Path) -> Option<NoVerdict> {
         let program = self.unserved.as_ref()?;
         Some(match obstacle(program, library) {
@@ -156,8 +156,8 @@ impl Probe {
         self.unserved.is_some()
     }
 
-    /// The influence that a comparison can show: with `time_alone`, and for a program that requests
-    /// little, a share of the CPU time is seen as far as the program does not wait.
+    /// The influence that a comparison can show. With `time_alone`, or if the program requests
+    /// little, waiting hides a part of the share of the CPU time.
     pub(super) fn seen(&self, time_alone: bool) -> Influence {
         let busy = match time_alone || self.calls.bytes < LITTLE_HEAP {
             true => (self.cpu_ns as f64 / self.wall_ns.max(1) as f64).min(1.0),
@@ -224,7 +224,7 @@ impl Probe {
 }
 
 /// Decides from the runs so far whether a program is out of reach; `None`: one more run is needed.
-/// A look can miss a short process, so of short runs the majority of [`LOOKS`] decides.
+/// A run can miss a short process, so the majority of [`LOOKS`] short runs decides.
 pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
     let last = probes.last()?;
     let out = probes.iter().filter(|probe| probe.is_out_of_reach()).count();
@@ -238,9 +238,9 @@ pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
     }
 }
 
-/// Checks that a contender served a sample, and returns the object that served; else the error
-/// names the program that another allocator served. A process that was only forked has no record,
-/// so another record of its executable counts. With `only_start` children may be served by others.
+/// Checks that a contender served a sample, and returns the object that served it. The error names
+/// a program that another allocator served. A process that was only forked has no record, so
+/// another record of its executable counts. With `only_start`, others may serve the children.
 pub(super) fn served(
     contender: &Contender,
     report: &Report,
@@ -287,7 +287,7 @@ pub(super) fn own_malloc(report: &Report, said: &[ProcessRecord]) -> Option<Path
 }
 
 /// The object that serves a program. In a program at a fixed address the loader may find `malloc`
-/// in the program although that only refers to it, so the file is examined for a definition. The
+/// in the program itself, which only refers to it. So the file is examined for a definition. The
 /// loader names the program as it was started, which need not be a path.
 fn malloc_of(one: &ProcessRecord) -> &str {
     let is_executable = |path: &Path| path.canonicalize().is_ok_and(|it| it == one.executable);
@@ -299,7 +299,7 @@ fn malloc_of(one: &ProcessRecord) -> &str {
     if in_executable && !is_own() { &one.next_malloc } else { &one.malloc }
 }
 
-/// The program with a fault that used most CPU time, if such programs used more than
+/// The program with a fault that used the most CPU time, if such programs together used more than
 /// [`MOST_UNSERVED`].
 fn unserved_of(
     report: &Report,
@@ -307,7 +307,7 @@ fn unserved_of(
 ) -> Option<(PathBuf, String)> {
     let this = std::env::current_exe().unwrap_or_default();
     let (mut all, mut unserved, mut worst) = (0, 0, None::<(u64, PathBuf, String)>);
-    // Before its exec a process shows our own executable, and near its end it shows none.
+    // Before its exec a process shows this executable, and near its end it shows none.
     let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
     for Descendant { executable, cpu_ticks, .. } in report.seen.values() {
         if !is_known(executable) {
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(agreement(&[]), None);
     }
 
-    /// `sleep` spends a good part of its CPU time in malloc, and nothing of a second.
+    /// `sleep` spends a good part of its CPU time in malloc, but next to nothing of a second.
     #[test]
     fn what_cannot_be_seen_in_wall_time_gives_no_verdict() {
         let sleeps = |bytes| Probe { cpu_ns: 1_000_000, ..probe(100, 100_000, bytes, false) };

@@ -10,7 +10,7 @@ const LEAST_SECONDS: f64 = 1.0;
 /// Shorter runs mostly start a process, which takes one or two milliseconds with its libraries.
 pub(super) const SHORT: Duration = Duration::from_millis(10);
 
-/// Returns the run with times in milliseconds where its shortest workload takes less than a second.
+/// Returns the run with times in milliseconds if its shortest workload takes less than a second.
 /// Recorded times stay in seconds, so that results of a program remain comparable.
 pub(super) fn readable(run: &Run) -> Run {
     let mut shown = run.clone();

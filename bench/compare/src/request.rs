@@ -49,7 +49,7 @@ pub struct Request {
     pub input: Option<PathBuf>,
     /// True if a run counts with any exit status.
     pub ignore_failure: bool,
-    /// True if a program is compared although an allocator has hardly any influence on it.
+    /// True if a program is compared even if an allocator has hardly any influence on it.
     pub force: bool,
     /// Conditions under which the comparison fails: `METRIC > +N %`.
     pub fail_if: Vec<String>,

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 pub(super) struct SupervisedProgram {
-    /// By workload.
+    /// The program of each workload.
     pub(super) programs: Vec<Program>,
-    /// By variant.
+    /// The contender of each variant.
     pub(super) contenders: Vec<Contender>,
     pub(super) figures: Vec<Figure>,
     check_output: bool,

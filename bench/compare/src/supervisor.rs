@@ -1,10 +1,10 @@
 //! The process that runs one sample: it starts the program, watches all processes that the program
 //! starts, and leaves none running.
 //!
-//! It is a separate process because the kernel sums up resources of children by process, and
-//! because it adopts every process that the program leaves running (`PR_SET_CHILD_SUBREAPER`). When
-//! its standard input closes it ends all processes, so a sample never outlives the command. The
-//! byte [`FINISH`] there tells it to ask a server to end, which would not end by itself.
+//! It is a separate process for two reasons: the kernel sums up resources of children by process,
+//! and it adopts every process that the program leaves running (`PR_SET_CHILD_SUBREAPER`). When its
+//! standard input closes it ends all processes, so a sample never outlives the command. The byte
+//! [`FINISH`] there tells it to end a server, which would not end by itself.
 
 use super::interrupt::listen_to;
 use super::tree::{Descendant, Tree};
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 /// Time to the first look at the processes; the time between looks doubles up to [`Pace::SLOWEST`].
 const FIRST_LOOK: Duration = Duration::from_millis(1);
-/// Processes must be idle for this long before their memory counts as memory while idle.
+/// Processes must be idle for this long before their memory counts as idle memory.
 const IDLE: Duration = Duration::from_secs(2);
 /// Clock ticks of CPU time (10 ms each on Linux) that idle processes may use within
 /// [`QUIET_WINDOW`]: servers wake up now and then.
@@ -45,7 +45,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Name of the hidden subcommand that runs one sample of a program.
 pub const SUPERVISE_COMMAND: &str = "__supervise";
 
-/// The byte on standard input after which the clients of a server are done.
+/// The byte on standard input that reports the end of a server's clients.
 pub(super) const FINISH: u8 = b'.';
 
 /// Arguments of [`SUPERVISE_COMMAND`].
@@ -104,16 +104,16 @@ pub(super) struct Report {
     pub(super) involuntary_switches: u64,
     /// Resident memory of all processes; shared memory counts in each, unless it is to be divided.
     pub(super) timeline: Timeline,
-    /// Peak of resident memory: of all processes at a look, or of the largest one as the kernel
-    /// records it. 0: too short for both.
+    /// Peak of resident memory: the most that all processes had at a look, or that the largest one
+    /// had as the kernel records it. 0 if the sample was too short for both.
     pub(super) peak_bytes: u64,
-    /// Most bytes in huge pages of all processes together; `None` where no look found a process.
+    /// Most bytes in huge pages of all processes together; `None` if no look found a process.
     pub(super) huge_bytes: Option<u64>,
-    /// Resident bytes after two seconds without activity, where a process lives that long.
+    /// Resident bytes after two seconds without activity, if a process lives that long.
     pub(super) idle_bytes: Option<u64>,
     /// Resident bytes when [`FINISH`] came.
     pub(super) final_bytes: Option<u64>,
-    /// Processes that lived on after the program, and were ended.
+    /// Processes that lived on after the program and were ended by the supervisor.
     pub(super) left_running: usize,
     /// By process id.
     pub(super) seen: BTreeMap<i32, Descendant>,
@@ -124,7 +124,7 @@ impl Order {
     fn supervise(&self) -> Result<Report> {
         set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
         let signals = listen_to([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT])?;
-        // The kernel counts this process's peak for the child, up to its exec.
+        // The kernel counts this process's peak for the child too, up to the child's exec.
         let own_peak = peak_of(UsageWho::RUSAGE_SELF)?;
         let mut command = self.command()?;
         let start = Instant::now();
@@ -158,7 +158,7 @@ impl Order {
     }
 }
 
-/// Starts the program without blocked signals: a server that inherits a blocked SIGTERM never ends.
+/// Starts the program with no signal blocked: a server that inherits a blocked SIGTERM never ends.
 fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
     let mask = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let child = command.spawn();
@@ -166,8 +166,8 @@ fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
     Ok(child)
 }
 
-/// The times of the looks at the processes: often at first, then so rarely that looking takes at
-/// most a hundredth of the time, and never sooner than after a thousandth of the time so far.
+/// The times of the looks at the processes: often at first, then so rarely that they take at most a
+/// hundredth of the time. Never sooner than after a thousandth of the time so far.
 struct Pace {
     next: Instant,
     gap: Duration,
@@ -176,7 +176,7 @@ struct Pace {
 impl Pace {
     const SLOWEST: Duration = Duration::from_millis(10);
     const SHARE: u32 = 100;
-    /// Most delay that a long look causes: on a busy machine a look mostly waits for a CPU.
+    /// Longest delay after a long look: on a busy machine a look mostly waits for a CPU.
     const LONGEST: Duration = Duration::from_millis(100);
 
     fn advance(&mut self, start: Instant, looked_for: Duration) {
@@ -235,8 +235,8 @@ impl Watch {
         }
     }
 
-    /// Waits until the program has ended and its other processes are idle or gone, or until it must
-    /// end. Afterwards no process of the sample runs.
+    /// Waits until the program has ended and its other processes are idle or gone, or until the
+    /// sample must end. Afterwards no process of the sample runs.
     fn until_end(&mut self, signals: &SignalFd, deadline: Instant) -> Result<End> {
         let stdin = io::stdin();
         // A SIGCHLD may have come before the signal was blocked again.
@@ -355,7 +355,7 @@ impl Watch {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let wall = self.ended.map_or_else(|| self.start.elapsed(), |(_, wall)| wall);
         let exact = peak_of(UsageWho::RUSAGE_CHILDREN)?;
-        // A peak of the child below that of this process is unknown, see `supervise`.
+        // If the child's peak is below this process's own, it is unknown: see `supervise`.
         let peak_bytes = self.report.peak_bytes.max(if exact > own_peak { exact } else { 0 });
         Ok(Report {
             end,

@@ -27,8 +27,8 @@ struct Huge {
 }
 
 impl Huge {
-    /// Returns whether the process is an eighth larger than at the last count. For each count the
-    /// kernel walks the page tables; all counts together take less than ten times the last one.
+    /// Returns whether the process has grown by an eighth since the last count. A count makes the
+    /// kernel walk the page tables; all counts together take less than ten times the last one.
     fn is_due(self, resident: u64) -> bool {
         resident > self.resident + self.resident / 8
     }

@@ -1,22 +1,22 @@
 //! Decides whether an allocator's share of a program's time is worth a comparison.
 //!
 //! The share of the CPU time on which an allocator has an influence is measured. In a short run
-//! chance may halve or double it. So
+//! chance may halve or double that share. Therefore
 //!
 //! * a run of a second or more decides alone, unless its share is within a factor of [`CLOSE`] of
-//!   the bound of a refusal; a run without requests, or with [`PLENTY`] times the negligible share,
-//!   decides alone as well;
+//!   the bound below which a comparison is refused. A run without requests, or with [`PLENTY`]
+//!   times the negligible share, also decides alone;
 //! * else the median of [`RUNS`] short or [`LONG_RUNS`] long runs decides;
 //! * less than half of the negligible share refuses the comparison; up to twice that share adds a
 //!   warning that the effect is small.
 
 use quarry_harness::statistics;
 
-/// Runs under the counter where they are short.
+/// Counted runs of a short program.
 const RUNS: usize = 5;
-/// Runs under the counter where they are long and close to the bound.
+/// Counted runs of a long program whose share is close to the bound.
 const LONG_RUNS: usize = 3;
-/// Factor around the bound of a refusal within which a long run does not decide alone.
+/// Factor around the bound within which a long run does not decide alone.
 const CLOSE: f64 = 1.2;
 /// Time from which on a run counts as long.
 pub(super) const LONG_NS: u64 = 1_000_000_000;
@@ -33,10 +33,10 @@ pub(super) struct Influence {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
-    /// One more run under the counter is needed.
+    /// One more counted run is needed.
     Unknown,
     Nothing,
-    /// A comparison, with a line that says how small the effect can be.
+    /// A comparison is made, and a line warns how small the effect can be.
     Little,
     Enough,
 }

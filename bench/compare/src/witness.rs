@@ -20,7 +20,7 @@ pub(super) struct ProcessRecord {
     /// The next object with a `malloc` after the executable.
     pub(super) next_malloc: String,
     pub(super) has_python: bool,
-    /// Peak of resident memory in bytes; 0 where the process did not exit by itself.
+    /// Peak of resident memory in bytes; 0 if the process did not exit by itself.
     pub(super) peak_bytes: u64,
     pub(super) calls: Calls,
 }

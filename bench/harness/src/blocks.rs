@@ -1,5 +1,5 @@
 //! Randomised complete blocks: in each block one workload runs once on every variant, in a shuffled
-//! order. Drift (frequency, neighbours, heat) hits all variants of a block alike, and ratios are
+//! order. Drift (frequency, neighbours, heat) affects all variants of a block alike, and ratios are
 //! taken within blocks. A shard takes whole blocks, so one machine takes both sides of each ratio.
 
 use crate::shard::Shard;
@@ -35,8 +35,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The rounds that this process takes. The blocks of all counted rounds go to the shards in
-    /// turn, in their shuffled order. In the warm-up round a shard takes only blocks that it
+    /// The rounds that this process takes. The blocks of all counted rounds are dealt to the shards
+    /// in turn, in their shuffled order. In the warm-up round a shard takes only blocks that it
     /// measures later.
     pub fn schedule(self) -> Schedule {
         let of = |is_warmed: Vec<bool>| Schedule {

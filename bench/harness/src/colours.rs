@@ -1,15 +1,15 @@
 //! Colours of allocators: the name alone determines the colour, on every page and in every picture.
 //!
-//! Known allocators and policies have chosen colours; with settings (`jemalloc tuned`,
-//! `quarry:THP=0`) a name gets a shade. Another name gets a hue from its letters, which two names
-//! may share; the pictures then give them different shapes and dashes.
+//! Known allocators and policies have fixed colours; with settings (`jemalloc tuned`,
+//! `quarry:THP=0`) a name gets a shade. The hue of any other name follows from its letters, and two
+//! names may share a hue; the pictures then give them different shapes and dashes.
 
 /// A colour for light ground and one for dark ground, as `#rrggbb`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Colour {
-    /// Has a contrast of at least 4 to 1 to white.
+    /// Its contrast to white is at least 4 to 1.
     pub light: String,
-    /// Has a contrast of at least 4 to 1 to the ground of pictures on a dark page.
+    /// Its contrast to the ground of pictures on a dark page is at least 4 to 1.
     pub dark: String,
 }
 
@@ -18,8 +18,8 @@ const STEP: u64 = 15;
 /// Lightness and chroma of the shades on light and on dark ground, in OKLCH.
 const SHADES: [[(f64, f64); 2]; 2] = [[(0.54, 0.13), (0.78, 0.11)], [(0.47, 0.10), (0.84, 0.09)]];
 
-/// Chosen colours. Those of allocators differ also for colour-blind readers (after Okabe and Ito).
-/// Policies differ within their kind, and are darker (on dark ground: lighter) than allocators.
+/// Fixed colours. Those of allocators differ for colour-blind readers too (after Okabe and Ito).
+/// Those of policies differ among policies, and are darker (on dark ground: lighter).
 const KNOWN: [(&str, &str, &str); 25] = [
     ("quarry", "#c2500a", "#f28e4b"),
     ("glibc", "#8a6d00", "#e3c238"),
@@ -87,7 +87,7 @@ fn derived(name: &str) -> Colour {
 /// FNV-1a, whose result never changes with a version or a machine.
 fn hash(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    // The low bits alone depend on few letters.
+    // The low bits alone depend on few letters of the name.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, step);
     hash ^ (hash >> 32)
 }

@@ -1,5 +1,5 @@
-//! An output file, opened at the beginning of a run and written at its end: a user should not wait
-//! an hour to learn that it cannot be written.
+//! An output file that is opened at the beginning of a run and written at its end: a user should
+//! not wait an hour to learn that the file cannot be written.
 
 use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
@@ -9,12 +9,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The rule for a file that is there already.
+/// The rule for a file that exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Present {
     /// The file is replaced.
     Replaced,
-    /// The file is an error; the text says what is accepted.
+    /// An existing file is an error; the text tells what is accepted.
     Refused(&'static str),
 }
 
@@ -30,8 +30,7 @@ pub struct Destination {
 impl Destination {
     /// Opens the file that `option` names; it keeps its contents until [`write`](Self::write).
     ///
-    /// # Errors
-    /// A usage error, where the file cannot be written or must not be replaced.
+    /// # Errors A usage error if the file cannot be written, or exists and must not be replaced.
     pub fn open(option: &str, place: &Path, present: Present) -> Result<Self> {
         let name = format!("{option} {}", place.display());
         let is_new = place.symlink_metadata().is_err();
@@ -71,21 +70,20 @@ impl Destination {
 
 /// Makes a folder unless it exists, and checks that files can be made in it.
 ///
-/// # Errors
-/// A usage error, where that fails.
+/// # Errors A usage error if that fails.
 pub fn folder(option: &str, place: &Path) -> Result<()> {
     let refusal = |error: io::Error| {
         let name = place.display();
         Usage(format!("{option} {name}: {error}; accepted: a directory that can be written"))
     };
     fs::create_dir_all(place).map_err(refusal)?;
-    // A nameless file, which goes away at once.
+    // Makes a nameless file, which vanishes when it is closed.
     tempfile::tempfile_in(place).map_err(refusal)?;
     Ok(())
 }
 
-/// Makes a folder in `parent`, to be renamed when it is complete; its name is `prefix` and a unique
-/// end. It stays if the process ends early. Its permissions follow the umask.
+/// Makes a folder in `parent`, to be renamed when it is complete. Its name is `prefix` and a unique
+/// ending. It stays if the process ends early. Its permissions follow the umask.
 ///
 /// # Errors
 /// The error of the system.

@@ -11,7 +11,7 @@ use std::process::Command;
 pub struct Environment {
     /// Version of this project.
     pub quarry: String,
-    /// Model of the CPU, with family and model number: on a virtual machine the name says little.
+    /// Model of the CPU, with family and model number: on a virtual machine its name tells little.
     pub cpu: String,
     /// CPUs that the run could use.
     pub cpus: Vec<usize>,

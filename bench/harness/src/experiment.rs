@@ -35,7 +35,8 @@ pub struct Experiment {
     pub metrics: Vec<Metric>,
     /// Targets of the baseline.
     pub targets: Vec<Target>,
-    /// True: a failed sample takes the verdict from its variant. False: its round is left out.
+    /// True: a variant with a failed sample gets no verdict. False: only the sample's round is left
+    /// out.
     pub strict: bool,
     /// Parameters, for the reader of the results.
     pub options: BTreeMap<String, String>,
@@ -89,8 +90,8 @@ impl Experiment {
         self
     }
 
-    /// Takes every sample, in randomised complete blocks: in a round each workload with each number
-    /// of tasks is a block, in which each variant runs once.
+    /// Takes every sample, in randomised complete blocks: in a round, each workload with each
+    /// number of tasks is a block, and each variant runs once in it.
     ///
     /// # Errors
     /// If the results directory cannot be used, or the experiment contradicts itself; for a shard
@@ -167,7 +168,7 @@ enum Output {
 
 enum Opened {
     New(Output),
-    /// A complete shard of this number was there before.
+    /// This shard was complete already.
     There(Box<Run>),
 }
 
@@ -272,7 +273,7 @@ impl Conductor {
     }
 }
 
-/// A bar with the time left; invisible where standard error is no terminal.
+/// A bar with the time left; invisible if standard error is no terminal.
 fn progress_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} samples, {eta} left")
         .expect("the template is constant and valid");

@@ -13,7 +13,7 @@ use std::process::{Command, ExitStatus, Output};
 /// Name of the hidden subcommand that takes one sample.
 pub const SAMPLE_COMMAND: &str = "__sample";
 
-/// Time after which SIGALRM ends a sample, which must have failed.
+/// Time after which SIGALRM ends a sample; such a sample has failed.
 const SAMPLE_LIMIT_SECONDS: u32 = 60;
 
 const CLEARED: &[&str] = &[
@@ -163,7 +163,7 @@ pub fn is_preloadable(path: &Path) -> bool {
     !path.as_os_str().as_encoded_bytes().iter().any(|it| matches!(it, b':' | b' ' | b'\t' | b'\n'))
 }
 
-/// The value of `LD_PRELOAD` with `objects` before the objects that this process's caller preloads.
+/// The value of `LD_PRELOAD`: `objects`, and then those that this process's caller preloads.
 #[must_use]
 pub fn preload_value(objects: &[&Path], own: Option<OsString>) -> OsString {
     let own = own.filter(|own| !own.is_empty());

@@ -1,6 +1,6 @@
 //! A measuring engine: takes samples in randomised blocks, records them, judges them and shows
-//! them. It depends on no allocator, program or experiment; it has names of variables that change
-//! allocators, and the tables of the documents.
+//! them. It depends on no allocator, program or experiment. It only knows the names of variables
+//! that change allocators, and the tables of the documents.
 //!
 //! ```text
 //! experiment   what is compared, over what, how often: a value, and the engine that conducts it

@@ -3,7 +3,7 @@
 use crate::usage::Usage;
 use anyhow::Error;
 
-/// Least likeness (Jaro's measure, 1 = equal) of a name that is suggested.
+/// Least similarity (Jaro's measure, 1 = equal) of a name that is suggested.
 const LEAST_LIKENESS: f64 = 0.7;
 
 /// An error for a name that `accepted` lacks: it lists the nearest name first, then all.

@@ -42,21 +42,21 @@ pub struct Common<D: Defaults> {
     /// The variant that the others are compared with [default: quarry, else the first].
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
-    /// How many tasks run the workload at once; several numbers are measured in turn.
+    /// Numbers of tasks that run the workload at once; they are measured in turn.
     #[arg(long, value_delimiter = ',', value_name = "N,M", default_value = D::TASKS,
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some(D::QUICK_TASKS)),
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub tasks: Vec<u32>,
-    /// Samples of each, a warm-up not counted; below 6 there are no intervals.
+    /// Samples of each variant, besides a warm-up; below 6 there are no intervals.
     #[arg(long, value_name = "N", default_value = D::SAMPLES,
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some(D::QUICK_SAMPLES)),
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub samples: u32,
-    /// Results directory: every raw sample and what is to know of the machine. It must be new or
+    /// Results directory for every raw sample and the facts about the machine. It must be new or
     /// empty. Without it only tables are printed.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// A short run that shows that it works, with smaller numbers wherever none are given.
+    /// A short run as a trial, with smaller numbers wherever none are given.
     #[arg(long)]
     pub quick: bool,
     /// Seed of the order of samples [default: from the clock].

@@ -34,7 +34,7 @@ fn of_all_mappings(pid: u32, field: &str) -> Option<u64> {
     all.0.first()?.extension.map.get(field).copied()
 }
 
-/// Memory of the machine that is not free.
+/// Memory of the machine that is in use.
 #[must_use]
 pub fn taken() -> Option<u64> {
     Meminfo::current().ok().map(|it| it.mem_total - it.mem_free)

@@ -112,7 +112,7 @@ impl Table {
         texts.collect::<Vec<String>>().join("\n\n")
     }
 
-    /// Returns the table with cells that wrap where it is wider than `room`.
+    /// Returns the table with cells that wrap if it is wider than `room`.
     fn wrapped(&self, style: TableStyle, room: usize) -> String {
         let mut grid = self.grid(style);
         if grid.lines().any(|line| line.trim_end().chars().count() > room) {

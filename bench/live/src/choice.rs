@@ -7,7 +7,7 @@ use crate::tree::{Tree, read_tree};
 use procfs::process;
 use std::path::Path;
 
-/// Which processes a command is about.
+/// The processes that a command is about.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(id = "choice")]
 pub struct Choice {
@@ -94,7 +94,7 @@ impl Choice {
         }
     }
 
-    /// The only process of the choice, or the only one of several that has figures.
+    /// The only chosen process; if there are several, the only one that has figures.
     ///
     /// # Errors
     /// `NoneChosen`, `SeveralChosen`; `NoProcess` and `Ended` of a number.
@@ -116,7 +116,7 @@ impl Choice {
         }
     }
 
-    /// Without a choice: the number of the only process on Quarry.
+    /// If there is no choice, chooses the only process on Quarry by its number.
     ///
     /// # Errors
     /// Those of [`only`](Self::only).
@@ -129,7 +129,7 @@ impl Choice {
         self.pid.is_none() && self.name.is_none() && self.cgroup.is_none()
     }
 
-    /// The problem of a choice that no process answers.
+    /// The problem that no process matches the choice.
     #[must_use]
     pub fn nothing(&self) -> Problem {
         Problem::NoneChosen { is_any: self.is_any() }

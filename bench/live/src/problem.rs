@@ -13,7 +13,7 @@ const NO_QUARRY: &str = "no process that this user may look at runs on Quarry: s
 const NO_MATCH: &str =
     "no process on Quarry has this name or control group; `quarry ps` lists them";
 
-/// Why the statistics of a process cannot be read; prints as one line with fault and remedy.
+/// The reason why the statistics of a process cannot be read; prints as one line with a remedy.
 #[derive(Debug)]
 pub enum Problem {
     /// No process has this number, or `/proc` hides it.
@@ -21,12 +21,12 @@ pub enum Problem {
         /// The number.
         pid: u32,
     },
-    /// No process is on Quarry, or none that a name or a control group chooses.
+    /// No process runs on Quarry, or none that matches a name or a control group.
     NoneChosen {
-        /// True without a name and a control group.
+        /// True if neither a name nor a control group was given.
         is_any: bool,
     },
-    /// Several processes are chosen, and the command is about one.
+    /// Several processes match, but the command is about one.
     SeveralChosen {
         /// The processes.
         processes: Vec<Who>,
@@ -58,7 +58,7 @@ pub enum Problem {
         /// The process.
         process: Who,
     },
-    /// The process has the library, which has not made a page yet.
+    /// The process has the library, but the library has not made a page yet.
     NoPage {
         /// The process.
         process: Who,
@@ -142,7 +142,7 @@ impl Problem {
         )
     }
 
-    /// Returns whether the problem may go away by itself when the process publishes.
+    /// Returns whether the problem may vanish by itself when the process publishes.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {

@@ -34,9 +34,9 @@ pub struct Process {
     who: Who,
     own_pid: u32,
     user: u32,
-    /// A time on `CLOCK_MONOTONIC` at which it began, or somewhat earlier.
+    /// A time on `CLOCK_MONOTONIC` at which the process began, or slightly earlier.
     began_ns: u64,
-    /// Start time in clock ticks, which a later process with the same number does not share.
+    /// Start time in clock ticks; a later process with the same number has another one.
     start_time: u64,
     files: process::Process,
 }

@@ -140,7 +140,7 @@ pub struct Memory {
 /// The limit and its use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// The limit; `None` without one.
+    /// The limit; `None` if there is none.
     pub limit: Option<u64>,
     /// Its marks: min, low and high.
     pub marks: [u64; 3],

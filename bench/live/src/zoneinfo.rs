@@ -3,8 +3,8 @@
 use crate::snapshot::{FRAME_BYTES, Snapshot, Zone, sum};
 use std::fmt::Write;
 
-/// The text of `/proc/zoneinfo`, in frames of 4 KiB. Figures of no single zone (objects, blocks,
-/// cached pages) stand in the first node. O(zones * CPUs).
+/// The text of `/proc/zoneinfo`, in frames of 4 KiB. Figures that belong to no single zone
+/// (objects, blocks, cached pages) are printed for the first node. O(zones * CPUs).
 #[must_use]
 pub fn text(snapshot: &Snapshot) -> String {
     let mut text = String::new();

@@ -97,7 +97,7 @@ impl Drop for Sleeper {
 pub(crate) struct Bell {
     page: Arc<Page>,
     record: usize,
-    /// One sleeps on the bell, the other on the word for the wanted profile.
+    /// One thread sleeps on the bell, the other on the word for the wanted profile.
     _sleepers: [Sleeper; 2],
 }
 

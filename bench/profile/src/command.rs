@@ -23,9 +23,9 @@ const MOST_HELD: usize = 3;
 pub enum View {
     /// Memory that was allocated and not freed: at exit, leaks.
     Inuse,
-    /// All that was allocated, freed or not.
+    /// All memory that was allocated, whether freed or not.
     Alloc,
-    /// Call sites of frees, where frees were traced (--frees).
+    /// Call sites of frees, if frees were traced (--frees).
     Frees,
 }
 
@@ -41,13 +41,13 @@ impl View {
 
 /// Show which call sites of a program allocate memory, and which still have it.
 ///
-/// Takes a profile of a running process (--pid), or reads the one that a program has written
-/// (QUARRY_PROFILE=FILE, quarry_profile_write). Prints it as text, or writes it by the ending of
-/// each --output: .pb.gz for pprof, .svg a flame graph, .raw as the program wrote it, .txt the
-/// text.
+/// Takes a profile of a running process (--pid), or reads a profile that a program has written
+/// (QUARRY_PROFILE=FILE, quarry_profile_write). Prints it as text, or writes it in the form that
+/// the ending of each --output names: .pb.gz for pprof, .svg for a flame graph, .raw as the program
+/// wrote it, .txt for the text.
 ///
 /// The process needs no preparation and gets no signal. Objects are sampled by their bytes, one in
-/// --mean bytes, and what is shown are estimates for all objects.
+/// --mean bytes; the figures are estimates for all objects.
 #[derive(clap::Args)]
 pub struct ProfileArgs {
     /// A profile that a program has written.
@@ -55,30 +55,31 @@ pub struct ProfileArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     choice: Choice,
-    /// Profile for so long.
+    /// Seconds for which to profile.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
-    /// Wait so long for the process to react: it does when it next needs memory on a slow path.
+    /// Seconds to wait for the process to react, which it does when it next takes memory on a slow
+    /// path.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     wait: f64,
     /// Mean bytes from one sample to the next, a power of two from 4K to 2G.
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MEAN as usize,
         value_parser = mean)]
     mean: usize,
-    /// Record who frees the samples, too.
+    /// Also record the call sites that free the samples.
     #[arg(long)]
     frees: bool,
-    /// Write to a file, in the form that its ending names; may be given several times.
+    /// Write to a file, in the form that its ending names. Can be given several times.
     #[arg(long, short, value_name = "FILE", value_parser = output)]
     output: Vec<PathBuf>,
     /// Column to show [default: inuse].
     #[arg(long, value_enum)]
     view: Option<View>,
-    /// Show what has changed since this profile: growth, where it is an older one of the same
-    /// program.
+    /// Show the changes since this profile; if it is an older one of the same program, that is the
+    /// growth.
     #[arg(long, value_name = "FILE")]
     diff: Option<PathBuf>,
-    /// Call sites that the text shows.
+    /// Number of call sites in the text.
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
 }
@@ -123,8 +124,8 @@ fn output(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// An output file. It keeps its old content until there is a profile: so an older profile survives
-/// a process that cannot be profiled, and `--diff` may name the same file.
+/// An output file. It keeps its old content until there is a profile. So an older profile survives
+/// if a process cannot be profiled, and `--diff` may name the same file.
 struct Output<'a> {
     form: Form,
     path: &'a Path,
@@ -206,7 +207,8 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Prints the `most` call sites whose objects a profile saw allocated, and that are still in use.
+/// Prints the `most` call sites whose objects were allocated during the profile and are still in
+/// use.
 ///
 /// # Errors
 /// Those of the writer.
@@ -214,8 +216,8 @@ pub fn print_in_use(taken: &Taken, most: usize, out: &mut dyn Write) -> io::Resu
     text::write(&Profile::of(&taken.raw, &taken.root), Value::InuseSpace, most, out)
 }
 
-/// Names the call sites of what is in use in the profiles of a folder: a line for each of the
-/// largest sites of the profile that has most in use.
+/// Names the call sites of memory in use in the profiles of a folder: a line for each of the
+/// largest sites, from the profile with the most memory in use.
 #[must_use]
 pub fn held(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -44,7 +44,7 @@ impl Target {
         }
     }
 
-    /// The memfd of its own profile; the child of a fork may have its parent's memfd as well.
+    /// The memfd of the process's own profile; the child of a fork may also have its parent's.
     fn profile(&self) -> Option<File> {
         let entries = fs::read_dir(self.folder().join("fd")).ok()?;
         let links = entries.flatten().map(|entry| entry.path());
@@ -65,7 +65,8 @@ fn read(file: &File) -> Result<Raw> {
     Ok(raw)
 }
 
-/// A profile taken from a running process; if one was on already, that, from its beginning.
+/// A profile taken from a running process. If one was on already, it is that one, from its
+/// beginning.
 pub struct Taken {
     /// The profile, and the mappings of the process.
     pub raw: Raw,
@@ -73,8 +74,8 @@ pub struct Taken {
     pub root: PathBuf,
 }
 
-/// Takes a profile of a process, from its reaction on until `is_over` or its end. `is_over` gets
-/// the time since the reaction, and none before that.
+/// Takes a profile of a process, from its reaction until `is_over` or its end. `is_over` gets the
+/// time since the reaction, or none before it.
 ///
 /// # Errors
 /// If the process does not run on Quarry, belongs to another user, or does not react.

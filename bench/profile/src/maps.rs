@@ -1,4 +1,4 @@
-//! The mappings of a process, which tell the file of the code at an address.
+//! The mappings of a process; they show which file the code at an address belongs to.
 
 use std::path::PathBuf;
 

@@ -20,7 +20,7 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// Writes a number; 0 is the value of a missing one.
+    /// Writes a number; 0 is not written, because it is the value of a missing number.
     fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
             self.varint(field << 3);
@@ -47,7 +47,7 @@ impl Message {
     }
 }
 
-/// A table of strings, which messages name by number; string 0 is empty.
+/// A table of strings, to which messages refer by number; string 0 is empty.
 struct Strings {
     numbers: HashMap<String, u64>,
     all: Vec<String>,
@@ -68,7 +68,7 @@ impl Strings {
 struct Tables {
     strings: Strings,
     functions: HashMap<(String, String, String), u64>,
-    /// By address and mapping.
+    /// Locations by address and mapping.
     locations: HashMap<(u64, Option<usize>), u64>,
     out: Message,
 }

@@ -1,4 +1,5 @@
-//! A profile with names: estimates for each call site what it allocated, freed and still has.
+//! A profile with names: for each call site, estimates of the memory that it allocated, freed and
+//! still has.
 
 use crate::maps;
 use crate::raw::{Count, Raw, Site};
@@ -42,7 +43,7 @@ impl Value {
 /// One address of code in a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The address that the call returns to.
+    /// The address to which the call returns.
     pub address: u64,
     /// The function and line there.
     pub place: Place,
@@ -55,7 +56,7 @@ pub struct Stack {
     pub frames: Vec<Frame>,
     /// By [`Value`].
     pub values: [i64; VALUES],
-    /// The samples behind the values: allocated, in use, freed.
+    /// The samples from which the values were estimated: allocated, in use, freed.
     pub samples: [Count; 3],
 }
 
@@ -93,8 +94,8 @@ pub struct Profile {
     pub is_difference: bool,
 }
 
-/// Estimates the objects and bytes behind samples: an object of `n` bytes is sampled with the
-/// probability `1 - exp(-n / mean)`.
+/// Estimates objects and bytes from samples: an object of `n` bytes is sampled with the probability
+/// `1 - exp(-n / mean)`.
 fn estimate(count: Count, mean: u64) -> (i64, i64) {
     if count.objects == 0 {
         return (0, 0);
@@ -175,7 +176,7 @@ impl Profile {
         }
     }
 
-    /// The difference to `base` by functions and lines, also of another process.
+    /// The difference to `base` by functions and lines; `base` may be of another process.
     #[must_use]
     pub fn minus(mut self, base: &Self) -> Self {
         self.is_difference = true;

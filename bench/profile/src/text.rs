@@ -6,7 +6,7 @@ use crate::symbols::Line;
 use quarry_record::profile_bell::LEAST_MEAN;
 use std::io::{self, Write};
 
-/// Samples below which a call site's figures are little more than a guess.
+/// Number of samples below which a call site's figures are hardly more than a guess.
 const FEW: u64 = 10;
 
 const CALLERS: usize = 12;
@@ -30,9 +30,9 @@ fn pair(shown: Value) -> (Value, Value, &'static str) {
     }
 }
 
-/// The 95 % interval of a call site's bytes, where `value` is estimated from a count of samples.
-/// The count is Poisson's (interval by Wilson and Hilferty, 1931), except that objects so large
-/// that each is sampled are certain.
+/// The 95 % interval of a call site's bytes, if `value` is estimated from a count of samples. The
+/// count has a Poisson distribution (interval by Wilson and Hilferty, 1931), except that objects so
+/// large that each is sampled are certain.
 fn interval(value: i64, sampled: Count) -> (i64, i64) {
     let (value, count) = (value as f64, sampled.objects as f64);
     let doubt = (1.0 - sampled.bytes as f64 / value.max(1.0)).max(0.0).sqrt();

@@ -1,41 +1,42 @@
 //! Events of one thread, and their encoding.
 //!
-//! An event is a byte with its kind, the time since the event before it in the chunk, and the data
-//! of the kind. Addresses are differences from the chunk's last address, in units of 16 bytes where
-//! both are multiples of 16: programs use addresses near those that they used shortly before.
+//! An event is a byte with its kind, the time since the previous event of the chunk, and the data
+//! of the kind. Addresses are differences from the chunk's last address, in units of 16 bytes if
+//! both are multiples of 16, because programs use addresses near those that they used shortly
+//! before.
 
 use crate::varint::{self, fold, unfold};
 
 /// A call that returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `malloc`, `aligned_alloc` and their kin.
+    /// `malloc`, `aligned_alloc` and related calls.
     Alloc {
         /// The address it returned.
         address: u64,
-        /// The bytes asked for.
+        /// The bytes requested.
         size: u64,
-        /// log2 of the alignment asked for; 0 without one.
+        /// log2 of the requested alignment; 0 if there was none.
         align_shift: u8,
         /// True if the memory had to be zero (`calloc`).
         zeroed: bool,
     },
     /// `free`.
     Free {
-        /// The address it got.
+        /// The address that was passed.
         address: u64,
     },
-    /// `realloc` of a block; of null it is an [`Alloc`](Self::Alloc), to size 0 a
+    /// `realloc` of a block. `realloc` of null is an [`Alloc`](Self::Alloc), `realloc` to size 0 a
     /// [`Free`](Self::Free).
     Resize {
-        /// The address it got.
+        /// The address that was passed.
         old: u64,
         /// The address it returned.
         address: u64,
-        /// The bytes asked for.
+        /// The bytes requested.
         size: u64,
-        /// Nanoseconds of the call: `old` is free from its start on, `address` in use from its end
-        /// on.
+        /// Nanoseconds of the call: `old` is free from its start on, and `address` in use from its
+        /// end on.
         took_ns: u64,
     },
 }
@@ -43,9 +44,9 @@ pub enum Call {
 /// A call, with its time and CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds of the monotonic clock: after an `Alloc`, before the other calls. So in the
-    /// order of time no block is free before it was allocated, or in use twice; a `Resize` counts
-    /// as a free at its start and as an allocation at its end.
+    /// Nanoseconds of the monotonic clock, taken after an `Alloc` and before the other calls. So in
+    /// the order of time no block is freed before it was allocated, or in use twice. A `Resize`
+    /// counts as a free at its start and as an allocation at its end.
     pub at_ns: u64,
     /// The CPU, as the kernel numbers them.
     pub cpu: u32,
@@ -106,8 +107,8 @@ impl Encoder {
         Self(Place { at_ns, cpu: 0, address: 0 })
     }
 
-    /// Writes an event to the start of `out`; returns its bytes. Times of a chunk do not fall: an
-    /// earlier time is written as the last one. O(1).
+    /// Writes an event to the start of `out`; returns its number of bytes. Times within a chunk
+    /// never fall: a time before the last one is written as the last one. O(1).
     pub fn encode(&mut self, event: &Event, out: &mut [u8; LONGEST_EVENT]) -> usize {
         let mut bytes = Bytes { out, used: 0 };
         if event.cpu != self.0.cpu {
@@ -261,7 +262,7 @@ pub(crate) mod tests {
                 read.push(event);
             }
             prop_assert_eq!(&read, &written);
-            // Wherever the bytes are cut off, the events before that are right.
+            // Wherever the bytes are cut off, the events before the cut are right.
             for end in 0..bytes.len() {
                 let mut decoder = Decoder::new(77, &bytes[..end]);
                 let prefix = std::iter::from_fn(|| decoder.next_event().ok().flatten());

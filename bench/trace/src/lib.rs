@@ -1,13 +1,13 @@
-//! Traces: the calls of `malloc`, `free` and their kin that one process made, a few bytes each.
+//! Traces: the calls of `malloc`, `free` and related functions by one process, a few bytes each.
 //!
-//! A trace is a file that the process has mapped while it runs, so that it stays readable however
-//! the process ends. It is a header ([`layout`]) and chunks of [`CHUNK_BYTES`], each of one thread,
-//! which appends [events](Event) to it. Threads share only the number of chunks in use.
+//! A trace is a file that the process maps while it runs, so that it stays readable however the
+//! process ends. It consists of a header ([`layout`]) and chunks of [`CHUNK_BYTES`], each of one
+//! thread, which appends [events](Event) to it. Threads share only the number of chunks in use.
 //!
 //! Order of the files, each using only those before it: `varint`, `event`, `layout`, `reader`.
 //!
-//! A new kind of call is a variant in `event`, and a new `VERSION` in `layout`; `symbols` of the
-//! tracer writes it, `simulate` of the simulator plays it.
+//! A new kind of call needs a variant in `event` and a new `VERSION` in `layout`. `symbols` of the
+//! tracer writes it, and `simulate` of the simulator replays it.
 
 mod event;
 pub mod layout;

@@ -189,7 +189,7 @@ impl File<'_> {
             return damaged("it has more events than room");
         }
         if thread == 0 {
-            // Its thread ended after it had claimed the chunk and before it wrote.
+            // The thread ended after it had claimed the chunk and before it wrote to it.
             return if used == 0 { Ok(0) } else { damaged("it belongs to no thread") };
         }
         let first = at + CHUNK_HEADER_BYTES;

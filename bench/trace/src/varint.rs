@@ -1,5 +1,5 @@
-//! Numbers in as few bytes as they need: seven bits a byte, the lowest first; the eighth shows that
-//! another byte follows (LEB128, as DWARF and protocol buffers have it).
+//! Numbers in as few bytes as they need: seven bits per byte, the lowest first; the eighth bit
+//! shows that another byte follows (LEB128, as in DWARF and protocol buffers).
 
 pub(crate) const LONGEST: usize = 10;
 
@@ -15,8 +15,8 @@ pub(crate) fn write(out: &mut [u8], mut number: u64) -> usize {
     bytes + 1
 }
 
-/// Reads a number from the start of `from`, and moves `from` past it. `None` where it is cut off
-/// or has more than 64 bits.
+/// Reads a number from the start of `from`, and moves `from` past it. `None` if it is cut off or
+/// has more than 64 bits.
 pub(crate) fn read(from: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {

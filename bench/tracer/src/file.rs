@@ -20,7 +20,7 @@ const BYTES_VARIABLE: &CStr = c"QUARRY_TRACE_BYTES";
 /// The variable that makes children record too; set by `quarry record --children`.
 const CHILDREN_VARIABLE: &CStr = c"QUARRY_TRACE_CHILDREN";
 
-/// The mapped trace; null before it is open, in forked children, and where it could not be made.
+/// The mapped trace; null before it is open, in forked children, and if it could not be made.
 static MAPPED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
 fn number(mapped: *mut u8, at: usize) -> &'static AtomicU32 {
@@ -63,7 +63,7 @@ pub(crate) fn next_thread() -> u32 {
     }
 }
 
-/// An unused chunk, [`CHUNK_BYTES`] long and zero; `None` where the file has no room left.
+/// An unused chunk, [`CHUNK_BYTES`] long and zero; `None` if the file has no room left.
 pub(crate) fn next_chunk() -> Option<*mut u8> {
     let mapped = MAPPED.load(Ordering::Acquire);
     if mapped.is_null() {
@@ -82,8 +82,8 @@ extern "C" fn in_child() {
     MAPPED.store(ptr::null_mut(), Ordering::Release);
 }
 
-/// Makes the trace that the environment names and begins to record. Where that fails, it prints the
-/// reason in one line, and the program runs unrecorded.
+/// Makes the trace that the environment names, and begins to record. If that fails, it prints the
+/// reason in one line, and the program runs without being recorded.
 pub(crate) fn open() {
     // SAFETY: the loader runs this before the program's first thread, so the environment does not
     // change, and its strings stay.
@@ -111,14 +111,14 @@ pub(crate) fn open() {
     }
 }
 
-/// A mapped file of this many chunks, with its header; `None` where the process is not recorded.
+/// A mapped file of this many chunks, with its header; `None` if the process is not to be recorded.
 fn make(path: &CStr, chunks: usize, children: bool) -> io::Result<Option<*mut u8>> {
     if chunks == 0 {
         return Err(io::Error::other("there is no room for a chunk"));
     }
     let Some((file, own)) = create(path, children)? else { return Ok(None) };
     let mapped = reserve(file, file_bytes(chunks));
-    // SAFETY: the file is ours, and the mapping does not need it.
+    // SAFETY: the file is ours, and the mapping does not need the descriptor.
     unsafe { libc::close(file) };
     let mapped = mapped.inspect_err(|_| {
         // SAFETY: the name ends with a NUL.
@@ -128,7 +128,7 @@ fn make(path: &CStr, chunks: usize, children: bool) -> io::Result<Option<*mut u8
     Ok(Some(mapped))
 }
 
-/// Creates the file; a recorded child's file has the child's number after its name. `None` where
+/// Creates the file; for a child that is recorded, the child's number follows the name. `None` if
 /// another process of the program has the file already and children are not recorded. If a process
 /// executes several programs in turn, the last one is recorded.
 fn create(path: &CStr, children: bool) -> io::Result<Option<(c_int, CString)>> {

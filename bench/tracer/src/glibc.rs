@@ -28,7 +28,7 @@ pub(crate) fn find() {
     USABLE_SIZE.store(found, Ordering::Release);
 }
 
-/// The bytes of a block; 0 where glibc's function was not found.
+/// The bytes of a block; 0 if glibc's function was not found.
 ///
 /// # Safety
 /// The block is null, or glibc's and in use.

@@ -1,13 +1,14 @@
-//! `libquarry_tracer.so`: preloaded by `quarry record`, it writes down each call of `malloc`,
-//! `free` and their kin, and lets glibc's own allocator serve it.
+//! `libquarry_tracer.so`, which `quarry record` preloads: it records each call of `malloc`, `free`
+//! and related functions, and passes it on to glibc's own allocator.
 //!
-//! The trace is a file that the process has mapped ([`quarry_trace::layout`]), at its full size
-//! before the first call is recorded. So no call fails for a full disk, and the file keeps the
+//! The trace is a file that the process maps ([`quarry_trace::layout`]), at its full size before
+//! the first call is recorded. So no call fails because the disk is full, and the file keeps the
 //! records however the process ends. A thread appends to its own chunk, without locks. A call
-//! inside a call of its thread, as a signal handler makes it, is counted and not recorded.
+//! inside another call of its thread, such as one made by a signal handler, is counted but not
+//! recorded.
 //!
-//! A forked child records nothing; if children are recorded, a program that it executes does, into
-//! `TRACE.PID`.
+//! A forked child records nothing. If children are recorded, a program that the child executes is
+//! recorded into `TRACE.PID`.
 //!
 //! ```text
 //! file     the trace of this process: opened once, chunks for threads
@@ -16,7 +17,7 @@
 //! symbols  the functions that programs call
 //! ```
 //!
-//! Order of the files, each using only those before it: as above.
+//! Each file uses only those above it in this list.
 
 mod file;
 mod glibc;

@@ -1,4 +1,4 @@
-//! The functions that programs call: each does what the C library's does, and records the call.
+//! The functions that programs call: each works like the C library's, and records the call.
 
 use crate::file::{is_open, now_ns};
 use crate::glibc::{

@@ -20,10 +20,11 @@
 //! If no thread may be started, or the system refuses it, threads that free memory do the looks, a
 //! bounded step at a time, and an idle program keeps its memory.
 //!
-//! In a process with several threads only this thread stops the sequences of other CPUs. `malloc`
-//! of the C library does not make this system call, so a filter that the program has installed for
-//! its own threads may kill a thread for it. A caller that needs the objects parked on other CPUs
-//! asks this thread, and waits for a moment; without this thread the objects stay parked.
+//! Stopping the sequences of other CPUs takes a system call (membarrier) that `malloc` of the C
+//! library does not make. A filter that the program has installed for its own threads may kill a
+//! thread for it. So in a process with several threads only this thread makes the call. A caller
+//! that needs the objects parked on other CPUs asks this thread, and waits for a moment; without it
+//! they stay parked.
 //!
 //! A request that leaves the budget below its low mark wakes the thread, which asks the page cache
 //! and the program's shrinkers for memory (see `Balancer`). A program that registers a shrinker

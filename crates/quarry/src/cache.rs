@@ -24,7 +24,7 @@ pub(crate) fn destroy_or_report(raw: RawCache) {
     }
 }
 
-/// Memory for values of one type: the kernel's `kmem_cache`, safe.
+/// Memory for values of one type: a safe form of the kernel's `kmem_cache`.
 ///
 /// ```
 /// struct Packet { length: usize, payload: [u8; 1500] }
@@ -38,9 +38,9 @@ pub(crate) fn destroy_or_report(raw: RawCache) {
 /// # Ok::<(), quarry::Error>(())
 /// ```
 ///
-/// Values of one type lie together in slabs that no other type uses, each CPU has free objects at
-/// hand, and statistics name the cache. It works whether or not [`Quarry`](crate::Quarry) is the
-/// global allocator.
+/// Values of one type lie together in slabs that no other type uses, each CPU keeps free objects,
+/// and statistics name the cache. It works whether or not [`Quarry`](crate::Quarry) is the global
+/// allocator.
 ///
 /// Boxes borrow their cache, so the cache cannot be dropped before them:
 ///

@@ -161,7 +161,7 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// Takes no memory where there is none.
+/// Makes errors about short memory without allocating.
 #[cfg(feature = "std")]
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {

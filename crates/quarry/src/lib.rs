@@ -141,15 +141,15 @@ pub use raw_cache::RawCache;
 pub use raw_reserve::RawReserve;
 pub use resize::{Progress, Resize};
 
-/// Leaves out what only a shared object without the standard library defines: cargo gives every
-/// crate of one build the same features.
+/// Leaves out items that only a shared object without the standard library defines. A feature
+/// cannot decide this, because cargo gives every crate of one build the same features.
 #[cfg(all(feature = "internals", feature = "std"))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! without_std {
     ($($item:item)*) => {};
 }
-/// See the other one.
+/// Empty here: see the other definition.
 #[cfg(all(feature = "internals", not(feature = "std")))]
 #[doc(hidden)]
 #[macro_export]
@@ -242,9 +242,9 @@ impl Quarry {
         process::occupancy(address)
     }
 
-    /// Takes memory for an object that moves out of a sparse slab: from the fullest slab that has a
-    /// free object, not from the objects that CPUs hold, which include the most recently freed.
-    /// Otherwise like [`GlobalAlloc::alloc`]; null if there is no memory.
+    /// Takes memory for an object that moves out of a sparse slab. It comes from the fullest slab
+    /// with a free object, not from the objects that CPUs hold: these include the most recently
+    /// freed. Otherwise like [`GlobalAlloc::alloc`]; null if there is no memory.
     #[must_use]
     pub fn alloc_dense(layout: Layout) -> *mut u8 {
         match process::alloc_dense(layout.size(), layout.align()) {

@@ -151,7 +151,7 @@ impl RawCache {
         STACK.cache(self.id).demand(address)
     }
 
-    /// Fills the front of `out` with objects; returns their number, which is less than asked only
+    /// Fills the front of `out` with objects and returns their number. It is less than asked only
     /// if [`alloc`](Self::alloc) fails, or the machine could never hold so many. O(objects).
     pub fn alloc_bulk(self, out: &mut [MaybeUninit<NonNull<u8>>]) -> usize {
         let cache = STACK.cache(self.id);

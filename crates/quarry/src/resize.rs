@@ -30,9 +30,9 @@ const STEP_NS: u64 = 10_000_000;
 /// # Ok::<(), quarry::Error>(())
 /// ```
 ///
-/// **Headroom.** The limit bounds `used`; the system counts `used + beside`. So a program that may
-/// have `memory` bytes sets its limit to `memory` less `beside` at its heaviest load, less 1/32 for
-/// the kernel. To the limit of a control group, Quarry itself keeps.
+/// **Headroom.** The limit bounds `used`, but the system counts `used + beside`. A program that may
+/// have `memory` bytes therefore sets its limit to `memory`, less `beside` at its heaviest load,
+/// less 1/32 for the kernel. Quarry itself stays within the limit of a control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resize {
     target: usize,
@@ -46,9 +46,9 @@ pub struct Progress {
     pub target: usize,
     /// Bytes in use: what the limit bounds.
     pub used: usize,
-    /// Bytes that the process has in memory beside those in use: freed memory on its way back to
+    /// Bytes that the process has in memory in addition to `used`: freed memory on its way back to
     /// the system, Quarry's descriptors, stacks, and memory that the program has mapped itself. Too
-    /// low by memory that is in use and was not touched yet; 0 without `/proc`.
+    /// low by the memory that is in use but was never touched; 0 without `/proc`.
     pub beside: usize,
 }
 

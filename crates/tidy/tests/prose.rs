@@ -20,9 +20,9 @@ const fn phrase(forms: &'static [&'static str], better: &'static str, most: usiz
 }
 
 const PHRASES: [Phrase; 7] = [
-    phrase(&["nobody", "somebody"], "no task, another process, a reader", 117),
+    phrase(&["nobody", "somebody"], "no task, another process, a reader", 111),
     phrase(&["whoever"], "the task that", 15),
-    phrase(&["behind"], "after or beyond, where it means that", 110),
+    phrase(&["behind"], "after or beyond, where it means that", 106),
     phrase(&["to be had"], "available", 0),
     phrase(&["in the place of"], "in place of, instead of", 2),
     phrase(&["says so", "says of", "says that", "say so"], "returns, reports or shows", 11),

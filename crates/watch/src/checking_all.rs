@@ -1,4 +1,4 @@
-//! Checks all objects with records: at exit, and when a program asks for it.
+//! Checks all objects with records: at exit, and when a program requests it.
 
 use super::checker::Checker;
 use super::checks::{Checks, Slot};

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A longer sample has failed.
+/// Longest time of a sample; a longer one has failed.
 const LIMIT: Duration = Duration::from_secs(180);
 /// The ending of scripts; other files in their folder belong to them.
 const ENDING: &str = "sh";

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! Four rules hold for every experiment. Variants are interleaved: in each round every variant runs
-//! a workload once, in a shuffled order whose seed is recorded, so that ratios compare neighbours
-//! in time. A sample is a fresh process. A sample proves which object served it. A copy of the
-//! baseline runs as another variant and shows the machine's noise beside every result.
+//! a workload once, in a shuffled order whose seed is recorded, so that ratios compare samples that
+//! are close in time. A sample is a fresh process. A sample proves which object served it. A copy
+//! of the baseline runs as another variant, to show the machine's noise in every result.
 
 mod day;
 mod driven;
@@ -44,21 +44,21 @@ pub enum LabCommand {
     List,
     /// Run an experiment.
     Run {
-        /// Which one, with its options.
+        /// The experiment, with its options.
         #[command(subcommand)]
         experiment: experiments::Chosen,
     },
     /// Join the shards of a run.
     Merge(MergeArgs),
-    /// Predict what a document measured, on its machine in simulated time.
+    /// Predict the measurements of a document, on its machine in simulated time.
     Predict(predict::PredictArgs),
     /// Print the tables of results directories.
     Compare(CompareArgs),
-    /// Print what was reached of the targets on each processor.
+    /// Print, for each processor, which targets were reached.
     Targets(TargetsArgs),
     /// Write results directories as one page with pictures and tables.
     Report(ReportArgs),
-    /// Say what makes timings untrustworthy on this machine, and what mends it.
+    /// Say what makes timings untrustworthy on this machine, and how to change it.
     Doctor(DoctorArgs),
 }
 

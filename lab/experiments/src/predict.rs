@@ -1,7 +1,7 @@
-//! `quarry lab predict`: a document's figures, beside those of its machine in simulated time.
+//! `quarry lab predict`: a document's figures, and those of its machine in simulated time.
 //!
-//! The machine is in another program, `quarry-predict`, because a program selects the machine below
-//! `quarry-sys` when it is built.
+//! Another program, `quarry-predict`, contains the machine, because the simulated machine replaces
+//! the host below `quarry-sys` when a program is built.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 const NAME: &str = "quarry-predict";
-/// Points from which on a prediction is marked on a page.
+/// Error in points from which on a page marks a prediction.
 const FAR: f64 = 5.0;
 /// Fewest numbers of tasks that make a curve.
 const LEAST_POINTS: usize = 3;
@@ -24,9 +24,9 @@ const LEAST_POINTS: usize = 3;
 /// `quarry lab predict ...`
 #[derive(Args)]
 pub struct PredictArgs {
-    /// The document: 000 (`UDP_STREAM`, hackbench), 001 (truncation, of which there are
-    /// suppositions only), 002 (`TCP_RR`), 003 (`UDP-U-4k`) or 004 (page faults); llfree: what
-    /// others have published of Linux's frame allocator on 26 cores.
+    /// The document: 000 (`UDP_STREAM`, hackbench), 001 (truncation, for which there are only
+    /// suppositions), 002 (`TCP_RR`), 003 (`UDP-U-4k`) or 004 (page faults); llfree: published
+    /// figures of Linux's frame allocator on 26 cores.
     #[arg(value_parser = ["000", "001", "002", "003", "004", "llfree"])]
     document: String,
     /// Print one object of JSON; `cells` has a line for each figure.
@@ -35,20 +35,20 @@ pub struct PredictArgs {
     /// Write a page with the table to this file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sensitivity"])]
     html: Option<PathBuf>,
-    /// Only the cells that constants of the machine were fitted to.
+    /// Print only the cells to which constants of the machine were fitted.
     #[arg(long)]
     calibrate: bool,
-    /// Fit the fitted constants anew to all but one of these cells, for each of them.
+    /// For each of the fitted cells, fit the constants again without that cell.
     #[arg(long)]
     leave_out: bool,
-    /// Change each constant by a fifth, down and up, and print what moves; `--only` is shorter.
+    /// Change each constant by a fifth, down and up, and print the changes; `--only` is shorter.
     #[arg(long)]
     sensitivity: bool,
-    /// Only rows of so many tasks or threads (002, 004).
+    /// Only rows with this number of tasks or threads (002, 004).
     #[arg(long, value_name = "N")]
     only: Option<usize>,
-    /// A fifth of the simulated time, and no suppositions: for a look. The figures are others than
-    /// those of the documentation.
+    /// A fifth of the simulated time, and no suppositions, for a first impression. The figures
+    /// differ from those of the documentation.
     #[arg(long)]
     quick: bool,
     /// Another value for a constant of the machines; can be given several times.
@@ -160,7 +160,7 @@ fn tables(printed: &Printed) -> String {
     text
 }
 
-/// A line for each cell that is left out, with its error at the end; the first one has all cells.
+/// A line for each cell that is left out, with its error at the end; the first line has all cells.
 fn fits(all: &[Fit]) -> String {
     let line = |Fit { without, constants, error_points: rms, predicted_points }: &Fit| {
         let values = constants.iter().map(|(name, it)| format!("{name} {it:.1}, "));
@@ -183,7 +183,7 @@ fn moves(all: &[Moved]) -> String {
     text
 }
 
-/// The machines with their kernels, curves over the tasks, the scores and the figures as a page.
+/// A page with the machines and their kernels, curves over the tasks, the scores and the figures.
 fn page(printed: &Printed) -> String {
     let machine = |it: &Shown| format!("{}: {}.", it.name, it.about.trim().trim_end_matches('.'));
     let mut remarks: Vec<String> = printed.machines.iter().map(machine).collect();
@@ -213,7 +213,7 @@ fn page(printed: &Printed) -> String {
     report::sheet(&title, &remarks, &curves(&printed.cells), &tables)
 }
 
-/// The scores of the groups, beside the score of predicting no effect.
+/// The scores of the groups, and the score of predicting no effect.
 fn score_table(all: &[Skill]) -> Table {
     let head = ["mean errors", "cells", "number", "no effect", "simulator", "skill", "right sign"];
     let row = |group: &str, which: &str, score: &Score| {
@@ -232,7 +232,7 @@ fn score_table(all: &[Skill]) -> Table {
 /// Tasks and figures.
 type Line = Vec<(f64, f64)>;
 
-/// A picture for each column whose rows differ in their number of tasks alone.
+/// A picture for each column whose rows differ only in their number of tasks.
 fn curves(cells: &[Cell]) -> Vec<Picture> {
     let mut found: Vec<(String, [Line; 2])> = Vec::new();
     for cell in cells {

@@ -1,4 +1,4 @@
-//! A program with its work, ready to be run on one allocator after the other.
+//! A program with its work, ready to run on one allocator after the other.
 
 use anyhow::{Context, Result, bail};
 use quarry_compare::contenders::Contender;
@@ -17,8 +17,8 @@ pub(crate) struct Label {
 }
 
 pub(crate) enum Check {
-    /// The program prints the same as in the first run on glibc, and its last line contains these
-    /// words.
+    /// The program must print the same as in the first run on glibc, and its last line must contain
+    /// these words.
     Output(String),
     Clients(Server),
 }
@@ -30,7 +30,7 @@ pub(crate) struct Server {
     pub(crate) clients: Box<Clients>,
 }
 
-/// A present program with its work.
+/// An installed program with its work.
 pub(crate) struct ReadyProgram {
     pub(crate) label: Label,
     /// The allocator's share of its time, from a run under the counter.
@@ -99,7 +99,7 @@ impl ReadyProgram {
     fn taken(&self, raw: &Raw, served_by: &str) -> Taken {
         let mut measurement = raw.measurement(served_by);
         if !self.is_server() {
-            // The output was right, so the one operation has happened.
+            // The output was right, so the one operation counts.
             measurement.verified = 1;
         }
         Taken { measurement, timeline: Some(raw.timeline()) }

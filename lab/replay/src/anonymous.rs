@@ -1,5 +1,5 @@
-//! The LRU lists of the pages of programs, which lie in no file: every page of the stack has a
-//! descriptor of the number of its frame, as in the kernel.
+//! The LRU lists for the anonymous pages of simulated programs. As in the kernel, every frame of
+//! the stack has a descriptor, found by the frame's number.
 
 use crate::host::Mutex;
 use anyhow::{Result, anyhow};
@@ -10,12 +10,12 @@ use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Descriptors are mapped for so many frames at a time: 128 MiB of pages.
+/// Descriptors are mapped in steps; one step covers this many frames: 128 MiB of pages.
 const STEP: usize = 1 << 15;
 
 /// The lists, and the descriptors of the pages on them.
 ///
-/// A page of a program is `LIVE` from when a page table names it until it is unmapped.
+/// A page has the state `LIVE` from when a page table names it until it is unmapped.
 pub(crate) struct AnonymousLru {
     table: DescriptorTable,
     lists: LruSet<Chosen>,
@@ -24,7 +24,7 @@ pub(crate) struct AnonymousLru {
 }
 
 impl AnonymousLru {
-    /// Empty lists for a stack of so many frames, slots and nodes.
+    /// Makes empty lists for a stack with this many frames, slots and nodes.
     ///
     /// # Errors
     /// A call that the operating system refuses.
@@ -46,8 +46,8 @@ impl AnonymousLru {
         &self.lists
     }
 
-    /// Adds a page that a page table names from now on. Pages that the add batch was the last to
-    /// know go to `free`.
+    /// Adds a page that a page table names from now on. If draining the add batch drops the last
+    /// reference to some pages, their frames go to `free`.
     ///
     /// # Panics
     /// If the operating system has no memory for its descriptor.
@@ -68,16 +68,16 @@ impl AnonymousLru {
         let descriptor = self.table.at(page);
         descriptor.pfn.store(frame.0, Relaxed);
         descriptor.node.store(node.0, Relaxed);
-        // The fault's own reference, until the page is in the batch.
+        // The reference of the page fault. It is dropped once the page is in the batch.
         descriptor.state.begin(State(State::LIVE | State::UPTODATE | 1));
         self.lists.add(&self.table, slot, page, true, &mut |page| free(self.take(page)));
         let is_last = descriptor.state.unpin();
         debug_assert!(!is_last, "a page table names it");
     }
 
-    /// Unmaps pages: those without another user leave their lists and stay in `frames`, to be
-    /// freed; the last user of each other page frees it later. The slot's add batch is drained
-    /// before, as in Linux 4.15 before each gather is freed.
+    /// Unmaps pages. A page without another user leaves its list and stays in `frames`, for the
+    /// caller to free; any other page is freed later, by its last user. The slot's add batch is
+    /// drained first, as Linux 4.15 does before it frees each gather.
     pub(crate) fn release(
         &self,
         slot: SlotIndex,
@@ -102,8 +102,8 @@ impl AnonymousLru {
         Pfn(page.0)
     }
 
-    /// Empties the add batches of all CPUs: a task that has changed its CPU leaves pages in the
-    /// batch of the other one.
+    /// Empties the add batches of all CPUs: a task that moved to another CPU has left pages in the
+    /// batch of its old one.
     pub(crate) fn drain_all(&self, free: &mut dyn FnMut(Pfn)) {
         self.lists.drain_all(&self.table, &mut |page| free(self.take(page)));
     }

@@ -1,5 +1,5 @@
-//! Blocks in bulk: all tasks take blocks at once, each as many as its share, and then give them
-//! back. The benchmark by which frame allocators are compared (`bulk` of LLFree's).
+//! Allocation of blocks in bulk: every task allocates its share of the blocks at once and then
+//! frees all of them. LLFree's benchmark `bulk` compares frame allocators in this way.
 
 use crate::host::{self, Barrier, Moment, spawn};
 use crate::memory::{Buffer, KernelMemory, Pages};
@@ -13,14 +13,13 @@ pub struct Bulk {
     pub tasks: usize,
     /// Blocks of each task.
     pub blocks: u32,
-    /// Nanoseconds that a task computes for each block, beside the allocator.
+    /// Nanoseconds of computing per block, besides the calls to the allocator.
     pub work_ns: u64,
 }
 
 impl Bulk {
-    /// Lets the tasks take and give back their blocks twice: the first time brings the memory in.
-    /// Returns the nanoseconds of a block that is taken the second time, in the mean of all tasks.
-    /// O(tasks * blocks).
+    /// Runs the benchmark twice and measures the second round, because the first one brings the
+    /// memory in. Returns the nanoseconds per block, as a mean over all tasks. O(tasks * blocks).
     ///
     /// # Panics
     /// If there is no memory left, or a CPU is not ours to use.
@@ -42,7 +41,8 @@ impl Bulk {
         took.iter().sum::<u64>() as f64 / all as f64
     }
 
-    /// Takes all blocks, returns the nanoseconds, and gives them back once all tasks have theirs.
+    /// Allocates all blocks, waits until all tasks have theirs, and frees them. Returns the
+    /// nanoseconds that the allocation took.
     fn round<M: KernelMemory>(self, memory: &M, barrier: &Barrier) -> u64 {
         barrier.wait();
         let start = Moment::now();

@@ -1,15 +1,15 @@
-//! Connections through a network card: processes that send a request and sleep until its answer,
-//! and the CPU that the card interrupts for all of them.
+//! Connections through a network card. Each process sends a request and sleeps until the answer;
+//! the card interrupts one CPU for all of them.
 //!
-//! Under NAPI (Linux from 2.6, `net/core/dev.c`) an interrupt of the card only starts a poll, which
-//! takes at most `poll` packets, wakes the process of each, and is followed by another one for as
-//! long as it finds as many. Otherwise the card may interrupt again: once `frames` packets have
-//! come, or `frames_us` after the first of them. All work on a packet up to its socket happens
-//! on that one CPU, one packet after the other.
+//! Under NAPI (Linux from 2.6, `net/core/dev.c`) an interrupt of the card only starts a poll. A
+//! poll takes at most `poll` packets and wakes the process of each packet. If it found as many as
+//! it may take, another poll follows; otherwise the card may interrupt again, once `frames` packets
+//! have come or `frames_us` after the first of them. The interrupted CPU does all work on a packet
+//! up to its socket, one packet after the other.
 //!
-//! The other host is not simulated. It is taken to be a machine as this one, under the same load: a
-//! request stays there for as long as the last answer of its connection stayed here, from the wire
-//! until the process had sent the next request.
+//! The other host is not simulated. It is assumed to be an equal machine under the same load: a
+//! request stays there as long as the connection's last answer stayed here, from the wire until the
+//! process had sent its next request.
 
 use crate::flight::Flight;
 use crate::host::{self, Condvar, Moment, Mutex, spawn, spawn_handler};
@@ -31,9 +31,9 @@ pub struct Card {
     pub poll: u32,
     /// Packets after which the card interrupts.
     pub frames: usize,
-    /// Microseconds from the first packet after which it interrupts anyway.
+    /// Microseconds from the first packet after which the card interrupts even with fewer packets.
     pub frames_us: u64,
-    /// Nanoseconds that a packet is on the wire, there and back.
+    /// Nanoseconds that a packet spends on the wire, there and back together.
     pub wire_ns: u64,
 }
 
@@ -45,8 +45,8 @@ struct Packet {
     arrives: Moment,
 }
 
-/// The packets that the driver has given the card to send. It begins with a page, so that its lock
-/// has the same lines in every process.
+/// The packets that the driver has handed to the card for sending. The ring starts at a page
+/// boundary, so that its lock has the same cache lines in every process.
 #[repr(align(4096))]
 struct Ring(CountedLock<Vec<Packet>>);
 
@@ -89,8 +89,8 @@ struct Scene<'a, M: KernelMemory> {
     is_over: AtomicBool,
 }
 
-/// Lets `scale.tasks` processes, which the scheduler places, send along `path`. The card interrupts
-/// the first CPU of the scale.
+/// Lets `scale.tasks` processes send along `path`. The scheduler chooses their CPUs, and the card
+/// interrupts the first CPU of the scale.
 ///
 /// # Panics
 /// If there is no memory left, or the CPU is not ours to use.
@@ -158,10 +158,10 @@ impl<M: KernelMemory> Scene<'_, M> {
         });
     }
 
-    /// The driver, in interrupts of its CPU.
+    /// The card's driver. It runs in the interrupts of its CPU.
     fn poll(&self) {
         let mut worker = Worker::new(self.memory, self.plan);
-        // By the time of arrival, and in the order in which they were sent.
+        // Sorted by time of arrival, then by the order of sending.
         let mut coming: BTreeMap<(Moment, u64), Packet> = BTreeMap::new();
         let mut number = 0;
         while !self.is_over.load(Relaxed) {
@@ -176,7 +176,7 @@ impl<M: KernelMemory> Scene<'_, M> {
             {
                 let Packet { connection, mut flight, arrives } = first.remove();
                 worker.receive(&mut flight, |_| ());
-                // Before its process goes on, which may be the end of what is measured.
+                // Counted before the process goes on, because the measurement may end there.
                 self.verified.fetch_add(std::mem::take(&mut worker.verified), Relaxed);
                 self.sockets[connection].fill(flight, arrives);
                 polled += 1;
@@ -187,8 +187,8 @@ impl<M: KernelMemory> Scene<'_, M> {
         }
     }
 
-    /// Sleeps until the card interrupts. A packet that is sent meanwhile comes after that: it is on
-    /// the wire for as long as this sleeps at most.
+    /// Sleeps until the card interrupts. A packet sent during this sleep cannot arrive before its
+    /// end, because the packet is on the wire for at least as long.
     fn wait_for_interrupt(&self, coming: &BTreeMap<(Moment, u64), Packet>) {
         let Card { frames, frames_us, wire_ns, .. } = self.card;
         let mut arrivals = coming.keys().map(|(arrives, _)| *arrives);

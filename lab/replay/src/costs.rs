@@ -1,49 +1,49 @@
-//! The time that calls to a memory take, one kind at a time: with the counts of a replay, an
-//! estimate of where its time went.
+//! The time of each kind of call to a memory. Multiplied by a replay's counts, these times estimate
+//! where the replay's time went.
 
 use crate::memory::{Buffer, Counters, KernelMemory, Pages};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// An order that no page policy keeps on lists: every call reaches the zone.
+/// An order that no page policy keeps on pcp lists, so every call reaches the zone.
 const ZONE: Pages = Pages { order: 4, movable: false };
 
-/// An order that every page policy keeps on lists.
+/// An order that every page policy keeps on pcp lists.
 const LISTED: Pages = Pages { order: 0, movable: false };
 
-/// Bytes of the objects that are timed: a packet's head.
+/// Bytes of the objects that are timed: the size of a packet's head.
 const OBJECT_BYTES: usize = 256;
 
 /// Bytes of the copies that are timed.
 const COPY_BYTES: usize = 4096;
 
-/// Calls of a burst that stays within what a CPU keeps.
+/// Calls in a burst that is short enough for one CPU's caches and lists.
 const SHORT: usize = 16;
 
-/// Calls of a burst that does not.
+/// Calls in a burst that is too long for them.
 const LONG: usize = 2_000;
 
-/// Repetitions, of which the shortest was not disturbed.
+/// Repetitions. The shortest counts, as the one that nothing disturbed.
 const ATTEMPTS: usize = 100;
 
 /// Nanoseconds of one call of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// A block from the zone.
+    /// Taking a block from the zone.
     pub zone_alloc: f64,
-    /// A block to the zone.
+    /// Giving a block back to the zone.
     pub zone_free: f64,
-    /// A block from a list of the CPU, or to it.
+    /// Taking a block from a CPU's pcp list, or giving it back.
     pub listed: f64,
-    /// An object by the per-CPU form.
+    /// Allocation of an object by the per-CPU form.
     pub fast_alloc: f64,
-    /// Its free.
+    /// Free of an object by the per-CPU form.
     pub fast_free: f64,
-    /// An object by the slow path, without the page allocator.
+    /// Allocation of an object by the slow path, less the time in the page allocator.
     pub slow_alloc: f64,
-    /// A free by the slow path.
+    /// Free of an object by the slow path.
     pub slow_free: f64,
-    /// A byte that is copied.
+    /// Copying one byte.
     pub copied_byte: f64,
 }
 
@@ -79,8 +79,7 @@ impl Costs {
         costs
     }
 
-    /// Takes the known parts off the time of a call in long bursts; what is left is the slow path's
-    /// own.
+    /// Subtracts the known parts from the time of a call in long bursts; leaves the slow path's.
     fn slow(&self, (alloc, free): (f64, f64), counts: &Counters) -> (f64, f64) {
         let own = |mean: f64, fast: (u64, f64), slow: u64, zone: (u64, f64)| {
             let all = (fast.0 + slow) as f64 * mean;
@@ -97,13 +96,13 @@ impl Costs {
     }
 }
 
-/// The least of each part of several rounds.
+/// The least time of each part over several rounds.
 fn least(attempts: usize, round: impl Fn() -> (f64, f64)) -> (f64, f64) {
     let rounds = (0..attempts).map(|_| round());
     rounds.fold((f64::INFINITY, f64::INFINITY), |(a, b), (x, y)| (a.min(x), b.min(y)))
 }
 
-/// Takes a burst and gives it back in the same order; nanoseconds of a call of either kind.
+/// Allocates a burst and frees it in the same order. Returns the nanoseconds of each kind of call.
 fn round(burst: usize, alloc: impl Fn() -> Buffer, free: impl Fn(Buffer)) -> (f64, f64) {
     let mut taken = Vec::with_capacity(burst);
     let start = Instant::now();
@@ -115,7 +114,7 @@ fn round(burst: usize, alloc: impl Fn() -> Buffer, free: impl Fn(Buffer)) -> (f6
     (each(start, between), each(between, end))
 }
 
-/// Nanoseconds of a byte that is copied in or out, near a cache.
+/// Nanoseconds per byte copied in or out, with the data in a near cache.
 fn copied_byte<M: KernelMemory>(memory: &M) -> f64 {
     let mut block = memory.alloc_pages(LISTED).expect("memory to measure with");
     let mut data = vec![1; COPY_BYTES];
@@ -123,7 +122,7 @@ fn copied_byte<M: KernelMemory>(memory: &M) -> f64 {
         let start = Instant::now();
         for _ in 0..SHORT {
             black_box(&mut block).write(0, &data);
-            // Or the compiler would know that it brings back what is there.
+            // Without `black_box` the compiler would know that the copy brings back the same bytes.
             black_box(&mut block).read(0, black_box(&mut data));
         }
         start.elapsed().as_nanos() as f64 / (2 * SHORT * COPY_BYTES) as f64

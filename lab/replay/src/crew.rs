@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Groups of threads that talk to each other; who is in one group sends nothing to another.
+/// Groups of threads that send messages within their group and to no other.
 #[derive(Clone, Copy, Debug)]
 pub struct Crew {
     /// Senders of a group. Each sends to every receiver of the group in turn.
@@ -22,17 +22,17 @@ pub struct Crew {
     pub burst: u32,
     /// Messages that a queue has room for.
     pub capacity: u32,
-    /// True if allocation and copying happen under the queue's lock.
+    /// True if a sender allocates and copies while it holds the queue's lock.
     pub pipe: bool,
     /// True if system calls count references to files, as between threads.
     pub shared_files: bool,
-    /// With a load, tags are times, and the receivers note how long each message took.
+    /// If there is a load, each tag is a time, and receivers record how long each message took.
     pub load: Option<Load>,
-    /// True if a message that finds no room is lost, and its sender does not wait.
+    /// True if a message that finds no room is lost; otherwise its sender waits.
     pub drops: bool,
     /// CPUs of senders and receivers.
     pub place: Place,
-    /// A fixed amount of work instead of a fixed time: turns of each sender.
+    /// Turns of each sender, if the amount of work is fixed instead of the time.
     pub turns: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ pub enum Place {
     /// The receiver is on the next CPU.
     #[default]
     Next,
-    /// The scheduler moves both as it likes.
+    /// The scheduler chooses the CPUs of both.
     Unbound,
 }
 
@@ -73,14 +73,14 @@ pub enum Load {
 /// The length of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Length {
-    /// Until this time is over, and at least so many turns.
+    /// Until this time is over and at least this many turns are done.
     Time(Duration, u64),
     /// This many turns of each sender: a burst to each receiver of its group.
     Turns(u64),
 }
 
-/// Turns that the warm-up has at least. On a busy machine its time may be over before queues and
-/// lists are as full as they get: of slqb, the last to settle, that is after some 40 bursts.
+/// Least number of turns in the warm-up. On a busy machine the warm-up's time may end before queues
+/// and lists are as full as they get. With slqb, which takes longest, that needs some 40 bursts.
 const WARM_UP_TURNS: u64 = 64;
 
 /// The state that all threads of a crew share.
@@ -91,16 +91,16 @@ struct Scene<'a, M: KernelMemory> {
     plan: &'a Plan<M::Cache>,
     queues: &'a [Queue],
     stage: &'a Stage<Length>,
-    /// Messages sent, of all senders together.
+    /// Messages sent by all senders together.
     sent: AtomicU64,
     /// Messages that found no room.
     lost: AtomicU64,
-    /// Tags are nanoseconds since then.
+    /// The moment from which tags count nanoseconds.
     origin: Moment,
 }
 
-/// Lets a crew of `scale.tasks` groups send along `path`; the `n`th sender is on the `n`th CPU, if
-/// it is bound to one. A tenth of a fixed number of turns is the warm-up.
+/// Lets a crew of `scale.tasks` groups send along `path`. If senders are bound, the `n`th one runs
+/// on the `n`th CPU. If the number of turns is fixed, the warm-up is a tenth of it.
 ///
 /// # Panics
 /// If there is no memory left, a CPU is not ours to use, or the path does not suit the crew:
@@ -190,8 +190,8 @@ impl<M: KernelMemory> Scene<'_, M> {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Receives until the last sender has gone. Where latency is measured, returns when each
-    /// message was sent and how long it took.
+    /// Receives until the last sender has ended. If latency is measured, returns the time at which
+    /// each message was sent, and how long it took.
     fn receive_all(&self, queue: &Queue) -> Vec<(u64, u64)> {
         let mut worker = Worker::new(self.memory, self.plan);
         let mut inbox = worker.flight();
@@ -230,7 +230,7 @@ struct Sender<'a, M: KernelMemory> {
     queues: &'a [Queue],
     outbox: Flight,
     answers: Flight,
-    /// Where no times are needed: the sender's number and its messages so far.
+    /// The next tag if tags are not times: the sender's number and a count of its messages.
     next_tag: u64,
     sent: u64,
 }
@@ -260,7 +260,7 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
         self.queues.iter().for_each(Queue::close);
     }
 
-    /// Sends until it is over, and waits until everything has been received.
+    /// Sends for this length, and waits until everything has been received.
     fn send_for(&mut self, length: Length) {
         let (start, mut turns) = (Moment::now(), 0);
         loop {
@@ -282,7 +282,7 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
         }
     }
 
-    /// Waits until the pace reaches the turn; other tasks run meanwhile.
+    /// Waits until this turn is due at the load's rate; other tasks run meanwhile.
     fn wait_for_turn(&self, start: Moment, turns: u64) {
         if let Some(Load::Rate(rate)) = self.scene.crew.load {
             let due = start.after(turns * 1_000_000_000 / rate.max(1));
@@ -311,8 +311,8 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
         queue.send(&mut self.outbox);
     }
 
-    /// Sends what finds room, message by message. A datagram is made before the socket turns
-    /// out to be full; then the sender frees it.
+    /// Sends messages one by one and loses those that find no room. A datagram is allocated before
+    /// the socket turns out to be full; its sender then frees it.
     fn burst_or_lose(&mut self, queue: &Queue) {
         for _ in 0..self.scene.crew.burst {
             let tag = self.tag();
@@ -361,7 +361,7 @@ mod tests {
     const SCALE: Scale<'_> =
         Scale { tasks: 2, cpus: &[], warm_up: Duration::ZERO, measured: Duration::ZERO };
 
-    /// A page, or one that is recycled, for so many messages.
+    /// A path with one page, or one recycled page, for each `batch` messages.
     fn one(page: &str, batch: u32) -> Path {
         let steps = ["sender alloc", "receiver free"].map(|it| format!("{it} {page} per {batch}"));
         path(&steps.each_ref().map(String::as_str), Some(page), 100)

@@ -2,8 +2,8 @@
 
 use crate::memory::KernelMemory;
 
-/// A kernel's page cache, with pages of 4 KiB. A file system has a lock of its own for each file,
-/// so that the calls for a mapping come one at a time.
+/// A kernel's page cache, with pages of 4 KiB. The file system locks each file, so calls for one
+/// mapping come one at a time.
 pub trait FileCache: KernelMemory {
     /// Names the cached pages of a file.
     type Mapping: Copy + Send + Sync;
@@ -14,11 +14,11 @@ pub trait FileCache: KernelMemory {
     /// If there is no memory.
     fn create_mapping(&self) -> Self::Mapping;
 
-    /// Ends a mapping that has no page any more.
+    /// Ends a mapping that has no pages left.
     fn destroy_mapping(&self, mapping: Self::Mapping);
 
-    /// Reads a page: `fill` makes its bytes where it is not cached, `see` looks at them. Returns
-    /// whether it was cached.
+    /// Reads a page: if it is not cached, `fill` writes its bytes first; then `see` looks at them.
+    /// Returns whether the page was cached.
     ///
     /// # Panics
     /// If there is no memory.
@@ -30,8 +30,8 @@ pub trait FileCache: KernelMemory {
         see: &mut dyn FnMut(&[u8]),
     ) -> bool;
 
-    /// Changes a page and makes it dirty: `fill` makes its bytes first where it is not cached.
-    /// Returns whether it was cached.
+    /// Changes a page and makes it dirty. If the page is not cached, `fill` writes its bytes first.
+    /// Returns whether the page was cached.
     ///
     /// # Panics
     /// If there is no memory.
@@ -43,11 +43,11 @@ pub trait FileCache: KernelMemory {
         change: &mut dyn FnMut(&mut [u8]),
     ) -> bool;
 
-    /// Hands the dirty pages of a mapping to `write`, in their order, after which they are clean.
-    /// Returns how many these were.
+    /// Hands the dirty pages of a mapping to `write`, in the order of their indices, and makes them
+    /// clean. Returns how many pages were dirty.
     fn flush(&self, mapping: Self::Mapping, write: &mut dyn FnMut(u64, &[u8])) -> u64;
 
-    /// Drops the pages from index `from` on, and what is remembered of those that were evicted.
+    /// Drops the pages from index `from` on, and the shadow entries of evicted ones.
     fn truncate(&self, mapping: Self::Mapping, from: u64);
 }
 
@@ -65,7 +65,7 @@ pub(crate) mod tests {
         dirty: bool,
     }
 
-    /// The simplest page cache: a map, of which the lowest clean page goes when it is full.
+    /// The simplest page cache: a map. When it is full, it evicts its lowest clean page.
     #[derive(Default)]
     pub(crate) struct Naive {
         memory: Uncached,
@@ -73,12 +73,12 @@ pub(crate) mod tests {
         mappings: AtomicU32,
         ended: AtomicU32,
         truncated: AtomicU64,
-        /// Most pages; 0 = no limit.
+        /// Most pages that it may hold; 0 = no limit.
         most: usize,
     }
 
     impl Naive {
-        /// One of at most `most` pages.
+        /// Makes a cache of at most `most` pages.
         pub(crate) fn of(most: usize) -> Self {
             Self { most, ..Self::default() }
         }

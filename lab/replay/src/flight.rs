@@ -3,24 +3,24 @@
 use crate::memory::Buffer;
 use std::collections::VecDeque;
 
-/// Messages in the order in which they were sent.
+/// Messages that were sent and not yet received, in the order of sending, and their memory.
 ///
 /// * `tags.len()` = messages that have not been received yet
-/// * each queue of `held` has its pieces in the order of the messages that hold them
+/// * each queue of `held` lists its pieces in the order of the messages that hold them
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     /// The tag that each message's payload begins with.
     pub(crate) tags: VecDeque<u64>,
-    /// Pieces that the messages hold, by their numbers in the plan.
+    /// Pieces that the messages hold: one queue for each piece of the plan, by its number.
     pub(crate) held: Vec<VecDeque<Buffer>>,
-    /// Messages that were received, and whose sender has not looked at the answer.
+    /// Messages that were received, but whose sender has not yet processed the answer.
     pub(crate) answered: u32,
-    /// One piece of the recycled kind.
+    /// One freed piece of the recycled kind, kept for the next allocation.
     pub(crate) kept: Option<Buffer>,
 }
 
 impl Flight {
-    /// Nothing on its way, of a plan with `pieces` kinds of pieces.
+    /// Makes an empty flight for a plan with this many kinds of pieces.
     pub(crate) fn new(pieces: usize) -> Self {
         let held = (0..pieces).map(|_| VecDeque::new()).collect();
         Self { held, ..Self::default() }
@@ -31,7 +31,7 @@ impl Flight {
         self.tags.len() as u32
     }
 
-    /// Takes over everything on its way in `other`, after what is here.
+    /// Moves all messages and pieces of `other` to the end of this flight.
     pub(crate) fn append(&mut self, other: &mut Self) {
         self.tags.append(&mut other.tags);
         self.answered += std::mem::take(&mut other.answered);

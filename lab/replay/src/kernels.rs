@@ -1,5 +1,5 @@
-//! The kernel paths of the documents' benchmarks, read from `data/paths.toml`: what they allocate
-//! and free, and by which threads.
+//! The kernel paths of the documents' benchmarks, read from `data/paths.toml`: what each path
+//! allocates and frees, and which threads walk it.
 
 use crate::card::{self, Card};
 use crate::crew::{self, Crew, Load, Place};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// A path as the file has it; the file says what the fields are.
+/// A path as the file has it. The file itself explains the fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 struct Table {
@@ -27,18 +27,18 @@ struct Table {
     card: Option<Card>,
 }
 
-/// The cost of a message beside the allocator, in nanoseconds.
+/// The time that a message costs besides the allocator, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkRow {
-    /// Its cost in the document, all in all; 0 where the document has no figure.
+    /// The total cost of a message in the document; 0 if the document has no figure.
     of: u64,
-    /// The part of it that is stood in for.
+    /// The part of this cost that the replay stands in for by computing.
     ns: u64,
 }
 
 impl WorkRow {
-    /// A message that takes so many nanoseconds beside the allocator.
+    /// Makes the row of a message that takes this many nanoseconds besides the allocator.
     #[must_use]
     pub const fn of_ns(ns: u64) -> Self {
         Self { of: 0, ns }
@@ -86,14 +86,14 @@ fn one() -> usize {
 enum Capacity {
     Messages(u32),
     Count(String),
-    /// As many as fill a socket of so many bytes: one that has any room left takes another. A
-    /// message is charged for its buckets, or for its own bytes and a head.
+    /// As many messages as fill a socket buffer of this many bytes; a buffer with any room left
+    /// takes one more. A message is charged for its buckets, or for its own bytes and a head.
     Socket {
         socket: usize,
         head: Option<usize>,
     },
-    /// As many as fill the socket that a program asked for: twice a message and some bytes, and no
-    /// less than the kernel's least.
+    /// As many messages as fill the buffer that a program asked for: twice a message plus some
+    /// bytes, but at least the kernel's minimum.
     Asked {
         twice_message_and: usize,
         least: usize,
@@ -113,7 +113,7 @@ static TABLES: LazyLock<BTreeMap<String, Table>> = LazyLock::new(|| {
     toml::from_str(include_str!("../data/paths.toml")).expect("a test reads all paths")
 });
 
-/// The figures of a row, which its path follows.
+/// The figures of one row of a benchmark; they complete the path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setting {
     /// Bytes of a message's payload.
@@ -124,17 +124,17 @@ pub struct Setting {
     pub load: Option<Load>,
     /// True if tasks share open files or an address space.
     pub threads: bool,
-    /// `--amount`; 0 = as much as fits.
+    /// The value of `--amount`; 0 = as much as fits.
     pub amount: u32,
     /// CPUs of senders and receivers.
     pub place: Place,
-    /// The cost of a message, where it is not the path's.
+    /// The cost of a message, if it differs from the path's.
     pub work: Option<WorkRow>,
 }
 
 impl Setting {
-    /// Returns how many messages `text` is: a product of numbers, lengths of this row's lists, and
-    /// messages in so many KiB.
+    /// Returns the number of messages that `text` describes: a product of numbers, list lengths of
+    /// this row, and the number of messages in a given number of KiB.
     fn count(&self, text: &str) -> u32 {
         let factor = |text: &str| match text.strip_suffix(" KiB") {
             None if text == "length" => self.length,
@@ -151,7 +151,7 @@ impl Setting {
 impl Table {
     fn piece(&self, name: &str, payload: usize) -> Piece {
         let row = self.pieces.get(name).expect("every piece of a step is described");
-        // Payload and headers come in cache lines.
+        // Payload and headers are each rounded up to whole cache lines.
         let before = row.payload_and.map_or(0, |headers| (payload + headers).next_multiple_of(64));
         let source = match (&row.cache, row.kmalloc) {
             (Some(name), _) => Source::Cache { name: name.clone(), bytes: row.bytes },
@@ -229,38 +229,37 @@ impl Table {
     }
 }
 
-/// A path with those who walk it.
+/// A path, and the tasks that walk it.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The allocations and frees.
     pub path: Path,
     /// The threads or tasks that make them.
     pub cast: Cast,
-    /// Nanoseconds of a message in the document, all in all; 0 where it has no figure.
+    /// The total nanoseconds of a message in the document; 0 if it has no figure.
     pub documented_ns: u64,
 }
 
-/// The walkers of a path. A task is a group or a single process.
+/// The walkers of a path. For a crew, a task is one group; otherwise it is one process.
 #[derive(Clone, Copy, Debug)]
 pub enum Cast {
     /// Groups of senders and receivers.
     Crew(Crew),
     /// Processes by themselves.
     Solo(Solo),
-    /// Processes that ask another host.
+    /// Processes that send requests to another host.
     Card(Card),
 }
 
 impl Scenario {
-    /// The path of this name, for a row with these figures.
+    /// Returns the path of this name, with the figures of this row.
     ///
-    /// # Panics
-    /// If there is none.
+    /// # Panics If no path has this name.
     pub fn of(path: &str, setting: &Setting) -> Self {
         TABLES.get(path).unwrap_or_else(|| panic!("no path {path}")).scenario(setting)
     }
 
-    /// Runs it.
+    /// Runs the path.
     ///
     /// # Panics
     /// If there is no memory left, or a CPU is not ours to use.
@@ -290,7 +289,7 @@ pub(crate) mod tests {
         Scenario::of(path, &Setting { bytes, amount, threads, length: 14, ..Setting::default() })
     }
 
-    /// Runs a scenario for a moment; everything sent must arrive, and all memory come back.
+    /// Runs a scenario briefly. Everything sent must arrive, and all memory must come back.
     fn run_briefly(scenario: &Scenario, tasks: usize) -> Replayed {
         let memory = Uncached::default();
         let moment = Duration::from_millis(1);
@@ -302,7 +301,7 @@ pub(crate) mod tests {
         replayed
     }
 
-    /// Allocations per message, of a scenario on a memory that caches nothing.
+    /// Allocations per message in a scenario, on a memory that caches nothing.
     fn allocs_per_message(scenario: &Scenario) -> f64 {
         let replayed = run_briefly(scenario, 1);
         replayed.counters.zone_allocs as f64 / replayed.sent as f64
@@ -331,7 +330,7 @@ pub(crate) mod tests {
             Cast::Crew(crew) => (crew.drops, crew.capacity),
             Cast::Solo(_) | Cast::Card(_) => (false, 0),
         };
-        // As its author found: two or three packets.
+        // The values that the document's author found: two or three packets.
         let rooms = [64, 128, 256, 1024, 2048, 3312, 4096, 8192, 16384].map(room);
         assert!(
             rooms.iter().all(|(drops, packets)| *drops && (1..=3).contains(packets)),

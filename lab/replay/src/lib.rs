@@ -1,6 +1,6 @@
-//! Workloads of the documents (five messages of kernel developers, see
-//! `docs/kernel-developers.md`): the allocations and frees of their kernel paths, made on stacks
-//! with chosen policies.
+//! The documents' workloads (the documents are five messages of kernel developers, see
+//! `docs/kernel-developers.md`): the allocations and frees of their kernel paths, replayed on
+//! stacks with chosen policies.
 //!
 //! ```text
 //! kernels   the paths of the documents' benchmarks, read from data, and who walks them

@@ -8,7 +8,7 @@ use quarry_sys::primitive::Access;
 use quarry_sys::primitive::touch::touch_bytes;
 use std::ptr::NonNull;
 
-/// A piece of memory with one owner. The thread that allocated it says how to free it.
+/// A piece of memory with one owner. The thread that allocated it defines how to free it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Buffer {
     address: NonNull<u8>,
@@ -19,7 +19,7 @@ pub struct Buffer {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// Takes charge of memory.
+    /// Takes ownership of memory.
     ///
     /// # Safety
     /// `bytes` bytes from `address` on are writable, and nothing else uses them until this buffer
@@ -28,20 +28,19 @@ impl Buffer {
         Self { address, bytes }
     }
 
-    /// Where it is.
+    /// Address of the memory.
     pub fn address(&self) -> NonNull<u8> {
         self.address
     }
 
-    /// Where it is; the buffer ends.
+    /// Ends the buffer and returns the address of its memory.
     pub fn into_address(self) -> NonNull<u8> {
         self.address
     }
 
-    /// The address of `bytes` bytes from `offset` on.
+    /// Returns the address of `offset`, from which on `bytes` bytes are inside the memory.
     ///
-    /// # Panics
-    /// If they are not all inside.
+    /// # Panics If they are not all inside.
     fn range(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset + bytes <= self.bytes, "{bytes} bytes at {offset} of {}", self.bytes);
         // SAFETY: the offset lies inside of the memory or at its end.
@@ -70,22 +69,22 @@ impl Buffer {
         unsafe { self.range(0, bytes).write_bytes(0, bytes) };
     }
 
-    /// Looks at its first `bytes` bytes, as a kernel does with a structure that it frees: only a
-    /// simulated machine sees it.
+    /// Looks at the first `bytes` bytes, as a kernel looks at a structure before freeing it. Only a
+    /// simulated machine notices the access.
     #[inline]
     pub(crate) fn inspect(&self, bytes: usize) {
         touch_bytes(self.range(0, bytes), bytes, Access::Read);
     }
 
-    /// Copies what is at `offset` to `target`; every byte of it must have been written.
+    /// Copies the bytes from `offset` on to `target`. Every one of them must have been written.
     ///
     /// # Panics
     /// If it is too small.
     pub fn read(&self, offset: usize, target: &mut [u8]) {
         let source = self.range(offset, target.len());
         touch_bytes(source, target.len(), Access::Read);
-        // SAFETY: as in `write`; fresh memory of the operating system reads as zero, so there is no
-        // uninitialised byte even where nothing was written.
+        // SAFETY: as in `write`; fresh memory of the operating system reads as zero, so no byte is
+        // uninitialised even if nothing was written.
         unsafe { target.as_mut_ptr().copy_from_nonoverlapping(source, target.len()) };
     }
 }
@@ -93,14 +92,14 @@ impl Buffer {
 /// A kind of page block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// 2^`order` pages.
+    /// Number of pages, as a power of two: 2^`order`.
     pub order: u8,
-    /// True if the kernel could move them (a program's memory), false if not (its own).
+    /// True for movable pages (a program's memory), false for unmovable ones (the kernel's own).
     pub movable: bool,
 }
 
-/// A kernel's memory: object caches and pages. Calls come from any number of threads; each runs on
-/// a CPU of its own as far as the implementation is concerned.
+/// A kernel's memory: object caches and pages. Any number of threads may call it. The
+/// implementation may treat each of them as the only one on its CPU.
 pub trait KernelMemory: Sync {
     /// Names a cache of objects.
     type Cache: Copy + Send + Sync;
@@ -111,7 +110,7 @@ pub trait KernelMemory: Sync {
     /// Makes a cache for objects of `bytes` bytes, or returns the one of this name.
     fn create_cache(&self, name: &str, bytes: usize) -> Self::Cache;
 
-    /// An object, or `None` where there is no memory.
+    /// An object, or `None` if there is no memory.
     fn alloc(&self, cache: Self::Cache) -> Option<Buffer>;
 
     /// Gives back an object of this cache.
@@ -120,7 +119,7 @@ pub trait KernelMemory: Sync {
     /// Gives back several objects of this cache at once, and empties the list.
     fn free_bulk(&self, cache: Self::Cache, objects: &mut Vec<Buffer>);
 
-    /// A block of pages, or `None` where there is no memory.
+    /// A block of pages, or `None` if there is no memory.
     fn alloc_pages(&self, pages: Pages) -> Option<Buffer>;
 
     /// Gives back a block of this kind.
@@ -129,11 +128,11 @@ pub trait KernelMemory: Sync {
     /// Gives back a list of blocks of this kind, and empties it.
     fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>);
 
-    /// Puts a page of a program on the LRU lists, where the memory has any.
+    /// Puts a page of a program on the LRU lists, if the memory has any.
     fn add_to_lru(&self, _page: &Buffer) {}
 
-    /// Unmaps pages of programs: takes them off the LRU lists, where they are on any, and gives
-    /// them back as a list, which is empty afterwards.
+    /// Unmaps the pages of programs: takes those that are on LRU lists off them, and frees all as
+    /// one list. The list is empty afterwards.
     fn release(&self, pages: Pages, list: &mut Vec<Buffer>) {
         self.free_list(pages, list);
     }
@@ -141,14 +140,14 @@ pub trait KernelMemory: Sync {
     /// Returns the counts so far.
     fn counters(&self) -> Counters;
 
-    /// Returns what the caches have counted so far, each once.
+    /// Returns the counts of each cache, every cache once.
     fn caches(&self) -> Vec<CacheCounts>;
 
-    /// Returns how much memory lies on lists and in descriptors now.
+    /// Returns how much memory is on lists and in descriptors now.
     fn footprint(&self) -> Footprint;
 
-    /// Takes back what caches keep, once everything was freed and no thread is at work, and checks
-    /// that it is all there.
+    /// Takes back everything that caches keep, and checks that no memory is missing. All objects
+    /// must have been freed, and no thread may be at work.
     ///
     /// # Errors
     /// The first condition that does not hold.
@@ -172,16 +171,16 @@ pub struct CacheCounts {
     pub fast_frees: u64,
 }
 
-/// Memory beside what a path holds.
+/// Memory that the allocator itself holds, besides the pieces of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Bytes of pages on the lists of all CPUs.
+    /// Bytes of the pages on all pcp lists.
     pub list_bytes: u64,
     /// Frames that the zones manage.
     pub frames: u64,
-    /// Bytes of descriptors for each frame, by the policy's own account.
+    /// Descriptor bytes per frame that the policy states for itself.
     pub policy_bytes_per_frame: u64,
-    /// Bytes of descriptors that the slab policy has in fact.
+    /// Descriptor bytes that the slab policy really has.
     pub slab_metadata: u64,
 }
 
@@ -202,36 +201,36 @@ impl Footprint {
 pub struct Counters {
     /// Times the zone's lock was taken.
     pub zone_lock: u64,
-    /// Times it was found held.
+    /// Times the lock was found held.
     pub zone_contended: u64,
-    /// Nanoseconds that were waited for it.
+    /// Nanoseconds that were spent waiting for the zone's lock.
     pub zone_wait_ns: u64,
-    /// Times that it was measured how long it was held.
+    /// Number of measurements of how long the lock was held.
     pub zone_hold_samples: u64,
-    /// The sum of these times, in nanoseconds.
+    /// The sum of these hold times, in nanoseconds.
     pub zone_hold_ns: u64,
     /// Critical sections of the zone that handed blocks out.
     pub zone_allocs: u64,
     /// Critical sections of the zone that took blocks back.
     pub zone_frees: u64,
-    /// Blocks that the zone handed out, to per-CPU lists or past them.
+    /// Blocks that the zone handed out, to pcp lists or directly to callers.
     pub zone_taken: u64,
-    /// Blocks that per-CPU lists gave back to the zone.
+    /// Blocks that pcp lists gave back to the zone.
     pub lists_drained: u64,
-    /// Blocks that callers were given, from lists or past them.
+    /// Blocks that callers received, from pcp lists or directly from the zone.
     pub handed_out: u64,
     /// Blocks that callers freed.
     pub taken_back: u64,
-    /// Critical sections spent on freeing pages, of the per-CPU lists or of the zone.
+    /// Critical sections that freed pages, under the lock of a pcp list or of the zone.
     pub page_sections: u64,
-    /// Times a lock of the slab allocator was taken: of a node's or CPU's slabs, of one slab, of a
-    /// barn, or one under which CPUs hand objects over (alien arrays, remote lists).
+    /// Times a lock of the slab allocator was taken. Such a lock guards the slabs of a node or CPU,
+    /// one slab, a barn, or objects that CPUs hand to each other (alien arrays, remote lists).
     pub slab_lock: u64,
-    /// Times it was found held.
+    /// Times such a lock was found held.
     pub slab_contended: u64,
-    /// Nanoseconds that were waited for them.
+    /// Nanoseconds that were spent waiting for these locks.
     pub slab_wait_ns: u64,
-    /// Times the lock bit of a slab was taken, where the policy has such bits.
+    /// Times the lock bit of a slab was taken, if the policy has such bits.
     pub lock_bits: u64,
     /// Slabs that were made.
     pub slabs: u64,
@@ -243,19 +242,19 @@ pub struct Counters {
     pub fast_frees: u64,
     /// Other frees of objects.
     pub slow_frees: u64,
-    /// Blocks that per-CPU lists handed out or took back.
+    /// Blocks that pcp lists handed out or took back.
     pub listed: u64,
-    /// Times the lock of an LRU list was taken, whichever locks the policy has.
+    /// Times a lock of an LRU list was taken; how many locks there are depends on the policy.
     pub lru_lock: u64,
-    /// Times it was found held.
+    /// Times such a lock was found held.
     pub lru_contended: u64,
-    /// Nanoseconds that were waited for it.
+    /// Nanoseconds that were spent waiting for these locks.
     pub lru_wait_ns: u64,
-    /// Times that add batches were drained for a truncation.
+    /// Times add batches were drained because of a truncation.
     pub drains: u64,
     /// Pages that left the LRU lists.
     pub lru_removed: u64,
-    /// Pages among them that were sentinels, where the policy has any.
+    /// Pages among them that were sentinels, if the policy has any.
     pub sentinels: u64,
     /// Times the lock of a mapping was taken.
     pub index_lock: u64,
@@ -272,8 +271,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds what a lock has counted, if it is one of an LRU list; add batches have locks of their
-    /// own, which only their CPU wants.
+    /// Adds the counts of a lock if it is the lock of an LRU list. Locks of add batches are left
+    /// out, because only their own CPU takes them.
     pub(crate) fn add_lru_lock(&mut self, name: &str, lock: &dyn AnyLock) {
         if let (true, Some(stats)) = (name.starts_with("node->lru"), lock.stats()) {
             self.lru_lock += stats.acquisitions;
@@ -307,7 +306,7 @@ impl Counters {
     }
 }
 
-/// Names and values, so that what is done to all of them is said once.
+/// Names and values of all counters, so that an operation on all of them is written once.
 macro_rules! counters {
     ($($name:ident),*) => {
         impl Counters {
@@ -372,7 +371,7 @@ pub(crate) mod tests {
     use std::alloc::{Layout, alloc, dealloc};
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// Every call goes to the "zone", as if nothing cached anything.
+    /// A memory that caches nothing: it counts every call as one to the zone.
     #[derive(Default)]
     pub(crate) struct Uncached {
         allocs: AtomicU64,

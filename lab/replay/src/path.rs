@@ -1,11 +1,11 @@
-//! A path through the kernel: what is allocated and freed, from which cache or of which order, in
-//! whose process, once for how many messages.
+//! A path through the kernel: what it allocates and frees, from which cache or of which order, in
+//! which process, and how many messages share one allocation.
 //!
-//! A path has up to three legs, which follow from who does what: what a sender does for each
-//! message, what the receiver does with it, and what the sender does when word of that comes back.
-//! Within a leg steps are taken per message, in the order of the table. A step with a batch of `n`
-//! serves `n` messages at once: in the first leg it comes before the first of them, later after the
-//! last, and a burst that ends early ends the batch too.
+//! A path has up to three legs: what a sender does for each message, what the receiver does with
+//! it, and what the sender does when it learns that the message was received. Within a leg each
+//! message takes the steps in the order of the table. A step with a batch of `n` serves `n`
+//! messages at once: in the first leg it comes before the first of them, in later legs after the
+//! last. A burst that ends early also ends its batch.
 
 use crate::memory::{KernelMemory, Pages};
 
@@ -19,14 +19,14 @@ pub enum Source {
         /// Bytes of its objects.
         bytes: usize,
     },
-    /// `kmalloc` of so many bytes: which source that is, the slab policy says.
+    /// `kmalloc` of this many bytes; the slab policy determines the real source.
     Kmalloc(usize),
     /// The page allocator.
     Pages(Pages),
 }
 
 impl Source {
-    /// Bytes of a piece, as `ksize` says them.
+    /// Bytes of a piece, as the kernel's `ksize` reports them.
     pub const fn bytes(&self) -> usize {
         match self {
             Self::Cache { bytes, .. } => *bytes,
@@ -36,8 +36,8 @@ impl Source {
     }
 }
 
-/// Bytes of the general cache that `kmalloc(bytes)` is from: a power of two from 8 on, 96 or 192.
-/// Larger requests go to the page allocator, which rounds to powers of two as well.
+/// Bytes of the general cache that serves `kmalloc(bytes)`: a power of two from 8 on, or 96, or
+/// 192. Larger requests go to the page allocator, which also rounds to powers of two.
 const fn bucket(bytes: usize) -> usize {
     match bytes {
         ..=8 => 8,
@@ -48,7 +48,7 @@ const fn bucket(bytes: usize) -> usize {
 }
 
 /// Returns the source of `kmalloc(bytes)` under a slab policy that passes requests of more than
-/// `largest` bytes through to the page allocator.
+/// `largest` bytes on to the page allocator.
 fn kmalloc(bytes: usize, largest: usize) -> Source {
     let bucket = bucket(bytes);
     if bytes <= largest {
@@ -58,7 +58,7 @@ fn kmalloc(bytes: usize, largest: usize) -> Source {
     Source::Pages(Pages { order, movable: false })
 }
 
-/// Where a piece comes from, in a memory whose caches are called `C`.
+/// The source of a piece, in a memory whose type for caches is `C`.
 #[derive(Clone, Copy)]
 pub(crate) enum From<C> {
     Cache(C),
@@ -70,35 +70,35 @@ pub(crate) enum From<C> {
 pub struct Piece<S = Source> {
     /// Its source.
     pub source: S,
-    /// Bytes at its start that the kernel clears.
+    /// Bytes at the start of the piece that the kernel clears.
     pub cleared: usize,
-    /// True if a queue keeps a freed one for its next allocation (`tmp_page` of a pipe).
+    /// True if a queue keeps one freed piece for its next allocation (`tmp_page` of a pipe).
     pub recycled: bool,
-    /// Messages that share one.
+    /// Messages that share one piece.
     pub batch: u32,
 }
 
 /// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// Takes one.
+    /// Allocates one piece.
     Alloc,
-    /// Puts the last one on the LRU lists.
+    /// Puts the piece allocated last on the LRU lists.
     Add,
-    /// Gives back those of a batch, one by one.
+    /// Frees the pieces of a batch one by one.
     Free,
-    /// Gives back those of a batch as one list.
+    /// Frees the pieces of a batch as one list.
     FreeList,
-    /// Takes those of a batch off the LRU lists and gives them back as one list.
+    /// Takes the pieces of a batch off the LRU lists and frees them as one list.
     Release,
-    /// Gives back those of a batch to their cache at once (`kmem_cache_free_bulk`).
+    /// Frees the pieces of a batch to their cache at once (`kmem_cache_free_bulk`).
     FreeBulk,
 }
 
 /// A line of a path's table.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// True for the receiver, or a later time of the same process.
+    /// True if the receiver takes the step, or the same process at a later time.
     received: bool,
     act: Act,
     piece: &'a str,
@@ -106,10 +106,9 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Reads `ROLE ACT PIECE [per COUNT]`; `count` says how many messages its argument is.
+    /// Reads `ROLE ACT PIECE [per COUNT]`; `count` returns the number of messages that COUNT means.
     ///
-    /// # Panics
-    /// If it has another form.
+    /// # Panics If the text has another form.
     pub fn parse(text: &'a str, count: impl Fn(&str) -> u32) -> Self {
         let (line, batch) = text.split_once(" per ").map_or((text, 1), |(it, n)| (it, count(n)));
         let words: Vec<&str> = line.split(' ').collect();
@@ -132,7 +131,7 @@ impl<'a> Line<'a> {
         Self { received, act, piece, batch }
     }
 
-    /// Returns the piece that it takes in the first leg of a path that it could be the start of.
+    /// Returns the piece that this line allocates, if the line belongs to the first leg of a path.
     pub fn sent(&self) -> Option<&'a str> {
         (!self.received && self.act == Act::Alloc).then_some(self.piece)
     }
@@ -146,46 +145,46 @@ pub(crate) struct Step {
     pub(crate) batch: u32,
 }
 
-/// Work outside of the allocator, per message, in nanoseconds.
+/// Work besides the allocator, per message, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// In the first leg.
     pub sender: u64,
     /// In the second leg.
     pub receiver: u64,
-    /// Time in the second leg in which no CPU has anything to do: the message is on the wire and
-    /// at the other end of it.
+    /// Time in the second leg in which no CPU works, because the message is on the wire or at the
+    /// other host.
     pub wire: u64,
 }
 
 /// Number of legs.
 const LEGS: usize = 3;
 
-/// A path, with its legs apart, whose pieces come from sources of type `S`.
+/// A path, divided into its legs. Its pieces come from sources of type `S`.
 ///
-/// * the first leg gives nothing back
+/// * the first leg frees nothing
 /// * every piece is allocated by one step, and freed by at most one, in a later step
 /// * the payloads that share a carrier fit into it
 #[derive(Clone, Debug)]
 pub struct Path<S = Source> {
     pub pieces: Vec<Piece<S>>,
     pub(crate) legs: [Vec<Step>; LEGS],
-    /// The piece that holds the payload of messages, if they have any.
+    /// The piece that holds the payload of messages, if messages have one.
     pub(crate) carrier: Option<usize>,
     /// Bytes that are copied into the carrier and out of it, per message.
     pub(crate) payload: usize,
-    /// Further costs of a message.
+    /// Time that a message costs besides allocation and copies.
     pub work: Work,
-    /// Bursts from several senders can follow each other in a queue only if they are multiples of
-    /// this.
+    /// The bursts of several senders can follow each other in a queue only if they are multiples of
+    /// this number.
     pub(crate) longest_batch: u32,
 }
 
-/// A path on a memory whose caches are called `C`.
+/// A path on a memory whose type for caches is `C`.
 pub(crate) type Plan<C> = Path<From<C>>;
 
 impl Path {
-    /// Makes a path of lines; `piece` says what the pieces with these names are.
+    /// Makes a path of lines. `piece` returns the piece for each name in them.
     ///
     /// # Panics
     /// If it breaks an equation of [`Path`].
@@ -223,7 +222,7 @@ impl Path {
         Self { pieces, legs, carrier, payload, work, longest_batch }
     }
 
-    /// Creates its caches.
+    /// Creates the caches that the path's pieces come from.
     pub(crate) fn plan<M: KernelMemory>(&self, memory: &M) -> Plan<M::Cache> {
         let planned = |&Piece { ref source, cleared, recycled, batch }: &Piece| {
             let source = match source {
@@ -247,8 +246,8 @@ impl Path {
 pub(crate) mod tests {
     use super::*;
 
-    /// Makes a path of which each piece but those called `object` is a page, of 64 cleared bytes
-    /// where it is called `page`.
+    /// Makes a path for tests. A piece called `object` is an object, any other piece a page; a page
+    /// called `page` has 64 cleared bytes.
     pub(crate) fn path(steps: &[&str], carrier: Option<&str>, payload: usize) -> Path {
         let page = Source::Pages(Pages { order: 0, movable: false });
         let piece = |name: &str| Piece {

@@ -1,4 +1,4 @@
-//! The names of variants: a slab policy with a page policy, and with what else is varied.
+//! The names of variants: a slab policy, a page policy, and whatever else varies.
 
 use quarry_cache::PageCachingOptions;
 use quarry_cache::lru::{ADD_BATCHES, LruOptions, LruPolicy};
@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// The page policy of each era's slab policy; those that are not named have the library's default.
+/// The page policy of each era's slab policy. Slab policies not listed use the library's default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Eras {
@@ -36,50 +36,50 @@ pub(crate) struct CachingOptions {
     pub(crate) cache: PageCachingOptions<lru::Chosen>,
 }
 
-/// A slab policy with a page policy, written `slub-4.9+v2016`; after them further parts, each by
-/// its own name. Alone, as in `slub-3.0`, a slab policy has the page policy of its era. A rung of
-/// document 001's ladder alone, as in `jan`, is the whole kernel of its time.
+/// A slab policy and a page policy, written `slub-4.9+v2016`, and after them further parts, each by
+/// its own name. A slab policy written alone, such as `slub-3.0`, has the page policy of its era. A
+/// rung of document 001's ladder written alone, such as `jan`, means the whole kernel of its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Policies {
-    /// As it was asked for.
+    /// The variant as the user wrote it.
     written: String,
-    /// As the registry has it.
+    /// Name of the slab policy in the registry.
     slab: String,
-    /// As the registry has it.
+    /// Name of the page policy in the registry.
     pages: String,
     /// Further parts.
     parts: Parts,
 }
 
-/// Further parts that can be varied; a part that is not named stays as it is.
+/// Further parts that can vary. A part that is not named keeps its default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Parts {
     /// How lists of pages are freed.
     free_list: Option<FreeListPolicy>,
-    /// How LRU lists are locked; none = pages of programs are on no list.
+    /// Policy of the LRU lists' locks; none = pages of programs are on no list.
     lru: Option<lru::Chosen>,
     /// Pages of an add batch.
     add_batch: Option<usize>,
-    /// True if the locks of the LRU lists count nothing.
+    /// True if the locks of the LRU lists keep no counts.
     uncounted: bool,
-    /// How pages leave a file.
+    /// Policy by which truncation removes pages from a file.
     truncation: Option<TruncationPolicy>,
     /// True if freed pages go to the cold end of the per-CPU lists.
     cold: bool,
 }
 
-/// A variant cannot be: one of its words is no name.
+/// The error for a variant that has an unknown word.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variant}: no {what} {name}; accepted: {}", accepted.join(", "))]
 pub struct UnknownPolicy {
     /// The variant as it was written.
     pub variant: String,
-    /// The kind of thing that the word should name, for people.
+    /// The kind of name that the word should be, for people.
     pub what: &'static str,
-    /// The word.
+    /// The unknown word.
     pub name: String,
-    /// All words that would do.
+    /// All accepted words.
     pub accepted: Vec<String>,
 }
 
@@ -99,18 +99,18 @@ impl UnknownPolicy {
 const FREE_LISTS: [(&str, FreeListPolicy); 2] =
     [("per_page", FreeListPolicy::PerPage), ("one_section", FreeListPolicy::OneSection)];
 
-/// An add batch has as many pages as Linux 4.15 had, where none are named.
+/// The size of the add batch in Linux 4.15, used if the variant names none.
 const ADD_BATCH_4_15: usize = ADD_BATCHES[0];
 
 /// The slab and page policy of the kernels of document 001.
 const KERNEL_4_14: [&str; 2] = ["slub-4.9", "order0"];
 
-/// Returns what has this name in a table.
+/// Returns the entry of this name in a table.
 fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
     table.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
 }
 
-/// Returns the name that something has in a table.
+/// Returns the name of an entry of a table.
 fn name_of<T: PartialEq>(table: &[(&'static str, T)], wanted: Option<T>) -> Option<&'static str> {
     let wanted = wanted?;
     table.iter().find(|(_, it)| *it == wanted).map(|(name, _)| *name)
@@ -124,7 +124,7 @@ impl Parts {
         Self { truncation: Some(rung), free_list: Some(free_list), ..Self::default() }
     }
 
-    /// Adds a part by its name; returns false where no part has it.
+    /// Adds a part by its name; returns false if no part has it.
     fn add(&mut self, name: &str) -> bool {
         let add_batch = ADD_BATCHES.iter().find(|pages| name == format!("add{pages}"));
         if let Some(way) = named(&FREE_LISTS, name) {
@@ -145,7 +145,7 @@ impl Parts {
         true
     }
 
-    /// All names, for people.
+    /// All accepted names, for people.
     fn accepted() -> impl Iterator<Item = String> {
         let names = FREE_LISTS.iter().map(|it| it.0.to_owned());
         let names = names.chain(LRU_POLICIES.iter().map(|it| it.name.to_owned()));
@@ -154,7 +154,7 @@ impl Parts {
         names.chain(["cold", "uncounted"].map(str::to_owned))
     }
 
-    /// The names of those that were asked for.
+    /// The names of the parts that the variant names.
     fn names(&self) -> Vec<String> {
         let fixed = [
             name_of(&FREE_LISTS, self.free_list),
@@ -224,13 +224,13 @@ impl Policies {
         &self.slab
     }
 
-    /// All parts, those that were not asked for included, without aliases.
+    /// All parts without aliases, including parts with their defaults.
     pub fn in_full(&self) -> String {
         let policies = [self.slab.clone(), self.pages.clone()].into_iter();
         policies.chain(self.parts.names()).collect::<Vec<_>>().join("+")
     }
 
-    /// The LRU lists of the pages of programs, where there are any.
+    /// The LRU lists of the pages of programs, if there are any.
     pub(crate) fn lru(&self) -> Option<LruOptions<lru::Chosen>> {
         let Parts { lru, add_batch, uncounted, .. } = self.parts;
         let add_batch = add_batch.unwrap_or(ADD_BATCH_4_15);
@@ -246,7 +246,7 @@ impl Policies {
         })?;
         let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
-        // A rung is a kernel of 2017, whose lists have one lock and batches of 14.
+        // A rung is a kernel of 2017, whose LRU lists have one lock, and add batches of 14.
         cache.lru.policy = lru.unwrap_or(match truncation {
             Some(_) => lru::Chosen::Single,
             None => cache.lru.policy,

@@ -1,8 +1,8 @@
 //! A receive queue between threads: the socket or pipe that a receiver reads from.
 //!
-//! A sender takes room first, as the kernel charges a socket's buffer before it allocates, and
-//! waits where there is none. A receiver takes everything that is there, and gives the room back
-//! when it is done with all of it: so each side has the CPU for a whole burst, as under a
+//! A sender reserves room before it allocates, as the kernel charges a socket's buffer, and waits
+//! if there is no room. A receiver takes all messages at once, and releases their room when it has
+//! processed all of them. So each side has the CPU for a whole burst, as it would under a
 //! scheduler's time slices.
 
 use crate::flight::Flight;
@@ -13,27 +13,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug)]
 pub(crate) struct Queue {
     inside: Mutex<Inside>,
-    /// Something to receive, or the last sender has gone.
+    /// Signalled when there are messages to receive, or when the last sender has ended.
     filled: Condvar,
-    /// Room, or nothing in use at all.
+    /// Signalled when there is room, or when no room is in use at all.
     emptied: Condvar,
-    /// References to the open file, counted where its table is shared.
+    /// References to the open file, counted if threads share the table of files.
     file: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Inside {
-    /// Not received yet.
+    /// Messages that are not received yet.
     flight: Flight,
-    /// The pieces that go back to the sender.
+    /// Pieces that return to the sender.
     back: Flight,
-    /// Messages in use: room that was taken and not given back.
+    /// Messages in use: room that was reserved and not yet released.
     used: u32,
-    /// Most of them. A message always fits into an empty queue.
+    /// The most messages that may be in use. A message always fits into an empty queue.
     capacity: u32,
     /// Senders that may still send.
     senders: u32,
-    /// Threads that wait for `emptied`; who makes room wakes them only where there are any.
+    /// Threads that wait for `emptied`. The thread that makes room signals only if there are any.
     waiting: u32,
     receiver_waits: bool,
     /// Messages that arrived with their payload intact.
@@ -41,7 +41,7 @@ struct Inside {
 }
 
 impl Queue {
-    /// For messages that hold `pieces` kinds of pieces.
+    /// Makes a queue for messages that hold `pieces` kinds of pieces.
     pub(crate) fn new(pieces: usize, capacity: u32, senders: u32) -> Self {
         let inside = Inside {
             flight: Flight::new(pieces),
@@ -61,8 +61,8 @@ impl Queue {
         self.inside.lock()
     }
 
-    /// Takes the reference that a system call holds on an open file while it runs: threads, which
-    /// share the table of files, count it; a process alone with its table does not.
+    /// Takes the reference that a system call holds on an open file while it runs. Threads share
+    /// the table of files and count the reference; a process that has the table alone does not.
     pub(crate) fn enter(&self, shared: bool) -> FileReference<'_> {
         if shared {
             self.file.fetch_add(1, Relaxed);
@@ -70,7 +70,7 @@ impl Queue {
         FileReference { file: shared.then_some(&self.file) }
     }
 
-    /// Waits for room for `messages`, and takes it.
+    /// Waits for room for this many messages, and reserves it.
     pub(crate) fn reserve(&self, messages: u32) {
         drop(self.take_room(self.lock(), messages));
     }
@@ -99,15 +99,15 @@ impl Queue {
         inside
     }
 
-    /// Sends messages that room was taken for.
+    /// Sends messages for which room was reserved.
     pub(crate) fn send(&self, burst: &mut Flight) {
         let mut inside = self.lock();
         inside.flight.append(burst);
         self.wake_receiver(inside);
     }
 
-    /// Sends one message if there is room for it, as a socket takes a datagram; otherwise it stays
-    /// with the sender. Returns whether it was sent.
+    /// Sends one message if there is room for it, as for a datagram; without room, the message
+    /// stays with the sender. Returns whether it was sent.
     pub(crate) fn offer(&self, message: &mut Flight) -> bool {
         let mut inside = self.lock();
         let has_room = inside.used < inside.capacity;
@@ -134,8 +134,8 @@ impl Queue {
         }
     }
 
-    /// Waits for messages and moves all of them to `inbox`, which is empty; `false` where there are
-    /// none and none will be.
+    /// Waits for messages and moves all of them to `inbox`, which must be empty. Returns `false` if
+    /// there are no messages and no sender that could send any.
     pub(crate) fn receive(&self, inbox: &mut Flight) -> bool {
         let Some(mut inside) = self.wait_for_messages() else { return false };
         std::mem::swap(&mut inside.flight, inbox);
@@ -154,8 +154,8 @@ impl Queue {
         Some(inside)
     }
 
-    /// Gives back the room of what was received, with its answers if there are any; `verified` of
-    /// the messages were intact. `inbox` is empty then.
+    /// Releases the room of the received messages, and returns their answers, if any, to the
+    /// sender. `verified` of the messages were intact. `inbox` is empty afterwards.
     pub(crate) fn done(&self, inbox: &mut Flight, verified: u64) {
         let mut inside = self.lock();
         inside.used -= inbox.answered;
@@ -168,8 +168,8 @@ impl Queue {
         self.wake_senders(inside);
     }
 
-    /// Waits for messages and lets `take` receive them with the queue locked; it returns how many
-    /// were intact. `false` where there are none and none will be.
+    /// Waits for messages and lets `take` receive them, with the queue locked; `take` returns how
+    /// many were intact. Returns `false` if no message is there and no sender can send any.
     pub(crate) fn receive_inside(&self, take: impl FnOnce(&mut Flight) -> u64) -> bool {
         let Some(mut inside) = self.wait_for_messages() else { return false };
         let verified = take(&mut inside.flight);
@@ -186,7 +186,7 @@ impl Queue {
         }
     }
 
-    /// Moves the answers that have come back to `answers`, which is empty.
+    /// Moves the answers that have come back to `answers`, which must be empty.
     pub(crate) fn answers(&self, answers: &mut Flight) {
         std::mem::swap(&mut self.lock().back, answers);
     }
@@ -196,7 +196,7 @@ impl Queue {
         drop(self.wait_while(self.lock(), |inside| inside.used > 0));
     }
 
-    /// One sender has gone.
+    /// Notes that one sender has ended.
     pub(crate) fn close(&self) {
         let mut inside = self.lock();
         inside.senders -= 1;
@@ -208,7 +208,7 @@ impl Queue {
         self.lock().verified
     }
 
-    /// Returns what is left at the end: a piece that was kept.
+    /// Returns what the queue still holds at the end: a recycled piece that it kept.
     pub(crate) fn into_flight(self) -> Flight {
         self.inside.into_inner().flight
     }

@@ -1,5 +1,5 @@
-//! Tasks that allocate and free by themselves, in phases: faults and `munmap`, creation and
-//! reclaim, lists of pages that are freed.
+//! Tasks that allocate and free without sending to each other, in phases: faults and `munmap`,
+//! creation and reclaim, freeing of lists of pages.
 
 use crate::flight::Flight;
 use crate::host::{self, Moment, RwLock, spawn};
@@ -15,12 +15,12 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Timed {
-    /// Both; each task goes round by itself.
+    /// Both legs; the tasks do not wait for each other.
     #[default]
     Both,
-    /// The first; all tasks wait for each other between legs.
+    /// The first leg; all tasks wait for each other between legs.
     First,
-    /// The second, likewise.
+    /// The second leg; all tasks wait for each other between legs.
     Second,
 }
 
@@ -30,41 +30,42 @@ pub enum Space {
     /// No lock is taken.
     #[default]
     None,
-    /// Its own: processes.
+    /// Each task changes an address space of its own, as processes do.
     Private,
-    /// One for all: threads.
+    /// All tasks change one address space, as threads do.
     Shared,
 }
 
-/// When tasks begin a round, and when they stop.
+/// The time at which tasks begin a round, and at which they stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// All begin one at the same time, and end the one in which the time is over.
+    /// All tasks begin a round together, and stop after the round in which the time runs out.
     #[default]
     InStep,
-    /// Each begins somewhere else in its first round, and stops wherever it is. Warm-up and
-    /// measurement last until a round was sent for each task, whatever time that takes.
+    /// Each task begins its first round at a different place, and stops at any place. Warm-up and
+    /// measurement each last until one round's messages were sent for each task, however long that
+    /// takes.
     OutOfStep,
 }
 
 /// The work of the tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Solo {
-    /// Messages of a round: the first leg for all of them, then the second.
+    /// Messages of a round: all of them take the first leg, then all take the second.
     pub round: u32,
     /// The part that is measured.
     pub timed: Timed,
-    /// The address space that a message's page is mapped into, and the second leg takes it out of.
+    /// The address space into which the first leg maps a message's page; the second leg unmaps it.
     pub space: Space,
     /// When tasks begin a round.
     pub pace: Pace,
 }
 
-/// The order to a task.
+/// The order that a task receives.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Rounds(Duration),
-    /// Until all tasks together have sent so many messages.
+    /// Send until all tasks together have sent this many messages.
     Sent(u64),
     First,
     Second,
@@ -72,17 +73,17 @@ enum Order {
 
 /// The state that all tasks share.
 struct Shared {
-    /// Messages of all tasks whose first leg is done.
+    /// Messages of all tasks that have taken the first leg.
     sent: AtomicU64,
     verified: AtomicU64,
-    /// The longest that a task took for the last order.
+    /// The longest time that a task needed for the last order.
     longest_ns: AtomicU64,
-    /// Messages a second, each task over its own time.
+    /// Messages per second: the sum of the tasks' rates, each over the task's own time.
     rate: AtomicU64,
 }
 
-/// Runs rounds along `path` until as much time as `scale` says has passed in what is measured,
-/// after a warm-up round and its time.
+/// Runs rounds along `path` until the measured legs have taken as long as `scale` states. A warm-up
+/// of one round and the warm-up's time come first.
 ///
 /// # Panics
 /// If there is no memory left, or a CPU is not ours to use.
@@ -139,7 +140,7 @@ pub(crate) fn run<M: KernelMemory>(
     })
 }
 
-/// Whole rounds until what is measured has taken `time`.
+/// Runs whole rounds until the measured legs have taken `time`.
 fn rounds<M: KernelMemory>(
     memory: &M,
     stage: &Stage<Order>,
@@ -157,7 +158,7 @@ fn rounds<M: KernelMemory>(
             shared.longest_ns.store(0, Relaxed);
             let mut observed = stage.conduct(memory, order);
             if leg == timed {
-                // The time in which threads wake each other up does not count.
+                // The time in which threads wake each other is left out.
                 observed.wall = Duration::from_nanos(shared.longest_ns.load(Relaxed).max(1));
                 replayed.add(observed);
             }
@@ -170,7 +171,7 @@ struct Task<'a, M: KernelMemory> {
     worker: Worker<'a, M>,
     flight: Flight,
     round: u32,
-    /// Messages that the first leg of this round still lacks.
+    /// Messages of this round that have not yet taken the first leg.
     left: u32,
     space: Option<&'a RwLock>,
     next_tag: u64,
@@ -214,11 +215,11 @@ impl<'a, M: KernelMemory> Task<'a, M> {
         shared.verified.fetch_add(self.worker.verified - verified, Relaxed);
     }
 
-    /// The first leg of a round, or what is left of it; where `until` is a number, only until all
-    /// tasks have sent so many messages. Returns how many it has sent.
+    /// Runs the first leg of a round, or the rest of it. If `until` is a number, the leg stops once
+    /// all tasks together have sent that many messages. Returns how many messages this call sent.
     fn first_leg(&mut self, shared: &Shared, until: Option<u64>) -> u64 {
         if self.left == self.round {
-            // The address range is mapped: a change, like unmapping it.
+            // Mapping an address range changes the address space, as unmapping does.
             drop(self.space.map(RwLock::write));
         }
         let before = self.next_tag;
@@ -235,7 +236,7 @@ impl<'a, M: KernelMemory> Task<'a, M> {
         self.next_tag - before
     }
 
-    /// The second leg of a round. Returns how many messages it has sent: none.
+    /// Runs the second leg of a round. It sends no message, so it returns 0.
     fn second_leg(&mut self) -> u64 {
         let _writing = self.space.map(RwLock::write);
         self.worker.receive(&mut self.flight, |_| ());

@@ -1,14 +1,14 @@
-//! Work that takes a given time: what a message costs beside the allocator, on the CPU and without
-//! memory, so that it is the same on every machine.
+//! Work of a given length: it stands for the time that a message costs besides the allocator. It
+//! uses the CPU and no memory, so that it takes the same time on every machine.
 
 use std::hint::black_box;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-/// Rounds of one measurement: some 30 us, less than a slice of a scheduler.
+/// Rounds of one measurement: they take some 30 us, less than a scheduler's time slice.
 const ROUNDS: u64 = 20_000;
 
-/// Measurements, of which the shortest was not disturbed.
+/// Measurements. The shortest counts, as the one that nothing disturbed.
 const ATTEMPTS: usize = 40;
 
 /// Rounds for each 1,024 ns, measured once for the process.
@@ -29,7 +29,7 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// Measures how long a round takes, where no other thread of the process has.
+    /// Measures how long a round takes, unless the process has measured it before.
     pub(crate) fn calibrated() -> Self {
         Self { rounds_per_1024_ns: *ROUNDS_PER_1024_NS }
     }

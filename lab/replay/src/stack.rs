@@ -31,30 +31,30 @@ pub(crate) type Slots = quarry_sys::percpu::VirtualSlots;
 /// Address space of a stack: room for the 64 tasks of document 004, of 128 MiB each, and more.
 const RESERVE_BYTES: usize = 64 << 30;
 
-/// Something to be done with a memory of whichever type.
+/// An operation on a memory of any type.
 pub trait Replay {
-    /// Its result.
+    /// Result of the operation.
     type Output;
 
-    /// Does it.
+    /// Performs the operation.
     fn on<M: FileCache>(self, memory: &M) -> Self::Output;
 }
 
-/// The machine that the kernel's formulas are told of.
+/// The machine for which the stack computes the kernel's formulas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// CPUs.
     pub cpus: u32,
-    /// Bytes of memory; 0 = a process has no memory of a fixed size.
+    /// Bytes of memory; 0 = unknown, because a process has no fixed amount of memory.
     pub memory: u64,
-    /// Nodes, over which the CPUs of this machine are spread.
+    /// Number of nodes; the CPUs of this machine are spread over them.
     pub nodes: u8,
     /// Bytes that the stack may have; 0 = no limit.
     pub budget: u64,
 }
 
 impl Policies {
-    /// Builds a stack, as on that machine, and replays on it. The stack is never taken down.
+    /// Builds a stack as for that machine, and replays on it. The stack is never torn down.
     ///
     /// # Errors
     /// A call that the operating system refuses.
@@ -77,7 +77,7 @@ impl Policies {
     }
 }
 
-/// Builds a stack with whichever slab policy, and replays on it.
+/// Builds a stack with the slab policy that the registry calls it with, and replays on it.
 struct OnStack<'a, R> {
     options: &'a CachingOptions,
     lru: Option<LruOptions<lru::Chosen>>,
@@ -92,8 +92,8 @@ impl<R: Replay> SlabVisitor<Slots> for OnStack<'_, R> {
     }
 }
 
-/// Locks under which CPUs hand over objects that belong to others: of SLAB's alien arrays, and of
-/// SLQB's remote lists and the lists on their way there. No cache's statistics include them.
+/// Locks under which CPUs hand over objects of other CPUs: SLAB's alien arrays, SLQB's remote
+/// lists, and lists of objects on their way there. No cache's statistics include these locks.
 const HAND_OVER_LOCKS: [&str; 3] = ["slab->alien", "slqb->remote_free", "slqb->rlist"];
 
 /// A slab policy on the slots of this machine.
@@ -107,7 +107,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackConfig for LabConfig<S> {
     type Watch = AllInstruments;
 }
 
-/// A value that begins with a page, so that the same fields of it share lines in every process.
+/// A value that starts at a page boundary: its fields have the same cache lines in every process.
 #[repr(align(4096))]
 struct OnPages<T>(T);
 
@@ -115,7 +115,7 @@ struct OnPages<T>(T);
 pub(crate) struct StackMemory<S: SlabPolicy<Slots> + 'static> {
     stack: &'static Stack<LabConfig<S>>,
     caches: Mutex<Vec<(String, CacheId)>>,
-    /// The LRU lists of programs' pages, where the variant has any.
+    /// The LRU lists of programs' pages, if the variant has any.
     anonymous: Option<AnonymousLru>,
 }
 
@@ -142,7 +142,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
         self.stack
     }
 
-    /// The caches, each once under its first name: those that a policy merges have one number.
+    /// Every cache once, under its first name: caches that a policy merges have one number.
     fn caches_once(&self) -> Vec<(String, CacheId)> {
         let mut caches = self.caches.lock().clone();
         caches.sort_by_key(|(_, cache)| cache.index());
@@ -277,7 +277,7 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
         let lists = self.stack.pages().pcp_totals();
         counters.page_sections = lists.critical_sections;
         counters.listed = lists.allocs + lists.frees;
-        // The rest of what the zone took back came past the lists.
+        // The other blocks that the zone took back did not pass through the lists.
         counters.lists_drained = counters.lists_drained.saturating_sub(lists.bypassed_frees);
         counters.handed_out = lists.allocs + lists.bypassed_allocs;
         counters.taken_back = lists.frees + lists.bypassed_frees;
@@ -375,7 +375,7 @@ mod tests {
     use quarry_mm::slab::SLAB_POLICIES;
     use std::time::Duration;
 
-    /// A scenario that runs for a fixed amount of work or a moment.
+    /// A scenario, and the number of tasks that run it briefly.
     struct Briefly(Scenario, usize);
 
     impl Replay for Briefly {
@@ -410,8 +410,8 @@ mod tests {
         policies.replay(DOCUMENTED, Briefly(scenario, tasks)).unwrap()
     }
 
-    /// Of one task: where several share a CPU, one that loses it while it holds the lists sends the
-    /// others to the zone.
+    /// With one task. If several tasks share a CPU, a task that loses the CPU while it holds the
+    /// lock of the pcp lists sends the others to the zone.
     fn zone_locks(policies: &str, scenario: Scenario) -> f64 {
         run(policies, scenario, 1).0
     }
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn what_kmalloc_is_the_slab_policy_says() {
-        // The data buffer of a packet of 4 KiB is more than 4,096 bytes and less than 8,192.
+        // The data buffer of a 4 KiB packet has more than 4,096 bytes and less than 8,192.
         for policy in SLAB_POLICIES {
             let caches = caches_of(policy.name, of_bytes("udp-linux-2-6-29", 4096));
             let has_cache = caches.iter().any(|name| name == "kmalloc-8192");
@@ -453,9 +453,9 @@ mod tests {
         }
     }
 
-    /// Document 003: two locks of the zone for every packet whose buffer is passed through to the
-    /// page allocator, on whichever CPU it is freed; none with a cache for it, nor with lists for
-    /// order 1.
+    /// Document 003: each packet whose buffer comes from the page allocator takes the zone's lock
+    /// twice, whichever CPU frees it. With a slab cache for the buffer, or with pcp lists for order
+    /// 1, it takes the lock not at all.
     #[test]
     fn pass_through_buffers_are_what_reaches_the_zone() {
         for place in [Place::Same, Place::Next, Place::Unbound] {
@@ -473,7 +473,7 @@ mod tests {
         }
     }
 
-    /// Each page of a fault is added to the lists and taken off again, on a machine of two nodes.
+    /// Each page of a fault is added to the LRU lists and taken off, on a machine of two nodes.
     #[test]
     fn every_lru_policy_has_the_pages_of_faults() {
         for lru in LRU_POLICIES {

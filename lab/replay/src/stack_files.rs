@@ -13,8 +13,8 @@ use std::slice;
 /// Pages of a request for dirty pages (`PAGEVEC_SIZE` of Linux 4.14).
 const DIRTY_BATCH: usize = 14;
 
-/// Requests for a page before it counts as lost: a direct reclaim may be out of time where other
-/// programs run.
+/// Attempts to allocate a page before the page counts as lost. A direct reclaim may run out of time
+/// while other programs run.
 const MOST_ATTEMPTS: u32 = 100_000;
 
 /// The handle of the page cache of a stack.
@@ -25,7 +25,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
         self.stack().page_cache().expect("memory for the tables of the page cache")
     }
 
-    /// Pins a page, which `fill` makes where it is not cached.
+    /// Pins a page. If it is not cached, `fill` writes its bytes first.
     fn pin(
         &self,
         mapping: MappingId,
@@ -36,7 +36,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
         if let Some(page) = cache.get(mapping, index) {
             return (page, true);
         }
-        // A kernel does not fail for want of a single page: it reclaims until there is one.
+        // A kernel does not fail because one page is missing: it reclaims until a page is free.
         for _ in 0..MOST_ATTEMPTS {
             match cache.get_or_alloc(mapping, index, Effort::Every) {
                 Ok(Slot::Found(page)) => return (page, true),
@@ -55,10 +55,10 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
 
 /// The bytes of a page.
 ///
-/// # Safety
-/// The caller pins the page and has its latch, or is its only user, and no task writes it.
+/// # Safety The caller has the page pinned, and has its latch or is its only user; no task writes
+/// to the page.
 unsafe fn bytes<S: SlabPolicy<Slots> + 'static>(cache: Cache<'_, S>, page: PageNo) -> &[u8] {
-    // SAFETY: the page's memory stays while it is pinned (the caller's promise), and so long.
+    // SAFETY: the page's memory stays while it is pinned: for this lifetime, the caller promises.
     unsafe { slice::from_raw_parts(cache.address(page).as_ptr(), cache.bytes(page)) }
 }
 

@@ -1,5 +1,5 @@
-//! Where the threads of a replay and the one that measures them meet: before and after everything
-//! that is measured, so that nothing is in flight while counters are read.
+//! A meeting point for the threads of a replay and the thread that measures them. They meet before
+//! and after each measured part, so that no message is in flight while counters are read.
 
 use crate::host::{Barrier, Moment, Mutex, cpu_ns};
 use crate::memory::{Counters, KernelMemory};
@@ -11,7 +11,7 @@ pub struct Stage<O> {
     order: Mutex<Option<O>>,
 }
 
-/// Observations while an order was carried out.
+/// Observations made while the threads carried out an order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Observed {
     /// Wall-clock time.
@@ -25,13 +25,13 @@ pub struct Observed {
 /// The scale of a replay, and its CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale<'a> {
-    /// Tasks at once.
+    /// Number of tasks that run at once.
     pub tasks: usize,
-    /// CPUs that are used in turn.
+    /// CPUs, which tasks use in turn.
     pub cpus: &'a [usize],
     /// Length of the warm-up.
     pub warm_up: Duration,
-    /// Length of the measurement, where there is no fixed amount of work.
+    /// Length of the measurement, unless the amount of work is fixed.
     pub measured: Duration,
 }
 
@@ -44,21 +44,21 @@ pub struct Replayed {
     pub verified: u64,
     /// Messages that found no room.
     pub lost: u64,
-    /// Messages a second of tasks that go round by themselves, each over its own time, all
-    /// together; 0 of others.
+    /// Messages per second if each task runs at its own pace: the sum of the tasks' rates, each
+    /// over its own time. 0 for other replays.
     pub rate: u64,
     /// Wall-clock time.
     pub wall_ns: u64,
     /// CPU time of the process.
     pub cpu_ns: u64,
-    /// Counts of the memory meanwhile.
+    /// Counts of the memory during the measurement.
     pub counters: Counters,
-    /// Time that each message took, in nanoseconds, ascending; empty where it is not measured.
+    /// Time that each message took, in nanoseconds, ascending; empty if not measured.
     pub latencies: Vec<u64>,
 }
 
 impl Replayed {
-    /// Adds what was observed to the account.
+    /// Adds an observation to the result.
     pub fn add(&mut self, observed: Observed) {
         self.wall_ns += observed.wall.as_nanos() as u64;
         self.cpu_ns += observed.cpu_ns;
@@ -67,7 +67,7 @@ impl Replayed {
 }
 
 impl<O: Copy> Stage<O> {
-    /// Makes one for `threads` threads that take orders.
+    /// Makes a stage for `threads` threads.
     pub fn new(threads: usize) -> Self {
         Self { barrier: Barrier::new(threads + 1), order: Mutex::new(None) }
     }
@@ -77,7 +77,7 @@ impl<O: Copy> Stage<O> {
         self.barrier.wait();
     }
 
-    /// Lets all threads carry out an order, and waits until they have.
+    /// Lets all threads carry out an order, and waits until all have done it.
     pub fn conduct<M: KernelMemory>(&self, memory: &M, order: O) -> Observed {
         let (before, cpu_before, start) = (memory.counters(), cpu_ns(), Moment::now());
         self.set(Some(order));
@@ -94,7 +94,7 @@ impl<O: Copy> Stage<O> {
         self.set(None);
     }
 
-    /// Calls `carry_out` with one order after the other, in a thread that takes them.
+    /// Calls `carry_out` with each order that arrives, until the last one.
     pub fn follow(&self, mut carry_out: impl FnMut(O)) {
         loop {
             self.barrier.wait();

@@ -1,13 +1,13 @@
-//! A memory whose page allocator is timed call by call: the share that a calibration prints.
+//! A memory that times each call of its page allocator: a calibration prints the share.
 
 use crate::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A call that takes longer was interrupted.
+/// A call that takes longer than this was interrupted.
 const INTERRUPTED: Duration = Duration::from_micros(20);
 
-/// Another memory, timed.
+/// Another memory, whose calls for pages are timed.
 pub struct TimedPages<'a, M> {
     memory: &'a M,
     /// The time of reading the clock twice.
@@ -21,7 +21,7 @@ impl<'a, M: KernelMemory> TimedPages<'a, M> {
         Self { memory, clock_ns: clock_ns(), page_ns: AtomicU64::new(0) }
     }
 
-    /// Nanoseconds in the page allocator so far, without what reading the clock took.
+    /// Nanoseconds in the page allocator so far, less the time for reading the clock.
     pub fn page_ns(&self) -> u64 {
         self.page_ns.load(Relaxed)
     }
@@ -38,7 +38,7 @@ impl<'a, M: KernelMemory> TimedPages<'a, M> {
     }
 }
 
-/// Measures the difference of two readings of the clock, one after the other: the median of many.
+/// Measures the difference between two successive readings of the clock: the median of many.
 fn clock_ns() -> u64 {
     let mut differences: Vec<u64> =
         (0..1001).map(|_| Instant::now().elapsed().as_nanos() as u64).collect();

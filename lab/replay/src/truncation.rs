@@ -1,5 +1,5 @@
-//! Truncation of a file whose pages another CPU has brought into the page cache: that other CPU, or
-//! its node, has the lines of their descriptors, lists and index.
+//! Truncation of a file whose pages another CPU has brought into the page cache. The cache lines of
+//! the pages' descriptors, lists and index are then in the caches of that CPU or its node.
 
 use crate::file_cache::FileCache;
 use crate::host::{self, Moment, spawn};
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Truncation {
     /// Pages of the file.
     pub pages: u64,
-    /// Times that the file is filled and truncated before the time is taken.
+    /// Times that the file is filled and truncated before the measured truncation.
     pub warm_ups: u32,
     /// The CPU of the task that reads all pages.
     pub filler: usize,
@@ -19,7 +19,7 @@ pub struct Truncation {
 }
 
 impl Truncation {
-    /// The time of the last truncation. O(pages), times all.
+    /// Returns the time of the last truncation. O(pages), times the number of truncations.
     ///
     /// # Panics
     /// If there is no memory left, or a CPU is not ours to use.
@@ -45,7 +45,7 @@ impl Truncation {
     }
 }
 
-/// The result of a task on this CPU.
+/// Runs `work` in a task on this CPU, and returns its result.
 fn on_cpu<T: Send>(cpu: usize, work: impl FnOnce() -> T + Send) -> T {
     host::scope(|scope| spawn(scope, &[cpu], 0, work).join().expect("the task ends well"))
 }

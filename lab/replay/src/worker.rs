@@ -5,16 +5,16 @@ use crate::host;
 use crate::memory::{Buffer, KernelMemory};
 use crate::path::{Act, From, Plan, Step};
 
-/// Fills the payloads; tags are written over their beginnings.
+/// The byte that fills payloads; each message's tag overwrites the beginning.
 const FILLER: u8 = 0x51;
 
 /// One process, with buffers of its own.
 pub(crate) struct Worker<'a, M: KernelMemory> {
     memory: &'a M,
     plan: &'a Plan<M::Cache>,
-    /// The data that the program sends from or receives into.
+    /// The data that the program sends, or into which it receives.
     payload: Vec<u8>,
-    /// Pieces that are about to be freed together.
+    /// Pieces that will be freed together.
     list: Vec<Buffer>,
     /// Messages received so far whose payload began with their tag.
     pub(crate) verified: u64,
@@ -25,12 +25,12 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         Self { memory, plan, payload: vec![FILLER; plan.payload], list: Vec::new(), verified: 0 }
     }
 
-    /// Nothing on its way, of this worker's plan.
+    /// Makes an empty flight for this worker's plan.
     pub(crate) fn flight(&self) -> Flight {
         Flight::new(self.plan.pieces.len())
     }
 
-    /// The first leg of one more message.
+    /// Takes the first leg of one more message.
     ///
     /// # Panics
     /// If there is no memory.
@@ -56,7 +56,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         flight.tags.push_back(tag);
     }
 
-    /// The second leg of all messages; `see` is called with each tag.
+    /// Takes the second leg of all messages; `see` is called with each tag.
     ///
     /// # Panics
     /// If there is no memory.
@@ -75,7 +75,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         flight.answered += count;
     }
 
-    /// Frees everything that messages hold which found no room; they are lost.
+    /// Frees the memory of messages that found no room; these messages are lost.
     pub(crate) fn discard(&mut self, flight: &mut Flight) {
         flight.tags.clear();
         for piece in 0..self.plan.pieces.len() {
@@ -85,7 +85,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         }
     }
 
-    /// The third leg of all messages that were received.
+    /// Takes the third leg of all messages that were received.
     ///
     /// # Panics
     /// If there is no memory.
@@ -96,7 +96,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         }
     }
 
-    /// Frees what a queue keeps.
+    /// Frees the recycled pieces that a queue keeps.
     pub(crate) fn dispose(&self, flight: &mut Flight) {
         let recycled = self.plan.pieces.iter().position(|piece| piece.recycled);
         if let (Some(piece), Some(buffer)) = (recycled, flight.kept.take()) {
@@ -104,13 +104,13 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         }
     }
 
-    /// Carriers that are held.
+    /// Number of carriers that the messages hold.
     fn carriers(&self, flight: &Flight) -> usize {
         self.plan.carrier.map_or(0, |carrier| flight.held[carrier].len())
     }
 
-    /// Copies the payload out and looks at its beginning; `freed` carriers of the messages before
-    /// are no longer held.
+    /// Copies the payload out and checks its beginning. `freed` is the number of carriers of
+    /// earlier messages that were freed already.
     fn is_intact(&mut self, flight: &Flight, message: u32, freed: usize, tag: u64) -> bool {
         let Some(carrier) = self.plan.carrier else { return true };
         let offset = self.offset(carrier, message);
@@ -122,12 +122,12 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         self.payload[..length] == bytes[..length]
     }
 
-    /// Where in its carrier the payload of a message lies.
+    /// Offset of a message's payload within its carrier.
     fn offset(&self, carrier: usize, message: u32) -> usize {
         (message % self.plan.pieces[carrier].batch) as usize * self.plan.payload
     }
 
-    /// The steps of a later leg that are due after message `message` of `count`.
+    /// Takes the steps of a later leg that are due after message `message` of `count`.
     #[inline]
     fn later_leg(&mut self, leg: usize, message: u32, count: u32, flight: &mut Flight) {
         for &Step { act, piece, batch } in &self.plan.legs[leg] {
@@ -173,7 +173,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
 
     #[inline]
     fn give(&self, piece: usize, buffer: Buffer) {
-        // A structure was looked at before it is freed; a cleared page was not.
+        // The kernel looks at a structure before it frees it, but not at a cleared page.
         let cleared = self.plan.pieces[piece].cleared;
         if cleared < host::CLEARED_PAGE {
             buffer.inspect(cleared);

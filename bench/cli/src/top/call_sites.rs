@@ -1,4 +1,4 @@
-//! The call sites of what a process has allocated while `quarry top` looked at it.
+//! The call sites of memory that a process allocated while `quarry top` watched it.
 
 use anyhow::Result;
 use quarry_live::Choice;
@@ -9,18 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Mean bytes from one sample to the next: an eighth of a profile's, because growth is little.
+/// Mean bytes from one sample to the next: an eighth of a profile's, because growth is small.
 const MEAN: usize = 64 << 10;
 const MOST_SITES: usize = 10;
 
-/// A profile that a thread takes meanwhile.
+/// A profile that a thread takes while the screen is shown.
 pub(super) struct CallSites {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Result<Taken>>,
 }
 
 impl CallSites {
-    /// Begins a profile; of several processes there is none.
+    /// Begins a profile, unless there are several processes.
     pub(super) fn of(choice: &Choice) -> Self {
         let (choice, is_over) = (choice.clone(), Arc::new(AtomicBool::new(false)));
         let over = Arc::clone(&is_over);

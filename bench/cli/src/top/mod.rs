@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use view::{Reaction, View};
 
-/// Longest wait for a key, and so the longest delay until a signal is noticed.
+/// Longest wait for a key. A signal is noticed after this delay at the latest.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 /// Width of the text of `--once`: all columns, with room for a long name.
 const ONCE_COLUMNS: u16 = 100;
@@ -33,14 +33,14 @@ const ONCE_COLUMNS: u16 = 100;
 /// Keys: q quits, h shows all keys, n s l p d g a c sort by name, size, live, parked, dirty,
 /// growth, allocations and fast-path share.
 ///
-/// With --sort growth the process is profiled meanwhile, and at the end the table is printed with
-/// the call sites of what was allocated since the first look and is still in use. With --once the
-/// second look follows the first one after --delay: `quarry top --once --sort growth --delay 300`.
+/// With --sort growth the process is profiled meanwhile. At the end the table is printed with the
+/// call sites of memory that was allocated since the first reading and is still in use. With --once
+/// the second reading comes --delay after the first: `quarry top --once --sort growth --delay 300`.
 #[derive(clap::Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     running: Running,
-    /// Seconds between two refreshes, or with --once --sort growth between its two looks.
+    /// Seconds between two refreshes, or between the two readings of --once --sort growth.
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = delay)]
     delay: Duration,
     /// Sort by this column first.
@@ -49,7 +49,7 @@ pub(crate) struct TopArgs {
     /// Print one screen as text and end.
     #[arg(short, long)]
     once: bool,
-    /// Print all statistics once, as JSON, a line for each process.
+    /// Print all statistics once, as JSON, one line for each process.
     #[arg(long)]
     json: bool,
 }

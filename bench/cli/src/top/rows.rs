@@ -37,7 +37,7 @@ pub(crate) struct Row {
     pub(super) live: u64,
     pub(super) parked: u64,
     pub(super) dirty: u64,
-    /// Live bytes beyond those of the first look, once there was a second one.
+    /// Live bytes beyond those of the first reading, once there is a second one.
     pub(super) growth: Option<i64>,
     pub(super) allocs: u64,
     pub(super) frees: u64,
@@ -126,7 +126,7 @@ pub(super) fn set_rates(rows: &mut [Row], before: &[Row], ms: u64) {
     }
 }
 
-/// Computes the growth since the rows of the first look.
+/// Computes the growth since the rows of the first reading.
 pub(super) fn set_growth(rows: &mut [Row], first: &[Row]) {
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     for row in rows {

@@ -27,7 +27,7 @@ const fn place(head: &'static str, sorted_by: Option<Column>, width: u16, rank: 
 /// Fewest letters for a name: those of Quarry's longest name.
 const NAME_COLUMNS: u16 = 14;
 
-/// Each column fits its largest number, because a truncated number is wrong.
+/// Each column fits its largest number: a truncated number would be wrong.
 const COLUMNS: [Place; 10] = [
     Place {
         head: "NAME",
@@ -140,7 +140,7 @@ fn head_lines(view: &View) -> Vec<Line<'_>> {
     ]
 }
 
-/// Resident memory as the kernel counts it, and the part of it that is not Quarry's.
+/// Resident memory as the kernel counts it, and the part that is not Quarry's.
 fn resident(of: &Snapshot) -> String {
     let both = of.resident.zip(of.unaccounted());
     both.map_or_else(String::new, |(rss, other)| {
@@ -148,7 +148,7 @@ fn resident(of: &Snapshot) -> String {
     })
 }
 
-/// Bytes that hold nothing of the program, and that the system could have back.
+/// Bytes that hold no data of the program, and that Quarry could return to the system.
 fn dirty(snapshot: &Snapshot) -> u64 {
     let it = &snapshot.memory;
     let parts = [it.free_in_slabs, it.empty_slabs, it.around_objects, it.page_lists, it.free_dirty];

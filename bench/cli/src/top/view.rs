@@ -16,7 +16,7 @@ pub(super) enum Reaction {
 pub(super) struct View {
     pub(super) snapshot: Snapshot,
     pub(super) rows: Vec<Row>,
-    /// The rows of the first look.
+    /// The rows of the first reading.
     first_rows: Vec<Row>,
     taken: Instant,
     pub(super) column: Column,

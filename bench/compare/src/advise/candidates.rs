@@ -1,6 +1,6 @@
-//! Candidates for a first look: every installed allocator, and those of Quarry's slab policies that
-//! the facts speak for by predicates from the documents. The predicates choose which candidates are
-//! measured, and in which order where time is short; they never decide the answer.
+//! Candidates for the first stage: every installed allocator, and those of Quarry's slab policies
+//! whose predicates, taken from the documents, the facts fulfil. The predicates choose which
+//! candidates are measured, and in which order if time is short; they never decide the answer.
 
 use super::facts::Facts;
 use crate::allocator_spec::{self, BuiltIn};
@@ -25,13 +25,13 @@ pub(super) struct Candidate {
 
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    /// In the order of the first look; where time is short, the last ones are left out.
+    /// In the order of the first stage; if time is short, the last ones are left out.
     pub(super) there: Vec<Candidate>,
-    /// For each allocator that is not installed, one line that says what to do about it.
+    /// For each allocator that is not installed, one line that tells how to install it.
     pub(super) absent: Vec<String>,
     /// Names of allocators that are not installed, have no Debian package, and were not asked for.
     pub(super) unpackaged: Vec<String>,
-    /// Policies that the facts do not speak for, each with its predicate.
+    /// Policies whose predicates the facts do not fulfil, each with its predicate.
     pub(super) unsuited: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ const POLICIES: [Policy; 5] = [
 
 impl Candidates {
     /// Looks for the allocators that the user named, before anything runs; fails on an unknown
-    /// name. Without names only Quarry's own library is looked for, because a variable may name a
+    /// name. Without names it looks only for Quarry's own library, because a variable may name a
     /// wrong file.
     pub(super) fn named(names: &[String], built_in: &BuiltIn<'_>) -> Result<Self> {
         let mut candidates = Self::default();
@@ -88,8 +88,8 @@ impl Candidates {
         Ok(candidates)
     }
 
-    /// Adds the allocators that the facts suggest, unless the user named some, and leaves out the
-    /// one that serves the program already. Fails if a found file is not a library.
+    /// Adds the allocators that the facts suggest, unless the user named some; leaves out the one
+    /// that already serves the program. Fails if a found file is not a library.
     pub(super) fn complete(
         &mut self,
         facts: &Facts,
@@ -121,7 +121,7 @@ impl Candidates {
         Ok(())
     }
 
-    /// Leaves out the allocator that serves the program; if that is not glibc's, glibc is added.
+    /// Leaves out the allocator that serves the program; adds glibc if that is another one.
     fn without(&mut self, baseline: &Contender) -> Result<()> {
         let Some(own) = &baseline.allocator.preload else { return Ok(()) };
         let own = own.canonicalize().unwrap_or_else(|_| own.clone());
@@ -130,7 +130,7 @@ impl Candidates {
                 && it.contender.allocator.preload.as_ref() == Some(&own)
         };
         self.there.retain(|it| !is_own(it));
-        // Named as a file, so that the lines of `deploy` can preload it.
+        // Given as a file, so that the lines of `deploy` can preload it.
         let glibc = allocators::preloaded(GLIBC, allocators::glibc().file()?, None);
         let why = "the C library's own".to_owned();
         self.there.insert(0, Candidate { contender: Contender::from(glibc), why });

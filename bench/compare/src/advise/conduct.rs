@@ -1,4 +1,4 @@
-//! `quarry advise`: looks at a program, searches, and prints the answer within the time given.
+//! `quarry advise`: examines a program, searches, and prints the answer within the given time.
 
 use super::candidates::{Candidate, Candidates};
 use super::facts::Facts;
@@ -37,7 +37,7 @@ const LONGEST_RUN: u32 = 10;
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Name of the baseline where no library can be preloaded into the program.
+/// Name of the baseline if no library can be preloaded into the program.
 const WHAT_IT_HAS: &str = "what it has";
 
 /// Advises, and prints to `out`.
@@ -306,7 +306,7 @@ impl Samples for RealProgram {
         self.program.borrow_mut().programs[0].timeout = self.limit.min(left);
         let variant = candidate.map_or(0, |candidate| candidate + 1);
         let taken = self.program.borrow().sample(SampleKey { variant, ..key });
-        // A run that the deadline has cut off says nothing of its allocator.
+        // A run that the deadline has cut off tells nothing about its allocator.
         let is_cut_off = left < self.limit && self.elapsed() >= self.deadline;
         match taken {
             Err(NoSample::Failed(_)) if is_cut_off => Err(NoSample::LeftOut),

@@ -10,7 +10,7 @@ const OWN_FOLDER: &str = "/usr/local/lib";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Deploy {
-    /// A shell command that puts the library into its place, where no package does that.
+    /// A shell command that puts the library into its place, if no package does that.
     pub(super) install: Option<String>,
     pub(super) systemd: String,
     pub(super) docker: String,

@@ -1,4 +1,4 @@
-//! Facts of the machine and the program before a comparison, as document 002 uses them.
+//! Facts about the machine and the program before a comparison, as document 002 uses them.
 
 use crate::first_look::FirstLook;
 use crate::reach::Probe;
@@ -15,14 +15,14 @@ pub(super) struct Facts {
     /// Most threads of one process at once, as far as the supervisor saw them.
     pub(super) threads: u64,
     pub(super) allocations: u64,
-    /// Mean of the bytes that a call asks for.
+    /// Mean number of bytes that a call requests.
     pub(super) mean_bytes: u64,
     pub(super) calls_per_second: f64,
     pub(super) influence: f64,
     pub(super) peak_bytes: u64,
     pub(super) held_bytes: u64,
     pub(super) wall_ns: u64,
-    /// True if processes live on, so that their memory while idle is measured.
+    /// True if processes live on after the work, so that their idle memory is measured.
     pub(super) idles: bool,
 }
 

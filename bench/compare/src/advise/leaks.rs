@@ -1,5 +1,4 @@
-//! The call sites of memory that a program never frees, from one run on Quarry under its heap
-//! profile.
+//! The call sites of memory that a program never frees, from one run on Quarry with a heap profile.
 
 use crate::allocator_spec::{self, BuiltIn};
 use crate::allocators::QUARRY;
@@ -7,7 +6,7 @@ use crate::supervised_program::SupervisedProgram;
 use quarry_harness::sampler::{SampleKey, Sampler};
 use std::mem;
 
-/// Lines that name the call sites, if that `is_much` memory and Quarry can serve the program.
+/// Lines that name the call sites, if `is_much` memory is kept and Quarry can serve the program.
 pub(super) fn named(
     program: &mut SupervisedProgram,
     built_in: &BuiltIn<'_>,

@@ -14,9 +14,9 @@
 //! ```
 //!
 //! The best of many candidates looks better than it is, because chance helped to pick it. So the
-//! runs that pick a candidate are not the runs that test it: the last stage runs the candidate
-//! beside glibc and a second copy of glibc, in a number of rounds that is fixed before the first
-//! one, and these runs alone decide the answer.
+//! runs that pick a candidate are not the runs that test it. The last stage runs the candidate
+//! beside glibc and a second copy of glibc. Its number of rounds is fixed before its first one, and
+//! only these runs decide the answer.
 
 mod candidates;
 mod conduct;

@@ -1,5 +1,5 @@
-//! The number of runs that fit into the time, fixed before the first run: no result decides how
-//! long a candidate is looked at.
+//! The number of runs that fit into the time. It is fixed before the first run, so that no result
+//! decides how long a candidate is measured.
 //!
 //! ```text
 //! runs(first)  = rounds * (candidates + 1)
@@ -11,7 +11,7 @@
 use quarry_harness::statistics::MIN_PAIRS;
 use std::time::Duration;
 
-/// The candidate, the baseline and its copy.
+/// Variants of the test: the candidate, the baseline and the baseline's copy.
 pub(super) const TESTED: u32 = 3;
 /// Share of the runs that the test gets, within [`MIN_PAIRS`] and [`MOST_TESTED`] rounds.
 const TEST_SHARE: f64 = 0.5;
@@ -20,26 +20,26 @@ pub(super) const MOST_TESTED: u32 = 100;
 const MOST_FIRST: u32 = 5;
 const MOST_SECOND: u32 = 10;
 const KEPT: u32 = 4;
-/// Share of the time that is planned with, as other work of the machine makes runs longer.
+/// Share of the time for which runs are planned: other work of the machine makes runs longer.
 const PLANNED: f64 = 0.85;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Candidates of the first look; the ones after them are left out.
+    /// Candidates of the first stage; later ones are left out.
     pub(super) candidates: u32,
     pub(super) first: u32,
     pub(super) kept: u32,
-    /// 0 if there is no second look.
+    /// Rounds of the second stage; 0 if there is none.
     pub(super) second: u32,
     pub(super) test: u32,
 }
 
-/// Plans a search over `candidates` in `time`, where a run costs `cost`. If `time` is too short,
-/// the error is the least time that would do.
+/// Plans a search over `candidates` in `time`, if a run takes `cost`. If `time` is too short, the
+/// error is the shortest time that would suffice.
 pub(super) fn plan(candidates: u32, cost: Duration, time: Duration) -> Result<Plan, Duration> {
     let cost = cost.max(Duration::from_millis(1)).as_secs_f64();
     let runs = (time.as_secs_f64() * PLANNED / cost) as u32;
-    // One candidate with one round, and its test.
+    // The first stage with one candidate and one round, and then the test.
     let least = 2 + TESTED * MIN_PAIRS as u32;
     if runs < least || candidates == 0 {
         return Err(Duration::from_secs_f64((cost * f64::from(least) / PLANNED).ceil()));

@@ -4,7 +4,7 @@ use crate::request::Work;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The gain that is sought.
+/// The gain that the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Goal {
     /// In time or in memory, without a loss in the other.
@@ -16,22 +16,22 @@ pub enum Goal {
     Memory,
 }
 
-/// Advice that is asked for.
+/// A request for advice.
 #[derive(Clone, Debug)]
 pub struct AdviceRequest {
     /// Names of candidates; without names the facts suggest candidates.
     pub allocators: Vec<String>,
-    /// The gain that is sought.
+    /// The gain that the user wants.
     pub goal: Goal,
     /// Time for the whole search.
     pub budget: Duration,
-    /// Figures that the program prints; the first takes the place of its time.
+    /// Figures that the program prints; the first one is judged instead of its time.
     pub metrics: Vec<String>,
     /// True if all runs must print the same.
     pub check_output: bool,
     /// True if a run counts whatever its exit status is.
     pub ignore_failure: bool,
-    /// True if a program is looked at on which an allocator has hardly any influence.
+    /// True if a program is examined on which an allocator has hardly any influence.
     pub force: bool,
     /// The file that every run reads; `None`: standard input.
     pub input: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub struct AdviceRequest {
 pub enum AdviceEnding {
     /// There is an answer.
     Answered,
-    /// It is undecided, or something failed.
+    /// The runs did not decide, or something failed.
     Undecided,
     /// A signal ended it.
     Interrupted(u32),

@@ -1,5 +1,5 @@
-//! The staged search: a first look at all candidates, a second look at the best of them, and a test
-//! of the best one by runs that the looks did not use.
+//! The search in stages: a first one with all candidates, a second one with the best of them, and a
+//! test of the best candidate by runs that the other stages did not use.
 
 use super::plan::{Plan, TESTED};
 use super::request::Goal;
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The weight of a loss where gains and losses are added; the weight of a gain is 1.
+/// The weight of a loss when gains and losses are added; the weight of a gain is 1.
 pub(super) const LOSS_WEIGHT: f64 = 5.0;
 
 /// The source of samples: a machine, or a simulation of one.
@@ -41,15 +41,15 @@ pub(super) struct Search<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct StageResult {
     pub(super) candidate: usize,
-    /// Factors of time and memory in relation to the baseline, where they were measured.
+    /// Time and memory as multiples of the baseline's, if they were measured.
     pub(super) time: Option<f64>,
     pub(super) memory: Option<f64>,
-    /// See [`score`]; `None` where a run failed or nothing was measured.
+    /// See [`score`]; `None` if a run failed or nothing was measured.
     pub(super) score: Option<f64>,
     pub(super) failure: Option<String>,
 }
 
-/// The result of a look.
+/// The result of a stage.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looked {
     pub(super) rounds: usize,
@@ -61,13 +61,13 @@ pub(super) struct Looked {
 pub(super) struct Outcome {
     pub(super) first: Looked,
     pub(super) second: Looked,
-    /// The tested candidate, and the run of the test; `None` where every candidate failed.
+    /// The tested candidate, and the run of the test; `None` if every candidate failed.
     pub(super) test: Option<(usize, Run)>,
 }
 
 impl Search<'_> {
-    /// Searches. An interruption ends the stage that runs and leaves the later ones empty. Fails if
-    /// a stage contradicts itself.
+    /// Runs the search. An interruption ends the current stage and leaves later ones empty. Fails
+    /// if a stage contradicts itself.
     pub(super) fn conduct(&self) -> Result<Outcome> {
         let Plan { candidates, first, kept, second, test } = self.plan;
         let all: Vec<usize> = (0..candidates as usize).collect();
@@ -129,7 +129,7 @@ impl Search<'_> {
         let seed = self.seed.unwrap_or_else(blocks::seed_from_clock).wrapping_add(stage);
         let (samples, failed) = (Rc::clone(&self.samples), RefCell::new(BTreeSet::new()));
         let sample = move |key: SampleKey| {
-            // One failure is enough to be out, and a failing run may take long.
+            // A candidate is out after one failure, and a failing run may take long.
             if failed.borrow().contains(&key.variant) {
                 return Err(NoSample::LeftOut);
             }
@@ -162,7 +162,7 @@ impl Search<'_> {
         experiment.conduct()
     }
 
-    /// Ends a stage if one more round would pass the deadline, or take the time of a minimal test.
+    /// Ends a stage if another round would pass the deadline, or use up the time of a minimal test.
     fn until_deadline(&self, is_test: bool) -> Stop {
         let (samples, deadline) = (Rc::clone(&self.samples), self.deadline);
         let began = samples.elapsed();
@@ -191,7 +191,7 @@ fn failure_of(run: &Run, variant: &str) -> Option<String> {
     samples.find_map(|sample| sample.failure.clone())
 }
 
-/// Weighs gains, which are logarithms of factors; a loss beyond [`MARGIN`] weighs more.
+/// Adds gains, which are logarithms of factors; a loss beyond [`MARGIN`] has more weight.
 fn score(goal: Goal, time: f64, memory: f64) -> f64 {
     let weighed = |gain: f64| gain + LOSS_WEIGHT * (gain + MARGIN.ln_1p()).min(0.0);
     match goal {

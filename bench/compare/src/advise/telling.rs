@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const SCHEMA: &str = "quarry-advice/1";
 
-/// An answer with its evidence. Where the search could not begin, most fields are empty.
+/// An answer with its evidence. If the search could not begin, most fields are empty.
 #[derive(Default)]
 pub(super) struct Telling {
     pub(super) command: String,
@@ -29,7 +29,7 @@ pub(super) struct Telling {
     pub(super) candidates: Candidates,
     pub(super) plan: Option<Plan>,
     pub(super) outcome: Option<Outcome>,
-    /// Names of the metrics of time and memory that candidates are picked by.
+    /// Names of the metrics of time and memory by which candidates are picked.
     pub(super) metrics: [String; 2],
     /// Remarks on the limits of the answer.
     pub(super) notes: Vec<String>,
@@ -145,7 +145,7 @@ impl Telling {
         rest.map(|it| it.contender.name()).collect()
     }
 
-    /// A page with the answer and the test; without a test, why there is none.
+    /// A page with the answer and the test; without a test, with the reason.
     pub(super) fn page(&self) -> Result<String> {
         let sentence = self.verdict.as_ref().map_or("no answer", |it| it.sentence.as_str());
         let Some((_, run)) = self.outcome.as_ref().and_then(|it| it.test.as_ref()) else {

@@ -131,7 +131,7 @@ fn weigh(sides: (Side, Side), [time, memory]: [&Judgement; 2]) -> Answer {
     let least = |judgement: &Judgement| bounds(judgement).map_or(0.0, |(least, _)| least);
     match sides {
         (Side::Gain, Side::Gain | Side::None) | (Side::None, Side::Gain) => Answer::Use,
-        // The lower end of the gain beside the upper end of the loss, as logarithms.
+        // Judged by the lower end of the gain and the upper end of the loss, as logarithms.
         (Side::Gain, Side::Loss(loss) | Side::Unknown(loss))
             if least(time) > LOSS_WEIGHT * loss =>
         {
@@ -148,7 +148,7 @@ fn weigh(sides: (Side, Side), [time, memory]: [&Judgement; 2]) -> Answer {
     }
 }
 
-/// Says the effects, a gain first; the flag is true if time comes first.
+/// Words for the effects, a gain first; the flag is true if time comes first.
 fn in_order(time: &Judgement, memory: Option<&Judgement>, sides: (Side, Side)) -> (bool, String) {
     let Some(memory) = memory else { return (true, effect(time)) };
     let time_first = sides.1 != Side::Gain || sides.0 == Side::Gain;
@@ -246,7 +246,7 @@ mod tests {
         assert!(failed >= 10, "{failed} of 20");
     }
 
-    /// The best of equal candidates looks better than glibc; at most 5 of 100 tests may confirm it.
+    /// The best of equal candidates looks better than glibc; 5 of 100 tests at most may confirm it.
     #[test]
     fn the_best_of_many_equal_ones_is_no_gain() {
         let used = |seed| {

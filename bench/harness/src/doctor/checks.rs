@@ -1,4 +1,4 @@
-//! The doctor's checks: `checks.toml`, and functions where one file's text does not decide.
+//! The doctor's checks: `checks.toml`, and functions for checks that a file's text does not decide.
 
 use super::patient::{Measured, Patient};
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,7 @@ const CLOCK_STEP_NS: f64 = 1000.0;
 const VARIATION: f64 = 0.02;
 const WORST: f64 = 1.5;
 
-/// Looks at a machine; `Some` describes the fact behind a finding.
+/// Looks at a machine; returns a description of the fact on which a finding rests, if any.
 type Look = fn(&Patient) -> Option<String>;
 
 const LOOKS: [(&str, Look); 17] = [

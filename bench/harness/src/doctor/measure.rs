@@ -10,7 +10,7 @@ const WATCH: Duration = Duration::from_secs(1);
 const LOOP: Duration = Duration::from_micros(100);
 const LOOPS: usize = 3000;
 
-/// Measures this machine for a good second; `None` where it has no `/proc/stat`.
+/// Measures this machine for a good second; `None` without `/proc/stat`.
 pub(super) fn measure() -> Option<Measured> {
     let before = KernelStats::current().ok()?;
     std::thread::sleep(WATCH);

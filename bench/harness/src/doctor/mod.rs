@@ -1,7 +1,7 @@
 //! `quarry lab doctor`: finds facts that make timings untrustworthy here, and names remedies.
 //!
 //! Every check looks at a `Patient`: the files below a root, and facts about this process. So tests
-//! can present any machine. Measurements, which take a moment, are made by `measure`.
+//! can present any machine. The checks that take time are in `measure`.
 
 mod checks;
 mod measure;
@@ -19,13 +19,13 @@ use std::path::Path;
 
 /// Say what makes timings untrustworthy on this machine, and the command that mends it.
 ///
-/// It changes nothing. In a virtual machine it says what cannot be seen or set from inside.
+/// The doctor changes nothing. In a virtual machine it says what cannot be seen or set from inside.
 #[derive(Args)]
 pub struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Fail where there is a warning or something serious.
+    /// Fail if there is a warning or a serious finding.
     #[arg(long)]
     strict: bool,
 }
@@ -37,8 +37,8 @@ struct Record<'a> {
 }
 
 impl DoctorArgs {
-    /// Looks at this machine for a good second and prints all findings, with `further` ones, to
-    /// `out`.
+    /// Looks at this machine for a good second, and prints all findings to `out`, including the
+    /// `further` ones of the caller.
     ///
     /// # Errors
     /// A warning or worse under `--strict`, or a failed write to `out`.

@@ -1,4 +1,4 @@
-//! The examined machine: its files, and facts about this process.
+//! The machine under examination: its files, and facts about this process.
 
 use crate::affinity;
 use procfs::{FromRead, ProcessCGroups};
@@ -32,7 +32,7 @@ pub(super) struct Measured {
 }
 
 impl Patient {
-    /// The trimmed text of a file; `None` where it cannot be read.
+    /// The trimmed text of a file; `None` if it cannot be read.
     pub(super) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         Some(fs::read_to_string(self.root.join(path)).ok()?.trim().to_owned())
     }
@@ -63,7 +63,7 @@ impl Patient {
             None if flags.split(' ').any(|flag| flag == "hypervisor") => {
                 Some(vendor.unwrap_or_else(|| "of an unknown kind".to_owned()))
             }
-            // Where CPUs have no such flag (aarch64), the vendor decides.
+            // If CPUs have no such flag (aarch64), the vendor decides.
             None if flags.is_empty() => vendor.filter(is_known),
             None => None,
         }

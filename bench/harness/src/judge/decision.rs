@@ -1,10 +1,10 @@
-//! Decides the outcome from two columns of figures, by the 95 % interval of the variant in relation
-//! to the baseline:
+//! Decides the outcome from two columns of figures, by the 95 % interval of the variant's ratio to
+//! the baseline or difference from it:
 //!
 //! * the whole interval is within the margin ([`MARGIN`] around 1 for ratios): **same**;
-//! * else the interval lies beyond 1, and so does, on the same side, the interval in relation to
-//!   the A/A copy (a second copy of the baseline that ran along): **better** or **worse**;
-//! * else **undecided**: [`Decision::more_runs`] more runs would decide, if centre and spread stay.
+//! * else the interval lies beyond 1, and the interval relative to the A/A copy (a second copy of
+//!   the baseline that ran along) lies beyond 1 on the same side: **better** or **worse**;
+//! * else **undecided**: [`Decision::more_runs`] more runs would decide if centre and spread stay.
 //!
 //! Without a copy, only a difference larger than the margin counts as more than noise.
 
@@ -12,16 +12,16 @@ use super::Outcome;
 use crate::results::{Direction, Relation};
 use crate::statistics::{self, Estimate, Interval, MIN_PAIRS};
 
-/// Distance from 1 within which ratios count as the same: it is no reason to choose an allocator.
+/// Distance from 1 within which ratios count as the same: too small to choose an allocator by.
 pub const MARGIN: f64 = 0.02;
 
-/// Figures of a column, one per round; logarithms where a ratio is wanted, so that every comparison
-/// is a difference around 0.
+/// Figures of a column, one per round. If a ratio is wanted they are logarithms, so that every
+/// comparison is a difference around 0.
 pub(super) type Figures = Vec<Option<f64>>;
 
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
-    /// Ratio if figures are logarithms, difference if they are plain values.
+    /// Ratio if the figures are logarithms, difference if they are plain values.
     pub(super) relation: Relation,
     pub(super) direction: Direction,
     /// Differences of figures within this count as the same.
@@ -38,7 +38,7 @@ pub(super) struct Decision {
     pub(super) more_runs: Option<usize>,
 }
 
-/// Estimates the distance of `one` above `other`, and counts the pairs; `None` without a pair.
+/// Estimates how far `one` lies above `other`, and counts the pairs; `None` without a pair.
 pub(super) fn estimate(
     one: &[Option<f64>],
     other: &[Option<f64>],
@@ -137,7 +137,7 @@ impl Estimates {
         let seen = half(&self.of_baseline)?;
         let beyond = match &self.of_copy {
             None => squared(seen, centre.abs() - margin),
-            // The variant lies between baseline and copy, so more runs never decide that way.
+            // The variant lies between baseline and copy, so more runs would never decide.
             Some(of_copy) if of_copy.centre * centre <= 0.0 => f64::INFINITY,
             Some(of_copy) => {
                 squared(seen, centre.abs()).max(squared(half(of_copy)?, of_copy.centre.abs()))

@@ -63,7 +63,7 @@ impl Outcome {
     }
 }
 
-/// A variant in relation to the baseline, in one metric, on one workload or the mean of several.
+/// The comparison of a variant with the baseline, in one metric, on one workload or over several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// The metric.
@@ -78,17 +78,17 @@ pub struct Judgement {
     pub baseline: String,
     /// True for the A/A copy of the baseline, which shows only noise.
     pub is_copy: bool,
-    /// True if the variant ran in the rounds of the baseline.
+    /// True if the variant ran in the same rounds as the baseline.
     pub is_paired: bool,
     /// The verdict.
     pub outcome: Outcome,
-    /// Ratio or difference, for estimate and noise.
+    /// Whether estimate and noise are ratios or differences.
     pub relation: Relation,
-    /// The variant in relation to the baseline; `None` where there is no verdict.
+    /// The variant's ratio to the baseline or difference from it; `None` without a verdict.
     pub estimate: Option<Estimate>,
-    /// The interval of the A/A copy in relation to the baseline: the noise between equal variants.
+    /// The same interval for the A/A copy: the noise between equal variants.
     pub noise: Option<Interval>,
-    /// Pairs; unpaired: samples of the side that has fewer.
+    /// Pairs; if unpaired, samples of the side that has fewer.
     pub pairs: usize,
     /// Further pairs that would decide an undecided judgement.
     pub more_runs: Option<usize>,

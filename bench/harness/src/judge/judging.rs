@@ -86,7 +86,7 @@ impl<'a> Selection<'a> {
     }
 
     /// Returns for each round the mean of the figures of `cells`, or of their logarithms for a
-    /// ratio; no mean where a cell has no figure.
+    /// ratio. A round in which a cell has no figure has no mean.
     pub(super) fn figures(
         &self,
         cells: &[(Row<'a>, &Column<'a>)],

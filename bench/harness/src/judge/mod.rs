@@ -10,15 +10,15 @@
 //! ```
 //!
 //! **The estimator.** A ratio is estimated from the logarithms of paired samples. The centre is
-//! that of Hodges and Lehmann (the median of all means of two differences), the 95 % interval is
-//! Wilcoxon's. Neither assumes a normal distribution, and both bear a quarter of outliers, unlike
-//! means and medians of few samples on a shared machine.
+//! that of Hodges and Lehmann (the median of all means of two differences), and the 95 % interval
+//! is Wilcoxon's. Neither assumes a normal distribution, and both tolerate a quarter of outliers,
+//! unlike means and medians of few samples on a shared machine.
 //!
 //! Two samples are a pair if they were taken in one round, so that drift cancels. Variants of
-//! different runs have no pairs: there the centre is the median of all differences, and the
+//! different runs have no pairs; for these the centre is the median of all differences, and the
 //! interval is that of Mann and Whitney. Over several workloads the mean of each round is taken
 //! first, so the interval is that of the geometric mean. An interval needs six pairs
-//! ([`MIN_PAIRS`]). Where the baseline is near zero, or a figure is not positive, differences are
+//! ([`MIN_PAIRS`]). If the baseline is near zero, or a figure is not positive, differences are
 //! estimated in the same way: 1 ms of system time against 3 ms is two ticks of a clock, not a
 //! factor of three.
 //!

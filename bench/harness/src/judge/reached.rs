@@ -1,7 +1,7 @@
-//! Judges whether a run met its targets, by estimates of the baseline in relation to its peers.
+//! Judges whether a run met its targets, by estimates of the baseline relative to its peers.
 //!
-//! The best peer of a workload is the one beside which the baseline's ratio or difference is
-//! highest. The same samples choose and judge it, so chance can only flatter the peer.
+//! The best peer of a workload is the one to which the baseline's ratio or difference is highest.
+//! The same samples choose and judge it, so chance can only favour the peer.
 
 use super::decision::{self, Figures};
 use super::{Column, Reason, Row, Selection};
@@ -36,7 +36,7 @@ impl fmt::Display for Success {
     }
 }
 
-/// Of several workloads, the one that is furthest from the target.
+/// The workload, of several, that is furthest from the target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worst {
     /// Name of the workload.
@@ -47,20 +47,20 @@ pub struct Worst {
     pub value: f64,
 }
 
-/// The judgement on one target. Values are ratios or differences, as the target says.
+/// The judgement on one target. Its values are ratios or differences, as the target defines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reached<'a> {
     /// The target.
     pub target: &'a Target,
     /// The verdict.
     pub success: Success,
-    /// The baseline in relation to the deciding peer; `None` without a figure.
+    /// The baseline relative to the deciding peer; `None` without a figure.
     pub estimate: Option<Estimate>,
-    /// The deciding peer; `None` where every workload has another best peer.
+    /// The deciding peer; `None` if the workloads have different best peers.
     pub peer: Option<String>,
     /// The worst of several workloads.
     pub worst: Option<Worst>,
-    /// The A/A copy in relation to the baseline.
+    /// The A/A copy relative to the baseline.
     pub noise: Option<Estimate>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// Returns the peers of the baseline, and the names of wanted peers that the run lacks.
+/// Returns the peers of the baseline, and the names of required peers that the run lacks.
 fn peers<'a, 's>(
     target: &'a Target,
     selection: &'s Selection<'a>,
@@ -160,7 +160,7 @@ type Pairs<'a, 's> = Vec<(Row<'a>, &'s Column<'a>)>;
 struct Item<'a, 's> {
     pairs: Pairs<'a, 's>,
     success: Success,
-    /// The distance; a logarithm if the target is a ratio.
+    /// The ratio or difference; a logarithm if the target is a ratio.
     estimate: Option<Estimate>,
 }
 

@@ -16,7 +16,7 @@ pub struct Column<'a> {
     pub place: usize,
     /// The variant.
     pub variant: &'a Variant,
-    /// The name in tables, with the directory where two variants have the same name.
+    /// The name in tables, with the directory if two variants have the same name.
     pub label: String,
 }
 

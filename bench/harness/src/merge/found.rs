@@ -16,7 +16,7 @@ pub(super) struct Found {
 
 impl Found {
     /// Looks for all shards of a run in `places`: shards, or directories of shards. Fails on shards
-    /// of several runs (an error of usage), [`Missing`] ones, and damaged files.
+    /// of several runs (a usage error), on [`Missing`] ones, and on damaged files.
     pub(super) fn look(places: &[PathBuf]) -> Result<Self> {
         let mut found = Self { parts: BTreeMap::new(), incomplete: Vec::new() };
         for place in places {

@@ -6,8 +6,9 @@ use crate::results::{Run, Sample};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 
-/// Joins all shards of a run; samples get the order of a run without shards. Shards that measure
-/// the same workload each have its warm-up samples: the first failed one is kept, else the first.
+/// Joins all shards of a run; samples get the order of a run without shards. If several shards
+/// measured the same workload, each has a warm-up sample of it. The first failed one is kept, else
+/// the first.
 pub(super) fn join(found: Found) -> Result<Run> {
     let mut runs = found.parts.into_values().map(|(_, run)| run);
     let first = runs.next().context("there is a shard")?;

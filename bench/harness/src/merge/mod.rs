@@ -27,13 +27,14 @@ use std::path::{Path, PathBuf};
 
 /// Join the shards of a run.
 ///
-/// Shards have to be of one run: the same command, seed, versions of everything that is compared,
-/// and machines that can be compared. What differs is named, and nothing is written. If shards are
-/// missing or were not finished, these are named, nothing is written, and the exit status is 3.
+/// The shards must be of one run: the same command and seed, the same versions of everything that
+/// is compared, and comparable machines. If they differ, the differences are named and nothing is
+/// written. If shards are missing or unfinished, they are named, nothing is written, and the exit
+/// status is 3.
 #[derive(Args)]
 pub struct MergeArgs {
-    /// Shards that `quarry lab run .. --shard K/N --out DIR` has made, or the directories that have
-    /// them.
+    /// Shards that `quarry lab run .. --shard K/N --out DIR` has made, or the directories that
+    /// contain them.
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
     /// Directory of the whole run. It must be new or empty.

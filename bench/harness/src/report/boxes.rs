@@ -91,8 +91,8 @@ impl<'a> Lane<'a> {
         metric: &Metric,
     ) -> Self {
         let judgement = selection.judge(column, &[row], metric);
-        // The ratio stands with its interval in the forest plot. Beside medians it would look
-        // wrong: it is not their quotient.
+        // The ratio is in the forest plot, with its interval. Here, beside medians, it would look
+        // wrong, because it is not their quotient.
         let said = match judgement.outcome {
             Outcome::NoVerdict(Reason::Baseline) => "baseline",
             Outcome::NoVerdict(_) => "",
@@ -163,7 +163,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Spreads dots vertically: multiples of the golden ratio never come close to each other.
+/// Spreads dots vertically: multiples of the golden ratio are never close to each other.
 fn spread(index: usize) -> f64 {
     ((index as f64 * 0.618_034).fract() - 0.5) * 2.0 * (HALF - 2.0)
 }

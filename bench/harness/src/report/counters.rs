@@ -1,4 +1,4 @@
-//! Counters that explain a rate: lock acquisitions, zone calls and others, per operation.
+//! Counters that explain a rate: lock acquisitions, calls of the zone and others, per operation.
 
 use super::boxes::exact;
 use super::card::{Card, Data, LETTER, WIDTH, px};

@@ -1,4 +1,4 @@
-//! Forest plots: every variant in relation to the baseline, with its interval.
+//! Forest plots: every variant's ratio to the baseline or difference from it, with its interval.
 
 use super::axes::{self, Field};
 use super::boxes::exact;

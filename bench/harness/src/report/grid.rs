@@ -5,8 +5,8 @@ use crate::table::{Entry, Table, Tone};
 use maud::{Markup, html};
 
 /// Writes the table in a box; a click on its head sorts it. `kind` is its CSS class, `says` its
-/// name for screen readers. On a phone each row becomes a list, in which each entry follows the
-/// head of its column.
+/// name for screen readers. On a phone each row becomes a list whose entries follow the heads of
+/// their columns.
 pub(super) fn grid(table: &Table, palette: &Palette, kind: &str, says: &str) -> Markup {
     let is_variant = |entry: &&Entry| entry.tone == Tone::Variant;
     let colour = |entry: &Entry| palette.class(&entry.text);

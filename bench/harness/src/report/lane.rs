@@ -1,4 +1,4 @@
-//! The words above a variant's part of a picture; they are never cut off.
+//! The text above a variant's part of a picture; it is never cut off.
 
 use super::card::{LETTER, WIDTH, px};
 use maud::{Markup, html};

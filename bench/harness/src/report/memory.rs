@@ -35,8 +35,8 @@ struct Moment {
 }
 
 impl Course {
-    /// Time 0 is the moment when the program became idle, if `is_idle`, else its start. A program
-    /// that exits by itself gives its memory back before the last reading, which is left out.
+    /// Time 0 is the moment at which the program became idle, if `is_idle`, else its start. The
+    /// last reading is left out: a program that exits by itself gives its memory back before it.
     fn new(round: u32, timeline: &Timeline, is_idle: bool) -> Self {
         let start = timeline.phase(IDLE).filter(|_| is_idle).map_or(0.0, |(start, _)| start);
         let mut readings = &timeline.readings[..];
@@ -57,8 +57,8 @@ impl Course {
         self.readings.last().map_or(f64::NEG_INFINITY, |it| it.second)
     }
 
-    /// The most resident memory between the seconds `from` and `to`, else that of the last reading
-    /// before. `None` if the readings begin or end too early or late for that.
+    /// The most resident memory between the seconds `from` and `to`; without a reading in between,
+    /// that of the last one before. `None` if the readings begin too late or end too early.
     fn most(&self, from: f64, to: f64) -> Option<f64> {
         (to <= self.end()).then_some(())?;
         let [first, last] =

@@ -49,8 +49,8 @@ use std::path::PathBuf;
 
 /// Write results directories as one page with pictures and tables.
 ///
-/// The page is a single file that needs no network: light and dark, for phones, screens and paper.
-/// Runs of the same experiment stand side by side, as `quarry lab compare` has them.
+/// The page is a single file that needs no network, for light and dark screens, phones and paper.
+/// Runs of the same experiment are shown side by side, as in `quarry lab compare`.
 #[derive(Args)]
 pub struct ReportArgs {
     /// Directories that `quarry lab run .. --out DIR` has made.
@@ -59,7 +59,7 @@ pub struct ReportArgs {
     /// The file.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Replace the file if it is there.
+    /// Replace the file if it exists.
     #[arg(long)]
     force: bool,
 }
@@ -88,8 +88,8 @@ pub fn page(runs: Vec<(String, Run)>) -> Result<String> {
     Ok(page::whole(&selections).into_string())
 }
 
-/// Makes a page of remarks, pictures of lines, and tables with their names, in the style of the
-/// pages of runs. Pictures with nothing to draw are left out.
+/// Makes a page of remarks, pictures of lines, and named tables, in the style of the pages of runs.
+/// Pictures without data are left out.
 pub fn sheet(
     title: &str,
     remarks: &[String],

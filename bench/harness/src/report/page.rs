@@ -9,7 +9,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// Forbids the browser to fetch anything, whatever the names in the results contain.
+/// Forbids the browser to load anything, whatever the names in the results contain.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {

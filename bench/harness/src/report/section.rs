@@ -15,7 +15,7 @@ use maud::{Markup, html};
 /// Longer headings get smaller letters.
 const LONG: usize = 70;
 const TRADEOFFS: &str = "Speed against memory";
-/// Pictures in a row of a screen; that many of the trade-offs are open at first.
+/// Pictures in a row of a screen; of the trade-offs, this many are open at first.
 const ROW: usize = 3;
 
 /// The section of one selection; `number` makes its ids unique in the page.
@@ -140,7 +140,7 @@ fn verdicts(selection: &Selection<'_>, palette: &Palette) -> Markup {
     }
 }
 
-/// Pictures of intervals; they stand above those of samples, because they carry the verdicts.
+/// Pictures of intervals; they come before those of samples, because they show the verdicts.
 fn intervals<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
     let of = |metric: &'a Metric| -> Vec<Card> {
         let subjects = selection.subjects_of(metric).into_iter().map(|(name, rows)| {

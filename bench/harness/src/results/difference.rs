@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 impl Meta {
     /// Returns the differences that keep samples of `self` and `other` from being parts of one run:
-    /// for each such field of `meta.json` a line with both values. Every field is compared, also
-    /// one that is added later, except the shard's number, the time, the load, the doctor's
-    /// findings, and the list of usable CPUs, of which only the number counts.
+    /// for each such field of `meta.json` a line with both values. Every field is compared, even
+    /// one added later, except the shard's number, the time, the load and the doctor's findings. Of
+    /// the list of usable CPUs only the number is compared.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         compare("", &self.of_all_shards(), &other.of_all_shards(), &mut found);

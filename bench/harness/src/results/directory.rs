@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const META: &str = "meta.json";
 const SAMPLES: &str = "samples.jsonl";
 
-/// A results directory being written; each sample goes to the kernel at once, in one call.
+/// A results directory that is being written; each sample goes to the kernel at once, in one call.
 #[derive(Debug)]
 pub struct RunDirectory {
     place: PathBuf,
@@ -63,8 +63,7 @@ impl RunDirectory {
 
 /// Makes the directory unless it exists.
 ///
-/// # Errors
-/// A usage error, where the directory is not empty, or files cannot be made in it.
+/// # Errors A usage error if the directory is not empty, or files cannot be made in it.
 pub fn prepare(place: &Path) -> Result<()> {
     destination::folder("--out", place)?;
     let mut entries = fs::read_dir(place).with_context(|| format!("--out {}", place.display()))?;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of the layout; it grows with every change that a reader must know.
+/// Version of the layout; it increases with every change that a reader must know.
 pub const SCHEMA: &str = "quarry-lab/3";
 /// An older version that can still be read; it has no targets.
 pub const EARLIER_SCHEMA: &str = "quarry-lab/2";
@@ -38,15 +38,15 @@ impl Variant {
     }
 }
 
-/// The rule for `verified`, the count that proves a sample's work.
+/// The rule for `verified`, the count that proves that a sample did its work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verify {
-    /// This many verified things for every operation.
+    /// This many verified things per operation.
     PerOperation(u64),
-    /// This many verified things, and as many operations.
+    /// This many verified things, and the same number of operations.
     Exactly(u64),
-    /// As many as this counter says.
+    /// As many as the counter of this name.
     Counter(String),
 }
 
@@ -116,7 +116,8 @@ pub struct Meta {
     /// Targets of the baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<Target>,
-    /// True: a failed sample takes the verdict from its variant. False: its round is left out.
+    /// True: a variant with a failed sample gets no verdict. False: only the sample's round is left
+    /// out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
     /// Parameters of the experiment.
@@ -163,7 +164,7 @@ impl Meta {
         self.variants.iter().find(is_copy)
     }
 
-    /// The parameters of the order of its samples; with `warm_up`, a warm-up round comes first.
+    /// The parameters for the order of its samples; with `warm_up`, a warm-up round comes first.
     pub fn shape(&self, warm_up: bool) -> Shape {
         Shape {
             seed: self.seed,

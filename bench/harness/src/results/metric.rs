@@ -11,7 +11,7 @@ pub enum Direction {
     Higher,
     /// Times and memory.
     Lower,
-    /// Neither: a count that explains others.
+    /// Neither direction: a count that explains others.
     None,
 }
 
@@ -28,7 +28,7 @@ pub struct Metric {
     pub unit: String,
     /// The direction that is better.
     pub direction: Direction,
-    /// Digits after the point, in tables that fix them.
+    /// Digits after the point, for tables with a fixed number.
     pub decimals: u8,
     /// True for the one metric that verdicts are about.
     #[serde(default)]
@@ -77,7 +77,7 @@ impl Metric {
         Self::new(name, PER_OPERATION, Direction::None, counter).per("operations").digits(4)
     }
 
-    /// Divides by another figure; a sample where that is 0 has no value.
+    /// Divides by another figure; a sample in which that is 0 has no value.
     pub fn per(mut self, figure: &str) -> Self {
         self.per = Some(figure.to_owned());
         self
@@ -95,7 +95,7 @@ impl Metric {
         self
     }
 
-    /// Sets the value, in its unit, up to which ratios mean nothing: ten times the resolution.
+    /// Sets the value, in its unit, up to which ratios are meaningless: ten times the resolution.
     pub fn near_zero(mut self, value: f64) -> Self {
         self.near_zero = value;
         self
@@ -111,7 +111,7 @@ impl Metric {
         Self { unit: "ms".to_owned(), times, near_zero, decimals: 1, ..self }
     }
 
-    /// The value up to which ratios mean nothing.
+    /// The value up to which ratios are meaningless.
     pub fn zero(&self) -> f64 {
         self.near_zero
     }
@@ -152,7 +152,7 @@ impl Metric {
         }
     }
 
-    /// The value; `None` where the measurement lacks a figure or the divisor is 0.
+    /// The value; `None` if the measurement lacks a figure or the divisor is 0.
     pub fn value(&self, measurement: &Measurement) -> Option<f64> {
         let of = measurement.figure(&self.of)? * self.times;
         match &self.per {

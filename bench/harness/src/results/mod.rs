@@ -1,4 +1,4 @@
-//! A results directory: every sample of one run, with the facts for judging them later.
+//! A results directory: every sample of one run, with the facts needed to judge them later.
 //!
 //! ```text
 //! DIR/meta.json      what was compared, over what, where; written before the first sample
@@ -12,12 +12,12 @@
 //! their index. A [`Metric`] is data and computes its value from a [`Measurement`], so no reader
 //! depends on the experiment. A sample's [`Timeline`] is its memory over time.
 //!
-//! A directory is never overwritten. A last line that a kill has cut off is left out with a
-//! warning, but makes a shard incomplete; any other damage or foreign content is an error with file
+//! A directory is never overwritten. A last line that was cut off by a kill is left out with a
+//! warning, but makes a shard incomplete. Any other damage or foreign content is an error with file
 //! and line.
 //!
-//! A new figure is a name in `counters` or `figures` of a [`Measurement`]. `malloc_patterns` of the
-//! lab, `memory` of the replays and `raw` of the comparison fill these.
+//! A new figure is a name in `counters` or `figures` of a [`Measurement`]. These are filled by
+//! `malloc_patterns` of the lab, `memory` of the replays and `raw` of the comparison.
 
 mod difference;
 mod directory;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Options for destinations and shards. The recorded command leaves them out: a reader who repeats
-/// the command chooses other places, and takes the whole run.
+/// Options for destinations and shards. The recorded command leaves them out, because a reader who
+/// repeats it chooses other places and takes the whole run.
 const PLACES: [&str; 9] = [
     "--out",
     "--shard",

@@ -25,7 +25,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Counted rounds with a sample: fewer than asked for if the run was cut short.
+    /// Counted rounds with a sample: fewer than requested if the run was cut short.
     pub fn rounds(&self) -> usize {
         self.samples.iter().map(|sample| sample.round).max().unwrap_or(0) as usize
     }
@@ -40,8 +40,8 @@ impl Run {
         })
     }
 
-    /// One value per counted round of a cell; `None` where the sample failed or lacks the figure.
-    /// Equal indices of two columns are a pair.
+    /// One value per counted round of a cell; `None` if the sample failed or lacks the figure.
+    /// Values with equal indices in two columns are a pair.
     pub fn values(&self, cell: Cell<'_>, metric: &Metric) -> Vec<Option<f64>> {
         let mut values = vec![None; self.rounds()];
         for sample in self.samples_of(cell) {

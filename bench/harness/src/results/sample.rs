@@ -14,8 +14,9 @@ pub struct Measurement {
     pub wall_ns: u64,
     /// CPU time of the whole process in the window.
     pub cpu_ns: u64,
-    /// Proofs that the work was done, counted apart from `operations`: memory that came back with
-    /// its mark, packets that arrived. The workload's [`Verify`](super::Verify) checks the number.
+    /// Proofs that the work was done, counted apart from `operations`: blocks that came back with
+    /// their mark, packets that arrived. The workload's [`Verify`](super::Verify) checks the
+    /// number.
     #[serde(default)]
     pub verified: u64,
     /// The object that contains the serving `malloc`, or the policies of the stack.
@@ -26,7 +27,7 @@ pub struct Measurement {
     /// Further figures by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
-    /// By the name of a counter or figure: the single values that it sums up, such as the time of
+    /// Single values by the name of the counter or figure that sums them up, such as the time of
     /// each file.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<u64>>,
@@ -73,7 +74,7 @@ pub struct Reading {
     pub ms: f64,
     /// Resident bytes (`statm`).
     pub resident: u64,
-    /// Bytes charged to the control group; without one, by how much the machine's free memory fell.
+    /// Bytes charged to the control group; without one, the decrease of the machine's free memory.
     pub charged: i64,
 }
 

@@ -12,7 +12,7 @@ pub enum Relation {
     Difference,
 }
 
-/// The peers that the baseline is compared with.
+/// The peers with which the baseline is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Against {
@@ -32,7 +32,7 @@ pub enum Over {
     EachWorkload,
 }
 
-/// A target: the baseline in relation to the peers (`against`) should be `at_most`.
+/// A target: the baseline, relative to the peers (`against`), should be `at_most`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// The work, as the table names it.

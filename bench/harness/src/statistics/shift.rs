@@ -46,7 +46,7 @@ pub fn of_samples(samples: &[f64], others: &[f64]) -> Option<Estimate> {
     between(differences.collect(), rank_sum_cut(samples.len(), others.len()))
 }
 
-/// Estimates from `values`; `cut` of them lie beyond each end of the interval.
+/// Estimates from `values`, of which `cut` lie beyond each end of the interval.
 fn between(mut values: Vec<f64>, cut: Option<usize>) -> Option<Estimate> {
     values.sort_unstable_by(f64::total_cmp);
     let centre = median(&values)?;

@@ -1,7 +1,7 @@
 //! Checks the tables of the documents: every percentage follows from its inputs within their
 //! rounding, and the lab prints the same rows from the same samples.
 //!
-//! `tests/golden` has the numbers of the documents as data. Where a document prints rounded values,
+//! `tests/golden` has the numbers of the documents as data. If a document prints rounded values,
 //! the test chooses samples within the rounding that also give its percentages. For the long table
 //! of document 001, whose samples were never published, a set of 256 integers was found that gives
 //! all its 34 figures and 17 percentages.
@@ -18,7 +18,7 @@ const SPARSETRUNCATE: &str = include_str!("../../tests/golden/sparsetruncate_rec
 const FIGURES: &str = include_str!("../../tests/golden/figures_outside_tables.csv");
 
 /// The only row of the documents whose percentage does not follow from its printed inputs: they
-/// allow 6.0552 to 6.0569, and it prints 6.05.
+/// allow 6.0552 to 6.0569, but the row has 6.05.
 const EXCEPTION: (&str, &str) = ("sockperf-tcp-throughput", "1211.02");
 
 fn records(csv: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
@@ -147,7 +147,7 @@ fn samples(mean: f64, deviation: f64, is_harmonic: bool) -> Vec<f64> {
     around(high)
 }
 
-/// A run whose samples print as a table of document 000.
+/// A run whose samples, when printed, give a table of document 000.
 fn run_behind(table: &[PublishedRow]) -> Run {
     let is_rate = table.iter().any(PublishedRow::is_rate);
     let decimals = table[0].values[0].split_once('.').unwrap().1.len() as u8;

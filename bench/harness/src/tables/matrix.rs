@@ -1,4 +1,4 @@
-//! Tables with a column for each variant: medians, and judgements in relation to the baseline.
+//! Tables with a column for each variant: medians, and judgements relative to the baseline.
 
 use crate::judge::{Column, Row, Selection};
 use crate::results::{Metric, Run};
@@ -59,7 +59,7 @@ impl<'a> Matrix<'a> {
         Table::of(head, rows).text()
     }
 
-    /// Returns every other variant in relation to the baseline, with intervals; an asterisk marks
+    /// Returns every other variant relative to the baseline, with intervals; an asterisk marks
     /// better and worse ones. The last row of a group is the geometric mean over its workloads.
     pub fn ratios(&self, metric: &Metric) -> String {
         // The copy comes first: it shows the noise of the other ratios.
@@ -149,7 +149,7 @@ mod tests {
             let matrix = Matrix::new(run, vec![Group { name: "g".to_owned(), workloads }]);
             matrix.ratios(run.meta.primary())
         };
-        // A geometric mean with a factor 0 has no ratio; the row alone is a difference.
+        // A geometric mean with a factor of 0 has no ratio; the row by itself is a difference.
         let mut run = run_of("test", time(), &cells);
         let text = both(&run);
         assert!(text.contains("| g (mean)") && text.contains(" no ratio |"), "{text}");

@@ -1,8 +1,8 @@
-//! The comparison of mmtests as of October 2017, to the character.
+//! The comparison that mmtests printed in October 2017, character by character.
 //!
 //! Times are printed as in its "variable time" tables (document 001), with quartiles and means of
-//! the best; rates as in its "multiple operations" tables (document 000), with harmonic means. A
-//! positive percentage is better in either direction.
+//! the best samples; rates as in its "multiple operations" tables (document 000), with harmonic
+//! means. A positive percentage is better in both.
 
 use crate::judge::Selection;
 use crate::results::Direction;
@@ -50,7 +50,7 @@ pub(super) const OF_RATES: [Statistic; 8] = [
 ];
 
 pub(super) struct Table {
-    /// The statistics of this kind of table; all their names decide the width of the first column.
+    /// The statistics of this kind of table; their names determine the width of the first column.
     pub(super) statistics: &'static [Statistic],
     pub(super) kernels: Vec<String>,
     pub(super) decimals: usize,

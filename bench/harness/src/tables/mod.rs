@@ -44,8 +44,8 @@ use std::path::PathBuf;
 
 /// Print tables of results directories.
 ///
-/// Variants of several directories stand side by side; only those of the baseline's own run are
-/// paired with it, round by round. Rows are the workloads that all have in common.
+/// Variants of several directories are shown side by side; only those of the baseline's own run are
+/// paired with it, round by round. Rows are the workloads that all runs have.
 #[derive(Args)]
 pub struct CompareArgs {
     /// Directories that `quarry lab run .. --out DIR` has made.
@@ -54,12 +54,12 @@ pub struct CompareArgs {
     /// The variant that the others are compared with [default: that of the first directory].
     #[arg(long, value_name = "V")]
     baseline: Option<String>,
-    /// How the table looks.
+    /// Style of the table.
     #[arg(long, value_enum, default_value = "modern")]
     style: Style,
 }
 
-/// How tables look.
+/// Styles of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Style {
     /// As mmtests printed them in 2017: positive percentages are better.
@@ -70,7 +70,7 @@ enum Style {
     WillItScale,
     /// Medians, ratios with 95 % intervals, verdicts.
     Modern,
-    /// The judgements behind them, as JSON.
+    /// The judgements on which the verdicts rest, as JSON.
     Json,
 }
 

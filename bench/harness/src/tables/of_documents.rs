@@ -1,4 +1,4 @@
-//! The tables of documents 000 and 001 for an experiment, in the layout of the run's table above.
+//! The documents' own tables (000 and 001) for an experiment, in the layout of the run's table.
 
 use super::mmtests::{OF_RATES, OF_TIMES, PrintedRow, Table};
 use super::published::MMTESTS;

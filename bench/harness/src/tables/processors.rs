@@ -1,5 +1,5 @@
-//! `quarry lab targets`: prints side by side how far each processor reached the targets. For each
-//! processor there is a record, a JSON file to be committed, which outlives the machine's samples.
+//! `quarry lab targets`: shows side by side how far each processor reached the targets. Each
+//! processor has a record, a JSON file to be committed, which outlives the machine's samples.
 
 use super::targets::{against, aim, unit};
 use crate::judge::{Reached, Success, written};
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 
 const SCHEMA: &str = "quarry-targets/1";
 
-/// Print what was reached of the targets on each processor.
+/// Print, for each processor, which targets were reached.
 ///
-/// Runs that are named are recorded first: what they reached takes the place of what was recorded
-/// of the same target on the same processor.
+/// Runs given as arguments are recorded first. Their results replace those that were recorded for
+/// the same targets on the same processor.
 #[derive(Args)]
 pub struct TargetsArgs {
     /// Directories that `quarry lab run peers --out RUN` has made.
@@ -44,7 +44,7 @@ struct Figure {
     relation: Relation,
     unit: String,
     at_most: f64,
-    /// `None` without a figure, as the verdict explains.
+    /// `None` without a figure; the verdict then explains why.
     centre: Option<f64>,
     interval: Option<[f64; 2]>,
     verdict: String,
@@ -55,8 +55,7 @@ struct Figure {
 impl TargetsArgs {
     /// Records the runs and prints the table to `out`.
     ///
-    /// # Errors
-    /// A usage error, where a run has no targets; a file that cannot be read or written.
+    /// # Errors A usage error if a run has no targets; a file that cannot be read or written.
     pub fn run(self, out: &mut dyn Write) -> Result<()> {
         for place in &self.runs {
             let run = results::read(place)?;
@@ -131,7 +130,7 @@ impl Figure {
         aim(self.relation, self.at_most, &self.unit)
     }
 
-    /// The figure and its verdict, with the aim if it was another one at that time.
+    /// The figure and its verdict, with the aim if the aim was another one at that time.
     fn text(&self, aim: &str) -> String {
         let estimate = self.centre.map(|centre| Estimate {
             centre,

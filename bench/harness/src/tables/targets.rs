@@ -12,7 +12,7 @@ Wilcoxon); of several workloads it is the geometric mean of each round that coun
 every workload the peer that is lowest there, picked by the same samples, so that chance can only
 flatter the peer. each: shown is the peer that decides. A/A: the copy in place of both.";
 
-/// Returns the targets of a run with an explanation; `None` where it has none.
+/// Returns the targets of a run with an explanation; `None` if it has no targets.
 pub fn of(run: &Run) -> Option<(Table, String)> {
     let reached = Reached::all(run);
     if reached.is_empty() {

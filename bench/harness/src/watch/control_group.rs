@@ -1,4 +1,4 @@
-//! A memory control group for one sample, where the machine permits it.
+//! A memory control group for one sample, if the machine permits it.
 
 use procfs::{FromRead, ProcessCGroups};
 use std::fs;
@@ -36,7 +36,7 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // This fails only while a process of the group lives; then the group stays.
+        // This fails only while a process of the group lives; the group then stays.
         let _ = fs::remove_dir(&self.folder);
     }
 }

@@ -1,8 +1,8 @@
 //! Sample processes whose memory their parent reads while they run.
 //!
-//! A watched process does a workload and announces each phase on standard output by a line `NAME
-//! VALUE..`. It writes without allocating, so that memory changes only by what the allocator does.
-//! At the end it waits until its standard input closes, and prints its measurement, which names the
+//! A watched process runs a workload and announces each phase on standard output by a line `NAME
+//! VALUE..`. It writes without allocating, so that memory changes only because of the allocator. At
+//! the end it waits until its standard input closes, and prints its measurement, which names the
 //! object that served `malloc`.
 
 mod control_group;

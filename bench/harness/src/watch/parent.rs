@@ -18,8 +18,8 @@ pub const GROUP_VARIABLE: &str = "LAB_CONTROL_GROUP";
 /// The parent's observations of a process, and the process's measurement.
 pub type Watched = (Timeline, Measurement);
 
-/// Starts a sample process and reads its memory every `interval`. When it has announced the phase
-/// that `last` names and the time beside that name has passed, lets it end.
+/// Starts a sample process and reads its memory every `interval`. `last` has the name of a phase
+/// and a time: lets the process end when that time has passed since the phase was announced.
 ///
 /// # Errors
 /// How the process failed.

@@ -6,7 +6,7 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Declares the events with their names in statistics, those of `/proc/vmstat` where it has them.
+/// Declares the events with their names in statistics; events of `/proc/vmstat` have its names.
 macro_rules! events {
     ($($(#[$doc:meta])* $event:ident = $name:literal,)*) => {
         /// Something that happens to pages.

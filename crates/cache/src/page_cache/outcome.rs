@@ -108,7 +108,7 @@ impl ScanRequest {
     pub const DIRECT_MOST: usize = 32;
     /// Nanoseconds that a direct reclaim takes.
     pub const DIRECT_NS: u64 = 200_000;
-    /// A scan that has freed nothing looks at so many pages before time may end it: a task that
+    /// A scan that has freed nothing looks at this many pages before time may end it: a task that
     /// lost its CPU for a while must not be refused memory. With a CPU they take less than
     /// `DIRECT_NS`.
     pub const LEAST_SCANNED: u64 = 1024;

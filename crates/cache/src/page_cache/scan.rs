@@ -34,7 +34,7 @@ const CLUSTER: usize = 32;
 /// index and that users pin; each look moves up to 32 of these to the front.
 const MOST_EMPTY_LOOKS: u32 = 32;
 
-/// A reclaim leaves so many used pages on the active list. After that it moves used pages to the
+/// A reclaim leaves this many used pages on the active list. After these it moves used pages to the
 /// inactive list too, as the kernel always does, so that it ends.
 const MOST_SPARED: usize = 256;
 

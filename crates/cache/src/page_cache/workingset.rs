@@ -1,5 +1,5 @@
-//! Shadow entries: what an index remembers of an evicted page, and what follows from it at a
-//! refault (`mm/workingset.c`, Linux 6.12).
+//! Shadow entries: the data that an index keeps of an evicted page, and the decisions that follow
+//! from it at a refault (`mm/workingset.c`, Linux 6.12).
 //!
 //! The clock of a list pair is its *nonresident age*: it advances by one page at every eviction and
 //! every activation. A shadow entry holds the time of the eviction on this clock. At the refault,

@@ -2,7 +2,7 @@
 //! (`balance_pgdat` of kswapd, Linux 6.x), and programs can ask for reclaim.
 //!
 //! A balance makes at most 64 passes. A pass looks at one of `1 << priority` pages and objects:
-//! from priority 12, one in 4,096, to priority 0, all of them. It
+//! from priority 12, one in 4,096, to priority 0, all of them. Each pass
 //!
 //! 1. takes back Quarry's own reserves: cached mappings, barns, and from priority 9 on everything
 //!    that is parked, once, and again after a shrinker has freed objects;

@@ -1,5 +1,5 @@
-//! Cached pages and registered objects share the work of a reclaim by the cost of making them again
-//! (file and anonymous pages of Linux 5.8 and 5.9, `lru_note_cost` and `get_scan_count`).
+//! A reclaim divides its work between cached pages and registered objects by the cost of making
+//! them again (file and anonymous pages of Linux 5.8 and 5.9, `lru_note_cost`, `get_scan_count`).
 //!
 //! A refault is a page or an object that was reclaimed and had to be made again. The side with more
 //! recent refaults is scanned less. `c` and `d` are the refaults of the two sides. To each their

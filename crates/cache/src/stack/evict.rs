@@ -1,12 +1,12 @@
 //! Direct reclaim, first stage: a request that has found no memory takes pages of the cache.
 //!
 //! The request first takes cached mappings and objects in barns, which cost less to make again than
-//! a page. Then it evicts clean unused pages, 32 in 200 us at a time, while this frees pages. It
-//! may come from under any lock of the program, so it writes nothing and calls no function of the
+//! a page. Then it evicts clean unused pages, 32 in 200 us at a time, while this frees pages. The
+//! program may hold any lock of its own, so the request writes nothing and calls no function of the
 //! program. It only tries locks of mappings, and waits for LRU locks, whose holders request
 //! nothing. If all evictable pages belong to locked mappings, it naps outside of the gate, so that
-//! a holder can go on. The heap leaves the cache as many frames as lie below the low mark, or reads
-//! would be refused.
+//! a holder can go on. The heap leaves the cache as many frames as lie below the low mark: without
+//! them reads would be refused.
 
 use super::host::CachingStack;
 use crate::page_cache::{PageCacheRef, ScanRequest};

@@ -7,9 +7,9 @@
 pub enum MigrateType {
     /// Slabs: one live object pins the frame.
     Unmovable = 0,
-    /// Large allocations: freed whole.
+    /// Large allocations, which are freed whole, and cached pages.
     Movable = 1,
-    /// Page cache: pages can be evicted.
+    /// Slabs of objects that programs touch only in part: their untouched pages can go back.
     Reclaimable = 2,
     /// Reserve for high-order atomic requests.
     HighAtomic = 3,

@@ -39,5 +39,5 @@ pub use pageblock::{Faults, Pageblock, PageblockLinks, PageblockTag, Pageblocks}
 pub use pfn::{PageblockIndex, Pfn};
 pub use prices::Prices;
 pub use table::{FrameState, FrameTable, Kind};
-pub use touched::{KindSet, Touched};
+pub use touched::KindSet;
 pub use window::Window;

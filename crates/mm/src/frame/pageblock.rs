@@ -103,14 +103,12 @@ impl LinkWords {
 pub enum Faults {
     /// In small pages.
     Plain = 0,
-    /// In small pages, to find out how much of the pageblock the program touches.
-    Sample = 1,
     /// As a huge page, at the first touch.
-    Huge = 2,
+    Huge = 1,
     /// In small pages for good: a part went back to the OS, and the kernel must not fill it again.
-    Small = 3,
+    Small = 2,
     /// A huge page has brought in all of it.
-    Whole = 4,
+    Whole = 3,
 }
 
 impl Faults {
@@ -181,9 +179,8 @@ impl Pageblock {
     pub fn faults(&self) -> Faults {
         match self.faults.load(Relaxed) {
             0 => Faults::Plain,
-            1 => Faults::Sample,
-            2 => Faults::Huge,
-            3 => Faults::Small,
+            1 => Faults::Huge,
+            2 => Faults::Small,
             _ => Faults::Whole,
         }
     }

@@ -6,27 +6,8 @@
 //! program that writes into each object of a page or less touches the whole slab. For larger
 //! objects, the slab layer checks whether something was written after their first page.
 
-use super::memory::Memory;
-use super::order::PAGEBLOCK_FRAMES;
-use super::pfn::Pfn;
 use super::table::Kind;
 use quarry_sys::primitive::{AtomicU64, Ordering};
-
-/// The frames of slabs in a range, and how many of them programs usually touch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touched {
-    /// Frames of slabs.
-    pub handed_out: u32,
-    /// Frames among them whose kinds are touched whole.
-    pub touched: u32,
-}
-
-impl Touched {
-    #[must_use]
-    pub(crate) fn is_dense(self) -> bool {
-        self.touched * 8 >= self.handed_out * 7
-    }
-}
 
 /// A set of kinds of frames.
 pub struct KindSet([AtomicU64; 4]);
@@ -63,22 +44,5 @@ impl KindSet {
 impl Default for KindSet {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Memory {
-    /// Counts, among up to a pageblock of frames, those of slabs, and those of kinds in
-    /// `touched_whole`. Frames that come or go during the call may or may not count.
-    #[must_use]
-    pub fn touched(&self, first: Pfn, count: u32, touched_whole: &KindSet) -> Touched {
-        let mut seen = Touched { handed_out: 0, touched: 0 };
-        for at in 0..count.min(PAGEBLOCK_FRAMES) {
-            let kind = self.frames().kind(first.plus(at));
-            if kind.is_cache() {
-                seen.handed_out += 1;
-                seen.touched += u32::from(touched_whole.has(kind));
-            }
-        }
-        seen
     }
 }

@@ -1,5 +1,5 @@
-//! Allocation: from the lists of a CPU, or on a slow path where neither they nor the zone above its
-//! low mark have a block (`__alloc_pages_slowpath`). A request that cannot wait may use the
+//! Allocation: from the lists of a CPU. If neither these lists nor a zone above its low mark has a
+//! block, the slow path follows (`__alloc_pages_slowpath`). A request that cannot wait may use the
 //! reserve.
 
 use super::allocator::PageAllocator;
@@ -10,13 +10,12 @@ use crate::zone::{Mark, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
-/// How often a request may make room in a zone and find it taken by other requests before it gives
+/// How often a request makes room in a zone and finds that other requests took it, before it gives
 /// up (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
 pub const MOST_LOST: u32 = 16;
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Takes a block; `None` where none is left within the request's watermarks. O(1) from the
-    /// lists.
+    /// Takes a block; returns `None` if the request's watermarks leave none. O(1) from the lists.
     #[inline]
     pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         match self.alloc_above_low(slot, request) {
@@ -30,14 +29,14 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
     }
 
-    /// Takes a block from the request's node while that stays above `mark`; uses the reserves that
-    /// the request has a right to.
+    /// Takes a block from the request's node, if the node then stays above `mark`. Uses the
+    /// reserves to which the request has a right.
     pub fn alloc_above(&self, slot: SlotIndex, request: PageRequest, mark: Mark) -> Option<Page> {
         self.pcps.alloc(&self.zones, slot, request.node, &request.ask(), mark)
     }
 
-    /// Takes up to `out.len()` blocks of the local node, but at least one where
-    /// [`alloc`](Self::alloc) would; returns how many.
+    /// Takes up to `out.len()` blocks of the local node; returns how many. Takes at least one if
+    /// [`alloc`](Self::alloc) would succeed.
     pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
         let ask = request.usual();
         let bulk =
@@ -52,15 +51,15 @@ impl<P: PagePolicy> PageAllocator<P> {
         1 + bulk(&mut out[1..])
     }
 
-    /// Grows zones, tries other nodes, then the reserve, then takes blocks back from all lists and
-    /// from the high-order reserve.
+    /// Tries in turn: growing the zones, node by node; the reserve; and blocks taken back from all
+    /// lists and from the high-order reserve.
     #[cold]
     #[inline(never)]
     fn alloc_from_zone(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         if request.flags.non_block {
             return self.alloc_without_waiting(slot, request);
         }
-        // Other CPUs may take the room first, so this is repeated: CPUs that begin at once share
+        // Other CPUs may take the room first, so the loop repeats. CPUs that begin together share
         // one step of growth.
         for node in self.zones.fallback_order(request.node) {
             let request = PageRequest { node, ..request };
@@ -85,15 +84,15 @@ impl<P: PagePolicy> PageAllocator<P> {
     }
 
     /// Turns extents into blocks, and grows the zone if that is not enough. Returns whether the
-    /// zone can serve the request above its low mark now.
+    /// zone can now serve the request above its low mark.
     #[inline(never)]
     fn make_room(&self, request: PageRequest) -> bool {
         let (node, ask) = (request.node, request.usual());
         self.zones.flush_extents_for(node, ask.order) || self.zones.grow(node, &ask, Urgency::Low)
     }
 
-    /// Serves a request that cannot wait: uses the reserve and turns extents into blocks, but does
-    /// not call the operating system or take from other CPUs (no `__GFP_DIRECT_RECLAIM`).
+    /// Serves a request that cannot wait. Uses the reserve and turns extents into blocks, but
+    /// neither calls the operating system nor takes from other CPUs (no `__GFP_DIRECT_RECLAIM`).
     fn alloc_without_waiting(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.alloc_reserve(slot, request).or_else(|| {
             for node in self.zones.fallback_order(request.node) {
@@ -122,8 +121,8 @@ impl<P: PagePolicy> PageAllocator<P> {
     #[inline(never)]
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();
-        // No purge may take the blocks that have just come back. While it holds these locks, this
-        // thread only tries the locks of lists.
+        // Without these locks a purge could take the blocks that have just come back. While it
+        // holds them, this thread only tries the locks of lists.
         let mut held = [const { None }; MAX_NODES];
         for (zone, held) in self.zones.all().zip(&mut held) {
             *held = Some(zone.hold_purges());

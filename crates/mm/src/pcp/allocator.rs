@@ -33,7 +33,7 @@ fn line(one: NodeId, other: NodeId) -> u32 {
 }
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Reserves the arena and sets up zones and the lists of `slots` CPUs; fails as the OS does.
+    /// Reserves the arena, and sets up zones and lists of `slots` CPUs. Fails if the OS refuses.
     pub fn build(os: &'static dyn Os, config: &PageConfig<P>, slots: u32) -> OsResult<Self> {
         let Sizes { high_max, batch, .. } = config.policy.sizes(config.size_inputs());
         let rings = RingSizes::fitting(high_max, batch << BATCH_SCALE_MAX);
@@ -88,7 +88,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         &self.zones
     }
 
-    /// Holds the lock of the lists of a slot and node while the result lives. For tests.
+    /// Holds the lock of the lists of a slot and node until the result is dropped. For tests.
     pub fn hold_lists(&self, slot: SlotIndex, node: NodeId) -> impl Sized + '_ {
         self.pcps.store.pcp(slot, node).lists.lock()
     }
@@ -108,7 +108,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.free(&self.zones, slot, owner, Block { pfn, order, zeroed: false });
     }
 
-    /// Finds the node and migratetype of a block to free; aborts the process where that is wrong.
+    /// Returns node and migratetype of a block to be freed; aborts the process if it is not in use.
     #[inline]
     pub(super) fn check_freed(&self, pfn: Pfn, order: Order) -> (NodeId, MigrateType) {
         let memory = self.zones.memory();
@@ -126,7 +126,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// The node of frames that may become an extent, because they lie in one movable pageblock.
+    /// The node of these frames if they may become an extent: if they lie in one movable pageblock.
     #[inline]
     pub(super) fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
         let tag = self.zones.memory().pageblocks().of(first).tag();
@@ -167,7 +167,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.slots().for_each(|slot| self.drain_slot(slot));
     }
 
-    /// Lets the zones give back every wholly free pageblock. Returns the bytes.
+    /// Lets the zones return every wholly free pageblock to the system. Returns the bytes.
     pub fn give_back(&self) -> usize {
         self.zones.give_back()
     }
@@ -182,8 +182,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.drain_extents_of(&self.zones, slot);
     }
 
-    /// Shrinks the lists of a slot that were not used (`decay_pcp_high`); returns whether work
-    /// remains.
+    /// Shrinks lists of a slot that were not used (`decay_pcp_high`); true if more may follow.
     pub fn decay(&self, slot: SlotIndex) -> bool {
         let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
         self.pcps.decay(&self.zones, slot) || has_aged
@@ -231,8 +230,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.visit_locks(visit);
     }
 
-    /// Checks all equations, while no other thread is at work; fails with the first wrong one.
-    /// O(frames).
+    /// Checks all equations; no other thread is at work. Returns the first broken one. O(frames).
     pub fn validate(&self) -> Result<(), Broken> {
         self.zones.validate()?;
         let mut outside = 0;

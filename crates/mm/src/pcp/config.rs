@@ -14,12 +14,12 @@ pub enum FreeListPolicy {
     OneSection,
 }
 
-/// The way to bring in fresh memory of slabs that the program will probably touch.
+/// The ways to bring in fresh memory of slabs that the program will probably touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPolicy {
-    /// Whole slabs by one call, in caches that grow.
+    /// Brings in whole slabs by one call each, in caches that grow.
     pub populate: bool,
-    /// Huge pages for pageblocks of slabs, in zones from 64 MiB on.
+    /// Uses huge pages for pageblocks of slabs, in zones from 64 MiB on.
     pub huge: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct PageConfig<P = V6_18> {
     pub grow: bool,
     /// NUMA nodes, 1..=MAX_NODES.
     pub nodes: u8,
-    /// The node of a slot: `slot % nodes` where nodes are fake, else the node of the topology.
+    /// The node of a slot: `slot % nodes` if nodes are fake, else the node of the topology.
     pub node_of_slot: fn(SlotIndex) -> NodeId,
     /// CPUs that the kernel's formulas assume.
     pub declared_cpus: u32,
@@ -76,8 +76,8 @@ const DEALT: [fn(SlotIndex) -> NodeId; MAX_NODES] = [
 
 impl<P> PageConfig<P> {
     /// Lets the kernel's formulas assume `machine`. If it has another number of nodes, nodes become
-    /// fake: each has a zone, slots are dealt to them in turn, and the system does not know them.
-    /// Panics where `machine` has no CPU, or not 1 to [`MAX_NODES`] nodes.
+    /// fake: each has a zone, slots are assigned to them in turn, and the system does not know
+    /// them. Panics if `machine` has no CPU, or not 1 to [`MAX_NODES`] nodes.
     pub fn declare(&mut self, machine: Machine) {
         let Machine { cpus, frames, nodes } = machine;
         assert!(cpus > 0, "a machine has CPUs");

@@ -6,7 +6,7 @@ use super::ring::SlotRings;
 use crate::frame::{FrameTable, Order};
 use crate::zone::Block;
 
-/// Takes blocks off the lists until `left` pages or a few more are gone; drops bad blocks.
+/// Takes blocks off the lists until at least `left` pages are gone; drops bad blocks.
 pub(super) struct Drain<'a> {
     lists: &'a mut Lists,
     rings: SlotRings<'a>,
@@ -42,9 +42,9 @@ impl<'a> Drain<'a> {
             self.at = if self.at + 1 == self.orders.len() { 0 } else { self.at + 1 };
             let listed = self.lists.rings[self.at].len();
             if listed != 0 {
-                // One block for this list, one for each empty list before it, and those that the
-                // last list lacked. If that is as many as there are lists, all others are empty,
-                // and this one gives all its blocks.
+                // This list gives one block for itself, one for each empty list that was passed,
+                // and those that the last list lacked. If these are as many as there are lists, all
+                // other lists are empty, and this one gives everything.
                 let lists = self.orders.len() as u32;
                 self.turn = match self.walk {
                     DrainWalk::WholeLists => u32::MAX,

@@ -1,16 +1,16 @@
 //! The extents that one CPU has freed, for its next requests of an exact number of frames.
 //!
-//! Each word of a list names one extent, and each change is one compare-and-exchange of one word:
-//! it takes an extent or its front, puts an extent, or joins it to a neighbour. So the list has no
-//! lock, signal handlers and children of a fork never find it half changed, and tasks may use it
-//! outside the gate. ABA does no harm, because a word describes its extent completely.
+//! Each word of a list names one extent. Each change is one compare-and-exchange of one word: it
+//! takes an extent or its front, puts an extent, or joins an extent to a neighbour. So the list
+//! needs no lock, signal handlers and children of a fork never find it half changed, and tasks may
+//! use it outside the gate. ABA does no harm, because a word describes its extent completely.
 //!
-//! A request takes the front of the shortest extent that holds it. The rest stays on the list,
-//! however short: when the front is freed, the two mostly join again.
+//! A request takes the front of the shortest extent that is long enough. The rest stays on the
+//! list, however short it is: when the front is freed, it usually joins the rest again.
 //!
 //! Invariants, for the extent in every word but 0:
-//! * its frames count as used in the budget, have no kind, and are kept nowhere else
-//! * they lie in one pageblock, which was movable when they came
+//! * its frames count as used in the budget, have no kind, and are on no other list
+//! * they lie in one pageblock, which was movable when they were put on the list
 
 use crate::frame::{FrameTable, Kind, Order, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
 use quarry_sys::broken::{Broken, Check};
@@ -20,11 +20,11 @@ use quarry_sys::primitive::{
     Ordering::{AcqRel, Relaxed},
 };
 
-/// Extents of a list; each request looks at all. With 24 no fewer requests went to the zone.
+/// Extents of a list; a request looks at all. With 24, as many requests went to the zone.
 pub(super) const EXTENTS: usize = 16;
-/// Attempts of a request, because another CPU may change the word first.
+/// Attempts of a request; more than one, because another CPU may change the word first.
 const ATTEMPTS: usize = 2;
-/// The extent has been on the list since the upkeep's last look.
+/// The extent has been on the list since the last upkeep.
 const AGED: u64 = 1 << 63;
 
 /// Extents that leave a list: pairs of first frame and number of frames.
@@ -47,7 +47,7 @@ impl Leaving {
     }
 }
 
-/// The way in which an extent came or went.
+/// The way in which an extent was taken or put.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Movement {
     /// Taken by a request inside the gate.
@@ -187,9 +187,9 @@ impl ExtentList {
         (entry != Entry::NONE).then_some(entry)
     }
 
-    /// Takes one extent off a list without room: the shortest if every word is in use, else the
-    /// longest. (To take half of all extents halved the zone's critical sections, but took two
-    /// microseconds for one call in ten thousand.)
+    /// Takes one extent off a list that has no room: the shortest if every word is in use, else the
+    /// longest. (Taking half of all extents halved the zone's critical sections, but one call in
+    /// ten thousand took two microseconds.)
     pub(super) fn make_room(&self) -> Option<(Pfn, u32)> {
         let (mut shortest, mut longest, mut is_full) = (0, 0, true);
         for at in 0..EXTENTS {
@@ -222,7 +222,7 @@ impl ExtentList {
             }
             let is_aged = entry.0 & AGED != 0;
             let next = if is_aged { Entry::NONE } else { Entry(entry.0 | AGED) };
-            // Where this fails, a task has just used the extent.
+            // If this fails, a task has just used the extent.
             if self.exchange(at, entry, next) && is_aged {
                 leaving.add(entry);
             }
@@ -234,7 +234,7 @@ impl ExtentList {
         self.entries().map(Entry::frames).sum()
     }
 
-    /// Counts an extent, usually of the running CPU's list: see [`local::add`].
+    /// Counts an extent taken or put, usually on the running CPU's list: see [`local::add`].
     #[inline(always)]
     pub(super) fn note(&self, what: Movement) {
         local::add(&self.traffic[what as usize], 1);
@@ -244,7 +244,7 @@ impl ExtentList {
         self.traffic[what as usize].load(Relaxed)
     }
 
-    /// Checks the list; `is_kept` returns whether the zone has any of some frames as free ones.
+    /// Checks the list. `is_kept` returns whether the zone has any of the given frames as free.
     pub(super) fn validate(
         &self,
         frames: &FrameTable,
@@ -264,7 +264,7 @@ impl ExtentList {
             let mut all = (0..count).map(|offset| first.plus(offset));
             let is_free = all.all(|pfn| frames.kind(pfn) == Kind::NONE) && !is_kept(first, count);
             let is_inside = first.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES;
-            // A thread outside of the gate may have taken it since the loop loaded it.
+            // A thread outside the gate may have taken the extent since the loop loaded it.
             if self.entry(at) == entry {
                 extent.that(count > 0, "a listed extent has frames")?;
                 extent.that(is_inside, "a listed extent lies in one pageblock")?;

@@ -1,7 +1,7 @@
 //! Extents on the lists of CPUs: taking, putting, and giving them back to zones.
 //!
 //! A CPU keeps extents that it frees: always one, and more up to a share of the memory in use, so
-//! that a process hardly grows by them. Where memory is short it keeps none.
+//! that a process hardly becomes larger by them. If memory is short, a CPU keeps none.
 
 use super::alloc::MOST_LOST;
 use super::allocator::PageAllocator;
@@ -45,8 +45,8 @@ impl ListStore {
         Some(taken)
     }
 
-    /// Takes frames for an allocation to grow into, if the list has all of them. If it has some of
-    /// them, gives all its extents to the zone.
+    /// Takes frames by which an allocation grows, if the list has all of them. If it has only some
+    /// of them, gives all its extents to the zone.
     pub(super) fn take_listed_at(
         &self,
         zones: &Zones,
@@ -113,7 +113,7 @@ impl ListStore {
         self.slots().flat_map(of)
     }
 
-    /// Gives an extent to the zone, and makes room on its list for the next one.
+    /// Gives an extent to the zone instead, and makes room on its list for the next one.
     #[cold]
     fn put_past_list(
         &self,
@@ -190,7 +190,7 @@ fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> O
 
 impl<P: PagePolicy> PageAllocator<P> {
     /// Takes `count` frames ([`EXTENT_FRAMES`]), which may hold data, from the list of the slot and
-    /// its node; also outside of the gate. O(1), no lock.
+    /// its node. May be called outside the gate. O(1), no lock.
     #[inline]
     pub fn alloc_listed(&self, slot: SlotIndex, count: u32) -> Option<Pfn> {
         if !EXTENT_FRAMES.contains(&count) {
@@ -200,8 +200,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.take_listed((slot, node), (count, Order::ZERO), Movement::TakenOutside)
     }
 
-    /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns `false` where that has
-    /// no room; also outside of the gate. O(1), no lock.
+    /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns `false` if the list has
+    /// no room. May be called outside the gate. O(1), no lock.
     #[inline]
     pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
         let Some(node) = self.extent_node(first, count) else { return false };
@@ -210,14 +210,14 @@ impl<P: PagePolicy> PageAllocator<P> {
             && store.put_listed(&self.zones, (slot, node), extent, Movement::PutOutside)
     }
 
-    /// Extents taken from the lists outside of the gate, and extents put on them.
+    /// Numbers of extents that were taken from the lists, and put on them, outside the gate.
     #[must_use]
     pub(crate) fn extents_passed_outside(&self) -> (u64, u64) {
         let passed = |how| self.pcps.store.extent_lists().map(|list| list.passed(how)).sum();
         (passed(Movement::TakenOutside), passed(Movement::PutOutside))
     }
 
-    /// Frames on the lists of a slot and node: pages, and extents. Waits for the lists of pages.
+    /// Frames on the lists of a slot and node: pages and extents. Waits for the page lists' lock.
     #[must_use]
     pub fn listed_frames(&self, slot: SlotIndex, node: NodeId) -> u32 {
         let store = &self.pcps.store;

@@ -17,7 +17,7 @@ fresh_zero! {
     pub struct Tuning {
         /// Pages on all lists.
         pub count: u32,
-        /// Pages kept at most, tuned between `high_min` and `high_max`.
+        /// Most pages on the lists, tuned between `high_min` and `high_max`.
         pub high: u32,
         /// Pages freed in a row, halved at each allocation.
         pub free_count: u32,
@@ -32,7 +32,7 @@ fresh_zero! {
     /// Counts of the work of a slot's lists. All values only grow.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct PcpCounters {
-        /// Blocks handed out from the lists, those of refills included.
+        /// Blocks handed out from the lists, including those that a refill has just fetched.
         pub allocs: u64,
         /// Times an empty list was refilled: critical sections of the zone.
         pub refills: u64,
@@ -44,14 +44,14 @@ fresh_zero! {
         pub drains: u64,
         /// Pages given back by drains.
         pub drained_pages: u64,
-        /// Blocks handed out past the lists: another order, or the lists were in use.
+        /// Blocks handed out past the lists: of another order, or while the lists were locked.
         pub bypassed_allocs: u64,
-        /// Blocks freed past the lists.
+        /// Blocks freed directly to the zone.
         pub bypassed_frees: u64,
-        /// Critical sections, of the lists or of the zone, in which blocks of callers were freed,
-        /// as document 001 counts them.
+        /// Critical sections, of the lists or of the zone, that freed blocks of callers: what
+        /// document 001 counts.
         pub critical_sections: u64,
-        /// Blocks with a wrong state on a list, which were dropped.
+        /// Listed blocks whose state was wrong, and which were dropped.
         pub bad_blocks: u64,
     }
 }
@@ -92,12 +92,12 @@ fresh_zero! {
         pub(super) counters: PcpCounters,
     }
 
-    /// The lists of one slot and node. Requests only try their lock, and go to the zone where
-    /// another thread holds it; drains, statistics and `fork` wait for it.
+    /// The lists of one slot and node. A request only tries their lock, and goes to the zone if
+    /// another thread holds it. Drains, statistics and `fork` wait for the lock.
     #[repr(align(128))]
     pub(super) struct Pcp {
         pub(super) lists: CountedLock<Lists>,
-        /// Counted without the lock, which another thread held.
+        /// Requests that found the lock held by another thread; counted without the lock.
         pub(super) bypassed_allocs: AtomicU64,
         pub(super) bypassed_frees: AtomicU64,
         pub(super) bypass_sections: AtomicU64,

@@ -74,7 +74,7 @@ impl<'a> LockedLists<'a> {
         Some(Page { pfn, zeroed: state.is_zeroed() })
     }
 
-    /// Drops a block with a wrong state, and takes the next one.
+    /// Drops a block with a wrong state, and takes the block after it.
     #[cold]
     #[inline(never)]
     fn pop_past_bad(&mut self, list: usize, order: Order) -> Option<Page> {
@@ -85,8 +85,8 @@ impl<'a> LockedLists<'a> {
     /// Fetches blocks for an empty list in one critical section, in their order, and takes the
     /// first. A refill may not use the high-order reserve: if it finds no block, a request with a
     /// right to the reserve goes to the zone (`rmqueue_bulk` to Linux 6.19). (On fresh memory two
-    /// CPUs' batches are neighbours, and share a cache line of 64 states. To skip this line does
-    /// not help: processors fetch lines in pairs.)
+    /// CPUs' batches are neighbours, and share a cache line of 64 states. Skipping this line does
+    /// not help, because processors fetch lines in pairs.)
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop<P: PagePolicy>(
@@ -113,13 +113,13 @@ impl<'a> LockedLists<'a> {
         self.pop(list, ask.order)
     }
 
-    /// Not inlined: [`Zone::admits`] would take stack while blocks are fetched.
+    /// Not inlined, because [`Zone::admits`] would take stack while blocks are fetched.
     #[inline(never)]
     fn admits(&self, ask: &Ask, mark: Mark) -> bool {
         self.at.zone().admits(ask, mark)
     }
 
-    /// Puts a block at one end of a list; returns the pages to drain now.
+    /// Puts a block at one end of a list; returns the number of pages to drain now.
     #[inline(always)]
     pub(super) fn push<P: PagePolicy>(
         &mut self,
@@ -164,8 +164,8 @@ impl<'a> LockedLists<'a> {
         lists.counters.drained_pages += u64::from(spilled << order.get());
     }
 
-    /// Gives `pages` pages back, from `list` on. Releases the lists between the policy's chunks;
-    /// returns `None` if another thread takes them then.
+    /// Gives `pages` pages back, beginning with `list`. Releases the lock of the lists between the
+    /// policy's chunks; returns `None` if another thread takes the lock in between.
     #[cold]
     #[inline(never)]
     pub(super) fn drain<P: PagePolicy>(
@@ -176,7 +176,7 @@ impl<'a> LockedLists<'a> {
     ) -> Option<Self> {
         let chunk = policy.drain_chunk(self.at.context().sizes);
         loop {
-            // A chunk may take a few pages too many, which later chunks do not make up for.
+            // A chunk may drain a few pages too many; later chunks are not shortened for that.
             self.drain_chunk(policy, pages.min(chunk), list);
             pages = pages.saturating_sub(chunk);
             if pages == 0 || self.lists.tuning.count == 0 {
@@ -194,7 +194,7 @@ impl<'a> LockedLists<'a> {
         Some(self)
     }
 
-    /// Gives `pages` pages or a few more back in one critical section of the zone.
+    /// Gives at least `pages` pages back in one critical section of the zone, a few more at most.
     pub(super) fn drain_chunk<P: PagePolicy>(&mut self, policy: &P, pages: u32, list: usize) {
         let before = self.lists.tuning.count;
         if before == 0 {

@@ -1,4 +1,4 @@
-//! Per-CPU page lists in front of the zones, and the page allocator that joins both.
+//! Per-CPU page lists on top of the zones, and the page allocator that joins both.
 //!
 //! A policy is a type that implements [`PagePolicy`]; policies of other eras are in `lab/eras`.
 //! Each file uses only those to its left:

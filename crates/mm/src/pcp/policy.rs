@@ -28,8 +28,8 @@ pub struct SizeInputs {
 /// A CPU's share of the last data cache unless the machine is asked: 2 MiB, as on servers.
 pub const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
-/// The lists of a zone that grows get the sizes for this many frames: 1 GiB, the smallest zone with
-/// the full batch. The zone's size at the start tells nothing about its program.
+/// A zone that grows gets the list sizes for this many frames: 1 GiB, the smallest zone with the
+/// full batch. Its size at the start says nothing about the program.
 const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
@@ -65,19 +65,19 @@ pub struct Sizes {
     pub high_min: u32,
     /// The upper bound of `high`.
     pub high_max: u32,
-    /// A row of frees of orders 1..=3 sends all pages to the zone only if at least this many are
+    /// Frees of orders 1..=3 in a row send all pages to the zone only if at least this many are
     /// listed: a batch, or 0 if the CPU's cache is too small (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
     pub kept: u32,
 }
 
 impl Sizes {
-    /// Lists of a fixed `high`.
+    /// Lists with a fixed `high`.
     pub fn fixed(batch: u32, high: u32) -> Self {
         Self { batch, high_min: high, high_max: high, kept: 0 }
     }
 }
 
-/// The facts that a policy may look at.
+/// The facts on which a policy may decide.
 #[derive(Clone, Copy)]
 pub struct PolicyContext<'a> {
     /// The bounds of the lists.
@@ -89,18 +89,19 @@ pub struct PolicyContext<'a> {
 /// The order in which a drain visits the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainWalk {
-    /// From list `first` on: one block from a list, and one more for each empty list just before
-    /// it; all blocks from a list if no other has any (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
+    /// From list `first` on, each list gives one block, and another for each empty list before it.
+    /// A list that alone has blocks gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
     GrowingBatches {
         /// The first list. (The kernel increments its index, from 0, before it looks.)
         first: usize,
     },
-    /// All of the list that was freed to, then all of the next (Linux 5.18+).
+    /// All blocks of the list that was freed to, then all of the next (Linux 5.18+).
     WholeLists,
 }
 
-/// A policy decides which blocks are listed, and how many come and go at a time, as the kernel of
-/// its name. All policies take and free at the head, append refills at the tail and drain the tail.
+/// A policy decides which blocks are listed, and how many are fetched or drained at a time, as the
+/// kernel of its name. All policies allocate and free at the head, and append and drain at the
+/// tail.
 pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// Its name, as tables print it.
     fn name(&self) -> &'static str;
@@ -111,14 +112,14 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// The order in which drains visit the lists.
     fn walk(&self) -> DrainWalk;
 
-    /// Returns whether every request is tested against the zone's watermarks first, and not only
-    /// one that the lists cannot serve (`get_page_from_freelist`).
+    /// Returns whether every request is tested against the zone's watermarks first, or only
+    /// requests that the lists cannot serve (`get_page_from_freelist`).
     #[inline]
     fn tests_every_request(&self) -> bool {
         true
     }
 
-    /// The list for blocks of `order` and `migratetype`, or `None` where the zone serves them.
+    /// The list for blocks of `order` and `migratetype`; `None` if the zone serves them.
     fn list(&self, order: Order, migratetype: MigrateType) -> Option<usize>;
 
     /// The bounds for a zone.
@@ -151,17 +152,17 @@ pub fn scaled_to(order: Order, batch: u32) -> u32 {
     if batch > 1 { (batch >> order.get()).max(2) } else { batch }
 }
 
-/// The list of a block of orders 0..=3: one for each migratetype of each order (Linux 5.14+).
+/// The list for a block of orders 0..=3: one for each order and migratetype (Linux 5.14+).
 #[inline]
 pub fn low_list(order: Order, migratetype: MigrateType) -> usize {
     PCP_TYPES * order.index() + migratetype.index()
 }
 
-/// Lists of orders 0..=3 where each migratetype has its own.
+/// Number of lists for orders 0..=3 if each migratetype has its own.
 pub const LOW_LISTS: usize = PCP_TYPES * (COSTLY_ORDER as usize + 1);
 
-/// The `2^n - 1` nearest to `pages`. With a power of two, two tasks that exchange batches in turn
-/// might always meet on the same cache colours (`zone_batchsize`).
+/// The `2^n - 1` nearest to `pages`. If batches were powers of two, two tasks that exchange them in
+/// turn might always have the same cache colours (`zone_batchsize`).
 const fn batch_from(pages: u32) -> u32 {
     if pages <= 1 {
         return 1;
@@ -170,13 +171,13 @@ const fn batch_from(pages: u32) -> u32 {
     (1 << raised.ilog2()) - 1
 }
 
-/// `batch` of kernels up to 4.19: a quarter of the smaller of a 1,024th of the zone and 512 KiB.
+/// `batch` of kernels up to 4.19: a quarter of 1/1,024 of the zone or of 512 KiB, if that is less.
 pub const fn batch_before_4_20(managed: u32) -> u32 {
     let share = managed / 1024;
     batch_from((if share < 128 { share } else { 128 }) / 4)
 }
 
-/// `batch` of current kernels: a 4096th of the zone, at most 256 KiB (Linux 6.x).
+/// `batch` of current kernels: 1/4,096 of the zone, at most 256 KiB (Linux 6.x).
 pub const fn batch_since_4_20(managed: u32) -> u32 {
     let share = managed >> 12;
     batch_from(if share < 64 { share } else { 64 })

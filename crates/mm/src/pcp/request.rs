@@ -17,7 +17,7 @@ pub struct Page {
 pub struct PageRequest {
     /// Size of the block.
     pub order: Order,
-    /// The kind of its future contents.
+    /// The migratetype that fits the future contents.
     pub migratetype: MigrateType,
     /// Rights beyond the usual.
     pub flags: AllocFlags,
@@ -31,7 +31,7 @@ impl PageRequest {
         Ask { order: self.order, migratetype: self.migratetype, flags: self.flags }
     }
 
-    /// Same as [`ask`](Self::ask), without rights that are for requests that have found no block.
+    /// Same as [`ask`](Self::ask), without rights that are only for requests that found no block.
     #[inline]
     pub(super) fn usual(self) -> Ask {
         Ask { flags: AllocFlags::default(), ..self.ask() }

@@ -1,8 +1,8 @@
 //! The per-CPU lists of blocks: double-ended rings of frame numbers.
 //!
-//! They are not a [`List`](crate::frame::List), because a block of order 0 has one link word. A
-//! ring takes 4 bytes per block, and touches memory only as far as it is used. Its capacity bounds
-//! the list, and is a power of two, so that a mask replaces a division.
+//! A [`List`](crate::frame::List) would not do, because a block of order 0 has only one link word.
+//! A ring takes 4 bytes per block, and touches memory only as far as it is used. Its capacity
+//! bounds the list, and is a power of two, so that a mask replaces a division.
 
 use crate::frame::{OsArray, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
@@ -11,7 +11,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 /// Most lists of a policy: 3 migratetypes x orders 0..=8, and two lists of order 9.
 pub(super) const MAX_LISTS: usize = 29;
 
-/// The start of an empty list: a short list touches only one page of its ring.
+/// Position at which an empty list starts; a short list then touches only one page of its ring.
 const START: u32 = 512;
 
 /// The most pages that any list needs room for: 4 GiB on one CPU.
@@ -59,7 +59,7 @@ impl RingSizes {
 }
 
 fresh_zero! {
-    /// One list: where it starts in its ring, and how many blocks it has.
+    /// One list: its start in the ring, and its number of blocks.
     #[derive(Clone, Copy, Debug, Default)]
     pub(super) struct Ring {
         head: u32,
@@ -139,7 +139,7 @@ impl SlotRings<'_> {
         let pfn = self.cell(list, ring.head).load(Relaxed);
         ring.head = ring.head.wrapping_add(1);
         if ring.len == 0 {
-            // An empty list starts over, so that it touches no more of its ring.
+            // An empty list starts again at the beginning, so that it touches no more of its ring.
             ring.head = 0;
         }
         Some(Pfn(pfn))

@@ -11,10 +11,10 @@ use quarry_sys::percpu::SlotIndex;
 const MOST_PIECES: usize = 1 << COSTLY_ORDER;
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Gives a list of blocks back, as [`FreeListPolicy`] says. `PerPage`: each block in a critical
-    /// section of its own. `OneSection`: checks all blocks, then frees them in one critical section
-    /// per node (and one of the zone for orders without lists). Aborts the process where a block is
-    /// free already, for example by an earlier entry.
+    /// Frees a list of blocks by the [`FreeListPolicy`]. `PerPage` frees each block in a critical
+    /// section of its own. `OneSection` checks all blocks, then frees them in one critical section
+    /// per node (and another of the zone for orders without lists). Aborts the process if a block
+    /// is free already, for example because the list names it twice.
     pub fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
         match self.free_list {
             FreeListPolicy::PerPage => self.free_each(slot, pages),
@@ -22,7 +22,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Same as [`free_list`](Self::free_list), at one end of the lists: the tail is for pages in no
+    /// Same as [`free_list`](Self::free_list), at one end of the lists. The tail is for pages in no
     /// cache of the CPU (the cold hint of Linux up to 4.14).
     pub fn free_list_at(&self, slot: SlotIndex, pages: &[(Pfn, Order)], end: End) {
         if end == End::Head {
@@ -52,9 +52,9 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Takes exactly `count` frames (1..=1024, or panics) at a multiple of `align`: an extent, in
-    /// one critical section, if they are movable and [`EXTENT_FRAMES`]; else, or where no extent is
-    /// available, the front of a block, whose rest goes back in a second critical section.
+    /// Takes exactly `count` frames (1..=1024, or panics) at a multiple of `align`. If they are
+    /// movable and [`EXTENT_FRAMES`], takes an extent in one critical section. Otherwise, or
+    /// without a suitable extent, takes the front of a block, whose rest goes back in a second one.
     pub fn alloc_exact(
         &self,
         slot: SlotIndex,
@@ -83,7 +83,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         Some(page)
     }
 
-    /// Gives back all but the first `kept` of `held` frames of [`alloc_exact`](Self::alloc_exact).
+    /// Frees all but the first `kept` of the `held` frames of [`alloc_exact`](Self::alloc_exact).
     pub(crate) fn trim_exact(&self, slot: SlotIndex, first: Pfn, held: u32, kept: u32) {
         let (tail, count) = (first.plus(kept), held - kept);
         match self.extent_node(tail, count) {
@@ -97,8 +97,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Extends `held` frames of [`alloc_exact`](Self::alloc_exact) to `wanted` ([`EXTENT_FRAMES`]
-    /// both), if the frames after them are free extents; returns whether it did.
+    /// Extends `held` frames of [`alloc_exact`](Self::alloc_exact) to `wanted` frames (both
+    /// [`EXTENT_FRAMES`]), if the frames after them are free extents. Returns whether it did.
     pub(crate) fn extend_exact(&self, slot: SlotIndex, first: Pfn, held: u32, wanted: u32) -> bool {
         debug_assert!(wanted > held);
         if !EXTENT_FRAMES.contains(&held) || !EXTENT_FRAMES.contains(&wanted) {
@@ -116,8 +116,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         is_taken
     }
 
-    /// Takes `count` movable frames with as many free ones after them, for an allocation that
-    /// grows.
+    /// Takes `count` movable frames that are followed by as many free ones, for an allocation that
+    /// will grow.
     pub(crate) fn alloc_extent_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
         let node = self.zones.node_of(slot);
         if !EXTENT_FRAMES.contains(&count) {
@@ -128,7 +128,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
     }
 
-    /// Aborts the process where frames that are about to become a free extent are free already.
+    /// Aborts the process if frames that are about to become a free extent are free already.
     fn check_extent(&self, first: Pfn, count: u32) {
         let pageblock = self.zones.memory().pageblocks().of(first);
         let kept = pageblock.extents_in(first.0 % PAGEBLOCK_FRAMES, count);
@@ -142,8 +142,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.free_extent(&self.zones, (slot, node), (first, count));
     }
 
-    /// Gives back `count` frames from `first` on, as an extent or else in the largest blocks, in
-    /// one critical section. Aborts the process where a block of them is free already.
+    /// Frees `count` frames from `first` on in one critical section, as an extent or else in the
+    /// largest possible blocks. Aborts the process if a block of them is free already.
     pub fn free_exact(&self, slot: SlotIndex, first: Pfn, count: u32) {
         if EXTENT_FRAMES.contains(&count)
             && let Some(node) = self.extent_node(first, count)
@@ -166,9 +166,9 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Frees the pieces of one block of `order` in one critical section: to the zone if no list
-    /// takes blocks of `order`, because on lists the pieces would keep their buddies from merging,
-    /// only to be drained.
+    /// Frees the pieces of one block of `order` in one critical section. If no list takes blocks of
+    /// `order`, the pieces go to the zone: on lists they would keep their buddies from merging
+    /// until they are drained.
     #[inline(never)]
     fn free_pieces(
         &self,

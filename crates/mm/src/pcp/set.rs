@@ -18,8 +18,8 @@ pub(super) struct PcpSet<P> {
     pub(super) store: ListStore,
 }
 
-/// The migratetype of the list for blocks of type `of`. Blocks of the high-order reserve go to
-/// movable lists, and return to it by the type of their pageblock.
+/// The migratetype whose list takes blocks of type `of`. Blocks of the high-order reserve go to
+/// movable lists; they return to the reserve because their pageblock has its type.
 #[inline]
 pub(super) fn listed_type(of: MigrateType) -> MigrateType {
     if of.index() < PCP_TYPES { of } else { MigrateType::Movable }
@@ -51,9 +51,9 @@ impl<P: PagePolicy> PcpSet<P> {
         ListRef { store: &self.store, zones, index: self.store.index(slot, node), node }
     }
 
-    /// Takes one block of a node: from the list, from a refill, or from the zone. A refill and the
-    /// zone give blocks only while the zone stays above `mark`; so does the list, if
-    /// [`PagePolicy::tests_every_request`].
+    /// Takes one block of a node: from the list, from a refill, or from the zone. Refill and zone
+    /// give blocks only if the zone then stays above `mark`. If
+    /// [`PagePolicy::tests_every_request`], the list does too.
     #[inline(always)]
     pub(super) fn alloc(
         &self,
@@ -116,8 +116,8 @@ impl<P: PagePolicy> PcpSet<P> {
         filled
     }
 
-    /// Takes up to `out.len()` blocks of a node in one hold of the lists, or, where that is not
-    /// possible, in one critical section of the zone.
+    /// Takes up to `out.len()` blocks of a node in one hold of the lists' lock. If that is not
+    /// possible, takes them in one critical section of the zone.
     pub(super) fn alloc_bulk(
         &self,
         zones: &Zones,
@@ -183,9 +183,10 @@ impl<P: PagePolicy> PcpSet<P> {
         self.store.pcp(slot, node).bypass_free(count);
     }
 
-    /// Frees the blocks of one node among the checked `pages` in one hold of the lists' lock, those
-    /// without a list in one critical section of the zone. All go to the zone if another thread has
-    /// the lock, or if the running task reclaims: it counts only frames in the zone as freed.
+    /// Frees the blocks of one node among the checked `pages` in one hold of the lists' lock, and
+    /// those without a list in one critical section of the zone. All go to the zone if another
+    /// thread has the lock, or if the running task reclaims: it counts only frames in the zone as
+    /// freed.
     pub(super) fn free_section(
         &self,
         zones: &Zones,
@@ -229,7 +230,7 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Frees blocks of the node among `pages` to the zone: all, only those that have a list
+    /// Frees blocks of the node among `pages` to the zone: all of them, only those that have a list
     /// (`Some(true)`), or only those without one.
     #[cold]
     #[inline(never)]
@@ -261,7 +262,7 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Lets the policy lower `high` and drains the pages above it; returns whether work may remain.
+    /// Lets the policy lower `high`, and drains pages above it. Returns whether more may follow.
     pub(super) fn decay(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut remains = false;
         for node in self.store.nodes() {
@@ -281,7 +282,7 @@ impl<P: PagePolicy> PcpSet<P> {
         (0..lists.len()).for_each(|index| lists.at(index).visit_locks(visit));
     }
 
-    /// Checks the lists of one node against counts and states; returns the pages listed.
+    /// Checks the lists of one node against counts and states; returns the number of listed pages.
     pub(super) fn validate(&self, zones: &Zones, node: NodeId) -> Result<u32, Broken> {
         let memory = zones.memory();
         let mut pages = 0;

@@ -63,7 +63,7 @@ impl ListStore {
         self.extents.at(self.index(slot, node))
     }
 
-    /// All nodes together; waits for the lists.
+    /// The counts of all nodes together. Waits for the lock of the lists.
     pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
         let mut sum = PcpCounters::default();
         for node in self.nodes() {
@@ -75,7 +75,7 @@ impl ListStore {
         sum
     }
 
-    /// Waits for the lists.
+    /// Waits for the lock of the lists.
     pub(super) fn tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
         self.pcp(slot, node).lists.lock().tuning
     }

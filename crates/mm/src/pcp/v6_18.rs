@@ -1,17 +1,18 @@
 //! `v6.18`: the auto-tuned lists of Linux 6.18 with stable patches of January 2026; the default.
 //!
-//! Since 6.7: order 9 has a list for movable blocks and one for others (6.10); the row of frees of
-//! orders 1..=3 that sends all pages to the zone must be longer by half of `high_min` (6.16);
-//! drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
+//! Changes since Linux 6.7: order 9 has one list for movable blocks and one for others (6.10). The
+//! row of frees of orders 1..=3 that sends all pages to the zone is longer by half of `high_min`
+//! (6.16). Drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
 //!
-//! Two things differ in user space. The kernel's bound is an eighth of the zone; a process has no
-//! fixed memory, so without declared memory a CPU keeps at most 2,048 pages (8 MiB). And the
-//! process holds listed pages already, so only requests past the lists are tested against
+//! Two rules differ in user space. The kernel's bound is an eighth of the zone; a process has no
+//! fixed memory, so without declared memory a CPU keeps at most 2,048 pages (8 MiB). And listed
+//! pages already belong to the process, so only requests past the lists are tested against
 //! watermarks.
 //!
-//! Lists tune themselves since Linux 6.7. Allocations in a row double the next refill (63, 126, ..
-//! 2,016 pages of order 0); frees in a row make drains as large; `high` rises while that pays and
-//! decays when the CPU is idle. Releases differ in the items of [`Release`].
+//! Lists have tuned themselves since Linux 6.7. Allocations in a row double the next refill (63,
+//! 126, .. 2,016 pages of order 0), and frees in a row make drains as large. `high` rises while
+//! that saves calls of the zone, and decays when the CPU is idle. The items of [`Release`] are what
+//! differs between releases.
 
 use super::lists::Tuning;
 use super::policy::{
@@ -55,7 +56,7 @@ impl Release for V6_18 {
 pub trait Release: Copy + Send + Sync + 'static {
     /// See [`PagePolicy::name`].
     const NAME: &'static str;
-    /// The order of each list: first the lists of orders 0..=3, then of order 9, then of orders
+    /// The order of each list: the lists of orders 0..=3 come first, then order 9, then orders
     /// 4..=8 if there are any.
     const ORDERS: &'static [u8];
     /// True if drains release the lists and the zone after each batch.
@@ -66,7 +67,7 @@ pub trait Release: Copy + Send + Sync + 'static {
     /// The first list of orders 4..=8, three for each order; no release had such lists.
     const MIDDLE_LISTS: Option<usize> = None;
 
-    /// The choice among the lists of order 9.
+    /// The list of order 9 for a migratetype.
     fn huge_list(migratetype: MigrateType) -> usize;
 
     /// Pages that must be freed in a row before a free of orders 1..=3 sends all pages to the zone.
@@ -82,7 +83,7 @@ fn clamped_high(tuning: &mut Tuning, sizes: Sizes) -> u32 {
     tuning.high
 }
 
-/// Returns whether so many blocks of orders 1..=3 are freed in a row that all pages should go.
+/// Returns whether enough blocks of orders 1..=3 were freed in a row to send all pages to the zone.
 #[inline]
 fn note_high_order<R: Release>(tuning: &mut Tuning, sizes: Sizes, order: Order) -> bool {
     if !(1..=COSTLY_ORDER).contains(&order.get()) {
@@ -96,7 +97,7 @@ fn note_high_order<R: Release>(tuning: &mut Tuning, sizes: Sizes, order: Order) 
     free_high
 }
 
-/// The mark at which frees drain, after tuning (`nr_pcp_high`).
+/// The number of pages at which frees drain, after tuning (`nr_pcp_high`).
 #[inline]
 fn high_mark(tuning: &mut Tuning, context: PolicyContext<'_>, free_high: bool) -> u32 {
     let Sizes { batch, high_min, high_max, .. } = context.sizes;

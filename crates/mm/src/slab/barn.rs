@@ -7,7 +7,7 @@
 //! just the objects of one exchange, and the barn is one stack of objects. The lock also guards the
 //! counts, because a separate place for them would be one more contended cache line.
 //!
-//! Invariants: `lowest <= level <= most`; the first `level` entries of the storage are objects;
+//! Invariants: `lowest <= level <= capacity`; the first `level` entries of the storage are objects;
 //! `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
 
 use super::cache_limits::CacheLimits;
@@ -47,9 +47,11 @@ impl core::ops::AddAssign for Traffic {
 
 struct Sheaves {
     level: usize,
-    /// Room for `most` pointers; `None` before the first exchange.
+    /// Room for `capacity` pointers; `None` before the first exchange.
     storage: Option<NonNull<MaybeUninit<Object>>>,
-    most: usize,
+    capacity: usize,
+    /// The barn may hold so many objects whatever the cache has.
+    least: usize,
     stride: usize,
     /// Since the last [`Barn::unneeded`].
     lowest: usize,
@@ -70,23 +72,39 @@ impl Sheaves {
         }
     }
 
-    /// The storage above the level if it has room for `count` objects. Takes memory at the first
-    /// call.
-    fn room(&mut self, metadata: &Metadata, count: usize) -> Option<&mut [MaybeUninit<Object>]> {
-        let left = self.most - self.level;
-        if left < count {
+    /// The storage above the level if the barn may hold `count` more objects, and at most `most`
+    /// in all. Takes memory where the storage is too small.
+    fn room(
+        &mut self,
+        metadata: &Metadata,
+        count: usize,
+        most: usize,
+    ) -> Option<&mut [MaybeUninit<Object>]> {
+        let wanted = self.level + count;
+        if wanted > most.max(self.least) {
             return None;
         }
-        let storage = match self.storage {
-            Some(storage) => storage,
-            None => {
-                let bytes = self.most * size_of::<Object>();
-                let storage = metadata.alloc(bytes, 64, MetadataKind::Sheaves).ok()?;
-                *self.storage.insert(storage.cast())
-            }
-        };
-        // SAFETY: the storage has `most` entries, and its lock is held.
-        Some(unsafe { core::slice::from_raw_parts_mut(storage.as_ptr().add(self.level), left) })
+        if wanted > self.capacity {
+            self.widen(metadata, wanted)?;
+        }
+        let storage = self.storage?;
+        // SAFETY: the storage has `capacity >= level + count` entries, and its lock is held.
+        Some(unsafe { core::slice::from_raw_parts_mut(storage.as_ptr().add(self.level), count) })
+    }
+
+    /// Moves the objects to a storage for at least `wanted`. The old one, of which nothing is used
+    /// again, has at most a quarter of the entries.
+    #[cold]
+    fn widen(&mut self, metadata: &Metadata, wanted: usize) -> Option<()> {
+        let capacity = self.least.max(4 * self.capacity).max(wanted);
+        let bytes = capacity * size_of::<Object>();
+        let storage = metadata.alloc(bytes, 64, MetadataKind::Sheaves).ok()?.cast();
+        if let Some(old) = self.storage {
+            // SAFETY: the old storage has `level` entries, and the new one has room for them.
+            unsafe { storage.copy_from_nonoverlapping(old, self.level) };
+        }
+        (self.storage, self.capacity) = (Some(storage), capacity);
+        Some(())
     }
 }
 
@@ -107,7 +125,8 @@ impl Barn {
             sheaves: CountedLock::new(Sheaves {
                 level: 0,
                 storage: None,
-                most: 0,
+                capacity: 0,
+                least: 0,
                 stride: 0,
                 lowest: 0,
                 traffic,
@@ -116,15 +135,12 @@ impl Barn {
         }
     }
 
-    /// Sets how many objects of which stride the barn may hold. A barn with storage keeps its size;
-    /// a barn with objects keeps its stride.
-    pub fn configure(&self, most: usize, stride: usize) {
+    /// Sets how many objects of which stride the barn may hold whatever the cache has. A barn with
+    /// objects keeps its stride.
+    pub fn configure(&self, least: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0 || sheaves.stride == stride);
-        if sheaves.storage.is_none() {
-            sheaves.most = most;
-        }
-        sheaves.stride = stride;
+        (sheaves.least, sheaves.stride) = (least, stride);
     }
 
     /// Resets the counts of an empty barn.
@@ -158,18 +174,18 @@ impl Barn {
     }
 
     /// Lets `fill` write up to `count` objects on top, count them in [`Traffic`] and say how many.
-    /// Returns their number, or 0 if there is no room or no memory for `count` objects.
+    /// Returns their number, or 0 if the barn would hold more than `most` or there is no memory.
     pub(super) fn bring_in(
         &self,
         metadata: &Metadata,
         limits: &CacheLimits,
-        count: usize,
+        (count, most): (usize, usize),
         fill: impl FnOnce(&mut [MaybeUninit<Object>], &mut Traffic) -> usize,
     ) -> usize {
         let mut sheaves = self.sheaves.lock();
         let mut traffic = sheaves.traffic;
-        let Some(room) = sheaves.room(metadata, count) else { return 0 };
-        let filled = fill(&mut room[..count], &mut traffic);
+        let Some(room) = sheaves.room(metadata, count, most) else { return 0 };
+        let filled = fill(room, &mut traffic);
         debug_assert!(filled <= count);
         sheaves.traffic = traffic;
         sheaves.level += filled;
@@ -189,9 +205,16 @@ impl Barn {
         count
     }
 
-    /// Puts all `objects` on top, or puts none and returns false. O(objects) under the lock.
-    pub fn put(&self, metadata: &Metadata, limits: &CacheLimits, objects: &[Object]) -> bool {
-        let put = self.bring_in(metadata, limits, objects.len(), |room, _| {
+    /// Puts all `objects` on top, or puts none and returns false if the barn would hold more than
+    /// `most`. O(objects) under the lock.
+    pub fn put(
+        &self,
+        metadata: &Metadata,
+        limits: &CacheLimits,
+        objects: &[Object],
+        most: usize,
+    ) -> bool {
+        let put = self.bring_in(metadata, limits, (objects.len(), most), |room, _| {
             for (place, object) in room.iter_mut().zip(objects) {
                 place.write(*object);
             }
@@ -240,8 +263,8 @@ impl Barn {
     pub fn validate(&self) -> Result<(), Broken> {
         let sheaves = self.sheaves.lock();
         let barn = Check::of("barn");
-        let is_between = sheaves.lowest <= sheaves.level && sheaves.level <= sheaves.most;
-        barn.that(is_between, "lowest <= level <= most")?;
+        let is_between = sheaves.lowest <= sheaves.level && sheaves.level <= sheaves.capacity;
+        barn.that(is_between, "lowest <= level <= capacity")?;
         let off = (sheaves.level * sheaves.stride).abs_diff(self.bytes());
         let is_near = off < ANNOUNCED_BYTES.max(sheaves.stride);
         barn.that(is_near, "bytes = bytes announced, to within a step")
@@ -260,5 +283,52 @@ impl Barn {
 impl Default for Barn {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(all(test, not(quarry_model)))]
+mod tests {
+    use super::*;
+    use crate::slab::buffer::written;
+    use crate::zone::tests::fake_os;
+    use proptest::prelude::*;
+
+    const LEAST: usize = 8;
+
+    /// A batch that enters, with the most that the barn may hold then, or one that leaves.
+    fn steps() -> impl Strategy<Value = Vec<(bool, usize, usize)>> {
+        prop::collection::vec((any::<bool>(), 1..12usize, 0..200usize), 1..200)
+    }
+
+    proptest! {
+        /// The barn is a stack of at most so many objects, also while its storage grows.
+        #[test]
+        fn a_barn_is_a_stack(steps in steps()) {
+            let (barn, limits) = (Barn::new(), CacheLimits::new());
+            let metadata = Metadata::new(fake_os());
+            barn.configure(LEAST, 64);
+            let (mut model, mut next) = (Vec::new(), 0);
+            for (enters, count, most) in steps {
+                if enters {
+                    let batch: Vec<Object> = (next..next + count)
+                        .map(|number| Object::new((64 * (1 + number)) as *mut u8).expect("not null"))
+                        .collect();
+                    let fits = model.len() + count <= most.max(LEAST);
+                    prop_assert_eq!(barn.put(&metadata, &limits, &batch, most), fits);
+                    if fits {
+                        model.extend(batch);
+                        next += count;
+                    }
+                } else {
+                    let mut out = vec![MaybeUninit::uninit(); count];
+                    let taken = barn.take(&limits, &mut out);
+                    let left = model.split_off(model.len() - count.min(model.len()));
+                    // SAFETY: `take` wrote the first `taken` elements.
+                    prop_assert_eq!(unsafe { written(&out, taken) }, &left[..]);
+                }
+                prop_assert_eq!(barn.objects(), model.len() as u64);
+                prop_assert_eq!(barn.validate(), Ok(()));
+            }
+        }
     }
 }

@@ -52,8 +52,8 @@ impl Barns {
         Ok(())
     }
 
-    pub(super) fn configure(&self, most: usize, stride: usize) {
-        self.all().for_each(|barn| barn.configure(most, stride));
+    pub(super) fn configure(&self, least: usize, stride: usize) {
+        self.all().for_each(|barn| barn.configure(least, stride));
     }
 
     pub(super) fn start(&self) {

@@ -30,8 +30,8 @@ use super::params::{CacheParams, MIN_ALIGN};
 use super::populating::{Populating, Role};
 use super::stats::SlabStats;
 use super::table::CacheTable;
-use crate::frame::{End, FRAME_BYTES, Kind, Links, List, MigrateType, Order, Pfn};
-use crate::pcp::{AllocFlags, Page, PageRequest};
+use crate::frame::{End, FRAME_BYTES, Kind, Links, List, Order, Pfn};
+use crate::pcp::Page;
 use crate::zone::Zones;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
@@ -39,7 +39,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::prefetch::prefetch;
-use quarry_sys::primitive::{AtomicBool, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicU64, Ordering};
 use quarry_sys::report::fatal;
 
 /// The descriptor takes four link words.
@@ -84,8 +84,8 @@ struct Lists {
 /// The slabs of one cache, under one counted lock.
 pub struct BitmapSlabs {
     lists: CountedLock<Lists>,
-    /// True if there were [`FAR_SLABS`] slabs at the last [`put`](Self::put).
-    is_far: AtomicBool,
+    /// The number of slabs for readers without the lock.
+    nr_slabs: AtomicU64,
 }
 
 struct Slab<'a> {
@@ -351,7 +351,7 @@ impl BitmapSlabs {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            is_far: AtomicBool::new(false),
+            nr_slabs: AtomicU64::new(0),
             lists: CountedLock::new(Lists {
                 slabs: [const { List::new() }; BUCKETS],
                 lengths: [0; BUCKETS],
@@ -474,13 +474,7 @@ impl BitmapSlabs {
         objects: usize,
     ) -> Option<bool> {
         let slot = context.percpu.current();
-        let request = PageRequest {
-            order: cache.order(),
-            migratetype: MigrateType::Unmovable,
-            flags: AllocFlags::default(),
-            node: context.zones.node_of(slot),
-        };
-        let page = context.pages.alloc(slot, request)?;
+        let page = context.take_block(slot, context.zones.node_of(slot), cache)?;
         self.add_slab(context, cache, page, objects);
         Some(page.zeroed)
     }
@@ -505,6 +499,7 @@ impl BitmapSlabs {
         let mut lists = self.lists.lock();
         let empty = lists.nr_empty();
         lists.nr_slabs += 1;
+        self.nr_slabs.store(lists.nr_slabs, Ordering::Relaxed);
         lists.slabs_allocated += 1;
         lists.populating.made(slab.pfn, role);
         lists.nr_free += u64::from(cache.objects());
@@ -555,19 +550,15 @@ impl BitmapSlabs {
         objects: &[Object],
         keep: u32,
     ) -> List<Pfn> {
-        if self.is_far.load(Ordering::Relaxed) {
+        if self.nr_slabs() >= FAR_SLABS {
             prefetch_slabs(context, cache, objects);
         }
         let mut lists = self.lists.lock();
         let empty = lists.nr_empty();
         lists.put(context, cache, objects);
-        let is_far = lists.nr_slabs >= FAR_SLABS;
-        if is_far != self.is_far.load(Ordering::Relaxed) {
-            self.is_far.store(is_far, Ordering::Relaxed);
-        }
         let emptied = lists.nr_empty() - empty;
         let beyond = lists.nr_empty().saturating_sub(keep).min(emptied);
-        let detached = lists.detach_empty(context, cache, beyond);
+        let detached = self.detach_empty(&mut lists, context, cache, beyond);
         context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
         detached
     }
@@ -595,12 +586,35 @@ impl BitmapSlabs {
                 return;
             }
             let most = (kept - keep).min(SLABS_BATCH as u32);
-            let detached = lists.detach_empty(context, cache, most);
+            let detached = self.detach_empty(&mut lists, context, cache, most);
             context.limits.empty_changed(kept, lists.nr_empty(), cache.order().bytes());
             drop(lists);
             context.add_emptied(detached, cache.order());
             context.give_back_emptied();
         }
+    }
+
+    fn detach_empty<P: PerCpu>(
+        &self,
+        lists: &mut Lists,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        most: u32,
+    ) -> List<Pfn> {
+        let mut detached = List::new();
+        for _ in 0..most {
+            let Some(empty) = lists.slabs[EMPTY].first() else { break };
+            let slab = Slab::at(context, cache, empty);
+            lists.detach(&slab);
+            detached.push_back(slab.frames, slab.pfn);
+        }
+        self.nr_slabs.store(lists.nr_slabs, Ordering::Relaxed);
+        detached
+    }
+
+    /// The number of slabs. Takes no lock.
+    pub(super) fn nr_slabs(&self) -> u64 {
+        self.nr_slabs.load(Ordering::Relaxed)
     }
 
     fn slab_of<'a, P: PerCpu>(
@@ -690,22 +704,6 @@ impl Lists {
             self.moved(&slab, before, before + count as u32, End::Head);
             rest = &rest[count..];
         }
-    }
-
-    fn detach_empty<P: PerCpu>(
-        &mut self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        most: u32,
-    ) -> List<Pfn> {
-        let mut detached = List::new();
-        for _ in 0..most {
-            let Some(empty) = self.slabs[EMPTY].first() else { break };
-            let slab = Slab::at(context, cache, empty);
-            self.detach(&slab);
-            detached.push_back(slab.frames, slab.pfn);
-        }
-        detached
     }
 
     fn detach(&mut self, slab: &Slab<'_>) {

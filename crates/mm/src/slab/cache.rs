@@ -20,8 +20,7 @@ pub struct CacheId(u8);
 impl CacheId {
     /// Cache number `index`.
     ///
-    /// # Panics
-    /// Where `index` is 0 or not below [`MAX_CACHES`].
+    /// # Panics If `index` is 0 or not below [`MAX_CACHES`].
     #[inline(always)]
     #[must_use]
     pub const fn new(index: usize) -> Self {

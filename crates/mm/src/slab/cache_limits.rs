@@ -57,7 +57,7 @@ impl CacheLimits {
     /// Bytes of objects in barns, as announced.
     #[must_use]
     pub fn barns(&self) -> usize {
-        // Stocks of `slam` have no lock, so bytes that left may be announced before they came.
+        // Without a lock, `slam` may announce that bytes left before it announces that they came.
         (self.barns.load(Relaxed) as isize).max(0) as usize
     }
 

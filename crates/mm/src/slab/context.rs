@@ -5,12 +5,15 @@ use super::cache_limits::CacheLimits;
 use super::mechanisms::Mechanisms;
 use super::pages::SlabPages;
 use super::table::CacheTable;
-use crate::frame::{FRAME_SHIFT, List, Metadata, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use crate::frame::{
+    FRAME_SHIFT, List, Metadata, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+};
+use crate::pcp::{AllocFlags, Page, PageRequest};
 use crate::zone::Zones;
 use core::cell::Cell;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::own_stack;
-use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::percpu::{Object, PerCpu, SlotIndex};
 
 /// Most objects that one step of a slow path moves.
 pub const MAX_BATCH: usize = 64;
@@ -78,6 +81,15 @@ fn give_back<P: PerCpu>(context: &SlabContext<'_, P>, slabs: &List<Pfn>, order: 
 }
 
 impl<P: PerCpu> SlabContext<'_, P> {
+    /// Takes a block for a slab of `cache`, from `node` if that has one. `None` if there is no
+    /// memory.
+    #[must_use]
+    pub fn take_block(&self, slot: SlotIndex, node: NodeId, cache: &Cache) -> Option<Page> {
+        let migratetype = self.zones.slab_type(node, cache.id().kind());
+        let flags = AllocFlags::default();
+        self.pages.alloc(slot, PageRequest { order: cache.order(), migratetype, flags, node })
+    }
+
     pub(super) fn add_emptied(&self, mut slabs: List<Pfn>, order: Order) {
         if slabs.is_empty() {
             return;

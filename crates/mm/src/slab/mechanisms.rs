@@ -15,7 +15,7 @@ pub struct Mechanisms {
     pub slam_mode: Option<SlamMode>,
 }
 
-/// Where a CPU keeps free objects of a cache beyond its array (`slam`).
+/// The place for a CPU's free objects of a cache that its array has no room for (`slam`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlamMode {
     /// In the barn that all CPUs share.

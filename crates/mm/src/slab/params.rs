@@ -11,7 +11,7 @@ const CACHE_LINE: usize = 64;
 /// The objects of a new cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheParams {
-    /// Bytes asked for per object.
+    /// Requested bytes per object.
     pub size: usize,
     /// Alignment of objects, a power of two. Below 16 counts as 16.
     pub align: usize,

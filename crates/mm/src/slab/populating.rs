@@ -1,5 +1,5 @@
 //! Chooses the new slabs that are *populated*: brought into memory whole, by one system call. This
-//! costs half as much as the page faults of a slab, or nine tenths as much where the kernel spends
+//! costs half as much as the page faults of a slab, or nine tenths as much if the kernel spends
 //! most of the time on finding and clearing pages. (On a virtual machine with Zen 5 a page took
 //! 1,430 ns by a fault, 1,370 in calls of 16 KiB, 1,260 in calls of 64 KiB, 1,230 in calls of 2
 //! MiB, and 180 in a huge page that its host had backed before.)

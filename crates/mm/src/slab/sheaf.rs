@@ -67,7 +67,8 @@ impl Sheaf {
                 count = rest.iter().take_while(|object| home(context, **object) == node).count();
             }
             let (alike, behind) = rest.split_at(count);
-            if !own.barns.of(node).put(context.metadata, context.limits, alike) {
+            let most = own.barn_most(cache);
+            if !own.barns.of(node).put(context.metadata, context.limits, alike, most) {
                 own.slabs.free(context, cache, alike, own.keep_empty());
             }
             rest = behind;
@@ -91,7 +92,8 @@ impl Sheaf {
         let sheaf = if own.barns.nodes() > 1 { sheaf.min(PIECE - 1) } else { sheaf };
         let mut away = [MaybeUninit::uninit(); PIECE];
         let (mut is_double, mut has_left, mut strangers) = (false, false, 0);
-        barn.bring_in(context.metadata, context.limits, sheaf + 1, |room, traffic| {
+        let most = (sheaf + 1, own.barn_most(cache));
+        barn.bring_in(context.metadata, context.limits, most, |room, traffic| {
             if !percpu.pop_batch(array, &mut room[..sheaf]) {
                 return 0;
             }

@@ -73,8 +73,8 @@ impl SlabStats {
     }
 }
 
-/// The occupancy of an object's slab, beside all slabs of its cache, for programs that can move
-/// their objects. Parked objects count as in use, because to tell them apart would be expensive.
+/// The occupancy of an object's slab, and that of all slabs of its cache, for programs that can
+/// move objects. Parked objects count as in use, because telling them apart would be expensive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// Objects of the slab that are in use, the object itself included.

@@ -36,13 +36,13 @@ pub(super) struct Miss {
     pub(super) sheaf: usize,
     /// True if the array has got more room.
     pub(super) has_grown: bool,
-    /// True if the array asked for more room in vain.
+    /// True if the array was refused more room.
     pub(super) was_refused: bool,
 }
 
 /// The means by which an array gets more room.
 pub(super) struct Means<'a> {
-    /// The bounds of its growth. A function, because to compute them takes longer than a miss.
+    /// The bounds of its growth. A function, because computing them takes longer than a miss.
     pub(super) limits: &'a dyn Fn() -> Limits,
     pub(super) may_widen: &'a dyn Fn() -> bool,
     /// Takes the objects of arrays that lose room to it.

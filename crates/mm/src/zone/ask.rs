@@ -1,4 +1,4 @@
-//! Requests for blocks: their size, their rights, and where the blocks go.
+//! Requests for blocks: their size, their rights, and the destination of the blocks.
 
 use crate::frame::{FrameState, MigrateType, Order};
 
@@ -7,13 +7,13 @@ use crate::frame::{FrameState, MigrateType, Order};
 pub struct Ask {
     /// Size of the blocks.
     pub order: Order,
-    /// The kind of memory that they will hold.
+    /// The migratetype that fits their future contents.
     pub migratetype: MigrateType,
     /// Rights beyond the usual.
     pub flags: AllocFlags,
 }
 
-/// Rights of a request with regard to watermarks (`ALLOC_*`, Linux 6.3 names).
+/// Rights of a request to go below watermarks (`ALLOC_*`, names of Linux 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocFlags {
     /// May use part of the reserve below the min watermark (`__GFP_HIGH`).

@@ -8,7 +8,8 @@ use crate::frame::{
 };
 
 impl Locked<'_> {
-    /// Takes the smallest block of `migratetype` that holds `order`, split down to it. O(orders).
+    /// Takes the smallest block of `migratetype` that is large enough, split down to `order`.
+    /// O(orders).
     #[inline]
     pub(super) fn take_smallest(&mut self, order: Order, of: MigrateType) -> Option<Block> {
         let found = smallest_filled(self.state.areas.filled(), order, of)?;
@@ -16,9 +17,9 @@ impl Locked<'_> {
         Some(self.take_from(pfn, found, order))
     }
 
-    /// Takes up to `most` blocks of `order`, lowest addresses first: out of the smallest block of
-    /// `migratetype` that holds one, or, of order 0, from one pageblock. Passes each to `give`,
-    /// which sets its state, and says whether it is known to be zero. Returns how many. O(orders +
+    /// Takes up to `most` blocks of `order`, lowest addresses first: all from the smallest block of
+    /// `migratetype` that is large enough, or, of order 0, from one pageblock. `give` receives each
+    /// block, with whether it is known to be zero, and sets its state. Returns how many. O(orders +
     /// blocks).
     #[inline(never)]
     pub(super) fn take_run(
@@ -66,8 +67,8 @@ impl Locked<'_> {
 
     /// Puts a block back, merged with its free buddies. O(orders).
     ///
-    /// From the order of a pageblock on, a block also merges with a buddy of another type (but not
-    /// of the high-order reserve); the pageblocks of the buddy take the block's type.
+    /// Blocks of at least a pageblock also merge with a buddy of another type (but not of the
+    /// high-order reserve); the pageblocks of the buddy then take the block's type.
     #[inline]
     pub(super) fn put_block(&mut self, block: Block, end: End) {
         let (memory, areas) = (self.memory, &mut self.state.areas);
@@ -76,7 +77,7 @@ impl Locked<'_> {
         let tag = memory.pageblocks().of(pfn).tag();
         for_each_part(memory, pfn, order, Pageblock::clear_movable);
         frames.set_state(pfn, FrameState::USED);
-        // Buddies below the order of a pageblock share a pageblock and one `uncount`.
+        // Buddies below the order of a pageblock share a pageblock, and so one call of `uncount`.
         let (of, mut merged, mut dirty) = (tag.migratetype(), 0, 0);
         while order < Order::PAGEBLOCK {
             let buddy = pfn.buddy(order);
@@ -114,14 +115,14 @@ impl Locked<'_> {
     }
 }
 
-/// Returns whether pageblocks belong to one zone and neither to the high-order reserve.
+/// Returns whether the pageblocks belong to one zone, and neither to the high-order reserve.
 pub(super) fn may_merge(one: PageblockTag, other: PageblockTag) -> bool {
     one.node() == other.node()
         && one.migratetype().index() < PCP_TYPES
         && other.migratetype().index() < PCP_TYPES
 }
 
-/// Returns whether only the block's own buddy is missing for a block of four times its size; such a
+/// Returns whether a block of four times its size needs only this block's buddy to be free. Such a
 /// block is handed out late (`buddy_merge_likely`, Linux 6.x).
 #[inline]
 fn merge_likely(memory: &Memory, pfn: Pfn, order: Order) -> bool {

@@ -3,17 +3,19 @@
 //! Zones charge frames that leave their free lists and uncharge those that come back; the heap
 //! charges its mappings. Free memory does not count, because purging gives it back to the system.
 //!
-//! The marks are the kernel's (see `watermark`), with the limit as the managed frames: `min` grows
-//! with the limit's root, the gaps with the limit. They are compared with `free = limit - used`:
+//! The marks are computed as in the kernel (see `watermark`), with the limit in place of the
+//! managed frames: `min` grows with the root of the limit, the gaps with the limit. The marks are
+//! compared with `free = limit - used`:
 //!
-//! * below `low` the reclaim thread works, until `free` is `high` again;
-//! * the frames below `min` are a reserve for tasks that reclaim, from the first shrinker or page
-//!   cache on ([`keep_reserve`](Budget::keep_reserve)). Other programs have all of their limit.
+//! * below `low` the reclaim thread works, until `free` reaches `high`;
+//! * the frames below `min` are a reserve for tasks that reclaim, once the program has a shrinker
+//!   or page cache ([`keep_reserve`](Budget::keep_reserve)); without these it can use its whole
+//!   limit.
 //!
-//! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` where the task
-//! does not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + frames
-//! of claims (see `reclaimers`); `min <= low <= high <= limit`, all 0 where there is no limit;
-//! `ceiling = limit - min` where there is a reserve, else `limit`.
+//! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` if the task does
+//! not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + frames of
+//! claims (see `reclaimers`); `min <= low <= high <= limit`, all 0 if there is no limit; `ceiling =
+//! limit - min` if there is a reserve, else `limit`.
 
 use super::reclaimers::{Entry, InReclaim, Reclaimers};
 use super::watermark::{Mark, Marks, SCALE_FACTOR};
@@ -23,10 +25,10 @@ use quarry_sys::primitive::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// The high mark is at most this part of the limit; otherwise a small limit would lie below `min`.
+/// The high mark is at most this part of the limit; otherwise a small limit would be below `min`.
 const MOST_OF_LIMIT: u32 = 4;
 
-/// The rule by which the marks of a budget follow from its limit.
+/// Options from which, with the limit, the marks of a budget follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkOptions {
     /// Frames of the min mark (`vm.min_free_kbytes`); `None` leaves it to the kernel's formula.
@@ -48,12 +50,12 @@ pub struct Budget {
     mapped: AtomicU32,
     limit: AtomicU32,
     ceiling: AtomicU32,
-    /// The ceiling of batches: `limit - low` where there is a reserve, else `limit`.
+    /// The ceiling for batches: `limit - low` if there is a reserve, else `limit`.
     batch_ceiling: AtomicU32,
     min: AtomicU32,
     low: AtomicU32,
     high: AtomicU32,
-    /// The chosen min mark; all ones where the formula gives it.
+    /// The chosen min mark; all ones if the formula determines it.
     chosen_min: AtomicU32,
     scale: AtomicU32,
     has_reserve: AtomicBool,
@@ -61,7 +63,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// An empty budget of `limit` frames.
+    /// A budget of `limit` frames, none of them in use.
     #[must_use]
     pub fn new(limit: u32) -> Self {
         let budget = Self {
@@ -89,7 +91,7 @@ impl Budget {
             return self.charge_one(frames);
         }
         // A batch for a CPU's list does not take `free` below the low mark: it would wake the
-        // reclaim thread for pages that no program has asked for yet. A single block may.
+        // reclaim thread for pages that the program has not asked for. A single block may.
         match self.charge_below(&self.batch_ceiling, count, frames) {
             0 if count > 0 => self.charge_one(frames),
             fit => fit,
@@ -120,7 +122,7 @@ impl Budget {
         }
     }
 
-    /// Charges a task that reclaims: from its claim, or, if it has no claim, from the reserve.
+    /// Charges a task that reclaims: its claim if it has one, else the reserve.
     #[cold]
     fn charge_reserve(&self, frames: u32) -> u32 {
         match self.reclaimers.take(frames) {
@@ -137,7 +139,7 @@ impl Budget {
         }
     }
 
-    /// Uncharges frames, except those that the running task adds to its claim.
+    /// Uncharges frames, except for those that the running task keeps for its claim.
     #[inline]
     pub(super) fn uncharge(&self, frames: u32) {
         self.release(frames - self.reclaimers.keep(frames));
@@ -149,7 +151,7 @@ impl Budget {
         debug_assert!(before >= frames, "more frames uncharged than were charged");
     }
 
-    /// Lets the running task reclaim for a request of `frames` frames.
+    /// Marks the running task as reclaiming, with a claim for a request of `frames` frames.
     pub(crate) fn claim(&self, frames: u32) -> Entry<Claim<'_>> {
         match self.reclaimers.enter_for(frames.max(1)) {
             Entry::Entered(inside) => Entry::Entered(Claim { budget: self, inside }),
@@ -167,7 +169,7 @@ impl Budget {
         self.release(self.reclaimers.keep_only_current());
     }
 
-    /// Charges a mapping; returns `false`, and charges nothing, where it does not fit.
+    /// Charges a mapping; returns `false` and charges nothing if it does not fit.
     #[must_use]
     pub(crate) fn charge_mapping(&self, frames: u32) -> bool {
         let fits = frames == 0 || self.charge_blocks(1, frames) == 1;
@@ -182,7 +184,7 @@ impl Budget {
         self.uncharge(frames);
     }
 
-    /// Frames in use, per-CPU lists and mappings included.
+    /// Frames in use, including those on pcp lists and in mappings.
     #[must_use]
     pub fn used(&self) -> u32 {
         self.used.load(Relaxed)
@@ -228,7 +230,7 @@ impl Budget {
         self.has_reserve.load(Relaxed)
     }
 
-    /// Computes marks and ceilings, again if another task has changed an input meanwhile.
+    /// Computes marks and ceilings; repeats this if another task has changed an input meanwhile.
     fn refresh(&self) {
         loop {
             let limit = self.limit.load(SeqCst);
@@ -278,21 +280,21 @@ impl Budget {
         self.limit().saturating_sub(self.used())
     }
 
-    /// Frames that a task outside of reclaim may still take.
+    /// Frames that a task which does not reclaim may still take.
     #[inline]
     #[must_use]
     pub fn room(&self) -> u32 {
         self.ceiling.load(Relaxed).saturating_sub(self.used())
     }
 
-    /// Returns whether fewer frames than the mark are free; false where there is no limit.
+    /// Returns whether fewer frames than the mark are free; false if there is no limit.
     #[inline]
     #[must_use]
     pub fn is_below(&self, mark: Mark) -> bool {
         self.missing(mark) > 0
     }
 
-    /// Frames to give back until the mark is reached, those beyond the limit included.
+    /// Frames to free until the mark is reached, including frames beyond the limit.
     #[inline]
     #[must_use]
     pub fn missing(&self, mark: Mark) -> u32 {
@@ -306,7 +308,7 @@ impl Budget {
         &self.reclaimers
     }
 
-    /// Checks the marks, while no task changes the limit; fails with the first wrong equation.
+    /// Checks the marks; no task may change the limit meanwhile. Returns the first wrong equation.
     pub fn validate(&self) -> Result<(), Broken> {
         let (check, limit, marks) = (Check::of("budget"), self.limit(), self.marks());
         let ordered = marks.min <= marks.low && marks.low <= marks.high && marks.high <= limit;
@@ -316,7 +318,7 @@ impl Budget {
     }
 }
 
-/// The frames that a request has found so far: see `reclaimers`. Dropping the claim releases them.
+/// The frames that a request has collected so far: see `reclaimers`. Dropping it releases them.
 pub(crate) struct Claim<'a> {
     budget: &'a Budget,
     inside: InReclaim<'a>,
@@ -365,7 +367,7 @@ mod tests {
     fn marks_grow_with_the_limit() {
         let high = |limit: u32| Budget::new(limit).marks().high;
         assert_eq!(Budget::new(u32::MAX).marks(), Marks::default());
-        // sqrt(16 * 1048576 kB) = 4096 kB = 1024 frames; a gap is a quarter of it or 262 frames.
+        // min = sqrt(16 * 1048576 kB) = 4096 kB = 1024 frames; the gap is max(min / 4, 262) frames.
         let marks = Budget::new(1024 * MIB).marks();
         assert_eq!((marks.min, marks.low, marks.high), (1024, 1286, 1548));
         assert!(high(512 * 1024 * MIB) > 256 * MIB, "at 512 GiB more than 256 MiB");
@@ -443,7 +445,7 @@ mod tests {
         budget.uncharge(200);
         assert!(claim.collect() && claim.missing() == 0);
         drop(claim);
-        // The claim has served 50 of them.
+        // 50 of the frames came out of the claim.
         assert_eq!((budget.claimed(), budget.used()), (0, used - 60 - 9 + 50 - 200));
     }
 }

@@ -1,6 +1,6 @@
 //! The counts that a zone keeps under its lock.
 
-/// Calls and blocks of one direction.
+/// Calls and blocks in one direction: taken, or put back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Critical sections.

@@ -9,7 +9,7 @@ use super::watermark::Mark;
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{MigrateType, Order, Pfn};
 
-/// The most pageblocks that a request gathers before it takes a whole one.
+/// The most pageblocks whose blocks a request gathers before it takes a whole pageblock.
 const GATHERS: usize = 4;
 
 impl ZoneRef<'_> {
@@ -35,7 +35,7 @@ impl ZoneRef<'_> {
         is_taken
     }
 
-    /// Puts extents back, each of one pageblock; returns their frames.
+    /// Puts extents back, each within one pageblock; returns their number of frames.
     pub(super) fn put_extents(self, extents: impl Iterator<Item = (Pfn, u32)>) -> u32 {
         let (mut locked, mut frames) = (self.lock(), 0);
         for (pfn, count) in extents {
@@ -46,7 +46,7 @@ impl ZoneRef<'_> {
         frames
     }
 
-    /// Flushes the pageblock with the longest extent; returns false where there is no extent.
+    /// Flushes the pageblock with the longest extent; returns false if there is no extent.
     pub(super) fn flush_longest(self) -> bool {
         if self.kept_in_extents() == 0 {
             return false;
@@ -82,7 +82,7 @@ impl Locked<'_> {
         None
     }
 
-    /// Takes the front of a whole pageblock, or else of the smallest block that is large enough.
+    /// Takes the front of a whole pageblock, or else of the smallest block that is long enough.
     #[cold]
     fn carve_extent(&mut self, count: u32, align: Order) -> Option<Extent> {
         let memory = self.memory;
@@ -97,7 +97,7 @@ impl Locked<'_> {
                 let index = pfn.pageblock();
                 return self.state.extents.take_in(memory, index, count, align.frames());
             }
-            // Stolen: the other frames go back as blocks of the pageblock's own type.
+            // The block was stolen: its other frames go back as blocks of their pageblock's type.
             mark_movable(self.memory, pfn, order);
             self.put_frames(pfn.plus(count), order.frames() - count, zeroed);
             return Some(Extent { pfn, zeroed });

@@ -1,18 +1,18 @@
-//! Extents: best fit for an exact number of frames among the free frames of movable pageblocks.
+//! Extents: best fit of exact numbers of frames among the free frames of movable pageblocks.
 //!
 //! A block that is cut to the size of a request leaves frames that only smaller requests can use,
-//! and free neighbours do not merge unless they are buddies. So the frames that such requests leave
-//! or give back do not become blocks, but bits of their pageblock, where any neighbours form one
-//! extent. Lists order the pageblocks by their longest extent; a request takes the shortest extent
-//! that holds it, from a pageblock whose longest extent is hardly longer.
+//! and free neighbours do not merge unless they are buddies. So frames that such requests leave
+//! over or free do not become blocks, but bits of their pageblock, where any neighbours form one
+//! extent. Lists sort the pageblocks by their longest extents. A request takes the shortest extent
+//! that is long enough, from a pageblock whose longest extent is hardly longer.
 //!
 //! Frames pass between blocks and extents a pageblock at a time. A request that finds no extent
 //! *gathers* the free blocks of a movable pageblock. A request that finds the lists of blocks below
 //! their mark *flushes* the pageblock with the longest extent. A wholly free pageblock is flushed
 //! at once.
 //!
-//! Invariants:
-//! * kept frames are free: not in the budget, of no kind; see `Pageblock` for the bits
+//! Invariants, where *kept* frames are free frames that are part of an extent:
+//! * kept frames count as free in the budget, and have no kind; `Pageblock` describes their bits
 //! * a pageblock that keeps frames is `Movable`, and does not keep all of its frames
 //! * a pageblock that keeps frames is on list `min(longest_extent / 8, 63)`; bit `c` of `filled` is
 //!   set iff list `c` is not empty
@@ -30,7 +30,7 @@ pub const EXTENT_FRAMES: RangeInclusive<u32> = 9..=PAGEBLOCK_FRAMES / 2;
 /// The difference between the longest extents of two lists, in frames.
 const STEP: u32 = 8;
 const LISTS: usize = 64;
-/// The most pageblocks of one list that a request looks at.
+/// The most pageblocks of one list at which a request looks.
 const LOOKS: usize = 8;
 
 /// An extent that was handed out.

@@ -1,15 +1,16 @@
 //! Fallback: a request whose migratetype has no block left claims whole pageblocks of another type,
-//! or else steals single blocks (Linux 6.15+ `__rmqueue`).
+//! or if that fails, steals single blocks (Linux 6.15+ `__rmqueue`).
 
 use super::block::{Block, ORDERS};
 use super::free_area::smallest_filled;
+use super::huge;
 use super::zone::Locked;
 use crate::frame::{
     End, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER, PageblockIndex,
     PageblockTag, Pfn,
 };
 
-/// The last resort that requests under one hold of the lock have needed so far.
+/// The last resort that requests in this critical section have needed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     #[default]
@@ -28,8 +29,8 @@ const fn fallbacks(of: MigrateType) -> [MigrateType; 2] {
     }
 }
 
-/// Returns whether a request of type `of` claims the whole pageblock of a block of `order`: for a
-/// large block, or if it would scatter blocks that never move.
+/// Returns whether a request of type `of` claims the whole pageblock of a block of `order`: if the
+/// block is large, or if stealing would scatter unmovable blocks.
 fn worth_claiming(order: Order, of: MigrateType) -> bool {
     order.get() >= PAGEBLOCK_ORDER / 2
         || matches!(of, MigrateType::Unmovable | MigrateType::Reclaimable)
@@ -63,7 +64,7 @@ impl Locked<'_> {
         Some(block)
     }
 
-    /// Claims a pageblock of another type, that of the largest free block first, and takes from it.
+    /// Claims a pageblock of another type, the one of its largest free block, and takes from it.
     fn claim(&mut self, order: Order, of: MigrateType) -> Option<Block> {
         for current in (order.index()..ORDERS).rev().map(|order| Order::new(order as u8)) {
             if !worth_claiming(current, of) {
@@ -80,8 +81,8 @@ impl Locked<'_> {
         None
     }
 
-    /// Claims the pageblock of a free block if the block fills it, or if at least half of its
-    /// frames are free or belong to requests of the type `of`.
+    /// Claims the pageblock of a free block if the block fills the pageblock, or if at least half
+    /// of the pageblock's frames are free or in use by requests of type `of`.
     fn claim_at(
         &mut self,
         pfn: Pfn,
@@ -95,7 +96,7 @@ impl Locked<'_> {
         }
         let pageblock = self.memory.pageblocks().of(pfn);
         if pageblock.longest_extent() > 0 {
-            // Its extents become blocks, which may serve the request without a claim.
+            // The pageblock's extents become blocks, which may serve the request without a claim.
             self.flush_pageblock(pfn.pageblock());
             return None;
         }
@@ -121,13 +122,12 @@ impl Locked<'_> {
         debug_assert_ne!(old, of, "a type does not fall back to itself");
         let zeroed = self.retag_free(pfn, order, of);
         self.state.counts.fallbacks.claimed += u64::from(order.frames() / PAGEBLOCK_FRAMES);
-        if of == MigrateType::Unmovable {
-            let (block, zone) = (Block { pfn, order, zeroed }, self.zone);
-            self.state.huge.claimed(self.memory, block, zone.managed(), zone.touched_whole());
+        if of != MigrateType::Movable {
+            huge::claimed(self.zone, self.memory, Block { pfn, order, zeroed }, of);
         }
     }
 
-    /// Takes the smallest block that another type has; its pageblock keeps its type.
+    /// Takes the smallest suitable block of another type; its pageblock keeps the type.
     #[inline(never)]
     fn steal(&mut self, order: Order, of: MigrateType) -> Option<Block> {
         let areas = &self.state.areas;
@@ -177,7 +177,7 @@ impl Locked<'_> {
                 let zeroed = self.state.areas.remove(memory, pfn, order, from);
                 let block = Block { pfn, order, zeroed };
                 if order == Order::PAGEBLOCK {
-                    // Its old type may have kept it from merging.
+                    // The pageblock's old type may have kept the block from merging.
                     self.put_block(block, End::Tail);
                 } else {
                     self.state.areas.add(memory, block, to, End::Tail);

@@ -19,12 +19,12 @@ use crate::frame::{
 use quarry_sys::broken::{Broken, Check};
 
 struct Area {
-    /// Empty where the order is 0, unlike `nr`.
+    /// Empty for order 0, unlike `nr`.
     blocks: List<Pfn>,
     nr: u32,
 }
 
-/// List `(o, t)` is number `4 * o + t`; 20 of 64 are unused, so that an index needs no check.
+/// List `(o, t)` has number `4 * o + t`; 20 of 64 are unused, so that an index needs no check.
 const LISTS: usize = 64;
 const _: () = assert!(ORDERS * MIGRATE_TYPES <= LISTS);
 
@@ -45,7 +45,7 @@ const fn orders_of(filled: u64, migratetype: MigrateType) -> u32 {
     (filled >> (16 * migratetype.index()) & 0xffff) as u32
 }
 
-/// The smallest order from `order` on at which `migratetype` has a free block.
+/// The smallest order, from `order` on, of which `migratetype` has a free block.
 #[inline]
 pub(super) fn smallest_filled(
     filled: u64,
@@ -133,10 +133,10 @@ impl FreeAreas {
         state.is_zeroed()
     }
 
-    /// Takes the first `frames` frames of a free block, but not all; the others stay, as the
-    /// largest blocks that they form. The caller sets the state of the taken frames. Returns
-    /// whether the block is known to be zero. O(orders). (Splitting in halves and counting each
-    /// took twice as long.)
+    /// Takes the first `frames` frames of a free block, but not all of it. The other frames stay
+    /// free, as the largest blocks that they form. The caller sets the state of the taken frames.
+    /// Returns whether the block is known to be zero. O(orders). (Splitting by halves and counting
+    /// each half took twice as long.)
     #[inline]
     pub(super) fn take_front(
         &mut self,
@@ -152,7 +152,7 @@ impl FreeAreas {
             .map(|(pfn, order)| Block { pfn, order, zeroed });
         self.unlink(memory, pfn, order, of);
         if order > Order::PAGEBLOCK {
-            // The other frames lie in two pageblocks, each of which counts its own.
+            // The other frames lie in two pageblocks, and each of these counts its own.
             let whole = Block { pfn, order, zeroed };
             self.uncount(memory, pfn, order.frames(), whole.dirty(), of);
             rest.for_each(|block| self.add(memory, block, of, End::Head));
@@ -163,8 +163,8 @@ impl FreeAreas {
         zeroed
     }
 
-    /// Takes up to `most` blocks of order 0 of the first pageblock that has any; returns how many.
-    /// `give` gets each, and whether it is known to be zero, and sets its state. O(blocks).
+    /// Takes up to `most` blocks of order 0 from the first pageblock that has any; returns how
+    /// many. `give` gets each, and whether it is known to be zero, and sets its state. O(blocks).
     #[inline(never)]
     pub(super) fn take_singles(
         &mut self,
@@ -223,8 +223,8 @@ impl FreeAreas {
         self.less(order, of, 1);
     }
 
-    /// Uncounts `frames` frames of blocks that began in the pageblock of `pfn` and have left their
-    /// list; `dirty` of them are not known to be zero.
+    /// Subtracts `frames` frames of blocks that left their list, and that began in the pageblock of
+    /// `pfn`, from its counts and the zone's. `dirty` of these are not known to be zero.
     #[inline]
     pub(super) fn uncount(
         &mut self,

@@ -1,8 +1,8 @@
 //! Giving back: a zone returns wholly free pageblocks to the window, because a mapping or another
-//! zone needs them, or because they have been free for a while.
+//! zone needs them, or because they have been free for some time.
 //!
-//! A pageblock that was given back is in no zone, all its frames have the state `USED`, none is in
-//! an extent, and the window has it free again.
+//! A pageblock that was given back is in no zone, and free in the window again. All its frames have
+//! the state `USED`, and none is in an extent.
 
 use super::block::{Block, ORDERS};
 use super::zone::{Locked, ZoneRef};
@@ -11,11 +11,11 @@ use crate::frame::{MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, PageblockTag
 /// A choice among the wholly free pageblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
-    /// All, also those that become wholly free when extents are flushed.
+    /// All of them, including those that become wholly free when extents are flushed.
     Any,
-    /// Those that may hold data.
+    /// Those that may hold old data.
     Dirty,
-    /// Those known to be zero, while all wholly free ones have more than this many frames together.
+    /// Those known to be zero, as long as all wholly free ones together have more frames than this.
     CleanBeyond(u32),
 }
 
@@ -25,10 +25,10 @@ impl ZoneRef<'_> {
         if !self.grows() {
             return given;
         }
-        // A request's last look waits for this lock, and so for blocks that are off the lists.
+        // Before it fails, a request takes this lock: it waits for blocks that are off the lists.
         let _purging = self.purging.lock();
         if which == Whole::Any {
-            // A pageblock may be free partly as extents, partly as blocks.
+            // A pageblock may be free in part as extents and in part as blocks.
             self.flush_extents();
         }
         while given < most_bytes
@@ -48,7 +48,7 @@ impl ZoneRef<'_> {
         Some(Block { pfn, order, zeroed })
     }
 
-    /// Removes the pageblocks of such a block from the zone.
+    /// Removes the pageblocks of a block that was found wholly free from the zone.
     fn let_go(self, block: Block) {
         let frames = block.order.frames();
         let mut locked = self.lock();
@@ -74,7 +74,7 @@ impl Locked<'_> {
                 return None;
             }
         }
-        // A purge has put blocks that are zero at the tail.
+        // A purge puts blocks that are zero at the tail.
         let is_zeroed = |pfn: Pfn| memory.frames().state(pfn).is_zeroed();
         let block_of = |order, of| match which {
             Whole::Any => areas.first(memory, order, of),

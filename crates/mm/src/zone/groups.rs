@@ -1,8 +1,8 @@
 //! Groups: file mappings with limits of their own in the budget (the kernel's memory control
 //! groups).
 //!
-//! A group is charged for the cached pages of its file mappings. Group 0, the root, is everything
-//! that belongs to no other group; it counts nothing, and its only limit is the budget's.
+//! A group is charged for the cached pages of its file mappings. Group 0, the root, has everything
+//! that belongs to no other group. It counts nothing; its only limit is the budget's.
 //!
 //! Invariants, for each group but the root: `used <= max` whenever a charge succeeds; a group that
 //! is gone has no members, and nothing charged.
@@ -31,14 +31,14 @@ impl GroupId {
 /// The limits of a group, in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimits {
-    /// Up to this number, nothing of the group is reclaimed for others (`memory.min`).
+    /// Up to this number, the group's frames are not reclaimed for others (`memory.min`).
     pub min: u32,
-    /// Beyond it, the reclaim thread reclaims from the group (`memory.high`).
+    /// Above this number, the reclaim thread reclaims from the group (`memory.high`).
     pub high: u32,
-    /// Beyond it, requests fail (`memory.max`).
+    /// Above this number, requests fail (`memory.max`).
     pub max: u32,
-    /// Most frames of pinned pages; a page that is pinned twice counts twice. Only pins by file
-    /// mappings that were made while the group had such a limit are counted.
+    /// Most frames of pinned pages; a page that is pinned twice counts twice. Only pins by those
+    /// file mappings count that were made while the group had such a limit.
     pub pinned_max: u32,
 }
 
@@ -56,13 +56,13 @@ pub struct Group {
     /// Number of file mappings in the group, and [`EXISTS`] or [`GOING`].
     members: AtomicU32,
     min: AtomicU32,
-    /// The complements of three limits, so that zero bytes are a group without limits.
+    /// The complements of three limits, so that a group of zero bytes has no limits.
     not_high: AtomicU32,
     not_max: AtomicU32,
     not_pinned_max: AtomicU32,
     refusals: AtomicU64,
     reclaims: AtomicU64,
-    /// The end of the last scan of the group: a mapping's number and an index.
+    /// The place where the last scan of the group ended: a mapping's number and an index.
     hand_mapping: AtomicU32,
     hand_index: AtomicU64,
 }
@@ -110,7 +110,7 @@ impl Group {
         self.used.load(Relaxed)
     }
 
-    /// Frames of pinned pages, where the group limits them.
+    /// Frames of pinned pages, if the group limits them.
     #[must_use]
     pub fn pinned(&self) -> u32 {
         self.pinned.load(Relaxed)
@@ -130,7 +130,7 @@ impl Group {
         self.used().saturating_sub(!self.not_high.load(Relaxed))
     }
 
-    /// Returns whether nothing of the group is reclaimed for others.
+    /// Returns whether the group's frames must not be reclaimed for others.
     #[inline]
     #[must_use]
     pub fn is_protected(&self) -> bool {
@@ -154,8 +154,7 @@ impl Group {
         self.reclaims.fetch_add(1, Relaxed);
     }
 
-    /// Returns whether a page may be pinned. Tasks that ask at the same time may each exceed the
-    /// limit by a page.
+    /// Returns whether a page may be pinned. Concurrent tasks may each exceed the limit by a page.
     #[must_use]
     pub fn may_pin(&self, frames: u32) -> bool {
         self.pinned().saturating_add(frames) <= !self.not_pinned_max.load(Relaxed)
@@ -172,7 +171,7 @@ impl Group {
         debug_assert!(before >= frames, "more frames unpinned than were pinned");
     }
 
-    /// The place where the last scan of the group ended, a hint: a mapping's number and an index.
+    /// The place where the last scan of the group ended: a mapping's number and an index. A hint.
     #[must_use]
     pub fn hand(&self) -> (u32, u64) {
         (self.hand_mapping.load(Relaxed).max(1), self.hand_index.load(Relaxed))
@@ -196,7 +195,7 @@ fn add_below(count: &AtomicU32, frames: u32, most: u32) -> bool {
         .is_ok()
 }
 
-/// All groups. All zero bytes as long as the root is alone.
+/// All groups. All bytes are zero as long as only the root exists.
 pub struct Groups {
     /// True once a group has been charged beyond its high limit.
     is_above: AtomicBool,
@@ -217,13 +216,13 @@ impl Groups {
         &self.all[usize::from(id.0)]
     }
 
-    /// Returns whether there is such a group, the root excluded.
+    /// Returns whether a group exists, the root excluded.
     #[must_use]
     pub fn is_there(&self, id: GroupId) -> bool {
         self.at(id).exists()
     }
 
-    /// Makes a group; `None` where there are too many. O(groups).
+    /// Makes a group; `None` if there are too many. O(groups).
     pub fn create(&self, limits: GroupLimits) -> Option<GroupId> {
         let free =
             |group: &Group| group.members.compare_exchange(0, EXISTS, AcqRel, Relaxed).is_ok();
@@ -233,24 +232,24 @@ impl Groups {
         Some(id)
     }
 
-    /// Removes a group that has no members, and nothing charged; returns whether it is gone.
+    /// Removes a group that has no members and nothing charged; returns whether it was removed.
     pub fn remove(&self, id: GroupId) -> bool {
         let group = self.at(id);
-        // Pages that were pinned when their file mapping was removed stay charged until their last
-        // pin goes. After the exchange no member can join.
+        // Pages that were pinned when their file mapping was removed stay charged until they are
+        // unpinned. After the exchange no member can join.
         let is_gone = group.used() == 0
             && group.members.compare_exchange(EXISTS, GOING, AcqRel, Relaxed).is_ok();
         if is_gone {
             group.set_limits(GroupLimits::default());
             group.refusals.store(0, Relaxed);
             group.reclaims.store(0, Relaxed);
-            // Last, because the place may have a new group from then on.
+            // Last, because the place may be given to a new group from then on.
             group.members.store(0, Release);
         }
         is_gone
     }
 
-    /// Adds a member; returns `false` where there is no such group.
+    /// Adds a member; returns `false` if the group does not exist.
     #[must_use]
     pub fn join(&self, id: GroupId) -> bool {
         id == GroupId::ROOT
@@ -268,7 +267,7 @@ impl Groups {
         }
     }
 
-    /// Charges frames; returns `false`, and charges nothing, where they do not fit. O(1).
+    /// Charges frames; returns `false` and charges nothing if they do not fit. O(1).
     #[inline]
     #[must_use]
     pub fn charge(&self, id: GroupId, frames: u32) -> bool {
@@ -291,7 +290,7 @@ impl Groups {
         }
     }
 
-    /// Returns whether a group is above its high limit. O(1) as long as no group has been.
+    /// Returns whether a group is above its high limit. O(1) as long as none has ever been.
     #[inline]
     #[must_use]
     pub fn is_any_above_high(&self) -> bool {

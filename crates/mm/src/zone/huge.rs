@@ -1,115 +1,55 @@
-//! Huge pages for slabs, while the program touches nearly all memory of its slabs.
+//! Huge pages for slabs whose memory programs touch whole, and for cached pages.
 //!
-//! The first touch of a huge page brings in all of it, so it does not show how much the program
-//! touches. Therefore a zone now and then leaves a pageblock to faults of small pages, as a
-//! *sample*. Some claims of whole pageblocks later, it counts the sample's frames of slabs, and how
-//! many are of slabs that are touched whole (the slab layer notes which). The zone asks for huge
-//! pages while the last sample was *dense*, and huge pages cost hardly more than small ones.
+//! The first touch of a huge page brings in all of it. So in a large zone slabs whose objects
+//! programs touch only in part (the slab layer samples them) take reclaimable pageblocks, and all
+//! other slabs unmovable ones (`Zones::slab_type`). An unmovable pageblock becomes a huge page
+//! when slabs claim it, while huge pages cost hardly more than small ones.
 //!
-//! Cached pages need no samples, because the page cache fills each page that it takes, and
-//! announces it here. They lie in movable pageblocks, which slabs do not claim.
+//! Cached pages lie in movable pageblocks, which slabs do not claim. The page cache fills each page
+//! that it takes, and announces it here.
 
 use super::block::Block;
-use crate::frame::{
-    FRAME_BYTES, Faults, Kind, KindSet, Link, Memory, PAGEBLOCK_FRAMES, Pfn, Prices,
-};
+use super::zone::Zone;
+use crate::frame::{FRAME_BYTES, Faults, Kind, Memory, MigrateType, PAGEBLOCK_FRAMES, Pfn};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
-/// Zones from 64 MiB on ask for huge pages: a half-used one then adds little to their memory.
-/// Compared with that, with 8 MiB, and looks one pageblock earlier, lua had 78 % fewer faults, as
-/// much memory and 0.96 of the time; sqlite had 66 % fewer faults, 4.3 % more memory (the rest of
-/// its last huge page) and took as long. With 16 MiB faults fell by 60 % and 50 %, and sqlite had
-/// 3.3 % more memory (40 and 24 interleaved runs of each on Zen 5).
+/// Zones from 64 MiB on ask for huge pages, because a half-used one then adds little to their
+/// memory. A variant used huge pages from 8 MiB on, and looked at samples one pageblock earlier.
+/// Compared with 64 MiB, lua had 78 % fewer faults with it, as much memory and 0.96 of the time;
+/// sqlite had 66 % fewer faults, 4.3 % more memory (the rest of its last huge page) and took as
+/// long. With 16 MiB faults fell by 60 % and 50 %, and sqlite had 3.3 % more memory (40 and 24
+/// interleaved runs of each on Zen 5).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-/// Samples begin at half of that size, so that one has been taken by then.
-const SAMPLES_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
-/// Pageblocks that are claimed between a sample and the look at it. By then slabs have got the
-/// blocks of the sample from the lists of CPUs.
-const LOOK_AFTER: u32 = 2;
-/// Frames of a sample that slabs must have for the sample to count.
-const ENOUGH_FRAMES: u32 = PAGEBLOCK_FRAMES / 2;
-/// While samples are dense, the zone takes the next one after as many claims as it has pageblocks,
-/// and at least this many: so a heap has one sample each time that it doubles.
-const SAMPLE_AFTER_LEAST: u32 = 32;
+/// Slabs are separated from half of that size on, so that most pageblocks are of one kind by then.
+pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
 
-pub(super) struct HugePages {
-    is_on: bool,
-    /// First frame of the sample that the zone has not looked at yet.
-    sample: Link<Pfn>,
-    since: u32,
-    /// True if the last sample that counted was dense.
-    is_dense: bool,
-}
-
-impl HugePages {
-    pub(super) const fn new(is_on: bool) -> Self {
-        Self { is_on, sample: Link::NONE, since: 0, is_dense: false }
+/// Chooses how the kernel brings in the pageblocks of a free block, which slabs have claimed and
+/// will fill from its start.
+pub(super) fn claimed(zone: &Zone, memory: &Memory, block: Block, of: MigrateType) {
+    if !zone.asks_for_huge() || zone.managed() < HUGE_FROM_FRAMES {
+        return;
     }
-
-    /// Chooses how the kernel brings in the pageblocks of a free block, which slabs will fill from
-    /// its start. Programs touch all of a frame whose kind is in `touched_whole`.
-    pub(super) fn claimed(
-        &mut self,
-        memory: &Memory,
-        block: Block,
-        managed: u32,
-        touched_whole: &KindSet,
-    ) {
-        if !self.is_on || managed < SAMPLES_FROM_FRAMES {
-            return;
-        }
-        self.look_at_sample(memory, touched_whole);
-        for offset in (0..block.order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
-            let first = block.pfn.plus(offset);
-            let faults = self.choose(memory.prices(), managed, block.zeroed);
-            if faults != Faults::Huge && block.zeroed && self.sample == Link::NONE {
-                self.sample = Link::to(first);
-                self.since = 0;
-            } else {
-                self.since += 1;
-            }
-            advise(memory, first, faults);
-        }
-    }
-
-    pub(super) fn fill_whole(&self, memory: &Memory, pfn: Pfn) {
-        let first = pfn.pageblock().first();
-        if self.is_on && is_fresh(memory, first) {
-            advise(memory, first, Faults::Huge);
-        }
-    }
-
-    fn choose(&self, prices: &Prices, managed: u32, is_fresh: bool) -> Faults {
-        if !self.is_dense || managed < HUGE_FROM_FRAMES {
-            return Faults::Plain;
-        }
-        let after = (managed / PAGEBLOCK_FRAMES).max(SAMPLE_AFTER_LEAST);
-        let is_due = is_fresh && self.since >= after;
-        if is_due && self.sample == Link::NONE {
-            Faults::Sample
-        } else if prices.may_be_huge(coarse_ns()) {
-            Faults::Huge
-        } else {
-            Faults::Plain
-        }
-    }
-
-    fn look_at_sample(&mut self, memory: &Memory, touched_whole: &KindSet) {
-        let Some(sample) = self.sample.get().filter(|_| self.since >= LOOK_AFTER) else { return };
-        self.sample = Link::NONE;
-        let seen = memory.touched(sample, PAGEBLOCK_FRAMES, touched_whole);
-        if seen.handed_out >= ENOUGH_FRAMES {
-            self.is_dense = seen.is_dense();
-        }
+    for offset in (0..block.order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
+        let is_huge = of == MigrateType::Unmovable && memory.prices().may_be_huge(coarse_ns());
+        let faults = if is_huge { Faults::Huge } else { Faults::Plain };
+        advise(memory, block.pfn.plus(offset), faults);
     }
 }
 
-/// A movable pageblock may become a huge page while at most this many frames have owners: about as
-/// many as the page cache has taken before it asks.
+/// Makes the pageblock of a frame a huge page if hardly any frame there has an owner.
+pub(super) fn fill_whole(memory: &Memory, pfn: Pfn) {
+    let first = pfn.pageblock().first();
+    if is_fresh(memory, first) {
+        advise(memory, first, Faults::Huge);
+    }
+}
+
+/// A movable pageblock may become a huge page while at most this many of its frames have owners:
+/// about as many as the page cache takes before it asks.
 const OWNED_FRAMES: usize = 64;
 
-/// Returns whether the page cache asks for a huge page when it takes this frame: for one frame of
-/// 64, because [`is_fresh`] looks at each frame of the pageblock.
+/// Returns whether the page cache asks for a huge page when it takes this frame. It does for one
+/// frame of 64, because [`is_fresh`] looks at each frame of the pageblock.
 #[inline]
 pub(super) fn asks_for_huge(memory: &Memory, pfn: Pfn) -> bool {
     (pfn.0 as usize).is_multiple_of(OWNED_FRAMES)
@@ -121,14 +61,14 @@ fn is_fresh(memory: &Memory, first: Pfn) -> bool {
     frames.filter(|pfn| memory.frames().kind(*pfn) != Kind::NONE).count() <= OWNED_FRAMES
 }
 
-/// Pageblocks at the start of the window (32 GiB) that may be told to stay small. Each can become a
-/// mapping of its own beside huge neighbours, and Linux allows a process 65,530 mappings
-/// (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
+/// Pageblocks at the start of the window (32 GiB) for which the OS may be told to keep small pages.
+/// Each can become a mapping of its own beside huge neighbours, and Linux allows a process 65,530
+/// mappings (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
 const MOST_SMALL: u32 = 16 * 1024;
 
-/// Tells the OS to keep a pageblock in small pages, before a part of it is purged. khugepaged would
-/// make it huge and fill the hole again: it accepts up to 511 absent pages (`max_ptes_none`, its
-/// default from Linux 2.6.38 to 6.18).
+/// Tells the OS to keep small pages in a pageblock before a part of it is purged. Otherwise
+/// khugepaged would make it a huge page and so fill the hole again: it accepts up to 511 absent
+/// pages (`max_ptes_none`, its default from Linux 2.6.38 to 6.18).
 pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
     let faults = memory.pageblocks().of(first).faults();
@@ -143,7 +83,7 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     let pageblock = memory.pageblocks().of(first);
     let (faults, os) = (pageblock.faults(), memory.arena().os());
     let is_huge = faults == Faults::Huge;
-    // Where a page of the OS is larger than a block, neighbouring frames come in as well.
+    // If a page of the OS is larger than a block, neighbouring frames come in as well.
     let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
     let step = if is_huge { page_frames.max(PAGEBLOCK_FRAMES) } else { page_frames };
     let start = Pfn(first.0 / step * step);
@@ -154,7 +94,7 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
         return;
     }
     let ended = monotonic_ns();
-    // A system that makes huge pages unasked may bring in more than it was asked for.
+    // A system that makes huge pages on its own may bring in more than was asked for.
     if is_huge || faults == Faults::Small || !os.gives_huge_unasked() {
         memory.prices().note(is_huge, frames, ended.saturating_sub(began), ended);
     }
@@ -163,11 +103,11 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     }
 }
 
-/// Records how a pageblock comes in, and advises the OS where that changes.
+/// Records how a pageblock comes in, and advises the OS if that has changed.
 fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     let pageblock = memory.pageblocks().of(first);
     let before = pageblock.faults();
-    // The OS keeps a pageblock small, once told to, until it is told to make it huge.
+    // Once told to keep a pageblock small, the OS does so until it is told to make it huge.
     let faults = match (before, faults) {
         (Faults::Small, Faults::Plain) => Faults::Small,
         (Faults::Whole, Faults::Huge) => Faults::Whole,

@@ -1,6 +1,6 @@
 //! Zones: the buddy allocator of one NUMA node, under one counted lock.
 //!
-//! Its files from the bottom up; each uses only those above it in this table:
+//! Its files from the bottom up. Each uses only those above it in this table:
 //!
 //! | file | holds |
 //! |---|---|

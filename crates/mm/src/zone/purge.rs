@@ -1,8 +1,8 @@
 //! Purging: the memory of free blocks goes back to the system, and is zero afterwards.
 //!
-//! A purge holds the zone's lock to take a pageblock's dirty blocks off the lists and to put them
-//! back, but not while it calls the system. A request that finds no block takes the lock `purging`
-//! before its last look: all blocks are on the lists then.
+//! A purge holds the zone's lock while it takes a pageblock's dirty blocks off the lists and while
+//! it puts them back, but not while it calls the system. A request that finds no block takes the
+//! lock `purging` before its last look; at that time all blocks are on the lists.
 
 use super::block::Block;
 use super::huge;
@@ -14,7 +14,7 @@ use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 const ISOLATED_BLOCKS: usize = 64;
-/// Refusals after which a bounded purge ends: about ten microseconds.
+/// Refusals by the system after which a bounded purge ends: they take about ten microseconds.
 const MOST_REFUSALS: u32 = 64;
 
 /// Dirty blocks of one pageblock, in ascending order.
@@ -142,8 +142,8 @@ impl Locked<'_> {
     }
 }
 
-/// Purges whole pages of the OS in extents of `dirty` with at least `least` frames. Returns also
-/// which frames were purged.
+/// Purges whole pages of the OS in those extents of `dirty` that have at least `least` frames. Also
+/// returns which frames were purged.
 fn purge_bits(
     memory: &Memory,
     index: PageblockIndex,
@@ -167,7 +167,7 @@ fn purge_bits(
     (clean, purged)
 }
 
-/// Purges blocks, by one call for neighbours; marks those as zeroed for which the call succeeds.
+/// Purges blocks, by one call for neighbours. Marks blocks as zeroed if their call succeeds.
 fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
     let mut purged = Purged::default();
     let mut rest = blocks;

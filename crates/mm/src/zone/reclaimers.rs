@@ -1,14 +1,15 @@
-//! The tasks that reclaim memory at the moment (`PF_MEMALLOC`, Linux 6.x).
+//! The tasks that are reclaiming memory now (`PF_MEMALLOC`, Linux 6.x).
 //!
-//! A task may need memory in order to reclaim: a shrinker allocates, an index splits a node. It may
-//! take the reserve below the min mark of the budget, and never reclaims within its own reclaim.
+//! A task may need memory in order to reclaim: a shrinker allocates, or an index splits a node.
+//! Such a task may take the reserve below the budget's min mark, and never starts a reclaim within
+//! its own.
 //!
 //! A request that has found no memory reclaims with a *claim* for its frames, without a right to
-//! the reserve. The frames that its task frees stay charged, and the claim holds them until it is
-//! served: no other request takes them first (as `capture_control`, Linux 5.1, for compaction).
+//! the reserve. Frames that its task frees stay charged and belong to the claim until the request
+//! is served: no other request takes them first (as `capture_control`, Linux 5.1, for compaction).
 //!
-//! Invariants: a task has one place at most; `inside` = places that are taken; each claim has `held
-//! <= wanted`, and only its task changes it.
+//! Invariants: a task has one place at most; `inside` = number of taken places; each claim has
+//! `held <= wanted`, and only its task changes it.
 
 use quarry_sys::primitive::{
     AtomicU32, AtomicUsize,
@@ -27,22 +28,22 @@ pub struct Reclaimers {
 }
 
 struct Frames {
-    /// 0 for a task that has the reserve.
+    /// Frames of the claim; 0 if the task may use the reserve instead.
     wanted: AtomicU32,
     held: AtomicU32,
 }
 
-/// The answer to a task that is about to reclaim.
+/// The result for a task that wants to reclaim.
 pub enum Entry<T> {
-    /// The task reclaims until the guard is dropped.
+    /// The task counts as reclaiming until the guard is dropped.
     Entered(T),
-    /// The task reclaims already.
+    /// The task is reclaiming already.
     Already,
-    /// Too many tasks reclaim at the moment.
+    /// Too many tasks are reclaiming.
     Crowded,
 }
 
-/// Marks the task as one that reclaims, until it is dropped.
+/// Marks the task as reclaiming until this is dropped.
 pub struct InReclaim<'a> {
     reclaimers: &'a Reclaimers,
     place: usize,
@@ -66,7 +67,7 @@ impl Reclaimers {
         }
     }
 
-    /// Returns whether the running task reclaims. O(1); one load where no task does.
+    /// Returns whether the running task is reclaiming. O(1); one load if no task is.
     #[inline]
     #[must_use]
     pub fn is_in(&self) -> bool {
@@ -89,8 +90,8 @@ impl Reclaimers {
         self.enter_for(0)
     }
 
-    /// Same as [`enter`](Self::enter), with a claim of `wanted` frames; 0 stands for the reserve,
-    /// without a claim.
+    /// Same as [`enter`](Self::enter), with a claim for `wanted` frames; 0 stands for no claim and
+    /// a right to the reserve.
     pub(super) fn enter_for(&self, wanted: u32) -> Entry<InReclaim<'_>> {
         if self.is_in() {
             return Entry::Already;
@@ -106,8 +107,8 @@ impl Reclaimers {
         Entry::Crowded
     }
 
-    /// Adds as many of `frames` freed frames to the running task's claim as the claim lacks;
-    /// returns how many.
+    /// Adds freed frames to the running task's claim, as many of `frames` as the claim lacks.
+    /// Returns how many.
     #[inline]
     pub(super) fn keep(&self, frames: u32) -> u32 {
         self.claim().map_or(0, |claim| {
@@ -117,8 +118,8 @@ impl Reclaimers {
         })
     }
 
-    /// Takes up to `frames` frames out of the running task's claim; returns how many. `None` where
-    /// the task has the right to the reserve instead.
+    /// Takes up to `frames` frames out of the running task's claim; returns how many. `None` if the
+    /// task has a right to the reserve instead.
     pub(super) fn take(&self, frames: u32) -> Option<u32> {
         let Some(claim) = self.claim() else { return Some(0) };
         if claim.wanted.load(Relaxed) == 0 {
@@ -161,7 +162,7 @@ impl InReclaim<'_> {
         self.claim().missing()
     }
 
-    /// Gives the task's claim frames, no more than it lacks.
+    /// Adds frames to the task's claim, at most as many as it lacks.
     pub(super) fn give(&self, frames: u32) {
         self.claim().held.fetch_add(frames, Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Marks zones while memory is reclaimed for them (`ZONE_RECLAIM_ACTIVE`, Linux 5.14). Their
-//! per-CPU lists keep less meanwhile, because requests are about to need what the lists hold.
+//! Marks zones for which memory is being reclaimed (`ZONE_RECLAIM_ACTIVE`, Linux 5.14). Meanwhile
+//! their pcp lists keep less, because requests will soon need what the lists hold.
 
 use super::zone::Zone;
 use super::zones::Zones;
@@ -11,14 +11,14 @@ pub struct Reclaiming<'a> {
 }
 
 impl Zones {
-    /// Notes that the budget has fallen below its low mark, or is at its high mark again. In
-    /// between, each zone counts as below its high mark, and per-CPU lists keep less.
+    /// Notes that the budget has fallen below its low mark, or has reached its high mark again. In
+    /// between, each zone counts as below its high mark, and pcp lists keep less.
     pub fn note_short(&self, short: bool) {
         self.all().for_each(|zone| zone.set_short(short));
     }
 
-    /// Marks the zones that `concerns` chooses as being reclaimed for, until the returned value (of
-    /// several, the last) is dropped.
+    /// Marks the zones that `concerns` chooses as being reclaimed for, until the result is dropped
+    /// (if there are several, the last).
     pub fn reclaiming(&self, concerns: impl Fn(&Zone) -> bool) -> Reclaiming<'_> {
         let mut nodes = 0;
         for zone in self.all().filter(|zone| concerns(zone)) {

@@ -12,7 +12,7 @@ use crate::frame::{
 use quarry_sys::primitive::{Effort, effort};
 
 impl ZoneRef<'_> {
-    /// Takes up to `count` blocks; passes each to `give` with the lock held. Returns how many.
+    /// Takes up to `count` blocks, and passes each to `give` under the lock. Returns how many.
     #[inline(never)]
     pub(super) fn take(
         self,
@@ -49,7 +49,7 @@ impl ZoneRef<'_> {
         taken
     }
 
-    /// Returns the numbers of blocks and of frames.
+    /// Puts back the blocks that `next` returns. Returns the numbers of blocks and of frames.
     #[inline(never)]
     pub(super) fn put(self, next: &mut dyn FnMut() -> Option<Block>) -> (u64, u32) {
         let mut locked = self.lock();
@@ -86,14 +86,14 @@ impl ZoneRef<'_> {
     }
 }
 
-/// Not inlined: runs of blocks have inlined `give` already.
+/// Not inlined: the code for runs of blocks has inlined `give` already.
 #[inline(never)]
 fn hand_over(block: Block, give: &mut impl FnMut(Pfn, bool)) {
     give(block.pfn, block.zeroed);
 }
 
-/// Neighbouring frames of one pageblock that come back one after the other, upwards or downwards.
-/// As larger blocks, they take fewer merges and list operations.
+/// Neighbouring frames of one pageblock that are put back one after the other, in either direction.
+/// Combined into larger blocks, they need fewer merges and list operations.
 #[derive(Clone, Copy)]
 struct Run {
     first: Pfn,
@@ -108,7 +108,7 @@ impl Run {
         Self { first: pfn, frames: order.frames(), zeroed }
     }
 
-    /// Adds a block; returns false where it does not touch the run, or is not zeroed like it.
+    /// Adds a block; returns false if it does not touch the run, or is not zeroed like it.
     #[inline]
     fn extend(&mut self, memory: &Memory, block: Block) -> bool {
         let Block { pfn, order, zeroed } = block;

@@ -14,11 +14,11 @@ pub struct ZoneStats {
     pub node: NodeId,
     /// Frames that belong to it.
     pub managed: u32,
-    /// Free frames: on its lists and kept as extents.
+    /// Free frames, on free lists and in extents.
     pub free: u32,
     /// Free frames that are not known to be zero, which a purge can give back.
     pub dirty: u32,
-    /// Free frames that are kept as extents.
+    /// Free frames in extents.
     pub in_extents: u32,
     /// Frames of pageblocks reserved for high-order atomic requests.
     pub reserved_high_atomic: u32,
@@ -28,7 +28,7 @@ pub struct ZoneStats {
     pub marks: Marks,
     /// Frames by which the marks are raised now.
     pub boost: u32,
-    /// Blocks taken, to be handed out or for per-CPU lists.
+    /// Blocks taken, both to be handed out and for pcp lists.
     pub taken: Traffic,
     /// Blocks put back.
     pub put: Traffic,

@@ -5,7 +5,7 @@ use super::zone::ZoneRef;
 use crate::frame::{FrameState, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::broken::{Broken, Check};
 
-/// Frames of a zone, as its pageblocks count them and as the states of frames show them.
+/// Frames of a zone: as its pageblocks count them, and as the states of the frames show them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Census {
     free: u32,
@@ -105,7 +105,7 @@ fn count_pageblock(
     Ok(())
 }
 
-/// Returns whether the buddy of a free block is free as well, and their types may merge.
+/// Returns whether the buddy of a free block is free too, and of a type with which it may merge.
 fn should_have_merged(memory: &Memory, pfn: Pfn) -> bool {
     let order = memory.frames().state(pfn).order();
     if order == Order::MAX {

@@ -1,4 +1,4 @@
-//! Watermarks: how far requests may empty a zone (Linux 6.x `mm/page_alloc.c`).
+//! Watermarks: how far requests may use up a zone's free memory (Linux 6.x `mm/page_alloc.c`).
 //!
 //! ```text
 //! min_free_kbytes = clamp(sqrt(16 * managed kB of all zones), 128, 262144)
@@ -21,11 +21,11 @@ const BOOST_FACTOR: u64 = 15_000;
 /// A level of free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Below it only requests with rights to the reserve are served.
+    /// Below this level only requests with rights to the reserve are served.
     Min,
-    /// Below it the zone grows, or reclaim starts.
+    /// Below this level the zone grows, or reclaim starts.
     Low,
-    /// Reclaim works until it is reached.
+    /// Reclaim goes on until this level is reached.
     High,
 }
 
@@ -41,14 +41,14 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// The marks of a zone of `managed` frames where all zones have `total` frames together.
+    /// The marks of a zone of `managed` frames, if all zones together have `total` frames.
     #[must_use]
     pub fn of(managed: u32, total: u32) -> Self {
         Self::scaled(managed, total, None, SCALE_FACTOR)
     }
 
-    /// Same as [`of`](Self::of), with another `watermark_scale_factor`, and `min`, if given, in
-    /// place of `min_free_kbytes`, in frames.
+    /// Same as [`of`](Self::of), with another `watermark_scale_factor`, and with `min` frames, if
+    /// given, in place of `min_free_kbytes`.
     #[must_use]
     pub(super) fn scaled(managed: u32, total: u32, min: Option<u32>, scale: u32) -> Self {
         if managed == 0 {
@@ -108,7 +108,7 @@ impl Watermarks {
     }
 
     /// Raises the boost of all marks by a pageblock, up to a bound, because migratetypes are about
-    /// to be mixed. A small zone has no boost, which would take much of it.
+    /// to mix. A small zone gets no boost, which would take up much of it.
     pub(super) fn raise_boost(&self, managed: u32) {
         let high = u64::from(self.high.load(Relaxed));
         let most = ((high * BOOST_FACTOR / 10_000) as u32).max(PAGEBLOCK_FRAMES);

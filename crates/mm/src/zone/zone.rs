@@ -1,9 +1,9 @@
 //! One zone: the free memory of one node, under one lock.
 //!
 //! [`Locked`] is the only way to change the state of a zone. When it is dropped, at the end of a
-//! critical section, it publishes a copy of the counts that other threads read without the lock.
-//! Requests test watermarks against this copy before they take the lock, as the kernel does; so a
-//! request may pass a mark by the frames that other threads take in between.
+//! critical section, it publishes a copy of the counts, which other threads read without the lock.
+//! As in the kernel, requests test watermarks against this copy before they take the lock. So a
+//! request may go below a mark, by the frames that other threads take in between.
 //!
 //! Invariant: while the lock is free, `Published` agrees with `State`, field by field, and
 //! `lowest_dirty` is at most the present number of dirty frames.
@@ -12,12 +12,9 @@ use super::ask::{AllocFlags, Ask};
 use super::counts::Counts;
 use super::extents::Extents;
 use super::free_area::{FreeAreas, smallest_filled};
-use super::huge::HugePages;
 use super::steps::Steps;
 use super::watermark::{Mark, Marks, Watermarks};
-use crate::frame::{
-    KindSet, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PCP_TYPES, PageblockIndex,
-};
+use crate::frame::{MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PCP_TYPES, PageblockIndex};
 use core::ops::Deref;
 use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::locks::Visit;
@@ -26,7 +23,6 @@ use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed}
 pub(super) struct State {
     pub(super) areas: FreeAreas,
     pub(super) extents: Extents,
-    pub(super) huge: HugePages,
     pub(super) counts: Counts,
 }
 
@@ -38,7 +34,7 @@ struct Published {
     lowest_dirty: AtomicU32,
     /// Frames on the free lists of the high-order reserve.
     free_reserved: AtomicU32,
-    /// Frames kept as extents: `{dirty : 32 | all : 32}`.
+    /// Frames in extents: `{dirty : 32 | all : 32}`.
     in_extents: AtomicU64,
     /// `FreeAreas::filled`.
     filled: AtomicU64,
@@ -49,14 +45,14 @@ struct Published {
 pub struct Zone {
     node: NodeId,
     grows: bool,
-    touched_whole: KindSet,
+    huge: bool,
     state: CountedLock<State>,
     published: Published,
     /// Held while the zone grows.
     pub(super) steps: CountedLock<Steps>,
     /// Held while blocks are off the lists to be purged.
     pub(super) purging: CountedLock<()>,
-    /// The pageblock at which the next purge begins: the system refused much before it.
+    /// The pageblock with which the next purge begins: in the one before, the system refused much.
     pub(super) refused_at: AtomicU32,
     /// Frames of the zone's pageblocks. Only [`Locked`] changes this field and the next two.
     managed: AtomicU32,
@@ -67,7 +63,7 @@ pub struct Zone {
     pub(super) marks: Watermarks,
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
-    /// True while the budget that all zones share is below its own high mark.
+    /// True while the budget that all zones share is short: see `note_short`.
     is_short: AtomicBool,
     reclaims: AtomicU32,
 }
@@ -77,11 +73,10 @@ impl Zone {
         Self {
             node,
             grows,
-            touched_whole: KindSet::new(),
+            huge,
             state: CountedLock::new(State {
                 areas: FreeAreas::new(),
                 extents: Extents::new(),
-                huge: HugePages::new(huge),
                 counts: Counts::new(),
             }),
             published: Published {
@@ -118,7 +113,7 @@ impl Zone {
         self.managed.load(Relaxed)
     }
 
-    /// Free frames, as of the last critical section: on its lists and kept as extents.
+    /// Free frames as of the last critical section, on free lists and in extents.
     #[inline]
     #[must_use]
     pub fn free(&self) -> u32 {
@@ -167,13 +162,13 @@ impl Zone {
         self.state.lock()
     }
 
-    /// The kinds of frames that programs usually touch whole.
-    pub(crate) fn touched_whole(&self) -> &KindSet {
-        &self.touched_whole
+    /// Returns whether its pageblocks may be huge pages.
+    pub(super) fn asks_for_huge(&self) -> bool {
+        self.huge
     }
 
-    /// Returns whether a block of `order` may be taken without the zone falling to `mark`, as of
-    /// the last critical section (`__zone_watermark_ok`, Linux 6.x).
+    /// Returns whether a block of `order` may be taken without the zone falling to `mark`, judging
+    /// by the counts of the last critical section (`__zone_watermark_ok`, Linux 6.x).
     #[inline]
     #[must_use]
     pub fn watermark_ok(&self, order: Order, mark: Mark, flags: AllocFlags) -> bool {
@@ -209,8 +204,8 @@ impl Zone {
         self.marks.clear_boost();
     }
 
-    /// Returns whether the zone was found below its high mark when it could not grow, or the budget
-    /// is short: see [`note_short`](super::Zones::note_short) (`ZONE_BELOW_HIGH`).
+    /// Returns whether the zone was below its high mark at a time when it could not grow, or the
+    /// budget is short: see [`note_short`](super::Zones::note_short) (`ZONE_BELOW_HIGH`).
     #[inline]
     #[must_use]
     pub fn is_below_high(&self) -> bool {
@@ -251,7 +246,7 @@ impl Zone {
         self.grows && !self.stuck.load(Relaxed)
     }
 
-    /// Waits until purges have put their blocks back; no purge begins while the guard lives.
+    /// Waits until purges have put their blocks back. No purge begins until the guard is dropped.
     pub(crate) fn hold_purges(&self) -> Guard<'_, ()> {
         self.purging.lock()
     }
@@ -277,8 +272,8 @@ struct Levels {
 }
 
 impl Levels {
-    /// Returns whether the zone stays above `min` frames without a block of `order`, and has such a
-    /// block for the request.
+    /// Returns whether the zone would keep more than `min` frames without a block of `order`, and
+    /// has such a block for the request.
     #[inline]
     fn are_above(&self, min: u32, order: Order, flags: AllocFlags) -> bool {
         let (mut min, mut unusable) = (min, order.frames() - 1);

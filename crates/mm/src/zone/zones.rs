@@ -6,13 +6,13 @@ use super::budget::Budget;
 use super::extents::{EXTENT_FRAMES, Extent};
 use super::give_back::Whole;
 use super::grow::Urgency;
-use super::huge::{self, asks_for_huge};
+use super::huge::{self, SEPARATED_FROM_FRAMES, asks_for_huge, fill_whole};
 use super::purge::purge_extent;
 use super::watermark::{Mark, Marks};
 use super::zone::{Zone, ZoneRef};
 use crate::frame::{
-    Arena, Faults, FrameTable, Kind, MAX_NODES, Memory, MigrateType, NodeId, Order, OsArray,
-    PAGEBLOCK_FRAMES, Pfn,
+    Arena, Faults, FrameTable, Kind, KindSet, MAX_NODES, Memory, MigrateType, NodeId, Order,
+    OsArray, PAGEBLOCK_FRAMES, Pfn,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -26,6 +26,8 @@ pub struct Zones {
     memory: Memory,
     budget: Budget,
     zones: OsArray<Zone>,
+    /// The kinds of frames that programs usually touch whole.
+    touched_whole: KindSet,
     /// Row `n`: the nodes in the order in which requests for node `n` try them.
     fallback: [[NodeId; MAX_NODES]; MAX_NODES],
     nodes: u8,
@@ -58,7 +60,7 @@ pub struct ZoneConfig {
 }
 
 impl Zones {
-    /// Reserves memory and gives each zone its first frames; fails as the OS does.
+    /// Reserves memory and gives each zone its first frames. Fails if the OS refuses.
     pub fn build(os: &'static dyn Os, config: &ZoneConfig) -> OsResult<Self> {
         assert!(
             (1..=MAX_NODES).contains(&usize::from(config.nodes)),
@@ -71,6 +73,7 @@ impl Zones {
             zones: OsArray::filled(os, usize::from(config.nodes), |node| {
                 Zone::new(NodeId(node as u8), config.grow, config.huge)
             })?,
+            touched_whole: KindSet::new(),
             fallback: core::array::from_fn(|node| fallback_row(node as u8, config)),
             nodes: config.nodes,
             node_of_slot: config.node_of_slot,
@@ -137,18 +140,31 @@ impl Zones {
 
     /// Notes whether the owners of frames of a kind usually touch them whole.
     pub(crate) fn note_touched(&self, kind: Kind, whole: bool) {
-        self.all().for_each(|zone| zone.touched_whole().set(kind, whole));
+        self.touched_whole.set(kind, whole);
     }
 
-    /// Notes that the page cache has taken a frame and will fill all of its pageblock: if hardly
-    /// any frame there has an owner, the pageblock becomes a huge page. O(1); for one frame of 64
+    /// The migratetype of a slab of a kind: in a large zone slabs that programs touch only in part
+    /// stay out of the pageblocks of others, so that those can be huge pages. O(1).
+    #[must_use]
+    pub(crate) fn slab_type(&self, node: NodeId, kind: Kind) -> MigrateType {
+        let is_large = self.zone(node).managed() >= SEPARATED_FROM_FRAMES;
+        match is_large && !self.touched_whole.has(kind) {
+            true => MigrateType::Reclaimable,
+            false => MigrateType::Unmovable,
+        }
+    }
+
+    /// Notes that the page cache has taken a frame and will fill all of its pageblock. If hardly
+    /// any frame there has an owner, the pageblock becomes a huge page. O(1); for one frame of 64,
     /// in a pageblock that is not huge, O(512) under the zone's lock.
     #[inline]
     pub fn fill_whole(&self, pfn: Pfn) {
         if asks_for_huge(&self.memory, pfn)
             && let Some(node) = self.memory.pageblocks().of(pfn).tag().node()
+            && self.zone(node).asks_for_huge()
         {
-            self.zone(node).look().huge.fill_whole(&self.memory, pfn);
+            let _guard = self.zone(node).look();
+            fill_whole(&self.memory, pfn);
         }
     }
 
@@ -167,8 +183,8 @@ impl Zones {
         self.fallback[usize::from(node.0)][..usize::from(self.nodes)].iter().copied()
     }
 
-    /// Takes up to `count` blocks from one node in one critical section; passes each to `give` with
-    /// the lock held. Returns how many. The caller tests watermarks.
+    /// Takes up to `count` blocks from one node in one critical section, and passes each to `give`
+    /// under the lock. Returns how many. The caller tests watermarks.
     #[inline]
     pub fn take(
         &self,
@@ -203,8 +219,9 @@ impl Zones {
     }
 
     /// Takes `count` frames ([`EXTENT_FRAMES`]) at a multiple of `align` (below the order of a
-    /// pageblock) from one node, in one critical section; `None` where no extent holds them and to
-    /// make one would take the zone below its low mark. O(pageblocks looked at), which is bounded.
+    /// pageblock) from one node, in one critical section. `None` if no extent is long enough, and
+    /// making one would take the zone below its low mark. O(pageblocks looked at), which is
+    /// bounded.
     pub(crate) fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
         debug_assert!(EXTENT_FRAMES.contains(&count) && align < Order::PAGEBLOCK);
         self.charged(count, || self.of(node).take_extent(count, align))
@@ -217,8 +234,8 @@ impl Zones {
         self.charged(count, || self.of(node).take_extent_with_room(count))
     }
 
-    /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, if all are free in
-    /// extents, in one critical section: for the allocation that ends at `pfn`, which grows.
+    /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, in one critical
+    /// section, if all are free in extents. For an allocation that ends at `pfn` and grows.
     pub(crate) fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let take = || self.of(node).take_extent_at(pfn, count).then_some(());
@@ -250,7 +267,7 @@ impl Zones {
         self.all().for_each(|zone| self.of(zone.node()).flush_extents());
     }
 
-    /// Flushes extents until a block of `order` can be taken above the low mark; returns whether it
+    /// Flushes extents until a block of `order` can be taken above the low mark. Returns whether it
     /// can.
     pub(crate) fn flush_extents_for(&self, node: NodeId, order: Order) -> bool {
         let zone = self.of(node);
@@ -271,12 +288,12 @@ impl Zones {
         }
         let mut steps = zone.zone.steps.lock();
         let arena = self.arena();
-        // Another thread may have grown the zone. A block of order 10 may need two steps.
+        // Another thread may have grown the zone meanwhile. A block of order 10 may need two steps.
         while !zone.watermark_ok(ask.order, Mark::Low, ask.flags) {
             if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
                 return false;
             }
-            // The other stack costs little beside the system calls of growth.
+            // Changing the stack costs little compared with the system calls of growth.
             if !own_stack::run(|| zone.grow_once(&self.budget, &mut steps)) {
                 steps.refused(arena.pageblocks_taken());
                 zone.stuck.store(true, Relaxed);
@@ -310,23 +327,23 @@ impl Zones {
     }
 
     /// Purges free blocks of one node, of at least `smallest`, that may hold data, until about
-    /// `most_bytes` are given back; returns the bytes. O(pageblocks + blocks); holds the zone's
-    /// lock for at most 64 blocks of one pageblock.
+    /// `most_bytes` are given back. Returns the bytes. O(pageblocks + blocks); holds the zone's
+    /// lock for at most 64 blocks of one pageblock at a time.
     ///
-    /// Memory that the system refuses (locked memory, before Linux 5.18) stays dirty. After many
-    /// refusals a purge of a bounded number of bytes ends, and the next one begins at that place.
+    /// Memory that the system refuses to purge (locked memory, before Linux 5.18) stays dirty.
+    /// After many refusals a bounded purge ends, and the next one begins at that place.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         self.of(node).purge(smallest, most_bytes)
     }
 
-    /// Purges frames of one pageblock for their owner, which has given up their contents: they read
-    /// as zero afterwards, or stay as they are. Returns the bytes.
+    /// Purges frames of one pageblock for their owner, which has given up their contents.
+    /// Afterwards they read as zero or are unchanged. Returns the bytes.
     pub(crate) fn purge_owned(&self, first: Pfn, frames: u32) -> usize {
         purge_extent(&self.memory, first, frames).bytes
     }
 
     /// Brings frames of one pageblock into memory by one call, or the whole pageblock if it comes
-    /// in as a huge page. Where the system or the setup refuses, faults bring them in later.
+    /// in as a huge page. If the system or the setup refuses, page faults bring them in later.
     pub fn populate(&self, first: Pfn, frames: u32) {
         if self.populate {
             huge::populate(&self.memory, first, frames);
@@ -334,20 +351,20 @@ impl Zones {
     }
 
     /// Puts the pageblocks of a block that a high-order atomic request has just got into the
-    /// reserve, unless 1 % of the zone is less than a pageblock, or is reserved already.
+    /// reserve, unless 1 % of the zone is less than a pageblock or is reserved already.
     #[cold]
     #[inline(never)]
     pub fn reserve_high_atomic(&self, node: NodeId, pfn: Pfn, order: Order) {
         self.of(node).reserve_high_atomic(pfn, order);
     }
 
-    /// Gives a reserved pageblock with free memory to the type `to`, the last one only with
-    /// `force`; returns whether it did.
+    /// Gives a reserved pageblock with free memory to the type `to`; the last one only with
+    /// `force`. Returns whether it did.
     pub(crate) fn unreserve_high_atomic(&self, node: NodeId, to: MigrateType, force: bool) -> bool {
         self.of(node).unreserve_high_atomic(to, force)
     }
 
-    /// Frames of blocks of one node on per-CPU lists, by their states. O(frames).
+    /// Frames of one node's blocks on pcp lists, counted by their states. O(frames).
     #[must_use]
     pub fn frames_in_pcp(&self, node: NodeId) -> u32 {
         self.of(node).frames_in_pcp()
@@ -359,9 +376,9 @@ impl Zones {
         self.arena().visit_locks(visit);
     }
 
-    /// Checks the equations of all zones, lists against counts and counts against states; fails
-    /// with the first that does not hold. O(frames). No other thread may move blocks to or from
-    /// per-CPU lists.
+    /// Checks the equations of all zones, of lists against counts and of counts against states;
+    /// returns the first broken one. O(frames). No other thread may move blocks to or from pcp
+    /// lists.
     pub fn validate(&self) -> Result<(), Broken> {
         self.all().try_for_each(|zone| self.of(zone.node()).validate())
     }
@@ -375,7 +392,7 @@ impl Zones {
 }
 
 /// The nodes by distance. Among equally distant ones the next higher number comes first, so that
-/// not all nodes prefer the same one.
+/// nodes do not all prefer the same one.
 fn fallback_row(node: u8, config: &ZoneConfig) -> [NodeId; MAX_NODES] {
     let mut row: [NodeId; MAX_NODES] = core::array::from_fn(|other| NodeId(other as u8));
     let nodes = config.nodes;

@@ -52,7 +52,7 @@ impl RealBarn {
 
 impl Keeps for RealBarn {
     fn put(&self, sheaf: &Sheaf) -> bool {
-        self.barn.put(&self.metadata, &self.kept, sheaf)
+        self.barn.put(&self.metadata, &self.kept, sheaf, 0)
     }
 
     fn take(&self, out: &mut Sheaf) -> bool {

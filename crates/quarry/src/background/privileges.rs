@@ -1,9 +1,10 @@
 //! Gives up, in the background thread, rights that the main thread has given up: each thread has
 //! rights of its own.
 //!
-//! Changes of user and group need no work here: the C library repeats them in every thread. It ends
-//! the process if one thread refuses (`nptl_setxid.c`), so this thread must never have less than
-//! the main thread may still use: it follows the *permitted* set, not the effective one.
+//! Changes of user and group need no work here: the C library repeats them in every thread, and
+//! ends the process if one thread fails (`nptl_setxid.c`). So this thread must never have fewer
+//! rights than the main thread may still use: it follows the *permitted* set, not the effective
+//! one.
 
 use quarry_sys::primitive::{AtomicBool, Ordering};
 

@@ -28,7 +28,7 @@ const RETRY_NS: u64 = 100_000_000;
 const REQUEST_WAIT_NS: u64 = 20_000_000;
 /// Longest wait if enough pages for the request are dirty, and need only be written: 200 ms.
 const DIRTY_WAIT_NS: u64 = 200_000_000;
-/// Time after a wait in vain during which later requests do not wait: 200 ms.
+/// Time after a useless wait during which later requests do not wait: 200 ms.
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
 /// A balance is wanted, and has not begun.

@@ -211,12 +211,12 @@ fn machine() -> usize {
     MACHINE.load(Relaxed)
 }
 
-/// Returns whether so much is dirty that the background thread should write. O(slots).
+/// Returns whether the background thread should write, because too much is dirty. O(slots).
 pub(crate) fn is_due() -> bool {
     is_beyond(&BACKGROUND)
 }
 
-/// Returns whether so much is dirty that threads that make pages dirty should write. O(slots).
+/// Returns whether threads that make pages dirty should write, because too much is. O(slots).
 pub(crate) fn is_overdue() -> bool {
     is_beyond(&HARD)
 }

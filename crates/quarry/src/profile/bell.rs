@@ -4,7 +4,7 @@
 //! A client sleeps on words of the process's record in the statistics page, as futexes. When the
 //! process publishes its statistics, at most ten times a second, it wakes these sleepers, and
 //! learns from the words that had sleepers what clients ask for. No word ever changes. `malloc` of
-//! the C library makes this system call as well.
+//! the C library also makes this system call (futex).
 //!
 //! | word of the record | its sleepers |
 //! |---|---|

@@ -42,8 +42,8 @@ struct Tables {
     countdowns: OsArray<Countdown>,
 }
 
-/// The heap profile of one stack; all zero bytes at first. It is not prepared, then off (`session`
-/// is even) and on (odd) by turns.
+/// The heap profile of one stack; all zero bytes at first. At first it is not prepared; after that
+/// it is off (`session` is even) and on (odd) in turns.
 pub struct HeapProfile {
     tables: Late<Tables>,
     /// Counts beginnings and ends: odd while a profile is on.

@@ -55,7 +55,7 @@ pub struct SingleLists {
     nodes: OsArray<NodeLists>,
 }
 
-/// The lock of a node, held while consecutive pages are of that node.
+/// The lock of a node, kept while consecutive pages belong to that node.
 struct Held<'a> {
     node: NodeId,
     lists: &'a NodeLists,

@@ -1,4 +1,4 @@
-//! `quarry-lab`: experiments over allocators and policies, and recorded programs on a simulated
+//! `quarry-lab`: experiments on allocators and policies, and recorded programs on a simulated
 //! machine.
 
 #[cfg(test)]
@@ -29,10 +29,10 @@ enum Command {
     Lab(LabCommand),
     Record(record::RecordArgs),
     Simulate(simulate::SimulateArgs),
-    /// Takes one sample in this process; the lab starts it.
+    /// Takes one sample in this process; the lab starts such processes.
     #[command(name = quarry_harness::launch::SAMPLE_COMMAND, hide = true)]
     Sample(quarry_harness::launch::SampleArgs),
-    /// Runs one sample of a program and watches it; the lab starts it.
+    /// Runs one sample of a program and watches it; the lab starts such processes.
     #[command(name = quarry_compare::SUPERVISE_COMMAND, hide = true)]
     Supervise(quarry_compare::SuperviseArgs),
     Pages(pages::PagesArgs),

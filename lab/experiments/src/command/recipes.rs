@@ -1,4 +1,4 @@
-//! This command accepts the lines that docs/sharding.md tells its readers to run.
+//! Checks that this command accepts the command lines that docs/sharding.md shows.
 
 use crate::{Cli, Command};
 use clap::Parser;
@@ -14,7 +14,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
     PAGE.split(&fence).skip(1).map(of).collect()
 }
 
-/// Reads a line by the command's own parser; `quarry lab` is `quarry-lab`.
+/// Parses a line by the command's own parser; `quarry lab` stands for `quarry-lab`.
 fn parse(line: &str) {
     let words = shlex::split(line).unwrap_or_else(|| panic!("no shell reads {line}"));
     let [quarry, lab, rest @ ..] = &words[..] else { panic!("{line}: no command") };
@@ -62,7 +62,7 @@ fn a_job_of_kubernetes_takes_every_shard_once() {
     let completions = spec["completions"].as_integer().expect("a number of shards");
     assert!(spec["parallelism"].as_integer().is_some_and(|it| it <= completions));
     let pod = &spec["template"]["spec"];
-    // Kubernetes requires this of jobs with a policy for failures.
+    // Kubernetes requires this of jobs that have a failure policy.
     assert_eq!(said(&pod["restartPolicy"]), "Never");
     let container = &pod["containers"][0];
     let rule = &spec["podFailurePolicy"]["rules"][0]["onExitCodes"];

@@ -1,4 +1,4 @@
-//! `quarry record`: a program's calls of malloc, one by one.
+//! `quarry record`: records the calls of malloc that a program makes.
 
 use anyhow::{Context, bail};
 use quarry_cli::exit_status::{of_own_failure, say};
@@ -22,20 +22,20 @@ use std::sync::atomic::AtomicBool;
 
 const TRACER: &str = "libquarry_tracer.so";
 
-/// Record what a program asks of malloc: each call, with its thread, CPU and time.
+/// Record each call of malloc that a program makes, with its thread, CPU and time.
 ///
-/// The program runs on glibc's malloc, and a call takes some 100 ns longer. `quarry simulate` plays
-/// the trace on a machine of many CPUs. The exit status is the program's; 125: it could not be
-/// recorded, and did not run; 2: a wrong option.
+/// The program runs on glibc's malloc; recording makes each call some 100 ns longer. `quarry
+/// simulate` replays the trace on a machine of many CPUs. The exit status is the program's own, or
+/// 125 if the program could not be recorded and did not run, or 2 for a wrong option.
 #[derive(clap::Args)]
 pub(crate) struct RecordArgs {
-    /// The trace.
+    /// File for the trace.
     #[arg(short, long, value_name = "FILE", default_value = "quarry.trace")]
     output: PathBuf,
-    /// The most bytes of a trace, such as 64M; a call takes 5 to 10. What does not fit is counted.
+    /// The most bytes of a trace, such as 64M; a call takes 5 to 10. Later calls are only counted.
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
     limit: usize,
-    /// Record programs that the program starts as well, each in FILE.PID.
+    /// Also record programs that the program starts, each in FILE.PID.
     #[arg(long)]
     children: bool,
     #[command(flatten)]
@@ -69,8 +69,8 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     if args.children {
         command.env("QUARRY_TRACE_CHILDREN", "1");
     }
-    // Ctrl-C also reaches the program, which decides what it means; this process only notes it. It
-    // does so by a handler, which the program does not inherit; an ignored signal it would.
+    // Ctrl-C also reaches the program, which decides how to react; this process only notes it. It
+    // uses a handler because the program would inherit an ignored signal, but not a handler.
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, interrupted.clone())?;
@@ -116,7 +116,7 @@ fn make_room(output: &Path) -> anyhow::Result<PathBuf> {
     Ok(trace)
 }
 
-/// The present traces of the program and its children.
+/// The traces of the program and its children that exist.
 fn traces(trace: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let folder = trace.parent().unwrap_or(Path::new("/"));
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! `quarry simulate`: a recorded program on a machine of many CPUs.
+//! `quarry simulate`: replays a recorded program on a machine of many CPUs.
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,20 +22,20 @@ use std::thread;
 
 const SIMULATOR: &str = "quarry-sim";
 
-/// Play a recorded program on a machine of many CPUs, under several slab policies.
+/// Replay a recorded program on a simulated machine of many CPUs, under several slab policies.
 ///
-/// The program's threads are copied until every CPU has one; all copies share one heap. Time
-/// between calls is work, as it was recorded, at most 100 us at a time. What cannot be concluded
-/// from it is in docs/simulator.md.
+/// The program's threads are copied until every CPU has one; all copies share one heap. The
+/// recorded time between two calls, but at most 100 us, counts as work. docs/simulator.md says what
+/// the results do not show.
 #[derive(clap::Args)]
 pub(crate) struct SimulateArgs {
     /// A trace that `quarry record` has written.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// CPUs of the machine; it is also asked with 1, 2, 4 .. of them.
+    /// CPUs of the machine. Machines of 1, 2, 4 .. CPUs up to this number are simulated, too.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: u32,
-    /// Sockets, over which they are spread evenly.
+    /// Sockets; the CPUs are spread evenly over them.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     sockets: u32,
     /// Slab policies.
@@ -46,24 +46,24 @@ pub(crate) struct SimulateArgs {
         default_value = "sheaf,slub-4.9,slab,slqb,slam"
     )]
     slab: Vec<String>,
-    /// The policy of page lists.
+    /// The policy of the pcp lists.
     #[arg(long, value_name = "NAME", default_value = "v6.18")]
     pages: String,
     /// The costs of the machine: a TOML file with fields of `Costs` (docs/simulator.md).
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
-    /// About how many calls are played on all CPUs together. Each copy of the program plays its
-    /// part of them, from the middle of the trace, on machines of any size the same.
+    /// About how many calls all CPUs replay together. Each copy of the program replays its share of
+    /// them, from the middle of the trace. The number is the same for machines of any size.
     #[arg(long, value_name = "N", default_value_t = 4_000_000,
         value_parser = clap::value_parser!(u64).range(1..))]
     calls: u64,
-    /// Decides when the copies begin. The same seed gives the same answer.
+    /// Seed of the moments at which the copies begin. The same seed gives the same result.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print JSON in place of tables.
+    /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
-    /// Draw the throughput over the number of CPUs.
+    /// Draw the throughput by number of CPUs into this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -143,7 +143,7 @@ fn check_names(args: &SimulateArgs) -> Result<()> {
     Ok(())
 }
 
-/// The costs of the machine. Without a file, locks wait as Quarry's own do.
+/// The costs of the machine. Without a file, waiters for locks behave as with Quarry's own locks.
 fn costs(args: &SimulateArgs) -> Result<Costs> {
     let Some(path) = &args.costs else {
         return Ok(Costs { waiting: Waiting::Futex, ..Costs::default() });
@@ -153,7 +153,7 @@ fn costs(args: &SimulateArgs) -> Result<Costs> {
     Ok(Costs::from_toml(&text).map_err(|error| refuse(format!("{error:#}")))?)
 }
 
-/// Machines of 1, 2, 4 .. CPUs up to the wanted one; they fill socket after socket.
+/// Machines of 1, 2, 4 .. CPUs up to the number wanted. They fill one socket after the other.
 fn machines(args: &SimulateArgs) -> Vec<Topology> {
     let of_socket = args.cpus / args.sockets;
     let powers = (0..u32::BITS).map(|shift| 1u32 << shift).take_while(|cpus| *cpus < args.cpus);
@@ -177,7 +177,7 @@ fn cell(args: &SimulateArgs, slab: &str, topology: Topology, costs: &Costs, call
     }
 }
 
-/// Asks for all cells, one at a time on each CPU here. The answers are in the order of the cells.
+/// Runs all cells, as many at a time as there are CPUs. The answers are in the order of the cells.
 fn ask_all(simulator: &Path, cells: &[(String, Cell)]) -> Result<Vec<Row>> {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}")?;
     let progress = ProgressBar::new(cells.len() as u64).with_style(style);
@@ -209,7 +209,7 @@ fn ask_all(simulator: &Path, cells: &[(String, Cell)]) -> Result<Vec<Row>> {
     cells.iter().zip(answers).map(row).collect()
 }
 
-/// Asks for one cell in a new process, so that each starts with a fresh heap.
+/// Runs one cell in a new process, so that each cell starts with a fresh heap.
 fn ask(simulator: &Path, cell: &Cell) -> Result<Answer> {
     let mut child = Command::new(simulator)
         .arg("simulate")

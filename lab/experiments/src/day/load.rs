@@ -1,6 +1,6 @@
-//! The requests for pages, second by second: an invented server with the packets of document 000.
-//! Its figures are chosen, not measured, because the experiment compares memories under the same
-//! load.
+//! The requests for pages, second by second, of an invented server with the packets of document
+//! 000. Its rates are chosen, not measured; that is enough, because the experiment compares
+//! memories under the same load.
 //!
 //! | who | orders | how many | for how long |
 //! |---|---|---|---|
@@ -12,10 +12,10 @@
 //! | rings of drivers, unmovable | 4 | 1 a second | a minute |
 //! | huge pages, movable | 9 | one in 10 s | 5 minutes |
 //!
-//! Numbers are for 512 MiB. Times are means of exponential distributions, unless the table says
+//! The rates are for 512 MiB. Times are means of exponential distributions, unless the table says
 //! otherwise. Each second, the oldest files and inodes are reclaimed until a twentieth of the
-//! memory is free; one in eight gets a second chance. A request that may wait and finds no block
-//! reclaims until twice its size more is free, and tries once more.
+//! memory is free; one file or inode in eight is kept once more. If a request that may wait finds
+//! no block, it reclaims until twice its size more is free, and tries once more.
 
 use super::memory::{Block, Memory};
 use quarry_mm::frame::{FRAME_BYTES, MigrateType};
@@ -59,7 +59,7 @@ pub(super) struct Load<'a> {
 
 struct Cached {
     blocks: Vec<Block>,
-    /// It has had its second chance.
+    /// True if reclaim has passed over it once already.
     is_old: bool,
 }
 
@@ -195,7 +195,7 @@ impl<'a> Load<'a> {
         self.keep(Who::Program, blocks);
     }
 
-    /// Messages of 64 bytes to 16 KiB that are all under way at once.
+    /// Packets of 64 bytes to 16 KiB, all of which are in use at once.
     fn packets(&mut self) {
         let mut on_their_way = Vec::new();
         for _ in 0..self.arrivals(64.0) {

@@ -1,4 +1,4 @@
-//! Quarry's zones and page lists by themselves, under a variant.
+//! Quarry's zones and pcp lists without the rest of the stack, set up as a variant.
 
 use crate::frames;
 use anyhow::{Context, Result, anyhow};
@@ -19,8 +19,8 @@ pub(crate) struct Variant {
     pub(crate) types: bool,
     /// True if requests that cannot wait may use the reserve of high orders.
     pub(crate) reserve: bool,
-    /// True if each 128 MiB of the memory are a node, and slabs come from the first node while it
-    /// has room, other pages from the last ones.
+    /// True if each 128 MiB of the memory are a node of their own. Slabs then come from the first
+    /// node while it has room, and other pages from the last ones.
     pub(crate) contained: bool,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Builds a memory of `frames` frames, whose groups are nodes.
+    /// Builds a memory of `frames` frames. Its groups of 128 MiB are nodes.
     ///
     /// # Errors
     /// The operating system refuses a call, or the memory is not two or more whole groups.
@@ -120,7 +120,7 @@ impl Memory {
         self.pages.free(block.slot, block.pfn, block.order);
     }
 
-    /// Free frames, those on CPUs' lists included.
+    /// Free frames, including those on pcp lists.
     pub(super) fn free(&self) -> u32 {
         let zones = self.pages.zones();
         zones.all().map(|zone| zone.free() + zones.frames_in_pcp(zone.node())).sum()

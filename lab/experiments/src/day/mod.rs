@@ -1,10 +1,10 @@
-//! A day of a machine's memory in simulated time: the requests for pages, their lifetimes, and the
-//! share of free memory in blocks of high orders.
+//! A day of a machine's memory in simulated time: requests for pages, lifetimes of pages, and the
+//! share of free memory that is in blocks of high orders.
 //!
 //! ```text
-//! memory  Quarry's zones and page lists, as a variant has them
-//! load    who asks for pages, second by second
-//! sample  a day: the load on a memory, with a look every minute
+//! memory  Quarry's zones and pcp lists, set up as a variant
+//! load    the requests for pages, second by second
+//! sample  a day: the load on a memory, observed once a minute
 //! ```
 
 mod load;

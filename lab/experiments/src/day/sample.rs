@@ -1,4 +1,4 @@
-//! A sample: a load on a memory for some hours of simulated time, with a look every minute.
+//! A sample: a load on a memory for some hours of simulated time, observed once a minute.
 
 use super::load::Load;
 use super::memory::{Memory, Variant};
@@ -11,17 +11,17 @@ use std::time::Instant;
 
 pub(crate) const LOOKED_AT: [u8; 3] = [3, 4, 9];
 
-/// The figure of the share of free memory in blocks of an order and above, over the second half.
+/// Name of the figure: the second half's share of free memory in blocks of this order and above.
 pub(crate) fn available(order: u8) -> String {
     format!("free in order {order}+")
 }
 
-/// The figure of the share of served requests.
+/// Name of the figure: the share of this order's requests that were served.
 pub(crate) fn served(order: u8) -> String {
     format!("order {order} served")
 }
 
-/// The series of an order: each minute, the per mille of free memory in its blocks and above.
+/// Name of an order's series: per minute, the per mille of free memory in blocks of at least it.
 pub(crate) fn course(order: u8) -> String {
     format!("course of order {order}")
 }

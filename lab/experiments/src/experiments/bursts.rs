@@ -1,4 +1,4 @@
-//! `bursts`: what a burst of allocations costs that comes back after a rest.
+//! `bursts`: the cost of a burst of allocations that follows a rest.
 
 use super::plan::{Lab, Plan, Staged};
 use super::tables;
@@ -15,34 +15,34 @@ use quarry_harness::results::{Direction, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::Matrix;
 
-/// The cost of a burst of allocations that comes back after a rest.
+/// The cost of a burst of allocations that follows a rest.
 ///
-/// A fresh process allocates objects of random sizes until there are so many MiB, writes all of
-/// them, frees them, and rests; the last of its bursts is measured, and what is resident when it
-/// has rested once more. An allocator that keeps everything is fast and stays large. Beside Quarry
-/// runs the same without purging, which is what the burst costs where nothing has to be faulted in
+/// A fresh process allocates a number of MiB in objects of random sizes, writes all of them, frees
+/// them, and rests. It repeats this several times. The last burst is timed, and resident memory is
+/// read after one more rest. An allocator that keeps all memory is fast and stays large. The
+/// variant of Quarry without purging shows what the burst costs if no page has to be faulted in
 /// again.
 ///
 /// On a virtual machine whose host takes free memory away (free page reporting), huge pages that
-/// were free for two seconds cost up to forty times as much as otherwise, and which allocator that
-/// hits is chance.
+/// were free for two seconds cost up to forty times as much to touch. Chance decides which
+/// allocator this affects.
 #[derive(Args)]
 pub(super) struct Bursts {
     #[command(flatten)]
     common: Common<Bursts>,
-    /// How many bursts come in turn, the last of them measured. Several may be asked for.
+    /// Numbers of bursts in a row, of which the last is measured. Each number is a workload.
     #[arg(long, value_delimiter = ',', default_value = "1,2,3",
           value_parser = clap::value_parser!(u64).range(1..))]
     bursts: Vec<u64>,
     /// The largest object, in bytes.
     #[arg(long, default_value = "2048", value_parser = largest)]
     largest: usize,
-    /// How much a burst allocates, in MiB.
+    /// Size of a burst, in MiB.
     #[arg(long, default_value = "512",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("16")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
-    /// How long a rest takes, in milliseconds.
+    /// Length of a rest, in milliseconds.
     #[arg(long, default_value = "2200",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("50")))]
     rest: u64,

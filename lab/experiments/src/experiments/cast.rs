@@ -1,4 +1,4 @@
-//! The programs of an experiment: the runnable ones, and why the other programs cannot be run.
+//! The programs of an experiment: those that can run, and for each other one the reason.
 
 use super::plan::Lab;
 use crate::ready_program::ReadyProgram;
@@ -50,7 +50,7 @@ impl Cast {
         true
     }
 
-    /// Prints the absent programs.
+    /// Prints the programs that are absent.
     ///
     /// # Errors If the run was interrupted, or no program can be run and `rest`, the number of
     /// other workloads, is 0.

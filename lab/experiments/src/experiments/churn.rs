@@ -23,16 +23,16 @@ const WORKLOAD: &str = "churn";
 
 /// The growth of memory over phases of different sizes and threads that come and go.
 ///
-/// A week of a server in small. Each phase replaces half of about 64 MiB of live blocks, chosen at
-/// random, by blocks of another family of sizes, while four short-lived threads with working sets
-/// of their own allocate and free beside it. The sequence of calls is the same for every allocator
-/// but for how far it gets in the time; so the drift is told per 1,000 phases as well. As a soak:
-/// `--seconds 600`.
+/// The load imitates a week of a server. In each phase half of about 64 MiB of live blocks, chosen
+/// at random, is replaced by blocks of another family of sizes. Meanwhile four short-lived threads
+/// with working sets of their own allocate and free. The sequence of calls is the same for every
+/// allocator, but a faster one gets further in the time, so the drift is also given per 1,000
+/// phases. For a soak test: `--seconds 600`.
 #[derive(Args)]
 pub(super) struct Churn {
     #[command(flatten)]
     common: Common<Churn>,
-    /// How long each runs.
+    /// Length of a sample in seconds.
     #[arg(long, default_value = "60",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("3")),
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -60,7 +60,7 @@ impl Plan for Churn {
         let plan = Experiment {
             about: format!("{} s in a fresh process.", self.seconds),
             metrics: metrics(),
-            // A minute warms itself up: the result is how later phases differ from earlier ones.
+            // A long sample needs no warm-up: the result compares later phases with earlier ones.
             warm_up: false,
             ..plan
         };
@@ -91,7 +91,7 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// The drift of the resident memory above the live bytes, over the phases.
+/// The drift of resident memory, less the live bytes, over the phases.
 fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
     let above: Vec<f64> = timeline
         .phases
@@ -109,7 +109,7 @@ fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
     };
     // Fewer than four phases have no quarters.
     let (Some(early), Some(late)) = (quarter(1), quarter(3)) else { return BTreeMap::new() };
-    // From the middle of the second quarter to that of the last one.
+    // From the middle of the second quarter to the middle of the last one.
     let per_thousand = (late - early) / (above.len() as f64 / 2.0) * 1e3;
     let figures = [
         ("second quarter", early),

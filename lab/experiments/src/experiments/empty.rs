@@ -17,17 +17,17 @@ use serde::{Deserialize, Serialize};
 
 /// The cost of the harness itself: no allocator is involved.
 ///
-/// The workload `steps` is a chain of multiplications, `calls` are pairs of calls of functions that
-/// give out and take back one and the same block. Each runs in the window that all patterns run in,
-/// which looks at the clock after each chunk, and with two looks at the clock in all (bare, the
-/// baseline). The ratio of the two is what the harness adds. What one operation of `calls` takes
-/// is in every figure of `malloc-patterns`, for all allocators alike: loop, calls, and the mark
-/// that is written and checked.
+/// The workload `steps` is a chain of multiplications; `calls` are pairs of calls of functions that
+/// hand out and take back the same block. Each workload runs twice: in the window of all patterns,
+/// which reads the clock after each chunk, and bare (the baseline), with two reads of the clock in
+/// all. The ratio of the two is the overhead of the harness. The time of one operation of `calls`
+/// is part of every figure of `malloc-patterns`, for all allocators alike: it is that of the loop,
+/// the calls, and the mark that is written and checked.
 #[derive(Args)]
 pub(super) struct Empty {
     #[command(flatten)]
     common: Common<Empty>,
-    /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
+    /// Length of a sample in milliseconds; a warm-up of a quarter of it comes first.
     #[arg(long, default_value = "40",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]

@@ -1,4 +1,4 @@
-//! `fleet`: heaps of a fleet's programs at their sizes, against other allocators.
+//! `fleet`: the heaps of a fleet's programs in production sizes, compared between allocators.
 
 use super::plan::{Lab, Plan, Staged};
 use super::{malloc_patterns, tables};
@@ -16,14 +16,14 @@ use quarry_harness::results::{Direction, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::Matrix;
 
-/// Heaps of a fleet's programs at their sizes, against other allocators.
+/// The heaps of a fleet's programs in production sizes, compared between allocators.
 ///
-/// Five production profiles say which sizes are born how often and live how long. A fresh process
-/// makes the heap, then plays a record of births and deaths in rounds, each round back to the heap
-/// of the beginning. Time is that of the median round, for each operation; memory is what is
-/// resident above the start of the process at the end, over the bytes that live. The order of
-/// allocators is random in each block, because memory that the host has to find first costs the
-/// first allocator seconds.
+/// Five production profiles give, for each size, how often objects are allocated and how long they
+/// live. A fresh process builds the heap, and then replays a record of births and deaths in rounds;
+/// each round ends with the heap of the beginning. The time is that of the median round, per
+/// operation. The memory figure divides resident memory at the end, less that at the start of the
+/// process, by the live bytes. Every block of samples has a random order of allocators, because the
+/// first one may lose seconds while the host finds memory.
 #[derive(Args)]
 pub(super) struct Fleet {
     #[command(flatten)]
@@ -41,10 +41,10 @@ pub(super) struct Fleet {
     #[arg(long, value_delimiter = ',', default_value = "2",
           value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: Vec<u64>,
-    /// Use of the objects: they die in their own thread or in the next one, or are written whole.
+    /// Use of the objects: they die in their own thread, die in the next one, or are written whole.
     #[arg(long, value_delimiter = ',', value_enum, default_value = "own")]
     forms: Vec<Form>,
-    /// Births and deaths of a thread in a round, before those that bring the heap back.
+    /// Births and deaths of a thread in a round, before those that restore the heap.
     #[arg(long, default_value = "1000000",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("50000")),
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -116,7 +116,7 @@ impl Plan for Fleet {
         let sampler = OwnWork { contenders, order };
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let about = format!("{rounds} rounds of {events} births and deaths a thread.");
-        // The first round of a sample warms the heap, and the median is not the first.
+        // The first round of a sample is its warm-up; the median leaves it out.
         let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
         let plan = plan.option("events", events).option("rounds", rounds);
         Ok(Some(Staged::new(plan, |run, out| {

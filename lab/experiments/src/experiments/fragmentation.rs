@@ -23,17 +23,18 @@ use std::path::PathBuf;
 const DEFAULT: &str = "v6.18";
 const DAY: &str = "day";
 
-/// How much of what is free lies in blocks of high orders, over a simulated day.
+/// The share of free memory in blocks of high orders, over a simulated day.
 ///
-/// The frames have no memory, and no time passes but that of the load: slabs, inodes, programs,
-/// files in the page cache, packets that cannot wait, rings of drivers and huge pages come and go
-/// by a seed for a day of simulated seconds. Every minute the zone is looked at: which part of the
-/// free memory lies in free blocks of orders 3, 4 and 9 and above. The table has the means of the
-/// second half, and how many requests of these orders were served.
+/// The frames have no memory, and time is simulated. For a day of simulated seconds slabs, inodes,
+/// programs, files in the page cache, packets that cannot wait, rings of drivers and huge pages
+/// come and go, as a seed determines. Every minute the share of the free memory in free blocks of
+/// orders 3, 4 and 9 and above is recorded. The table has the means of the second half, and the
+/// share of these orders' requests that were served.
 ///
-/// A variant is a page policy, or the default one with a change: `one-type` (all requests movable),
-/// `no-reserve` (no high-atomic reserve), `contained` (groups of 128 MiB: slabs fill the first one
-/// first, other pages the last). Every round has a seed of its own, the same for all variants.
+/// A variant is a page policy, or the default policy with one change: `one-type` (all requests
+/// movable), `no-reserve` (no high-atomic reserve), or `contained` (groups of 128 MiB: slabs fill
+/// the first group first, other pages the last). Every round has its own seed, which all variants
+/// share.
 #[derive(Args)]
 pub(super) struct Fragmentation {
     #[command(flatten)]

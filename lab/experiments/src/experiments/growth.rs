@@ -1,4 +1,4 @@
-//! `growth`: the cost for a heap to grow to a size, with populating and huge pages on and off.
+//! `growth`: the cost of growing a heap to a size, with and without populating and huge pages.
 
 use super::plan::{Lab, Plan, Staged};
 use super::tables;
@@ -16,12 +16,12 @@ use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::Matrix;
 use quarry_harness::usage::Usage;
 
-/// The cost for a heap to grow to a size, with populating and huge pages on and off.
+/// The cost of growing a heap to a size, with and without populating and huge pages.
 ///
-/// A fresh process allocates objects of one size until there are so many MiB, and writes all of
-/// them. An operation is 4 KiB of them. On a virtual machine the first touch of memory that the
-/// host has not backed yet costs many times as much as later ones: the warm-up round pays for that,
-/// and what counts are ratios to neighbours in time, with an A/A copy beside them.
+/// A fresh process allocates a number of MiB in objects of one size, and writes all of them. An
+/// operation is 4 KiB of these. On a virtual machine the first touch of memory that the host has
+/// not backed costs many times as much as later ones. The warm-up round takes these touches;
+/// results are ratios between samples close in time, and an A/A copy shows the noise.
 #[derive(Args)]
 pub(super) struct Growth {
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(super) struct Growth {
     /// Sizes of the objects.
     #[arg(long, value_delimiter = ',', default_value = "64,1000,16000,200000")]
     sizes: Vec<usize>,
-    /// How far the heap grows, in MiB.
+    /// Size to which the heap grows, in MiB.
     #[arg(long, default_value = "1024",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("32")),
           value_parser = clap::value_parser!(u64).range(1..))]

@@ -1,5 +1,4 @@
-//! `idle-return`: the memory that a program still holds while it is idle, after it has freed
-//! everything.
+//! `idle-return`: the memory that an idle program still holds after it has freed everything.
 
 use super::plan::{Lab, Plan, Staged};
 use crate::patterns::idle::{BASE, IdleSample, Sizes};
@@ -23,30 +22,30 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
-/// Name of the figure for the verdict, in MiB.
+/// Name of the figure that decides, in MiB.
 pub(crate) const HELD: &str = "resident above live";
 /// Interval between two readings of memory; a rest above `SHORT_REST` has the long one.
 const INTERVAL: Duration = Duration::from_millis(50);
 const LONG_INTERVAL: Duration = Duration::from_millis(100);
 const SHORT_REST: Duration = Duration::from_secs(10);
-/// Time for which the process stays idle after the last look.
+/// Time for which the process stays idle after the last reading.
 const BEYOND: Duration = Duration::from_millis(500);
-/// When the experiment `peers` looks at the held memory, in seconds after the last free; the
-/// default of `--rest` here.
+/// The times, in seconds after the last free, at which the experiment `peers` reads the held
+/// memory; here they are the default of `--rest`.
 pub(crate) const VERDICT: &[u64] = &[2];
 
-/// The memory that a program which has freed everything still holds while it is idle.
+/// The memory that an idle program still holds after it has freed everything.
 ///
-/// Every sample is a fresh process with the allocator preloaded: it allocates objects of 16 bytes
-/// to 1 MiB until there are 512 MiB, writes all of them, frees them in random order (all, or all
-/// but one in 64) and then calls nothing any more. Its parent reads every 50 ms what is resident
-/// and what the control group of the sample is charged for (where none may be made, how much less
-/// memory of the machine is free, which other programs move as well). The verdict is taken 2 s
-/// after the last free, or when `--rest` says: the median over the rounds of what is held above
-/// the bytes that live.
+/// Every sample is a fresh process with the allocator preloaded. It allocates 512 MiB in objects of
+/// 16 bytes to 1 MiB, writes all of them, frees them in random order (all, or all but one in 64),
+/// and then makes no further call. Every 50 ms its parent reads the resident memory, and the memory
+/// that is charged to the sample's control group. (Without control groups it reads how much less
+/// memory of the machine is free, which other programs influence too.) The result is the held
+/// memory beyond the live bytes at 2 s after the last free, or at the times of `--rest`, as a
+/// median over the rounds.
 ///
-/// Variants with other settings come along: quarry without huge pages, and jemalloc as its users
-/// are told to tune it.
+/// Two variants with other settings run along: quarry without huge pages, and jemalloc with the
+/// settings that its users are advised to use.
 #[derive(Args)]
 pub(super) struct IdleReturn {
     #[command(flatten)]
@@ -54,16 +53,16 @@ pub(super) struct IdleReturn {
     /// One object in this many survives; 0: none. Several may be asked for.
     #[arg(long, value_delimiter = ',', default_value = "0,64")]
     survivors: Vec<usize>,
-    /// Gives each power of two as many objects, or as many bytes.
+    /// Give each power of two as many objects, or as many bytes.
     #[arg(long, value_enum, default_value = "count")]
     sizes: Sizes,
-    /// How much is allocated, in MiB.
+    /// Size of the allocated objects together, in MiB.
     #[arg(long, default_value = "512",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("64")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
-    /// When to look, in seconds after the last free; the last look is the verdict. Minutes show
-    /// whether what went back stays back (khugepaged fills holes of huge pages).
+    /// Times of the readings, in seconds after the last free; the last one decides. Minutes show
+    /// whether returned memory stays away (khugepaged fills holes of huge pages).
     #[arg(long, value_delimiter = ',', default_value = "2",
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     rest: Vec<u64>,
@@ -131,7 +130,7 @@ impl IdleReturn {
     }
 }
 
-/// Takes one sample, with looks at these numbers of seconds after the last free.
+/// Takes one sample, with readings at these numbers of seconds after the last free.
 ///
 /// # Errors
 /// The reason why there is no sample.
@@ -163,10 +162,10 @@ fn metrics(looks: &[u64]) -> Vec<Metric> {
     [live].into_iter().chain(earlier).chain(last).collect()
 }
 
-/// An allocator, after its variant with other settings, if it has one.
+/// An allocator, together with its variant of other settings, if it has one.
 fn with_variant(contender: Contender) -> Vec<Contender> {
     let variant = match contender.name() {
-        // The settings that jemalloc's users are told to use.
+        // The settings that jemalloc's users are advised to use.
         "jemalloc" => {
             let tuned = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
             Some(contender.with("jemalloc tuned", &[("MALLOC_CONF", tuned)]))

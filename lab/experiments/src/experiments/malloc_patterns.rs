@@ -1,4 +1,4 @@
-//! `malloc-patterns`: malloc and its family under all patterns, against other allocators.
+//! `malloc-patterns`: malloc and related functions under all patterns, compared between allocators.
 
 use super::plan::{Lab, Plan, Staged};
 use super::tables;
@@ -23,32 +23,32 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// malloc and free, and their family, under all patterns of use, against other allocators.
+/// malloc, free and related functions under all patterns of use, compared between allocators.
 ///
-/// Pairs (allocate, free), batches of 1,000 freed in three orders, random replacement in a working
-/// set of 10,000 blocks on one and two threads, producer and consumer, threads in a ring (less what
-/// the same ring costs without allocating), servers whose threads come and go, mixed stress,
-/// traffic that changes from phase to phase, realloc, calloc, large blocks, short-lived threads,
-/// forks, and the latency of single calls. Every sample is a fresh process with the allocator
-/// preloaded, and counts only where the loader shows that this allocator served it. Allocators are
-/// interleaved in randomised complete blocks; a second copy of the baseline (A/A) shows the noise.
-/// Printed are medians, and ratios paired within blocks with 95 % intervals; an asterisk marks a
-/// ratio that is judged better or worse.
+/// The patterns are: pairs (allocate, free), batches of 1,000 freed in three orders, random
+/// replacement in a working set of 10,000 blocks on one and two threads, producer and consumer,
+/// threads in a ring (less the time of the same ring without allocation), servers whose threads
+/// come and go, mixed stress, traffic that changes from phase to phase, realloc, calloc, large
+/// blocks, short-lived threads, forks, and the latency of single calls. Every sample is a fresh
+/// process with the allocator preloaded, and counts only if the loader shows that this allocator
+/// served it. Allocators are interleaved in randomised complete blocks, and a second copy of the
+/// baseline (A/A) shows the noise. The tables have medians, and ratios paired within blocks with 95
+/// % intervals; an asterisk marks a ratio that is judged better or worse.
 ///
-/// Time is CPU time of the process, which other processes do not lengthen, and wall-clock time for
-/// patterns of several threads and of forks; both are recorded. Threads are bound to CPUs. With
-/// one CPU they share it and their rows say nothing about memory that moves between CPUs. Peak
-/// memory is that of the process since it began to run (VmHWM), in a table of its own. With
-/// several tasks each is a thread (a pair of threads) that runs the pattern on the same heap; time
-/// is then wall-clock time of a task per operation of its own.
+/// Time is CPU time of the process, which other processes do not lengthen; for patterns of several
+/// threads and of forks it is wall-clock time. Both are recorded. Threads are bound to CPUs. On a
+/// machine with one CPU they share it, and their rows do not show the cost of memory that moves
+/// between CPUs. Peak memory is that of the process since it began to run (VmHWM), and has a table
+/// of its own. With several tasks, each task is a thread (or a pair) that runs the pattern on the
+/// same heap; time is then wall-clock time of a task per operation of its own.
 #[derive(Args)]
 pub(super) struct MallocPatterns {
     #[command(flatten)]
     common: Common<MallocPatterns>,
-    /// Only patterns whose names begin so, such as pair or batch-lifo.
+    /// Only patterns whose names begin with one of these, such as pair or batch-lifo.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
-    /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
+    /// Length of a sample in milliseconds; a warm-up of a quarter of it comes first.
     #[arg(long, default_value = "40",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -162,7 +162,7 @@ pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
     Family::all().flat_map(group).collect()
 }
 
-/// Prints the quantiles, which other patterns do not have.
+/// Prints the quantiles, which only `latency` has.
 ///
 /// # Errors
 /// The run does not have them, or `out` cannot be written.
@@ -197,7 +197,7 @@ pub(crate) fn print_faults(run: &Run, workloads: Vec<String>, out: &mut dyn Writ
     let all = Matrix::new(run, tables::group("all", workloads));
     let faults = run.meta.metric(FAULTS)?;
     writeln!(out, "\nPage faults:\n\n{}", all.medians(faults))?;
-    // Old runs have not counted huge pages.
+    // Old runs do not have counts of huge pages.
     match run.meta.metric(HUGE) {
         Ok(huge) => Ok(writeln!(out, "\nHuge pages:\n\n{}", all.medians(huge))?),
         Err(_) => Ok(()),
@@ -206,7 +206,7 @@ pub(crate) fn print_faults(run: &Run, workloads: Vec<String>, out: &mut dyn Writ
 
 pub(crate) const FAULTS: &str = "page faults";
 pub(crate) const HUGE: &str = "huge pages";
-/// The counter of huge pages: at the end of a pattern, or the most of a program.
+/// Name of the counter of huge pages: at the end of a pattern, or the maximum of a program.
 pub(crate) const HUGE_KIB: &str = "huge_kib";
 pub(crate) const PEAK: &str = "peak RSS";
 

@@ -1,13 +1,13 @@
 //! The experiments, one file each, and their registry.
 //!
-//! An experiment is a type whose fields are its options ([`Plan`](plan::Plan)). From these it makes
-//! an [`Experiment`](quarry_harness::experiment::Experiment) and prints a run of it. A new
-//! experiment needs a file and a line in [`REGISTRY`].
+//! An experiment is a type whose fields are its options ([`Plan`](plan::Plan)). From the options it
+//! makes an [`Experiment`](quarry_harness::experiment::Experiment), and it prints the tables of a
+//! run. A new experiment needs a file and a line in [`REGISTRY`].
 //!
-//! The smallest is `Doubling` in the tests below; an experiment with its own sample processes
-//! implements `Work` too. A replay of a kernel path needs a table in `data/replays.toml`, a line
-//! here, and a line of `EXPERIMENTS` in `bench/cli/tests/cli/replay.rs`. Figures of a document
-//! beside a replay are in `data/documents`.
+//! The smallest experiment is `Doubling` in the tests below. One with its own sample processes also
+//! implements `Work`. A replay of a kernel path needs a table in `data/replays.toml`, a line here,
+//! and a line of `EXPERIMENTS` in `bench/cli/tests/cli/replay.rs`. The figures of a document that a
+//! replay is compared with are in `data/documents`.
 
 mod bursts;
 mod cache_hit;
@@ -108,7 +108,7 @@ impl FromArgMatches for Chosen {
 
 impl Subcommand for Chosen {
     fn augment_subcommands(command: Command) -> Command {
-        // Deferred until this subcommand is parsed: other commands, above all sample processes,
+        // Deferred until this subcommand is parsed. Other commands, above all sample processes,
         // need not build the options of all experiments.
         command.defer(|command| with_entries(command, REGISTRY))
     }
@@ -140,7 +140,7 @@ pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
     REGISTRY.iter().filter_map(|entry| entry.work)
 }
 
-/// The doctor's finding: whether the running kernel counts for this process.
+/// The doctor's finding on whether the running kernel counts for this process.
 pub(crate) fn kernel_counts() -> Finding {
     kernel::finding()
 }
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Compares a number with its double: all that a new experiment is.
+    /// Compares a number with its double: the smallest complete experiment.
     #[derive(Args)]
     struct Doubling {
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! How the registry uses an experiment: its options, its value, its run.
+//! The registry's view of an experiment: its options, its value and its run.
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args, Command};
@@ -28,7 +28,7 @@ pub(crate) trait Plan: Args + 'static {
 
 pub(crate) struct Lab<'a> {
     pub(crate) find_library: FindLibrary<'a>,
-    /// Receives the tables, and lines on what is absent.
+    /// Output for the tables, and for lines on absent variants.
     pub(crate) out: &'a mut dyn Write,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Staged {
     experiment: Experiment,
     print: Print,
     interrupt: Option<Rc<Interrupt>>,
-    /// Wanted programs that fail before any comparison.
+    /// Requested programs that fail before any comparison.
     broken: Vec<String>,
 }
 
@@ -81,8 +81,8 @@ impl Staged {
         Self { interrupt: Some(interrupt), broken, ..self }
     }
 
-    /// The rest of a command whose options have been read: makes an experiment ready by `stage`
-    /// and, if there is anything to measure, conducts it.
+    /// The remaining steps of a command whose options have been parsed. Makes an experiment ready
+    /// by `stage` and, if there is anything to measure, runs it.
     pub(crate) fn ready(
         stage: impl FnOnce(&mut Lab<'_>) -> Result<Option<Self>> + 'static,
     ) -> Ready {
@@ -95,8 +95,8 @@ impl Staged {
         })
     }
 
-    /// Records size and checksum of the executed files. Two builds can have the same version, and
-    /// shards of different builds are not parts of one run.
+    /// Records size and checksum of the executed files. Two builds can have the same version, but
+    /// shards of different builds cannot be parts of one run.
     fn identified(mut self, lab: &Lab<'_>) -> Result<Self> {
         let this = env::current_exe().context("the file of this command")?;
         let mut add = |what: &str, file: &Path| -> Result<()> {
@@ -107,7 +107,7 @@ impl Staged {
             Ok(())
         };
         add("the command", &this)?;
-        // An experiment without the library does not need it.
+        // An experiment without the library runs even if the library is not found.
         if let Ok(library) = (lab.find_library)() {
             add("the library", &library)?;
         }

@@ -1,4 +1,4 @@
-//! `programs`: servers, runtimes and tools, with time, CPU and peak memory beside glibc.
+//! `programs`: servers, runtimes and tools; their time and peak memory compared with glibc.
 
 use super::cast::Cast;
 use super::plan::{Lab, Plan, Staged};
@@ -21,24 +21,26 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Servers, runtimes and tools, each with a fixed amount of work, beside glibc.
+/// Servers, runtimes and tools, each with a fixed amount of work, compared with glibc.
 ///
-/// Those that take more than one command are driven by the scripts of a folder: databases that are
-/// filled, asked and checked, a browser, an office. Those of `real-programs` follow. A program
-/// prints the same on every allocator as in a first run on glibc, or the sample counts as wrong.
+/// Scripts of a folder drive the programs that need more than one command: databases that are
+/// filled, queried and checked, a browser, an office suite. The programs of `real-programs` follow.
+/// A program must print the same on every allocator as in a first run on glibc; otherwise the
+/// sample counts as wrong.
 ///
-/// Time and CPU time are those of all processes, the clients of a server included. Peak memory is
-/// the most that all of them had together, what they share divided among them (PSS, sampled), or
-/// that one of them had by itself (RSS, counted by the kernel), whichever is more. Samples on glibc
-/// and Quarry are pairs, in random order; the script itself is served as its program is.
+/// Time and CPU time are those of all processes, including the clients of a server. Peak memory is
+/// the larger of two figures: the most that all processes had together, with shared memory divided
+/// among them (PSS, sampled), and the most that one process had by itself (RSS, counted by the
+/// kernel). Samples on glibc and Quarry are pairs, in random order. The allocator also serves the
+/// script itself.
 #[derive(Args)]
 pub(super) struct Programs {
     #[command(flatten)]
     common: Common<Programs>,
-    /// Only these programs.
+    /// Run only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
-    /// Where the scripts are [default: scripts/programs, else where `make install` put them].
+    /// Folder of the scripts [default: scripts/programs, else where `make install` put them].
     #[arg(long, value_name = "FOLDER")]
     scripts: Option<PathBuf>,
 }
@@ -49,7 +51,7 @@ impl Defaults for Programs {
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// Most CPU time in relation to glibc.
+/// Most CPU time, as a multiple of the time on glibc.
 const MOST: f64 = 1.1;
 
 impl Plan for Programs {
@@ -181,7 +183,7 @@ fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> Result<String>
     Ok(Table::of(head, programs.iter().map(row)).text())
 }
 
-/// Names the programs that take more CPU time than `MOST` allows.
+/// Names the programs whose CPU time is above `MOST`.
 fn verdict(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let selection = Selection::of(run);
     let above = programs.iter().filter(|program| program.is_fixed).filter_map(|program| {

@@ -21,24 +21,24 @@ use std::rc::Rc;
 
 /// Eight real programs, each with a fixed amount of work, on several allocators.
 ///
-/// redis, memcached and nginx are servers: the allocator is preloaded into the server alone, and
-/// clients inside this command talk to it over a unix socket, eight connections that are made anew
-/// four times. CPython, gcc, sqlite, lua and z3 run a script or file to its end. Every reply is
-/// compared with the one that it must be, and what is printed with a run on glibc and with what is
-/// known to be right: a sample with a wrong result has failed, and is never averaged. Programs that
-/// are absent are named with Debian's package.
+/// redis, memcached and nginx are servers. The allocator is preloaded into the server alone;
+/// clients inside this command talk to it over a unix socket, by eight connections that are opened
+/// anew four times. CPython, gcc, sqlite, lua and z3 run a script or file to its end. Every reply
+/// is compared with the right one; what a program prints is compared with a run on glibc and with
+/// the known result. A sample with a wrong result has failed, and is never averaged. For an absent
+/// program the command names Debian's package.
 ///
-/// Time is the CPU time of all processes of a program, which others that run beside it lengthen
-/// least; peak RSS, page faults and huge pages (counted while it grows) stand beside it, wall-clock
-/// time or, for servers, requests per second, and what they hold when their clients have left.
-/// Every sample is a fresh process and
-/// proves who served it; allocators are interleaved in randomised complete blocks, and a second
-/// copy of the baseline (A/A) shows the noise.
+/// Time is the CPU time of all processes of a program, which programs that run beside it lengthen
+/// least. Further figures are peak RSS, page faults and huge pages (counted while memory grows),
+/// wall-clock time or, for servers, requests per second, and the memory that servers hold when
+/// their clients have left. Every sample is a fresh process and proves which allocator served it.
+/// Allocators are interleaved in randomised complete blocks, and a second copy of the baseline
+/// (A/A) shows the noise.
 #[derive(Args)]
 pub(super) struct RealPrograms {
     #[command(flatten)]
     common: Common<RealPrograms>,
-    /// Only these programs.
+    /// Run only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
 }
@@ -109,8 +109,8 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// Metrics for servers only, and the metric that servers do not have: they run as long as their
-/// clients do.
+/// Metrics for servers only; and the metric that servers do not have, because a server runs as long
+/// as its clients do.
 const OF_SERVERS: [&str; 2] = ["requests", "RSS after"];
 const NOT_OF_SERVERS: &str = "wall";
 

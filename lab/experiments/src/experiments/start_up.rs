@@ -25,21 +25,21 @@ pub(super) struct SmallProgram {
     pub(super) words: &'static [&'static str],
 }
 
-/// `small_process` starts the first.
+/// The programs; `small_process` starts the first.
 static PROGRAMS: [SmallProgram; 3] = [
     SmallProgram { name: "true", words: &["true"] },
     SmallProgram { name: "bash -c :", words: &["bash", "-c", ":"] },
     SmallProgram { name: "python3", words: &["python3", "-c", "pass"] },
 ];
-/// The workload for the memory, taken once in a run because it sleeps.
+/// The workload for the memory. It is taken once in a run, because the program sleeps.
 const SLEEP: &str = "sleep";
 
 /// The time and memory that an allocator adds to the start of small programs.
 ///
-/// Each sample starts and waits for a program so many times, one after the other, with the
-/// allocator preloaded; samples are interleaved in randomised blocks, and a copy of glibc runs
-/// along. Preloading any object costs the loader some time too. The memory is that of `sleep`,
-/// resident, once it sleeps; its map also proves that the allocator was loaded.
+/// Each sample starts a program a number of times, one after the other, with the allocator
+/// preloaded, and waits for its end. Samples are interleaved in randomised blocks, together with a
+/// copy of glibc. Preloading any object costs the loader some time too. The memory is the resident
+/// memory of `sleep` while it sleeps; its memory map also proves that the allocator was loaded.
 #[derive(Args)]
 pub(super) struct StartUp {
     #[command(flatten)]
@@ -106,7 +106,7 @@ fn command(words: &[&str], allocator: &Allocator) -> Command {
     command
 }
 
-/// The small programs that do more than the loader's work.
+/// The small programs that do more than start and end.
 pub(super) fn others_than_true() -> &'static [SmallProgram] {
     &PROGRAMS[1..]
 }
@@ -169,7 +169,7 @@ fn memory_of_sleep(allocator: &Allocator) -> Result<Measurement> {
     Ok(Measurement { verified: 1, ..measurement.with(&[("resident_kib", resident >> 10)]) })
 }
 
-/// The resident memory once it has not changed for half a second.
+/// Waits until resident memory has not changed for half a second, and returns it.
 fn settled(child: &Child) -> u64 {
     let (mut last, mut same) = (0, 0);
     while same < 10 {

@@ -1,4 +1,4 @@
-//! `zone`: the zone and the page lists by themselves, beside LLFree.
+//! `zone`: the zone and the pcp lists without the rest of the stack, compared with LLFree.
 
 use super::plan::{Lab, Plan, Staged};
 use super::tables;
@@ -27,30 +27,31 @@ const ZONE: &str = "zone";
 const LLFREE: &str = "llfree";
 /// The environment variable that names LLFree's shared object.
 const LLFREE_OBJECT: &str = "QUARRY_LLFREE";
-/// The share of 2 MiB blocks that are partly in use.
+/// Name of the figure: the share of 2 MiB blocks that are partly in use.
 const PARTLY: &str = "partly used";
 
-/// The zone and the page lists by themselves, beside LLFree.
+/// The zone and the pcp lists without the rest of the stack, compared with LLFree.
 ///
-/// The frames have no memory: the experiment measures how they are found. An operation is a
-/// block taken and one given back. `pair` gives a block back at once; `bulk` takes half of what is
-/// free, all tasks together, and gives it back; `random` gives a block of those in use back, chosen
-/// at random, and takes another one.
+/// The frames have no memory, because only the search for free frames is measured. An operation is
+/// a block allocated and a block freed. `pair` frees a block at once; in `bulk` all tasks together
+/// allocate half of the free memory and free it again; `random` frees a random block of those in
+/// use and allocates another.
 ///
-/// A `fresh` memory is free as a whole (and half in use for `random`). For a `fragmented` one 63 of
-/// 64 parts of it were taken as blocks of the order that is measured, and half of these came back,
-/// chosen at random; how many of its 2 MiB blocks are in use in part stands in a table.
+/// A `fresh` memory is wholly free (for `random`, half in use). For a `fragmented` memory 63 of 64
+/// parts were allocated as blocks of the measured order, and a random half of these was freed. A
+/// table shows how many of its 2 MiB blocks are partly in use.
 ///
-/// `zone` takes the zone's lock for each block; the others are page policies, each task with lists
-/// of its own, as the library has them: the default one is compiled in. `llfree` is the shared
-/// object of LLFree's C sources that QUARRY_LLFREE names. One task runs alone in its process, so
-/// that Quarry's locks are plain loads and stores; several have a CPU each, as far as there are
+/// `zone` takes the zone's lock for each block. The other variants are page policies with pcp lists
+/// for each task, as in the library, which has only the default policy. `llfree` is the shared
+/// object of LLFree's C sources that QUARRY_LLFREE names. A single task runs alone in its process,
+/// so that Quarry's locks are plain loads and stores; several tasks have a CPU each, if there are
 /// enough.
 #[derive(Args)]
 pub(super) struct Zone {
     #[command(flatten)]
     common: Common<Zone>,
-    /// Only rows whose names begin so, such as fresh, fragmented-bulk or fresh-pair-0.
+    /// Only rows whose names begin with one of these, such as fresh, fragmented-bulk or
+    /// fresh-pair-0.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
     /// The memory, in MiB.
@@ -58,7 +59,7 @@ pub(super) struct Zone {
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("64")),
           value_parser = clap::value_parser!(u32).range(32..=65536))]
     mib: u32,
-    /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
+    /// Length of a sample in milliseconds; a warm-up of a quarter of it comes first.
     #[arg(long, default_value = "20",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("1")),
           value_parser = clap::value_parser!(u64).range(1..=10_000))]

@@ -1,4 +1,4 @@
-//! LLFree, the page allocator without locks of Wrenger et al. (USENIX ATC 2023), through the C
+//! LLFree, the lock-free page allocator of Wrenger et al. (USENIX ATC 2023), called through the C
 //! interface of `llfree.h`. It is not part of this project: `QUARRY_LLFREE` names its shared
 //! object.
 
@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// The alignment of LLFree's tables. `LLFREE_CACHE_SIZE` would do; a page keeps tables on separate
-/// cache lines.
+/// The alignment of LLFree's tables. `LLFREE_CACHE_SIZE` would suffice; page alignment keeps the
+/// tables on separate cache lines.
 const ALIGN: usize = 4096;
 /// `LLFREE_INIT_FREE`: all frames are free.
 const INIT_FREE: u8 = 0;
@@ -122,7 +122,7 @@ fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
 impl Frames for LlFree {
     #[inline]
     fn get(&self, task: usize, order: u8) -> Option<u32> {
-        // SAFETY: LLFree was initialised for this many tasks, and has all of `ORDERS`.
+        // SAFETY: LLFree was initialised for this many tasks, and supports all of `ORDERS`.
         let answer =
             unsafe { (self.get)(self.this.as_ptr(), task, Flags { order, movable: false }) };
         answer.frame().map(|frame| frame as u32)
@@ -137,7 +137,7 @@ impl Frames for LlFree {
     }
 
     fn free_frames(&self) -> Result<u64, String> {
-        // SAFETY: the function only counts.
+        // SAFETY: the function only counts free frames.
         Ok(unsafe { (self.free_frames)(self.this.as_ptr()) } as u64)
     }
 }

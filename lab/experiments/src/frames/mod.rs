@@ -1,5 +1,5 @@
-//! Allocators of frames by themselves, for frames without memory: the zone, the page lists in front
-//! of it, and LLFree if its shared object is present.
+//! Frame allocators on frames without memory: the zone alone, the zone with pcp lists, and LLFree
+//! if its shared object is present.
 //!
 //! ```text
 //! quarry  the zone under its lock, and the page lists of a policy
@@ -30,7 +30,7 @@ trait Frames: Sync {
 
     fn put(&self, task: usize, first: u32, order: u8);
 
-    /// Checks the allocator's equations; returns the free frames, those that tasks keep included.
-    /// No task uses the allocator.
+    /// Checks the allocator's equations; returns the number of free frames, including those that
+    /// tasks keep. No task may use the allocator meanwhile.
     fn free_frames(&self) -> Result<u64, String>;
 }

@@ -1,4 +1,4 @@
-//! Quarry's zone under its lock, and the page lists of a policy in front of it.
+//! Quarry's zone under its lock, and a policy's pcp lists on top of it.
 
 use super::Frames;
 use anyhow::{Result, anyhow};
@@ -11,7 +11,7 @@ use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
 
 const NODE: NodeId = NodeId(0);
-/// The migratetype of slabs; LLFree is called with its own.
+/// The migratetype of slabs; LLFree is called with its own kind.
 const MIGRATETYPE: MigrateType = MigrateType::Unmovable;
 
 /// The zone alone, with a critical section for each block.
@@ -20,13 +20,13 @@ pub(super) struct ZoneAlone {
     base: u32,
 }
 
-/// The page lists of a policy, as in the library: one set for each task.
+/// The pcp lists of a policy, as in the library: one set for each task.
 pub(super) struct PageLists {
     pages: PageAllocator<Chosen>,
     base: u32,
 }
 
-/// Address space for a memory; an allocator leaves out the first pageblocks of its window.
+/// Address space for a memory; an allocator skips the first pageblocks of its window.
 const fn reserved(frames: u32) -> usize {
     2 * frames as usize * FRAME_BYTES
 }

@@ -20,14 +20,14 @@ use std::thread;
 /// Operations between two reads of the clock, for patterns other than `bulk`.
 const CHUNK: u64 = 1024;
 
-/// The pattern of all tasks. Operation: a block taken and a block given back.
+/// The pattern of all tasks. An operation is a block allocated and a block freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pattern {
     Pair,
-    /// All tasks together take half of the free memory and give it back, the last block first.
+    /// All tasks together allocate half of the free memory and free it, the last block first.
     Bulk,
-    /// A random block in use is given back, and another block is taken. Half of the memory is in
+    /// A random block in use is freed, and another block is allocated. Half of the memory is in
     /// use, shared among the tasks.
     Random,
 }
@@ -74,8 +74,8 @@ pub(crate) struct FramesSample {
     pub(crate) cpus: Vec<usize>,
     pub(crate) mib: u32,
     pub(crate) millis: u64,
-    /// If set, each task makes so many operations, without a warm-up, and `millis` has no effect:
-    /// for tools that count instructions.
+    /// If set, each task makes this many operations without a warm-up, and `millis` has no effect.
+    /// For tools that count instructions.
     pub(crate) operations: Option<u64>,
 }
 
@@ -102,7 +102,7 @@ impl Work for FramesSample {
 }
 
 impl FramesSample {
-    /// Brings the memory into its state, runs the tasks, and checks that every frame comes back.
+    /// Establishes the state of the memory, runs the tasks, and checks that every frame comes back.
     fn run<F: Frames>(&self, allocator: &F, frames: u32) -> Result<Measurement> {
         let (order, tasks) = (self.order, self.tasks as usize);
         let mut used = self.state.establish(allocator, frames, order, tasks)?;

@@ -7,8 +7,8 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-/// Filling leaves one part in this many of the memory free, because the page policies refuse to
-/// take a zone's free memory below its watermarks.
+/// Filling leaves one part in this many of the memory free, because the page policies do not let a
+/// zone's free memory fall below its watermarks.
 const LEFT: u32 = 64;
 /// Every sample begins with the same state.
 const SEED: u64 = 42;
@@ -19,8 +19,8 @@ const HUGE_ORDER: u8 = 9;
 pub(crate) enum State {
     /// All frames are free, in the largest possible blocks.
     Fresh,
-    /// 63 of 64 parts of the memory were taken as blocks of the measured order, and a random half
-    /// of these was given back, as in LLFree's benchmark `frag`.
+    /// 63 of 64 parts of the memory were allocated as blocks of the measured order, and a random
+    /// half of these was freed, as in LLFree's benchmark `frag`.
     Fragmented,
 }
 
@@ -34,8 +34,8 @@ impl State {
         }
     }
 
-    /// Brings `frames` free frames into this state; `tasks` tasks take the blocks in turn. Returns
-    /// the blocks that stay in use, in random order.
+    /// Brings `frames` free frames into this state; the `tasks` tasks allocate the blocks in turn.
+    /// Returns the blocks that stay in use, in random order.
     ///
     /// # Errors
     /// The memory has too few blocks.
@@ -58,7 +58,7 @@ impl State {
     }
 }
 
-/// Takes `count` blocks for `tasks` tasks in turn; returns them in random order.
+/// Allocates `count` blocks for `tasks` tasks in turn; returns them in random order.
 ///
 /// # Errors
 /// The memory has too few blocks.

@@ -1,4 +1,4 @@
-//! Allocates many blocks of one size, then frees all: the way into and out of every cache.
+//! Allocates many blocks of one size, then frees all: objects pass through every layer, both ways.
 
 use super::heap::{Block, Heap};
 use super::window::{self, Budget, Done, Window};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum FreeOrder {
     Lifo,
     Fifo,
-    /// In one random order for the whole sample.
+    /// In a random order, which is the same for the whole sample.
     Shuffled,
 }
 

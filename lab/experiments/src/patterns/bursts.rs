@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct BurstsSample {
-    /// Bursts; only the last is measured.
+    /// Number of bursts; only the last is measured.
     pub(crate) bursts: u64,
     /// MiB of each burst.
     pub(crate) mib: u64,
@@ -34,7 +34,7 @@ impl Work for BurstsSample {
         let heap = Heap::of_this_process();
         let most = (self.mib as usize) << 20;
         let mean = usize::midpoint(SMALLEST, self.largest);
-        // The drawn sizes are near their mean: half as many entries again suffice.
+        // The mean of the drawn sizes is near the expected one: half as many entries more suffice.
         let mut table = Table::<Entry>::new(most / mean * 3 / 2 + 1024);
         // Brings the table into memory before the first burst.
         table.iter_mut().for_each(|entry| *entry = Entry::EMPTY);

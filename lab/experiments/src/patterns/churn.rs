@@ -1,4 +1,4 @@
-//! A server's week in small: phases of different sizes, and threads that come and go.
+//! An imitation of a server's week: phases of different sizes, and threads that come and go.
 
 use super::heap::Heap;
 use super::watched::{self, Entry, Table};
@@ -45,7 +45,7 @@ impl Work for ChurnSample {
     const NAME: &'static str = "churn";
 
     fn measure(self) -> Result<Measurement> {
-        // The usual alarm of a sample would end a long run.
+        // The alarm that usually limits a sample would end a long run.
         nix::unistd::alarm::set(self.seconds as u32 * 3 + 60);
         watched::join_group()?;
         let heap = Heap::of_this_process();
@@ -79,7 +79,7 @@ impl Work for ChurnSample {
     }
 }
 
-/// Frees a random half of the live blocks, and allocates blocks of `family` instead.
+/// Frees a random half of the live blocks, and allocates blocks of `family` in their place.
 fn replace(
     heap: Heap,
     table: &mut [Entry],

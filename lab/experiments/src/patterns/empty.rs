@@ -1,4 +1,4 @@
-//! No allocator at all: these patterns measure the cost of the harness.
+//! Patterns without an allocator: they measure the cost of the harness.
 
 use super::heap::Heap;
 use super::window::{self, Budget, Done, Window, process_cpu_ns};
@@ -15,7 +15,7 @@ const CHUNK: u64 = 8192;
 pub(crate) enum EmptyWork {
     /// Steps of a linear congruential generator; each depends on the one before.
     Steps,
-    /// Pairs of calls of functions that give out and take back the same block.
+    /// Pairs of calls of functions that hand out and take back the same block.
     Calls,
 }
 
@@ -39,7 +39,7 @@ impl EmptyWork {
                     (0..CHUNK).for_each(|_| generator.step());
                     Done { operations: generator.steps - first, verified: 0 }
                 });
-                // The state after that many steps is known: all steps count, or none.
+                // The state after that many steps is known: either all steps count or none.
                 let is_right = generator.state == after(generator.steps);
                 window.verified = if is_right { window.operations } else { 0 };
                 window

@@ -1,13 +1,13 @@
-//! The heap of a program in a fleet, after its production profile.
+//! The heap of one program of a fleet, built after its production profile.
 //!
-//! A profile gives for each size the births in a unit of time and the mean number alive. Births of
-//! a size are a Poisson process, and an object lives for an exponential time with the mean
-//! `alive / rate` (Little's law): deaths of a size come at `rate * count / alive`. One factor
+//! A profile gives for each size the births per unit of time and the mean number alive. Births of a
+//! size are a Poisson process. An object lives for an exponentially distributed time with the mean
+//! `alive / rate` (Little's law), so deaths of a size come at `rate * count / alive`. One factor
 //! scales all `alive` to the live bytes of the sample.
 //!
-//! A sample draws the population, records births and deaths, then what brings the population back,
-//! and plays this record in rounds. The first and the last byte of an object are written at its
-//! birth; nothing reads the object at its death.
+//! A sample first draws the population. Then it records births and deaths, and after them the
+//! births and deaths that restore the population. It replays this record in rounds. At its birth
+//! the first and the last byte of an object are written; at its death no byte is read.
 
 mod record;
 
@@ -28,7 +28,7 @@ use std::sync::{Barrier, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The figure of resident memory over the bytes that live.
+/// Name of the figure: resident memory divided by live bytes.
 pub(crate) const OVER_LIVE: &str = "resident over live";
 const LINE: usize = 64;
 
@@ -59,14 +59,14 @@ pub(crate) struct FleetSample {
     pub(crate) mib: u64,
     pub(crate) threads: usize,
     pub(crate) form: Form,
-    /// Births and deaths in the record of a thread, before those that bring the population back.
+    /// Births and deaths in the record of a thread, before those that restore the population.
     pub(crate) events: usize,
     pub(crate) rounds: usize,
     /// CPUs of the threads, taken in turn.
     pub(crate) cpus: Vec<usize>,
 }
 
-/// A record and the objects that live in it, by slot.
+/// A record, and the objects that live in it, by slot.
 struct Life {
     record: Record,
     objects: Table<usize>,
@@ -75,7 +75,7 @@ struct Life {
 impl Life {
     fn new(record: Record) -> Self {
         let mut objects = Table::new(record.slots);
-        // The pages of the table must not count as the allocator's.
+        // Touched now, because the pages of the table must not count as the allocator's.
         objects.fill(0);
         Self { record, objects }
     }
@@ -90,8 +90,8 @@ impl Life {
         for Op { slot, size } in self.record.ops() {
             let object = &mut self.objects[slot as usize];
             if size == Op::DEATH {
-                // SAFETY: the record frees only objects that live, each once, so the word is that
-                // of a block without another owner.
+                // SAFETY: the record frees only live objects, each once, so the word is that of a
+                // block without another owner.
                 heap.free_unread(unsafe { Block::from_word(*object) });
             } else {
                 *object = born(heap, size as usize, slot as usize, form);
@@ -103,7 +103,7 @@ impl Life {
     fn end(&mut self, heap: Heap) -> u64 {
         let mut verified = 0;
         for slot in 0..self.record.population.len() {
-            // SAFETY: a whole record brings the population back, so the block lives.
+            // SAFETY: a whole record restores the population, so the block is live.
             heap.free(unsafe { Block::from_word(self.objects[slot]) }, slot as u64);
             verified += 1;
         }
@@ -135,7 +135,7 @@ impl FleetSample {
     /// Plays all rounds in thread number `thread`; returns the nanoseconds of an operation in each.
     fn play(&self, thread: usize, heap: Heap, lives: &[Mutex<Life>], all: &Barrier) -> Vec<f64> {
         if let Some(&cpu) = self.cpus.get(thread % self.cpus.len().max(1)) {
-            // A thread that may not be bound runs where it is.
+            // A thread that cannot be bound stays on its CPU.
             let _ = affinity::pin(cpu);
         }
         let mut times = Vec::with_capacity(self.rounds);
@@ -161,7 +161,7 @@ impl Work for FleetSample {
     const NAME: &'static str = "fleet";
 
     fn measure(self) -> Result<Measurement> {
-        // The usual alarm of a sample would end a large one.
+        // The alarm that usually limits a sample would end a large one.
         nix::unistd::alarm::set(3600);
         let (heap, lives) = (Heap::of_this_process(), self.lives()?);
         let (before, all) = (watched::resident(), Barrier::new(self.threads));

@@ -11,7 +11,7 @@ const HELD: u64 = 200;
 /// Blocks that parent and child allocate and free for each fork.
 const OF_EACH: u64 = 20;
 
-/// Each power of two is equally frequent.
+/// The size of block `number`; each power of two is equally frequent.
 fn size(number: u64) -> usize {
     16 << (number % 10)
 }

@@ -26,7 +26,7 @@ impl Work for GrowthSample {
         let (objects, mut verified) = ((bytes / self.size) as u64, 0);
         let start = Instant::now();
         for _ in 0..objects {
-            // Never freed: the process ends afterwards.
+            // Never freed: the process ends after the measurement.
             let word = heap.allocate(self.size, 1).into_word();
             for at in (64..self.size).step_by(64) {
                 // SAFETY: the block has `size` bytes, and only this loop uses it.

@@ -1,4 +1,4 @@
-//! One thread allocates and another frees: how memory moves between CPUs.
+//! One thread allocates and another frees, so memory moves between CPUs.
 
 use super::heap::{Block, Heap};
 use super::others::Others;

@@ -8,9 +8,9 @@ use std::mem::MaybeUninit;
 /// Blocks of [`Heap::of_preallocated`], of 64 bytes each.
 pub(crate) const PREALLOCATED: usize = 4096;
 
-/// `malloc` and `free` of this process, called through opaque pointers: the compiler may remove a
-/// `malloc` with its `free` where both are called by name. Such a call costs as much as one through
-/// the linkage table (PLT).
+/// `malloc` and `free` of this process, called through pointers that hide them from the compiler:
+/// it may remove a `malloc` with its `free` if both are called by name. Such a call costs as much
+/// as one through the linkage table (PLT).
 #[derive(Clone, Copy)]
 pub(crate) struct Heap {
     malloc: unsafe extern "C" fn(usize) -> *mut c_void,
@@ -29,8 +29,8 @@ impl Heap {
         }
     }
 
-    /// Functions that give out and take back the same block, which is never freed: the cost of a
-    /// measurement without an allocator. Only one block lives at a time.
+    /// Functions that hand out and take back the same block, which is never freed: the cost of a
+    /// measurement without an allocator. The block must be back before it is handed out again.
     pub(crate) fn of_one_block() -> Self {
         extern "C" fn give(_size: usize) -> *mut c_void {
             thread_local! {
@@ -42,9 +42,9 @@ impl Heap {
         Self { malloc: black_box(give), free: black_box(take), ..Self::of_this_process() }
     }
 
-    /// Functions that give out each thread's [`PREALLOCATED`] small blocks in turn: the cost of
+    /// Functions that hand out each thread's [`PREALLOCATED`] small blocks in turn: the cost of
     /// passing blocks between threads without allocation. A block must be taken back before
-    /// [`PREALLOCATED`] other blocks are given.
+    /// [`PREALLOCATED`] other blocks are handed out.
     pub(crate) fn of_preallocated() -> Self {
         thread_local! {
             // Leaked, because blocks of an ended thread may still be in a queue.
@@ -123,7 +123,7 @@ impl Heap {
         self.free_unread(block);
     }
 
-    /// Frees a block without a look at its mark, which would bring its first line near.
+    /// Frees a block without reading its mark, because reading would load its first cache line.
     #[inline(always)]
     pub(crate) fn free_unread(&self, block: Block) {
         // SAFETY: the block came from `malloc` and is consumed, so it is not used afterwards.
@@ -162,7 +162,7 @@ impl Block {
     }
 }
 
-/// Places for blocks, each marked with the number of its place. A drop frees the blocks.
+/// Places for blocks; each block is marked with the number of its place. A drop frees the blocks.
 pub(super) struct Places {
     heap: Heap,
     pub(super) blocks: Vec<Option<Block>>,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time for which the process shows its memory before it allocates, and again before it frees.
+/// Time to read the process's memory in, once before it allocates and once before it frees.
 pub(crate) const BASE: Duration = Duration::from_millis(150);
 
 /// The distribution of sizes.
@@ -55,7 +55,7 @@ impl Work for IdleSample {
         watched::announce("base", &[]);
         thread::sleep(BASE);
         let start = Instant::now();
-        // By bytes, an object has at least 24 bytes on average.
+        // With `Sizes::Bytes` an object has at least 24 bytes on average.
         let mut table = Table::<Entry>::new((most / 24) as usize + (2 << 20));
         let count = self.fill(heap, most as usize, &mut table);
         let entries = &mut table[..count];

@@ -1,4 +1,4 @@
-//! Large blocks come and go: each of a few is replaced by one of another size, and written.
+//! Allocates and frees large blocks: one of a few is replaced by one of another size, and written.
 
 use super::heap::{Heap, Places};
 use super::resize::PAGE;

@@ -1,5 +1,5 @@
-//! A server whose threads end and leave their blocks to successors, so that other threads free the
-//! memory (after the benchmark of Larson and Krishnan, 1998).
+//! A server whose threads end and leave their blocks to successors, so that threads free memory
+//! which others allocated (after the benchmark of Larson and Krishnan, 1998).
 
 use super::heap::{Heap, Places};
 use super::others::Others;

@@ -1,5 +1,5 @@
-//! Latency of a single free and malloc while another thread works, as quantiles up to the slowest
-//! in ten thousand.
+//! Latency of one free and malloc while another thread works, as quantiles up to the slowest in ten
+//! thousand.
 
 use super::heap::Heap;
 use super::others::Others;
@@ -10,18 +10,19 @@ use std::time::Instant;
 
 /// Largest block, from 16 bytes; each doubling of the size is equally likely.
 const LARGEST: usize = 32_768;
-/// Factor by which this pattern runs longer than others. Their 20 ms have a quarter of a million
-/// operations, so the slowest in ten thousand are some 25, most of them first touches of pages.
+/// Factor by which this pattern runs longer than others. In 20 ms, as other patterns have, there
+/// are a quarter of a million operations. The slowest in ten thousand would then be some 25, most
+/// of them first touches of pages.
 const LENGTH: u32 = 10;
 /// Names of the figures, and the share of operations that took at most that long.
 pub(crate) const QUANTILES: [(&str, f64); 4] =
     [("p50_ns", 0.5), ("p99_ns", 0.99), ("p99_9_ns", 0.999), ("p99_99_ns", 0.9999)];
 
-/// Buckets of each doubling, as a power of two: a value is known to 1/64.
+/// Binary logarithm of the buckets per doubling; a value is known to 1/64.
 const SUB_BITS: u32 = 6;
 const BUCKETS: usize = (64 - SUB_BITS as usize) << SUB_BITS;
 
-/// Counts of ticks in logarithmic buckets, in mapped memory: the heap under test does not serve it.
+/// Counts of ticks in logarithmic buckets, in mapped memory: the heap under test is not used.
 struct Histogram {
     counts: Table<u64>,
     total: u64,
@@ -30,7 +31,7 @@ struct Histogram {
 impl Histogram {
     fn new() -> Self {
         let mut counts = Table::new(BUCKETS);
-        // Touches its pages before anything is timed.
+        // Touched now, before anything is timed.
         counts.fill(0);
         Self { counts, total: 0 }
     }
@@ -47,7 +48,7 @@ impl Histogram {
     }
 
     fn record(&mut self, value: u64) {
-        // Values of the last doubling of 64 bits share the last bucket; no tick count reaches them.
+        // The last doubling of 64 bits shares the last bucket; no tick count is so large.
         self.counts[Self::bucket(value).min(BUCKETS - 1)] += 1;
         self.total += 1;
     }
@@ -65,13 +66,13 @@ impl Histogram {
     }
 }
 
-/// A clock for short times; `run` finds a tick's length by comparison with the system's clock.
+/// A clock for short times; `run` compares it with the system's clock to find the length of a tick.
 #[cfg(target_arch = "x86_64")]
 fn ticks() -> u64 {
     use std::arch::x86_64::{__rdtscp, _mm_lfence};
     let mut cpu = 0;
-    // SAFETY: every x86-64 of the last fifteen years has these instructions. rdtscp waits for
-    // earlier instructions; the fence holds later ones back.
+    // SAFETY: every x86-64 processor of the last fifteen years has these instructions. rdtscp waits
+    // for earlier instructions; the fence holds later ones back.
     unsafe {
         let now = __rdtscp(&raw mut cpu);
         _mm_lfence();
@@ -117,7 +118,7 @@ pub(super) fn run(
                     let start = ticks();
                     operation();
                     let taken = ticks() - start;
-                    // A heap that fills for the first time has other costs than later calls.
+                    // Calls on a heap that fills for the first time cost more than later ones.
                     if phase == Phase::Measured {
                         histogram.record(taken.saturating_sub(cost));
                     }

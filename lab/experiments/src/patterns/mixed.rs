@@ -1,5 +1,5 @@
-//! Everything at once: sizes from bytes to megabytes, short and long lives, blocks that another
-//! thread frees.
+//! All kinds of use at once: sizes from bytes to megabytes, short and long lives, and blocks that
+//! another thread frees.
 
 use super::heap::{Block, Heap, Places};
 use super::others::Others;

@@ -57,15 +57,15 @@ pub(crate) enum Pattern {
     Handover { payload: usize },
     /// `Handover` between threads in a ring, each to the next, minus the cost of passing on.
     Ring { payload: usize },
-    /// An acceptor hands requests to threads that serve 64 and end. Operation: one request.
+    /// An acceptor hands requests to threads, which serve 64 each and end. Operation: one request.
     Server,
     /// Threads end and leave their blocks to successors. Operation: one replacement.
     Larson,
-    /// All sizes, lives and owners. Operation: one replacement.
+    /// Blocks of all sizes and lifetimes, freed by any thread. Operation: one replacement.
     Mixed,
-    /// Two threads change between small sets, handing over and long bursts. Operation: one block.
+    /// Two threads alternate between small sets, handovers and long bursts. Operation: one block.
     Phases,
-    /// A block grows. Operation: one realloc.
+    /// A block grows step by step. Operation: one realloc.
     Realloc { steps: Steps },
     /// A zeroed block is read, written and freed. Operation: one block.
     Calloc { size: usize },
@@ -76,7 +76,7 @@ pub(crate) enum Pattern {
     ShortLives,
     /// A process with a small heap forks; the child allocates, frees and ends. Operation: one fork.
     Fork,
-    /// The longest times of a free and a malloc. Operation: one replacement.
+    /// The longest times of one free and one malloc. Operation: one replacement.
     Latency,
 }
 
@@ -170,8 +170,8 @@ impl Pattern {
         self.row().0
     }
 
-    /// Returns whether the pattern has further threads or processes. It then also waits, so only
-    /// the wall clock shows how long an operation takes.
+    /// Returns whether the pattern has further threads or processes. Such a pattern also waits, so
+    /// only the wall clock shows how long an operation takes.
     pub(crate) fn is_threaded(self) -> bool {
         match self {
             Self::WorkingSet { threads, .. } => threads > 1,

@@ -1,4 +1,4 @@
-//! Threads that work beside the one that is measured.
+//! Threads that work at the same time as the measured one.
 
 use super::window::{self, Budget, Done, Window};
 use quarry_harness::affinity;
@@ -16,7 +16,7 @@ pub(super) struct Others<'a> {
 pub(super) struct Stop(AtomicBool);
 
 impl Stop {
-    /// Does chunks until the measured thread stops this one.
+    /// Runs chunks until the measured thread stops this one.
     pub(super) fn until(&self, mut chunk: impl FnMut() -> Done) -> Done {
         let mut done = Done::default();
         while !self.0.load(Ordering::Acquire) {

@@ -1,7 +1,7 @@
 //! Allocates and frees few blocks, again and again: the latency of the shortest paths.
 //!
-//! That latency depends on how soon a call reads what an earlier call has written: soonest with one
-//! block of one size, later with other sizes in between or several blocks at once.
+//! The latency depends on how soon a call reads what an earlier call has written: soonest with one
+//! block of one size, later if other sizes come in between or several blocks exist at once.
 
 use super::heap::{Block, Heap, Places};
 use super::window::{self, Budget, Done, Window};
@@ -14,7 +14,7 @@ pub(crate) enum Form {
     /// One block.
     #[default]
     One,
-    /// A block, and within its life a block of the next size.
+    /// A block, and during its life a block of the next size.
     Nested,
     /// One block, of two sizes in turn.
     TwoInTurn,
@@ -50,7 +50,7 @@ pub(super) fn run(heap: Heap, budget: Budget, size: usize, form: Form) -> Window
     }
 }
 
-/// Twice the size, or half of it where that would be too large.
+/// Twice the size, or half of it if that would be too large.
 fn next_size(size: usize) -> usize {
     if 2 * size <= LARGEST { 2 * size } else { size / 2 }
 }

@@ -19,7 +19,7 @@ const LONG: usize = 16_384;
 const LONG_BURSTS: usize = 8;
 const BLOCKS: usize = 2 * REPLACEMENTS + 2 * HANDED_BURSTS * BURST + 2 * LONG * LONG_BURSTS;
 
-/// The meeting point of the two threads between phases, and their queue.
+/// The barrier of the two threads between phases, and their queue.
 struct Shared {
     arrived: AtomicUsize,
     is_over: AtomicBool,
@@ -129,7 +129,7 @@ pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
         let window = window::measure(budget, || {
             side.meet();
             side.cycle();
-            // Every free has compared its block with its mark.
+            // Every free has compared its block with the expected mark.
             Done { operations: BLOCKS as u64, verified: BLOCKS as u64 }
         });
         shared.is_over.store(true, Ordering::Release);

@@ -36,8 +36,8 @@ impl Steps {
     }
 }
 
-/// Grows a block by `steps` to their end and frees it. Operation: one realloc, verified by what was
-/// the block's last word before it.
+/// Grows a block through all `steps` and frees it. Operation: one realloc, verified by the word
+/// that was the block's last one before.
 pub(super) fn run_realloc(heap: Heap, budget: Budget, steps: Steps) -> Window {
     window::measure(budget, || {
         let mut size = steps.first();
@@ -59,7 +59,7 @@ pub(super) fn run_realloc(heap: Heap, budget: Budget, steps: Steps) -> Window {
 
 /// Allocates zeroed blocks, reads every page of each and writes there. Operation: one block.
 pub(super) fn run_calloc(heap: Heap, budget: Budget, size: usize) -> Window {
-    // As many as make a chunk long enough to be timed.
+    // As many blocks as make a chunk long enough to be timed.
     let blocks = ((1 << 20) / size).max(1) as u64;
     window::measure(budget, || {
         let mut verified = 0;

@@ -1,5 +1,5 @@
-//! Threads in a ring: each allocates for the next thread and frees what the thread before it
-//! allocated. Passing the blocks on is measured with preallocated blocks and subtracted.
+//! Threads in a ring: each allocates for the next thread and frees the blocks of the previous one.
+//! The cost of passing blocks on is measured with preallocated blocks and subtracted.
 
 use super::handover::{BURST, CAPACITY, CHUNK_BURSTS, Queue, WORDS, wait};
 use super::heap::{Heap, PREALLOCATED};
@@ -50,12 +50,13 @@ impl Place<'_> {
 
 /// Slices of a sample: half on the heap, half on preallocated blocks, in turn.
 const SLICES: u32 = 10;
-/// The least result in ns per operation; smaller differences are noise.
+/// The smallest difference in ns per operation that counts; smaller ones are noise.
 const LEAST: f64 = 1.0;
 
-/// Measures slices on the heap and on preallocated blocks in turn. An operation takes the median of
-/// the differences between a slice on the heap and the next on preallocated blocks, because a
-/// disturbance hits single slices. Returns all operations on the heap, at that time.
+/// Measures slices on the heap and on preallocated blocks in turn. The time of an operation is the
+/// median of the differences between a slice on the heap and the next one on preallocated blocks;
+/// the median leaves out slices that were disturbed. Returns all operations on the heap, at that
+/// time each.
 pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>) -> Window {
     let slice = Budget { warm_up: budget.warm_up / SLICES, measured: budget.measured / SLICES };
     let mut total = Window { operations: 0, verified: 0, wall_ns: 0, cpu_ns: 0 };
@@ -79,7 +80,7 @@ pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>
     Window { wall_ns: in_all(&wall), cpu_ns: in_all(&cpu), ..total }
 }
 
-/// One measurement of the ring. Operation: a head with its payload that the first thread sends.
+/// Measures the ring once. Operation: a head with its payload that the first thread sends.
 fn turn(heap: Heap, budget: Budget, payload: usize, others: Others<'_>) -> Window {
     let threads = others.count + 1;
     let queues: Vec<Queue> = (0..threads).map(|_| Queue::new()).collect();

@@ -1,5 +1,5 @@
-//! A server that starts a thread for some requests: one thread allocates what another frees, and
-//! threads are young.
+//! A server that starts a thread for some requests: one thread frees what another allocates, and
+//! threads are short-lived.
 
 use super::heap::{Block, Heap};
 use super::others::Others;

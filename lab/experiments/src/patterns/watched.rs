@@ -1,4 +1,4 @@
-//! The watched process's part of a sample. Only functions that are marked so allocate.
+//! The part of a sample that the watched process runs. Only functions documented so allocate.
 
 use super::heap::{Block, Heap};
 use super::window::{Done, process_cpu_ns};
@@ -9,17 +9,17 @@ use std::io::Write;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// Joins the control group of the parent, if there is one. Allocates.
+/// Joins the control group that the parent made, if there is one. Allocates.
 ///
 /// # Errors
 /// If the process may not join the group.
 pub(crate) fn join_group() -> Result<()> {
     let Some(file) = std::env::var_os(GROUP_VARIABLE) else { return Ok(()) };
-    // "0" stands for the process that writes.
+    // "0" stands for the writing process.
     std::fs::write(file, "0").context("cannot join the control group")
 }
 
-/// Announces a phase with numbers: formats on the stack, writes by one call.
+/// Announces a phase with numbers. Formats on the stack and writes by one call.
 pub(crate) fn announce(phase: &str, numbers: &[u64]) {
     let mut line = [0u8; 256];
     let mut rest = &mut line[..];

@@ -27,14 +27,14 @@ impl Budget {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) operations: u64,
-    /// Blocks that still had the mark of their allocation.
+    /// Number of freed blocks that still had the mark of their allocation.
     pub(crate) verified: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) operations: u64,
-    /// Proven operations, counted separately: blocks that kept their mark, or packets that arrived.
+    /// Operations that were verified: blocks that kept their mark, or packets that arrived.
     pub(crate) verified: u64,
     pub(crate) wall_ns: u64,
     pub(crate) cpu_ns: u64,

@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 const BLOCKS: usize = 10_000;
 const SMALLEST: usize = 16;
-/// Replacements that are drawn before the clock starts, then repeated.
+/// Replacements that are drawn before the clock starts, and then repeated.
 const SCRIPT: usize = 32_768;
 /// Replacements per chunk; about 20 us on a fast allocator.
 const CHUNK: usize = 2048;
@@ -50,7 +50,7 @@ impl WorkingSet {
         self.chunk_with(|set, step| set.replace(step))
     }
 
-    /// A chunk whose replacements run inside `observe`.
+    /// Runs a chunk whose replacements happen inside `observe`.
     pub(super) fn observed_chunk(&mut self, mut observe: impl FnMut(&mut dyn FnMut())) -> Done {
         self.chunk_with(|set, step| {
             let mut freed = 0;
@@ -70,7 +70,7 @@ impl WorkingSet {
     }
 }
 
-/// One thread, and `others` that do the same with their own blocks.
+/// Measures one thread, while `others` do the same with their own blocks.
 pub(super) fn run(heap: Heap, budget: Budget, largest: usize, others: Others<'_>) -> Window {
     let make = |number| WorkingSet::new(heap, largest, 10_000 + number);
     others.alike(budget, make, WorkingSet::chunk)

@@ -1,5 +1,5 @@
-//! The clients of a server: several connections over a unix socket, with requests in batches and
-//! every reply compared.
+//! The clients of a server: several connections over a unix socket. Each sends requests in batches
+//! and compares every reply.
 
 use anyhow::{Context, Result, bail, ensure};
 use quarry_compare::Served;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: usize = 8;
 /// Requests that a connection sends before it reads the replies.
 const DEPTH: u64 = 16;
-/// Times that connections are newly made in a sample.
+/// How often connections are opened anew in a sample.
 const GENERATIONS: u64 = 4;
 /// A server that is silent for longer counts as stopped.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -77,7 +77,7 @@ impl Exchange {
     }
 }
 
-/// Makes `amount` requests of the server at `socket` and compares all replies. `runs` returns
+/// Makes `amount` requests to the server at `socket` and compares all replies. `runs` returns
 /// whether the server still runs.
 ///
 /// # Errors

@@ -4,8 +4,8 @@
 //! ```text
 //! generated  inputs that are made: a C file, a puzzle
 //! ready      one program, ready to be run: its folder, its command, its check
-//! clients    what talks to servers, and compares every reply
-//! traffic    requests to a store of keys and values, and what they must bring
+//! clients    send requests to servers, and compare every reply
+//! traffic    requests to a store of keys and values, and the expected replies
 //! stores     that traffic in the protocols of redis and memcached
 //! pages      pages over HTTP
 //! documents  documents of JSON over HTTP
@@ -96,7 +96,7 @@ impl Content {
     }
 }
 
-/// How a program proves that its work was done and right.
+/// The proof that a program's work was done and right.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Proof {

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A longer sample has failed.
+/// Longest time of a sample; a longer one has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl RealProgram {

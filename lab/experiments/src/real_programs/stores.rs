@@ -13,7 +13,7 @@ pub(super) struct Store {
 pub(super) const REDIS: Store = Store {
     has_lists: true,
     exchange: resp,
-    // Resident memory after this is what the server keeps without use.
+    // After this request, resident memory is what the server keeps although it stores nothing.
     farewell: Some(|| Exchange::new(command(&[b"FLUSHALL", b"SYNC"]), "+OK\r\n")),
 };
 

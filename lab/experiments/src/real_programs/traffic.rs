@@ -10,7 +10,7 @@ const KEYS: u32 = 2000;
 const LONGEST: usize = 4096;
 const LONGEST_LIST: usize = 500;
 
-/// A request with its result.
+/// A request and its expected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     /// Store a value.

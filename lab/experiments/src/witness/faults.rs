@@ -1,16 +1,16 @@
-//! Page faults: maps memory, touches each page, and unmaps it (`page_fault1` of will-it-scale); and
-//! lists of pages, of which only the unmapping is measured.
+//! Page faults: maps memory, touches each page, and unmaps it (`page_fault1` of will-it-scale).
+//! Also lists of pages, where only the unmapping is measured.
 
 use super::gate::{Done, Task};
 use anyhow::{Context, Result};
 use memmap2::{Advice, MmapMut};
 
-/// Bytes of a page; a kernel with larger pages has fewer faults than pages touched.
+/// Bytes of a page. A kernel with larger pages has fewer faults than this test touches pages.
 const PAGE: usize = 4096;
 
 fn touched(pages: u32) -> Result<(MmapMut, u64)> {
     let mut memory = MmapMut::map_anon(pages as usize * PAGE).context("cannot map memory")?;
-    // A kernel without huge pages refuses the advice, and needs none.
+    // A kernel without huge pages refuses the advice, but does not need it either.
     let _ = memory.advise(Advice::NoHugePage);
     let mut touched = 0;
     for page in memory.chunks_mut(PAGE) {

@@ -13,17 +13,17 @@ pub(super) struct Done {
     pub(super) operations: u64,
     /// Operations that have provably happened.
     pub(super) verified: u64,
-    /// Nanoseconds of each operation, where operations are timed one by one.
+    /// Nanoseconds of each operation, if operations are timed one by one.
     pub(super) each_ns: Vec<u64>,
 }
 
-/// How a thread enters the window.
+/// The gate through which a thread enters the window.
 pub(super) struct Gate(Barrier);
 
 impl Gate {
     /// Waits for the window to open. A thread calls this once, after its preparations.
     pub(super) fn pass(&self) {
-        // The first wait tells that the thread is ready, the second waits for the window.
+        // The first wait signals that the thread is ready; the second one waits for the window.
         self.0.wait();
         self.0.wait();
     }
@@ -37,7 +37,7 @@ pub(super) type Task<'a> = Box<dyn FnOnce(&Gate) -> Result<End<'a>> + Send + 'a>
 
 /// Starts a thread for each task, on its CPU if it has one, and measures while all of them work.
 /// Calls `open` when all threads are ready, and `close` when all have finished. A task that fails
-/// ends the process, because the other threads would wait for it. Returns that measured window, and
+/// ends the process, because the other threads would wait for it. Returns the measured window, and
 /// the times of operations that tasks have timed.
 ///
 /// # Errors

@@ -1,9 +1,10 @@
-//! A kernel in `qemu-system-x86_64`, whose initrd takes samples: `scripts/witness-init` is its
-//! first process. Each order is a line on the second serial line, and so is the answer.
+//! A kernel in `qemu-system-x86_64`, whose initrd takes samples; `scripts/witness-init` is its
+//! first process. Orders and answers are lines on the second serial line.
 //!
-//! A machine has one of two clocks. The host's, with two CPUs: counts are those of a machine whose
-//! CPUs run side by side. Or its own instructions, each a nanosecond, with one CPU: a time is a
-//! number of instructions that does not depend on the host.
+//! A guest has one of two clocks. With the host's clock it has two CPUs, and counts are those of a
+//! machine whose CPUs run in parallel. With the clock of its own instructions, each of which takes
+//! a nanosecond, it has one CPU; a time is then a number of instructions, and does not depend on
+//! the host.
 
 use anyhow::{Context, Result, bail};
 use quarry_harness::launch::{self, Order};
@@ -14,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// The kernel and the initrd in a guest's folder.
 pub(crate) const FILES: [&str; 2] = ["vmlinuz", "initrd"];
-/// The guest's folders for files: of a file system in a file, and of memory.
+/// The guest's folders for files: one on a file system in a file, one in memory.
 pub(crate) const FOLDERS: [&str; 2] = ["/disk", "/dev/shm"];
 /// The folder that the guest empties before each sample, in both of [`FOLDERS`].
 pub(crate) const FOLDER: &str = "sample";
@@ -24,7 +25,7 @@ pub(crate) const MEMORY: u64 = 1 << 30;
 /// A repeated string instruction counts once for each repetition, so repetitions are of words: an
 /// emulated processor with fast repetitions of bytes would have 4,096 of them for a page.
 const PROCESSOR: &str = "max,la57=off,erms=off,fsrm=off";
-/// Mitigations are off, because they would follow the emulated processor.
+/// Mitigations are off: the kernel would choose them for the emulated processor.
 const COMMAND_LINE: &str =
     "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check";
 
@@ -59,8 +60,8 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Boots the kernel of `folder` and waits until it takes orders. A boot that fails is repeated
-    /// once: on a busy host a kernel may find its emulated timers wanting.
+    /// Boots the kernel of `folder` and waits until it accepts orders. A boot that fails is
+    /// repeated once, because on a busy host a kernel may find its emulated timers too inaccurate.
     ///
     /// # Errors
     /// If there is no such kernel or no emulator, or the kernel does not come up.
@@ -70,7 +71,7 @@ impl Guest {
 
     fn try_boot(folder: &Path, clock: Clock) -> Result<Self> {
         let [kernel, initrd] = FILES.map(|name| folder.join(name));
-        // The machine must not outlive this process, however that ends.
+        // The machine must not outlive this process, even if this process is killed.
         let mut machine = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
             .args(clock.options())

@@ -1,7 +1,7 @@
-//! Settings of the kernel that are restored, and folders and mounts that are removed, when their
-//! owner drops them or this process dies, even if it is killed.
+//! Settings of the kernel, folders and mounts that are undone when their owner drops them or this
+//! process dies, even if it is killed.
 //!
-//! A shell does this: it waits for the end of a pipe that only this process writes to, so the pipe
+//! A shell undoes them: it waits for the end of a pipe that only this process writes to. The pipe
 //! ends when this process closes it or dies.
 
 use anyhow::{Context, Result, ensure};
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// Waits for a line that never comes; ignores the signals of a terminal.
 const WAIT: &str = "trap '' INT TERM HUP QUIT; echo ready; read -r _; ";
 
-/// A shell that waits for the end of its holder.
+/// A shell that waits for the end of the process that started it.
 struct Keeper(Child);
 
 impl Keeper {
@@ -51,8 +51,8 @@ pub(crate) struct Knob {
 }
 
 impl Knob {
-    /// Writes `value` into the file of a setting. Where a folder of its path is `*`, the setting is
-    /// that of all folders there whose file takes the value.
+    /// Writes `value` into the file of a setting. If a folder of its path is `*`, writes to every
+    /// matching file that accepts the value.
     ///
     /// # Errors
     /// If no file can be read and written.
@@ -80,7 +80,7 @@ pub(crate) fn files(setting: &Path) -> Vec<PathBuf> {
     let path = setting.to_string_lossy();
     let Some((parent, rest)) = path.split_once("/*/") else { return vec![setting.to_owned()] };
     let folders = fs::read_dir(parent).into_iter().flatten().flatten();
-    // Links are other names of folders that are there as well.
+    // Links are other names of folders that match as well.
     let folders = folders.filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
     folders.map(|it| it.path().join(rest)).collect()
 }

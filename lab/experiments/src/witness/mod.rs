@@ -1,4 +1,4 @@
-//! The running kernel under workloads of system calls, and its counts of them.
+//! The running kernel under workloads of system calls, and the kernel's counts of them.
 //!
 //! ```text
 //! tracepoints  counters of the kernel's tracepoints, and why the kernel refuses them

@@ -75,7 +75,7 @@ impl PageLists {
     }
 }
 
-/// The name, in a sample, of the slabs that came in the window beyond those that went.
+/// The name, in a sample, of slabs created in the window less slabs freed in it.
 pub(crate) const SLABS: &str = "slabs added";
 
 /// Slabs of all caches; `None` if the file may not be read.

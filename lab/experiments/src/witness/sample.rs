@@ -31,7 +31,7 @@ pub(crate) struct KernelSample {
     pub(crate) setting: Option<(PathBuf, String)>,
 }
 
-/// Stands for the object that serves a sample: the kernel.
+/// Name of the kernel in the place where other samples name the object that served them.
 pub(crate) const KERNEL: &str = "kernel";
 
 /// The name of the count of page faults that needed no disk.
@@ -48,7 +48,7 @@ impl Work for KernelSample {
         let Self { calls, tasks, operations, ref cpus, place, ref folder, ref events, .. } = self;
         let set = |(file, value): &(PathBuf, String)| Knob::set(file, value);
         let _knob = self.setting.as_ref().map(set).transpose()?;
-        // Opened before there are threads, because threads inherit the counters.
+        // Opened before threads start, because threads inherit the counters.
         let counts = events.as_ref().map(Events::open).transpose()?;
         let threads = calls.threads(tasks, operations, cpus, place, folder.as_deref())?;
         let mut counted: Vec<(&str, u64)> = Vec::new();

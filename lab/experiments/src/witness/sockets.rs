@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-/// Datagrams under way at a time. Eight of 8 KiB, each 16 KiB with the kernel's overhead, fit into
+/// Datagrams in flight at a time. Eight of 8 KiB, each 16 KiB with the kernel's overhead, fit into
 /// a socket's buffer of the default size.
 const BURST: u64 = 8;
 /// A datagram that takes longer counts as lost.
@@ -21,7 +21,7 @@ fn end() -> (Ipv4Addr, u16) {
     (Ipv4Addr::LOCALHOST, 0)
 }
 
-/// Runs a side for the warm-up and then in the window; the sides pass the gate together.
+/// Runs one side for the warm-up and then in the window; both sides pass the gate together.
 pub(super) fn in_window(
     gate: &Gate,
     operations: u64,
@@ -37,7 +37,7 @@ pub(super) fn in_window(
     }))
 }
 
-/// Sender and receiver of datagrams, in step by bursts so that no datagram is lost.
+/// Sender and receiver of datagrams. They alternate by bursts, so that no datagram is lost.
 ///
 /// # Errors
 /// If there is no socket.

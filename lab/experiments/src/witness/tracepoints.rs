@@ -23,7 +23,7 @@ pub(crate) const TRACEPOINTS: [&str; 16] = [
     "kmem:mm_page_free_batched",
     "kmem:kmalloc",
     "kmem:kmem_cache_alloc",
-    // Linux 6.1 merged these into the two before.
+    // Linux 6.1 merged these into the two above.
     "kmem:kmalloc_node",
     "kmem:kmem_cache_alloc_node",
     "kmem:kfree",
@@ -51,7 +51,7 @@ pub(crate) enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) missing: String,
-    /// The setting or right that is needed.
+    /// The setting or right that the user lacks.
     pub(crate) remedy: String,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The place of the kernel's events, and the processes whose events count.
+/// The folder of the kernel's events, and the processes whose events count.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Events {
     tracefs: PathBuf,

@@ -1,5 +1,5 @@
-//! The disk jobs of reaim (AIM VII): reads and writes in order and at random, copies, and the same
-//! with every write on the device before the next; each on files of its own.
+//! The disk jobs of reaim (AIM VII): sequential and random reads and writes, and copies. Each kind
+//! exists a second time with synchronous writes. Every job uses files of its own.
 
 use super::system::{FileSystem, Inode};
 use super::tally::Tally;
@@ -45,11 +45,11 @@ const JOBS: [Job; 9] = [
     Job::SyncCopy,
 ];
 
-/// Names that a search looks up.
+/// Names that a search job looks up.
 const SEARCHES: usize = 75;
 
 impl Aim {
-    /// Goes so many turns; each job counts as one operation.
+    /// Runs this many turns; each job counts as one operation.
     pub(crate) fn run<M: FileCache>(
         self,
         system: &FileSystem<'_, M>,
@@ -67,7 +67,7 @@ impl Aim {
         tally
     }
 
-    /// A job makes its file, handles so many pages of it, and deletes it.
+    /// Makes the job's file, handles this many pages of it, and deletes it.
     fn carry_out<M: FileCache>(
         self,
         job: Job,

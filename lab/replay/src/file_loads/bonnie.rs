@@ -1,5 +1,5 @@
-//! The directory operations of bonnie++: files are created and written, read, and deleted, in the
-//! order in which they were created or at random.
+//! The directory operations of bonnie++: it creates and writes files, reads them, and deletes them,
+//! each either in the order of creation or in random order.
 
 use super::system::FileSystem;
 use super::tally::Tally;
@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde::Deserialize;
 
-/// The phase that is measured; those before it run in front of the clock.
+/// The phase that is measured. The phases before it run, too, but are not timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Phase {
@@ -45,7 +45,7 @@ impl Bonnie {
         }
     }
 
-    /// Runs the one that is measured.
+    /// Runs the phase that is measured.
     pub(crate) fn run<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) -> Tally {
         self.carry_out(self.phase, system, files)
     }
@@ -57,8 +57,8 @@ impl Bonnie {
         files: u32,
     ) -> Tally {
         let mut order: Vec<u64> = (0..files.into()).collect();
-        // Names are made in order; it is they that are random in the original, and what is done
-        // with them later goes through the directory in another order.
+        // Names are created in order. In bonnie++ the names themselves are random; here the later
+        // phases visit the directory in random order instead.
         if self.random && phase != Phase::Create {
             order.shuffle(&mut StdRng::seed_from_u64(SEED));
         }

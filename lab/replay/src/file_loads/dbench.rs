@@ -1,5 +1,5 @@
-//! The mix of calls of dbench: an office suite on a file server, each client in a directory of its
-//! own.
+//! The mix of calls of dbench, which replays an office suite on a file server. Each client has a
+//! directory of its own.
 
 use super::system::{FileSystem, Inode};
 use super::tally::Tally;
@@ -47,7 +47,7 @@ impl Dbench {
         }
     }
 
-    /// Executes the load file so many times; each counts as one operation.
+    /// Executes the load file this many times; each execution counts as one operation.
     pub(crate) fn run<M: FileCache>(
         self,
         system: &FileSystem<'_, M>,
@@ -69,7 +69,7 @@ impl Dbench {
         tally
     }
 
-    /// The calls of an execution, in an order that is the same for all.
+    /// The calls of one execution, in an order that is the same for all executions.
     fn calls(self) -> Vec<Call> {
         let counts = [
             (Call::Open, self.opens),
@@ -102,7 +102,7 @@ impl Dbench {
                 return found.is_none_or(|file| system.length(&file) > 0);
             }
             Call::Unlink => {
-                // A deleted file is made again, so that the number of files stays.
+                // A new file replaces the deleted one, so that the number of files stays the same.
                 while !system.unlink(directory, random.random_range(0..system.places(directory))) {}
                 let (_, file) = system.create(directory);
                 *open = file;

@@ -1,5 +1,5 @@
-//! The device of a file system: its bytes follow from where they lie, and each request takes a
-//! stated time.
+//! The device of a file system. The bytes of a page follow from the page's place on the device, and
+//! each request takes a stated time.
 
 use crate::host;
 use serde::Deserialize;
@@ -7,19 +7,19 @@ use serde::Deserialize;
 /// Bytes of a page.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// The time of a device for a request, in nanoseconds. The CPU waits, as with a memory that is
-/// slow, so that a load takes the same time wherever it runs.
+/// The time that a device takes for a request, in nanoseconds. The CPU spins for it, as if it
+/// waited for a slow memory, so that a load takes the same time on every machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Device {
-    /// For a request, however long.
+    /// Time of each request, whatever its length.
     pub request_ns: u64,
-    /// For each page of it.
+    /// Time of each page of a request.
     pub page_ns: u64,
 }
 
 impl Device {
-    /// Waits for as long as a request of so many pages takes.
+    /// Waits for as long as a request of this many pages takes.
     pub(crate) fn wait(self, pages: u64) {
         if pages == 0 {
             return;
@@ -28,7 +28,7 @@ impl Device {
     }
 }
 
-/// The bytes at either end of page `index` of inode `inode`: they say where it lies.
+/// The bytes at both ends of page `index` of inode `inode`. They encode the two numbers.
 fn mark(inode: u64, index: u64) -> [u8; 16] {
     let mut mark = [0; 16];
     mark[..8].copy_from_slice(&inode.to_le_bytes());
@@ -36,7 +36,7 @@ fn mark(inode: u64, index: u64) -> [u8; 16] {
     mark
 }
 
-/// Writes a page's bytes: all of it for a file that is written, but only its ends say where it is.
+/// Writes a page's bytes: the marks at both ends, and the same filler in all pages between them.
 pub(crate) fn fill(inode: u64, index: u64, page: &mut [u8]) {
     page.fill(0x51);
     let mark = mark(inode, index);
@@ -44,13 +44,13 @@ pub(crate) fn fill(inode: u64, index: u64, page: &mut [u8]) {
     page[PAGE_BYTES - 16..].copy_from_slice(&mark);
 }
 
-/// Returns whether a page is the one that was written there.
+/// Returns whether a page has the marks of this inode and index.
 pub(crate) fn is_intact(inode: u64, index: u64, page: &[u8]) -> bool {
     let mark = mark(inode, index);
     page[..16] == mark && page[PAGE_BYTES - 16..] == mark && page[PAGE_BYTES / 2] == 0x51
 }
 
-/// Returns whether a page reads as a hole.
+/// Returns whether a page reads as a hole does.
 pub(crate) fn is_hole(page: &[u8]) -> bool {
     page[..16] == [0; 16] && page[PAGE_BYTES - 16..] == [0; 16]
 }

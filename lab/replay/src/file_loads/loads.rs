@@ -30,8 +30,8 @@ enum Kind {
 /// A load as the file has it; the file says what the fields are.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct FileLoad {
-    /// Most memory of the stack in MiB, beside a share of the files' pages, in percent; no limit
-    /// where both are 0.
+    /// The stack's budget in MiB, plus a percentage of the files' pages. If both are 0, there is no
+    /// limit.
     #[serde(default)]
     budget_mib: u64,
     #[serde(default)]
@@ -47,7 +47,7 @@ static LOADS: LazyLock<BTreeMap<String, FileLoad>> = LazyLock::new(|| {
     toml::from_str(include_str!("../../data/file_loads.toml")).expect("a test reads all loads")
 });
 
-/// All that is known after a load.
+/// The result of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// The work of all tasks together.
@@ -81,7 +81,7 @@ impl FileLoad {
         *LOADS.get(name).unwrap_or_else(|| panic!("no load {name}"))
     }
 
-    /// Most memory of the stack in bytes, for this amount of work; 0 = no limit.
+    /// The stack's budget in bytes for this amount of work; 0 = no limit.
     pub fn budget(&self, amount: u32) -> u64 {
         let pages = match self.kind {
             Kind::Sparse(Sparse { pages, .. }) | Kind::Bonnie(Bonnie { pages, .. }) => pages,
@@ -91,7 +91,7 @@ impl FileLoad {
         (self.budget_mib << 20) + of_files * self.budget_percent / 100
     }
 
-    /// Runs it with so many tasks; the load's kind says what the `amount` of work of each is.
+    /// Runs the load with this many tasks. The load's kind defines what `amount` counts.
     ///
     /// # Panics
     /// If there is no memory left, or a CPU is not ours to use.
@@ -171,7 +171,7 @@ pub(crate) mod tests {
     use quarry_cache::page_cache::TruncationPolicy;
     use std::time::Duration;
 
-    /// Runs some of a load on a memory, and checks that it found all its bytes.
+    /// Runs a small amount of a load on a memory, and checks that the load found all its bytes.
     fn run_some<M: FileCache>(name: &str, memory: &M, tasks: usize, amount: u32) -> Loaded {
         let mut load = FileLoad::of(name);
         load.device = Device::default();
@@ -195,7 +195,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// So much of a load on a stack.
+    /// A load and its amount, to be run on a stack.
     struct OnStack(&'static str, u32);
 
     impl Replay for OnStack {
@@ -206,7 +206,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Runs some of a load within its budget, on a stack.
+    /// Runs a small amount of a load within its budget, on a stack.
     fn on_stack(policies: &str, name: &'static str, amount: u32) -> Loaded {
         let budget = FileLoad::of(name).budget(amount);
         let machine = Machine { cpus: 16, memory: 0, nodes: 1, budget };
@@ -225,7 +225,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Half of the pages are gone when the files are unlinked, and their shadow entries are left.
+    /// When the files are unlinked, half of their pages are gone and only shadow entries are left.
     #[test]
     fn files_of_twice_the_memory_are_evicted() {
         for rung in ["vanilla", "mel"] {
@@ -240,7 +240,7 @@ pub(crate) mod tests {
     #[test]
     fn a_small_cache_loses_nothing() {
         for name in ["varmail", "dbench4", "reaim", "bonnie-seq-read"] {
-            // Less than the files of these loads, and room for what may be dirty at once.
+            // Fewer pages than the files of these loads have, but more than may be dirty at once.
             let memory = Naive::of(3_000);
             let mut load = FileLoad::of(name);
             load.device = Device::default();

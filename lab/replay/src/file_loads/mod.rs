@@ -1,4 +1,4 @@
-//! Loads of file systems on the page cache of a stack: document 001's, and those that it names.
+//! Loads of file systems on the page cache of a stack: those that document 001 measures or names.
 //!
 //! ```text
 //! loads     the loads by name, read from data, and the process that runs one

@@ -1,5 +1,5 @@
-//! sparsetruncate: files of holes that are read once, page by page, so that their pages are in the
-//! page cache, zeroed and clean; then each file is unlinked, and the time of that is taken.
+//! sparsetruncate: it reads files of holes once, page by page, so that the page cache holds their
+//! pages, zeroed and clean. Then it unlinks each file and times the unlink.
 
 use super::system::FileSystem;
 use super::tally::Tally;
@@ -16,7 +16,7 @@ pub(crate) struct Sparse {
 }
 
 impl Sparse {
-    /// Creates so many files and reads all their pages.
+    /// Creates this many files and reads all their pages.
     pub(crate) fn prepare<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) {
         for number in 0..u64::from(files) {
             let (_, file) = system.create(self.directory(number));

@@ -1,8 +1,8 @@
-//! A file system in memory: directories of files, whose inodes and dentries are objects of slab
-//! caches, and whose pages lie in the page cache in front of a device.
+//! A file system in memory. Its directories hold files; inodes and dentries are objects of slab
+//! caches; the files' pages lie in the page cache, which reads and writes a device.
 //!
-//! Every page that is on the device was written there from the cache, and a page that is read back
-//! is compared with what was written: a page that reclaim dropped while it was dirty is found.
+//! Every page on the device was written there from the cache. A page that is read back is compared
+//! with the bytes that were written, which finds any dirty page that reclaim dropped.
 
 use super::device::{self, Device};
 use crate::file_cache::FileCache;
@@ -17,9 +17,9 @@ const INODE_BYTES: usize = 1024;
 const DENTRY_BYTES: usize = 192;
 /// Bytes of an entry of a directory; a page holds 64 of them.
 const ENTRY_BYTES: u64 = 64;
-/// Pages of a request to the device: read-ahead, and writeback of neighbours (128 KiB).
+/// Pages of a request to the device, for read-ahead and for writeback of neighbours (128 KiB).
 const REQUEST_PAGES: u64 = 32;
-/// Inodes of directories have numbers from here on.
+/// Inodes of directories are numbered from here on.
 const DIRECTORIES: u64 = 1 << 40;
 
 /// Takes a lock of the file system; a task that panics ends the process.
@@ -42,7 +42,7 @@ struct Content<M: FileCache> {
     on_device: Vec<bool>,
     /// True for a page that was written since it last reached the device.
     dirty: Vec<bool>,
-    /// The inode and its dentry; none once the file was deleted.
+    /// The inode and its dentry; none once the file is deleted.
     objects: Option<[Buffer; 2]>,
 }
 
@@ -60,16 +60,16 @@ pub(crate) struct FileSystem<'a, M: FileCache> {
     device: Device,
     directories: Vec<Directory<M>>,
     next: AtomicU64,
-    /// Dirty pages of all files, and the most that there may be.
+    /// Dirty pages of all files, and the most that are allowed.
     dirty: AtomicU64,
     most_dirty: u64,
-    /// Files with dirty pages, the oldest first.
+    /// Files with dirty pages, the longest dirty one first.
     unwritten: Mutex<VecDeque<Arc<Inode<M>>>>,
 }
 
 impl<'a, M: FileCache> FileSystem<'a, M> {
-    /// Makes one with so many directories. From `most_dirty` dirty pages on, a task that
-    /// writes first writes the oldest files back.
+    /// Makes a file system with this many directories. If `most_dirty` pages are dirty, a task that
+    /// writes first writes back the oldest of them.
     pub(crate) fn new(memory: &'a M, directories: u64, device: Device, most_dirty: u64) -> Self {
         let directory = |number| Directory {
             number: DIRECTORIES + number,
@@ -115,12 +115,12 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         lock(&self.directories[directory].files).get(place)?.clone()
     }
 
-    /// Number of files that a directory has had.
+    /// Number of files that were ever created in a directory.
     pub(crate) fn places(&self, directory: usize) -> usize {
         lock(&self.directories[directory].files).len()
     }
 
-    /// Deletes a file: its entry, its pages, its inode. Returns false where it is not there.
+    /// Deletes a file: its entry, its pages and its inode. Returns false if there is no such file.
     pub(crate) fn unlink(&self, directory: usize, place: usize) -> bool {
         let taken = lock(&self.directories[directory].files).get_mut(place).and_then(Option::take);
         let Some(inode) = taken else { return false };
@@ -136,12 +136,12 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         true
     }
 
-    /// Makes a file so long without writing to it.
+    /// Makes a file this long without writing to it.
     pub(crate) fn set_length(&self, inode: &Inode<M>, pages: u64) {
         lock(&inode.content).resize(pages);
     }
 
-    /// Length of a file in pages; 0 of one that was deleted.
+    /// Length of a file in pages; 0 if it was deleted.
     pub(crate) fn length(&self, inode: &Inode<M>) -> u64 {
         lock(&inode.content).pages
     }
@@ -158,7 +158,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
             let on_device = content.on_device[index as usize];
             let mut fill = |page: &mut [u8]| {
                 if on_device {
-                    // One request brings its neighbours, too, as far as they are read now.
+                    // A request also brings in the next pages, as far as this call reads them.
                     if ahead <= index {
                         let pages = REQUEST_PAGES.min(from + count - index);
                         self.device.wait(pages);
@@ -180,7 +180,8 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         is_right
     }
 
-    /// Writes whole pages, the file growing with them. Returns false where it was deleted.
+    /// Writes whole pages, and makes the file longer if they lie beyond its end. Returns false if
+    /// the file was deleted.
     ///
     /// # Panics
     /// If there is no memory.
@@ -209,8 +210,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         self.write(inode, length, count)
     }
 
-    /// Writes a file's dirty pages to the device. Returns whether these were all of them, with the
-    /// bytes that they should have.
+    /// Writes a file's dirty pages to the device. Returns whether the cache had all, unchanged.
     pub(crate) fn fsync(&self, inode: &Inode<M>) -> bool {
         let mut content = lock(&inode.content);
         content.objects.is_none() || self.write_back(inode.number, &mut content)
@@ -218,8 +218,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
 
     /// Writes back everything, deletes all files, and ends the directories.
     ///
-    /// # Panics
-    /// If something is wrong with the bytes of a directory.
+    /// # Panics If the bytes of a directory are wrong.
     pub(crate) fn end(self) {
         for (number, directory) in self.directories.iter().enumerate() {
             for place in 0..self.places(number) {
@@ -275,7 +274,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         is_right && !dirty.contains(&true)
     }
 
-    /// Lets a writer write back the oldest files while too many pages are dirty.
+    /// Lets a writing task write back the oldest files while too many pages are dirty.
     fn balance_dirty(&self) {
         while self.dirty.load(Relaxed) > self.most_dirty {
             let Some(oldest) = lock(&self.unwritten).pop_front() else { return };

@@ -5,14 +5,14 @@
 pub struct Tally {
     /// Operations, as the load counts them.
     pub operations: u64,
-    /// Operations that found every byte that they should.
+    /// Operations that found every byte as it should be.
     pub verified: u64,
-    /// Time of each operation in whole microseconds, where each is timed.
+    /// Time of each operation in whole microseconds, if the load times operations one by one.
     pub each_us: Vec<u64>,
 }
 
 impl Tally {
-    /// Counts an operation, and whether it found what it should.
+    /// Counts an operation, and whether the bytes that it found were right.
     pub(crate) fn count(&mut self, is_right: bool) {
         self.operations += 1;
         self.verified += u64::from(is_right);

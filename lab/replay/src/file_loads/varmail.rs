@@ -1,5 +1,5 @@
-//! The load varmail of filebench: a mail server whose threads delete a message, write a new one,
-//! read one and add to it, and read another one.
+//! The load varmail of filebench: a mail server. In each round a thread deletes a message, writes a
+//! new one, reads a third and appends to it, and reads a fourth.
 
 use super::system::FileSystem;
 use super::tally::Tally;
@@ -16,12 +16,12 @@ pub(crate) struct Varmail {
     pages: u64,
 }
 
-/// Calls of a round, as filebench counts its operations: delete; create, append, fsync, close;
+/// Calls of a round, counted as filebench counts operations: delete; create, append, fsync, close;
 /// open, read, append, fsync, close; open, read, close.
 const CALLS: u64 = 13;
 
 impl Varmail {
-    /// Writes the file set: the task's share of it.
+    /// Writes the task's share of the file set.
     pub(crate) fn prepare<M: FileCache>(
         self,
         system: &FileSystem<'_, M>,
@@ -35,7 +35,7 @@ impl Varmail {
         }
     }
 
-    /// Goes so many rounds.
+    /// Runs this many rounds.
     pub(crate) fn run<M: FileCache>(
         self,
         system: &FileSystem<'_, M>,
@@ -62,13 +62,13 @@ impl Varmail {
         };
         let (changed, seen) = (pick(), pick());
         is_right &= system.read(&changed, 0, u64::MAX / 2);
-        // Another task may have deleted it meanwhile.
+        // Another task may have deleted the message meanwhile.
         let _was_there = system.append(&changed, self.pages);
         is_right &= system.fsync(&changed);
         is_right & system.read(&seen, 0, u64::MAX / 2)
     }
 
-    /// A length with that mean; filebench draws from a gamma distribution.
+    /// A random length with mean `pages`; filebench draws it from a gamma distribution.
     fn length(self, random: &mut StdRng) -> u64 {
         random.random_range(1..2 * self.pages)
     }

@@ -1,12 +1,12 @@
-//! The hosts that run the tasks of a replay: threads of the system, or a simulated machine. The
-//! same walkers run on both, and use the same names of either.
+//! The hosts that run the tasks of a replay: threads of the system, or tasks of a simulated
+//! machine. Both backends export the same names, so the same walkers run on either.
 //!
 //! | built with | a task is | file |
 //! |---|---|---|
 //! | nothing | a thread | `threads` |
 //! | `--cfg quarry_sim` | a task of the machine that `run_on` was given | `tasks`, `word` |
 //!
-//! Time is that of `quarry_sys`, which a simulated machine keeps itself.
+//! Time comes from `quarry_sys`; on a simulated machine it is simulated time.
 
 #[cfg_attr(not(quarry_sim), path = "threads.rs")]
 #[cfg_attr(quarry_sim, path = "tasks.rs")]
@@ -26,7 +26,7 @@ pub(crate) use backend::{
 
 use std::time::Duration;
 
-/// Bytes from which on clearing is that of pages, which goes to memory.
+/// Bytes from which on a clear counts as that of whole pages, whose cost is a write to memory.
 pub(crate) const CLEARED_PAGE: usize = 4096;
 
 /// A moment of the tasks' time.
@@ -42,18 +42,18 @@ impl Moment {
         Self { ns: quarry_sys::primitive::clock::now_ns() }
     }
 
-    /// The time since then.
+    /// The time that has passed since this moment.
     #[inline]
     pub(crate) fn elapsed(self) -> Duration {
         Duration::from_nanos(Self::now().ns.saturating_sub(self.ns))
     }
 
-    /// The time from `earlier` until then; none where it is later.
+    /// The time from `earlier` until this moment; none if `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.ns.saturating_sub(earlier.ns))
     }
 
-    /// So many nanoseconds later.
+    /// The moment this many nanoseconds later.
     pub(crate) fn after(self, ns: u64) -> Self {
         Self { ns: self.ns + ns }
     }

@@ -1,5 +1,6 @@
-//! Tasks of a simulated machine, which the binary brings along, and locks of their own: a task that
-//! waited for a lock of the system would stop the machine, because all tasks share one thread.
+//! Tasks of a simulated machine, and the locks that they use. The binary supplies the machine. A
+//! system lock would stop the whole machine when a task waits for it, because all tasks of a
+//! machine share one thread.
 
 use super::word::{Word, new_machine};
 use quarry_sys::primitive::{Ordering::SeqCst, futex};
@@ -10,12 +11,12 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// The services that a replay needs of its machine beside time and sleep.
+/// The services that a replay needs from its machine, besides time.
 pub trait Host {
-    /// Starts a task on the `index`th CPU of the replay's choice, or wherever the scheduler likes.
+    /// Starts a task on CPU number `cpu` of the machine, or on one that the scheduler chooses.
     fn spawn(&self, cpu: Option<usize>, body: Box<dyn FnOnce()>);
 
-    /// Starts the handler of a device's interrupts: it runs on this CPU before all others.
+    /// Starts the handler of a device's interrupts: it takes precedence over every task of its CPU.
     fn spawn_handler(&self, cpu: usize, body: Box<dyn FnOnce()>);
 
     /// The running task computes for `ns` nanoseconds.
@@ -27,16 +28,16 @@ pub trait Host {
     /// The running task sleeps for `ns` nanoseconds.
     fn sleep(&self, ns: u64);
 
-    /// Others of its CPU run before the running task goes on.
+    /// Lets other tasks of the CPU run before the running task goes on.
     fn yield_now(&self);
 
-    /// CPUs, that of the measuring task included.
+    /// Number of CPUs, including the CPU of the measuring task.
     fn cpus(&self) -> u32;
 
     /// The CPU of the running task.
     fn cpu(&self) -> u32;
 
-    /// Time that all CPUs were busy so far, in nanoseconds.
+    /// Time for which CPUs were busy so far, summed over all CPUs, in nanoseconds.
     fn busy_ns(&self) -> u64;
 }
 
@@ -46,8 +47,7 @@ std::thread_local! {
 
 /// Lets replays in `body` start their tasks on `host`.
 ///
-/// # Panics
-/// Where there is one already.
+/// # Panics If `run_on` is already running on this thread.
 pub fn run_on<R>(host: &'static dyn Host, body: impl FnOnce() -> R) -> R {
     assert!(HOST.replace(Some(host)).is_none(), "one machine at a time");
     new_machine();
@@ -60,7 +60,7 @@ fn host() -> &'static dyn Host {
     HOST.get().expect("a replay runs on a machine")
 }
 
-/// Where tasks are started that end before it does.
+/// A scope for tasks: it ends only after every task that was started in it.
 pub(crate) struct Scope<'scope, 'env: 'scope> {
     running: Rc<Countdown>,
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -106,7 +106,7 @@ pub(crate) struct Handle<T> {
 }
 
 impl<T> Handle<T> {
-    /// Waits until it has ended, and returns its result. No task of a machine ends otherwise.
+    /// Waits until the task has ended, and returns its result. A task of a machine cannot fail.
     pub(crate) fn join(self) -> Result<T, std::convert::Infallible> {
         loop {
             let seen = self.running.ended.load(SeqCst);
@@ -118,8 +118,8 @@ impl<T> Handle<T> {
     }
 }
 
-/// Starts a task on the `index`th of `cpus`, or on the one that comes round to it; anywhere where
-/// there are none.
+/// Starts a task on the CPU at position `index` of `cpus`, counted modulo their number; on any CPU
+/// if the list is empty.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     cpus: &[usize],
@@ -208,7 +208,7 @@ impl<T> fmt::Debug for Mutex<T> {
     }
 }
 
-/// The lock is held.
+/// The right to use the value of a locked mutex.
 pub(crate) struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
 }
@@ -262,7 +262,7 @@ impl Condvar {
     }
 }
 
-/// All tasks wait until the last one has come.
+/// A barrier: every task that reaches it waits until the last one has come.
 #[derive(Debug)]
 pub(crate) struct Barrier {
     tasks: usize,
@@ -292,12 +292,13 @@ impl Barrier {
     }
 }
 
-/// The lock of an address space (`mmap_sem`): readers together or one writer, in the order in which
-/// they came, each by two operations on one cache line. A task that finds it taken sleeps;
-/// the one that releases it hands it on, to all readers that stand together.
+/// The lock of an address space (`mmap_sem`): several readers at a time or one writer, in order of
+/// arrival. Locking and unlocking each operate once on one cache line. A task that finds it taken
+/// sleeps. The task that releases it hands it to the next in the queue: to one writer, or to all
+/// readers that wait in a row.
 #[derive(Default)]
 pub(crate) struct RwLock {
-    /// Its value says nothing: what tasks do to it costs what it costs in a kernel.
+    /// The value is never used; the operations on it take as long as those of a kernel's lock.
     word: Word,
     inside: RefCell<Inside>,
 }
@@ -314,10 +315,10 @@ struct Waiter {
     granted: Word,
 }
 
-// SAFETY: all tasks of a machine share one thread of the system, and no event lies between a look
-// at `inside` and its change.
+// SAFETY: all tasks of a machine share one thread of the system, and the machine switches tasks at
+// no point between a read of `inside` and the change that follows.
 unsafe impl Sync for RwLock {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl Send for RwLock {}
 
 impl RwLock {
@@ -331,7 +332,8 @@ impl RwLock {
 
     fn enter(&self, writes: bool) -> SpaceGuard<'_> {
         if !writes {
-            // `down_read_trylock` of a fault loads the count before it exchanges it.
+            // In the kernel `down_read_trylock` of a fault loads the count before the exchange,
+            // too.
             self.word.load(SeqCst);
         }
         self.word.fetch_add(1, SeqCst);
@@ -356,7 +358,7 @@ impl RwLock {
 }
 
 impl Inside {
-    /// Lets a newcomer in, unless another task waits or it would meet a writer.
+    /// Admits a newcomer unless another task waits or a writer is on either side.
     fn admit(&mut self, writes: bool) -> bool {
         let free = self.queue.is_empty() && !self.writing && (!writes || self.readers == 0);
         if free {
@@ -370,7 +372,7 @@ impl Inside {
         self.readers += u32::from(!writes);
     }
 
-    /// One leaves; returns those who are let in for it.
+    /// Removes one owner. Returns the waiters that may now enter.
     fn release(&mut self, writes: bool) -> Vec<Rc<Waiter>> {
         self.writing = false;
         self.readers -= u32::from(!writes);
@@ -387,7 +389,7 @@ impl Inside {
     }
 }
 
-/// The address space is held.
+/// The right to use a locked address space.
 pub(crate) struct SpaceGuard<'a> {
     lock: &'a RwLock,
     writes: bool,
@@ -404,12 +406,12 @@ pub(crate) fn yield_now() {
     host().yield_now();
 }
 
-/// Time that all CPUs were busy so far, in nanoseconds.
+/// Time for which CPUs were busy so far, summed over all CPUs, in nanoseconds.
 pub(crate) fn cpu_ns() -> u64 {
     host().busy_ns()
 }
 
-/// CPUs of the machine, that of the measuring task included.
+/// Number of CPUs of the machine, including the CPU of the measuring task.
 pub(crate) fn cpus() -> u32 {
     host().cpus()
 }
@@ -431,12 +433,12 @@ pub(crate) fn work(ns: u64) {
     host().work(ns);
 }
 
-/// Keeps the CPU until `ns` nanoseconds are over.
+/// Occupies the CPU until `ns` nanoseconds have passed.
 pub(crate) fn wait(ns: u64) {
     work(ns);
 }
 
-/// A page is cleared at the speed of memory, and its bytes stay as they are: no task reads them.
+/// Charges the time of clearing a page, but does not write: no task reads the bytes.
 pub(crate) fn clear(bytes: usize, write: impl FnOnce()) {
     if bytes < super::CLEARED_PAGE {
         return write();

@@ -12,11 +12,11 @@ use std::time::Duration;
 pub(crate) use std::sync::{Barrier, MutexGuard};
 pub(crate) use std::thread::{Scope, scope, yield_now};
 
-/// Stack of a thread: there can be hundreds, and none of them goes deep.
+/// Stack size of a thread: there can be hundreds of threads, and none of them nests deeply.
 const STACK_BYTES: usize = 256 << 10;
 
-/// A lock whose waiters sleep. A thread that panics with it ends the process or fails its test, so
-/// poisoning is ignored.
+/// A lock whose waiters sleep. Poisoning is ignored, because a thread that panics with the lock
+/// held ends the process or fails its test anyway.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
@@ -52,7 +52,7 @@ impl Condvar {
     }
 }
 
-/// The lock of an address space: readers together, or one writer.
+/// The lock of an address space: several readers at a time, or one writer.
 #[derive(Debug, Default)]
 pub(crate) struct RwLock(sync::RwLock<()>);
 
@@ -66,8 +66,8 @@ impl RwLock {
     }
 }
 
-/// Starts a thread on the `index`th of `cpus`, or on the one that comes round to it; anywhere where
-/// there are none.
+/// Starts a thread on the CPU at position `index` of `cpus`, counted modulo their number; on any
+/// CPU if the list is empty.
 ///
 /// # Panics
 /// If the thread cannot be started, or the CPU is not ours to use.
@@ -122,7 +122,7 @@ pub(crate) fn clear(_bytes: usize, write: impl FnOnce()) {
     write();
 }
 
-/// Keeps the CPU until `ns` nanoseconds are over.
+/// Occupies the CPU until `ns` nanoseconds have passed.
 pub(crate) fn wait(ns: u64) {
     let start = Moment::now();
     while start.elapsed() < Duration::from_nanos(ns) {

@@ -1,8 +1,8 @@
-//! The words that simulated tasks share: those of locks, queues and barriers of a replay.
+//! Words that simulated tasks share: the words of a replay's locks, queues and barriers.
 //!
-//! A simulated machine knows by the address which words have a cache line in common. An allocator
-//! puts a word where it likes, other ones in every process, so each has a line of its own here. A
-//! word that is gone leaves its line to the next one, in an order that no address has a part in.
+//! A simulated machine knows by address which words share a cache line. An ordinary allocator
+//! places words differently in every process, so each word here has its own cache line. A dropped
+//! word leaves its line to the next new word, in an order that does not depend on addresses.
 
 use quarry_sys::primitive::AtomicU32;
 use std::array;
@@ -17,16 +17,16 @@ const LINES: usize = 64;
 #[repr(align(64))]
 struct Line(AtomicU32);
 
-/// The lines of a machine's replay begin at the same offset of a page wherever they are.
+/// The lines of a replay's machine. They always begin at the same offset within a page.
 #[repr(align(4096))]
 struct Page([Line; LINES]);
 
-/// Lines of the machine of this thread that no word has.
+/// Lines of the current machine of this thread that no word uses.
 #[derive(Default)]
 struct Pool {
-    /// Machines of this thread so far.
+    /// Machines that this thread has had so far.
     machine: u32,
-    /// The one that is given away next comes last.
+    /// Free lines; the last one is used next.
     free: Vec<&'static Line>,
 }
 
@@ -34,8 +34,8 @@ std::thread_local! {
     static POOL: RefCell<Pool> = RefCell::default();
 }
 
-/// From now on words get lines that no earlier machine of this thread had: what is left of that
-/// machine may still use its own.
+/// Gives words of the next machine lines that no earlier machine of this thread used: leftover
+/// words of an earlier machine may still use theirs.
 pub(super) fn new_machine() {
     POOL.with_borrow_mut(|pool| {
         pool.machine += 1;
@@ -53,7 +53,7 @@ impl Default for Word {
     fn default() -> Self {
         POOL.with_borrow_mut(|pool| {
             if pool.free.is_empty() {
-                // A page for each 64 words that a replay has at once; it is never given back.
+                // One page for each 64 words that a replay has at once. It is never freed.
                 let page: &'static Page =
                     Box::leak(Box::new(Page(array::from_fn(|_| Line(AtomicU32::new(0))))));
                 pool.free.extend(page.0.iter().rev());
@@ -67,7 +67,7 @@ impl Default for Word {
 
 impl Drop for Word {
     fn drop(&mut self) {
-        // Where the thread ends, the pool may be gone before the word.
+        // At the end of the thread the pool may be dropped before the word is.
         let _ = POOL.try_with(|pool| {
             let mut pool = pool.borrow_mut();
             if pool.machine == self.machine {

@@ -1,6 +1,7 @@
-//! The model checker chooses who runs next: pages are added, truncated and scanned at the same
-//! time. Each page is freed once, and the equations hold in the end. The tests of other eras'
-//! policies have this file, too: it names nothing but what is in the module around it.
+//! Models: pages are added, truncated and scanned at the same time, while the model checker chooses
+//! which task runs next. Each page must be freed once, and the equations must hold at the end. The
+//! tests of other eras' policies include this file too, so it names only items of the module around
+//! it.
 
 use super::*;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -10,7 +11,7 @@ use std::sync::Mutex;
 
 pub(super) const SLOT: SlotIndex = SlotIndex(0);
 
-/// An LRU of one slot and two nodes, and who has been freed.
+/// An LRU of one slot and two nodes, and the pages that were freed.
 pub(super) struct World<P: LruPolicy> {
     pub(super) set: LruSet<P>,
     pub(super) table: DescriptorTable,
@@ -44,7 +45,7 @@ impl<P: LruPolicy> World<P> {
         self.set.add(&self.table, SLOT, PageNo(page), active, &mut |page| self.free(page));
     }
 
-    /// Takes pages out of their index, and releases those that nobody pins in one call.
+    /// Takes pages out of their index, and releases those without pins in one call.
     pub(super) fn truncate(&self, pages: &[u32]) {
         let own: Vec<PageNo> = pages
             .iter()
@@ -91,7 +92,7 @@ pub(super) fn explore(runs: usize, story: impl Fn() + Send + Sync + Clone + 'sta
     explore_at_most(runs, story);
 }
 
-/// The same, whatever `QUARRY_MODEL_RUNS` is: what is broken has to show in one of these runs.
+/// Like `explore`, but ignores `QUARRY_MODEL_RUNS`: a planted bug must show in this many runs.
 pub(super) fn explore_at_most(runs: usize, story: impl Fn() + Send + Sync + Clone + 'static) {
     let config = || {
         let mut config = shuttle::Config::new();
@@ -103,7 +104,7 @@ pub(super) fn explore_at_most(runs: usize, story: impl Fn() + Send + Sync + Clon
     shuttle::Runner::new(RandomScheduler::new(runs), config()).run(story);
 }
 
-/// Runs tasks beside each other to their end.
+/// Runs tasks concurrently until all have ended.
 pub(super) fn together<P: LruPolicy, const N: usize>(
     world: &Arc<World<P>>,
     tasks: [fn(&World<P>); N],
@@ -115,8 +116,8 @@ pub(super) fn together<P: LruPolicy, const N: usize>(
     threads.into_iter().for_each(|thread| thread.join().expect("no assertion fails"));
 }
 
-/// Two tasks add pages through one add batch and truncate some of them, also while they wait
-/// there; a third one drains.
+/// Two tasks add pages through one add batch and truncate some of them, even while pages wait in
+/// the batch; a third task drains it.
 pub(super) fn add_and_truncate(policy: impl LruPolicy) {
     let world = World::new(policy, 3, 0, 8);
     let grow_and_shrink = |world: &World<_>, from: u32| {
@@ -139,8 +140,8 @@ pub(super) fn add_and_truncate(policy: impl LruPolicy) {
     world.finish(&[0, 3, 4, 7], 4);
 }
 
-/// Neighbours leave a list of closed batches at the same time, inner pages and sentinels, while a
-/// scan takes some from the tail, and new ones come to the front.
+/// Inner pages and sentinels leave a list of closed batches at the same time, while a scan takes
+/// pages from the tail and new pages come to the front.
 pub(super) fn release_and_scan(policy: impl LruPolicy) {
     let world = World::new(policy, 4, 8, 12);
     together(

@@ -1,5 +1,5 @@
-//! Batches in particular under the model checker; and a release that has forgotten a rule, which
-//! has to be found out.
+//! Models of cases that only batches have, and a release without one of its rules, which the model
+//! checker must detect.
 
 use super::model::{
     SLOT, World, add_and_truncate, explore, explore_at_most, release_and_scan, together,
@@ -7,8 +7,8 @@ use super::model::{
 use super::*;
 use crate::lru::batches::INNER;
 
-/// A task closes the open batch, pages 3, 1 and 0, while page 1, which becomes an inner page, is
-/// released and comes to the other node. The task must not go on from there.
+/// A task closes the open batch of pages 3, 1 and 0, and so makes page 1 an inner page. Meanwhile
+/// page 1 is released and comes to the other node. The task must not go on from page 1.
 fn release_while_a_batch_is_closed() {
     let world = World::new(Batched, 3, 2, 6);
     together(
@@ -30,8 +30,8 @@ fn release_while_a_batch_is_closed() {
     world.finish(&[1], 5);
 }
 
-/// Page 1 is released while a scan moves it into another batch, which is closed at once: it is an
-/// inner page again, and another batch lock is the right one.
+/// Page 1 is released while a scan moves it into another batch, which is closed at once. So it is
+/// an inner page again, but under another batch lock.
 fn release_while_a_scan_passes() {
     let world = World::new(Batched, 3, 4, 4);
     together(&world, [|world| world.truncate(&[1]), |world| world.scan(2, false)]);
@@ -68,8 +68,8 @@ fn splice_releases_and_scans() {
     explore(1000, || release_and_scan(Splice));
 }
 
-/// Releases page 4, an end of a batch, and forgets that its neighbours become sentinels: page 5
-/// stays an inner page beside a batch of another tag, page 3.
+/// Releases page 4, an end of a batch, without making its neighbours sentinels. Page 5 then stays
+/// an inner page beside page 3, which has another tag.
 fn forget_promotion(world: &World<Batched>) {
     world.truncate(&[4]);
     world.table.at(PageNo(5)).sentinel.store(INNER, Relaxed);

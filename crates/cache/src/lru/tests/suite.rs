@@ -1,5 +1,6 @@
-//! A policy against double-ended queues: the same pages in the same order. The tests of other eras'
-//! policies have this file, too: it names nothing but what is in the module around it.
+//! Compares a policy with double-ended queues: both must have the same pages in the same order. The
+//! tests of other eras' policies include this file too, so it names only items of the module around
+//! it.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,18 +13,18 @@ const SLOTS: usize = 2;
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// A new page comes, to the active list or not; its finder keeps a pin, or does not.
+    /// A new page is added, on the active list or not; the task that finds it keeps a pin or not.
     Add {
         slot: u32,
         active: bool,
         pinned: bool,
     },
-    /// An index forgets up to so many pages from here on; those without pins are released together.
+    /// An index drops up to this many pages from here on; those without pins are released together.
     Truncate {
         from: u32,
         count: u32,
     },
-    /// A finder gives up its pin.
+    /// A task gives up its pin.
     Unpin(u32),
     /// A scan takes pages from the tail.
     Isolate {
@@ -55,7 +56,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Where a page is.
+/// The place of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Batch,
@@ -63,7 +64,7 @@ enum Place {
     Scan,
 }
 
-/// What is known of a page that exists.
+/// The facts that the oracle knows of a page.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     place: Place,
@@ -85,7 +86,7 @@ impl Oracle {
         (page % u32::from(NODES)) as u8
     }
 
-    /// Puts pages on lists; returns those that nobody knows any more.
+    /// Puts pages on lists; returns pages in no index and without pins.
     fn insert(&mut self, pages: impl IntoIterator<Item = (u32, bool)>) -> Vec<u32> {
         let mut dead = Vec::new();
         for (page, active) in pages {
@@ -111,7 +112,7 @@ impl Oracle {
         if self.batches[slot].len() < batch { Vec::new() } else { self.drain(slot) }
     }
 
-    /// Takes pages that nobody knows any more off their lists; returns which are to be released.
+    /// Takes pages in no index and without pins off their lists; returns which are to be released.
     fn release(&mut self, pages: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let mut released = Vec::new();
         for page in pages {
@@ -127,7 +128,7 @@ impl Oracle {
     }
 }
 
-/// The LRU and the oracle, side by side.
+/// The LRU and the oracle, which get the same operations.
 struct Both<P: LruPolicy> {
     set: LruSet<P>,
     table: DescriptorTable,
@@ -141,7 +142,7 @@ impl<P: LruPolicy> Both<P> {
         Self { set, table: table(PAGES, NODES), oracle: Oracle::default(), released: Vec::new() }
     }
 
-    /// Runs an operation that may release pages, and compares which with `expected`.
+    /// Runs an operation that may release pages, and compares the released ones with `expected`.
     fn releasing(
         &mut self,
         work: impl FnOnce(&LruSet<P>, &DescriptorTable, &mut Released<'_>),
@@ -279,7 +280,7 @@ impl<P: LruPolicy> Both<P> {
     }
 }
 
-/// The pages of a list, first to last, by their links.
+/// The pages of a list from first to last, found by their links.
 fn order(table: &DescriptorTable, node: u8, active: bool) -> Vec<u32> {
     let is_first = |page: &PageNo| {
         let descriptor = table.at(*page);

@@ -1,5 +1,5 @@
-//! Pages without memory, on a fake system. The tests of other eras' policies have this file, too:
-//! it names nothing but what is in the module around it.
+//! Pages without memory, on a fake system. The tests of other eras' policies include this file too,
+//! so it names only items of the module around it.
 
 use super::*;
 
@@ -7,7 +7,7 @@ pub(super) fn fake_os() -> &'static FakeOs {
     Box::leak(Box::new(FakeOs::new(4096)))
 }
 
-/// A table of `pages` descriptors, of nodes by turns, none of which names a page.
+/// A table of `pages` free descriptors, whose nodes alternate.
 pub(super) fn table(pages: u32, nodes: u8) -> DescriptorTable {
     assert!(usize::from(nodes) <= MAX_NODES);
     let table = DescriptorTable::reserve(fake_os(), pages as usize).expect("the fake OS serves");
@@ -18,7 +18,7 @@ pub(super) fn table(pages: u32, nodes: u8) -> DescriptorTable {
     table
 }
 
-/// Makes a descriptor name a page that an index and the caller know.
+/// Makes a descriptor that of a page which is in an index and has a pin of the caller.
 pub(super) fn begin(table: &DescriptorTable, page: PageNo) {
     let state = &table.at(page).state;
     assert_eq!(state.load(), State(0), "a descriptor names one page at a time");

@@ -1,6 +1,5 @@
-//! Threads add, truncate and scan at full speed, with two slots and two nodes for all of them. The
-//! tests of other eras' policies have this file, too: it names nothing but what is in the module
-//! around it.
+//! Threads add, truncate and scan at full speed, and share two slots and two nodes. The tests of
+//! other eras' policies include this file too, so it names only items of the module around it.
 
 use super::*;
 use std::sync::Mutex;
@@ -36,7 +35,7 @@ impl<P: LruPolicy> World<P> {
         self.set.put_back(&self.table, slot, &back, &mut |page| self.free(page));
     }
 
-    /// Adds the pages of a thread that are free, and truncates half of all that it has.
+    /// Adds the free pages of a thread, and truncates half of all its pages.
     fn round(&self, thread: usize, round: usize) {
         let slot = SlotIndex(thread as u32 % 2);
         let free = std::mem::take(&mut *self.freed[thread].lock().expect("no panic"));

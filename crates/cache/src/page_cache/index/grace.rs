@@ -17,7 +17,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// So many waiting nodes are worth a barrier: it costs as much as some thousand instructions on
+/// This many waiting nodes are worth a barrier: it costs as much as some thousand instructions on
 /// every CPU that runs the process, and 64 nodes hold 36 KiB.
 pub const GRACE_BATCH: usize = 64;
 

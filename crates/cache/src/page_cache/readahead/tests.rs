@@ -1,10 +1,10 @@
-//! Windows of known traces, and of random ones beside a naive model.
+//! Windows of known traces, and of random traces compared with a naive model.
 
 use super::{Need, ReadAhead, Trigger, Window};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// A file of which pages are read one by one through a cache without a limit.
+/// A file whose pages a reader uses one by one, through a cache without a limit.
 struct Reader {
     readahead: ReadAhead,
     most: u32,
@@ -28,7 +28,7 @@ impl Reader {
         self.windows.push(window);
     }
 
-    /// Uses one page. Returns whether it had to wait for it.
+    /// Uses one page. Returns whether the reader had to wait for it.
     fn read(&mut self, index: u64) -> bool {
         let missed = !self.cached.contains(&index);
         if missed {
@@ -108,8 +108,8 @@ fn a_window_ends_with_its_file() {
     assert_eq!(window.before(3).pages, 0);
 }
 
-/// The same rules without a record of sizes: the model keeps the last window as two sets, and
-/// looks for everything in them.
+/// The same rules without a record of window sizes. The model keeps the pages of the last window in
+/// two sets, and searches these sets.
 #[derive(Default)]
 struct Model {
     asked: BTreeSet<u64>,
@@ -144,7 +144,7 @@ impl Model {
         self.ahead = pages[size - ahead..].iter().copied().collect();
     }
 
-    /// The pages of the window, and the marked one.
+    /// The pages of the window, and the page to mark.
     fn window(&mut self, need: Need, cached: &BTreeSet<u64>) -> (Vec<u64>, Option<u64>) {
         let (index, pages, most) = (need.index, need.pages as usize, need.most as usize);
         let known = self.all();

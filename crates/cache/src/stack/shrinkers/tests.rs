@@ -1,7 +1,7 @@
 use super::*;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// A cache that frees what it is asked to.
+/// A cache that frees as many objects as it is asked to.
 struct Cache {
     objects: AtomicU64,
     calls: AtomicU64,
@@ -76,7 +76,8 @@ fn what_is_less_than_a_batch_is_deferred() {
     let cache = Cache::new(200);
     let shrinkers = Shrinkers::new();
     register(&shrinkers, &cache, 2);
-    // 200 >> 5 * 2 = 12 objects, of a batch of 16; what is deferred counts for 1/32.
+    // A pass asks for 200 >> 5 * 2 = 12 objects, less than a batch of 16; deferred objects add
+    // 1/32.
     let mut passes = 0;
     while cache.objects() == 200 && passes < 100 {
         shrink(&shrinkers, 5);
@@ -89,7 +90,7 @@ fn what_is_less_than_a_batch_is_deferred() {
     assert_eq!(shrink(&shrinkers, 0), Shrunk::default());
 }
 
-/// Says one thing, and does another.
+/// A shrinker whose results do not match each other.
 struct Liar {
     count: Count,
     scanned: Scanned,

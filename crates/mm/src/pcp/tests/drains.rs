@@ -1,4 +1,4 @@
-//! Which lists a drain takes its blocks from, with the lists and the walks that policies have had.
+//! The lists from which a drain takes blocks, for the lists and walks of past and present policies.
 
 use super::*;
 use crate::frame::Memory;
@@ -13,7 +13,7 @@ const ORDERS_5_14: &[u8] = &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 9, 9, 9];
 const BATCHES_FROM_0: DrainWalk = DrainWalk::GrowingBatches { first: 0 };
 const BATCHES_FROM_1: DrainWalk = DrainWalk::GrowingBatches { first: 1 };
 
-/// Lists with `blocks[i]` blocks each; drains `pages` pages and returns the lists in turn.
+/// Drains `pages` pages from lists with `blocks[i]` blocks each. Returns the lists in turn.
 fn drained(
     orders: &'static [u8],
     walk: DrainWalk,
@@ -50,7 +50,8 @@ fn drained(
 
 #[test]
 fn the_2016_drain_starves_order_3() {
-    // Document 000's reviewers: with batch 7, 1 + 1 + 1 + 2 + 4 = 9 pages go before order 3's turn.
+    // As document 000's reviewers found: with batch 7, 1 + 1 + 1 + 2 + 4 = 9 pages go before order
+    // 3.
     let lists = drained(ORDERS_2016, BATCHES_FROM_0, &[9; 6], 7, 3);
     assert_eq!(lists, [0, 1, 2, 3, 4]);
 }
@@ -58,7 +59,7 @@ fn the_2016_drain_starves_order_3() {
 #[test]
 fn the_2016_drain_takes_more_from_lists_behind_empty_ones() {
     let lists = drained(ORDERS_2016, BATCHES_FROM_0, &[9, 0, 0, 9, 0, 0], 12, 0);
-    // 1 from list 0; 3 (past two empty ones) from list 3; again 3 past two empty ones from list 0.
+    // 1 from list 0, then 3 from list 3 (two empty lists were passed), then 3 from list 0 likewise.
     assert_eq!(lists, [0, 3, 3, 3, 0, 0, 0, 3]);
     let alone = drained(ORDERS_2016, BATCHES_FROM_0, &[0, 9, 0, 0, 0, 0], 5, 0);
     assert_eq!(alone, [1; 5], "a list that is alone gives all");
@@ -80,7 +81,7 @@ fn drains_in_batches_begin_with_their_list_whichever_was_freed_to() {
     assert_eq!(drained(&[0, 0, 0], BATCHES_FROM_1, &[9; 3], 4, 0), [1, 2, 0, 1]);
     assert_eq!(drained(ORDERS_2016, BATCHES_FROM_0, &[9; 6], 4, 4), [0, 1, 2, 3]);
     assert_eq!(drained(ORDERS_5_14, BATCHES_FROM_1, &[9; 15], 5, 0), [1, 2, 3, 4]);
-    // Three steps to list 3, and then twelve more round to list 0.
+    // List 3 gives three blocks (three lists were passed), then list 0 twelve.
     let mut blocks = [0; 15];
     (blocks[0], blocks[3]) = (40, 9);
     let round = [[3; 3].as_slice(), &[0; 12], &[3; 3], &[0; 12], &[3; 3]].concat();

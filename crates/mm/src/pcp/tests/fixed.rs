@@ -1,4 +1,4 @@
-//! Single pages alone, in batches and up to a mark that a test chooses.
+//! A policy for tests: lists of single pages only, with a batch and a `high` that the test chooses.
 
 use super::*;
 

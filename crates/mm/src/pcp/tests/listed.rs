@@ -1,5 +1,5 @@
-//! Tests of the extents that CPUs keep: alone against a naive oracle, in the page allocator, and
-//! with threads that share a list.
+//! Tests of the extents that CPUs keep: of the list alone against a naive oracle, in the page
+//! allocator, and with threads that share a list.
 
 use super::*;
 use crate::frame::MigrateType::Movable;
@@ -69,7 +69,8 @@ fn an_allocation_grows_into_listed_frames() {
     assert!(!pages.extend_exact(SLOT, first, 35, 50), "the third one is in use");
     pages.trim_exact(SLOT, third, 20, 10);
     pages.free_exact(SLOT, third, 10);
-    // A part is listed and a part is the zone's: the list gives way.
+    // Some of these frames are on the list and the others in the zone, so the list gives up its
+    // extents.
     assert!(pages.extend_exact(SLOT, first, 35, 58));
     assert_eq!(pages.listed_frames(SLOT, HERE), 0);
     assert_eq!(pages.validate(), Ok(()));
@@ -82,7 +83,7 @@ fn a_list_is_bounded_by_what_is_in_use() {
     for (freed, extent) in extents.iter().enumerate() {
         pages.free_exact(SLOT, *extent, 20);
         let (listed, used) = (pages.listed_frames(SLOT, HERE), pages.zones().budget().used());
-        // The memory in use falls while the list gives way, one extent at a time.
+        // The memory in use falls, so the list's bound falls too, by one extent at a time.
         assert!(listed <= 20 + (used + 40) / 8, "{listed} of {used} after {freed}");
         assert_eq!(used, 2000 - 20 * (freed as u32 + 1) + listed);
     }
@@ -168,7 +169,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The frames on a list, one by one.
+/// The frames on a list, as single frames.
 #[derive(Default)]
 struct Oracle(BTreeSet<u32>);
 
@@ -264,7 +265,7 @@ fn a_full_list_gives_its_shortest_extent() {
     assert_eq!(list.make_room(), Some((Pfn(0), 20)), "the longest, while there is a word");
 }
 
-/// Threads that share a slot; each frame belongs to one of them at a time.
+/// Threads that share a slot exchange extents; each frame belongs to one thread at a time.
 fn exchange(rounds: u32) {
     let pages = build(PageConfig { reserve_bytes: 256 << 20, ..TINY }, &RingSizes::default());
     let start = Barrier::new(3);

@@ -1,12 +1,11 @@
-//! Frees that must not go unnoticed: each runs in a process of its own and must abort with one
-//! line.
+//! Frees that must be detected. Each runs in a process of its own, which must abort with one line.
 
 use super::*;
 use crate::frame::MigrateType::Movable;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-/// Set in the child, to the name of the misuse.
+/// The variable that names the misuse for the child process.
 const CHILD: &str = "QUARRY_TEST_MISUSE";
 
 fn commit(misuse: &str) {

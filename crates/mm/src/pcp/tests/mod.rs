@@ -60,7 +60,7 @@ fn the_rest_of_an_exact_request_keeps_its_zeros_and_costs_no_zone_lock() {
     let slot = SlotIndex(1);
     let first = pages.alloc_exact(slot, 5, MigrateType::Movable, Order::ZERO).unwrap();
     let locked = pages.zones().zone(NodeId(0)).lock_stats().acquisitions;
-    // The rest of eight frames: one of order 0, one of order 1, both on the lists now.
+    // The three remaining frames form a block of order 0 and one of order 1, both on the lists now.
     for (order, offset) in [(0, 5), (1, 6)] {
         let page = pages.alloc(slot, request(order, MigrateType::Movable)).unwrap();
         assert_eq!(page, Page { pfn: first.pfn.plus(offset), zeroed: true });
@@ -130,7 +130,7 @@ fn an_exact_request_grows_into_what_is_free_behind_it() {
     assert_eq!(pages.validate(), Ok(()));
 }
 
-/// The fake OS lets everything be written from the start; the real one faults where a table or a
+/// The fake OS allows writes to everything from the start. The real one faults if a table or a
 /// frame is used before it was committed.
 #[test]
 #[cfg(not(miri))]
@@ -152,7 +152,7 @@ fn nothing_is_touched_before_it_is_committed() {
     assert!(pages.purge(NodeId(0), Order::ZERO, usize::MAX) > 0);
     assert_eq!(pages.validate(), Ok(()));
     while let Some(page) = pages.alloc(SlotIndex(0), request(9, MigrateType::Movable)) {
-        // Purged memory that is reported as zero must be zero.
+        // If purged memory is reported as zero, it must be zero.
         owner.receive(page, 512);
         if owner.frames() > 100_000 {
             break;

@@ -1,5 +1,5 @@
-//! The model checker chooses which task runs next: batches under the zone's lock, lists that
-//! another task holds, drains and purges between them.
+//! Models in which the model checker chooses the next task: batches under the zone's lock, lists
+//! that another task holds, and drains and purges in between.
 
 use super::*;
 use crate::frame::Kind;
@@ -60,7 +60,7 @@ fn batches_of_two_threads_and_a_drain() {
     shuttle::Runner::new(PctScheduler::new(3, 200), config).run(story);
 }
 
-/// A list of extents outside of any lock: two tasks take and put, a third one ages and drains it.
+/// A list of extents, used without a lock: two tasks take and put, a third one ages and drains it.
 #[test]
 fn extents_of_two_threads_and_a_drain() {
     let story = || {

@@ -64,7 +64,7 @@ fn a_list_of_blocks_of_two_nodes_is_one_section_for_each() {
 
 #[test]
 fn the_reserve_serves_those_with_rights_and_high_orders_refill_it() {
-    // 256 MiB: 1 % of it is more than a pageblock, so there is a reserve.
+    // With 256 MiB, 1 % is more than a pageblock, so there is a reserve.
     let config = PageConfig {
         reserve_bytes: 512 << 20,
         initial_frames: 64 << 10,
@@ -103,7 +103,7 @@ fn a_high_order_atomic_request_below_the_low_mark_keeps_its_pageblock_for_its_li
     assert_eq!(zone.reserved_high_atomic(), 512);
     pages.free(slot, page.pfn, Order::new(5));
     assert_eq!(pages.validate(), Ok(()));
-    // Usual requests leave the reserved pageblock alone until nothing else is left at all.
+    // Requests without the right leave the reserved pageblock alone until no other memory is left.
     let mut usual = 0;
     while zone.reserved_high_atomic() > 0 && pages.alloc(slot, request(5, Movable)).is_some() {
         usual += 1;
@@ -130,7 +130,7 @@ fn declared_nodes_share_a_machine_that_has_fewer() {
         assert_eq!(tag.node(), Some(node), "each node has a zone of its own");
     }
     assert_eq!(pages.validate(), Ok(()));
-    // The machine's own number of nodes: they stay the topology's.
+    // With the machine's own number of nodes, the nodes stay those of the topology.
     let mut same = PageConfig { node_of_slot: |_| NodeId(0), nodes: 2, ..TINY };
     same.declare(Machine { cpus: 4, frames: 0, nodes: 2 });
     assert_eq!((same.node_of_slot)(SlotIndex(1)), NodeId(0));

@@ -1,5 +1,5 @@
-//! One suite of properties, stamped on every policy: on the default here, on those of other eras in
-//! their crate. It names nothing but what is in the module around it.
+//! A suite of properties for every policy: the default is tested here, those of other eras in their
+//! crate. So this file names only items of the module around it.
 
 use super::MigrateType::{Movable, Reclaimable, Unmovable};
 use super::*;
@@ -43,7 +43,8 @@ pub(super) enum Step {
     Purge {
         node: u8,
     },
-    /// Runs the steps up to the next one of its kind while memory is reclaimed, or not.
+    /// Runs the steps up to the next `Reclaim` while the zone is marked as being reclaimed for, or
+    /// not.
     Reclaim {
         node: u8,
         active: bool,
@@ -158,7 +159,7 @@ pub(super) fn random_traffic(
     assert_eq!(pages.zones().budget().used(), 0, "all came back");
 }
 
-/// Lists that another thread holds send every request to the zone.
+/// While another thread holds the lists, every request goes to the zone.
 pub(super) fn busy_lists(policy: impl PagePolicy) {
     let pages = build(tiny(policy), &RingSizes::default());
     let slot = SlotIndex(2);
@@ -180,7 +181,7 @@ pub(super) fn busy_lists(policy: impl PagePolicy) {
     assert_eq!(pages.validate(), Ok(()));
 }
 
-/// Document 000, changes since v4: the count stays in sync when a page fails its check.
+/// Document 000, changes since v4: the count stays right when a page fails its check.
 pub(super) fn bad_blocks(policy: impl PagePolicy) {
     let pages = build(tiny(policy), &RingSizes::default());
     let slot = SlotIndex(0);
@@ -188,7 +189,7 @@ pub(super) fn bad_blocks(policy: impl PagePolicy) {
         (0..6).map(|_| pages.alloc(slot, request(0, Movable)).unwrap().pfn).collect();
     taken.iter().for_each(|pfn| pages.free(slot, *pfn, Order::ZERO));
     let count = pages.pcp_tuning(slot, NodeId(0)).count;
-    // The block freed last would be taken next; the one freed before it is left to the drain.
+    // The block that was freed last would be taken next; the one before it is left for the drain.
     let (next, later) = (taken[5], taken[3]);
     pages.frames().set_state(next, FrameState::USED);
     pages.frames().set_state(later, FrameState::in_pcp(Order::new(2), false));
@@ -205,7 +206,7 @@ pub(super) fn bad_blocks(policy: impl PagePolicy) {
     taken.clear();
 }
 
-/// Every call of the system fails once: `None` comes out, and all equations hold.
+/// Every call of the system fails once: the request returns `None`, and all equations hold.
 pub(super) fn refusals(policy: impl PagePolicy) {
     let config = PageConfig { nodes: 2, ..tiny(policy) };
     let story = |os: &'static FakeOs| -> Option<u32> {
@@ -238,7 +239,7 @@ pub(super) fn refusals(policy: impl PagePolicy) {
     }
 }
 
-/// A fixed zone gives all but its reserve, fails cleanly and recovers.
+/// A zone that cannot grow gives all but its reserve, then fails cleanly, and recovers.
 pub(super) fn exhaustion(policy: impl PagePolicy) {
     let config = PageConfig { initial_frames: 4096, grow: false, ..tiny(policy) };
     let pages = build(config, &RingSizes::default());
@@ -306,7 +307,7 @@ pub(super) fn threads(policy: impl PagePolicy) {
     assert_eq!(pages.zones().budget().used(), 0);
 }
 
-/// Stamps the suite on a policy.
+/// Makes the tests of the suite for a policy.
 macro_rules! suite {
     ($name:ident, $policy:expr) => {
         mod $name {

@@ -1,5 +1,5 @@
-//! A page allocator on a fake system, and a caller that knows what it owns. The tests of other
-//! eras' policies have this file, too: it names nothing but what is in the module around it.
+//! A page allocator on a fake system, and a caller that records what it owns. The tests of other
+//! eras' policies include this file too, so it names only items of the module around it.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -45,10 +45,10 @@ pub(super) fn request(order: u8, migratetype: MigrateType) -> PageRequest {
     }
 }
 
-/// The blocks of a caller: they do not overlap, and the caller writes to each of their frames.
+/// The blocks of a caller. They must not overlap; the caller writes to each of their frames.
 pub(super) struct Owner<'a, P> {
     pages: &'a PageAllocator<P>,
-    /// First frame -> number of frames.
+    /// From the first frame of each block to its number of frames.
     pub(super) owned: BTreeMap<u32, u32>,
 }
 
@@ -65,8 +65,8 @@ impl<'a, P: PagePolicy> Owner<'a, P> {
         self.owned.len()
     }
 
-    /// Takes a page into possession: no other block of the owner may overlap it, and if it is
-    /// reported as zero it is.
+    /// Adds a page to the owned blocks. It must overlap no other, and be zero if it is reported as
+    /// zero.
     pub(super) fn receive(&mut self, page: Page, frames: u32) {
         let end = page.pfn.0 + frames;
         let below = self.owned.range(..end).next_back();
@@ -81,7 +81,7 @@ impl<'a, P: PagePolicy> Owner<'a, P> {
         self.owned.insert(page.pfn.0, frames);
     }
 
-    /// Gives up the block with number `which`, counted around.
+    /// Gives up the block with number `which`, modulo the number of blocks.
     pub(super) fn surrender(&mut self, which: usize) -> Option<(Pfn, u32)> {
         let first = *self.owned.keys().nth(which.checked_rem(self.owned.len())?)?;
         self.owned.remove(&first).map(|frames| (Pfn(first), frames))

@@ -1,4 +1,4 @@
-//! The algorithms of the policies, number by number.
+//! The algorithms of the policies, checked number by number.
 
 use super::*;
 use crate::frame::MigrateType::{Movable, Unmovable};
@@ -22,13 +22,13 @@ fn sizes_follow_the_zone_and_its_cpus() {
     assert_eq!(sizes(&V6_18, GIB, 64), tuned(63, 252, 512));
     assert_eq!(sizes(&V6_18, GIB / 4, 16), tuned(15, 60, 512));
     assert_eq!(sizes(&V6_18, GIB / 16, 4).batch, 3);
-    // A growing zone is sized as one of 1 GiB, even if it has little at the start.
+    // A growing zone gets the sizes of a zone of 1 GiB, even if it is small at the start.
     assert_eq!(V6_18.sizes(SizeInputs::of(0, true, 1, 2)), sizes(&V6_18, GIB, 2));
     // Two zones share the CPUs.
     assert_eq!(SizeInputs::of(GIB, false, 2, 16).cpus, 8);
 }
 
-/// A zone for policies to look at.
+/// A zone as policies see it.
 fn surroundings(zone: &Zone, high_max: u32) -> PolicyContext<'_> {
     PolicyContext { sizes: tuned(63, 252, high_max), zone }
 }
@@ -46,7 +46,7 @@ fn refills_of_order_0_double_up_to_2016() {
     assert_eq!(refills, [63, 126, 252, 504, 1008, 2016, 2016]);
     V6_18.after_free(&mut tuning, near, Order::ZERO);
     assert_eq!(tuning.alloc_factor, 2, "a free halves the factor");
-    // Never more than fits below high: 2,048 - 0 - 63.
+    // No refill takes more than fits below `high`: 2,048 - 0 - 63.
     let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
     let mut tuning = Tuning { alloc_factor: 5, high: 2048, ..Tuning::default() };
     assert_eq!(V6_18.refill(&mut tuning, near, Order::ZERO), 1985);
@@ -93,7 +93,8 @@ fn high_rises_with_bursts_of_frees_and_decays() {
             tuning.count -= drain;
         }
     }
-    // At 252 pages the burst of 252 is drained as far as `high - batch` allows; then high = 315.
+    // At 252 pages, the 252 pages of the row are drained as far as `high - batch` allows; then high
+    // = 315.
     assert_eq!(drained[0], (252, 189));
     assert_eq!(tuning.high, 315);
     let mut tuning = Tuning { high: 2048, count: 2000, ..Tuning::default() };
@@ -137,7 +138,7 @@ fn pressure_lowers_the_mark() {
     let near = surroundings(zone, 2048);
     let active = pages.zones().reclaiming(|_| true);
     let mut tuning = Tuning { high: 1000, count: 300, ..Tuning::default() };
-    // Drains to min(4 * batch, high) = 252: 63 pages at least, 252 - 63 at most.
+    // Drains down to min(4 * batch, high) = 252 pages: at least 63, at most 252 - 63 pages.
     assert_eq!(V6_18.after_free(&mut tuning, near, Order::ZERO), 63);
     assert_eq!(tuning.high, 937);
     drop(active);

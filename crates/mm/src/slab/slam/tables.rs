@@ -6,7 +6,7 @@
 //! | used | slots | 1 | whether any cache has had something to do there |
 //! | owners | 4,096 | 4 | [`Owners`] |
 //!
-//! They are made when the first cache is created. Only pages that are touched take memory.
+//! The arrays are made when the first cache is created. Only pages that are touched take memory.
 
 use super::owners::Owners;
 use super::stock::Stock;
@@ -24,7 +24,7 @@ use quarry_sys::primitive::{AtomicU8, AtomicU64, Ordering};
 /// The state of one cache in one slot: a line that the slot's CPU writes, and one for all CPUs.
 #[repr(C, align(64))]
 pub(super) struct CpuCache {
-    /// Objects that the CPU has freed and its array had no room for.
+    /// Objects that the CPU has freed, and for which its array had no room.
     pub(super) stock: Stock,
     pub(super) traffic: Traffic,
     /// Requests and frees that stocks served after a miss.
@@ -121,7 +121,7 @@ impl Tables {
         self.cells.at(slot.index() * MAX_CACHES + cache.index())
     }
 
-    /// The slots that are used. To look at unused slots would fault in their pages.
+    /// The slots that are used. Looking at unused slots would fault in their pages.
     pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> + '_ {
         let is_used = |slot: &SlotIndex| self.used.at(slot.index()).load(Ordering::Acquire) != 0;
         (0..self.used.len() as u32).map(SlotIndex).filter(is_used)

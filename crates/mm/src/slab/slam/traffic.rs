@@ -13,8 +13,9 @@
 //!
 //! To stay remote, 1/2 and 1/4 are enough; to stay linked, half of [`LONG`].
 //!
-//! The CPU changes its mode once another one fits [`WINS`] looks in a row; looks without an opinion
-//! do not count. For linked one look is enough, because a long run has lasted for several looks.
+//! The CPU changes its mode once another mode fits [`WINS`] looks in a row; looks without an
+//! opinion do not count. For the mode linked one look is enough, because a long run lasts several
+//! looks.
 
 use crate::slab::mechanisms::SlamMode;
 use quarry_sys::primitive::{AtomicU64, Ordering};
@@ -113,7 +114,7 @@ impl RecentTraffic {
         }
     }
 
-    /// The table at the head of the file.
+    /// The mode that fits: the table at the head of the file.
     fn fits(&self) -> Option<SlamMode> {
         let is_remote = match self.mode {
             SlamMode::Remote => 2 * self.fulls >= self.misses && 4 * self.foreign >= self.fulls,
@@ -181,7 +182,7 @@ mod tests {
         traffic.mode()
     }
 
-    /// `runs` times as many frees as push `objects` out, then as many allocations.
+    /// Misses of `runs` times as many frees as push `objects` out, then as many allocations.
     fn bursts(runs: usize, objects: usize) -> impl Iterator<Item = Miss> {
         let misses = objects / 64;
         (0..runs * 2).flat_map(move |half| {

@@ -1,5 +1,5 @@
-//! Extents of an exact number of frames: where they are taken, and random traffic of extents and
-//! blocks against an oracle that knows each frame.
+//! Extents of exact numbers of frames: the places where they are taken, and random traffic of
+//! extents and blocks, compared with an oracle that knows each frame.
 
 use super::{FIXED, NODE, ask, put, take, zones};
 use crate::frame::{
@@ -69,7 +69,7 @@ fn a_pageblock_that_is_free_again_is_a_free_block() {
 fn what_is_free_between_blocks_is_gathered() {
     let zones = zones(&FIXED);
     let blocks: Vec<Block> = (0..8).map(|_| take(&zones, &ask(6, Movable)).unwrap()).collect();
-    // Frames 64..192 and 256..320 are free, and no buddies of each other.
+    // Frames 64..192 and 256..320 are free, and none of these blocks are buddies.
     [1, 2, 4].into_iter().for_each(|at| put(&zones, blocks[at]));
     assert_eq!(run(&zones, 120).pfn, Pfn(64), "over the edge between two blocks");
     assert_eq!(zones.validate(), Ok(()));
@@ -175,7 +175,7 @@ const ALL_FRAMES: u32 = 32 * PAGEBLOCK_FRAMES;
 /// The owner and the state of each frame.
 struct World {
     zones: Zones,
-    /// First frame -> frames, and whether they are an extent.
+    /// From the first frame to the number of frames, and whether they are an extent.
     owned: BTreeMap<u32, (u32, bool)>,
     /// True once the frame was written, until it is zero again.
     written: Vec<bool>,
@@ -202,7 +202,7 @@ impl World {
         self.owned.insert(pfn.0, (count, is_extent));
     }
 
-    /// Returns whether a pageblock keeps frames that hold the extent, by a look at every frame.
+    /// Returns whether a pageblock has such an extent free, by looking at every frame.
     fn is_kept_somewhere(&self, count: u32, align: u32) -> bool {
         (0..ALL_FRAMES / PAGEBLOCK_FRAMES).any(|index| {
             let kept: FrameBits =
@@ -250,7 +250,7 @@ impl World {
         assert_eq!(self.zone().free_on_lists(), lists, "no block was touched");
     }
 
-    /// The frames of an extent that grows, if the frames that it needs after it are kept.
+    /// The frames after an extent that it needs in order to grow, if they are free in extents.
     fn extend(&mut self, which: usize, more: u32) {
         let Some((pfn, count, true)) = self.nth(which) else { return };
         let end = pfn.plus(count);
@@ -296,7 +296,7 @@ impl World {
         let dirty = self.zone().dirty();
         let purge = || self.zones.purge(NODE, Order::ZERO, usize::MAX);
         let mut bytes = purge();
-        // A pageblock of clean extents may have become a block, and merged with a dirty one.
+        // A pageblock of clean extents may have become a block and merged with a dirty block.
         while self.zone().dirty() > 0 {
             let more = purge();
             assert!(more > 0, "{} frames stay dirty", self.zone().dirty());
@@ -353,7 +353,7 @@ impl World {
                 assert_eq!(self.zone().managed(), managed - whole * PAGEBLOCK_FRAMES);
                 let taken = memory.arena().pageblocks_taken() as u32 * PAGEBLOCK_FRAMES;
                 assert_eq!(taken, self.zone().managed());
-                // Pageblocks come back from the window zero.
+                // Pageblocks that come back from the window are zero.
                 let is_ours = |frame| memory.pageblocks().of(Pfn(frame)).tag().node().is_some();
                 for frame in (0..ALL_FRAMES).filter(|frame| !is_ours(*frame)) {
                     self.written[frame as usize] = false;

@@ -1,4 +1,4 @@
-//! The slabs of earlier pageblocks decide whether later ones become huge pages.
+//! Pageblocks that slabs and the page cache ask to have as huge pages.
 
 use super::*;
 use crate::frame::{
@@ -19,29 +19,38 @@ fn zones_on(os: &'static FakeOs) -> Zones {
 const WHOLE: Kind = Kind(100);
 const IN_PARTS: Kind = Kind(1);
 
-/// Claims `count` blocks of 4 MiB for slabs. Slabs take all frames; `eighths` of each eight frames
-/// belong to slabs that are touched whole. Returns the pageblocks that asked for huge pages.
-fn claim(os: &FakeOs, zones: &Zones, count: u32, eighths: u32) -> usize {
+/// Claims `count` blocks of 4 MiB for slabs. Returns the pageblocks that asked for huge pages.
+fn claim(os: &FakeOs, zones: &Zones, count: u32, of: MigrateType) -> usize {
     let before = os.huge_bytes();
-    zones.zone(NODE).touched_whole().set(WHOLE, true);
     for _ in 0..count {
-        let block = take(zones, &ask(10, Unmovable)).expect("the zone is large enough");
-        for at in 0..block.order.frames() {
-            let kind = if at % 8 < eighths { WHOLE } else { IN_PARTS };
-            zones.memory().frames().set_kind(block.pfn.plus(at), 1, kind);
-        }
+        let block = take(zones, &ask(10, of)).expect("the zone is large enough");
+        zones.memory().frames().set_kind(block.pfn, block.order.frames(), WHOLE);
     }
     os.huge_bytes().wrapping_sub(before) / PAGEBLOCK_BYTES
 }
 
 #[test]
-fn what_is_touched_becomes_huge_and_what_is_not_does_not() {
-    for (eighths, expected) in [(8, true), (7, true), (6, false), (1, false), (0, false)] {
+fn what_is_touched_whole_becomes_huge_and_what_is_not_does_not() {
+    for (of, expected) in [(Unmovable, 32), (Reclaimable, 0)] {
         let os = fake_os();
         let zones = zones_on(os);
-        let huge = claim(os, &zones, 16, eighths) > 0;
-        assert_eq!(huge, expected, "{eighths} of 8 frames touched");
+        assert_eq!(claim(os, &zones, 16, of), expected, "{of:?}");
         assert_eq!(zones.validate(), Ok(()));
+    }
+}
+
+#[test]
+fn slabs_that_are_touched_in_parts_are_separate_in_large_zones() {
+    let small = ZoneConfig { reserve_bytes: 512 << 20, initial_frames: PAGEBLOCK_FRAMES, ..FIXED };
+    for (zones, parts) in [
+        (zones_on(fake_os()), Reclaimable),
+        (Zones::build(fake_os(), &small).expect("the fake OS refuses nothing"), Unmovable),
+    ] {
+        zones.note_touched(WHOLE, true);
+        assert_eq!(zones.slab_type(NODE, WHOLE), Unmovable);
+        assert_eq!(zones.slab_type(NODE, IN_PARTS), parts);
+        zones.note_touched(WHOLE, false);
+        assert_eq!(zones.slab_type(NODE, WHOLE), parts);
     }
 }
 
@@ -57,42 +66,32 @@ fn kinds_enter_and_leave_a_set() {
 }
 
 #[test]
-fn what_slabs_have_not_taken_says_nothing() {
-    let os = fake_os();
-    let zones = zones_on(os);
-    for _ in 0..16 {
-        take(&zones, &ask(10, Unmovable)).expect("the zone is large enough");
-    }
-    assert_eq!(os.huge_bytes(), 0);
-}
-
-#[test]
 fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
     let os = fake_os();
     let zones = zones_on(os);
     let memory = zones.memory();
-    assert!(claim(os, &zones, PAGEBLOCKS / 2, 8) > 64);
+    assert_eq!(claim(os, &zones, PAGEBLOCKS / 2, Unmovable), PAGEBLOCKS as usize);
     let give_back = |pageblock: u32| {
         let pfn = PageblockIndex(pageblock).first();
         memory.frames().set_kind(pfn, 1024, Kind::NONE);
         put(&zones, Block { pfn, order: Order::MAX, zeroed: false });
     };
     (0..PAGEBLOCKS).step_by(2).for_each(give_back);
-    // Large blocks take all the memory, and leave it again.
+    // Large blocks take all the memory, and are freed again.
     for _ in 0..PAGEBLOCKS / 2 {
         take(&zones, &ask(10, Movable)).expect("all is free");
     }
     (0..PAGEBLOCKS).step_by(2).for_each(give_back);
     zones.purge(NODE, Order::ZERO, usize::MAX);
     let before = os.huge_bytes();
-    // The zone has claimed twice as much: the next sample is due, and it is sparse.
-    claim(os, &zones, PAGEBLOCKS / 2, 0);
-    assert!(os.huge_bytes() < before - 64 * PAGEBLOCK_BYTES, "huge pages are taken back");
+    claim(os, &zones, PAGEBLOCKS / 2, Reclaimable);
+    let after = before - PAGEBLOCKS as usize * PAGEBLOCK_BYTES;
+    assert_eq!(os.huge_bytes(), after, "huge pages are taken back");
     assert_eq!(zones.validate(), Ok(()));
 }
 
-/// Takes a pageblock: `others` of its frames get other owners, and the page cache takes and
-/// announces each of the rest. Returns the number of huge pages that were asked for.
+/// Takes a pageblock. `others` of its frames get other owners; the page cache takes each of the
+/// rest and calls `fill_whole` for it. Returns the number of huge pages that were asked for.
 fn fill(os: &FakeOs, zones: &Zones, others: u32) -> usize {
     let before = os.huge_bytes();
     let block = take(zones, &ask(9, Movable)).expect("the zone is large enough");
@@ -135,7 +134,7 @@ fn a_pageblock_with_a_hole_is_huge_no_more() {
     let os = fake_os();
     let zones = zones_on(os);
     let memory = zones.memory();
-    assert!(claim(os, &zones, 16, 8) > 0);
+    assert!(claim(os, &zones, 16, Unmovable) > 0);
     let faults = |pfn: Pfn| memory.pageblocks().of(pfn).faults();
     let mut pageblocks = (0..PAGEBLOCKS).map(|index| PageblockIndex(index).first());
     let first = pageblocks.find(|pfn| faults(*pfn) == Faults::Huge).expect("one is huge");
@@ -161,9 +160,9 @@ fn what_costs_more_than_small_pages_is_not_asked_for() {
         let zones = zones_on(os);
         let prices = zones.memory().prices();
         prices.note(false, PAGEBLOCK_FRAMES, MS, 0);
-        // After a year of uptime.
+        // The time is after a year of uptime.
         prices.note(true, PAGEBLOCK_FRAMES, huge_ms * MS, 365 * 24 * 3600 * 1000 * MS);
-        assert_eq!(claim(os, &zones, 16, 8) > 0, expected, "{huge_ms} ms");
+        assert_eq!(claim(os, &zones, 16, Unmovable) > 0, expected, "{huge_ms} ms");
         assert_eq!(zones.validate(), Ok(()));
     }
 }
@@ -172,7 +171,7 @@ fn what_costs_more_than_small_pages_is_not_asked_for() {
 fn a_huge_page_comes_in_by_one_call() {
     let os = fake_os();
     let zones = zones_on(os);
-    assert!(claim(os, &zones, 16, 8) > 0);
+    assert!(claim(os, &zones, 16, Unmovable) > 0);
     let pageblocks = (0..PAGEBLOCKS).map(|index| PageblockIndex(index).first());
     let faults = |pfn: Pfn| zones.memory().pageblocks().of(pfn).faults();
     let huge: Vec<_> = pageblocks.filter(|pfn| faults(*pfn) == Faults::Huge).collect();
@@ -180,7 +179,7 @@ fn a_huge_page_comes_in_by_one_call() {
     zones.populate(huge[0].plus(64), 16);
     assert_eq!(os.populated_bytes() - before, PAGEBLOCK_BYTES);
     assert_eq!(faults(huge[0]), Faults::Whole);
-    // A part of it that goes back makes it small, and all of it huge again.
+    // When a part of it goes back, the pageblock becomes small; when all goes back, huge again.
     zones.populate(huge[1], 1);
     zones.purge_owned(huge[0].plus(8), 8);
     zones.purge_owned(huge[1], PAGEBLOCK_FRAMES);

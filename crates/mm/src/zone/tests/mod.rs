@@ -37,7 +37,7 @@ pub(super) fn ask(order: u8, migratetype: MigrateType) -> Ask {
     Ask { order: Order::new(order), migratetype, flags: AllocFlags::default() }
 }
 
-/// Takes one block, and ignores watermarks.
+/// Takes one block, without regard to watermarks.
 pub(super) fn take(zones: &Zones, ask: &Ask) -> Option<Block> {
     let mut taken = None;
     zones.take(NODE, ask, 1, Destination::User, |pfn, zeroed| {
@@ -87,7 +87,7 @@ fn a_block_whose_own_buddy_is_all_that_is_missing_goes_to_the_tail() {
     // Blocks of order 1: 0 and 2 from one pair, 8 far from it.
     let taken: Vec<Block> = (0..8).map(|_| take(&zones, &ask(1, Movable)).unwrap()).collect();
     put(&zones, taken[4]);
-    // Frame 0's buddy (2) is in use, the next higher one (4..8) becomes free: merging is likely.
+    // Frame 0's buddy (2) is in use and the next block (4..8) becomes free, so merging is likely.
     put(&zones, taken[2]);
     put(&zones, taken[3]);
     put(&zones, taken[0]);
@@ -142,12 +142,12 @@ fn a_mostly_free_pageblock_is_claimed_and_a_crowded_one_is_stolen_from() {
     let (zone, memory) = (zones.zone(NODE), zones.memory());
     let mut singles: Vec<Block> =
         (0..1024).map(|_| take(&zones, &ask(0, Movable)).unwrap()).collect();
-    // Half of the first pageblock comes back as blocks of order 8: free + alike = 256.
+    // Half of the first pageblock is free as a block of order 8, so free + alike = 256.
     singles.drain(..256).for_each(|block| put(&zones, block));
     let first = take(&zones, &ask(0, Unmovable)).unwrap();
     assert_eq!(memory.pageblocks().of(first.pfn).migratetype(), Unmovable, "claimed");
     assert_eq!(zone.stats().fallbacks, FallbackCounts { claimed: 1, stolen: 0 });
-    // From the second one only 8 frames come back, all the others being movable: stolen.
+    // Of the second pageblock only 8 frames are free and all others movable, so a block is stolen.
     let last = singles.len();
     singles.drain(last - 8..).for_each(|block| put(&zones, block));
     assert_eq!(zones.validate(), Ok(()));

@@ -1,16 +1,16 @@
-//! A buddy allocator so naive that it is obviously right: a map of free blocks. It does not choose
-//! addresses; it checks that a choice was legal, and knows the free blocks afterwards.
+//! A buddy allocator so simple that it is obviously right: a map of free blocks. It does not choose
+//! addresses. It checks that a choice was legal, and records the free blocks that result.
 
 use crate::frame::{Memory, MigrateType, Order, PAGEBLOCK_ORDER, Pfn};
 use crate::zone::{ORDERS, largest_blocks};
 use std::collections::BTreeMap;
 
-/// First frame -> order, and whether the block is known to be zero.
+/// From the first frame of each free block to its order, and whether it is known to be zero.
 pub(super) struct NaiveBuddy {
     free: BTreeMap<u32, (u8, bool)>,
 }
 
-/// Returns whether blocks at these frames may merge at `order`.
+/// Returns whether two blocks of `order` at these frames may merge.
 fn may_merge(memory: &Memory, order: u8, one: u32, other: u32) -> bool {
     let of = |pfn: u32| memory.pageblocks().of(Pfn(pfn)).tag();
     let (one, other) = (of(one), of(other));
@@ -29,11 +29,10 @@ impl NaiveBuddy {
         Self { free }
     }
 
-    /// Takes the block at `pfn` out of the free block that holds it. Returns the order of the free
-    /// block, and whether it was zero.
+    /// Takes the block at `pfn` out of the free block that contains it. Returns the order of the
+    /// free block, and whether it was zero.
     ///
-    /// # Panics
-    /// Where the block was not free.
+    /// # Panics If the block was not free.
     pub(super) fn take(&mut self, pfn: Pfn, order: Order) -> (u8, bool) {
         let (&start, &(from, zeroed)) =
             self.free.range(..=pfn.0).next_back().expect("a free block holds the frame");
@@ -74,8 +73,8 @@ impl NaiveBuddy {
         assert!(self.free.insert(pfn, (order, zeroed)).is_none(), "freed twice");
     }
 
-    /// Follows a change of types: splits the blocks of order 10 whose pageblocks no longer mix, and
-    /// merges the blocks of order 9 that mix now.
+    /// Adapts to changed types: splits blocks of order 10 whose pageblocks may not merge any more,
+    /// and merges blocks of order 9 that may merge now.
     pub(super) fn follow_types(&mut self, memory: &Memory) {
         self.split_unlike(memory);
         let pageblocks: Vec<(u32, bool)> = self
@@ -106,8 +105,8 @@ impl NaiveBuddy {
         }
     }
 
-    /// Purges dirty blocks of at least `smallest`: takes all of them out, and puts them back zero,
-    /// pageblock by pageblock, as a purge does.
+    /// Purges dirty blocks of at least `smallest`, one pageblock after the other, as a purge does:
+    /// takes all of them out, and puts them back as zero.
     pub(super) fn purge(&mut self, memory: &Memory, smallest: u8) -> usize {
         let dirty: Vec<(u32, u8)> = self
             .free
@@ -136,7 +135,7 @@ impl NaiveBuddy {
         self.free.values().filter(|(_, zeroed)| !zeroed).map(|(order, _)| 1u32 << order).sum()
     }
 
-    /// Order of the smallest free block of `migratetype` that holds `order`.
+    /// Order of the smallest free block of `migratetype` of at least `order`.
     pub(super) fn smallest(&self, memory: &Memory, order: Order, of: MigrateType) -> Option<u8> {
         self.free
             .iter()
@@ -147,7 +146,7 @@ impl NaiveBuddy {
             .min()
     }
 
-    /// Compares the free blocks one by one with the states of the frames.
+    /// Compares the free blocks with the states of the frames, one by one.
     pub(super) fn compare(&self, memory: &Memory) {
         for (pfn, (order, zeroed)) in &self.free {
             let state = memory.frames().state(Pfn(*pfn));

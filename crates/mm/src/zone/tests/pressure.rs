@@ -1,4 +1,4 @@
-//! Watermarks, the reserve, growth and purging, also where the system refuses.
+//! Watermarks, the reserve, growth and purging, also if the system refuses.
 
 use super::*;
 use crate::zone::{Mark, Marks, Urgency};
@@ -14,12 +14,12 @@ fn marks_are_those_of_the_kernel() {
     // Never below 128 kB, never above 256 MiB.
     assert_eq!(Marks::of(16, 16).min, 32);
     assert_eq!(Marks::of(u32::MAX, u32::MAX).min, 65536);
-    // Two zones share.
+    // Two zones share `min_free_kbytes`.
     assert_eq!(Marks::of(GIB / 2, GIB).min, 512);
     assert_eq!(Marks::of(0, GIB), Marks::default());
 }
 
-/// A zone of 64 MiB with `free` frames left.
+/// A zone of 64 MiB that has `free` frames left.
 fn drained_to(free: u32) -> Zones {
     let zones = zones(&ZoneConfig { initial_frames: GIB / 16, ..FIXED });
     let take = GIB / 16 - free;
@@ -36,7 +36,7 @@ fn rights_lower_the_min_mark_by_the_kernels_shares() {
     let passes = |free: u32, flags: AllocFlags| {
         drained_to(free).zone(NODE).watermark_ok(Order::ZERO, Mark::Min, flags)
     };
-    // min = 256; half of it with __GFP_HIGH; 37.5 % of it for atomic requests.
+    // min = 256; requests with __GFP_HIGH may use half of it, atomic ones 37.5 % of it.
     assert!(passes(257, none) && !passes(256, none));
     assert!(passes(129, high) && !passes(128, high));
     assert!(passes(97, atomic) && !passes(96, atomic));
@@ -56,7 +56,7 @@ fn a_high_order_needs_a_block_of_its_size() {
 
 #[test]
 fn the_reserve_is_one_percent_and_only_for_those_with_the_right() {
-    // 1 % of 256 MiB is 655 frames: two pageblocks at most.
+    // 1 % of 256 MiB is 655 frames, so the reserve has two pageblocks at most.
     let config = ZoneConfig { initial_frames: GIB / 4, reserve_bytes: 512 << 20, ..FIXED };
     let zones = zones(&config);
     let (zone, memory) = (zones.zone(NODE), zones.memory());

@@ -1,4 +1,4 @@
-//! A purge where the system refuses part of it, as older kernels do for locked memory.
+//! A purge of which the system refuses a part, as older kernels do for locked memory.
 
 use super::*;
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
@@ -20,7 +20,7 @@ fn a_refused_pageblock_is_skipped() {
     let os = fake_os();
     let zones = dirty_zones(os);
     let (zone, memory) = (zones.zone(NODE), zones.memory());
-    // In the first block of 4 MiB.
+    // A frame in the first block of 4 MiB.
     os.lock_in_memory(memory.arena().address(Pfn(5)), FRAME_BYTES);
     let purged = zones.purge(NODE, Order::PAGEBLOCK, usize::MAX);
     assert_eq!(purged, 6 * PAGEBLOCK_BYTES, "all but the block that is locked in part");
@@ -45,7 +45,7 @@ fn what_lies_around_a_refused_extent_goes() {
     let purged = zones.purge(NODE, Order::ZERO, usize::MAX);
     assert_eq!((purged, zone.dirty()), (31 * FRAME_BYTES, 1), "one of 32 single frames is locked");
     assert_eq!(zones.validate(), Ok(()));
-    // The next request gets it, and learns that it is not zero.
+    // The next request gets the frame, and learns that it is not zero.
     let zeroed: Vec<bool> =
         (0..32).map(|_| take(&zones, &ask(0, Movable)).unwrap().zeroed).collect();
     assert_eq!(zeroed.iter().filter(|zeroed| !**zeroed).count(), 1);
@@ -66,15 +66,15 @@ fn extents_around_a_refused_one_go() {
     assert_eq!(zones.validate(), Ok(()));
 }
 
-/// Where all memory is locked, a step asks a bounded number of times, and the next one goes on
-/// where it ended.
+/// If all memory is locked, a step makes a bounded number of calls, and the next step goes on where
+/// it ended.
 #[test]
 fn steps_go_on_behind_what_was_refused() {
     let os = fake_os();
     let config = ZoneConfig { reserve_bytes: 1 << 30, initial_frames: 256 * 512, ..FIXED };
     let zones = Zones::build(os, &config).expect("nothing fails");
     let (zone, memory) = (zones.zone(NODE), zones.memory());
-    // One dirty frame in each pageblock, the rest of it in use.
+    // One dirty frame in each pageblock, whose other frames are in use.
     let blocks: Vec<Block> =
         core::iter::from_fn(|| take(&zones, &ask(9, Movable))).take(256).collect();
     for block in &blocks {

@@ -1,4 +1,4 @@
-//! The costs of the policies, in critical sections and sentinels; and which locks there are.
+//! The costs of the policies in critical sections and sentinels, and the locks that they have.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ fn a_release_under_one_lock_lets_it_go_at_every_32nd_page() {
     }
 }
 
-/// Ten batches leave together: only the two ends of each need the LRU lock, in one hold for 32.
+/// Ten batches leave together: only the two end pages of each need the LRU lock, taken once for 32.
 #[test]
 fn a_release_meets_two_sentinels_in_each_batch() {
     for policy in [Chosen::Batched, Chosen::Splice] {
@@ -91,7 +91,7 @@ fn a_release_meets_two_sentinels_in_each_batch() {
         bed.add(10 * BATCH as u32);
         let cost = bed.cost(|bed| bed.release(0..10 * BATCH as u32));
         assert_eq!((cost.removed, cost.sentinels, cost.sections), (140, 20, 1));
-        // One for the inner pages of each batch, and one for each sentinel.
+        // One section for the inner pages of each batch, and one for each sentinel.
         assert_eq!(cost.batch_sections, 10 + 20);
     }
 }
@@ -124,8 +124,8 @@ fn a_scan_takes_the_lru_lock_and_one_batch_lock_after_the_other() {
     }
 }
 
-/// A page that waits in an add batch while it is truncated is released by the drain, and is on no
-/// list before.
+/// A page that is truncated while it waits in an add batch is on no list yet; draining the batch
+/// releases it.
 #[test]
 fn a_page_that_dies_in_an_add_batch_skips_the_lists() {
     for policy in LRU_POLICIES {

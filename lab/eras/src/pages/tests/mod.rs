@@ -25,7 +25,7 @@ use support::{Owner, SHORT, build, fake_os, first_word, request, tiny};
 /// For tests that change the policy.
 pub(crate) const TINY: PageConfig<Chosen> = tiny(Chosen::V6_18(V6_18));
 
-/// Takes all steps under a policy; returns what is owned then, and every counter.
+/// Takes all steps under a policy. Returns which blocks are owned afterwards, and every counter.
 fn outcome<P: PagePolicy>(policy: P, steps: &[Step]) -> (BTreeMap<u32, u32>, Vec<PcpCounters>) {
     let node_of_slot = |slot: SlotIndex| NodeId((slot.0 % 2) as u8);
     let config = PageConfig { nodes: 2, node_of_slot, ..tiny(policy) };
@@ -36,7 +36,7 @@ fn outcome<P: PagePolicy>(policy: P, steps: &[Step]) -> (BTreeMap<u32, u32>, Vec
     (owner.owned, (0..4).map(|slot| pages.pcp_counters(SlotIndex(slot))).collect())
 }
 
-/// A policy that was chosen is reached in another way, and does the same.
+/// A policy chosen by name is called through a dispatch; its results must be the same.
 macro_rules! comparison {
     ($name:ident, $value:expr, $policy:expr) => {
         proptest! {

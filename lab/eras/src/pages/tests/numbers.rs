@@ -1,5 +1,5 @@
-//! Differences between the eras, number by number: their sizes on a declared machine, their drains,
-//! and their tests of watermarks.
+//! Differences between the eras in numbers: list sizes on a declared machine, drains, and watermark
+//! checks.
 
 use super::MigrateType::{Movable, Reclaimable, Unmovable};
 use super::*;
@@ -40,7 +40,8 @@ fn a_declared_machine_has_no_other_bound_than_its_memory() {
     assert_eq!(on_the_machine(&HIGHMARK, 1), Sizes::fixed(31, 341));
     // Four nodes divide memory and CPUs alike.
     assert_eq!(on_the_machine(&V6_7, 4), tuned(63, 780, 65_536));
-    // Without a machine a zone that grows counts as 1 GiB; our own bound is the default's alone.
+    // Without a machine, a growing zone counts as 1 GiB; Quarry's own bound is for the default
+    // only.
     let grows = SizeInputs::of(0, true, 1, 2);
     assert_eq!(V6_7.sizes(grows), tuned(63, 643, 16_384));
     assert_eq!(V6_18.sizes(grows), tuned(63, 643, 2048));
@@ -88,7 +89,7 @@ fn v5_14_refills_are_of_one_size_and_drains_double() {
             tuning.count -= drain;
         }
     }
-    // 63, doubled, and then as much as leaves a batch: 252 - 63.
+    // 63, then twice that, then as many as leave a batch on the list: 252 - 63.
     assert_eq!(drains, [63, 126, 189]);
     assert_eq!(tuning.free_factor, 2);
     V5_14.before_alloc(&mut tuning);
@@ -199,7 +200,7 @@ fn short_of_memory(policy: Chosen) -> PageAllocator<Chosen> {
     let config = PageConfig { initial_frames: 16 << 10, grow: false, policy, ..TINY };
     let pages = build(PageConfig { reserve_bytes: 256 << 20, ..config }, &RingSizes::default());
     let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));
-    // Movable pages come first, so that their list has some when the rest has gone.
+    // Movable pages first, so that their list still has some when all other pages are used up.
     let mut kept: Vec<Pfn> = Vec::new();
     for _ in 0..12 {
         kept.push(pages.alloc(slot, request(0, Movable)).expect("room").pfn);

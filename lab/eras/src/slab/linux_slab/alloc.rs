@@ -4,8 +4,7 @@
 use super::cache::SlabCache;
 use super::tuning::MOST_LIMIT;
 use core::mem::MaybeUninit;
-use quarry_mm::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
-use quarry_mm::pcp::{AllocFlags, PageRequest};
+use quarry_mm::frame::{FRAME_BYTES, NodeId, Order, Pfn};
 use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
@@ -75,13 +74,7 @@ impl<P: Arrays> SlabCache<'_, P> {
     /// A new slab with all objects free. Its memory may be of another node than wanted.
     fn new_slab(&self, slot: SlotIndex, node: NodeId) -> Option<Pfn> {
         let (context, cache) = (self.context, self.cache);
-        let request = PageRequest {
-            order: cache.order(),
-            migratetype: MigrateType::Unmovable,
-            flags: AllocFlags::default(),
-            node,
-        };
-        let page = context.pages.alloc(slot, request)?;
+        let page = context.take_block(slot, node, cache)?;
         let slab = page.pfn;
         if self.tables.records.grow(context, slab).is_err() {
             context.pages.free(slot, slab, cache.order());

@@ -51,7 +51,7 @@ pub(super) fn layout(params: &CacheParams) -> SlabLayout {
         .unwrap_or((Order::MAX, 1));
     let header_bytes = match is_off_slab(stride) {
         true => 0,
-        // Where there is room, as long as the header of a slab with one more object: then exactly
+        // If there is room, as long as the header of a slab with one more object: then exactly
         // `objects` fit after it.
         false => header_bytes(objects + 1, align).min(order.bytes() - objects * stride),
     };

@@ -123,14 +123,14 @@ impl Slab<'_> {
         self.index(object).store(sealed(self.pfn, object, number), Ordering::Relaxed);
     }
 
-    /// The number of an object. `None` where the program has overwritten it.
+    /// The number of an object. `None` if the program has overwritten it.
     fn sealed_index(&self, object: u32) -> Option<u16> {
         let index = self.index(object).load(Ordering::Relaxed);
         let number = index as u16;
         (index == sealed(self.pfn, object, number)).then_some(number)
     }
 
-    /// [`sealed_index`](Self::sealed_index); aborts where the program has overwritten the number.
+    /// [`sealed_index`](Self::sealed_index); aborts if the program has overwritten the number.
     fn demand_index(&self, object: u32) -> u16 {
         let Some(number) = self.sealed_index(object) else {
             let Slabs { zones, caches, cache, .. } = self.slabs;
@@ -195,7 +195,7 @@ impl Slab<'_> {
         self.word().store(word, Ordering::Relaxed);
     }
 
-    /// The number of an object. Aborts where no object starts at that address.
+    /// The number of an object. Aborts if no object starts at that address.
     fn number(&self, object: Object) -> u32 {
         let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
         let cache = self.slabs.cache;

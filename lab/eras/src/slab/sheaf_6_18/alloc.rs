@@ -7,7 +7,7 @@ use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object};
 
 impl<P: Arrays> View<'_, P> {
-    /// Takes an object from any source. `None` where there is no memory.
+    /// Takes an object from any source. `None` if there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let percpu = self.context.percpu;
         if let Some(object) = percpu.pop_unregistered(self.array()) {

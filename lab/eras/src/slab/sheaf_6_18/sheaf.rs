@@ -23,7 +23,7 @@ pub(super) struct Sheaf(NonNull<Header>);
 unsafe impl Send for Sheaf {}
 
 impl Sheaf {
-    /// An empty sheaf in new memory. `None` where the OS refuses it.
+    /// An empty sheaf in new memory. `None` if the OS refuses it.
     pub(super) fn new(metadata: &Metadata, capacity: usize) -> Option<Self> {
         let bytes = size_of::<Header>() + capacity * size_of::<Object>();
         let memory = metadata.alloc(bytes, align_of::<Header>(), MetadataKind::Sheaves).ok()?;

@@ -8,13 +8,12 @@ use super::cache::{Misuse, SlqbCache};
 use super::chain;
 use super::slab_word::{ListId, SlabState};
 use super::slabs::PartialList;
-use quarry_mm::frame::{MigrateType, NodeId, Order, Pfn};
-use quarry_mm::pcp::{AllocFlags, PageRequest};
+use quarry_mm::frame::{NodeId, Order, Pfn};
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
 impl<P: Lists> SlqbCache<'_, P> {
-    /// Takes an object from any source. `None` where there is no memory.
+    /// Takes an object from any source. `None` if there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         // SAFETY: cells of this policy are lists, and objects on them are linked.
         if let Some(object) = unsafe { self.context.percpu.list_pop(self.array()) } {
@@ -120,13 +119,7 @@ impl<P: Lists> SlqbCache<'_, P> {
     fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, ListId)> {
         let (context, cache) = (self.context, self.cache);
         let node = context.zones.node_of(slot);
-        let request = PageRequest {
-            order: cache.order(),
-            migratetype: MigrateType::Unmovable,
-            flags: AllocFlags::default(),
-            node,
-        };
-        let page = context.pages.alloc(slot, request)?;
+        let page = context.take_block(slot, node, cache)?;
         let slab = page.pfn;
         if self.tables.slabs.grow(context, slab).is_err() {
             context.pages.free(slot, slab, cache.order());

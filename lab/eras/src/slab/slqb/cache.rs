@@ -105,7 +105,7 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         Ok(first)
     }
 
-    /// [`pop`](Self::pop) for callers that hold no lock: `None` where the list is empty.
+    /// [`pop`](Self::pop) for callers that hold no lock: `None` if the list is empty.
     pub(super) fn next(&self, list: &mut Freelist) -> Option<Object> {
         list.head?;
         Some(self.pop(list).unwrap_or_else(|misuse| self.report(misuse)))
@@ -135,7 +135,7 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         self.context.percpu.compare_store(slot, self.array(), word, expected, new)
     }
 
-    /// Takes the whole list of the running CPU's slot. `None` where that is not `slot` or another
+    /// Takes the whole list of the running CPU's slot. `None` if that is not `slot` or another
     /// task has changed the list. A list that has gone and come back (ABA) does no harm: only its
     /// head and its length are used.
     pub(super) fn take_list(&self, slot: SlotIndex) -> Option<Freelist> {

@@ -36,7 +36,7 @@ unsafe impl FreshZero for Outgoing {}
 unsafe impl FreshZero for Chain {}
 
 /// One of a cache's lists. Each counter is written under the lock of what it counts. Threads read
-/// it without the lock, to avoid taking the lock in vain.
+/// it without the lock, and take the lock only if that is worth while.
 #[repr(C, align(64))]
 pub(super) struct CacheList {
     partial: CountedLock<PartialList>,
@@ -117,7 +117,7 @@ impl CacheList {
         }
     }
 
-    /// Takes all objects that other CPUs have brought back; `None` where there is none.
+    /// Takes all objects that other CPUs have brought back; `None` if there is none.
     pub(super) fn claim(&self) -> Option<Chain> {
         if self.nr_remote() == 0 {
             return None;

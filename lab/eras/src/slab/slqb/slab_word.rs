@@ -39,7 +39,7 @@ pub(super) struct SlabState {
     pub(super) head: Option<u32>,
 }
 
-/// The word; all zero where there is no slab.
+/// The word; all zero if there is no slab.
 #[derive(Default)]
 #[repr(transparent)]
 pub(super) struct SlabWord(AtomicU32);

@@ -12,8 +12,7 @@ use super::freelist::Freelist;
 use super::node::Node;
 use super::slow_path::SlowPath;
 use super::state::SlabWord;
-use quarry_mm::frame::{MigrateType, Order, Pfn};
-use quarry_mm::pcp::{AllocFlags, PageRequest};
+use quarry_mm::frame::{Order, Pfn};
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
@@ -24,7 +23,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E>
 where
     E::Word: SlowPath<P, E>,
 {
-    /// Takes an object from any source. `None` where there is no memory.
+    /// Takes an object from any source. `None` if there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let mut misses = 0;
         let mut slot = self.context.percpu.current();
@@ -135,13 +134,7 @@ where
 
     fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, Freelist)> {
         let (context, cache) = (self.context, self.cache);
-        let request = PageRequest {
-            order: cache.order(),
-            migratetype: MigrateType::Unmovable,
-            flags: AllocFlags::default(),
-            node: context.zones.node_of(slot),
-        };
-        let page = context.pages.alloc(slot, request)?;
+        let page = context.take_block(slot, context.zones.node_of(slot), cache)?;
         let slab = page.pfn;
         if self.tables.words.grow(context, slab).is_err() {
             context.pages.free(slot, slab, cache.order());

@@ -116,7 +116,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         unsafe { self.cache.object_at(address, number) }
     }
 
-    /// The number of an object in its slab. Aborts where no object starts at that address.
+    /// The number of an object in its slab. Aborts if no object starts at that address.
     pub(super) fn number(&self, slab: Pfn, object: Object) -> u32 {
         let address = self.context.zones.arena().address(slab);
         let offset = object.as_ptr() as usize - address.as_ptr() as usize;
@@ -133,7 +133,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     }
 
     /// The objects of a list, in order. During the walk the caller may relink only objects that the
-    /// walk has passed. Aborts where a link leads to no object of the cache: the program has then
+    /// walk has passed. Aborts if a link leads to no object of the cache: the program has then
     /// written to the free object that holds the link.
     pub(super) fn walk(&self, list: Freelist) -> impl Iterator<Item = Object> + use<'_, P, E> {
         let (mut next, mut left) = (list.head, list.count);

@@ -1,4 +1,4 @@
-//! A cache's part of a CPU beside the slot's cell: a short list of partial slabs, and counters.
+//! A cache's part of a CPU besides the slot's cell: a short list of partial slabs, and counters.
 //!
 //! The kernel's `kmem_cache_cpu` has two parts here: its `freelist` and `slab` are the slot's cell
 //! (table in `slub`), its `partial` list is [`CpuSlab`]. The kernel changes that list with

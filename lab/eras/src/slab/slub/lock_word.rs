@@ -35,7 +35,7 @@ const STATE: u32 = LOCKED - 1;
 /// Rounds of spinning before a waiter sleeps, as in `quarry_sys::lock`.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 
-/// The word; all zero where there is no slab.
+/// The word; all zero if there is no slab.
 #[derive(Default)]
 #[repr(transparent)]
 pub struct LockWord(AtomicU32);

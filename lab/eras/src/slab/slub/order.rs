@@ -30,7 +30,7 @@ fn smallest(stride: usize, objects: usize, max: Order, fraction: usize) -> Optio
     })
 }
 
-/// The next number of objects to try where no slab up to order 3 holds the wanted number.
+/// The next number of objects to try if no slab up to order 3 holds the wanted number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fewer {
     /// Half of them (Linux 2.6.26 to 2.6.29).

@@ -84,7 +84,7 @@ pub(super) enum Put {
     WrongCache,
 }
 
-/// The word; all zero where there is no slab.
+/// The word; all zero if there is no slab.
 #[derive(Default)]
 #[repr(transparent)]
 pub struct PageWord(AtomicU64);
@@ -171,7 +171,7 @@ impl PageWord {
         put
     }
 
-    /// Takes all free objects of a frozen slab of any owner. `None` where the slab has no free
+    /// Takes all free objects of a frozen slab of any owner. `None` if the slab has no free
     /// object, or is no longer a frozen slab of `cache`.
     pub(super) fn take_frozen(&self, cache: u8, misses: &mut u64) -> Option<TakenChain> {
         let (old, _) = self.update(misses, |word| {

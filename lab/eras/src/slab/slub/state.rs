@@ -67,7 +67,7 @@ pub struct TakenChain {
     pub(super) count: u32,
 }
 
-/// The record of a slab: all zero where there is none.
+/// The record of a slab: all zero if there is none.
 pub trait SlabWord: FreshZero + Send {
     /// True if the word has a lock bit.
     const HAS_LOCK: bool;

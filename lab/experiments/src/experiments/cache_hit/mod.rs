@@ -1,4 +1,4 @@
-//! `cache-hit`: Quarry's page cache beside other caches of pages.
+//! `cache-hit`: Quarry's page cache compared with other caches of pages.
 //!
 //! ```text
 //! program  the program that takes the samples
@@ -24,22 +24,23 @@ use quarry_harness::sampler::{NoSample, SampleKey};
 use quarry_harness::tables::{Matrix, targets_of};
 use std::io::Write;
 
-/// Quarry's page cache beside three crates, two mechanisms of papers and simulated policies.
+/// Quarry's page cache compared with three crates, two published mechanisms and simulated policies.
 ///
-/// Every cache holds pages of 4 KiB by file and index, in equal bytes. quick_cache, moka and foyer
-/// are crates; vmcache and swizzle are the mechanisms of vmcache and LeanStore, built small from
-/// their papers; lru, s3-fifo and active-inactive are policies without a cache, which count hits on
-/// the same lookups.
+/// Every cache holds pages of 4 KiB by file and index, and all may hold the same number of bytes.
+/// quick_cache, moka and foyer are crates. vmcache and swizzle are the mechanisms of vmcache and
+/// LeanStore, reimplemented in small from their papers. lru, s3-fifo and active-inactive are
+/// policies without a cache, which count hits on the same lookups.
 ///
-/// A hit reads one word of the page, one in 1,024 the whole of it, and every lookup is checked
-/// against what the page must hold. The fill of a miss spins as long as a device would take, and
-/// then writes the page: from a hot kernel cache a miss costs next to nothing, which hides how well
-/// a cache evicts. What a miss takes beside its fill is a figure of its own.
+/// A hit reads one word of the page, or the whole page in one of 1,024 cases; every lookup is
+/// checked against the page's expected content. The fill of a miss spins as long as a device would
+/// take, and then writes the page. Without that a miss would cost next to nothing, because the
+/// kernel's cache holds the file, and the figures would not show how well a cache evicts. A
+/// separate figure has the time of a miss without its fill.
 #[derive(Args)]
 pub(super) struct CacheHit {
     #[command(flatten)]
     common: Common<CacheHit>,
-    /// Only workloads whose names begin so, such as hot, zipf, scan, loop or twice.
+    /// Only workloads whose names begin with one of these, such as hot, zipf, scan, loop or twice.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
     /// Bytes of pages that each cache may hold, in MiB.
@@ -47,7 +48,7 @@ pub(super) struct CacheHit {
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("16")),
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     mib: u32,
-    /// How many times the pages of the cache are looked up in a sample.
+    /// Lookups of a sample, as a multiple of the pages that the cache holds.
     #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Cost of a miss: the latency of a device, in microseconds.

@@ -12,8 +12,8 @@ use std::process::Command;
 
 const PROGRAM: &str = "cache-hit";
 
-/// Names of the program's variants and workloads in this version, to check options even if it is
-/// not built.
+/// Names of the variants and workloads that the program has in this version. With them options can
+/// be checked even if the program is not built.
 const VARIANTS: [&str; 10] = [
     "quarry",
     "quick_cache",
@@ -91,10 +91,9 @@ pub(super) fn workloads(prefixes: &[String]) -> Result<Vec<&'static str>> {
 }
 
 impl Program {
-    /// Finds the program where other peers are, and asks for its variants and workloads.
+    /// Finds the program in the folder of other peers, and checks its variants and workloads.
     ///
-    /// # Errors
-    /// It is not built, or of another version.
+    /// # Errors The program is not built, or has another version.
     pub(super) fn find() -> Result<Self> {
         let files = peer_folders().into_iter().map(|folder| folder.join(PROGRAM));
         let Some(file) = files.into_iter().find(|file| file.is_file()) else {

@@ -12,7 +12,7 @@ pub(super) struct Count {
     stack: &'static [&'static str],
 }
 
-/// The name, in a guest's sample, of what its CPUs have carried out while nothing counted.
+/// The name, in a guest's sample, of the instructions of its CPUs while no counter was on.
 pub(super) const INSTRUCTIONS: &str = "instructions";
 
 pub(super) const COUNTS: [Count; 18] = [
@@ -85,8 +85,8 @@ impl Count {
     }
 }
 
-/// Adds to a measurement of the kernel (`in_kernel`) or of the stack each of the [`COUNTS`] of
-/// which it has a part.
+/// Adds each of the [`COUNTS`] whose parts the measurement has. The measurement is one of the
+/// kernel (`in_kernel`) or of the stack.
 pub(super) fn name(measurement: &mut Measurement, in_kernel: bool) {
     for count in &COUNTS {
         let parts = if in_kernel { count.kernel } else { count.stack };

@@ -1,4 +1,4 @@
-//! `kernel`: the running kernel's counts of a workload, beside the counts of Quarry's stack.
+//! `kernel`: the running kernel's counts of a workload, compared with those of Quarry's stack.
 //!
 //! ```text
 //! rows      the workloads, read from data
@@ -44,52 +44,53 @@ use variants::{Contender, KERNEL, Setting};
 /// The size of the file system in a file.
 const IMAGE_BYTES: u64 = 1 << 30;
 
-/// The running kernel as a variant: its tracepoints beside the counts of Quarry's stack.
+/// The running kernel as a variant: its tracepoints, compared with the counts of Quarry's stack.
 ///
 /// Each workload runs as system calls in a process of its own. Counters of the kernel's tracepoints
-/// (perf_event_open) watch that process with its threads, so that other programs are not in the
-/// counts; what the kernel puts off, by RCU or for writeback, is in them only where it interrupts
-/// this process. Beside them stand the counts of the replay of the same kernel path on Quarry's
-/// stack, whose formulas are told of this machine, and the figures of the document.
+/// (perf_event_open) count in that process and its threads only, so other programs are left out.
+/// Work that the kernel defers, by RCU or for writeback, is counted only where it interrupts this
+/// process. The table also has the counts of the same kernel path replayed on Quarry's stack, whose
+/// formulas assume this machine, and the figures of the document.
 ///
-/// `kernel-uncounted` is the same without counters: what the observer costs.
-/// `kernel-fraction-8` sets vm.percpu_pagelist_high_fraction to 8 for its samples, for the whole
-/// machine; it is restored, also when the run is killed. So do `kernel-cpu-partial-N`,
-/// `kernel-min-partial-N` and `kernel-order-N` with the slab caches, and `kernel-mglru-N` with the
-/// multi-generational LRU, where the kernel lets them be written.
+/// `kernel-uncounted` runs without counters and so shows what counting costs. `kernel-fraction-8`
+/// sets vm.percpu_pagelist_high_fraction to 8 during its samples, for the whole machine; the old
+/// value is restored, even if the run is killed. `kernel-cpu-partial-N`, `kernel-min-partial-N` and
+/// `kernel-order-N` do the same with settings of the slab caches, and `kernel-mglru-N` with the
+/// multi-generational LRU, if the kernel lets them be written.
 ///
-/// `linux-RELEASE` is the kernel of a folder of --guests, in qemu: the same samples, and the
-/// instructions of each operation. scripts/witness-kernels.sh makes the folders.
+/// `linux-RELEASE` is the kernel of a folder of --guests, run in qemu. Its samples are the same,
+/// and it also counts the instructions of each operation. scripts/witness-kernels.sh makes the
+/// folders.
 ///
-/// The kernel counts for root, and for others with perf_event_paranoid of at most 1 and a tracefs
-/// that they may read. Where it refuses, a line says what is missing, and the rest runs.
+/// The kernel lets root count, and other users if perf_event_paranoid is at most 1 and they may
+/// read tracefs. If the kernel refuses, a line says what is missing, and the other variants run.
 #[derive(Args)]
 pub(super) struct Kernel {
     #[command(flatten)]
     common: Common<Kernel>,
-    /// Only rows whose names begin so, such as faults, udp or delete.
+    /// Only rows whose names begin with one of these, such as faults, udp or delete.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
     /// CPUs of a sender and its receiver, in the kernel and on the stack.
     #[arg(long, default_value = "next", value_parser = place())]
     place: Place,
-    /// The processes whose events count: `tree` is the sample's own, `machine` all of them.
+    /// The processes whose events count: `tree` is the sample's own, `machine` all of the machine.
     #[arg(long, default_value = "tree", value_parser = scope())]
     scope: Scope,
-    /// Where the kernel's events are [default: /sys/kernel/tracing or below /sys/kernel/debug].
+    /// Folder of the kernel's events [default: /sys/kernel/tracing or below /sys/kernel/debug].
     #[arg(long, value_name = "DIR")]
     tracefs: Option<PathBuf>,
     /// Folders with kernels for `linux-RELEASE`: RELEASE/vmlinuz and RELEASE/initrd.
     #[arg(long, value_name = "DIR")]
     guests: Option<PathBuf>,
-    /// Where files are made that a disk has [default: an ext4 file system in a file among temporary
-    /// files where that can be mounted, else the folder for temporary files].
+    /// Folder for files on a disk [default: an ext4 file system in a file among temporary files if
+    /// it can be mounted, else the folder for temporary files].
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Where files are made that only memory has.
+    /// Folder for files in memory.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory_folder: PathBuf,
-    /// Length of a sample of the stack in milliseconds, where its work is not fixed.
+    /// Length of a sample of the stack in milliseconds, unless its work is fixed.
     #[arg(long, default_value = "200",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("20")),
           value_parser = clap::value_parser!(u64).range(1..=30_000))]
@@ -103,7 +104,7 @@ impl Defaults for Kernel {
     const MOST_TASKS: u32 = 64;
 }
 
-/// The doctor's finding: whether the column `kernel` is available.
+/// The doctor's finding on whether the column `kernel` is available.
 pub(super) fn finding() -> Finding {
     let (seen, mend) = match Events::find(None, Scope::Tree) {
         Ok(events) => {
@@ -151,7 +152,7 @@ impl Plan for Kernel {
         let workloads = rows.iter().map(workload).collect();
         let sampling = self.sampling(&rows, contenders, events.ok(), lab.out)?;
         let sampler = move |key: SampleKey| match &sampling.contenders[key.variant] {
-            // A guest has warmed up when it has booted.
+            // Booting is a guest's warm-up.
             Contender::Guest { .. } if key.round == 0 => Err(NoSample::LeftOut),
             _ => Ok(sampling.sample(key)?.into()),
         };

@@ -10,14 +10,14 @@ use quarry_harness::results::{Metric, Run};
 use quarry_harness::table;
 use std::io::Write;
 
-/// A count whose ratio differs from 1 by more than this is marked.
+/// A ratio that differs from 1 by more than this is marked.
 const APART: f64 = 0.1;
 /// Counts per operation below this, a few events in a sample, are not compared.
 const FEW: f64 = 0.01;
 
 pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Result<()> {
     let selection = Selection::of(run);
-    // An uncounted baseline has a copy, which is not counted either.
+    // The copy of an uncounted baseline is not counted either.
     let is_counted = |column: &&Column<'_>| !column.label.starts_with(UNCOUNTED);
     let columns: Vec<&Column<'_>> = run
         .meta
@@ -77,8 +77,8 @@ fn counts(
     let line = |metric: &&Metric| {
         let value = |column: &Column<'_>| selection.median(column, of, metric);
         let values: Vec<Option<f64>> = columns.iter().map(|column| value(column)).collect();
-        // Rows with few events are left out as chance, but for blocks of pages: few events there
-        // are what the page lists are for.
+        // Rows with few events are left out, because they are chance. Blocks of pages stay: few
+        // such events are what the pcp lists are meant to achieve.
         let least = if metric.name.contains("block") { 0.0 } else { FEW };
         values.iter().flatten().any(|value| *value > least).then(|| {
             let is_apart = |index: usize| {
@@ -113,7 +113,7 @@ fn ratio(kernel: Option<f64>, policy: Option<f64>) -> String {
 }
 
 fn rates(run: &Run, selection: &Selection<'_>, rows: &[&'static Row]) -> Result<String> {
-    // A guest's time is a number of instructions, and no rate.
+    // A guest's time is a number of instructions, from which no rate follows.
     let timed = run.meta.variants.iter().filter(|it| !it.name.starts_with(GUEST));
     let columns: Vec<&Column<'_>> = timed.filter_map(|it| selection.column(&it.name)).collect();
     let uncounted = selection.column(KERNEL).and(selection.column(UNCOUNTED));
@@ -126,7 +126,7 @@ fn rates(run: &Run, selection: &Selection<'_>, rows: &[&'static Row]) -> Result<
     for of in &selection.rows {
         let Some(row) = rows.iter().find(|row| row.name == of.workload) else { continue };
         let replay = row.replay()?;
-        // A time in seconds is that of all of the document's work.
+        // A time in seconds is that of the document's whole work.
         let rate = Some(replay.rate()).filter(|rate| rate.unit != "s");
         let rate = rate.unwrap_or_else(|| Metric::rate(&format!("{}s/s", row.each)));
         let mut line = vec![of.workload.to_owned(), of.tasks.to_string(), rate.unit.clone()];

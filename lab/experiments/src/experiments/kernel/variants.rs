@@ -19,8 +19,8 @@ pub(super) const GUEST: &str = "linux-";
 /// Settings that a variant may change for its samples: the name in `VARIANT-NAME-NUMBER`, the file,
 /// and the least number.
 const SETTINGS: [(&str, &str, u32); 5] = [
-    // The lists of all CPUs together hold up to a zone's pages divided by this number. The kernel
-    // accepts only 0 below 8, which means up to the zone's low watermark.
+    // All pcp lists of a zone together hold up to the zone's pages divided by this number. Below 8
+    // the kernel accepts only 0, which means up to the zone's low watermark.
     ("fraction", "/proc/sys/vm/percpu_pagelist_high_fraction", 8),
     ("cpu-partial", "/sys/kernel/slab/*/cpu_partial", 0),
     ("min-partial", "/sys/kernel/slab/*/min_partial", 0),

@@ -5,7 +5,7 @@ use super::super::malloc_patterns;
 use quarry_harness::results::{Direction, Metric};
 
 pub(super) const EXPERIMENT: &str = "peers";
-/// Names of metrics: time of an operation, CPU time of a program, memory held after a burst.
+/// Names of metrics: time of an operation, CPU time of a program, and memory after a burst.
 pub(super) const TIME: &str = "time";
 pub(super) const CPU: &str = "CPU";
 pub(super) const HELD_AFTER: &str = "held after";

@@ -1,4 +1,4 @@
-//! `peers`: all targets against other allocators, in one run.
+//! `peers`: all targets of Quarry compared with other allocators, in one run.
 //!
 //! ```text
 //! metrics  names that its workloads and targets share
@@ -38,29 +38,29 @@ use quarry_harness::tables::{Matrix, targets_of};
 use std::io::Write;
 use std::rc::Rc;
 
-/// All targets of Quarry against other allocators, in one run and one table.
+/// All targets of Quarry compared with other allocators, in one run and one table.
 ///
 /// The workloads are those of malloc-patterns, growth (to 1 GiB), real-programs, idle-return (512
-/// MiB, all of them freed) and start-up, each with its proof that the work was done and which
-/// allocator served it. In every round each of them runs once on every allocator, in an order that
-/// is shuffled anew, so that all parts see the machine at all times. The first table has a row for
-/// each target: its bound and the peer, what was reached, and whether the target is met, missed or
-/// unclear; then come the tables that the parts have.
+/// MiB, all of them freed) and start-up. Each checks that its work was done and which allocator
+/// served it. In every round each workload runs once on every allocator, in an order that is
+/// shuffled anew, so that changes of the machine over time affect all parts alike. The first table
+/// has a row for each target: its bound and the peer, the figure reached, and whether the target is
+/// met, missed or unclear. The tables of the parts follow.
 ///
-/// Time is per operation: of a pattern as malloc-patterns has it, of growth wall-clock time of 4
-/// KiB, of a program its CPU time (of a server: for each request), of a small process the start of
-/// `true`, of `start-` that of a shell or an interpreter. Six samples are the fewest that have
-/// intervals, and with seven a single odd round does no harm; with seven peers those take a quarter
-/// of an hour on two CPUs.
+/// Time is per operation. For a pattern it is the time of malloc-patterns; for growth the
+/// wall-clock time of 4 KiB; for a program its CPU time (for a server: per request); for a small
+/// process the time to start `true`, and for `start-` a shell or an interpreter. Six samples are
+/// the fewest that have intervals, and with seven a single odd round does no harm. With seven
+/// peers, seven samples take a quarter of an hour on two CPUs.
 #[derive(Args)]
 pub(crate) struct Peers {
     #[command(flatten)]
     common: Common<Peers>,
-    /// Only workloads whose names begin so, such as batch-lifo, growth, redis, burst or
-    /// small-process.
+    /// Only workloads whose names begin with one of these, such as batch-lifo, growth, redis, burst
+    /// or small-process.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
-    /// Length of a pattern's sample in milliseconds; a quarter of it goes before as warm-up.
+    /// Length of a pattern's sample in milliseconds; a warm-up of a quarter of it comes first.
     #[arg(long, default_value = "20",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -202,7 +202,7 @@ fn print_programs(
     writeln!(out, "{}\n\n{}\n", programs.medians(cpu), programs.ratios(cpu))?;
     let faults = run.meta.metric(malloc_patterns::FAULTS)?;
     writeln!(out, "Page faults of them:\n\n{}\n", programs.medians(faults))?;
-    // Old runs have not counted huge pages.
+    // Old runs do not have counts of huge pages.
     if let Ok(huge) = run.meta.metric(malloc_patterns::HUGE) {
         writeln!(out, "Of their memory, huge pages:\n\n{}\n", programs.medians(huge))?;
     }
@@ -217,7 +217,7 @@ impl Sampler for Parts {
             return Err(NoSample::LeftOut);
         }
         let taken = self.take(part, &self.contenders[key.variant]);
-        // A signal to the terminal's process group also ends samples.
+        // A signal to the terminal's process group ends the sample processes too.
         if self.interrupt.signal().is_some() { Err(NoSample::Interrupted) } else { taken }
     }
 }

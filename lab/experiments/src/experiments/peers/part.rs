@@ -72,9 +72,9 @@ impl Part {
         !matches!(self, Self::Burst | Self::SmallProcess)
     }
 
-    /// Returns whether a part counts in the means over everything. Its peak memory must be what its
-    /// work needs: a burst is measured afterwards, and `sleep` and an empty script do no work. Of
-    /// the forms of pairs only the plain one counts.
+    /// Returns whether a part counts in the means over everything. It does if its peak memory is
+    /// what its work needs. A burst does not, because its memory is read afterwards, nor do `sleep`
+    /// and an empty script, which do no work. Of the forms of pairs only the plain one counts.
     pub(super) fn is_of_everything(&self) -> bool {
         match self {
             Self::Burst | Self::SmallProcess | Self::Start(_) => false,

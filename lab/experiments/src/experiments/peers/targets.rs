@@ -1,4 +1,4 @@
-//! The targets: figures that Quarry is to reach against its peers.
+//! The targets: the figures that Quarry should reach compared with its peers.
 
 use super::part::Part;
 use super::{HELD_AFTER, PEAK, TIME};
@@ -119,7 +119,7 @@ fn is_start(part: &Part) -> bool {
     matches!(part, Part::Start(_))
 }
 
-/// Returns whether the process holds almost nothing: its memory is the allocator's own.
+/// Returns whether the process holds almost no objects, so that its memory is the allocator's own.
 fn is_small(part: &Part) -> bool {
     is_pair(part) || matches!(part, Part::SmallProcess)
 }

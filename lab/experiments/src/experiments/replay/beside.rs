@@ -1,4 +1,4 @@
-//! A row of a replay, beside the figures of an experiment of another kind.
+//! A row of a replay, for comparison with the figures of another kind of experiment.
 
 use super::documents::Figure;
 use super::row::Row;
@@ -31,7 +31,7 @@ pub(crate) struct Terms {
 }
 
 impl Beside {
-    /// The row of these names, with this amount or the usual one.
+    /// The row of this experiment and name, with this amount or the usual one.
     ///
     /// # Errors
     /// There is no such row.

@@ -1,11 +1,12 @@
-//! `--calibrate`: the cost of a message on this machine, with and without the stand-in for other
-//! work, and the page allocator's share of it, to check the constants.
+//! `--calibrate`: the cost of a message on this machine, with and without the computing that stands
+//! for other work, and the page allocator's share of the cost. With these the constants are
+//! checked.
 //!
-//! With several threads, the figures would be of this machine's scheduler more than of the path,
-//! because handing a burst over costs as much as sending it. So one thread walks both legs of the
-//! path for each burst: with the other work, without it, and with the calls to the page allocator
-//! timed. In a transaction each message switches threads, which is most of its cost: such rows have
-//! a further line for each number of tasks, in CPU time of all threads.
+//! With several threads, the figures would depend on this machine's scheduler more than on the
+//! path, because handing a burst over costs as much as sending it. So one thread walks both legs of
+//! the path for each burst: with the other work, without it, and with the calls to the page
+//! allocator timed. In a transaction each message switches threads, which is most of its cost. Such
+//! rows have a further line for each number of tasks, in CPU time of all threads.
 
 use super::sample::ReplaySample;
 use super::slabinfo::counted;
@@ -19,8 +20,8 @@ use std::io::Write;
 /// Share of the page allocator in document 003: `__free_pages_ok` and `get_page_from_freelist`.
 const DOCUMENT_SHARE: f64 = 0.123_699 + 0.115_231;
 
-/// Measures all rows, each by the least of `samples`, and prints them beside the cost in the
-/// document. Only document 003 has a share of the page allocator to compare.
+/// Measures each row `samples` times, and prints the least beside the cost in the document. Only
+/// document 003 has a share of the page allocator to compare.
 pub(super) fn print(
     document: &str,
     rows: &[(ReplaySample, Scenario)],

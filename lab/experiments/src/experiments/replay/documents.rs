@@ -1,4 +1,4 @@
-//! The documents' figures that stand beside ours.
+//! The documents' figures that replays are compared with.
 
 use super::row::Row;
 use quarry_harness::table;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Document {
     pub(crate) number: String,
     pub(crate) finding: String,
-    /// The source of its figures; some documents have only profiles and prose.
+    /// Source of the document's figures; some documents have only profiles and prose.
     table: Option<Table>,
     /// The policies that stand for its kernels, the baseline first; `*` matches any policy.
     #[serde(default)]
@@ -22,7 +22,7 @@ pub(crate) struct Document {
     /// Later statements and measurements of the same change.
     #[serde(default)]
     pub(crate) later: String,
-    /// The policies that stand for mainline's change, where its gain was measured.
+    /// The policies that stand for mainline's version of the change, if its gain was measured.
     mainline: Option<String>,
 }
 
@@ -42,8 +42,8 @@ struct Also {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum Table {
     /// Document 000 or 001: the `statistic` of `benchmark` on `machine`. With `by_tasks` the
-    /// document's rows are numbers of tasks, and the name of our row ends the name of the
-    /// benchmark. `rows` maps names of our rows to the document's.
+    /// document's rows are numbers of tasks, and the name of the replay's row is the end of the
+    /// benchmark's name. `rows` maps names of the replay's rows to the document's.
     Mmtests {
         machine: String,
         benchmark: String,
@@ -89,7 +89,7 @@ impl Document {
         self.statistic(None, row, tasks, policies)
     }
 
-    /// The spread of that figure, if the document has it.
+    /// The spread of the document's figure, if the document has it.
     pub(crate) fn spread(&self, row: &Row, tasks: u32, policies: &Policies) -> Option<Figure> {
         self.statistic(Some("Stddev"), row, tasks, policies)
     }
@@ -167,8 +167,8 @@ impl Table {
                 std::iter::once(base).chain(lines.iter().map(|it| of(it[8], it[9]))).collect()
             }
             Self::TcpRr => {
-                // The document's machine has 16 CPUs, this machine another number: the
-                // threads per CPU select the row.
+                // The document's machine has 16 CPUs and this machine another number, so rows are
+                // matched by threads per CPU.
                 let cpus = quarry_harness::affinity::allowed().len().max(1);
                 let threads = tasks.parse::<usize>().ok()? * 16;
                 let threads = threads.is_multiple_of(cpus).then(|| (threads / cpus).to_string())?;

@@ -48,43 +48,43 @@ impl Defaults for Usual {
     const MOST_TASKS: u32 = 1024;
 }
 
-// No doc comment, because clap would make it the help.
+// No doc comment, because clap would use it as the help text.
 #[derive(Args)]
 struct Options {
     #[command(flatten)]
     common: Common<Usual>,
-    /// CPUs that the kernel's formulas are told of [default: those of the document's machine].
+    /// CPUs that the kernel's formulas assume [default: those of the document's machine].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
     declared_cpus: Option<u32>,
-    /// Memory that they are told of, such as 64G; 0 = as much as the stack has [default: that of
-    /// the document's machine, where it says].
+    /// Memory that the formulas assume, such as 64G; 0 = as much as the stack has [default: that of
+    /// the document's machine, if the document states it].
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     declared_memory: Option<u64>,
-    /// NUMA nodes, over which the CPUs are dealt in turn [default: those of the document's
+    /// NUMA nodes, to which the CPUs are assigned in turn [default: those of the document's
     /// machine].
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u8).range(1..=MAX_NODES as i64))]
     nodes: Option<u8>,
-    /// CPUs of a sender and its receiver [default: as the row has it, mostly next].
+    /// CPUs of a sender and its receiver [default: the row's own place, mostly next].
     #[arg(long, value_parser = place())]
     place: Option<Place>,
-    /// Only these rows.
+    /// Run only these rows.
     #[arg(long, value_delimiter = ',', value_name = "ROW,ROW")]
     only: Vec<String>,
-    /// How much at a time; the text above names the unit.
+    /// Amount of work at a time; the text above names the unit.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     amount: Option<u32>,
-    /// Length of a sample in milliseconds where the work is not fixed; a quarter of it goes before
-    /// as warm-up.
+    /// Length of a sample in milliseconds, unless the work is fixed; a warm-up of a quarter of it
+    /// comes first.
     #[arg(long, default_value = "200",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("20")),
           value_parser = clap::value_parser!(u64).range(1..=30_000))]
     millis: u64,
-    /// Print what a message of the baseline costs here, with and without the stand-in for other
-    /// work, and in the document, and measure nothing else.
+    /// Only print the cost of a message of the baseline: here, with and without the computing that
+    /// stands for other work, and in the document.
     #[arg(long)]
     calibrate: bool,
-    /// Write the table to a file as well, for programs: medians by the names of its columns.
+    /// Also write the table to this file as JSON: medians by the names of the columns.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

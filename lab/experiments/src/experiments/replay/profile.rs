@@ -1,5 +1,5 @@
-//! The parts of a packet's time, beside document 003's profile. Each part is the count of a call
-//! times its measured cost; no program counter is sampled.
+//! The parts of a packet's time, compared with document 003's profile. Each part is the count of a
+//! call times its measured cost; no program counter is sampled.
 
 use super::slabinfo::counted;
 use anyhow::Result;
@@ -10,13 +10,13 @@ use std::io::Write;
 
 const DOCUMENT: &str = include_str!("../../../data/documents/003_profile.csv");
 
-/// A function of the document's profile, and the product that stands for it here.
+/// A function of the document's profile, and the product that stands for its time here.
 struct Function {
     /// Its name in kernels of that time.
     name: &'static str,
-    /// Counters of a sample, which are summed.
+    /// Counters of a sample; their sum is the number of calls.
     counts: &'static [&'static str],
-    /// The figure that each of these costs.
+    /// The figure that has the cost of each call.
     cost: &'static str,
 }
 

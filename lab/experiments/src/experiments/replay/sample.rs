@@ -22,7 +22,7 @@ use std::panic;
 use std::process;
 use std::time::Duration;
 
-/// The name of the figure, and of the series, of each operation's time in whole microseconds.
+/// The name of a figure and of a series: each operation's time in whole microseconds.
 const EACH_US: &str = "each_us";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ struct Observed {
     /// Nanoseconds in the page allocator, if they were timed.
     page_ns: Option<u64>,
     footprint: Footprint,
-    /// The caches and the costs of calls, if they were wanted.
+    /// The caches and the costs of calls, if the sample is profiled.
     profile: Option<(Vec<CacheCounts>, Costs)>,
 }
 
@@ -75,14 +75,14 @@ impl Replay for OnStack<'_> {
         let (sample, scale) = (self.sample, self.sample.scale());
         let (replayed, page_ns) = if sample.timed {
             let timed = TimedPages::new(memory);
-            // Only the measured window may enter the sum.
+            // The sum may include the measured window only, so there is no warm-up.
             let replayed = self.scenario.run(&timed, Scale { warm_up: Duration::ZERO, ..scale });
             (replayed, Some(timed.page_ns()))
         } else {
             (self.scenario.run(memory, scale), None)
         };
         let footprint = memory.footprint();
-        // First, because measuring the costs counts too.
+        // Read first, because measuring the costs would change the counts.
         let profile = sample.profiled.then(|| (memory.caches(), Costs::measure(memory)));
         memory.check_at_end()?;
         Ok(Observed { replayed, page_ns, footprint, profile })

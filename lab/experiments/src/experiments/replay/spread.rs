@@ -1,5 +1,4 @@
-//! The spread of a replay's samples in mmtests' statistics, which document 000 reports beside its
-//! means.
+//! The spread of a replay's samples in mmtests' statistics, which document 000 also reports.
 
 use super::documents::beside;
 use super::spec::Spec;

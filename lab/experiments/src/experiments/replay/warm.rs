@@ -1,4 +1,4 @@
-//! Names the variants of a short run whose lists still filled while it measured.
+//! Names the variants of a short run whose lists were still filling while it measured.
 
 use quarry_harness::judge::{Row, Selection};
 use quarry_harness::results::{Cell, Run};
@@ -9,7 +9,7 @@ const SHORT_MS: u64 = 100;
 /// New slabs per operation at which a variant is named; a warm variant has almost none.
 const SLABS: f64 = 0.01;
 
-/// A line that names what was not warm in a run of short samples; `None` if all was.
+/// A line that names the variants that were not warm in a run of short samples, if there are any.
 pub(super) fn note(run: &Run) -> Option<String> {
     let millis: u64 = run.meta.options.get("millis")?.parse().ok()?;
     if millis >= SHORT_MS {

@@ -1,4 +1,4 @@
-//! `sqlite-budget`: many databases under one budget, of which some are hot for a while.
+//! `sqlite-budget`: many databases under one budget, of which some are popular for a while.
 
 use super::super::plan::{Lab, Plan, Staged};
 use super::super::tables;
@@ -22,42 +22,43 @@ const TIME: &str = "time";
 /// Page caches for one thread only.
 const SINGLE: &str = "shared-single";
 
-/// SQLite with many databases under one budget, of which some are hot for a while.
+/// SQLite with many databases under one budget, of which some are popular for a while.
 ///
 /// Each sample is a fresh process that has every database open and looks rows up by their keys. The
-/// database is drawn by a Zipf distribution (0.99), the row evenly; which databases are popular
-/// changes three times. Every read of a page from a file takes 50 us, for which the thread spins:
-/// the kernel's cache, where the files lie, would hide whether the right pages are kept. Every row
-/// is compared byte by byte with what was stored, and all samples have the same checksum.
+/// database is drawn by a Zipf distribution (0.99) and the row evenly; which databases are popular
+/// changes three times. For every read of a page from a file the thread spins for 50 us: the files
+/// are in the kernel's cache, which would hide whether the right pages are kept. Every row is
+/// compared byte by byte with the stored row, and all samples have the same checksum.
 ///
-/// Quarry has the budget for all that the process allocates through it. Every other page cache
-/// first gets, by trial, the bytes that make its process as large as Quarry's at its peak, but for
-/// `default`, which is SQLite as it comes. Counting of allocated memory is off everywhere but where
-/// the soft limit needs it.
+/// Quarry's budget covers everything that the process allocates through it. Every other page cache
+/// first gets, by trial, as many bytes as make its process as large as Quarry's at its peak; only
+/// `default`, SQLite as distributed, does not. SQLite's counting of allocated memory is off, except
+/// where the soft limit needs it.
 #[derive(Args)]
 pub(crate) struct SqliteBudget {
     #[command(flatten)]
     common: Common<SqliteBudget>,
-    /// Databases.
+    /// Number of databases.
     #[arg(long, default_value = "256", default_value_if("quick", "true", Some("16")),
           value_parser = clap::value_parser!(u64).range(2..=1000))]
     databases: u64,
-    /// Size of each, in MiB.
+    /// Size of each database, in MiB.
     #[arg(long, default_value = "8", default_value_if("quick", "true", Some("2")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
-    /// The budget of all of them, in MiB.
+    /// The budget of all databases together, in MiB.
     #[arg(long, default_value = "256", default_value_if("quick", "true", Some("16")),
           value_parser = clap::value_parser!(u64).range(1..))]
     budget: u64,
-    /// Look-ups of all threads.
+    /// Look-ups of all threads together.
     #[arg(long, default_value = "600000", default_value_if("quick", "true", Some("20000")),
           value_parser = clap::value_parser!(u64).range(100..))]
     lookups: u64,
     /// Time of a read of a page, in microseconds.
     #[arg(long, default_value = "50")]
     latency: u64,
-    /// Where the databases are, or are to be made; a folder that is removed afterwards by default.
+    /// Folder where the databases are or will be made [default: a folder that is removed
+    /// afterwards].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }

@@ -17,11 +17,11 @@ const TIME: &str = "time";
 
 /// SQLite with one database that fits into its cache, read by one connection and by two.
 ///
-/// Each sample is a fresh process. Each of its threads has a connection of its own, reads the whole
+/// Each sample is a fresh process. Each of its threads has its own connection, reads the whole
 /// database once, and then looks rows up by their keys, evenly drawn, in one read transaction. No
-/// page is read from the file any more. Every row is compared byte by byte with what was stored.
-/// The bar is SQLite without SQLITE_ENABLE_MEMORY_MANAGEMENT, which takes no lock for a page;
-/// `managed` is SQLite with that flag, as rusqlite's `bundled` builds it: one mutex for all.
+/// page is read from the file any more. Every row is compared byte by byte with the stored row. The
+/// variant to beat is SQLite without SQLITE_ENABLE_MEMORY_MANAGEMENT, which takes no lock for a
+/// page. `managed` is SQLite with that flag, as rusqlite's `bundled` builds it: one mutex for all.
 #[derive(Args)]
 pub(crate) struct SqliteHot {
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct SqliteHot {
     #[arg(long, default_value = "1000000", default_value_if("quick", "true", Some("20000")),
           value_parser = clap::value_parser!(u64).range(100..))]
     lookups: u64,
-    /// Where the database is, or is to be made; a folder that is removed afterwards by default.
+    /// Folder where the database is or will be made [default: a folder that is removed afterwards].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }

@@ -81,7 +81,7 @@ impl LoadProgram {
         Ok(Self { file, checksums: RefCell::default() })
     }
 
-    /// Creates databases, unless they are there.
+    /// Creates the databases, unless they exist.
     ///
     /// # Errors
     /// The error of the program.

@@ -1,4 +1,4 @@
-//! SQLite with its own page cache and with Quarry's.
+//! SQLite with its own page cache, and with Quarry's.
 //!
 //! ```text
 //! load      the program that does the work, and what it prints

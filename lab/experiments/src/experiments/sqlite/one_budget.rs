@@ -18,18 +18,18 @@ const DIVISIONS: [(&str, &str); 2] = [
     ("split", "half of the same memory for each: a group of the cache that never gives way"),
 ];
 
-/// A heap that breathes beside readers and writers of the page cache.
+/// A heap that grows and shrinks beside readers and writers of the page cache.
 ///
-/// Each sample is a fresh process with a limit. Threads read pages at random of a device that has
-/// four times as many as fit, and every other one changes one page of four. Meanwhile the heap
-/// grows to three quarters of the memory, by blocks of 1 MiB and 100 bytes, or until one is
-/// refused, shrinks to nothing, and begins again. Every read of a page takes 50 us, for which the
-/// thread spins. The number of every page is compared. An operation is a look-up of a page.
+/// Each sample is a fresh process with a limit. Threads read pages at random from a device with
+/// four times as many pages as fit; every other thread changes one page of four. Meanwhile the heap
+/// grows, by blocks of 1 MiB and of 100 bytes, to three quarters of the memory or until a block is
+/// refused; then it shrinks to nothing and begins again. For every read of a page the thread spins
+/// for 50 us. Each page's number is checked. An operation is a look-up of a page.
 #[derive(Args)]
 pub(crate) struct OneBudget {
     #[command(flatten)]
     common: Common<OneBudget>,
-    /// The memory of both, in MiB.
+    /// The memory of heap and page cache together, in MiB.
     #[arg(long, default_value = "256", default_value_if("quick", "true", Some("32")),
           value_parser = clap::value_parser!(u64).range(16..))]
     mib: u64,

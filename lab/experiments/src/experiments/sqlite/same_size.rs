@@ -1,8 +1,8 @@
-//! Finds the bytes with which each page cache's process is as large as Quarry's.
+//! Finds the bytes that make the process of each page cache as large as Quarry's.
 //!
-//! Page caches count their bytes differently: SQLite counts pages and leaves out what it keeps
-//! beside them; Quarry counts every page that it takes from the system. So each cache is tried, and
-//! its bytes are corrected by the difference of the peaks.
+//! Page caches count their bytes differently: SQLite counts pages and leaves out other memory that
+//! it keeps for them; Quarry counts every page that it takes from the system. So each cache is
+//! tried, and its bytes are corrected by the difference of the peaks.
 
 use super::load::{LoadProgram, QUARRY};
 use anyhow::Result;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const TRIALS: u32 = 3;
-/// A peak within this part of Quarry's is equal.
+/// Peaks that differ by at most this part of Quarry's count as equal.
 const EQUAL: f64 = 0.01;
 /// The page cache without a bound.
 pub(super) const UNBOUNDED: &str = "default";

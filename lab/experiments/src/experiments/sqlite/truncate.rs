@@ -1,4 +1,4 @@
-//! `truncate-stall`: a million cached pages leave at once while another thread works.
+//! `truncate-stall`: a million cached pages are freed at once while another thread works.
 
 use super::super::plan::{Lab, Plan, Staged};
 use super::load::{LoadProgram, QUARRY, cache_of, variants};
@@ -13,13 +13,14 @@ use quarry_harness::tables::by_variant;
 const WAYS: [(&str, &str); 3] =
     [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];
 
-/// A million cached pages of SQLite leave at once, while another thread works.
+/// A million cached pages of SQLite are freed at once while another thread works.
 ///
 /// Each sample is a fresh process. It fills a page cache through the methods that SQLite calls,
-/// looks at the bytes of every page, and lets all of them leave: by one truncation, by closing the
-/// cache, or by discarding one after the other. Another thread meanwhile uses a small cache of its
-/// own, hits mostly, and times each operation. Its longest one is the stall; beside it stands the
-/// longest one in as much time in which nothing leaves, which is what the machine does by itself.
+/// reads the bytes of every page, and frees all pages: by one truncation, by closing the cache, or
+/// by discarding one page after the other. Meanwhile another thread uses a small cache of its own,
+/// mostly with hits, and times each operation. Its longest operation is the stall. For comparison,
+/// the longest operation of an equally long time in which no page is freed shows the stalls of the
+/// machine itself.
 #[derive(Args)]
 pub(crate) struct TruncateStall {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! A record of births and deaths that ends with the population of its beginning.
+//! A record of births and deaths that begins and ends with the same population.
 
 use crate::patterns::watched::Table;
 use rand::rngs::StdRng;
@@ -7,9 +7,9 @@ use rand::{Rng, RngExt};
 /// A line of a profile.
 pub(super) struct Size {
     bytes: u32,
-    /// Births in a unit of time.
+    /// Births per unit of time.
     rate: f64,
-    /// Mean number of objects.
+    /// Mean number of live objects.
     alive: f64,
 }
 
@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str) -> Option<Vec<Size>> {
     Some(sizes?.into_iter().filter(|size| size.alive > 0.0).collect())
 }
 
-/// The birth of an object of so many bytes, or the death of an object.
+/// The birth of an object of a size, or the death of an object.
 #[derive(Clone, Copy)]
 pub(super) struct Op {
     pub(super) slot: u32,
@@ -47,7 +47,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Draws a population of some `live` bytes, and `events` births and deaths.
+    /// Draws a population of about `live` bytes, and `events` births and deaths.
     pub(super) fn new(profile: &[Size], live: f64, events: usize, random: &mut StdRng) -> Self {
         let scale = live / profile.iter().map(|it| f64::from(it.bytes) * it.alive).sum::<f64>();
         let mut living = Living::new(profile, scale, events, random);
@@ -102,8 +102,8 @@ impl Record {
         }
     }
 
-    /// Appends the deaths of the objects that were not there at the beginning, then the births of
-    /// those that are gone, each in random order.
+    /// Appends, each in random order, the deaths of objects that did not exist at the beginning,
+    /// and then the births of objects that existed then and are dead.
     fn bring_back(&mut self, profile: &[Size], living: &Living, random: &mut StdRng) {
         let first = self.length;
         for slot in 0..self.slots {
@@ -146,7 +146,7 @@ impl Place {
     const NOWHERE: u32 = u32::MAX;
 }
 
-/// Slots without an object: those of dead objects, then those above the lowest that had none yet.
+/// Slots without an object: those of dead objects, then the lowest ones that had none yet.
 struct Unused {
     slots: Table<u32>,
     count: usize,
@@ -169,9 +169,9 @@ struct Living {
     members: Vec<(Table<u32>, usize)>,
     unused: Unused,
     lowest_unused: u32,
-    /// The deaths of each size in a unit of time.
+    /// The deaths of each size per unit of time.
     deaths: Weights,
-    /// Deaths of one object of each size in a unit of time.
+    /// Deaths of one object of each size per unit of time.
     of_one: Vec<f64>,
 }
 
@@ -237,7 +237,7 @@ impl Living {
     }
 }
 
-/// Weights of numbers below a bound, as a binary indexed tree: O(log n) a change and a draw.
+/// Weights of numbers below a bound, as a binary indexed tree: O(log n) for a change or a draw.
 struct Weights {
     tree: Vec<f64>,
     sum: f64,
@@ -257,7 +257,7 @@ impl Weights {
         }
     }
 
-    /// Draws a number by its weight.
+    /// Draws a number with a probability proportional to its weight.
     fn draw(&self, random: &mut StdRng) -> usize {
         let mut rest = random.random::<f64>() * self.sum;
         let (mut at, mut step) = (0, (self.tree.len() - 1).next_power_of_two());
@@ -290,8 +290,8 @@ mod tests {
         assert_eq!(parse("1,1,2").expect("it is right")[0].bytes, 8, "a mark has room");
     }
 
-    /// Every death is that of an object that lives, every birth finds an empty slot, and the end is
-    /// the beginning.
+    /// Every death is that of a live object, every birth finds an empty slot, and the population at
+    /// the end is that of the beginning.
     #[test]
     fn a_record_brings_its_population_back() {
         let (_, record) = record(5_000);

@@ -1,4 +1,4 @@
-//! Nodes that wait until no walk is in them, and walks.
+//! Nodes that wait until no walk can be in them, and the walks themselves.
 
 use super::{Bed, NODE_BYTES, Nodes, OWNER, page};
 use crate::lru::PageNo;
@@ -103,7 +103,7 @@ fn a_walk_finds_pages_and_nothing_else() {
     }
     nodes.grace.release(&walker, 1);
     assert!(walker.1.out.borrow().is_empty(), "{NODE_BYTES} bytes for each node went back");
-    // SAFETY: nobody uses the slots any more.
+    // SAFETY: no thread uses the slots any more.
     unsafe { walker.0.area().release(&OS) };
 }
 

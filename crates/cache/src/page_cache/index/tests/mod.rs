@@ -1,5 +1,5 @@
-//! Tests of the index: shapes, counts and lack of memory here; random operations beside a
-//! `BTreeMap` in `random`; nodes of shadow entries in `shadows`; nodes that wait, and walks, in
+//! Tests of the index: shapes, counts and lack of memory here, random operations compared with a
+//! `BTreeMap` in `random`, nodes of shadow entries in `shadows`, and waiting nodes and walks in
 //! `grace`.
 
 mod grace;
@@ -14,7 +14,7 @@ use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-/// Nodes from the system's allocator, counted, and overwritten when they go back.
+/// Nodes from the system's allocator, counted, and overwritten when they are freed.
 #[derive(Default)]
 pub(super) struct Nodes {
     out: RefCell<HashSet<Object>>,
@@ -34,7 +34,7 @@ impl NodeHost for Nodes {
         }
         // SAFETY: the layout is not empty.
         let object = Object::new(unsafe { std::alloc::alloc(LAYOUT) })?;
-        // SAFETY: the object has as many bytes.
+        // SAFETY: the object has this many bytes.
         unsafe { object.write_bytes(0x5a, NODE_BYTES) };
         assert!(self.out.borrow_mut().insert(object));
         Some(object)
@@ -56,7 +56,7 @@ impl NodeHost for Nodes {
     }
 }
 
-/// An index and what it stands on.
+/// An index with the host and the lists that it needs.
 #[derive(Default)]
 pub(super) struct Bed {
     pub(super) host: Nodes,
@@ -118,7 +118,7 @@ fn a_file_of_1024_pages_has_17_nodes_and_one_of_one_page_has_none() {
     bed.end(&index);
 }
 
-/// Levels of nodes that an index needs where nothing else is in the tree.
+/// Levels of nodes that a tree needs if it has an entry at this index only.
 fn levels(index: u64) -> u64 {
     (0..9).take_while(|level| *level == 0 && index > 0 || index >> (6 * level) > 0).count() as u64
 }
@@ -185,8 +185,8 @@ fn a_page_is_not_overwritten_and_a_shadow_entry_is_returned() {
     bed.end(&index);
 }
 
-/// The ladder of document 001: a page at a time looks at each level for each page, 14 at a time
-/// look at it once.
+/// The ladder of document 001: removing pages one at a time visits each level once per page,
+/// removing 14 at a time visits each level once for all of them.
 #[test]
 fn a_batch_looks_at_fewer_places_than_its_pages_one_by_one() {
     const PAGES: u64 = 1024;

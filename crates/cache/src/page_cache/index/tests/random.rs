@@ -1,4 +1,4 @@
-//! Random operations on an index and on a `BTreeMap` beside it.
+//! Random operations on an index, compared with the same operations on a `BTreeMap`.
 
 use super::{Bed, OWNER, page};
 use crate::lru::PageNo;
@@ -143,7 +143,8 @@ impl Pair {
         assert_eq!(self.index.lock(&self.bed.nodes).replace(at, entry), before);
     }
 
-    /// Removes what is there, what is not, and pages that are others by now.
+    /// Removes places that have the given page, places that are empty, and places with another
+    /// page.
     fn remove_batch(&mut self, from: u64, len: u64) {
         let batch: Vec<(u64, PageNo)> = (from..from + len)
             .filter(|at| at % 7 != 3)
@@ -160,7 +161,8 @@ impl Pair {
         assert_eq!(removed, before - self.oracle.len());
     }
 
-    /// Nodes of leaves that hold shadow entries only; a tree of the place 0 has no node.
+    /// Number of leaf nodes that hold only shadow entries. A tree with only the place 0 has no
+    /// node.
     fn nodes_of_shadows(&self) -> u64 {
         let mut has_page = BTreeMap::new();
         for (at, (entry, _)) in &self.oracle {

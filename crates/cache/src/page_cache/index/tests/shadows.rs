@@ -1,4 +1,4 @@
-//! Nodes that hold shadow entries and nothing else, and their shrinker.
+//! Nodes that hold only shadow entries, and their shrinker.
 
 use super::{Bed, OWNER, page};
 use crate::lru::PageNo;

@@ -31,7 +31,7 @@ fn the_oldest_objects_leave_a_full_array() {
     assert_eq!(stats.free_slow, 1, "{stats:?}");
     assert_eq!(machine.level(0, cache), (LIMIT - BATCH + 1) as u64);
     assert_eq!(machine.shared(0, cache), BATCH as u64);
-    // The object freed last comes first, all the way down through the shared array.
+    // The object freed last comes first, down to the last one of the shared array.
     let again: Vec<_> = freed.iter().map(|_| machine.alloc(0, cache)).collect();
     assert!(again.iter().eq(freed.iter().rev()));
     machine.validate();
@@ -46,7 +46,8 @@ fn the_shared_array_serves_other_cpus_before_slabs_do() {
     let cache = machine.cache(64);
     let objects = fill(&machine, cache, 1);
     let before = (machine.stats(cache).slabs_allocated, machine.free_objects(0, cache));
-    // An array that was never used takes 16 objects, and half of itself from then on.
+    // An array that was never used is refilled with 16 objects, from then on with half of its
+    // limit.
     let mut taken = Vec::new();
     for (number, refill) in [(16, 16), (44, 44)] {
         taken.push(machine.alloc(1, cache));
@@ -66,7 +67,7 @@ fn a_flush_moves_no_more_than_the_shared_array_has_room_for() {
     let cache = machine.cache(64);
     let spare = machine.alloc_all(0, cache, LIMIT);
     fill(&machine, cache, SHARED - BATCH + 1);
-    // CPU 1 takes the first 16 of its life.
+    // CPU 1 takes its first refill, which is 16 objects.
     machine.alloc(1, cache);
     let (room, level) = (16, machine.level(0, cache) as usize);
     assert_eq!(machine.shared(0, cache), (SHARED - room) as u64);
@@ -122,14 +123,14 @@ fn a_node_keeps_free_slabs_up_to_its_limit() {
     machine.finish();
 }
 
-/// Of the partly free slabs, those come last whose objects came back last.
+/// Among the partly free slabs, those to which an object came back last are at the end.
 #[test]
 fn a_slab_that_gets_an_object_back_goes_behind_the_others() {
     let machine = Machine::without(1, 4, "shared");
     let cache = machine.cache(2048);
     let objects = machine.alloc_all(0, cache, 48);
     let slab = |object: &Object| object.as_ptr() as usize / 4096;
-    // One object of each of 24 slabs fills the array; of 12 of them they go to the slabs.
+    // One object of each of 24 slabs fills the array; those of 12 of these go back to their slabs.
     let mut firsts: Vec<Object> = Vec::new();
     for object in &objects {
         if !firsts.iter().any(|other| slab(other) == slab(object)) {
@@ -145,7 +146,8 @@ fn a_slab_that_gets_an_object_back_goes_behind_the_others() {
         machine.alloc(0, cache);
     }
     assert_eq!(machine.level(0, cache), 0);
-    // The refill takes them in the order in which they came back: the last is handed out first.
+    // The refill takes slabs in the order in which they got objects back; the object taken last is
+    // handed out first.
     let back: Vec<_> = (0..12).map(|_| machine.alloc(0, cache)).collect();
     assert!(back.iter().rev().eq(firsts[..12].iter()), "{back:?}");
     machine.validate();
@@ -163,7 +165,7 @@ fn a_cache_that_takes_the_number_of_another_starts_anew() {
     machine.policy.create(&machine.context(), cache).expect("it is empty");
     assert_eq!(machine.stats(cache), {
         let mut stats = SlabStats::default();
-        // Locks go on counting.
+        // A lock's counts go on when a cache's number is reused.
         stats.barns[0].lock = machine.stats(cache).barns[0].lock;
         stats.barns[0].lock.acquisitions -= 1;
         stats.list_lock = stats.barns[0].lock;
@@ -176,7 +178,7 @@ fn a_cache_that_takes_the_number_of_another_starts_anew() {
     machine.finish();
 }
 
-/// Arrays hold as many objects as the new cache wants, and no more than the first cache of the
+/// Arrays hold as many objects as the new cache wants, but no more than the first cache of this
 /// number had.
 #[test]
 fn an_array_of_a_number_that_is_used_again_has_the_limit_of_its_cache() {
@@ -193,7 +195,7 @@ fn an_array_of_a_number_that_is_used_again_has_the_limit_of_its_cache() {
             flushed = (before + 1 - machine.level(0, cache)).max(flushed);
         }
         machine.finish();
-        // SAFETY: no code has a reference to it any more.
+        // SAFETY: the test has no reference to the cache any more.
         unsafe { machine.caches.remove(CacheId::new(1)) };
         (most, flushed)
     };

@@ -1,5 +1,5 @@
-//! Model of one alien array: threads of a node free into it, one reaps it, and shuttle decides
-//! every interleaving. The model also has to find an array that has forgotten its lock.
+//! Model of one alien array: threads of a node free into it and one thread reaps it, while shuttle
+//! decides every interleaving. The model also has to detect an array whose lock is missing.
 
 use crate::slab::linux_slab::alien::{AlienArray, Freed};
 use crate::slab::linux_slab::tuning::ALIEN_LIMIT;
@@ -22,13 +22,13 @@ fn object(number: usize) -> Object {
     Object::new((16 * (1 + number)) as *mut u8).expect("not null")
 }
 
-/// The interface of the array and of one without a lock.
+/// The operations of the array, which a version without a lock has too.
 trait Gathers: Send + Sync + 'static {
     /// Puts an object in, and returns those that leave together.
     fn free(&self, object: Object) -> Vec<Object>;
     /// Takes all objects.
     fn take(&self) -> Vec<Object>;
-    /// Takes all objects, or none where another thread is at the array.
+    /// Takes all objects, or none if another thread is using the array.
     fn try_take(&self) -> Vec<Object>;
 }
 
@@ -53,8 +53,8 @@ impl Gathers for OsArray<AlienArray> {
     }
 }
 
-/// Threads that free their objects, and one that takes what has gathered: each object comes home
-/// once.
+/// Runs threads that free objects and one that takes the gathered objects. Each object must come
+/// home exactly once.
 fn gather(array: impl Gathers) {
     let array = Arc::new(array);
     let home = Arc::new(Mutex::new(BTreeSet::new()));
@@ -97,7 +97,7 @@ fn every_alien_comes_home_once() {
     });
 }
 
-/// An alien array whose lock was forgotten.
+/// An alien array without its lock.
 #[derive(Default)]
 struct Racy {
     level: AtomicUsize,

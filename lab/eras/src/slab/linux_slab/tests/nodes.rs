@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 const ALIENS: usize = 12;
 
-/// CPUs 0 and 1 are of node 0, 2 and 3 of node 1; objects of node 0.
+/// A machine whose CPUs 0 and 1 are of node 0 and 2 and 3 of node 1, with objects of node 0.
 fn two_nodes(mechanisms: &str) -> (Machine, Vec<Object>) {
     let machine = Machine::without(2, 4, mechanisms);
     let objects = machine.alloc_all(0, machine.cache(64), 100);

@@ -8,8 +8,8 @@ use std::vec::Vec;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A machine with a cache to look at, and one for large objects, each of which takes a slow path,
-/// so that the reaper of its CPU looks at the clock.
+/// A machine with a cache to observe and a second cache of large objects. Each operation on the
+/// second takes a slow path, so that the reaper of its CPU checks the clock.
 fn machine(nodes: u8, mechanisms: &str) -> Machine {
     let machine = Machine::without(nodes, 4, mechanisms);
     machine.cache(64);
@@ -22,7 +22,7 @@ impl Machine {
         self.caches.iter().next().expect("it has been created")
     }
 
-    /// Lets a CPU look at the clock after `seconds`.
+    /// Makes a CPU check the clock after `seconds`.
     fn tick(&self, cpu: u32, seconds: u64) {
         set_now(now_ns() + seconds * SECOND);
         let large = self.caches.iter().last().expect("it has been created");
@@ -50,7 +50,7 @@ fn an_array_that_is_not_used_loses_a_fifth_in_two_seconds() {
         levels.push(machine.level(0, cache));
         machine.validate();
     }
-    // The array had been used before the first of them.
+    // The array had been used before the first reap.
     assert_eq!(levels, [120, 96, 72, 48, 24, 0, 0]);
     machine.free_all(0, cache, &objects[120..]);
     machine.finish();
@@ -101,7 +101,7 @@ fn a_shared_array_that_is_not_used_loses_a_fifth_in_four_seconds() {
         machine.shared(0, cache)
     });
     assert_eq!(levels, [480, 480, 384, 384, 288, 288]);
-    // One object that a CPU takes keeps it for four seconds.
+    // One object that a CPU takes keeps the shared array for four more seconds.
     machine.alloc(2, cache);
     assert_eq!(machine.shared(0, cache), 272);
     let levels = [2, 2, 2].map(|seconds| {
@@ -112,8 +112,8 @@ fn a_shared_array_that_is_not_used_loses_a_fifth_in_four_seconds() {
     machine.validate();
 }
 
-/// A fifth of what a node may keep free: `free_limit` = 5 batches of 60 and 59 objects are 7 slabs,
-/// so that 2 go at a time.
+/// A reap takes a fifth of the free objects that a node may keep. `free_limit` = 5 batches of 60
+/// and 59 objects, or 7 slabs, so 2 slabs go at a time.
 #[test]
 fn free_slabs_that_were_not_needed_go() {
     let machine = machine(1, "shared");
@@ -124,7 +124,7 @@ fn free_slabs_that_were_not_needed_go() {
     let free_slabs = || machine.with_lists(0, cache, Lists::free_slabs);
     let kept = free_slabs();
     assert!((5..=6).contains(&kept), "{kept} slabs");
-    // The allocations touched them; then no CPU needs them.
+    // The allocations marked the free slabs as used; from then on no CPU needs them.
     let slabs = [2, 2, 2, 2, 2, 2, 2].map(|seconds| {
         machine.tick(0, seconds);
         free_slabs()

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::Mutex;
 
-/// A bed, and the holders of objects. The mutex is std's: a look at it is not a step of the model.
+/// A bed, and the objects in use. The mutex is std's, so that locking it is not a step of the
+/// model.
 struct Play {
     bed: Bed<SteppedSlots>,
     hands: Mutex<BTreeSet<usize>>,
@@ -80,8 +81,8 @@ fn lists_are_trimmed_beside_threads_that_use_them() {
     explore(RandomScheduler::new(runs), || trimming(PlantedBug::None));
 }
 
-/// In a process of its own: an object in two places is found by the test, which panics, or by the
-/// policy, which aborts.
+/// Runs in a process of its own. An object in two places is detected either by the test, which
+/// panics, or by the policy, which aborts.
 #[test]
 fn a_trim_without_its_barrier_is_found_out() {
     let program = std::env::current_exe().expect("the path of this program");

@@ -12,8 +12,8 @@ fn two_nodes() -> PageConfig<Chosen> {
     PageConfig { nodes: 2, node_of_slot, ..TINY }
 }
 
-/// Objects of this node go onto the CPU's list, whichever CPU's slabs they are of; objects of
-/// another node are gathered for their slab's list at once.
+/// An object of this node goes onto the CPU's list, whichever CPU owns its slab; an object of
+/// another node is gathered for its slab's list at once.
 #[test]
 fn objects_of_another_node_go_home_directly() {
     let bed = Bed::new(256, &two_nodes());
@@ -39,8 +39,8 @@ fn a_list_of_this_node_is_bounded() {
     bed.finish();
 }
 
-/// A node without memory borrows slabs of another. Those belong to that node, whose list serves the
-/// CPUs of both before more is taken.
+/// A node without memory borrows slabs of another node. These slabs belong to that other node, and
+/// its list serves the CPUs of both nodes before a new slab is allocated.
 #[test]
 fn borrowed_slabs_belong_to_their_node() {
     let bed = Bed::new(256, &PageConfig { initial_frames: 512, grow: false, ..two_nodes() });

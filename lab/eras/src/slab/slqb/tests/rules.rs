@@ -9,7 +9,7 @@ use quarry_mm::slab::CacheId;
 use quarry_mm::slab::SlabPolicy;
 use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
 
-/// Two objects of a slab, batches of 128, a high mark of 512.
+/// Objects of this size: two to a slab, batches of 128, a high mark of 512.
 const SIZE: usize = 2048;
 const BATCH: u32 = 128;
 const HIGH: usize = 512;
@@ -45,14 +45,14 @@ fn a_list_holds_the_high_mark_and_gives_up_a_batch_above() {
     let stats = bed.stats();
     assert_eq!((bed.level(0), stats.free_slow), (HIGH as u64 + 1 - u64::from(BATCH), 1));
     assert_eq!(bed.page_locks(0), locks + 1, "the objects of a batch go back in one section");
-    // The last 127 frees before it, and it: one of them alone in its slab.
+    // The last 127 frees and the one that flushed: one of these objects is alone in its slab.
     assert_eq!(stats.slabs_freed, u64::from(BATCH) / 2 - 1, "{stats:?}");
     bed.validate();
     bed.free(0, above[1..].iter().copied());
     bed.finish();
 }
 
-/// Slabs without objects in use go at once; what is held is held for parked objects.
+/// Slabs without objects in use are freed at once; other slabs stay because of parked objects.
 #[test]
 fn empty_slabs_are_never_kept() {
     let bed = bed();
@@ -68,7 +68,7 @@ fn empty_slabs_are_never_kept() {
     bed.finish();
 }
 
-/// Slabs give one object at a time, and leave the partial list with the last.
+/// An allocation takes one object of a slab; a slab without free objects leaves the partial list.
 #[test]
 fn an_empty_list_takes_one_object_of_the_first_partial_slab() {
     let bed = Bed::new(256, &TINY);
@@ -86,8 +86,9 @@ fn an_empty_list_takes_one_object_of_the_first_partial_slab() {
     bed.finish();
 }
 
-/// Objects of another CPU's slabs leave the list a batch at a time, and come to that CPU whole.
-/// Where more than half a high mark waits there, they go into its slabs instead.
+/// Objects of another CPU's slabs leave the list a batch at a time, and reach that CPU as a whole.
+/// If more than half a high mark of objects already waits there, the batch goes into the slabs
+/// instead.
 #[test]
 fn a_batch_is_brought_whole_or_freed_where_many_wait() {
     let bed = bed();
@@ -148,7 +149,8 @@ fn nothing_is_claimed_without_the_flag() {
     assert_eq!(bed.stats().total_slabs, 0);
 }
 
-/// A CPU gathers for one other at a time: an object for a third CPU sends the rest away first.
+/// A CPU gathers for one other CPU at a time: an object for a third CPU first sends the others
+/// away.
 #[test]
 fn objects_are_gathered_for_one_list_at_a_time() {
     let bed = bed();
@@ -165,7 +167,7 @@ fn objects_are_gathered_for_one_list_at_a_time() {
     assert_eq!(bed.stats().total_slabs, 0);
 }
 
-/// A thread that has claimed objects, and wakes up on another CPU, leaves them to the first.
+/// A thread that has claimed objects and wakes up on another CPU leaves them to its former CPU.
 #[test]
 fn a_thread_that_is_moved_leaves_its_list_to_the_owner() {
     let bed = bed();
@@ -181,7 +183,7 @@ fn a_thread_that_is_moved_leaves_its_list_to_the_owner() {
     assert_eq!(bed.stats().total_slabs, 0);
 }
 
-/// Where there is no memory for a slab, the objects of other CPUs' slabs serve.
+/// If there is no memory for a slab, objects of other CPUs' slabs serve the request.
 #[test]
 fn without_memory_other_cpus_slabs_serve() {
     let bed = Bed::new(256, &PageConfig { initial_frames: 512, grow: false, ..TINY });
@@ -195,8 +197,8 @@ fn without_memory_other_cpus_slabs_serve() {
     bed.finish();
 }
 
-/// A cache that gets the number of one that has been emptied starts anew, and its lists are counted
-/// as metadata once.
+/// A cache with the number of an emptied earlier cache starts without its state, and its lists are
+/// counted as metadata only once.
 #[test]
 fn a_number_that_is_used_again_starts_anew() {
     let bed = bed();
@@ -214,7 +216,7 @@ fn a_number_that_is_used_again_starts_anew() {
     bed.finish();
 }
 
-/// The price of the policy per frame, and per cache.
+/// The metadata of the policy per frame, and per cache.
 #[test]
 fn its_metadata_is_counted_where_it_is_used() {
     let bed = bed();

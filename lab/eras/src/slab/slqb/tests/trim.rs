@@ -7,7 +7,7 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 const START: u64 = 1_000_000_000;
-/// Batches of 128.
+/// With objects of this size, a batch has 128.
 const SIZE: usize = 2048;
 
 fn trim(bed: &Bed, now_ns: u64) -> bool {
@@ -20,7 +20,7 @@ fn a_list_gives_up_a_batch_every_three_seconds() {
     let bed = Bed::new(SIZE, &TINY);
     bed.free(0, bed.alloc(0, 300));
     on_cpu(3);
-    // The first slow path has looked at the real clock; from here on it is ours.
+    // The first slow path has read the real clock; from here on the test sets the time.
     bed.list(0).trimmed_ns.store(START, Relaxed);
     assert!(!trim(&bed, START + TRIM_NS - 1));
     assert_eq!(bed.level(0), 300);
@@ -59,7 +59,7 @@ fn gathered_objects_go_home() {
     let bed = Bed::new(SIZE, &TINY);
     let mut all = bed.alloc(0, 516).into_iter();
     let own_objects = bed.alloc(1, 5);
-    // 512 of CPU 0's, then five objects of CPU 1's own: the batch that leaves has both.
+    // First 512 objects of CPU 0's slabs, then five of CPU 1's own: the batch has both kinds.
     bed.free(1, all.by_ref().take(512));
     bed.free(1, own_objects);
     let gathered = bed.list(1).nr_outgoing();
@@ -73,7 +73,7 @@ fn gathered_objects_go_home() {
     bed.finish();
 }
 
-/// A CPU that comes to a slow path when its time has come trims its own list.
+/// A CPU that takes a slow path when its list is due trims its own list.
 #[test]
 fn a_slow_path_trims_its_own_list() {
     let bed = Bed::new(SIZE, &TINY);
@@ -94,7 +94,7 @@ fn a_slow_path_trims_its_own_list() {
     bed.finish();
 }
 
-/// A cache that no thread uses is looked at again until it has given back everything.
+/// A cache that no thread uses is trimmed again and again until it has given back everything.
 #[test]
 fn an_idle_cache_is_not_forgotten() {
     let bed = Bed::new(SIZE, &TINY);

@@ -1,4 +1,4 @@
-//! Runs scenarios under the model checker, whole or with a rule broken.
+//! Runs scenarios under the model checker, either correct or with one rule broken.
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner, thread};
@@ -14,7 +14,7 @@ fn run<S: Scheduler + 'static, B: Copy + Send + Sync + 'static>(
     Runner::new(scheduler, config).run(move || scenario(broken));
 }
 
-/// The most runs in which a broken rule has to show; the first that shows it is the last.
+/// The most runs in which a broken rule must be detected; the first detection ends the search.
 const BROKEN_RUNS: usize = 30_000;
 
 /// Runs of a scenario under each scheduler; QUARRY_MODEL_RUNS sets another number.
@@ -23,13 +23,13 @@ fn runs() -> usize {
     chosen.map_or(3_000, |runs| runs.expect("QUARRY_MODEL_RUNS is a number"))
 }
 
-/// Runs a scenario with no rule broken.
+/// Runs a scenario with no rule broken; it must not fail.
 pub(super) fn check<B: Copy + Send + Sync + 'static>(scenario: fn(B), nothing: B) {
     run(RandomScheduler::new(runs()), FailurePersistence::Print, scenario, nothing);
     run(PctScheduler::new(3, runs()), FailurePersistence::Print, scenario, nothing);
 }
 
-/// Runs a scenario with a rule broken, which has to fail under one of the schedulers.
+/// Runs a scenario with a rule broken; it must fail under one of the schedulers.
 pub(super) fn expect_failure<B: Copy + Send + Sync + 'static>(scenario: fn(B), broken: B) {
     let fails = |scheduler: fn(fn(B), B)| {
         std::thread::spawn(move || scheduler(scenario, broken)).join().is_err()

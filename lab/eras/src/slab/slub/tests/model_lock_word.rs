@@ -1,6 +1,6 @@
-//! Model of one slab's word with a lock bit: threads free into it and take it from its node's list,
-//! and shuttle decides every interleaving. Each scenario also runs with a rule of the table in
-//! `lock_word` broken, which the model has to find.
+//! Model of one slab's word with a lock bit: threads free objects into the slab and take it from
+//! its node's list, while shuttle decides every interleaving. Each scenario also runs with one rule
+//! of the table in `lock_word` broken, which the model has to detect.
 
 use super::explore::{check, expect_failure, join};
 use crate::slab::slub::lock_word::LockWord;
@@ -16,20 +16,20 @@ const OBJECTS: u32 = 3;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Nothing,
-    /// A slab that has become empty leaves the list after its bit has been released.
+    /// An empty slab leaves the list only after its bit has been released.
     ReleasesBeforeTheListIsLeft,
-    /// A slab comes onto the list after its bit has been released.
+    /// A slab is put onto the list only after its bit has been released.
     ReleasesBeforeTheListIsJoined,
     /// The thread that takes a slab from the list takes its bit only afterwards.
     TakesTheBitLate,
 }
 
-/// A slab, and where it is.
+/// A slab, and the place where it is.
 struct Slab {
     word: LockWord,
     /// True if the slab is on its node's list.
     listed: CountedLock<bool>,
-    /// Objects on the slab's own free list, as an oracle counts them: changed under the bit only.
+    /// Objects on the slab's own free list, counted by an oracle; changed only under the bit.
     free: AtomicU32,
     given_back: AtomicU32,
     broken: Broken,
@@ -81,7 +81,7 @@ impl Slab {
         }
     }
 
-    /// Takes the slab from its list, if its bit is free; returns how many objects it then has.
+    /// Takes the slab from its list if its bit is free. Returns how many free objects it then has.
     fn take_partial(&self) -> Option<u32> {
         let mut listed = self.listed.lock();
         if !*listed {
@@ -99,7 +99,7 @@ impl Slab {
         Some(state.free())
     }
 
-    /// Puts `count` objects back into the slab, which the caller has frozen, and hands it over.
+    /// Puts `count` objects back into the slab, which the caller has frozen, and gives the slab up.
     fn let_go(&self, count: u32) {
         (0..count).for_each(|number| self.free(number));
         let mut held = self.word.lock();
@@ -116,7 +116,8 @@ impl Slab {
     }
 }
 
-/// Each thread frees one object of a full slab, and one takes the slab if it finds it on the list.
+/// Each of several threads frees one object of a full slab, while another takes the slab if it is
+/// on the list.
 fn frees_against_a_taker(broken: Broken) {
     let slab = Arc::new(Slab::full(broken));
     let mut threads: Vec<_> = (0..OBJECTS)

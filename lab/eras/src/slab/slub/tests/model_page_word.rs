@@ -1,6 +1,6 @@
-//! Model of one slab's packed word: threads free, take over, freeze and unfreeze it, and shuttle
-//! decides every interleaving. Each scenario also runs with a rule of the table in `page_word`
-//! broken, which the model has to find.
+//! Model of one slab's packed word: threads free into the slab, take its objects, freeze and
+//! unfreeze it, while shuttle decides every interleaving. Each scenario also runs with one rule of
+//! the table in `page_word` broken, which the model has to detect.
 
 use super::explore::{check, expect_failure, join};
 use crate::slab::slub::page_word::{PageWord, Put};
@@ -14,7 +14,7 @@ const CACHE: u8 = 7;
 const OBJECTS: u32 = 4;
 /// In `held`: on the slab's own free list.
 const FREE: u32 = 0;
-/// In `held`: taken from the slab by the thread that owns it, for no user yet.
+/// In `held`: taken from the slab by the thread that owns the slab, but not yet handed to a user.
 const OWNER: u32 = 99;
 
 /// A rule that a scenario may break.
@@ -29,16 +29,16 @@ enum Broken {
     TakesFromUnfrozen,
 }
 
-/// A slab, and where its objects and the slab itself are.
+/// A slab, its place, and the owners of its objects.
 struct Slab {
     word: PageWord,
-    /// Number + 1 of the object after each.
+    /// For each object, the number + 1 of the next object in the free list.
     links: [AtomicU32; OBJECTS as usize],
     /// True if the slab is on its node's list.
     listed: CountedLock<bool>,
     /// The owner of each object: a thread's number, `FREE` or `OWNER`.
     held: [AtomicU32; OBJECTS as usize],
-    /// Threads that own the slab: it is frozen and theirs.
+    /// Number of threads that own the slab, which is then frozen.
     owners: AtomicU32,
     given_back: AtomicU32,
     broken: Broken,
@@ -125,7 +125,7 @@ impl Slab {
         }
     }
 
-    /// The objects of a chain that was taken, each now `OWNER`'s.
+    /// The objects of a taken chain; each now belongs to `OWNER`.
     fn taken(&self, chain: Option<TakenChain>) -> Vec<u32> {
         let Some(chain) = chain else { return Vec::new() };
         let mut numbers = vec![chain.first];
@@ -162,7 +162,7 @@ impl Slab {
         Some(self.give(numbers, me))
     }
 
-    /// Takes what is free in the slab if it is frozen, for any owner, as `refill` does.
+    /// Takes the free objects of the slab, if it is frozen by any thread, as `refill` does.
     fn refill(&self, me: u32) -> Vec<u32> {
         let chain = if self.broken == Broken::TakesFromUnfrozen {
             // `take_or_unfreeze` is for the owner only.
@@ -177,8 +177,8 @@ impl Slab {
         self.give(numbers, me)
     }
 
-    /// Lets go of the caller's slab, as `alloc_slow` does with one that is used up; returns objects
-    /// that came in since: if there are any, the slab is still the caller's.
+    /// Lets go of the caller's slab, as `alloc_slow` does with a slab that is used up. Returns
+    /// objects that were freed meanwhile; if there are any, the caller still owns the slab.
     fn let_go(&self, me: u32) -> Vec<u32> {
         self.disown();
         match self.word.take_or_unfreeze(&mut 0) {
@@ -191,7 +191,7 @@ impl Slab {
         }
     }
 
-    /// Frees what is left, and sees that the slab is where it belongs.
+    /// Frees the remaining objects, and checks that the slab is in the right place.
     fn finish(&self) {
         for number in 0..OBJECTS {
             let holder = self.held[number as usize].load(SeqCst);
@@ -235,7 +235,8 @@ fn frees_while_the_owner_lets_go(broken: Broken) {
     slab.finish();
 }
 
-/// The slab is full and has no owner; all free at once, and a taker may find it on the list.
+/// The slab is full and has no owner. All threads free at once, and one may take the slab from the
+/// list.
 fn frees_against_a_taker(broken: Broken) {
     let slab = Arc::new(Slab::new([1, 2, 3, 3], broken));
     assert_eq!(slab.let_go(3), []);
@@ -253,7 +254,8 @@ fn frees_against_a_taker(broken: Broken) {
     slab.finish();
 }
 
-/// A thread that takes itself for the owner takes over what is free, while the owner lets go.
+/// A thread that wrongly believes that its guard is current takes the free objects, while the owner
+/// lets the slab go.
 fn a_late_refill(broken: Broken) {
     let slab = Arc::new(Slab::new([1, 2, 3, 3], broken));
     let late = spawn(&slab, |slab| {
