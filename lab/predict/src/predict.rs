@@ -131,7 +131,7 @@ impl Options {
             "003" if !self.calibrate => packets::suppose(machine),
             "004" if !self.calibrate => faults::suppose(machine, cells),
             "000" if !self.calibrate => {
-                let mut all = messages::suppose_clock(machine, name, cells)?;
+                let mut all = messages::suppose_streams(machine, name, cells)?;
                 all.extend(match name {
                     SOCKPERF_MACHINE => sockets::suppose(machine)?,
                     _ => messages::suppose(machine, cells)?,

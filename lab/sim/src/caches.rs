@@ -1,145 +1,88 @@
 //! Caches of a finite size: which lines those of a core and those of a socket still have.
 //!
-//! Each is fully associative and forgets the line that was used longest ago: sets would depend on
-//! addresses, and no result may. A socket's cache has all lines that the caches of its cores have,
-//! as Intel's from Nehalem to Broadwell; what it forgets, its cores forget, too. A hit in the cache
-//! of a core is not seen by that of its socket.
+//! A cache counts the lines that it takes in, those of data that streams through it included, and a
+//! line remembers the counts at its last use: once a cache has taken in as many others as it holds,
+//! it has lost the line, as where the one that was used longest ago goes first. So no cache knows
+//! its lines, and data that no task asks for again costs nothing here. Sets would depend on
+//! addresses, and no result may. A socket's cache includes those of its cores, as Intel's from
+//! Nehalem to Broadwell. Of a line that several cores have read, the last use counts for all: once
+//! that core has lost it, they have.
 
-use crate::by_address::ByAddress;
 use crate::costs::CacheSizes;
 use crate::topology::Topology;
 
-/// The caches of a machine.
+/// Bytes of a cache line, on x86-64 and most of aarch64.
+pub(crate) const LINE: usize = 64;
+/// Lines of a page, of memory and of the table of lines.
+pub(crate) const LINES: usize = 64;
+
+/// The last use of a line: the core, and what its cache and its socket's had taken in.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Use {
+    core: u32,
+    by_core: u64,
+    by_socket: u64,
+}
+
+/// The caches of a machine; by default they have no bound.
+#[derive(Default)]
 pub(crate) struct Caches {
-    pub(crate) cores: Vec<Recent>,
-    pub(crate) sockets: Vec<Recent>,
+    /// Lines that the cache of each core has taken in, and that of each socket; none without a
+    /// bound. A line that was never used is as one that was used before they held any.
+    cores: Vec<u64>,
+    sockets: Vec<u64>,
+    /// Lines that the cache of a core holds, and that of a socket.
+    most: [u64; 2],
+    cores_of_socket: u32,
+    /// The line that each core has got from memory last: the next one is on its way already.
+    last: Vec<usize>,
 }
 
 impl Caches {
     pub(crate) fn new(on: &Topology, sizes: CacheSizes) -> Self {
-        let all = |count: u32, kib: usize| (0..count).map(|_| Recent::new(kib * 16)).collect();
+        let most = [sizes.core_kib, sizes.socket_kib].map(|kib| ((kib << 10) / LINE) as u64);
+        let cores = on.all_cores() as usize;
         Self {
-            cores: all(on.all_cores(), sizes.core_kib),
-            sockets: all(on.sockets, sizes.socket_kib),
-        }
-    }
-}
-
-/// No place.
-const NONE: u32 = u32::MAX;
-
-/// A line between those that were used after it and before it.
-struct Place {
-    line: usize,
-    newer: u32,
-    older: u32,
-}
-
-/// The lines that were used last, so many at most.
-pub(crate) struct Recent {
-    most: usize,
-    numbers: ByAddress<u32>,
-    places: Vec<Place>,
-    free: Vec<u32>,
-    newest: u32,
-    oldest: u32,
-}
-
-impl Recent {
-    fn new(most: usize) -> Self {
-        let (numbers, places, free) = Default::default();
-        Self { most: most.max(1), numbers, places, free, newest: NONE, oldest: NONE }
-    }
-
-    /// Uses a line, whether it is here or not. Returns the one that has to go for it. O(1).
-    pub(crate) fn uses(&mut self, line: usize) -> Option<usize> {
-        if let Some(&number) = self.numbers.get(&line) {
-            if number != self.newest {
-                self.unlink(number);
-                self.link(number);
-            }
-            return None;
-        }
-        let place = Place { line, newer: NONE, older: NONE };
-        let number = self.free.pop().unwrap_or(self.places.len() as u32);
-        match self.places.get_mut(number as usize) {
-            Some(free) => *free = place,
-            None => self.places.push(place),
-        }
-        self.numbers.insert(line, number);
-        self.link(number);
-        if self.numbers.len() <= self.most {
-            return None;
-        }
-        let oldest = self.places[self.oldest as usize].line;
-        self.forgets(oldest);
-        Some(oldest)
-    }
-
-    /// A line is no longer here. O(1).
-    pub(crate) fn forgets(&mut self, line: usize) {
-        if let Some(number) = self.numbers.remove(&line) {
-            self.unlink(number);
-            self.free.push(number);
+            cores: vec![most[0] + 1; cores],
+            sockets: vec![most[1] + 1; on.sockets as usize],
+            most,
+            cores_of_socket: on.cores,
+            last: vec![0; cores],
         }
     }
 
-    fn link(&mut self, number: u32) {
-        let older = std::mem::replace(&mut self.newest, number);
-        let place = &mut self.places[number as usize];
-        (place.newer, place.older) = (NONE, older);
-        match self.places.get_mut(older as usize) {
-            Some(older) => older.newer = number,
-            None => self.oldest = number,
+    /// Takes all bits from `cores`, one for each core that has a line, if it is lost since its last
+    /// use. Returns the socket whose cache has it, whether a core does or not.
+    pub(crate) fn lose(&self, used: Use, cores: &mut u128) -> Option<u32> {
+        let in_core = *self.cores.get(used.core as usize)? - used.by_core;
+        let socket = used.core / self.cores_of_socket;
+        let in_socket = self.sockets[socket as usize] - used.by_socket;
+        if in_core > self.most[0] || in_socket > self.most[1] {
+            *cores = 0;
+        }
+        (in_socket <= self.most[1]).then_some(socket)
+    }
+
+    /// A use of a line by a core, now.
+    pub(crate) fn uses(&self, core: u32) -> Use {
+        let Some(by_core) = self.cores.get(core as usize) else { return Use::default() };
+        let socket = core / self.cores_of_socket;
+        Use { core, by_core: *by_core, by_socket: self.sockets[socket as usize] }
+    }
+
+    /// The cache of a core takes in lines, and that of its socket as well if they come from memory.
+    pub(crate) fn take_in(&mut self, core: u32, lines: u64, from_memory: bool) {
+        if let Some(taken) = self.cores.get_mut(core as usize) {
+            *taken += lines;
+            self.sockets[(core / self.cores_of_socket) as usize] += u64::from(from_memory) * lines;
         }
     }
 
-    fn unlink(&mut self, number: u32) {
-        let Place { newer, older, .. } = self.places[number as usize];
-        match self.places.get_mut(newer as usize) {
-            Some(newer) => newer.older = older,
-            None => self.newest = older,
-        }
-        match self.places.get_mut(older as usize) {
-            Some(older) => older.newer = newer,
-            None => self.oldest = newer,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The same by a list, the newest line first.
-    struct Naive {
-        most: usize,
-        lines: Vec<usize>,
-    }
-
-    impl Naive {
-        fn uses(&mut self, line: usize) -> Option<usize> {
-            self.lines.retain(|it| *it != line);
-            self.lines.insert(0, line);
-            if self.lines.len() > self.most { self.lines.pop() } else { None }
-        }
-    }
-
-    #[test]
-    fn the_line_that_was_used_longest_ago_goes() {
-        let (mut recent, mut naive) = (Recent::new(7), Naive { most: 7, lines: Vec::new() });
-        let mut random = 1u32;
-        for step in 0..10_000 {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let line = (random >> 16) as usize % 12;
-            if step % 5 == 0 {
-                recent.forgets(line);
-                naive.lines.retain(|it| *it != line);
-            } else {
-                assert_eq!(recent.uses(line), naive.uses(line), "step {step}");
-            }
-            assert_eq!(recent.numbers.len(), naive.lines.len());
-        }
-        assert!(recent.places.len() <= 8, "places of lines that are gone serve others");
+    /// A core gets a line from memory. Returns whether it was fetched ahead: it lies in the same
+    /// page as the last one, and beside it.
+    pub(crate) fn is_ahead(&mut self, core: u32, line: usize) -> bool {
+        let Some(last) = self.last.get_mut(core as usize) else { return false };
+        let last = std::mem::replace(last, line);
+        last / LINES == line / LINES && last.abs_diff(line) == 1
     }
 }

@@ -45,8 +45,6 @@ pub struct Costs {
     pub remote_ns: u64,
     /// A line that no cache has.
     pub memory_ns: u64,
-    /// KiB of the cache that the cores of a socket share and that includes their own; 0: no bound.
-    pub socket_cache_kib: u64,
     /// Each line after the first of one access: the hardware fetches several at a time.
     pub next_line_ns: u64,
     /// A restartable sequence, without the lines it uses.
@@ -116,7 +114,6 @@ impl Default for Costs {
             socket_ns: 45,
             remote_ns: 110,
             memory_ns: 96,
-            socket_cache_kib: 0,
             // 64 bytes at the 10 bytes per ns of one core.
             next_line_ns: 6,
             // About a dozen instructions (docs/how-this-codebase-is-written.md, habit 5).
@@ -164,7 +161,6 @@ impl Costs {
             socket_ns: 0,
             remote_ns: 0,
             memory_ns: 0,
-            socket_cache_kib: 0,
             next_line_ns: 0,
             sequence_ns: 0,
             section_ns: 0,

@@ -10,7 +10,7 @@
 //! The machine exists where it is built with `--cfg quarry_sim`; elsewhere this crate has the
 //! descriptions of machines only. `docs/simulator.md` says what it can show, and what not.
 //!
-//! Order of the files, each using only those before it: `topology`, `costs`, `outcome`; `ages`,
+//! Order of the files, each using only those before it: `topology`, `costs`, `outcome`;
 //! `by_address`, `caches`, `lines`, `locks`, `state`, `machine`, `task`, `shared`, `simulation`,
 //! `simulate`.
 //!
@@ -22,8 +22,6 @@ pub mod outcome;
 pub mod simulate;
 pub mod topology;
 
-#[cfg(quarry_sim)]
-mod ages;
 #[cfg(quarry_sim)]
 mod by_address;
 #[cfg(quarry_sim)]

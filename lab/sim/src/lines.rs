@@ -4,31 +4,26 @@
 //! has put memory. Memory is bounded: beyond [`MOST_PAGES`], the page that was first used longest
 //! ago is forgotten, as if its lines had gone back to memory.
 
-use crate::ages::{Ages, LINES, Use};
 use crate::by_address::ByAddress;
-use crate::caches::Caches;
-use crate::costs::{CacheSizes, Costs};
+use crate::caches::{Caches, LINE, LINES, Use};
+use crate::costs::Costs;
 use crate::topology::Topology;
 use quarry_sys::primitive::Access;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Bytes of a cache line, on x86-64 and most of aarch64.
-pub(crate) const LINE: usize = 64;
-/// Pages of the table: with 2 KiB each, 128 MiB at most.
+/// Pages of the table: with 3 KiB each, 192 MiB at most.
 const MOST_PAGES: usize = 1 << 16;
 
 #[derive(Clone, Copy, Default)]
 struct Line {
-    /// Cores that have it, a bit each; cores 128 apart share one. None, and no socket: memory has
-    /// it.
+    /// Cores that have it, a bit each, unless their caches have lost it; cores 128 apart share one.
+    /// None: a socket's cache has it, or memory.
     cores: u128,
-    /// Sockets whose cache has it, a bit each, where caches have a size.
-    sockets: u64,
     /// When the last transfer for writing, or from a core that may have written, ends: the next
     /// one begins then.
     free_at_ns: u64,
-    /// When it was used last, where streams push lines out.
+    /// Its last use, where caches have a size.
     used: Use,
 }
 
@@ -68,9 +63,7 @@ pub(crate) struct Lines {
     order: VecDeque<(usize, usize)>,
     /// The page that was used last.
     last: (usize, usize),
-    /// None: a cache is as large as need be.
-    caches: Option<Caches>,
-    ages: Ages,
+    pub(crate) caches: Caches,
 }
 
 impl Lines {
@@ -118,21 +111,6 @@ impl Lines {
         (FRAME_LINES + first.min(last), first.abs_diff(last) + 1)
     }
 
-    /// From now on caches have a size.
-    pub(crate) fn bound_caches(&mut self, on: &Topology, sizes: CacheSizes) {
-        self.caches = Some(Caches::new(on, sizes));
-    }
-
-    /// From now on what streams through a socket's cache, of so many lines, pushes others out.
-    pub(crate) fn age(&mut self, on: &Topology, most: u64) {
-        self.ages = Ages::new(on, most);
-    }
-
-    /// The cache of a socket takes in bytes that no task uses again.
-    pub(crate) fn stream(&mut self, socket: u32, bytes: u64) {
-        self.ages.stream(socket, bytes / LINE as u64);
-    }
-
     fn line(&mut self, line: usize) -> &mut Line {
         let number = self.page(line / LINES);
         &mut self.pages[number][line % LINES]
@@ -171,16 +149,11 @@ impl Lines {
         if on.is_outside(cpu) {
             return true;
         }
-        let number = self.page(line / LINES);
-        let line = &mut self.pages[number][line % LINES];
-        let me = 1 << (on.core_of(cpu) % 128);
-        let has = match access {
-            Access::Read => line.cores & me != 0,
-            Access::Write | Access::Update => line.cores == me,
-        };
-        let finds = has && self.ages.hold(line.used);
+        let core = on.core_of(cpu);
+        let (cores, _) = self.holders(line);
+        let finds = has(cores, core, access != Access::Read);
         if finds {
-            line.used = self.ages.now(on.socket_of(cpu));
+            self.line(line).used = self.caches.uses(core);
         }
         finds
     }
@@ -214,119 +187,70 @@ impl Lines {
         access: Access,
         all: &mut Fetched,
     ) -> u64 {
-        let core = on.core_of(cpu);
-        let me = 1 << (core % 128);
-        let writes = access != Access::Read;
-        let before = self.look(line, on.socket_of(cpu));
-        if before.cores == me || (!writes && before.cores & me != 0) {
-            self.caches.as_mut().and_then(|caches| caches.cores[core as usize].uses(line));
+        let (core, writes) = (on.core_of(cpu), access != Access::Read);
+        let (cores, socket) = self.holders(line);
+        self.line(line).used = self.caches.uses(core);
+        if has(cores, core, writes) {
             return costs.hit_ns;
         }
-        let ns = if before.cores == 0 && before.sockets == 0 {
+        let from_memory = cores == 0 && socket.is_none();
+        self.caches.take_in(core, 1, from_memory);
+        let ns = if from_memory {
             all.from_memory += 1;
-            match self.ages.take_in(on.socket_of(cpu), core, line) {
-                true => costs.next_line_ns,
-                false => costs.memory_ns,
-            }
-        } else if before.is_elsewhere(on, cpu, writes) {
+            if self.caches.is_ahead(core, line) { costs.next_line_ns } else { costs.memory_ns }
+        } else if is_elsewhere(on, cpu, writes, (cores, socket)) {
             all.remote += 1;
             costs.remote_ns
         } else {
             all.in_socket += 1;
             costs.socket_ns
         };
-        let end_ns = now_ns.max(before.free_at_ns) + ns;
         let now = self.line(line);
-        if writes {
-            (now.cores, now.free_at_ns) = (me, end_ns);
-        } else {
-            // One that a single core has may be changed: it has to give it up as for a write.
-            if before.cores.is_power_of_two() {
-                now.free_at_ns = end_ns;
-            }
-            now.cores |= me;
+        let end_ns = now_ns.max(now.free_at_ns) + ns;
+        // One that a single core has may be changed: it has to give it up as for a write.
+        if writes || cores.is_power_of_two() {
+            now.free_at_ns = end_ns;
         }
-        if self.caches.is_some() {
-            self.fill_caches(on, core, line, (before, writes));
-        }
+        now.cores = if writes { 0 } else { cores } | 1 << (core % 128);
         end_ns - now_ns
     }
 
-    /// The line as a use of it by a core of this socket finds it.
-    fn look(&mut self, line: usize, socket: u32) -> Line {
-        let before = self.line(line).used;
-        let (is_gone, used) = (!self.ages.hold(before), self.ages.now(socket));
-        let found = self.line(line);
-        found.used = used;
-        if is_gone {
-            (found.cores, found.sockets) = (0, 0);
-        }
-        *found
-    }
-
-    /// A line comes into the caches of a core and its socket; with a write, all others lose it.
-    /// O(cores that have it).
-    fn fill_caches(
-        &mut self,
-        on: &Topology,
-        core: u32,
-        line: usize,
-        (before, writes): (Line, bool),
-    ) {
-        let Some(mut caches) = self.caches.take() else { return };
-        let socket = core / on.cores;
-        if writes {
-            let bits = |mut bits: u128| {
-                std::iter::from_fn(move || {
-                    let bit = (bits != 0).then(|| bits.trailing_zeros());
-                    bits &= bits.wrapping_sub(1);
-                    bit
-                })
-            };
-            for other in bits(before.cores).filter(|other| *other != core) {
-                caches.cores[other as usize].forgets(line);
-            }
-            for other in bits(before.sockets.into()).filter(|other| *other != socket) {
-                caches.sockets[other as usize].forgets(line);
-            }
-            self.line(line).sockets = 0;
-        }
-        self.line(line).sockets |= 1 << socket;
-        if let Some(gone) = caches.sockets[socket as usize].uses(line) {
-            let gone_line = self.line(gone);
-            gone_line.sockets &= !(1 << socket);
-            for other in socket * on.cores..(socket + 1) * on.cores {
-                if gone_line.cores >> other & 1 == 1 {
-                    caches.cores[other as usize].forgets(gone);
-                    gone_line.cores &= !(1 << other);
-                }
-            }
-        }
-        if let Some(gone) = caches.cores[core as usize].uses(line) {
-            self.line(gone).cores &= !(1 << core);
-        }
-        self.caches = Some(caches);
+    /// The cores that have a line, a bit each, and the socket whose cache has it by its last use.
+    fn holders(&mut self, line: usize) -> (u128, Option<u32>) {
+        let &mut Line { mut cores, used, .. } = self.line(line);
+        let socket = self.caches.lose(used, &mut cores);
+        self.line(line).cores = cores;
+        (cores, socket)
     }
 }
 
-impl Line {
-    /// Returns whether the access goes to another socket: a read, if no core of this one has the
-    /// line; a write, if one of another has it, which must hear of it.
-    fn is_elsewhere(&self, on: &Topology, cpu: u32, writes: bool) -> bool {
-        let (cores, socket) = (on.cores.min(128), on.socket_of(cpu));
-        let here = (u128::MAX >> (128 - cores)).rotate_left(socket * on.cores % 128);
-        let ours = 1 << socket;
-        if writes {
-            self.cores & !here != 0 || self.sockets & !ours != 0
-        } else {
-            self.cores & here == 0 && self.sockets & ours == 0
-        }
+/// Returns whether a core, of those that have a line, can use it without a word to anybody.
+fn has(cores: u128, core: u32, writes: bool) -> bool {
+    let me = 1 << (core % 128);
+    cores == me || !writes && cores & me != 0
+}
+
+/// Returns whether the access goes to another socket: a read, if no cache of this one has the line;
+/// a write, if one of another has it, which must hear of it.
+fn is_elsewhere(
+    on: &Topology,
+    cpu: u32,
+    writes: bool,
+    (cores, used_in): (u128, Option<u32>),
+) -> bool {
+    let (of_socket, socket) = (on.cores.min(128), on.socket_of(cpu));
+    let here = (u128::MAX >> (128 - of_socket)).rotate_left(socket * on.cores % 128);
+    if writes {
+        cores & !here != 0 || used_in.is_some_and(|it| it != socket)
+    } else {
+        cores & here == 0 && used_in != Some(socket)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::costs::CacheSizes;
 
     fn costs() -> Costs {
         Costs {
@@ -356,18 +280,24 @@ mod tests {
     #[test]
     fn streams_push_out_what_was_not_used_for_long() {
         let (on, costs, mut lines) = (Topology::new(2, 2), costs(), Lines::new());
-        lines.age(&on, 10);
+        // 16 lines of a core, 32 of a socket.
+        lines.caches = Caches::new(&on, CacheSizes { core_kib: 1, socket_kib: 2 });
         let at = |now, line, lines: &mut Lines| {
             lines.fetch((&on, &costs), (0, now), (line, 1), Access::Write).ns
         };
         let first = [7, 8, 700, 7].map(|line| at(0, line, &mut lines));
         assert_eq!(first, [80, 5, 80, 1], "8 is beside 7");
         assert_eq!([63, 64].map(|line| at(0, line, &mut lines)), [80, 80], "in two pages");
-        lines.stream(1, 64 * 20);
+        lines.caches.take_in(2, 50, true);
         assert_eq!(at(200, 7, &mut lines), 1, "the other socket's cache");
-        lines.stream(0, 64 * 11);
+        lines.caches.take_in(0, 17, false);
         assert!(!lines.finds(&on, 0, 700, Access::Read));
-        assert_eq!(at(300, 7, &mut lines), 80);
+        assert_eq!(at(300, 7, &mut lines), 50, "the socket has it");
+        lines.fetch((&on, &costs), (1, 1_000), (7, 1), Access::Read);
+        lines.caches.take_in(1, 17, false);
+        assert_eq!(at(2_000, 7, &mut lines), 50, "the last use counts for both cores");
+        lines.caches.take_in(1, 33, true);
+        assert_eq!(at(3_000, 7, &mut lines), 80, "a neighbour's data goes through the socket, too");
     }
 
     #[test]
@@ -413,20 +343,20 @@ mod tests {
     fn a_full_cache_forgets_the_oldest_line() {
         let (on, costs, mut lines) = (Topology::new(2, 1), costs(), Lines::new());
         // 16 lines of a core, 32 of a socket.
-        lines.bound_caches(&on, CacheSizes { core_kib: 1, socket_kib: 2 });
+        lines.caches = Caches::new(&on, CacheSizes { core_kib: 1, socket_kib: 2 });
         let mut now_ns = 0;
-        let mut at = |cpu, line, access| {
+        // No line is beside another one, which would be on its way already.
+        let mut at = |cpu, line: usize, access| {
             now_ns += 1_000;
-            lines.fetch((&on, &costs), (cpu, now_ns), (line, 1), access).ns
+            lines.fetch((&on, &costs), (cpu, now_ns), (2 * line, 1), access).ns
         };
         (0..17).for_each(|line| assert_eq!(at(0, line, Access::Write), 80));
         assert_eq!(at(0, 16, Access::Read), 1);
         assert_eq!(at(0, 0, Access::Read), 50, "the core has lost it, its socket has it");
         assert_eq!(at(1, 1, Access::Read), 100, "for another socket it is remote");
-        (100..132).for_each(|line| assert_eq!(at(0, line, Access::Read), 80));
+        (100..133).for_each(|line| assert_eq!(at(0, line, Access::Read), 80));
         assert_eq!(at(0, 0, Access::Read), 80, "the socket has lost it");
-        assert_eq!(at(1, 1, Access::Write), 1, "the other one has it, and alone by now");
-        assert_eq!(at(0, 1, Access::Read), 100);
+        assert_eq!(at(1, 1, Access::Read), 1, "the other one has it");
     }
 
     #[test]

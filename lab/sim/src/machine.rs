@@ -1,7 +1,7 @@
 //! The machine behind the seam: the cost of a running task's calls, and where it lets others run.
 
+use crate::caches::LINE;
 use crate::costs::Waiting;
-use crate::lines::LINE;
 use crate::state::{Event, State, Status, Task, TaskId};
 use quarry_sys::primitive::announce::Waited;
 use quarry_sys::primitive::{Access, Effort, Machine};

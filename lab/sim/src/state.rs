@@ -8,8 +8,9 @@
 //!   later.
 
 use crate::by_address::ByAddress;
+use crate::caches::Caches;
 use crate::costs::Costs;
-use crate::lines::{LINE, Lines};
+use crate::lines::Lines;
 use crate::locks::Locks;
 use crate::outcome::Outcome;
 use crate::topology::Topology;
@@ -125,10 +126,7 @@ impl State {
         let cores = topology.all_cores() as usize;
         let mut lines = Lines::new();
         if let Some(sizes) = costs.caches {
-            lines.bound_caches(&topology, sizes);
-        }
-        if costs.socket_cache_kib > 0 {
-            lines.age(&topology, (costs.socket_cache_kib << 10) / LINE as u64);
+            lines.caches = Caches::new(&topology, sizes);
         }
         Self {
             topology,

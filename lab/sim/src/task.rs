@@ -1,6 +1,7 @@
 //! The actions of a running task besides calling Quarry. All functions are those of the task that
 //! calls them; where none runs, [`cpu`] and [`now_ns`] are 0, and the others panic.
 
+use crate::caches::LINE;
 use crate::machine::Simulated;
 use crate::state::Placement;
 use quarry_sys::locks::Visit;
@@ -120,14 +121,14 @@ pub fn memory_of(node: u32, bytes: u64) {
         *busy_until_ns = busy_until_ns.max(now_ns as f64) + bytes as f64 / bytes_per_ns;
         *busy_until_ns - now_ns as f64
     };
-    let (core, costs) = (state.topology.core_of(cpu) as usize, &state.costs);
+    let (core, costs) = (state.topology.core_of(cpu), &state.costs);
     let alone_ns = bytes as f64 / costs.core_bytes_per_ns;
-    let of_core_ns = after(&mut state.core_busy_until_ns[core], costs.core_bytes_per_ns);
+    let of_core_ns = after(&mut state.core_busy_until_ns[core as usize], costs.core_bytes_per_ns);
     let of_socket_ns =
         after(&mut state.memory_busy_until_ns[node as usize], costs.socket_bytes_per_ns);
     let took_ns = of_core_ns.max(of_socket_ns);
     state.outcome.memory_bytes += bytes;
-    state.lines.stream(state.topology.socket_of(cpu), bytes);
+    state.lines.caches.take_in(core, bytes / LINE as u64, true);
     state.outcome.memory_waiting_ns += (took_ns - alone_ns) as u64;
     state.cpu().now_ns += took_ns.round() as u64;
 }
