@@ -9,7 +9,6 @@ use crate::shard::Shard;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
-use clap::builder::ArgPredicate;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -44,12 +43,12 @@ pub struct Common<D: Defaults> {
     pub baseline: Option<String>,
     /// How many tasks run the workload at once; several numbers are measured in turn.
     #[arg(long, value_delimiter = ',', value_name = "N,M", default_value = D::TASKS,
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some(D::QUICK_TASKS)),
+          default_value_if("quick", "true", Some(D::QUICK_TASKS)),
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub tasks: Vec<u32>,
     /// Samples of each, a warm-up not counted; below 6 there are no intervals.
     #[arg(long, value_name = "N", default_value = D::SAMPLES,
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some(D::QUICK_SAMPLES)),
+          default_value_if("quick", "true", Some(D::QUICK_SAMPLES)),
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub samples: u32,
     /// Results directory: every raw sample and what is to know of the machine. It must be new or

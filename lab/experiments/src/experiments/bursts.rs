@@ -5,7 +5,6 @@ use super::tables;
 use crate::patterns::bursts::BurstsSample;
 use anyhow::Result;
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, Contender, OwnWork};
 use quarry_harness::experiment::Experiment;
@@ -38,13 +37,11 @@ pub(super) struct Bursts {
     #[arg(long, default_value = "2048", value_parser = largest)]
     largest: usize,
     /// How much a burst allocates, in MiB.
-    #[arg(long, default_value = "512",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("16")),
+    #[arg(long, default_value = "512", default_value_if("quick", "true", Some("16")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
     /// How long a rest takes, in milliseconds.
-    #[arg(long, default_value = "2200",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("50")))]
+    #[arg(long, default_value = "2200", default_value_if("quick", "true", Some("50")))]
     rest: u64,
 }
 

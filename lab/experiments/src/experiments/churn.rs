@@ -4,7 +4,6 @@ use super::plan::{Lab, Plan, Staged};
 use crate::patterns::churn::ChurnSample;
 use anyhow::Result;
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, Contender};
 use quarry_harness::experiment::Experiment;
@@ -33,8 +32,7 @@ pub(super) struct Churn {
     #[command(flatten)]
     common: Common<Churn>,
     /// How long each runs.
-    #[arg(long, default_value = "60",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("3")),
+    #[arg(long, default_value = "60", default_value_if("quick", "true", Some("3")),
           value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 }

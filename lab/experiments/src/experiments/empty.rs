@@ -6,7 +6,6 @@ use crate::patterns::empty::{EmptyWork, Timing};
 use crate::patterns::window::Budget;
 use anyhow::{Context, Result};
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{self, Work, WorkKind};
@@ -28,8 +27,7 @@ pub(super) struct Empty {
     #[command(flatten)]
     common: Common<Empty>,
     /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
-    #[arg(long, default_value = "40",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
+    #[arg(long, default_value = "40", default_value_if("quick", "true", Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,
 }

@@ -4,7 +4,6 @@ use super::plan::{Lab, Plan, Staged};
 use crate::day::{CHANGES, DaySample, LOOKED_AT, Variant as Memory, available, course, served};
 use anyhow::{Context, Result};
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_eras::pages::PAGE_POLICIES;
 use quarry_harness::destination;
 use quarry_harness::experiment::Experiment;
@@ -39,13 +38,11 @@ pub(super) struct Fragmentation {
     #[command(flatten)]
     common: Common<Fragmentation>,
     /// The memory, in MiB; at least two groups of 128 MiB.
-    #[arg(long, default_value = "512",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("256")),
+    #[arg(long, default_value = "512", default_value_if("quick", "true", Some("256")),
           value_parser = clap::builder::PossibleValuesParser::new(["256", "512", "1024"]))]
     mib: String,
     /// Hours of simulated time.
-    #[arg(long, default_value = "24",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("1")),
+    #[arg(long, default_value = "24", default_value_if("quick", "true", Some("1")),
           value_parser = clap::value_parser!(u32).range(1..=168))]
     hours: u32,
     /// Write pictures of availability over time into a folder: fragmentation-3.svg and so on.

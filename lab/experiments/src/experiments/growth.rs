@@ -5,7 +5,6 @@ use super::tables;
 use crate::patterns::growth::GrowthSample;
 use anyhow::{Result, bail};
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, Contender, OwnWork};
 use quarry_harness::experiment::Experiment;
@@ -30,8 +29,7 @@ pub(super) struct Growth {
     #[arg(long, value_delimiter = ',', default_value = "64,1000,16000,200000")]
     sizes: Vec<usize>,
     /// How far the heap grows, in MiB.
-    #[arg(long, default_value = "1024",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("32")),
+    #[arg(long, default_value = "1024", default_value_if("quick", "true", Some("32")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
 }

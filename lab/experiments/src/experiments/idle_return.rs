@@ -5,7 +5,6 @@ use super::plan::{Lab, Plan, Staged};
 use crate::patterns::idle::{BASE, IdleSample, Sizes};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, Contender};
 use quarry_harness::destination;
@@ -58,8 +57,7 @@ pub(super) struct IdleReturn {
     #[arg(long, value_enum, default_value = "count")]
     sizes: Sizes,
     /// How much is allocated, in MiB.
-    #[arg(long, default_value = "512",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("64")),
+    #[arg(long, default_value = "512", default_value_if("quick", "true", Some("64")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
     /// When to look, in seconds after the last free; the last look is the verdict. Minutes show

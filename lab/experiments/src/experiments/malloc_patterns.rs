@@ -7,7 +7,6 @@ use crate::patterns::window::{Budget, Window};
 use crate::patterns::{Family, Outcome, Pattern, latency, side_by_side};
 use anyhow::{Context, Result};
 use clap::Args;
-use clap::builder::ArgPredicate;
 use nix::sys::resource::{UsageWho, getrusage};
 use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, OwnWork};
@@ -49,8 +48,7 @@ pub(super) struct MallocPatterns {
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
     /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
-    #[arg(long, default_value = "40",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
+    #[arg(long, default_value = "40", default_value_if("quick", "true", Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,
 }

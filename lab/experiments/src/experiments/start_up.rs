@@ -4,7 +4,6 @@ use super::plan::{Lab, Plan, Staged};
 use super::tables;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_compare::allocators::{self, Allocator, GLIBC};
 use quarry_compare::contenders::{self, Contender};
 use quarry_harness::experiment::Experiment;
@@ -45,8 +44,7 @@ pub(super) struct StartUp {
     #[command(flatten)]
     common: Common<StartUp>,
     /// Starts of each program on each allocator, in all samples together.
-    #[arg(long, default_value = "1000",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("4")),
+    #[arg(long, default_value = "1000", default_value_if("quick", "true", Some("4")),
           value_parser = clap::value_parser!(u32).range(1..))]
     execs: u32,
 }

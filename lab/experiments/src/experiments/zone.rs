@@ -5,7 +5,6 @@ use super::tables;
 use crate::frames::{FramesSample, ORDERS, Pattern, State, Variant as Allocator};
 use anyhow::{Result, bail};
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_eras::pages::PAGE_POLICIES;
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
@@ -54,13 +53,11 @@ pub(super) struct Zone {
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
     /// The memory, in MiB.
-    #[arg(long, default_value = "4096",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("64")),
+    #[arg(long, default_value = "4096", default_value_if("quick", "true", Some("64")),
           value_parser = clap::value_parser!(u32).range(32..=65536))]
     mib: u32,
     /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
-    #[arg(long, default_value = "20",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("1")),
+    #[arg(long, default_value = "20", default_value_if("quick", "true", Some("1")),
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     millis: u64,
 }

@@ -12,7 +12,6 @@ use super::plan::{Lab, Plan, Staged};
 use super::tables;
 use anyhow::Result;
 use clap::Args;
-use clap::builder::ArgPredicate;
 use metrics::{EVICTION, HIT, MISSES, RATE, RESIDENT};
 use program::{Cache, Order, Program, Work};
 use quarry_compare::allocators::QUARRY;
@@ -43,8 +42,7 @@ pub(super) struct CacheHit {
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
     /// Bytes of pages that each cache may hold, in MiB.
-    #[arg(long, default_value = "64",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("16")),
+    #[arg(long, default_value = "64", default_value_if("quick", "true", Some("16")),
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     mib: u32,
     /// How many times the pages of the cache are looked up in a sample.

@@ -21,7 +21,7 @@ use crate::witness::sample::KernelSample;
 use crate::witness::tracepoints::{Events, Scope, TRACEPOINTS};
 use anyhow::{Result, bail};
 use clap::Args;
-use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use quarry_harness::affinity;
 use quarry_harness::doctor::{Finding, Severity};
 use quarry_harness::experiment::Experiment;
@@ -90,8 +90,7 @@ pub(super) struct Kernel {
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory_folder: PathBuf,
     /// Length of a sample of the stack in milliseconds, where its work is not fixed.
-    #[arg(long, default_value = "200",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("20")),
+    #[arg(long, default_value = "200", default_value_if("quick", "true", Some("20")),
           value_parser = clap::value_parser!(u64).range(1..=30_000))]
     millis: u64,
 }

@@ -22,7 +22,6 @@ use crate::patterns::idle::{IdleSample, Sizes};
 use crate::ready_program::ReadyProgram;
 use anyhow::Result;
 use clap::Args;
-use clap::builder::ArgPredicate;
 use metrics::{CPU, EXPERIMENT, HELD_AFTER, STARTS, TIME, metrics};
 use part::Part;
 use quarry_compare::allocators::QUARRY;
@@ -61,8 +60,7 @@ pub(crate) struct Peers {
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
     /// Length of a pattern's sample in milliseconds; a quarter of it goes before as warm-up.
-    #[arg(long, default_value = "20",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
+    #[arg(long, default_value = "20", default_value_if("quick", "true", Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,
 }

@@ -15,7 +15,7 @@ mod warm;
 
 use super::plan::{Entry, Lab, Staged};
 use anyhow::{Result, bail};
-use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use quarry_harness::affinity;
@@ -76,8 +76,7 @@ struct Options {
     amount: Option<u32>,
     /// Length of a sample in milliseconds where the work is not fixed; a quarter of it goes before
     /// as warm-up.
-    #[arg(long, default_value = "200",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("20")),
+    #[arg(long, default_value = "200", default_value_if("quick", "true", Some("20")),
           value_parser = clap::value_parser!(u64).range(1..=30_000))]
     millis: u64,
     /// Print what a message of the baseline costs here, with and without the stand-in for other
