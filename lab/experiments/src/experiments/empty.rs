@@ -1,17 +1,11 @@
 //! `empty`: the cost of the harness itself.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
 use crate::patterns::empty::{EmptyWork, Timing};
 use crate::patterns::window::Budget;
-use anyhow::{Context, Result};
-use clap::Args;
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{self, Work, WorkKind};
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Measurement, Variant, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
+use anyhow::Context;
+use quarry_harness::results::Measurement;
 use serde::{Deserialize, Serialize};
 
 /// The cost of the harness itself: no allocator is involved.

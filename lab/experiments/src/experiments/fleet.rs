@@ -1,19 +1,10 @@
 //! `fleet`: heaps of a fleet's programs at their sizes, against other allocators.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::{malloc_patterns, tables};
 use crate::patterns::fleet::{FleetSample, Form, OVER_LIVE, PROFILES};
-use anyhow::{Result, ensure};
-use clap::Args;
-use quarry_compare::allocators::QUARRY;
-use quarry_compare::contenders::{self, OwnWork};
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Direction, Metric, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::Matrix;
+use anyhow::ensure;
+use quarry_compare::contenders::OwnWork;
 
 /// Heaps of a fleet's programs at their sizes, against other allocators.
 ///

@@ -1,21 +1,13 @@
 //! `fragmentation`: the share of free memory in blocks of high orders, over a simulated day.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use crate::day::{CHANGES, DaySample, LOOKED_AT, Variant as Memory, available, course, served};
-use anyhow::{Context, Result};
-use clap::Args;
+use anyhow::Context;
 use quarry_eras::pages::PAGE_POLICIES;
 use quarry_harness::destination;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{self, Work, WorkKind};
-use quarry_harness::nearest;
-use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::results::{Cell, Direction, Metric, Run, Variant, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::by_variant;
+use quarry_harness::results::Cell;
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// The library's default policy, and the baseline unless the user names another.

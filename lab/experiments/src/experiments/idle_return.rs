@@ -1,23 +1,16 @@
 //! `idle-return`: the memory that a program still holds while it is idle, after it has freed
 //! everything.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use crate::patterns::idle::{BASE, IdleSample, Sizes};
-use anyhow::{Context, Result, ensure};
-use clap::Args;
-use quarry_compare::allocators::QUARRY;
-use quarry_compare::contenders::{self, Contender};
+use anyhow::{Context, ensure};
+use quarry_compare::contenders::Contender;
 use quarry_harness::destination;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{Common, Defaults};
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::results::{Cell, Direction, Metric, Reading, Run, Timeline, Verify, Workload};
-use quarry_harness::sampler::{SampleKey, Taken};
-use quarry_harness::tables::by_variant;
+use quarry_harness::results::{Cell, Reading, Timeline};
+use quarry_harness::sampler::Taken;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,26 +1,18 @@
 //! `malloc-patterns`: malloc and its family under all patterns, against other allocators.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
 use crate::patterns::heap::Heap;
 use crate::patterns::window::{Budget, Window};
 use crate::patterns::{Family, Outcome, Pattern, latency, side_by_side};
-use anyhow::{Context, Result};
-use clap::Args;
+use anyhow::Context;
 use nix::sys::resource::{UsageWho, getrusage};
-use quarry_compare::allocators::QUARRY;
-use quarry_compare::contenders::{self, OwnWork};
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{self, Common, Defaults};
+use quarry_compare::contenders::OwnWork;
 use quarry_harness::proc;
-use quarry_harness::results::{Direction, Measurement, Metric, Run, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::{Group, Matrix};
+use quarry_harness::results::Measurement;
+use quarry_harness::tables::Group;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Write;
 
 /// malloc and free, and their family, under all patterns of use, against other allocators.
 ///

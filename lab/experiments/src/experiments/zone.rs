@@ -1,22 +1,12 @@
 //! `zone`: the zone and the page lists by themselves, beside LLFree.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
 use crate::frames::{FramesSample, ORDERS, Pattern, State, Variant as Allocator};
-use anyhow::{Result, bail};
-use clap::Args;
+use anyhow::bail;
 use quarry_eras::pages::PAGE_POLICIES;
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{self, Work, WorkKind};
-use quarry_harness::nearest;
-use quarry_harness::options::{self, Common, Defaults};
-use quarry_harness::results::{Direction, Metric, Run, Variant, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::{Group, Matrix};
-use quarry_harness::usage::Usage;
+use quarry_harness::tables::Group;
 use std::env;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// The library's default policy, and the baseline unless the user names another.

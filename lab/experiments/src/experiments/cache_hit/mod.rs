@@ -8,20 +8,11 @@
 mod metrics;
 mod program;
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
-use anyhow::Result;
-use clap::Args;
 use metrics::{EVICTION, HIT, MISSES, RATE, RESIDENT};
 use program::{Cache, Order, Program, Work};
-use quarry_compare::allocators::QUARRY;
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Run, Variant, Verify, Workload};
-use quarry_harness::sampler::{NoSample, SampleKey};
-use quarry_harness::tables::{Matrix, targets_of};
-use std::io::Write;
+use quarry_harness::sampler::NoSample;
 
 /// Quarry's page cache beside three crates, two mechanisms of papers and simulated policies.
 ///
