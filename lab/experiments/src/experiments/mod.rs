@@ -9,7 +9,6 @@
 //! here, and a line of `EXPERIMENTS` in `bench/cli/tests/cli/replay.rs`. Figures of a document
 //! beside a replay are in `data/documents`.
 
-mod bursts;
 mod cache_hit;
 mod cast;
 mod churn;
@@ -46,7 +45,6 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<real_programs::RealPrograms>(),
     Entry::of::<programs::Programs>(),
     Entry::of::<idle_return::IdleReturn>(),
-    Entry::of::<bursts::Bursts>(),
     Entry::of::<growth::Growth>(),
     Entry::of::<start_up::StartUp>(),
     Entry::of::<churn::Churn>(),

@@ -27,7 +27,7 @@ const OF_ALL: [(&str, &str); 13] = [
 ];
 
 /// Arguments that one experiment refuses.
-const OF_ONE: [(&str, &str, &str); 34] = [
+const OF_ONE: [(&str, &str, &str); 33] = [
     ("programs", "--scripts=/no/such", "--scripts /no/such: No such file"),
     ("malloc-patterns", "--only=bogus", "bogus"),
     ("malloc-patterns", "--millis=0", "'0'"),
@@ -51,8 +51,7 @@ const OF_ONE: [(&str, &str, &str); 34] = [
     ("idle-return", "--sizes=bogus", "'bogus'"),
     ("idle-return", "--mib=0", "'0'"),
     ("idle-return", "--svg=/proc/no/such", "--svg /proc/no/such: "),
-    ("bursts", "--mib=0", "'0'"),
-    ("bursts", "--largest=8", "objects of 64 bytes at least"),
+    ("growth", "--bursts=0", "'0'"),
     ("growth", "--sizes=4", "--sizes 4: objects have at least 8 bytes"),
     ("growth", "--mib=0", "'0'"),
     ("start-up", "--execs=0", "'0'"),

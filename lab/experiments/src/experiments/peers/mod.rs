@@ -223,7 +223,7 @@ impl Parts {
                 Ok(contender.sample(&sample.order())?.into())
             }
             Part::Growth(size) => {
-                let sample = GrowthSample { size, mib: self.growth_mib };
+                let sample = GrowthSample { size, mib: self.growth_mib, burst: 1, rest: 0 };
                 let taken = contender.sample(&sample.order())?;
                 let of = |name: &str| count(&taken, name).unwrap_or(0);
                 let (peak, faults, huge) = (of("resident"), of("faults"), of("huge"));
