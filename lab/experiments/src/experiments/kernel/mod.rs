@@ -14,6 +14,7 @@ mod variants;
 
 use super::plan::*;
 use super::replay::beside::{Beside, Terms};
+use super::replay::place;
 use crate::witness::guest::{self, Clock, Guest};
 use crate::witness::knob::Folder;
 use crate::witness::readings;
@@ -111,11 +112,6 @@ pub(super) fn finding() -> Finding {
         why: "`quarry lab run kernel` has its column `kernel` from them".to_owned(),
         mend,
     }
-}
-
-fn place() -> impl TypedValueParser<Value = Place> {
-    PossibleValuesParser::new(Place::ALL.map(|(name, _)| name))
-        .map(|name| Place::named(&name).expect("one of those that are accepted"))
 }
 
 fn scope() -> impl TypedValueParser<Value = Scope> {

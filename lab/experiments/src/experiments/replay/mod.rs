@@ -283,7 +283,7 @@ fn policies_of(text: &str) -> Result<Policies> {
     })
 }
 
-fn place() -> impl TypedValueParser<Value = Place> {
+pub(crate) fn place() -> impl TypedValueParser<Value = Place> {
     PossibleValuesParser::new(Place::ALL.map(|(name, _)| name))
         .map(|name| Place::named(&name).expect("one of those that are accepted"))
 }
