@@ -12,6 +12,7 @@
 mod cache_hit;
 mod cast;
 mod churn;
+mod containment;
 mod empty;
 mod fleet;
 mod fragmentation;
@@ -52,6 +53,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<kernel::Kernel>(),
     Entry::of::<zone::Zone>(),
     Entry::of::<fragmentation::Fragmentation>(),
+    Entry::of::<containment::Containment>(),
     Entry::of_replay("netperf-udp-stream"),
     Entry::of_replay("netperf-tcp-stream"),
     Entry::of_replay("udp-u-1k"),

@@ -27,7 +27,7 @@ const OF_ALL: [(&str, &str); 13] = [
 ];
 
 /// Arguments that one experiment refuses.
-const OF_ONE: [(&str, &str, &str); 33] = [
+const OF_ONE: [(&str, &str, &str); 34] = [
     ("programs", "--scripts=/no/such", "--scripts /no/such: No such file"),
     ("malloc-patterns", "--only=bogus", "bogus"),
     ("malloc-patterns", "--millis=0", "'0'"),
@@ -46,6 +46,7 @@ const OF_ONE: [(&str, &str, &str); 33] = [
     ("fragmentation", "--variants=order0,order0", "order0 is named twice"),
     ("fragmentation", "--mib=300", "'300'"),
     ("fragmentation", "--hours=0", "'0'"),
+    ("containment", "--jobs=trace=x", "x is no number of KiB"),
     ("real-programs", "--only=bogus", "bogus"),
     ("idle-return", "--survivors=x", "'x'"),
     ("idle-return", "--sizes=bogus", "'bogus'"),
