@@ -108,7 +108,7 @@ impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
         match self.kmalloc.get(&bucket(bytes)) {
             Some(&cache) => {
                 let object = self.again(|| self.object(cache))?;
-                self.in_objects.set(self.in_objects.get() + bucket(bytes));
+                self.in_objects.set(self.in_objects.get() + self.cache(cache).object_bytes());
                 Some(Block::Object { cache, object })
             }
             None => self.pages(bytes.div_ceil(FRAME_BYTES)).map(Block::Pages),

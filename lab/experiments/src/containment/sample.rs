@@ -170,7 +170,7 @@ mod tests {
 
     /// 2 MiB of pages, then as much in small objects.
     fn small() -> Recorded {
-        hoarder([1 << 20; 2].into_iter().chain((0..2_000).map(|at| 16 + at * 13 % 2_000)))
+        hoarder([1 << 20; 2].into_iter().chain((0..2_000).map(|at| 1 + at * 13 % 2_000)))
     }
 
     #[test]
