@@ -5,8 +5,8 @@
 #
 #   quarry lab run containment --jobs "$(scripts/record-jobs.sh FOLDER)"
 #
-# What `quarry record` and the programs say goes to standard error. It needs Debian's redis, sqlite3,
-# lua5.4, perl, python3 and gcc.
+# What `quarry record` and the programs say goes to standard error. It needs Debian's redis,
+# sqlite3, lua5.4, perl, python3 and gcc.
 set -euo pipefail
 [[ $# == 1 ]] || { echo "record-jobs: FOLDER" >&2; exit 2; }
 mkdir -p "$1"
@@ -31,9 +31,8 @@ PYTHONMALLOC=malloc PYTHONHASHSEED=0 record python /usr/bin/python3 -S -B "$fold
 record sqlite sqlite3 -batch :memory: < "$folder/stones.sql"
 # shellcheck disable=SC2016 # for perl
 record perl perl -ne '$n{$_}++ for split; END { print scalar keys %n }' docs/*.md docs/*/*.md
-gcc -E -I crates/preload/include -I crates/preload/tests/c crates/preload/tests/c/budget.c \
-    -o "$folder/budget.i"
-record cc1 "$(gcc -print-prog-name=cc1)" -quiet -O2 -fpreprocessed "$folder/budget.i" -o /dev/null
+record cc1 "$(gcc -print-prog-name=cc1)" -quiet -O2 -imultiarch "$(gcc -print-multiarch)" \
+    -I crates/preload/include -I crates/preload/tests/c crates/preload/tests/c/budget.c -o /dev/null
 record redis redis-server --port "$port" --bind 127.0.0.1 --save '' &
 for ((tries = 0; tries < 100; tries++)); do
     ! redis-cli -p "$port" ping 2> /dev/null | grep -q PONG || break

@@ -118,7 +118,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_group_pays_for_the_sum_of_its_blocks(
-            ops in proptest::collection::vec((0usize..3, 0u8..4, any::<bool>(), 0usize..64), 0..300),
+            ops in proptest::collection::vec(
+                (0usize..3, 0u8..4, any::<bool>(), 0usize..64), 0..300,
+            ),
         ) {
             let memory = Charged::build(64).expect("there is memory");
             let limits = GroupLimits { max: MAX, ..GroupLimits::default() };
