@@ -225,10 +225,9 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	done
 	@echo "==> quarry lab run udp-u-4k --quick --place=same"
 	$(QUARRY) lab run udp-u-4k --quick --place=same
-	@echo "==> quarry lab run idle-return|bursts|growth|start-up|churn|empty --quick"
+	@echo "==> quarry lab run idle-return|growth|start-up|churn|empty --quick"
 	$(QUARRY) lab run idle-return --quick
-	$(QUARRY) lab run bursts --quick
-	$(QUARRY) lab run growth --quick
+	$(QUARRY) lab run growth --quick --bursts 1,2
 	$(QUARRY) lab run start-up --quick
 	$(QUARRY) lab run churn --quick
 	$(QUARRY) lab run empty --quick

@@ -9,7 +9,6 @@ use crate::shard::Shard;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
-use clap::builder::ArgPredicate;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -44,12 +43,12 @@ pub struct Common<D: Defaults> {
     pub baseline: Option<String>,
     /// Numbers of tasks that run the workload at once; they are measured in turn.
     #[arg(long, value_delimiter = ',', value_name = "N,M", default_value = D::TASKS,
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some(D::QUICK_TASKS)),
+          default_value_if("quick", "true", Some(D::QUICK_TASKS)),
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub tasks: Vec<u32>,
     /// Samples of each variant, besides a warm-up; below 6 there are no intervals.
     #[arg(long, value_name = "N", default_value = D::SAMPLES,
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some(D::QUICK_SAMPLES)),
+          default_value_if("quick", "true", Some(D::QUICK_SAMPLES)),
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub samples: u32,
     /// Results directory for every raw sample and the facts about the machine. It must be new or

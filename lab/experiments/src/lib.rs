@@ -7,6 +7,7 @@
 //! real_programs  programs that everybody knows, each with a fixed amount of work
 //! frames         the zone, the page lists and LLFree by themselves
 //! day            a day of a memory in simulated time
+//! containment    recorded jobs in groups of one machine
 //! driven         programs that a script drives
 //! ready_program  a program of either kind with its work, ready to be run on each allocator
 //! witness        workloads as system calls, and what the running kernel counts of them
@@ -17,6 +18,7 @@
 //! are close in time. A sample is a fresh process. A sample proves which object served it. A copy
 //! of the baseline runs as another variant, to show the machine's noise in every result.
 
+mod containment;
 mod day;
 mod driven;
 mod experiments;

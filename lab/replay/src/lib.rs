@@ -48,3 +48,5 @@ pub mod stage;
 pub mod timed;
 pub mod truncation;
 mod worker;
+
+pub use path::Source;

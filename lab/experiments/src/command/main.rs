@@ -1,10 +1,10 @@
 //! `quarry-lab`: experiments on allocators and policies, and recorded programs on a simulated
 //! machine.
 
-#[cfg(test)]
-mod recipes;
 mod record;
 mod simulate;
+#[cfg(test)]
+mod tests;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use quarry_cli::exit_status::report;

@@ -1,19 +1,12 @@
 //! `churn`: the growth of memory over phases of different sizes and threads that come and go.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use crate::patterns::churn::ChurnSample;
-use anyhow::Result;
-use clap::Args;
-use clap::builder::ArgPredicate;
-use quarry_compare::allocators::QUARRY;
-use quarry_compare::contenders::{self, Contender};
-use quarry_harness::experiment::Experiment;
+use quarry_compare::contenders::Contender;
 use quarry_harness::launch::{Order, Work, WorkKind};
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Direction, Metric, Timeline, Verify, Workload};
-use quarry_harness::sampler::{SampleKey, Taken};
+use quarry_harness::results::Timeline;
+use quarry_harness::sampler::Taken;
 use quarry_harness::statistics;
-use quarry_harness::tables::by_variant;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -32,9 +25,8 @@ const WORKLOAD: &str = "churn";
 pub(super) struct Churn {
     #[command(flatten)]
     common: Common<Churn>,
-    /// Length of a sample in seconds.
-    #[arg(long, default_value = "60",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("3")),
+    /// How long each runs.
+    #[arg(long, default_value = "60", default_value_if("quick", "true", Some("3")),
           value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 }

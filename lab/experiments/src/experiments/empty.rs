@@ -1,18 +1,11 @@
 //! `empty`: the cost of the harness itself.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
 use crate::patterns::empty::{EmptyWork, Timing};
 use crate::patterns::window::Budget;
-use anyhow::{Context, Result};
-use clap::Args;
-use clap::builder::ArgPredicate;
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{self, Work, WorkKind};
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Measurement, Variant, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
+use anyhow::Context;
+use quarry_harness::results::Measurement;
 use serde::{Deserialize, Serialize};
 
 /// The cost of the harness itself: no allocator is involved.
@@ -27,9 +20,8 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Empty {
     #[command(flatten)]
     common: Common<Empty>,
-    /// Length of a sample in milliseconds; a warm-up of a quarter of it comes first.
-    #[arg(long, default_value = "40",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
+    /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
+    #[arg(long, default_value = "40", default_value_if("quick", "true", Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,
 }

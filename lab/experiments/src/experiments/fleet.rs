@@ -1,20 +1,10 @@
 //! `fleet`: the heaps of a fleet's programs in production sizes, compared between allocators.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::{malloc_patterns, tables};
 use crate::patterns::fleet::{FleetSample, Form, OVER_LIVE, PROFILES};
-use anyhow::{Result, ensure};
-use clap::Args;
-use clap::builder::ArgPredicate;
-use quarry_compare::allocators::QUARRY;
-use quarry_compare::contenders::{self, OwnWork};
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Direction, Metric, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::Matrix;
+use anyhow::ensure;
+use quarry_compare::contenders::OwnWork;
 
 /// The heaps of a fleet's programs in production sizes, compared between allocators.
 ///
@@ -34,7 +24,7 @@ pub(super) struct Fleet {
     profiles: Vec<u64>,
     /// Live bytes of all threads, in MiB.
     #[arg(long, value_delimiter = ',', default_value = "64,512",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("16")),
+          default_value_if("quick", "true", Some("16")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: Vec<u64>,
     /// Numbers of threads.
@@ -44,14 +34,12 @@ pub(super) struct Fleet {
     /// Use of the objects: they die in their own thread, die in the next one, or are written whole.
     #[arg(long, value_delimiter = ',', value_enum, default_value = "own")]
     forms: Vec<Form>,
-    /// Births and deaths of a thread in a round, before those that restore the heap.
-    #[arg(long, default_value = "1000000",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("50000")),
+    /// Births and deaths of a thread in a round, before those that bring the heap back.
+    #[arg(long, default_value = "1000000", default_value_if("quick", "true", Some("50000")),
           value_parser = clap::value_parser!(u64).range(1..))]
     events: u64,
     /// Rounds of a sample.
-    #[arg(long, default_value = "7",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("3")),
+    #[arg(long, default_value = "7", default_value_if("quick", "true", Some("3")),
           value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
 }

@@ -1,22 +1,13 @@
 //! `fragmentation`: the share of free memory in blocks of high orders, over a simulated day.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use crate::day::{CHANGES, DaySample, LOOKED_AT, Variant as Memory, available, course, served};
-use anyhow::{Context, Result};
-use clap::Args;
-use clap::builder::ArgPredicate;
+use anyhow::Context;
 use quarry_eras::pages::PAGE_POLICIES;
 use quarry_harness::destination;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{self, Work, WorkKind};
-use quarry_harness::nearest;
-use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::results::{Cell, Direction, Metric, Run, Variant, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::by_variant;
+use quarry_harness::results::Cell;
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// The library's default policy, and the baseline unless the user names another.
@@ -40,13 +31,11 @@ pub(super) struct Fragmentation {
     #[command(flatten)]
     common: Common<Fragmentation>,
     /// The memory, in MiB; at least two groups of 128 MiB.
-    #[arg(long, default_value = "512",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("256")),
+    #[arg(long, default_value = "512", default_value_if("quick", "true", Some("256")),
           value_parser = clap::builder::PossibleValuesParser::new(["256", "512", "1024"]))]
     mib: String,
     /// Hours of simulated time.
-    #[arg(long, default_value = "24",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("1")),
+    #[arg(long, default_value = "24", default_value_if("quick", "true", Some("1")),
           value_parser = clap::value_parser!(u32).range(1..=168))]
     hours: u32,
     /// Write pictures of availability over time into a folder: fragmentation-3.svg and so on.

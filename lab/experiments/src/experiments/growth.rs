@@ -1,27 +1,24 @@
-//! `growth`: the cost of growing a heap to a size, with and without populating and huge pages.
+//! `growth`: the cost for a heap to grow to a size, at first and after it has shrunk, with
+//! populating, huge pages and purging on and off.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
 use crate::patterns::growth::GrowthSample;
-use anyhow::{Result, bail};
-use clap::Args;
-use clap::builder::ArgPredicate;
-use quarry_compare::allocators::QUARRY;
-use quarry_compare::contenders::{self, Contender, OwnWork};
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Direction, Metric, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::Matrix;
-use quarry_harness::usage::Usage;
+use anyhow::bail;
+use quarry_compare::contenders::{Contender, OwnWork};
 
 /// The cost of growing a heap to a size, with and without populating and huge pages.
 ///
-/// A fresh process allocates a number of MiB in objects of one size, and writes all of them. An
-/// operation is 4 KiB of these. On a virtual machine the first touch of memory that the host has
-/// not backed costs many times as much as later ones. The warm-up round takes these touches;
-/// results are ratios between samples close in time, and an A/A copy shows the noise.
+/// A fresh process allocates objects of one size until there are so many MiB, and writes all of
+/// them. An operation is 4 KiB of them. On a virtual machine the first touch of memory that the
+/// host has not backed yet costs many times as much as later ones: the warm-up round pays for that,
+/// and what counts are ratios to neighbours in time, with an A/A copy beside them.
+///
+/// With --bursts the heap has grown, shrunk to nothing and rested before. Then an allocator that
+/// keeps everything is fast and stays large, and Quarry without purging comes along: what the burst
+/// costs where nothing has to be faulted in again. On a virtual machine whose host takes free memory
+/// away (free page reporting), huge pages that were free for two seconds cost up to forty times as
+/// much as otherwise, and which allocator that hits is chance.
 #[derive(Args)]
 pub(super) struct Growth {
     #[command(flatten)]
@@ -29,11 +26,17 @@ pub(super) struct Growth {
     /// Sizes of the objects.
     #[arg(long, value_delimiter = ',', default_value = "64,1000,16000,200000")]
     sizes: Vec<usize>,
-    /// Size to which the heap grows, in MiB.
-    #[arg(long, default_value = "1024",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("32")),
+    /// How far the heap grows, in MiB.
+    #[arg(long, default_value = "1024", default_value_if("quick", "true", Some("32")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
+    /// Which growth of the heap is measured. Several may be asked for.
+    #[arg(long, value_delimiter = ',', default_value = "1",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    bursts: Vec<u64>,
+    /// The rest after each growth before that, in milliseconds.
+    #[arg(long, default_value = "2200", default_value_if("quick", "true", Some("50")))]
+    rest: u64,
 }
 
 impl Defaults for Growth {
@@ -56,15 +59,25 @@ impl Plan for Growth {
         if let Some(size) = self.sizes.iter().find(|size| **size < 8) {
             bail!(Usage(format!("--sizes {size}: objects have at least 8 bytes")));
         }
-        let mut contenders = with_settings(lab.contenders(&self.common)?);
+        let comes_back = self.bursts != [1];
+        let mut contenders = with_settings(lab.contenders(&self.common)?, comes_back);
         let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
         contenders::add_copy(&mut contenders, &baseline);
         let verify = Verify::Counter("objects".to_owned());
-        let names = self.sizes.iter().map(|size| format!("objects of {size} bytes"));
-        let workloads = names.map(|name| Workload::new(&name, verify.clone())).collect();
+        let Self { sizes, mib, bursts, rest, .. } = self;
+        let cells = sizes.iter().flat_map(|size| bursts.iter().map(|burst| (*size, *burst)));
+        let cells: Vec<(usize, u64)> = cells.collect();
+        let name = |(size, burst): &(usize, u64)| match burst {
+            1 => format!("objects of {size} bytes"),
+            burst => format!("objects of {size} bytes, burst {burst}"),
+        };
+        let workload = |cell: &(usize, u64)| Workload::new(&name(cell), verify.clone());
+        let workloads = cells.iter().map(workload).collect();
         let variants = contenders::variants(&contenders);
-        let (sizes, mib) = (self.sizes, self.mib);
-        let order = move |key: SampleKey| GrowthSample { size: sizes[key.workload], mib }.order();
+        let order = move |key: SampleKey| {
+            let (size, burst) = cells[key.workload];
+            GrowthSample { size, mib, burst, rest }.order()
+        };
         let sampler = OwnWork { contenders, order };
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let plan = Experiment {
@@ -72,6 +85,7 @@ impl Plan for Growth {
             metrics: metrics(),
             ..plan
         };
+        let plan = if comes_back { plan.option("rest", rest) } else { plan };
         Ok(Some(Staged::new(plan.option("mib", mib), |run, out| {
             let matrix = Matrix::new(run, tables::all("growth", run));
             writeln!(out, "{}\n", matrix.tables())?;
@@ -95,14 +109,17 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-fn with_settings(found: Vec<Contender>) -> Vec<Contender> {
+fn with_settings(found: Vec<Contender>, comes_back: bool) -> Vec<Contender> {
     let (quarry, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|contender| contender.name() == QUARRY);
     let mut all = Vec::new();
     for quarry in quarry {
         let variants = SETTINGS.map(|(name, settings)| quarry.with(name, settings));
-        all.push(quarry);
+        all.push(quarry.clone());
         all.extend(variants);
+        if comes_back {
+            all.push(quarry.with("quarry unpurged", &[("QUARRY_PURGE_DELAY", "-1")]));
+        }
     }
     all.extend(others);
     all

@@ -1,23 +1,15 @@
 //! `idle-return`: the memory that an idle program still holds after it has freed everything.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use crate::patterns::idle::{BASE, IdleSample, Sizes};
-use anyhow::{Context, Result, ensure};
-use clap::Args;
-use clap::builder::ArgPredicate;
-use quarry_compare::allocators::QUARRY;
-use quarry_compare::contenders::{self, Contender};
+use anyhow::{Context, ensure};
+use quarry_compare::contenders::Contender;
 use quarry_harness::destination;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{Common, Defaults};
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::results::{Cell, Direction, Metric, Reading, Run, Timeline, Verify, Workload};
-use quarry_harness::sampler::{SampleKey, Taken};
-use quarry_harness::tables::by_variant;
+use quarry_harness::results::{Cell, Reading, Timeline};
+use quarry_harness::sampler::Taken;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,9 +48,8 @@ pub(super) struct IdleReturn {
     /// Give each power of two as many objects, or as many bytes.
     #[arg(long, value_enum, default_value = "count")]
     sizes: Sizes,
-    /// Size of the allocated objects together, in MiB.
-    #[arg(long, default_value = "512",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("64")),
+    /// How much is allocated, in MiB.
+    #[arg(long, default_value = "512", default_value_if("quick", "true", Some("64")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
     /// Times of the readings, in seconds after the last free; the last one decides. Minutes show

@@ -1,27 +1,18 @@
 //! `malloc-patterns`: malloc and related functions under all patterns, compared between allocators.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
 use crate::patterns::heap::Heap;
 use crate::patterns::window::{Budget, Window};
 use crate::patterns::{Family, Outcome, Pattern, latency, side_by_side};
-use anyhow::{Context, Result};
-use clap::Args;
-use clap::builder::ArgPredicate;
+use anyhow::Context;
 use nix::sys::resource::{UsageWho, getrusage};
-use quarry_compare::allocators::QUARRY;
-use quarry_compare::contenders::{self, OwnWork};
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{self, Common, Defaults};
+use quarry_compare::contenders::OwnWork;
 use quarry_harness::proc;
-use quarry_harness::results::{Direction, Measurement, Metric, Run, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::{Group, Matrix};
+use quarry_harness::results::Measurement;
+use quarry_harness::tables::Group;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Write;
 
 /// malloc, free and related functions under all patterns of use, compared between allocators.
 ///
@@ -48,9 +39,8 @@ pub(super) struct MallocPatterns {
     /// Only patterns whose names begin with one of these, such as pair or batch-lifo.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
-    /// Length of a sample in milliseconds; a warm-up of a quarter of it comes first.
-    #[arg(long, default_value = "40",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
+    /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
+    #[arg(long, default_value = "40", default_value_if("quick", "true", Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,
 }

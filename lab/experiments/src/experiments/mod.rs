@@ -9,10 +9,10 @@
 //! and a line of `EXPERIMENTS` in `bench/cli/tests/cli/replay.rs`. The figures of a document that a
 //! replay is compared with are in `data/documents`.
 
-mod bursts;
 mod cache_hit;
 mod cast;
 mod churn;
+mod containment;
 mod empty;
 mod fleet;
 mod fragmentation;
@@ -46,7 +46,6 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<real_programs::RealPrograms>(),
     Entry::of::<programs::Programs>(),
     Entry::of::<idle_return::IdleReturn>(),
-    Entry::of::<bursts::Bursts>(),
     Entry::of::<growth::Growth>(),
     Entry::of::<start_up::StartUp>(),
     Entry::of::<churn::Churn>(),
@@ -54,6 +53,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<kernel::Kernel>(),
     Entry::of::<zone::Zone>(),
     Entry::of::<fragmentation::Fragmentation>(),
+    Entry::of::<containment::Containment>(),
     Entry::of_replay("netperf-udp-stream"),
     Entry::of_replay("netperf-tcp-stream"),
     Entry::of_replay("udp-u-1k"),

@@ -1,14 +1,23 @@
-//! The registry's view of an experiment: its options, its value and its run.
+//! How the registry uses an experiment: its options, its value, its run. Experiments import all of
+//! this file, and with it what each of them is made of.
 
-use anyhow::{Context, Result, bail};
-use clap::{ArgMatches, Args, Command};
-use quarry_compare::contenders::{self, Contender};
+pub(crate) use anyhow::Result;
+use anyhow::{Context, bail};
+pub(crate) use clap::Args;
+use clap::{ArgMatches, Command};
+pub(crate) use quarry_compare::allocators::QUARRY;
+pub(crate) use quarry_compare::contenders;
+use quarry_compare::contenders::Contender;
 use quarry_compare::{FindLibrary, Interrupt};
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::WorkKind;
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::Run;
-use std::io::Write;
+pub(crate) use quarry_harness::experiment::Experiment;
+pub(crate) use quarry_harness::launch::{Work, WorkKind};
+pub(crate) use quarry_harness::options::{Common, Defaults};
+pub(crate) use quarry_harness::results::{Direction, Metric, Run, Variant, Verify, Workload};
+pub(crate) use quarry_harness::sampler::SampleKey;
+pub(crate) use quarry_harness::tables::{Matrix, by_variant, targets_of};
+pub(crate) use quarry_harness::usage::Usage;
+pub(crate) use quarry_harness::{affinity, launch, nearest, options};
+pub(crate) use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
 use std::{env, fs};

@@ -1,23 +1,18 @@
 //! `programs`: servers, runtimes and tools; their time and peak memory compared with glibc.
 
 use super::cast::Cast;
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::real_programs::workloads;
 use crate::driven::Script;
 use crate::ready_program::{ReadyProgram, ReadyPrograms};
 use crate::real_programs::ALL;
-use anyhow::Result;
-use clap::Args;
 use quarry_compare::allocators::GLIBC;
 use quarry_compare::{Interrupt, Launcher};
 use quarry_compare::{companion, contenders};
-use quarry_harness::experiment::Experiment;
 use quarry_harness::judge::{Judgement, Selection};
-use quarry_harness::options::{self, Common, Defaults};
-use quarry_harness::results::{Cell, Direction, Metric, Run};
+use quarry_harness::results::Cell;
 use quarry_harness::statistics;
 use quarry_harness::table::{self, Entry, Table, words};
-use std::io::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
 

@@ -2,21 +2,12 @@
 
 use super::cast::Cast;
 use super::malloc_patterns::HUGE;
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
 use crate::ready_program::{ReadyProgram, ReadyPrograms};
 use crate::real_programs::ALL;
-use anyhow::Result;
-use clap::Args;
-use quarry_compare::allocators::QUARRY;
-use quarry_compare::contenders;
 use quarry_compare::{Interrupt, Launcher};
-use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{self, Common, Defaults};
-use quarry_harness::results::{Direction, Metric, Run, Verify, Workload};
 use quarry_harness::table::{self, Entry, Table, words};
-use quarry_harness::tables::Matrix;
-use std::io::Write;
 use std::rc::Rc;
 
 /// Eight real programs, each with a fixed amount of work, on several allocators.

@@ -1,19 +1,13 @@
 //! `start-up`: the time and memory that an allocator adds to the start of small programs.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
-use anyhow::{Context, Result, bail};
-use clap::Args;
-use clap::builder::ArgPredicate;
+use anyhow::{Context, bail};
 use quarry_compare::allocators::{self, Allocator, GLIBC};
-use quarry_compare::contenders::{self, Contender};
-use quarry_harness::experiment::Experiment;
+use quarry_compare::contenders::Contender;
 use quarry_harness::launch::{place_of, preload_into};
-use quarry_harness::options::{Common, Defaults};
 use quarry_harness::proc;
-use quarry_harness::results::{Direction, Measurement, Metric, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::Matrix;
+use quarry_harness::results::Measurement;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -45,8 +39,7 @@ pub(super) struct StartUp {
     #[command(flatten)]
     common: Common<StartUp>,
     /// Starts of each program on each allocator, in all samples together.
-    #[arg(long, default_value = "1000",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("4")),
+    #[arg(long, default_value = "1000", default_value_if("quick", "true", Some("4")),
           value_parser = clap::value_parser!(u32).range(1..))]
     execs: u32,
 }

@@ -1,23 +1,12 @@
 //! `zone`: the zone and the pcp lists without the rest of the stack, compared with LLFree.
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
 use crate::frames::{FramesSample, ORDERS, Pattern, State, Variant as Allocator};
-use anyhow::{Result, bail};
-use clap::Args;
-use clap::builder::ArgPredicate;
+use anyhow::bail;
 use quarry_eras::pages::PAGE_POLICIES;
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{self, Work, WorkKind};
-use quarry_harness::nearest;
-use quarry_harness::options::{self, Common, Defaults};
-use quarry_harness::results::{Direction, Metric, Run, Variant, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::{Group, Matrix};
-use quarry_harness::usage::Usage;
+use quarry_harness::tables::Group;
 use std::env;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// The library's default policy, and the baseline unless the user names another.
@@ -55,13 +44,11 @@ pub(super) struct Zone {
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
     /// The memory, in MiB.
-    #[arg(long, default_value = "4096",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("64")),
+    #[arg(long, default_value = "4096", default_value_if("quick", "true", Some("64")),
           value_parser = clap::value_parser!(u32).range(32..=65536))]
     mib: u32,
-    /// Length of a sample in milliseconds; a warm-up of a quarter of it comes first.
-    #[arg(long, default_value = "20",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("1")),
+    /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
+    #[arg(long, default_value = "20", default_value_if("quick", "true", Some("1")),
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     millis: u64,
 }

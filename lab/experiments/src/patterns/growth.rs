@@ -1,7 +1,7 @@
-//! A heap that only grows.
+//! A heap that grows, for the first time or after it has grown and shrunk.
 
-use super::heap::Heap;
-use super::watched;
+use super::heap::{Block, Heap};
+use super::watched::{self, Table};
 use super::window::Done;
 use anyhow::Result;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -9,12 +9,17 @@ use quarry_harness::launch::Work;
 use quarry_harness::proc;
 use quarry_harness::results::Measurement;
 use serde::{Deserialize, Serialize};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct GrowthSample {
     pub(crate) size: usize,
     pub(crate) mib: u64,
+    /// Which growth is measured, from 1 on.
+    pub(crate) burst: u64,
+    /// Milliseconds between the last free of a growth and the next one.
+    pub(crate) rest: u64,
 }
 
 impl Work for GrowthSample {
@@ -23,26 +28,44 @@ impl Work for GrowthSample {
     fn measure(self) -> Result<Measurement> {
         let heap = Heap::of_this_process();
         let bytes = (self.mib as usize) << 20;
-        let (objects, mut verified) = ((bytes / self.size) as u64, 0);
+        let (objects, mut verified) = (bytes / self.size, 0);
+        for _ in 1..self.burst {
+            let mut words = Table::new(objects);
+            words.iter_mut().for_each(|word| *word = self.written(heap));
+            for word in words.iter() {
+                // SAFETY: the word is that of a block that nothing else uses.
+                heap.free(unsafe { Block::from_word(*word) }, 1);
+            }
+            thread::sleep(Duration::from_millis(self.rest));
+        }
+        let faults = || anyhow::Ok(getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64);
+        let before = if self.burst > 1 { faults()? } else { 0 };
         let start = Instant::now();
         for _ in 0..objects {
-            // Never freed: the process ends after the measurement.
-            let word = heap.allocate(self.size, 1).into_word();
-            for at in (64..self.size).step_by(64) {
-                // SAFETY: the block has `size` bytes, and only this loop uses it.
-                unsafe { ((word + at) as *mut u8).write_volatile(1) };
-            }
+            // Never freed: the process ends afterwards.
+            self.written(heap);
             verified += 1;
         }
         let wall = start.elapsed();
-        let usage = getrusage(UsageWho::RUSAGE_SELF)?;
         let counters = [
-            ("objects", objects),
-            ("faults", usage.minor_page_faults() as u64),
+            ("objects", objects as u64),
+            ("faults", faults()? - before),
             ("huge", proc::huge(std::process::id()).unwrap_or(0)),
             ("resident", watched::resident()),
         ];
         let done = Done { operations: (bytes >> 12) as u64, verified };
         watched::answer(heap, done, wall, &counters)
+    }
+}
+
+impl GrowthSample {
+    /// A block, whose every line is written, as a word.
+    fn written(&self, heap: Heap) -> usize {
+        let word = heap.allocate(self.size, 1).into_word();
+        for at in (64..self.size).step_by(64) {
+            // SAFETY: the block has `size` bytes, and nothing else uses it yet.
+            unsafe { ((word + at) as *mut u8).write_volatile(1) };
+        }
+        word
     }
 }

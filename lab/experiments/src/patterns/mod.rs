@@ -4,7 +4,6 @@
 //! A new pattern is a file here and a table in `data/patterns.toml`.
 
 mod batch;
-pub(crate) mod bursts;
 pub(crate) mod churn;
 pub(crate) mod empty;
 pub(crate) mod fleet;

@@ -215,11 +215,11 @@ fn growth_churn_and_start_up_print_their_tables() {
         .stdout(contains("| page faults per 4 KiB"))
         .stdout(contains("| objects of 200000 bytes |"));
     lab()
-        .args(["run", "bursts", "--variants=glibc", "--quick"])
+        .args(["run", "growth", "--variants=glibc", "--quick", "--sizes=1000", "--bursts=1,2"])
         .assert()
         .success()
-        .stdout(contains("| page faults per burst"))
-        .stdout(contains("| burst 3 "));
+        .stdout(contains("| objects of 1000 bytes "))
+        .stdout(contains("| objects of 1000 bytes, burst 2 |"));
     lab()
         .args(["run", "churn", "--variants=glibc", "--seconds=1"])
         .assert()

@@ -259,6 +259,27 @@ fn a_trace_is_played_on_many_cpus() {
 }
 
 #[test]
+fn recorded_jobs_are_packed_onto_a_machine() {
+    if !lab_is_built() {
+        return;
+    }
+    let shop = Workshop::new();
+    let (program, trace) = (handover(&shop), shop.path("trace"));
+    record(&trace, &["--", program.to_str().unwrap()]).code(7);
+    let run = |trace: &Path| {
+        let jobs = format!("--jobs={}=400", trace.display());
+        let options = ["run", "containment", "--quick", "--mib=64", "--variants=slab,sheaf"];
+        lab().args(options).arg(jobs).assert()
+    };
+    let printed = run(&trace).success();
+    let printed = String::from_utf8_lossy(&printed.get_output().stdout).into_owned();
+    assert!(printed.contains("a mix of 1 job on 64 MiB"), "{printed}");
+    assert!(printed.contains("| slab        | "), "{printed}");
+    let said = stderr(&run(&shop.path("none")).code(1));
+    assert!(said.contains("none: No such file"), "{said}");
+}
+
+#[test]
 fn questions_that_make_no_sense_are_refused() {
     if !lab_is_built() {
         return;

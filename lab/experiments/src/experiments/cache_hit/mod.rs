@@ -8,21 +8,11 @@
 mod metrics;
 mod program;
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::tables;
-use anyhow::Result;
-use clap::Args;
-use clap::builder::ArgPredicate;
 use metrics::{EVICTION, HIT, MISSES, RATE, RESIDENT};
 use program::{Cache, Order, Program, Work};
-use quarry_compare::allocators::QUARRY;
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Run, Variant, Verify, Workload};
-use quarry_harness::sampler::{NoSample, SampleKey};
-use quarry_harness::tables::{Matrix, targets_of};
-use std::io::Write;
+use quarry_harness::sampler::NoSample;
 
 /// Quarry's page cache compared with three crates, two published mechanisms and simulated policies.
 ///
@@ -44,8 +34,7 @@ pub(super) struct CacheHit {
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
     /// Bytes of pages that each cache may hold, in MiB.
-    #[arg(long, default_value = "64",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("16")),
+    #[arg(long, default_value = "64", default_value_if("quick", "true", Some("16")),
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     mib: u32,
     /// Lookups of a sample, as a multiple of the pages that the cache holds.

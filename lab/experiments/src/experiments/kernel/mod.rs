@@ -12,24 +12,19 @@ mod rows;
 mod table;
 mod variants;
 
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::replay::beside::{Beside, Terms};
+use super::replay::place;
 use crate::witness::guest::{self, Clock, Guest};
 use crate::witness::knob::Folder;
 use crate::witness::readings;
 use crate::witness::sample::KernelSample;
 use crate::witness::tracepoints::{Events, Scope, TRACEPOINTS};
-use anyhow::{Result, bail};
-use clap::Args;
-use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
-use quarry_harness::affinity;
+use anyhow::bail;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use quarry_harness::doctor::{Finding, Severity};
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::{self, Work, WorkKind};
-use quarry_harness::options::{self, Common, Defaults};
-use quarry_harness::results::{Direction, Measurement, Metric, Verify, Workload};
-use quarry_harness::sampler::{NoSample, SampleKey};
-use quarry_harness::usage::Usage;
+use quarry_harness::results::Measurement;
+use quarry_harness::sampler::NoSample;
 use quarry_replay::crew::Place;
 use quarry_replay::stack::Machine;
 use rows::Row;
@@ -37,7 +32,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::env;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use variants::{Contender, KERNEL, Setting};
 
@@ -90,9 +84,8 @@ pub(super) struct Kernel {
     /// Folder for files in memory.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory_folder: PathBuf,
-    /// Length of a sample of the stack in milliseconds, unless its work is fixed.
-    #[arg(long, default_value = "200",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("20")),
+    /// Length of a sample of the stack in milliseconds, where its work is not fixed.
+    #[arg(long, default_value = "200", default_value_if("quick", "true", Some("20")),
           value_parser = clap::value_parser!(u64).range(1..=30_000))]
     millis: u64,
 }
@@ -120,11 +113,6 @@ pub(super) fn finding() -> Finding {
         why: "`quarry lab run kernel` has its column `kernel` from them".to_owned(),
         mend,
     }
-}
-
-fn place() -> impl TypedValueParser<Value = Place> {
-    PossibleValuesParser::new(Place::ALL.map(|(name, _)| name))
-        .map(|name| Place::named(&name).expect("one of those that are accepted"))
 }
 
 fn scope() -> impl TypedValueParser<Value = Scope> {

@@ -13,29 +13,20 @@ mod targets;
 use super::cast::Cast;
 use super::idle_return;
 use super::malloc_patterns::{self, PEAK, PatternSample};
-use super::plan::{Lab, Plan, Staged};
+use super::plan::*;
 use super::real_programs;
 use super::{start_up, tables};
 use crate::patterns::Pattern;
 use crate::patterns::growth::GrowthSample;
 use crate::patterns::idle::{IdleSample, Sizes};
 use crate::ready_program::ReadyProgram;
-use anyhow::Result;
-use clap::Args;
-use clap::builder::ArgPredicate;
 use metrics::{CPU, EXPERIMENT, HELD_AFTER, STARTS, TIME, metrics};
 use part::Part;
-use quarry_compare::allocators::QUARRY;
-use quarry_compare::contenders::{self, Contender};
+use quarry_compare::contenders::Contender;
 use quarry_compare::{Interrupt, Launcher};
-use quarry_harness::affinity;
-use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::Work;
-use quarry_harness::options::{self, Common, Defaults};
-use quarry_harness::results::{Measurement, Run};
-use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
-use quarry_harness::tables::{Matrix, targets_of};
-use std::io::Write;
+use quarry_harness::results::Measurement;
+use quarry_harness::sampler::{NoSample, Sampler, Taken};
 use std::rc::Rc;
 
 /// All targets of Quarry compared with other allocators, in one run and one table.
@@ -60,9 +51,8 @@ pub(crate) struct Peers {
     /// or small-process.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
-    /// Length of a pattern's sample in milliseconds; a warm-up of a quarter of it comes first.
-    #[arg(long, default_value = "20",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
+    /// Length of a pattern's sample in milliseconds; a quarter of it goes before as warm-up.
+    #[arg(long, default_value = "20", default_value_if("quick", "true", Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,
 }
@@ -233,7 +223,7 @@ impl Parts {
                 Ok(contender.sample(&sample.order())?.into())
             }
             Part::Growth(size) => {
-                let sample = GrowthSample { size, mib: self.growth_mib };
+                let sample = GrowthSample { size, mib: self.growth_mib, burst: 1, rest: 0 };
                 let taken = contender.sample(&sample.order())?;
                 let of = |name: &str| count(&taken, name).unwrap_or(0);
                 let (peak, faults, huge) = (of("resident"), of("faults"), of("huge"));

@@ -15,7 +15,7 @@ mod warm;
 
 use super::plan::{Entry, Lab, Staged};
 use anyhow::{Result, bail};
-use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use quarry_harness::affinity;
@@ -74,10 +74,9 @@ struct Options {
     /// Amount of work at a time; the text above names the unit.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     amount: Option<u32>,
-    /// Length of a sample in milliseconds, unless the work is fixed; a warm-up of a quarter of it
-    /// comes first.
-    #[arg(long, default_value = "200",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("20")),
+    /// Length of a sample in milliseconds where the work is not fixed; a quarter of it goes before
+    /// as warm-up.
+    #[arg(long, default_value = "200", default_value_if("quick", "true", Some("20")),
           value_parser = clap::value_parser!(u64).range(1..=30_000))]
     millis: u64,
     /// Only print the cost of a message of the baseline: here, with and without the computing that
@@ -284,7 +283,7 @@ fn policies_of(text: &str) -> Result<Policies> {
     })
 }
 
-fn place() -> impl TypedValueParser<Value = Place> {
+pub(crate) fn place() -> impl TypedValueParser<Value = Place> {
     PossibleValuesParser::new(Place::ALL.map(|(name, _)| name))
         .map(|name| Place::named(&name).expect("one of those that are accepted"))
 }

@@ -1,19 +1,12 @@
 //! `sqlite-budget`: many databases under one budget, of which some are popular for a while.
 
-use super::super::plan::{Lab, Plan, Staged};
+use super::super::plan::*;
 use super::super::tables;
 use super::load::{LoadProgram, QUARRY, cache_of, variants};
 use super::same_size::{UNBOUNDED, budgets};
-use anyhow::Result;
-use clap::Args;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Against, Direction, Metric, Over, Relation, Run, Target};
-use quarry_harness::results::{Verify, Workload};
-use quarry_harness::sampler::{NoSample, SampleKey};
-use quarry_harness::tables::{by_variant, targets_of};
+use quarry_harness::results::{Against, Over, Relation, Target};
+use quarry_harness::sampler::NoSample;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;

@@ -1,15 +1,9 @@
 //! `sqlite-hot`: one database that fits into the cache, read by one connection and by two.
 
-use super::super::plan::{Lab, Plan, Staged};
+use super::super::plan::*;
 use super::super::tables;
 use super::load::{LoadProgram, QUARRY, cache_of, variants};
-use anyhow::Result;
-use clap::Args;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Against, Metric, Over, Relation, Target, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::targets_of;
+use quarry_harness::results::{Against, Over, Relation, Target};
 use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;

@@ -1,14 +1,7 @@
 //! `one-budget`: a heap that grows and shrinks beside readers and writers of the page cache.
 
-use super::super::plan::{Lab, Plan, Staged};
+use super::super::plan::*;
 use super::load::{LoadProgram, cache_of, variants_of};
-use anyhow::Result;
-use clap::Args;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Direction, Metric, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::by_variant;
 
 const MIB: u64 = 1 << 20;
 const WORK: &str = "breathe";

@@ -1,14 +1,7 @@
 //! `truncate-stall`: a million cached pages are freed at once while another thread works.
 
-use super::super::plan::{Lab, Plan, Staged};
+use super::super::plan::*;
 use super::load::{LoadProgram, QUARRY, cache_of, variants};
-use anyhow::Result;
-use clap::Args;
-use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Direction, Metric, Verify, Workload};
-use quarry_harness::sampler::SampleKey;
-use quarry_harness::tables::by_variant;
 
 const WAYS: [(&str, &str); 3] =
     [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];

@@ -1,0 +1,158 @@
+//! The frames of a machine. Whoever takes a block pays for it until it comes back, whose objects
+//! ever lie in it then, as with the fake nodes and control groups of document 002's time.
+//!
+//! Equation: `used of a group = sum over the blocks that it pays for of their frames`.
+
+use crate::frames;
+use anyhow::{Result, anyhow};
+use quarry_eras::pages::Chosen;
+use quarry_mm::frame::{FRAME_SHIFT, MigrateType, Order, Pfn};
+use quarry_mm::pcp::{Machine, Page, PageAllocator, PageRequest};
+use quarry_mm::slab::SlabPages;
+use quarry_mm::zone::{GroupId, Groups};
+use quarry_sys::percpu::SlotIndex;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+/// The document's machines have 16 CPUs and 4 nodes.
+pub(super) const CPUS: u32 = 16;
+const NODES: u8 = 4;
+
+pub(super) struct Charged {
+    pub(super) pages: PageAllocator<Chosen>,
+    pub(super) groups: Groups,
+    /// The group that pays for what is taken now.
+    pub(super) payer: Cell<GroupId>,
+    payers: RefCell<HashMap<Pfn, GroupId>>,
+    /// Frames of slabs.
+    pub(super) slabs: Cell<u32>,
+}
+
+impl Charged {
+    /// Builds a memory of `mib` MiB, or a few more: each node has whole pageblocks.
+    ///
+    /// # Errors
+    /// The operating system refuses a call.
+    pub(super) fn build(mib: u32) -> Result<Self> {
+        let frames = mib.next_multiple_of(8) << (20 - FRAME_SHIFT);
+        let mut config = frames::config(Chosen::named("order0").expect("a policy"), frames);
+        config.declare(Machine { cpus: CPUS, frames, nodes: NODES });
+        config.initial_frames = frames / u32::from(NODES);
+        Ok(Self {
+            pages: frames::allocator(&config, CPUS)?,
+            groups: Groups::new(),
+            payer: Cell::default(),
+            payers: RefCell::default(),
+            slabs: Cell::new(0),
+        })
+    }
+
+    /// Takes a page of the CPU's node.
+    pub(super) fn page(&self, slot: SlotIndex) -> Option<Pfn> {
+        let (order, flags) = (Order::ZERO, Default::default());
+        let node = self.pages.zones().node_of(slot);
+        let request = PageRequest { order, migratetype: MigrateType::Movable, flags, node };
+        Some(self.take(slot, request)?.pfn)
+    }
+
+    /// Takes a block; `None` if the group may not have it, or the machine has none.
+    fn take(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        let (payer, frames) = (self.payer.get(), request.order.frames());
+        if !self.groups.charge(payer, frames) {
+            return None;
+        }
+        let page = self.pages.alloc(slot, request);
+        match &page {
+            Some(page) => drop(self.payers.borrow_mut().insert(page.pfn, payer)),
+            None => self.groups.uncharge(payer, frames),
+        }
+        page
+    }
+
+    pub(super) fn put(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
+        let payer = self.payers.borrow_mut().remove(&pfn).expect("a block in use has a payer");
+        self.groups.uncharge(payer, order.frames());
+        self.pages.free(slot, pfn, order);
+    }
+
+    /// Checks that everything came back, and the equations of the memory.
+    ///
+    /// # Errors
+    /// The first condition that does not hold.
+    pub(super) fn check_at_end(&self) -> Result<()> {
+        self.pages.drain_all();
+        self.pages.validate().map_err(|broken| anyhow!("{broken}"))?;
+        let left: u32 = self.groups.iter().map(|(_, group)| group.used()).sum();
+        let slabs = self.slabs.get();
+        anyhow::ensure!(left == 0 && slabs == 0, "{left} frames are charged, {slabs} in slabs");
+        Ok(())
+    }
+}
+
+impl SlabPages for Charged {
+    fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        let page = self.take(slot, request)?;
+        self.slabs.set(self.slabs.get() + request.order.frames());
+        Some(page)
+    }
+
+    fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
+        self.slabs.set(self.slabs.get() - order.frames());
+        self.put(slot, pfn, order);
+    }
+
+    fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
+        pages.iter().for_each(|(pfn, order)| self.free(slot, *pfn, *order));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use quarry_mm::zone::GroupLimits;
+
+    /// Frames that each group may have.
+    const MAX: u32 = 40;
+
+    proptest! {
+        #[test]
+        fn a_group_pays_for_the_sum_of_its_blocks(
+            ops in proptest::collection::vec(
+                (0usize..3, 0u8..4, any::<bool>(), 0usize..64), 0..300,
+            ),
+        ) {
+            let memory = Charged::build(64).expect("there is memory");
+            let limits = GroupLimits { max: MAX, ..GroupLimits::default() };
+            let groups = [(); 3].map(|()| memory.groups.create(limits).expect("there are few"));
+            let mut blocks: Vec<(usize, Pfn, Order)> = Vec::new();
+            let naive = |blocks: &[(usize, Pfn, Order)], of: usize| -> u32 {
+                blocks.iter().filter(|block| block.0 == of).map(|block| block.2.frames()).sum()
+            };
+            let slot = SlotIndex(0);
+            for (payer, order, takes, which) in ops {
+                // Whoever gives a block back, its payer is relieved.
+                memory.payer.set(groups[payer]);
+                let order = Order::new(order);
+                if takes {
+                    let (migratetype, flags) = (MigrateType::Unmovable, Default::default());
+                    let node = memory.pages.zones().node_of(slot);
+                    let page = memory.alloc(slot, PageRequest { order, migratetype, flags, node });
+                    let fits = naive(&blocks, payer) + order.frames() <= MAX;
+                    prop_assert_eq!(page.is_some(), fits);
+                    blocks.extend(page.map(|page| (payer, page.pfn, order)));
+                } else if !blocks.is_empty() {
+                    let (_, pfn, order) = blocks.swap_remove(which % blocks.len());
+                    memory.free_list(slot, &[(pfn, order)]);
+                }
+                for (of, group) in groups.iter().enumerate() {
+                    prop_assert_eq!(memory.groups.at(*group).used(), naive(&blocks, of));
+                }
+                let all: u32 = (0..3).map(|of| naive(&blocks, of)).sum();
+                prop_assert_eq!(memory.slabs.get(), all);
+            }
+            blocks.into_iter().for_each(|(_, pfn, order)| memory.free(slot, pfn, order));
+            prop_assert!(memory.check_at_end().is_ok());
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A recorded program as steps, and a job that goes through them.
+
+use super::charged::CPUS;
+use super::machine::{Block, Machine};
+use anyhow::Result;
+use quarry_mm::frame::Pfn;
+use quarry_mm::slab::SlabPolicy;
+use quarry_mm::zone::{GroupId, GroupLimits};
+use quarry_sim::simulate::{Op, Program};
+use quarry_sys::percpu::VirtualSlots;
+use quarry_trace::Trace;
+use std::path::Path;
+
+/// What lies at a place from now on: a block of so many bytes, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    place: u32,
+    bytes: Option<usize>,
+}
+
+/// A recorded program.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Recorded {
+    pub(super) steps: Vec<Step>,
+    /// The most blocks that it has at a time.
+    places: usize,
+}
+
+impl Recorded {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// The file is no whole trace.
+    pub(super) fn read(trace: &Path) -> Result<Self> {
+        Ok(Self::of(&Program::of(&Trace::read(trace)?, usize::MAX)))
+    }
+
+    /// The steps of all threads, in an order in which each finds its block. O(calls * threads).
+    pub(super) fn of(program: &Program) -> Self {
+        let mut all = Self::default();
+        let mut threads: Vec<_> =
+            program.threads.iter().map(|steps| (0, steps.as_slice())).collect();
+        // Of each block the operations so far, and its place.
+        let mut blocks = vec![(0, 0); program.blocks as usize];
+        let mut free = Vec::new();
+        loop {
+            let runnable = threads.iter_mut().filter_map(|(now_ns, steps)| {
+                let (next, _) = steps.split_first()?;
+                let (turns, _) = blocks[number(next.op)];
+                (turns == next.turn).then_some((*now_ns + next.think_ns, now_ns, steps))
+            });
+            let Some((then_ns, now_ns, steps)) = runnable.min_by_key(|it| it.0) else { return all };
+            let (next, rest) = steps.split_first().expect("it has a step");
+            (*now_ns, *steps) = (then_ns, rest);
+            let (turns, place) = &mut blocks[number(next.op)];
+            *turns += 1;
+            let bytes = match next.op {
+                Op::Alloc { size, .. } => {
+                    *place = free.pop().unwrap_or_else(|| {
+                        all.places += 1;
+                        all.places as u32 - 1
+                    });
+                    Some(size)
+                }
+                Op::Resize { size, .. } => Some(size),
+                Op::Free { .. } => {
+                    free.push(*place);
+                    None
+                }
+            };
+            all.steps.push(Step { place: *place, bytes });
+        }
+    }
+}
+
+fn number(of: Op) -> usize {
+    let (Op::Alloc { block, .. } | Op::Free { block } | Op::Resize { block, .. }) = of;
+    block as usize
+}
+
+/// A job: it runs a recorded program again and again, in a group of its own.
+pub(super) struct Job<'a> {
+    recorded: &'a Recorded,
+    group: GroupId,
+    cpu: u32,
+    next: usize,
+    /// Steps of all lives.
+    pub(super) steps: u64,
+    blocks: Vec<Option<Block>>,
+    files: Vec<Pfn>,
+}
+
+impl<'a> Job<'a> {
+    /// A job in a group with this limit, which pays for the pages of its files first. `None` if the
+    /// machine has not as many, or there are too many groups.
+    pub(super) fn start<S: SlabPolicy<VirtualSlots>>(
+        machine: &Machine<S>,
+        recorded: &'a Recorded,
+        files: usize,
+        (cpu, max): (u32, u32),
+    ) -> Option<Self> {
+        let group = machine.memory.groups.create(GroupLimits { max, ..GroupLimits::default() })?;
+        machine.enter(cpu, group);
+        let files = machine.pages(files)?;
+        let blocks = (0..recorded.places).map(|_| None).collect();
+        Some(Self { recorded, group, cpu, next: 0, steps: 0, blocks, files })
+    }
+
+    /// Steps of a life.
+    pub(super) fn life(&self) -> usize {
+        self.recorded.steps.len()
+    }
+
+    /// Takes so many steps; false if one of them was refused memory. After its last step the
+    /// program runs again, on the next CPU.
+    pub(super) fn advance<S: SlabPolicy<VirtualSlots>>(
+        &mut self,
+        machine: &Machine<S>,
+        steps: usize,
+    ) -> bool {
+        machine.enter(self.cpu, self.group);
+        (0..steps).all(|_| {
+            if self.next == self.life() {
+                self.exit(machine);
+                self.cpu = (self.cpu + 1) % CPUS;
+                machine.enter(self.cpu, self.group);
+            }
+            self.step(machine)
+        })
+    }
+
+    fn step<S: SlabPolicy<VirtualSlots>>(&mut self, machine: &Machine<S>) -> bool {
+        let Step { place, bytes } = self.recorded.steps[self.next];
+        self.next += 1;
+        self.steps += 1;
+        let block = &mut self.blocks[place as usize];
+        match (block.as_mut(), bytes) {
+            (Some(old), Some(bytes)) => machine.resize(old, bytes),
+            (None, Some(bytes)) => {
+                *block = machine.alloc(bytes);
+                block.is_some()
+            }
+            (_, None) => {
+                machine.free(block.take().expect("it was allocated"));
+                true
+            }
+        }
+    }
+
+    /// Frees what the program has; it may run again.
+    fn exit<S: SlabPolicy<VirtualSlots>>(&mut self, machine: &Machine<S>) {
+        self.blocks.iter_mut().filter_map(Option::take).for_each(|block| machine.free(block));
+        self.next = 0;
+    }
+
+    /// Frees also its files.
+    pub(super) fn end<S: SlabPolicy<VirtualSlots>>(mut self, machine: &Machine<S>) {
+        machine.enter(self.cpu, self.group);
+        self.exit(machine);
+        machine.free(Block::Pages(self.files));
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use quarry_sim::simulate::Step as Recording;
+
+    fn alloc(block: u32, size: usize) -> Recording {
+        let op = Op::Alloc { block, size, align_shift: 0, zeroed: false };
+        Recording { think_ns: 10, turn: 0, op }
+    }
+
+    /// A program of one thread that allocates blocks of these sizes and never frees them.
+    pub(in super::super) fn hoarder(sizes: impl Iterator<Item = usize>) -> Recorded {
+        let steps: Vec<_> = sizes.enumerate().map(|(at, size)| alloc(at as u32, size)).collect();
+        let blocks = steps.len() as u32;
+        Recorded::of(&Program { threads: vec![steps], blocks, ..Program::default() })
+    }
+
+    #[test]
+    fn threads_wait_for_their_blocks_and_places_are_used_again() {
+        let free = |block, turn| Recording { think_ns: 0, turn, op: Op::Free { block } };
+        let resize = Op::Resize { block: 0, size: 70 };
+        let resize = Recording { think_ns: 5_000, turn: 1, op: resize };
+        // The second thread frees what the first one resizes before.
+        let one = vec![alloc(0, 7), resize, alloc(2, 9)];
+        let two = vec![alloc(1, 8), free(0, 2), free(1, 1)];
+        let threads = vec![one, two];
+        let recorded = Recorded::of(&Program { threads, blocks: 3, ..Program::default() });
+        let step = |place, bytes| Step { place, bytes };
+        let (first, second) = (step(0, Some(7)), step(1, Some(8)));
+        let rest = [step(0, Some(70)), step(0, None), step(1, None), step(1, Some(9))];
+        assert_eq!(recorded.steps[..2], [first, second]);
+        assert_eq!(recorded.steps[2..], rest);
+        assert_eq!(recorded.places, 2);
+    }
+}

@@ -1,0 +1,203 @@
+//! A sample: jobs are added one by one, until one is refused.
+
+use super::charged::CPUS;
+use super::job::{Job, Recorded};
+use super::machine::Machine;
+use anyhow::{Context, Result};
+use quarry_eras::slab::{SlabVisitor, with_slab_policy};
+use quarry_harness::launch::Work;
+use quarry_harness::results::Measurement;
+use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT};
+use quarry_mm::slab::SlabPolicy;
+use quarry_sys::percpu::VirtualSlots;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// The limit of a group: document 002's "chunks".
+const GROUP_MIB: u32 = 128;
+/// A job's life is cut into this many parts; all jobs take a part in turn.
+const LIFE: usize = 64;
+/// Parts that all take before the next job comes, once the memory is three quarters full.
+const STAY: usize = 16;
+
+/// The figures, with their units and decimals. Means are those before the last job came.
+pub(crate) const FIGURES: [(&str, &str, u8); 6] = [
+    ("jobs", "", 0),
+    ("charged per job", "MiB", 2),
+    ("of it slabs", "MiB", 2),
+    ("slack in slabs", "MiB", 2),
+    ("largest group", "MiB", 1),
+    ("descriptors", "MiB of 64 GiB", 0),
+];
+
+/// A trace, and the pages of files that the program has in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Traced {
+    pub(crate) trace: PathBuf,
+    pub(crate) file_pages: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ContainmentSample {
+    pub(crate) slab: String,
+    pub(crate) mix: Vec<Traced>,
+    pub(crate) mib: u32,
+    pub(crate) seed: u64,
+}
+
+/// Sums over the looks of a life.
+#[derive(Clone, Copy, Default)]
+struct Looks {
+    charged: usize,
+    slabs: usize,
+    in_objects: usize,
+    largest: u32,
+}
+
+impl Looks {
+    fn add<S: SlabPolicy<VirtualSlots>>(&mut self, machine: &Machine<S>) {
+        let memory = &machine.memory;
+        let used = || memory.groups.iter().map(|(_, group)| group.used());
+        self.charged += used().sum::<u32>() as usize * FRAME_BYTES;
+        self.slabs += memory.slabs.get() as usize * FRAME_BYTES;
+        self.in_objects += machine.in_objects.get();
+        self.largest = self.largest.max(used().max().unwrap_or(0));
+    }
+}
+
+impl Work for ContainmentSample {
+    const NAME: &'static str = "containment";
+
+    fn measure(self) -> Result<Measurement> {
+        // The usual alarm of a sample would end this one.
+        nix::unistd::alarm::set(3600);
+        let read = |traced: &Traced| {
+            let recorded = Recorded::read(&traced.trace)?;
+            anyhow::ensure!(recorded.steps.len() >= LIFE, "{}: no job", traced.trace.display());
+            Ok((recorded, traced.file_pages))
+        };
+        let mix: Vec<_> = self.mix.iter().map(read).collect::<Result<_>>()?;
+        let packing = Packing { mix: &mix, mib: self.mib, seed: self.seed };
+        let slab = &self.slab;
+        with_slab_policy(slab, packing).with_context(|| format!("no slab policy {slab}"))?
+    }
+}
+
+struct Packing<'a> {
+    mix: &'a [(Recorded, usize)],
+    mib: u32,
+    seed: u64,
+}
+
+impl SlabVisitor<VirtualSlots> for Packing<'_> {
+    type Output = Result<Measurement>;
+
+    fn visit<S: SlabPolicy<VirtualSlots> + 'static>(self) -> Self::Output {
+        let start = Instant::now();
+        let machine = Machine::<S>::build(self.mib)?;
+        let (mut jobs, mut fitted, mut last) = (Vec::new(), 0, Looks::default());
+        let mut random = StdRng::seed_from_u64(self.seed);
+        let mut order = Vec::new();
+        loop {
+            if order.is_empty() {
+                order = (0..self.mix.len()).collect();
+                order.shuffle(&mut random);
+            }
+            let (recorded, files) = &self.mix[order.pop().expect("a mix has jobs")];
+            // Copies of a program share its files, for which the first one pays.
+            let files = if jobs.len() < self.mix.len() { *files } else { 0 };
+            let place = (random.random_range(0..CPUS), GROUP_MIB << (20 - FRAME_SHIFT));
+            let Some(job) = Job::start(&machine, recorded, files, place) else { break };
+            jobs.push(job);
+            let job = jobs.last_mut().expect("it was added");
+            // Jobs are in different parts of their lives.
+            let is_served = job.advance(&machine, random.random_range(0..recorded.steps.len()));
+            let Some(looks) = is_served.then(|| stay(&machine, &mut jobs)).flatten() else { break };
+            (fitted, last) = (jobs.len(), looks);
+        }
+        let steps = jobs.iter().map(|job| job.steps).sum();
+        jobs.into_iter().for_each(|job| job.end(&machine));
+        machine.reclaim();
+        machine.memory.check_at_end()?;
+        let ns = start.elapsed().as_nanos() as u64;
+        let window = Measurement::of_window(steps, ns, ns, ns, S::NAME);
+        let mean = |bytes: usize| bytes as f64 / (fitted * STAY).max(1) as f64 / f64::from(1 << 20);
+        let values = [
+            fitted as f64,
+            mean(last.charged),
+            mean(last.slabs),
+            mean(last.slabs - last.in_objects),
+            f64::from(last.largest) * FRAME_BYTES as f64 / f64::from(1 << 20),
+            (S::BYTES_PER_FRAME << (36 - FRAME_SHIFT)) as f64 / f64::from(1 << 20),
+        ];
+        let figures = FIGURES.iter().map(|(name, ..)| (*name).to_owned()).zip(values);
+        Ok(Measurement { verified: steps, figures: figures.collect(), ..window })
+    }
+}
+
+/// All jobs take some parts of their lives; `None` if one of them was refused.
+fn stay<S: SlabPolicy<VirtualSlots>>(machine: &Machine<S>, jobs: &mut [Job<'_>]) -> Option<Looks> {
+    let mut looks = Looks::default();
+    let budget = machine.memory.pages.zones().budget();
+    let frames: u32 = machine.memory.pages.zones().all().map(|zone| zone.managed()).sum();
+    let parts = if budget.used() / 3 > frames / 4 { STAY } else { 0 };
+    for _ in 0..parts {
+        if !jobs.iter_mut().all(|job| job.advance(machine, job.life().div_ceil(LIFE))) {
+            return None;
+        }
+        looks.add(machine);
+    }
+    Some(looks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job::tests::hoarder;
+    use super::*;
+    use quarry_mm::slab::SLAB_POLICIES;
+
+    /// Packs copies of a job, with so many pages of files.
+    fn packed(slab: &str, (job, files): (Recorded, usize), mib: u32, seed: u64) -> Measurement {
+        let mix = [(job, files)];
+        let packing = Packing { mix: &mix, mib, seed };
+        with_slab_policy(slab, packing).expect("a policy").expect("it ends")
+    }
+
+    /// 2 MiB of pages, then as much in small objects.
+    fn small() -> Recorded {
+        hoarder([1 << 20; 2].into_iter().chain((0..2_000).map(|at| 1 + at * 13 % 2_000)))
+    }
+
+    #[test]
+    fn every_policy_packs_jobs_and_charges_nothing_at_the_end() {
+        for policy in SLAB_POLICIES {
+            let measurement = packed(policy.name, (small(), 100), 64, 3);
+            let of = |name: &str| measurement.figures[name];
+            let jobs = of("jobs");
+            assert!((10.0..=25.0).contains(&jobs), "{}: {jobs} jobs", policy.name);
+            assert!(of("largest group") > of("charged per job"), "{}", policy.name);
+            assert!(of("of it slabs") > of("slack in slabs"), "{}", policy.name);
+            assert!(of("charged per job") * jobs < 64.0, "{}", policy.name);
+        }
+    }
+
+    #[test]
+    fn the_same_seed_packs_the_same() {
+        let figures = |seed| format!("{:?}", packed("slub-3.0", (small(), 10), 64, seed).figures);
+        assert_eq!(figures(7), figures(7));
+        assert_ne!(figures(7), figures(8));
+    }
+
+    #[test]
+    fn what_a_group_may_not_have_fits_nowhere() {
+        let short = || hoarder([1 << 12; 64].into_iter());
+        assert_eq!(packed("slab", (short(), 40_000), 512, 1).figures["jobs"], 0.0, "its files");
+        let long = hoarder([3 << 20; 64].into_iter());
+        assert_eq!(packed("slab", (long, 0), 512, 1).figures["jobs"], 0.0, "its blocks");
+    }
+}

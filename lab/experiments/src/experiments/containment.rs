@@ -1,0 +1,88 @@
+//! `containment`: how many recorded jobs fit on a machine, each in a group of 128 MiB.
+
+use super::plan::*;
+use crate::containment::{ContainmentSample, FIGURES, Traced};
+use anyhow::bail;
+use quarry_harness::table::counted;
+use quarry_mm::slab::{slab_names, slab_policy};
+use std::path::PathBuf;
+
+const MIX: &str = "mix";
+
+/// How many recorded jobs fit on a machine, each in a group of 128 MiB.
+///
+/// As in document 002, all jobs share the caches of one kernel, and a group pays for each page that
+/// one of its jobs is the first to need: of slabs, of blocks above `kmalloc`'s largest, of files.
+/// Jobs of the mix are added in turn, each somewhere in its life, and run again when they end. Once
+/// the memory is three quarters full, all run for a quarter of their lives before the next one
+/// comes. The first refusal, by the machine or by a group, after all caches have given back what
+/// they could, ends it: the jobs before the last one fitted.
+///
+/// The machine has 16 CPUs and 4 nodes. Every round has a seed of its own, the same for all
+/// variants.
+#[derive(Args)]
+pub(super) struct Containment {
+    #[command(flatten)]
+    common: Common<Containment>,
+    /// The mix: traces of `quarry record`, each with the KiB of files that its program has in use.
+    #[arg(long, value_delimiter = ',', value_name = "TRACE[=KIB]", value_parser = traced)]
+    jobs: Vec<Traced>,
+    /// The memory, in MiB.
+    #[arg(long, default_value = "2048", value_parser = clap::value_parser!(u32).range(64..=16384))]
+    mib: u32,
+}
+
+impl Defaults for Containment {
+    const VARIANTS: &'static str = "slub-3.0,slub-3.1,slab,slqb,slub-4.9,slam,sheaf-6.18,sheaf";
+    const SAMPLES: &'static str = "3";
+    const QUICK_SAMPLES: &'static str = "1";
+}
+
+fn traced(text: &str) -> Result<Traced, String> {
+    let (trace, kib) = text.rsplit_once('=').unwrap_or((text, "0"));
+    let kib: usize = kib.parse().map_err(|_| format!("{kib} is no number of KiB"))?;
+    Ok(Traced { trace: PathBuf::from(trace), file_pages: kib.div_ceil(4) })
+}
+
+impl Plan for Containment {
+    const NAME: &'static str = "containment";
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<ContainmentSample>());
+
+    fn stage(self, _lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let names = self.common.variants.clone();
+        let variant = |(index, name): (usize, &String)| {
+            options::check_once(&names, index)?;
+            let known = slab_policy(name).ok_or_else(|| {
+                nearest::unknown("variant --variants", name, &slab_names().collect::<Vec<_>>())
+            })?;
+            Ok(Variant::new(name, known.about))
+        };
+        let variants: Vec<Variant> =
+            names.iter().enumerate().map(variant).collect::<Result<_>>()?;
+        let present: Vec<&str> = names.iter().map(String::as_str).collect();
+        let baseline = self.common.baseline(&present, "slab")?.to_owned();
+        let workloads = vec![Workload::new(MIX, Verify::PerOperation(1))];
+        self.common.check_early()?;
+        if self.jobs.is_empty() {
+            bail!(Usage("--jobs: no trace of `quarry record`".to_owned()));
+        }
+        let (count, mix, mib) = (counted(self.jobs.len(), "job"), self.jobs, self.mib);
+        let slabs = names.clone();
+        let sampler = move |key: SampleKey| {
+            let (slab, seed) = (slabs[key.variant].clone(), u64::from(key.round) + 1);
+            let sample = ContainmentSample { slab, mix: mix.clone(), mib, seed };
+            Ok(launch::sample(&sample.order(), None, &[])?.into())
+        };
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let about = format!("a mix of {count} on {mib} MiB, in a fresh process.");
+        let metric = |(name, unit, digits): &(&str, &str, u8)| {
+            Metric::new(name, unit, Direction::None, name).digits(*digits)
+        };
+        let mut metrics: Vec<Metric> = FIGURES.iter().map(metric).collect();
+        (metrics[0].primary, metrics[0].direction) = (true, Direction::Higher);
+        let plan = Experiment { about, metrics, warm_up: false, ..plan }.option("mib", mib);
+        Ok(Some(Staged::new(plan, |run, out| {
+            Ok(writeln!(out, "Medians:\n\n{}", by_variant(run, MIX, "slab policy").text())?)
+        })))
+    }
+}
