@@ -32,6 +32,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/sqlite/src/",
     "crates/sqlite-object/src/",
     "lab/sqlite-load/src/",
+    "lab/experiments/src/containment/machine.rs",
     "lab/experiments/src/frames/llfree.rs",
     "lab/experiments/src/patterns/",
     "bench/profile/src/bell.rs",

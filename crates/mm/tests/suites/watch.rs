@@ -77,7 +77,7 @@ fn a_stack_without_instruments_serves_requests() {
     play(&bed.stack);
     bed.stack.switch_instrument(Instrument::Debug, true);
     let object = bed.stack.fast.alloc(100).expect("the fast path is open: there is no instrument");
-    assert_eq!(bed.stack.watch.alloc_counted(&bed.stack, 100, false), None);
+    assert_eq!(Watch::alloc_counted(&bed.stack.watch, &bed.stack, 100, false), None);
     // SAFETY: just allocated.
     assert!(unsafe { bed.stack.fast.free(object.as_ptr()) });
     bed.assert_empty(&[]);

@@ -1,5 +1,6 @@
-//! The frames of a machine. Whoever takes a block pays for it until it comes back, whose objects
-//! ever lie in it then, as with the fake nodes and control groups of document 002's time.
+//! The frames of a machine. The group that takes a block pays for it until the block comes back,
+//! also for objects of others in it, as with the fake nodes and control groups of document 002's
+//! time.
 //!
 //! Equation: `used of a group = sum over the blocks that it pays for of their frames`.
 
@@ -131,7 +132,7 @@ mod tests {
             };
             let slot = SlotIndex(0);
             for (payer, order, takes, which) in ops {
-                // Whoever gives a block back, its payer is relieved.
+                // The payer is relieved, also if another group gives the block back.
                 memory.payer.set(groups[payer]);
                 let order = Order::new(order);
                 if takes {

@@ -11,7 +11,7 @@ use quarry_sys::percpu::VirtualSlots;
 use quarry_trace::Trace;
 use std::path::Path;
 
-/// What lies at a place from now on: a block of so many bytes, or nothing.
+/// The new contents of a place: a block of so many bytes, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     place: u32,

@@ -16,9 +16,9 @@ use quarry_compare::contenders::{Contender, OwnWork};
 ///
 /// With --bursts the heap has grown, shrunk to nothing and rested before. Then an allocator that
 /// keeps everything is fast and stays large, and Quarry without purging comes along: what the burst
-/// costs where nothing has to be faulted in again. On a virtual machine whose host takes free memory
-/// away (free page reporting), huge pages that were free for two seconds cost up to forty times as
-/// much as otherwise, and which allocator that hits is chance.
+/// costs where nothing has to be faulted in again. On a virtual machine whose host takes free
+/// memory away (free page reporting), huge pages that were free for two seconds cost up to forty
+/// times as much as otherwise, and which allocator that hits is chance.
 #[derive(Args)]
 pub(super) struct Growth {
     #[command(flatten)]
