@@ -139,9 +139,9 @@ fn reports_callers((key, value): &(&str, &str)) -> bool {
     matches!(*key, "DEBUG" | "GUARD") && asks_for_checks(key, value)
 }
 
-/// Starts a watcher, which prints statistics that the program cannot print: after a signal or
-/// `_exit`, and of its children. By default, processes then publish at their start and exit as
-/// well.
+/// Starts a watcher, which prints the statistics that processes cannot print themselves: those of
+/// the program after a signal or `_exit`, and those of its children. Unless `QUARRY_RECORD` is set,
+/// processes then publish at their start and exit, too, and not only while they run.
 fn watch(target: &str, format: Option<&str>, command: &mut Command) {
     if matches!(target, "" | "0") {
         return;

@@ -110,8 +110,8 @@ fn quarry_settings(text: &str, built_in: &BuiltIn<'_>) -> Result<Vec<(String, St
     Ok(settings)
 }
 
-/// Settings of other allocators are environment variables, whose values may contain colons. One
-/// that an allocator needs is set unless another is given.
+/// Settings of other allocators are environment variables, whose values may contain colons. If
+/// `text` has none, the setting that a known allocator needs applies.
 fn other_settings(name: &str, text: &str) -> Result<Vec<(String, String)>> {
     let known = KNOWN.allocators.iter().find(|it| it.name == name && text.is_empty());
     let text = known.map_or(text, |it| it.setting.as_str());

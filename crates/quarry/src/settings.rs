@@ -1,8 +1,8 @@
 //! The settings of `QUARRY_*` variables, read without allocating.
 //!
 //! The settings of the process are read once: when the object is loaded, or at an earlier
-//! allocation. The settings of the stack are read when it is built. That prints a line for each
-//! name or value that is not accepted, and leaves its setting unchanged.
+//! allocation. Those of the stack are read when it is built. A name or value that is not accepted
+//! changes nothing; the second reading prints a line for each.
 
 use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
 use crate::variables::{each_entry, is_privileged};

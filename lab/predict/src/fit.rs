@@ -1,9 +1,10 @@
 //! Fits: the constants of a machine that are fitted, each cell left out in turn.
 //!
-//! A constant that is known from the cells stays the same when one of them is missing. Every
-//! fitted constant is changed by a fifth once, which gives the slope of each cell; with these
-//! slopes, the least squares of the errors say what the constants would be (a step of Gauss and
-//! Newton). With all cells, they say how far the file's values are from the best ones.
+//! If the cells determine a constant, it stays the same when one cell is left out. Each fitted
+//! constant is changed by a fifth, once, which gives its slope in every cell. With these slopes,
+//! least squares over the errors of the cells that remain give the constants that would fit those
+//! best (a step of Gauss and Newton); over all cells, they show how far the file's values are from
+//! the best.
 
 use crate::machine::MachineFile;
 use anyhow::{Result, ensure};

@@ -13,8 +13,8 @@ use quarry_harness::usage::Usage;
 /// Threads per CPU from which on SLAB was faster than SLUB in document 002: TCP_RR on 16 CPUs
 /// gained 2.1 % with 48 threads and 13.8 % with 160.
 const MANY_THREADS: f64 = 3.0;
-/// Mean request from which on most memory comes from caches with objects of a page and more, the
-/// subject of document 003.
+/// From this mean request on, in bytes, most memory comes from caches with objects of a page and
+/// more: the subject of document 003.
 const LARGE_REQUEST: u64 = 2048;
 
 #[derive(Clone, Debug)]

@@ -27,8 +27,8 @@ struct Price {
     /// Memory that came in since the last entry of `last_us`, until it is 2 MiB:
     /// `{frames : 32 | ns : 32}`.
     since: AtomicU64,
-    /// The last durations for 2 MiB in microseconds, latest first; 0 = none. Threads that write at
-    /// the same time may lose some.
+    /// Microseconds that it took to bring in 2 MiB, the last times, latest first; 0 = none. Threads
+    /// that write at the same time may lose entries.
     last_us: [AtomicU32; REMEMBERED],
 }
 

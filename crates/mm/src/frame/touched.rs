@@ -1,10 +1,10 @@
 //! How much of the frames handed out programs touch: often a small part of a large object. To bring
 //! in all of it would multiply the memory of a program.
 //!
-//! `mincore` returns which pages are in memory, but other allocators do not call it, and a filter
-//! of system calls may kill a process for it. So the slab layer estimates by the kind of a frame. A
-//! program that writes into each object of a page or less touches the whole slab. For larger
-//! objects, the slab layer checks whether something was written after their first page.
+//! `mincore` tells which pages are in memory; but no other allocator calls it, so a filter of
+//! system calls may kill a process for it. So the slab layer estimates, for each kind of frame. If
+//! objects are of a page or less, a program that writes into each touches the whole slab. If they
+//! are larger, the slab layer checks whether anything was written after an object's first page.
 
 use super::table::Kind;
 use quarry_sys::primitive::{AtomicU64, Ordering};

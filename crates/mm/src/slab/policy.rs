@@ -46,8 +46,8 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// The layout of the slabs of a cache with these parameters.
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout;
 
-    /// Prepares for a new cache. If [`Cache::is_reused`], the number belonged to a cache that was
-    /// emptied and removed; the policy must not count that number's metadata again.
+    /// Prepares for a new cache. If [`Cache::is_reused`], an earlier cache, emptied and removed,
+    /// had its number: the policy must not count the metadata of that number again.
     ///
     /// # Errors
     /// If the OS refuses memory, or the slots have no room for one more cache.

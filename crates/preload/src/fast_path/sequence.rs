@@ -11,10 +11,10 @@
 //! does not reorder.
 //!
 //! A pair of malloc and free is a chain through memory: each call loads the header that the
-//! previous call stored (see `percpu/assembly.rs` of `quarry_sys`). The first table compares forms
-//! that were tried on an Intel Xeon of family 6, model 207 (Emerald Rapids), in cycles per pair.
-//! Its columns: one size; two sizes, nested and in turn; eight blocks of one size; one of 1,000
-//! blocks of random sizes replaced; batches of 100.
+//! previous call stored (see `percpu/assembly.rs` of `quarry_sys`). The first table has cycles per
+//! pair of the variants of this code that were tried on an Intel Xeon of family 6, model 207
+//! (Emerald Rapids): one size; two sizes, nested; two in turn; eight blocks of one size; a random
+//! one of 1,000 blocks replaced; batches of 100.
 //!
 //! | header by .. | one | nested | in turn | eight | random | batch |
 //! |---|---|---|---|---|---|---|

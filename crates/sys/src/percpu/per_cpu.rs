@@ -215,9 +215,9 @@ pub unsafe trait Lists: PerCpu {
         new: u64,
     ) -> bool;
 
-    /// Takes the list of `array` out of every slot, with its guard and its length, and sets both
-    /// words to 0. The first word of each object names the next object. Returns whether it reached
-    /// every slot, and `take` must not drain, prepare or define, as for [`Arrays::drain_where`].
+    /// Hands the list of `array` in every slot (guard, head, length) to `take`, and zeroes its two
+    /// words. The first word of each object names the next object. Returns whether it reached every
+    /// slot. `take` must not drain, prepare or define: see [`Arrays::drain_where`].
     fn drain_lists(&self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize))
     -> bool;
 }

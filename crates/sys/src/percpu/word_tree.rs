@@ -11,9 +11,9 @@
 //! it have the shift `s - 6`; nodes with the shift 0 have leaves. Shifts are even, so one bit tells
 //! a leaf from a head, and another bit a node from a leaf or an empty word.
 //!
-//! A walk goes down until a word is no node. While a walk is in a node that left the tree, the node
-//! may join another tree or another height: the walk then ends at a leaf of that tree (its owner
-//! can tell) or at an empty word.
+//! A walk goes down until a word is no node. A node that leaves the tree under a walk may join
+//! another tree, or its own at another height. The walk then ends at an empty word, or at a leaf
+//! that it did not look for: the leaf's owner can tell from what it holds.
 
 use crate::primitive::{AtomicU64, Ordering};
 

@@ -30,11 +30,11 @@ const PARTLY: &str = "partly used";
 /// parts were allocated as blocks of the measured order, and a random half of these was freed. A
 /// table shows how many of its 2 MiB blocks are partly in use.
 ///
-/// `zone` takes the zone's lock for each block. The other variants are page policies with pcp lists
-/// for each task, as in the library, which has only the default policy. `llfree` is the shared
-/// object of LLFree's C sources that QUARRY_LLFREE names. A single task runs alone in its process,
-/// so that Quarry's locks are plain loads and stores; several tasks have a CPU each, if there are
-/// enough.
+/// `zone` takes the zone's lock for each block. `llfree` is LLFree, as the shared object of its C
+/// sources that QUARRY_LLFREE names. Every other variant is a page policy, with pcp lists for each
+/// task as in the library (which contains only the default one). If there is one task, its process
+/// has no other thread, so Quarry's locks are plain loads and stores; several tasks have a CPU
+/// each, if there are enough.
 #[derive(Args)]
 pub(super) struct Zone {
     #[command(flatten)]

@@ -73,8 +73,8 @@ impl Queue {
     pub(super) fn free_up_to(&self, heap: Heap, received: &mut usize, sent: usize) {
         for number in *received..sent {
             let entry = self.entry(number);
-            // SAFETY: the sender has written two live blocks into each entry below `sent`.
-            // `received` only grows, so each is turned back once.
+            // SAFETY: the sender has stored two live blocks as words in each entry below `sent`. As
+            // `received` only grows, each word becomes a block once.
             let (head, data) = unsafe {
                 (
                     Block::from_word(entry[0].load(Ordering::Relaxed)),

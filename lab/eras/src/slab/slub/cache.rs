@@ -77,8 +77,8 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.tables.nodes(self.cache.id())
     }
 
-    /// The node that a slab's memory belongs to. A slab that a guard named may have been given back
-    /// since, and its pageblock even have left its zone: then any node will do.
+    /// The node of a slab's memory. A slab that the guard of a CPU's list named may have been freed
+    /// since, and its pageblock may even have left its zone: then any node will do.
     pub(super) fn node_id_of(&self, slab: Pfn) -> NodeId {
         let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
