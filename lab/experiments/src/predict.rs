@@ -207,10 +207,22 @@ fn page(printed: &Printed) -> String {
     head[1].tone = Tone::Words;
     head.push(words("note"));
     let figures = Table { head, rows: printed.cells.iter().map(row).collect() };
-    let tables =
-        [("Scores".to_owned(), score_table(&printed.skill)), ("Figures".to_owned(), figures)];
+    let all = [
+        ("Scores", score_table(&printed.skill)),
+        ("Figures", figures),
+        ("Supposed, with figures that the document does not have", supposed(&printed.suppositions)),
+    ];
+    let filled = all.into_iter().filter(|(_, table)| !table.rows.is_empty());
+    let tables: Vec<_> = filled.map(|(title, table)| (title.to_owned(), table)).collect();
     let title = format!("Document {}: measured and predicted", printed.document);
     report::sheet(&title, &remarks, &curves(&printed.cells), &tables)
+}
+
+fn supposed(all: &[Supposed]) -> Table {
+    let row = |it: &Supposed| {
+        vec![it.row.clone(), it.column.clone(), figure(it.before), figure(it.after)]
+    };
+    Table::of(["supposed", "figure", "without it", "with it"], all.iter().map(row))
 }
 
 /// The scores of the groups, and the score of predicting no effect.
@@ -306,6 +318,8 @@ mod tests {
         let suppositions = tables(&alone);
         assert!(suppositions.starts_with("supposed"), "{suppositions}");
         assert!(suppositions.ends_with("3.3         92.7\n"), "{suppositions}");
+        let page = page(&alone);
+        assert!(page.contains("with it") && !page.contains("Scores"), "{page}");
         let below = tables(&Printed { suppositions: alone.suppositions, ..printed() });
         assert_eq!(below, format!("{}\n{suppositions}", tables(&printed())));
     }
