@@ -191,27 +191,20 @@ fn page(printed: &Printed) -> String {
     if printed.quick {
         remarks.push("A quick run, whose figures are not those of the documentation.".to_owned());
     }
-    let heads = ["column", "document", "predicted", "error"].map(Entry::from);
     let row = |cell: &Cell| {
         let is_far = cell.error_points.abs() > FAR;
         let error = Entry::from(format!("{:+.1}", cell.error_points));
         let tone = if is_far { Tone::Worse } else { Tone::Number };
         let figures = [cell.document, cell.predicted].map(|it| Entry::from(figure(it)));
-        let mut row = vec![words(cell.row.as_str()), words(cell.column.as_str())];
-        row.extend(figures);
-        row.extend([Entry { tone, ..error }, words(mark(cell))]);
-        row
+        let [document, predicted] = figures;
+        let (row, column) = (words(cell.row.as_str()), words(cell.column.as_str()));
+        vec![row, column, document, predicted, Entry { tone, ..error }, words(mark(cell))]
     };
-    let mut head = vec![words("row")];
-    head.extend(heads);
-    head[1].tone = Tone::Words;
-    head.push(words("note"));
+    let [document, predicted, error] = ["document", "predicted", "error"].map(Entry::from);
+    let head = vec![words("row"), words("column"), document, predicted, error, words("note")];
     let figures = Table { head, rows: printed.cells.iter().map(row).collect() };
-    let all = [
-        ("Scores", score_table(&printed.skill)),
-        ("Figures", figures),
-        ("Supposed, with figures that the document does not have", supposed(&printed.suppositions)),
-    ];
+    let (scores, supposed) = (score_table(&printed.skill), supposed(&printed.suppositions));
+    let all = [("Scores", scores), ("Figures", figures), ("Not in the document", supposed)];
     let filled = all.into_iter().filter(|(_, table)| !table.rows.is_empty());
     let tables: Vec<_> = filled.map(|(title, table)| (title.to_owned(), table)).collect();
     let title = format!("Document {}: measured and predicted", printed.document);
@@ -219,10 +212,10 @@ fn page(printed: &Printed) -> String {
 }
 
 fn supposed(all: &[Supposed]) -> Table {
-    let row = |it: &Supposed| {
-        vec![it.row.clone(), it.column.clone(), figure(it.before), figure(it.after)]
-    };
-    Table::of(["supposed", "figure", "without it", "with it"], all.iter().map(row))
+    let rows = all.iter().map(|Supposed { row, column, before, after }| {
+        vec![row.clone(), column.clone(), figure(*before), figure(*after)]
+    });
+    Table::of(["supposed", "figure", "without it", "with it"], rows)
 }
 
 /// The scores of the groups, and the score of predicting no effect.

@@ -2,9 +2,8 @@
 //!
 //! If the cells determine a constant, it stays the same when one cell is left out. Each fitted
 //! constant is changed by a fifth, once, which gives its slope in every cell. With these slopes,
-//! least squares over the errors of the cells that remain give the constants that would fit those
-//! best (a step of Gauss and Newton); over all cells, they show how far the file's values are from
-//! the best.
+//! least squares over the errors of the cells that remain give the constants that fit those best (a
+//! step of Gauss and Newton); over all cells, they show how far the file's values are from these.
 
 use crate::machine::MachineFile;
 use anyhow::{Result, ensure};
