@@ -100,6 +100,7 @@ impl SheafCache {
 
     /// Most objects in a barn. It falls as objects come back to their slabs, so that a few parked
     /// ones do not keep the slabs of all.
+    #[inline(never)]
     pub(super) fn barn_most(&self, cache: &Cache) -> usize {
         let outside = self.slabs.outside() as usize;
         let pointed = outside * cache.stride() / POINTERS_SHARE / size_of::<usize>();

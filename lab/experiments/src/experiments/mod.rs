@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn every_experiment_says_what_it_is() {
         let text = list();
-        assert!(text.contains("malloc-patterns") && text.contains("  malloc and free"), "{text}");
+        assert!(text.contains("malloc-patterns") && text.contains("  malloc, free"), "{text}");
         assert!(text.lines().all(|line| line.len() > 15), "{text}");
     }
 
