@@ -27,7 +27,8 @@ fn scripts(workshop: &Workshop) {
 
 fn run(scripts: &Path, only: &str) -> Command {
     let mut command = lab();
-    command.args(["run", "programs", "--samples=2", "--seed=5", "--only", only]);
+    command.args(["run", "programs", "--variants=glibc,quarry", "--samples=2", "--seed=5"]);
+    command.args(["--only", only]);
     command.arg("--scripts").arg(scripts);
     command
 }
@@ -78,8 +79,7 @@ fn what_servers_hold_after_a_rest_is_compared() {
     let text = format!("case $1 in\n{about}\nprepare) :;;\n{run}\nesac\n");
     fs::write(workshop.path("server.sh"), text).unwrap();
     let mut command = self::run(&workshop.path(""), "served,server");
-    let command =
-        command.env("QUARRY_LIBRARY", library).args(["--rest", "--variants=glibc,quarry"]);
+    let command = command.env("QUARRY_LIBRARY", library).arg("--rest");
     let row = "| server         |     2 |                    3.00 |";
     command.assert().success().stdout(contains(row).and(contains("after 60 s: above")));
 }

@@ -174,7 +174,7 @@ fn what_does_not_fit_is_counted() {
     assert!(said.contains("further calls are missing"), "{said}");
     // A second run takes the place of the first, and its death takes nothing away.
     let said = stderr(&record(&trace, &["--", "sh", "-c", "kill -9 $$"]).code(137));
-    assert!(said.contains("of 1 threads of `sh -c"), "{said}");
+    assert!(said.contains("of 1 thread of `sh -c"), "{said}");
     assert_eq!(Trace::read(&trace).unwrap().lost, 0);
 }
 
