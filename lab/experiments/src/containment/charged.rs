@@ -1,6 +1,5 @@
-//! The frames of a machine. The group that takes a block pays for it until the block comes back,
-//! also for objects of others in it, as with the fake nodes and control groups of document 002's
-//! time.
+//! The frames of a machine. The group that takes a block pays until it comes back, also for objects
+//! of others in it, as with the fake nodes and control groups of document 002's time.
 //!
 //! Equation: `used of a group = sum over the blocks that it pays for of their frames`.
 

@@ -7,8 +7,7 @@ use crate::driven::Script;
 use crate::ready_program::{ReadyProgram, ReadyPrograms};
 use crate::real_programs::ALL;
 use quarry_compare::allocators::GLIBC;
-use quarry_compare::{Interrupt, Launcher};
-use quarry_compare::{companion, contenders};
+use quarry_compare::{Interrupt, Launcher, companion, contenders};
 use quarry_harness::judge::{Judgement, Selection};
 use quarry_harness::results::Cell;
 use quarry_harness::statistics;
@@ -26,8 +25,7 @@ use std::rc::Rc;
 /// Time and CPU time are those of all processes, including the clients of a server. Peak memory is
 /// the larger of two figures: the most that all processes had together, with shared memory divided
 /// among them (PSS, sampled), and the most that one process had by itself (RSS, counted by the
-/// kernel). A round has a sample on each allocator, in random order. The allocator also serves the
-/// script itself.
+/// kernel). A round has a sample on each allocator, in random order, which serves the script, too.
 #[derive(Args)]
 pub(super) struct Programs {
     #[command(flatten)]

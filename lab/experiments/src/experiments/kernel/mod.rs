@@ -126,16 +126,20 @@ impl Plan for Kernel {
 
     fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
         let events = Events::find(self.tracefs.as_deref(), self.scope);
-        let found =
-            variants::find(&self.common.variants, &events, self.guests.as_deref(), lab.out)?;
+        let (mut left_out, guests) = (Vec::new(), self.guests.as_deref());
+        let found = variants::find(&self.common.variants, &events, guests, &mut left_out)?;
         let (mut contenders, mut variants): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let names: Vec<&str> = variants.iter().map(|it| it.name.as_str()).collect();
+        // A mistake is told alone; but where nothing is left, the lines say why.
+        let why = if names.is_empty() { &left_out[..] } else { &[] };
+        lab.out.write_all(why)?;
         let baseline = self.common.baseline(&names, KERNEL)?.to_owned();
         let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
         variants.push(variants[original].copy());
         contenders.push(contenders[original].clone());
         let rows = options::named(Row::all(), &self.only, "row --only", |_| true)?;
         self.common.check_early()?;
+        lab.out.write_all(&left_out)?;
         let workload = |row: &&Row| Workload::new(&row.name, Verify::PerOperation(1));
         let workloads = rows.iter().map(workload).collect();
         let sampling = self.sampling(&rows, contenders, events.ok(), lab.out)?;
