@@ -19,8 +19,7 @@ const REFILL_BYTES: usize = 32 << 10;
 
 /// Bytes of objects that a barn may hold in any cache, within [`BARN_OBJECTS`]. With 4096 objects
 /// of any size, a program that frees and allocates ten thousand small objects by turns (lua) went
-/// to the slabs for half of them. Where objects are large, the bound on the bytes of all barns is
-/// reached first.
+/// to the slabs for half of them. Large objects reach the bound of all barns first.
 const BARN_BYTES: usize = 512 << 10;
 /// The pointers to them take 32 to 128 KiB.
 const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
