@@ -46,9 +46,6 @@ reload() {
     await "$server" answers
 }
 
-stop() {
-    kill -TERM "$server"
-    wait "$server" || wrong "named ended with $?"
-}
+stop() { terminate named; }
 
 drive "$@"

@@ -81,9 +81,6 @@ reload() {
     until (($(grep -c 'Database correctly reloaded' "$folder/log" || true) > 0)); do sleep 0.1; done
 }
 
-stop() {
-    kill -TERM "$server"
-    wait "$server" || wrong "clamd ended with $?"
-}
+stop() { terminate clamd; }
 
 drive "$@"

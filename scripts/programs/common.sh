@@ -35,6 +35,12 @@ await() {
     done
 }
 
+# Ends the server $1 by SIGTERM; $2 is the status that it may have beside 0.
+terminate() {
+    kill -TERM "$server"
+    wait "$server" || (($? == ${2:-0})) || wrong "$1 ended with $?"
+}
+
 # Prints the ids of all processes below the process $1.
 below() {
     local child

@@ -40,9 +40,6 @@ reload() {
     await "$server" answers
 }
 
-stop() {
-    kill -TERM "$server"
-    wait "$server" || wrong "dnsmasq ended with $?"
-}
+stop() { terminate dnsmasq; }
 
 drive "$@"

@@ -73,9 +73,6 @@ reload() {
     sleep 0.5
 }
 
-stop() {
-    kill -TERM "$server"
-    wait "$server" || wrong "dovecot ended with $?"
-}
+stop() { terminate dovecot; }
 
 drive "$@"

@@ -65,8 +65,7 @@ reload() {
 }
 
 stop() {
-    kill -TERM "$server"
-    wait "$server" || (($? == 143)) || wrong "haproxy ended with $?"
+    terminate haproxy 143
     kill -QUIT "$origin"
     wait "$origin"
 }

@@ -55,9 +55,6 @@ reload() {
     until (($(grep -c 'server started' "$folder/log" || true) > began)); do sleep 0.05; done
 }
 
-stop() {
-    kill -TERM "$server"
-    wait "$server" || wrong "lighttpd ended with $?"
-}
+stop() { terminate lighttpd; }
 
 drive "$@"

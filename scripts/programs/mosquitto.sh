@@ -64,9 +64,6 @@ reload() {
     sleep 0.3
 }
 
-stop() {
-    kill -TERM "$server"
-    wait "$server" || wrong "mosquitto ended with $?"
-}
+stop() { terminate mosquitto; }
 
 drive "$@"

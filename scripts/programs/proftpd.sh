@@ -53,9 +53,6 @@ reload() {
     await "$server" bash -c 'exec 3<> /dev/tcp/127.0.0.1/2121; read -r -u 3 line'
 }
 
-stop() {
-    kill -TERM "$server"
-    wait "$server" || (($? == 143)) || wrong "proftpd ended with $?"
-}
+stop() { terminate proftpd 143; }
 
 drive "$@"

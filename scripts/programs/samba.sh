@@ -87,9 +87,6 @@ reload() {
     sleep 0.3
 }
 
-stop() {
-    kill -TERM "$server"
-    wait "$server" || (($? == 143)) || wrong "smbd ended with $?"
-}
+stop() { terminate smbd 143; }
 
 drive "$@"

@@ -82,9 +82,6 @@ reload() {
     ldapmodify "${at[@]}" -D cn=config -w x -f "$folder/index" > /dev/null
 }
 
-stop() {
-    kill -TERM "$server"
-    wait "$server" || wrong "slapd ended with $?"
-}
+stop() { terminate slapd; }
 
 drive "$@"

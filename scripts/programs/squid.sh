@@ -62,8 +62,7 @@ reload() {
 }
 
 stop() {
-    kill -TERM "$server"
-    wait "$server" || wrong "squid ended with $?"
+    terminate squid
     kill -QUIT "$origin"
     wait "$origin"
 }

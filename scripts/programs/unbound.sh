@@ -50,9 +50,6 @@ reload() {
     await "$server" answers
 }
 
-stop() {
-    kill -TERM "$server"
-    wait "$server" || wrong "unbound ended with $?"
-}
+stop() { terminate unbound; }
 
 drive "$@"

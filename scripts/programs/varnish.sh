@@ -52,8 +52,7 @@ reload() {
 }
 
 stop() {
-    kill -TERM "$server"
-    wait "$server" || wrong "varnishd ended with $?"
+    terminate varnishd
     kill -QUIT "$origin"
     wait "$origin"
 }

@@ -48,7 +48,7 @@ pub(super) fn find(name: &str, quarry: FindLibrary<'_>) -> Result<Maybe<Allocato
     if let Some((name, file)) = name.split_once('=') {
         return Ok(Ok(preloaded(name, shared_object(name, file)?, None)));
     }
-    let Some(sought) = KNOWN.allocators.iter().find(|it| it.name == name) else {
+    let Some(sought) = KNOWN.allocator(name) else {
         return Err(nearest::unknown("allocator", name, &[&known()[..], &["NAME=FILE"]].concat()));
     };
     if let Some(built) = sought.is_built.then(|| look_for_built(name)).flatten() {

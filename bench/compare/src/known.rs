@@ -17,6 +17,12 @@ pub(super) struct Known {
     pub(super) machines: BTreeMap<String, String>,
 }
 
+impl Known {
+    pub(super) fn allocator(&self, name: &str) -> Option<&NamedAllocator> {
+        self.allocators.iter().find(|it| it.name == name)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedAllocator {

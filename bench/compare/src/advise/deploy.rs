@@ -57,7 +57,7 @@ struct Library {
 
 impl Library {
     fn of(contender: &Contender, file: &Path) -> Self {
-        let known = KNOWN.allocators.iter().find(|it| it.name == contender.allocator.name);
+        let known = KNOWN.allocator(&contender.allocator.name);
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         // The package of this machine's release, if it is installed.
         let package = known.and_then(|it| {
