@@ -1,4 +1,4 @@
-//! Where the sections and tables of a body are, in words from the start of the record.
+//! The positions of a body's sections and tables, in words from the start of the record.
 //!
 //! Equation: each section or table begins where the one before it ends, the last within the record.
 
