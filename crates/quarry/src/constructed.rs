@@ -11,8 +11,8 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use quarry_mm::slab::{CacheOptions, Constructor, SlabStats};
 
-/// A cache of values that a constructor makes once, when the slab of their object is made. A caller
-/// gets a value in the state in which its last user left it (Bonwick 1994; `ctor` of
+/// A cache of values that a constructor makes once, when it makes the slab of their object. A
+/// caller gets a value in the state in which its last user left it (Bonwick 1994; `ctor` of
 /// `kmem_cache_create`).
 ///
 /// ```
@@ -40,13 +40,12 @@ pub struct ConstructedCache<T> {
 
 /// Makes the value of one object.
 ///
-/// # Safety
-/// `object` has the size and the alignment of a T and belongs to the caller; a value of type `F`
-/// has existed, and was never dropped.
+/// # Safety `object` has the size and the alignment of a T and belongs to the caller; a value of
+/// type `F` existed, and was never dropped.
 unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
-    // A panic ends here: it does not unwind through a function of C.
-    // SAFETY: a value of no size has no address of its own, and the value itself lives for ever;
-    // the object is ours (caller's promise).
+    // A panic ends here: it does not unwind through a function of C. SAFETY: a value of size 0 has
+    // no address of its own, and the value itself is never dropped; the object is ours (caller's
+    // promise).
     unsafe {
         let constructor = NonNull::<F>::dangling();
         object.cast::<T>().write(constructor.as_ref()());
@@ -77,8 +76,8 @@ impl<T: Send> ConstructedCache<T> {
         Ok(Self { raw, values: PhantomData })
     }
 
-    /// Takes a value: a new value, or one as its last user left it. `None` if there is no memory.
-    /// O(1) if the running CPU has an object.
+    /// Takes a value: a new one, or one in the state in which its last user left it. `None` if
+    /// there is no memory. O(1) if the running CPU has an object.
     #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<CacheGuard<'_, T>> {

@@ -15,8 +15,8 @@ use quarry_watch::Checks;
 #[cfg(feature = "profile")]
 use quarry_watch::HeapProfile;
 
-/// The line, in the table of slab policies, of the policy that is compiled in. `QUARRY_BUILD_SLAB`
-/// names it in a build with the feature `eras`; otherwise it is the default.
+/// The index, in the table of slab policies, of the compiled-in policy. `QUARRY_BUILD_SLAB` selects
+/// it in a build with the feature `eras`; otherwise it is the default.
 #[cfg(feature = "eras")]
 const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
     Some(name) => quarry_eras::slab::line_of(name),
