@@ -60,10 +60,10 @@ section! {
 }
 
 section! {
-    /// Where the memory of the heap is, in bytes, except for counts.
+    /// Uses of the heap's memory, in bytes, except for counts.
     ///
-    /// Equation, but for changes during the read: the memory that may be resident, without
-    /// descriptors, is the sum of all fields to `mappings_cached` but `free_zero` and `withheld`.
+    /// Equation, unless sizes change meanwhile: memory that may be resident, except descriptors, is
+    /// the sum of the fields up to `mappings_cached` but for `free_zero` and `withheld`.
     pub struct Memory {
         /// Objects of slabs that the program uses: *live*, as are `blocks` and `mappings`.
         pub objects: u64,

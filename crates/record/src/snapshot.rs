@@ -102,7 +102,7 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Checks the record at the start of `bytes`, which may be anything. O(bytes of a record).
+    /// Checks the record at the start of `bytes`, which may contain anything. O(bytes of a record).
     ///
     /// # Errors
     /// See [`RecordError`].
