@@ -112,7 +112,7 @@ impl Gate {
         }
     }
 
-    /// Enters; waits while another thread has closed the gate. Different hints avoid contention.
+    /// Enters; waits while another thread has closed the gate. `hint` is the place to try first.
     #[inline]
     pub fn enter(&self, hint: impl FnOnce() -> usize) -> GateGuard<'_> {
         let entered =

@@ -76,8 +76,8 @@ impl Place {
         u64::from(self.0 >> 16)
     }
 
-    /// Word 1 of the cell of an open array: `{end : 16 | !begin : 16}`. An empty place refuses
-    /// pushes and pops as closed bounds do.
+    /// Returns word 1 of the cell of an array open at this place: `{end : 16 | !begin : 16}`. With
+    /// an empty place, these bounds refuse pushes and pops as closed bounds do.
     pub(super) fn bounds(self) -> u64 {
         u64::from(self.0) ^ 0xffff
     }

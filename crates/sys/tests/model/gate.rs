@@ -43,7 +43,7 @@ fn no_thread_is_inside_a_closed_gate() {
             }
             gate.close();
             assert!(pair.is_whole(), "a thread is inside");
-            // As by a handler of `fork` that allocates, and a signal handler that forks.
+            // Like a handler of `fork` that allocates, and a signal handler that forks.
             drop(gate.enter(|| 0));
             gate.close();
             gate.open();
