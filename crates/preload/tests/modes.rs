@@ -14,8 +14,8 @@ fn misuse((name, value): (&str, &str), which: &str) -> Outcome {
     Run::new(program("safety.c")).without_stats().env(name, value).arg(which).finish()
 }
 
-/// Demands that a misuse ends in a report whose first line contains `what`, and that it was found
-/// before the faulty call returned, or later.
+/// Demands that a misuse ends in a report whose first line contains `what`, and that the report
+/// comes before the faulty function returns, or, if `is_late`, after that.
 #[track_caller]
 fn is_found(mode: (&str, &str), which: &str, what: &str, is_late: bool) -> Outcome {
     let outcome = misuse(mode, which);

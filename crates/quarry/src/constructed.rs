@@ -40,12 +40,13 @@ pub struct ConstructedCache<T> {
 
 /// Makes the value of one object.
 ///
-/// # Safety `object` has the size and the alignment of a T and belongs to the caller; a value of
-/// type `F` existed, and was never dropped.
+/// # Safety
+/// `object` has the size and the alignment of a T and belongs to the caller; a value of type `F`
+/// existed, and was never dropped.
 unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
-    // A panic ends here: it does not unwind through a function of C. SAFETY: a value of size 0 has
-    // no address of its own, and the value itself is never dropped; the object is ours (caller's
-    // promise).
+    // A panic ends here: it does not unwind through a function of C.
+    // SAFETY: a value of size 0 has no address of its own, and the value itself is never dropped;
+    // the object is ours (caller's promise).
     unsafe {
         let constructor = NonNull::<F>::dangling();
         object.cast::<T>().write(constructor.as_ref()());

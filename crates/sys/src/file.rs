@@ -22,7 +22,8 @@ pub fn find_piece<R>(
 
 /// [`find_piece`] for callers that have to know whether the file could be read.
 ///
-/// # Errors The error of opening or reading the file; `look` may have seen some pieces before.
+/// # Errors
+/// The error of opening or reading the file; `look` may have seen some pieces before.
 pub fn try_find_piece<R>(
     path: &CStr,
     separator: u8,

@@ -27,13 +27,13 @@ impl Drop for Descriptor {
 
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
 /// changes, and from Linux 5.1 on no other process can write it. The descriptor stays open until
-/// `exec`, under a number of at least `least`, because programs expect to get the lowest free
-/// numbers. Where it is cheap, the number equals the limit of open files, so that programs that
-/// close every number below the limit leave it open. Returns the memory and the number. About ten
-/// system calls.
+/// `exec`, under a number of at least `least`, because programs count on the lowest free numbers.
+/// Where that is cheap, the number is the limit of open files, out of reach of programs that close
+/// every number below it. Returns the memory and the number. About ten system calls.
 ///
-/// # Errors The error of a system call: no memfd, no such number, or a limit of file sizes below
-/// `bytes` (`EFBIG`). Then nothing stays open or mapped.
+/// # Errors
+/// The error of a system call: no memfd, no such number, or a limit of file sizes below `bytes`
+/// (`EFBIG`). Then nothing stays open or mapped.
 pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<(NonNull<u8>, i32)> {
     // SAFETY: a new mapping that replaces nothing.
     unsafe { map_sealed_at(null_mut(), name, bytes, least) }
@@ -44,8 +44,9 @@ pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<(NonNull<u8
 /// # Errors
 /// As for [`map_sealed`]; the memory has not changed then.
 ///
-/// # Safety The `bytes` at `at`, whole pages, are the caller's mapping, and all other code accesses
-/// them as atomic words, any of which may become 0.
+/// # Safety
+/// The `bytes` at `at`, whole pages, are the caller's mapping, and all other code accesses them as
+/// atomic words, any of which may become 0.
 pub unsafe fn replace_by_sealed(
     at: NonNull<u8>,
     name: &CStr,
@@ -61,7 +62,8 @@ pub unsafe fn replace_by_sealed(
 /// # Errors
 /// The system's refusal; the memory has not changed then.
 ///
-/// # Safety The same as for [`replace_by_sealed`].
+/// # Safety
+/// The same as for [`replace_by_sealed`].
 pub unsafe fn replace_by_private(at: NonNull<u8>, bytes: usize) -> OsResult<()> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;

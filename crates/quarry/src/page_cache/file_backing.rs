@@ -134,7 +134,7 @@ impl<A: Access> FileBacking<A> {
         Self { file, size, access: PhantomData }
     }
 
-    /// Uses a descriptor of C; if `owns` is set, dropping this closes it.
+    /// Uses a descriptor of C; if `is_owned`, dropping this closes it.
     ///
     /// # Errors
     /// If the number is no open descriptor.

@@ -82,8 +82,8 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     if got == at {
         return Ok(());
     }
-    // Before Linux 4.17 the kernel takes the address for a hint. SAFETY: the mapping just made,
-    // which no other code knows.
+    // Before Linux 4.17 the kernel takes the address for a hint.
+    // SAFETY: the mapping just made, which no other code knows.
     unsafe { libc::munmap(got.as_ptr().cast(), bytes) };
     Err(OsError(libc::EEXIST))
 }

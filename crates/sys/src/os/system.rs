@@ -72,9 +72,9 @@ pub unsafe trait Os: Sync {
     /// Moves the pages of a mapped piece to the front of another mapped piece, at least as long,
     /// which loses its contents and is zero after the pages. Then the addresses at `from` are free.
     ///
-    /// # Errors If the OS cannot move the pages, for example because they are in several VMAs.
-    /// `from` has not changed then; the caller may copy unless the target is
-    /// [`Lost`](NotMoved::Lost).
+    /// # Errors
+    /// If the OS cannot move the pages, for example because they are in several VMAs. `from` has
+    /// not changed then; the caller may copy unless the target is [`Lost`](NotMoved::Lost).
     ///
     /// # Safety
     /// Both pieces are mapped and only the caller uses them.
@@ -98,12 +98,12 @@ pub unsafe trait Os: Sync {
 
     /// Gives the memory of an accessible range back, even if locked. The range then reads as zero.
     ///
-    /// # Errors The OS's `errno` (locked pages before Linux 5.18, a seccomp filter); the contents
-    /// are then unspecified.
+    /// # Errors
+    /// The OS's `errno` (locked pages before Linux 5.18, a seccomp filter); the contents are then
+    /// unspecified.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Makes whole pages of a mapped range inaccessible, so that every access faults, or
-    /// accessible.
+    /// Makes whole pages of a mapped range fault at every access, or accessible again.
     ///
     /// # Errors
     /// The OS's `errno` (`ENOSYS` where it has no such call); some of the mappings may have

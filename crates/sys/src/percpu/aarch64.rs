@@ -26,7 +26,7 @@ use super::word_tree::WordTree;
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-/// The increment that counts one operation in an array's header, in units of 4,096: an immediate.
+/// What an operation adds to an array's header, divided by 4,096: a shifted immediate of `add`.
 const OPERATION: u64 = (1 << TOP_BITS) >> 12;
 /// Bits of the count of objects in a list's header; the address of the head is above them.
 const HEAD_SHIFT: u32 = LIST_MAX.count_ones();

@@ -79,9 +79,10 @@ pub unsafe trait PerCpu: Sync + Sized {
 
 /// Cells that are used as arrays.
 ///
-/// # Safety Each object pushed is popped exactly once (or taken once by [`drain`](Self::drain)),
-/// unchanged; no operation returns anything else. Callers push only objects that no other code
-/// uses, and give each array objects of one cache only.
+/// # Safety
+/// Each object pushed is popped exactly once (or taken once by [`drain`](Self::drain)), unchanged;
+/// no operation returns anything else. Callers push only objects that no other code uses, and give
+/// each array objects of one cache only.
 pub unsafe trait Arrays: PerCpu {
     /// Takes the top object of the running CPU's array; `None` if it is empty or closed. O(1).
     fn pop(&self, array: ArrayId) -> Option<Object>;
@@ -135,9 +136,8 @@ pub unsafe trait Arrays: PerCpu {
     ) -> bool;
 
     /// Moves the running CPU's array to a wide place, if the array may have one, a place is free,
-    /// and `limits` allow it. The array stays there until it is drained. Returns whether an array
-    /// moved; if the thread migrates meanwhile, that may be the array of another CPU. O(objects),
-    /// no system call.
+    /// and `limits` allow it. It stays there until it is drained. Returns whether it moved; a
+    /// thread that changes its CPU meanwhile may find that it did not. O(objects), no system call.
     fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
 
     /// [`widen_within`](Self::widen_within) without limits.
@@ -151,11 +151,10 @@ pub unsafe trait Arrays: PerCpu {
         self.drain_where(&|_, other| other == array, &mut |_, objects| take(objects))
     }
 
-    /// Takes the objects and the room of all arrays that `which` chooses, in all slots, and passes
+    /// Takes all objects and the room of the arrays that `which` chooses, in all slots, and hands
     /// the objects to `take` in pieces. Returns whether it reached every slot. If the kernel
-    /// refuses membarrier(2) (a seccomp filter came after `init`), it skips the slots of CPUs. If
-    /// the call is [left to another thread](PerCpu::leave_barrier_to), it skips the slots of other
-    /// CPUs.
+    /// refuses membarrier(2) (a seccomp filter came after `init`), it leaves out the slots of CPUs;
+    /// if the call is [left to another thread](PerCpu::leave_barrier_to), the slots of other CPUs.
     ///
     /// Closed bounds, which no sequence writes, stop a slot; one membarrier(2) serves all slots.
     /// `take` runs under `bounds_lock`, which is held for one slot at a time: it must not drain,
@@ -197,7 +196,8 @@ pub unsafe trait Lists: PerCpu {
     /// lower half of the cell's guard (at most 2^20 - 1; 0 in fresh memory and after a drain). The
     /// upper half is free for the caller. O(1).
     ///
-    /// # Safety The same as for [`list_push`](Self::list_push).
+    /// # Safety
+    /// The same as for [`list_push`](Self::list_push).
     unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push;
 
     /// Stores `new`, which is not all ones, in `word` (0..4) of a list's cell in `slot`, if the

@@ -418,7 +418,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
             self.stripes.drain(&self.area, which, take);
             return false;
         }
-        // While this is held, every array stopped at a moment of free bounds is this drain's.
+        // While this lock is held, only this drain leaves arrays stopped without `bounds_lock`.
         let _draining = self.draining.lock();
         let mut flushed = true;
         if self.stop_arrays(which) {

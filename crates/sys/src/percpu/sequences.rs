@@ -64,18 +64,21 @@ pub unsafe trait Sequences: Cpus {
 
     /// See [`Lists::list_pop`](super::Lists::list_pop).
     ///
-    /// # Safety See [`Lists::list_pop`](super::Lists::list_pop).
+    /// # Safety
+    /// See [`Lists::list_pop`](super::Lists::list_pop).
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
 
     /// See [`Lists::list_push`](super::Lists::list_push).
     ///
-    /// # Safety See [`Lists::list_push`](super::Lists::list_push).
+    /// # Safety
+    /// See [`Lists::list_push`](super::Lists::list_push).
     unsafe fn list_push(&self, area: &SlotArea, array: ArrayId, guard: u64, object: Object)
     -> Push;
 
     /// See [`Lists::list_push_below`](super::Lists::list_push_below).
     ///
-    /// # Safety See [`Lists::list_push_below`](super::Lists::list_push_below).
+    /// # Safety
+    /// See [`Lists::list_push_below`](super::Lists::list_push_below).
     unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
 
     /// See [`Lists::compare_store`](super::Lists::compare_store); slot and word exist.
@@ -91,6 +94,7 @@ pub unsafe trait Sequences: Cpus {
 
     /// See [`PerCpu::walk`](super::PerCpu::walk); it only loads, and commits nothing.
     ///
-    /// # Safety See [`PerCpu::walk`](super::PerCpu::walk).
+    /// # Safety
+    /// See [`PerCpu::walk`](super::PerCpu::walk).
     unsafe fn walk(&self, area: &SlotArea, tree: &WordTree, index: u64) -> u64;
 }

@@ -205,8 +205,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Makes one step, before which another thread may run and interrupt this attempt. `act` is
-    /// atomic.
+    /// Makes one step: another thread may run first and interrupt this attempt. `act` is atomic.
     fn step<T>(&self, act: impl FnOnce() -> T) -> Result<T, Interrupted> {
         point();
         let running = &self.stepped.running[self.slot.index()];
@@ -399,7 +398,8 @@ impl Attempt<'_> {
 
     /// Does what the CPU's sequence does: see [`WordTree`] for the form of a tree.
     ///
-    /// # Safety See [`PerCpu::walk`](super::PerCpu::walk).
+    /// # Safety
+    /// See [`PerCpu::walk`](super::PerCpu::walk).
     unsafe fn walk(&self, tree: &WordTree, index: u64) -> Result<u64, Interrupted> {
         const LAST: u64 = WordTree::FAN_OUT as u64 - 1;
         let root = self.load(tree.root())?;

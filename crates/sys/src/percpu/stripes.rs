@@ -102,7 +102,8 @@ impl SlotGuard<'_> {
 
     /// Puts an object at the head of the list, if the list has fewer than `below` objects.
     ///
-    /// # Safety See [`Lists::list_push`](super::Lists::list_push).
+    /// # Safety
+    /// See [`Lists::list_push`](super::Lists::list_push).
     unsafe fn link(&self, array: ArrayId, below: u64, object: Object) -> Push {
         let word = self.word(array, 0);
         let value = word.load(Ordering::Relaxed);
@@ -152,8 +153,7 @@ impl SlotGuard<'_> {
         (count <= cell.end.saturating_sub(cell.top())).then_some(cell.top())
     }
 
-    /// Puts `objects` on top of the array, which has room for them; adds `operations` to the
-    /// header.
+    /// Puts `objects` on top of the array, which has room for them; the header counts `operations`.
     fn put(&self, array: ArrayId, objects: &[Object], operations: u64) {
         let cell = self.cell(array);
         let top = cell.top();
@@ -276,7 +276,8 @@ impl Stripes {
 
     /// Not inlined, because it is the slow path of the sequences.
     ///
-    /// # Safety See [`Lists::list_pop`](super::Lists::list_pop).
+    /// # Safety
+    /// See [`Lists::list_pop`](super::Lists::list_pop).
     #[cfg_attr(
         all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
         inline(never)
@@ -301,7 +302,8 @@ impl Stripes {
 
     /// Not inlined, because it is the slow path of the sequences.
     ///
-    /// # Safety See [`Lists::list_push`](super::Lists::list_push).
+    /// # Safety
+    /// See [`Lists::list_push`](super::Lists::list_push).
     #[cfg_attr(
         all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
         inline(never)
@@ -324,7 +326,8 @@ impl Stripes {
 
     /// Not inlined, because it is the slow path of the sequences.
     ///
-    /// # Safety See [`Lists::list_push_below`](super::Lists::list_push_below).
+    /// # Safety
+    /// See [`Lists::list_push_below`](super::Lists::list_push_below).
     #[cfg_attr(
         all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
         inline(never)

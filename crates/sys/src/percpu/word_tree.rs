@@ -4,7 +4,7 @@
 //! root word   0: empty | a leaf, for the index 0 | the head's address + its shift
 //! node        64 words at its address, which is a multiple of 64; each of them
 //!             0: empty | a leaf | the address of a node + 2
-//! leaf        ..01: what it holds is the owner's
+//! leaf        ..01: the other bits belong to the owner
 //! ```
 //!
 //! A node with the shift `s` has the word for index `i` at place `(i >> s) % 64`. The nodes below

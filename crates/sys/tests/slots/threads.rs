@@ -284,8 +284,8 @@ fn batches_conserve<S: Backend>() {
         let mut full = false;
         *drained.lock().expect("no panic") = (0..BATCH).collect();
         for _ in pace.rounds() {
-            // Only the sequences, unless a drain interferes. SAFETY: every element is written, at
-            // the start and by every batch.
+            // Only the sequences, unless a drain interferes.
+            // SAFETY: every element is written, at the start and by every batch.
             let objects = unsafe { &*(&raw const hand).cast::<[Object; BATCH]>() };
             full = if full {
                 !slots.push_batch(wide, objects)
