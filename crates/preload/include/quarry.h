@@ -87,7 +87,7 @@ typedef struct quarry_registration quarry_registration;
 #define QUARRY_PRESSURE_MEDIUM 2
 
 /*
- Level of pressure: nearly all of these are in use, or reclaim cannot reach the high mark.
+ Level of pressure: nearly all that reclaim examines is in use, or the high mark is out of reach.
  */
 #define QUARRY_PRESSURE_CRITICAL 3
 

@@ -21,7 +21,7 @@ pub const QUARRY_PRESSURE_NONE: c_int = 0;
 pub const QUARRY_PRESSURE_LOW: c_int = 1;
 /// Level of pressure: most pages and objects that reclaim examines are in use.
 pub const QUARRY_PRESSURE_MEDIUM: c_int = 2;
-/// Level of pressure: nearly all of these are in use, or reclaim cannot reach the high mark.
+/// Level of pressure: nearly all that reclaim examines is in use, or the high mark is out of reach.
 pub const QUARRY_PRESSURE_CRITICAL: c_int = 3;
 
 /// A registration of the program with the budget.

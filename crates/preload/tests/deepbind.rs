@@ -15,7 +15,7 @@ fn what_a_plugin_frees_is_ours() {
     deepbind("libquarry").finish().success();
 }
 
-/// If such a program takes the address of `malloc`, the loader resolves `malloc` to its PLT.
+/// If a program at a fixed address takes the address of `malloc`, that is its own PLT entry.
 #[test]
 fn programs_at_fixed_addresses() {
     let run = Run::new(fixed_program("deepbind_fixed.c")).arg(plugin("deepbind_plugin.c"));

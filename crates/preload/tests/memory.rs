@@ -1,5 +1,5 @@
 //! Memory goes back to the system, even when the program is idle, and is not held twice. Each test
-//! is a frequent complaint of users of other allocators.
+//! covers a frequent complaint of users of other allocators.
 
 use crate::support::{
     Group, Run, calls_between_marks, library, linked_program, program, slab_policy,

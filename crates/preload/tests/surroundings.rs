@@ -9,8 +9,8 @@ use crate::support::{Outcome, Run, program, skipped};
 /// Exit code of a program that may not set up its conditions; its output says why.
 const NOT_ALLOWED: i32 = 77;
 
-/// Runs a program that may need rights which this test run does not have; prints it if the program
-/// is skipped.
+/// Runs a program that may need rights which this test run does not have; if they are missing,
+/// prints why the program is skipped.
 pub(crate) fn where_allowed(run: Run) -> Option<Outcome> {
     let outcome = run.finish();
     if outcome.status.code() == Some(NOT_ALLOWED) {

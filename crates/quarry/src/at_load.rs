@@ -7,8 +7,8 @@ use crate::{process, record, signal, statistics};
 /// thread and the `rseq_cs` of threads point into it, and its heap may hold objects. A constructor
 /// makes it permanent, because it runs under the loader's lock already; the first allocation would
 /// have to wait for that lock, maybe while it holds locks of the program. The constructor also
-/// reads the settings. So even a program that never allocates publishes its statistics, and a user
-/// learns at the start if they cannot be written.
+/// reads the settings: so even a program that never allocates prints statistics, and a user learns
+/// at the start if they cannot be written.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     let settings = settings();

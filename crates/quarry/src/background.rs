@@ -82,7 +82,7 @@ static FULFILLED: AtomicU32 = AtomicU32::new(0);
 /// Time from which a request may wait again, by the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The work of the thread, done by threads that free memory in a process without one.
+/// The state of the thread's work in a process without it, where threads that free memory work.
 struct Inline {
     state: ReclaimState,
     /// Time of the next look, by the monotonic clock.

@@ -86,8 +86,8 @@ impl<T: Send> ConstructedCache<T> {
         Some(CacheGuard { place, raw: self.raw, cache: PhantomData })
     }
 
-    /// Gives back memory of the cache that is not in use, with its values. Each other thread waits
-    /// at its next slow path while this runs. O(slots + objects).
+    /// Gives back memory of the cache that is not in use, with its values. Meanwhile each other
+    /// thread waits at its next slow path. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }

@@ -1,9 +1,9 @@
 //! The handlers of `fork`: they close the gate, so that no other thread is on a slow path, and
 //! repair the instance in the child.
 //!
-//! The first allocation registers the handlers. Handlers that the program had registered before
-//! that run while the gate is closed. They can allocate, because the thread that has closed the
-//! gate may enter.
+//! The first allocation registers the handlers. Handlers that the program had registered earlier
+//! run while the gate is closed. They can allocate, because the thread that has closed the gate may
+//! enter.
 
 use crate::balancer::{Balancer, Cache};
 use crate::gate::{self, GATE};

@@ -141,8 +141,8 @@ impl RawCache {
         STACK.cache(self.id).demand(address)
     }
 
-    /// Fills the front of `out` with objects and returns their number. The number is too low only
-    /// if [`alloc`](Self::alloc) fails, or the machine could never hold so many. O(objects).
+    /// Fills the front of `out` with objects and returns their number: all, unless
+    /// [`alloc`](Self::alloc) fails or the machine could never hold so many. O(objects).
     pub fn alloc_bulk(self, out: &mut [MaybeUninit<NonNull<u8>>]) -> usize {
         let cache = STACK.cache(self.id);
         let bytes = out.len().saturating_mul(cache.stride());

@@ -1,12 +1,11 @@
 //! Clears memory before `calloc` or a zeroed request returns it.
 //!
 //! glibc 2.36 clears a page or more by `rep stosb`. While the memory is in the L2 cache, some CPUs
-//! execute this instruction at half the speed of wide stores: on an AMD EPYC with 1 MiB of L2 (a
-//! virtual machine) 32 KiB took 206 ns by `memset` and 131 ns by stores of 32 bytes, 512 KiB 3.3 us
-//! and 2.2 us. Stores of 16 bytes are slower than `memset`, so without AVX2 `memset` clears
-//! everything. Beyond the cache `rep stosb` wins, because it does not read the lines that it
-//! overwrites. Clearing 1 MiB by both methods, its end first, won 6 % in a bare loop and nothing in
-//! `calloc`.
+//! execute this at half the speed of wide stores: on an AMD EPYC with 1 MiB of L2 (a virtual
+//! machine) 32 KiB took 206 ns by `memset` and 131 ns by stores of 32 bytes, 512 KiB 3.3 us and 2.2
+//! us. Stores of 16 bytes are slower than `memset`, so without AVX2 `memset` clears everything.
+//! Beyond the cache `rep stosb` wins, because it does not read the lines that it overwrites. To
+//! clear 1 MiB by both methods, its end first, won 6 % in a bare loop and nothing in `calloc`.
 
 use crate::primitive::Access;
 use crate::primitive::touch::touch_bytes;
@@ -32,7 +31,8 @@ pub unsafe fn clear(start: NonNull<u8>, bytes: usize) {
     unsafe { start.as_ptr().write_bytes(0, bytes) };
 }
 
-/// # Safety The same as for [`clear`].
+/// # Safety
+/// The same as for [`clear`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 unsafe fn clear_pages(start: NonNull<u8>, bytes: usize) {
@@ -115,7 +115,8 @@ mod wide {
         Cpuid { eax, ebx: ebx as u32, ecx }
     }
 
-    /// # Safety The CPU has AVX2, `bytes` is at least `ROUND`, and that many bytes are writable.
+    /// # Safety
+    /// The CPU has AVX2, `bytes` is at least `ROUND`, and that many bytes are writable.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn clear(start: *mut u8, bytes: usize) {
         debug_assert!(bytes >= ROUND);

@@ -1,6 +1,6 @@
-//! Read-modify-writes that are indivisible on the running CPU only: one instruction without a bus
-//! lock, which no interrupt, signal or other thread of this CPU divides. The kernel's `this_cpu`
-//! operations (Linux 6.18) save the same 20 or so cycles.
+//! Read-modify-writes that are indivisible on the running CPU only: one instruction without the
+//! lock prefix, which no interrupt, signal or other thread of this CPU can split. The kernel's
+//! `this_cpu` operations (Linux 6.18) save the same 20 or so cycles.
 
 use crate::primitive::{AtomicU64, Ordering, task};
 

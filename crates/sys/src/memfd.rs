@@ -27,9 +27,9 @@ impl Drop for Descriptor {
 
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
 /// changes, and from Linux 5.1 on no other process can write it. The descriptor stays open until
-/// `exec`, under a number of at least `least`, because programs count on the lowest free numbers.
-/// Where that is cheap, the number is the limit of open files, out of reach of programs that close
-/// every number below it. Returns the memory and the number. About ten system calls.
+/// `exec`, with a number of at least `least`, because programs expect to get the lowest numbers.
+/// Where cheap, the number is the limit of open files: programs that close all numbers below the
+/// limit leave it open. Returns the memory and the number. About ten system calls.
 ///
 /// # Errors
 /// The error of a system call: no memfd, no such number, or a limit of file sizes below `bytes`

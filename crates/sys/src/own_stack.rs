@@ -1,8 +1,8 @@
 //! A stack of Quarry's own, for rare work that needs more stack than a caller may have.
 //!
 //! Coroutines call `malloc` with 8 KiB of stack, and signal handlers with less on their alternate
-//! stacks. So rare work that needs more than a kibibyte or two (the start, looks at the limits,
-//! publishing, printing, reports) runs on memory that is mapped for it and then unmapped.
+//! stacks. So rare work that needs more than a kibibyte or two (the start, reading of limits,
+//! publications, prints, reports) runs on memory that is mapped for it and then unmapped.
 //!
 //! Meanwhile signals are blocked, except those that the running instructions themselves raise:
 //!

@@ -6,10 +6,10 @@
 //! can publish: the other notices when it begins or ends a publication. Readers detect by the sum
 //! what the loser has written, and the owner's next publication overwrites it.
 //!
-//! A process cannot tell without a system call whether another process lives. So a record whose
-//! last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If its owner
-//! lives after all, the owner notices this at its next publication, and claims another record. The
-//! record of the process that made the page never passes to another.
+//! Without a system call, a process cannot find out whether another process is alive. So a record
+//! whose last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If its
+//! owner is alive after all, the owner notices this at its next publication, and claims another
+//! record. The record of the process that made the page never passes to another.
 
 use crate::primitive::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,

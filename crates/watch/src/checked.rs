@@ -21,7 +21,7 @@ use quarry_sys::primitive::{AtomicUsize, Ordering};
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
 const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 
-/// The largest class in random order. Up to [`WAYS`] objects of each such class are parked for it.
+/// Largest class that is allocated in random order; up to [`WAYS`] objects per class are parked.
 const LARGEST_SHUFFLED: usize = 2048;
 
 impl<C: StackConfig> Checker<'_, C> {

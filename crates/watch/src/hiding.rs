@@ -39,7 +39,7 @@ impl<C: StackConfig> Checker<'_, C> {
         })
     }
 
-    /// Makes a large freed object inaccessible for a while. If it returns false, it has not.
+    /// Makes a large freed object inaccessible for a while; returns whether it did.
     pub(super) fn hide_large(&self, slot: Slot, shape: Shape) -> bool {
         let pfn = self.arena().pfn(core::ptr::with_exposed_provenance(slot.start));
         let Some(pfn) = pfn.filter(|_| self.arena().has_small_pages()) else { return false };

@@ -59,7 +59,7 @@
 //! page as a word that these functions load (the thread's registration, the cell). With glibc 2.36
 //! this is more frequent for objects of 32 bytes.
 //!
-//! The alignment at each function's end is that of its section, which so begins a cache line.
+//! The alignment directive after each function aligns its section, so that it starts a cache line.
 
 pub(crate) use crate::cxx::new_slow as new_refused;
 use crate::malloc::{free_slow, malloc_slow};

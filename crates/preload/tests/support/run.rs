@@ -183,8 +183,8 @@ impl Run {
             .stderr(Stdio::from(File::create(&err).expect("scratch is writable")))
             .process_group(0);
         // A shell starts background commands with SIGINT and SIGQUIT ignored, and the tests of
-        // CPython raise SIGINT. SAFETY: signal is async-signal-safe, so it may be called between
-        // fork and exec.
+        // CPython raise SIGINT.
+        // SAFETY: signal is async-signal-safe, so it may be called between fork and exec.
         unsafe {
             self.command.pre_exec(|| {
                 libc::signal(libc::SIGINT, libc::SIG_DFL);

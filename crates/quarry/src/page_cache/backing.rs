@@ -58,7 +58,7 @@ mod sealed {
 /// # Ok::<(), quarry::Error>(())
 /// ```
 ///
-/// Any thread that uses the mapping calls these functions, several at once; the background thread
+/// Any threads that use the mapping call these functions, several at once. The background thread
 /// calls those that write, on a stack of 256 KiB. They must not use the mapping of this backing, or
 /// wait for a thread that uses it. If a function panics, the call fails with `EIO`; on the
 /// background thread the process ends.

@@ -332,9 +332,9 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// are written. Waits for latches: the caller must have no latch of the mapping.
     ///
     /// # Errors
-    /// An error of the backing since the last flush of the mapping, whichever task wrote: each
-    /// error is reported once, and its pages are still dirty. [`Error::Withheld`] if the
-    /// backing did not allow some writes; [`Error::Forked`].
+    /// An error of the backing since the last flush of the mapping, whichever task wrote. Each
+    /// error is reported once, and the pages that it concerns are still dirty. [`Error::Withheld`]
+    /// if the backing did not allow some writes; [`Error::Forked`].
     pub fn flush(&self, range: impl RangeBounds<u64>) -> Result<(), Error> {
         let Inner { core, backing } = self.inner();
         writeback::flush(core, backing, of_bounds(range), None)

@@ -182,8 +182,8 @@ impl MappingCore {
         }
     }
 
-    /// Lets the slots of all CPUs be emptied, writes some dirty pages, first of this mapping, or
-    /// waits for the background thread. Returns whether this may have freed memory.
+    /// Empties the slots of all CPUs, writes some dirty pages, first of this mapping, or waits for
+    /// the background thread. Returns whether this may have freed memory.
     #[cold]
     fn make_room(&self, wait: &mut BalanceWait) -> bool {
         // Other CPUs may hold the only free pages.

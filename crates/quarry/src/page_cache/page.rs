@@ -9,8 +9,8 @@ use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// A pin of a cached page: until all its pins are dropped, the page stays where it is, and reclaim
-/// does not take it. Cloning adds a pin.
+/// A pin of a cached page: until all pins of a page are dropped, the page stays in place, and
+/// reclaim does not evict it. Cloning adds a pin.
 ///
 /// With a [`ReadOnly`] backing, a pin gives access to the bytes:
 ///
@@ -361,7 +361,7 @@ impl<'a, A: Access> NewPage<'a, A> {
         unsafe { core::slice::from_raw_parts_mut(start, self.core.page_bytes) }
     }
 
-    /// Publishes the page: its bytes are those of the backing.
+    /// Publishes the page as clean: its bytes are those of the backing.
     ///
     /// # Safety
     /// The caller has written all bytes.
@@ -373,8 +373,7 @@ impl<'a, A: Access> NewPage<'a, A> {
         PageRef::of(this.page, this.core)
     }
 
-    /// Sets all bytes to 0, lets `make` change them, and publishes the page: its bytes are those of
-    /// the backing.
+    /// Sets all bytes to 0, lets `make` change them, and publishes the page as clean.
     #[must_use]
     pub fn fill(mut self, make: impl FnOnce(&mut [u8])) -> PageRef<'a, A> {
         self.zero();

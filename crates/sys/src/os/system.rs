@@ -29,9 +29,10 @@ pub enum NotMoved {
 
 /// The memory calls of an operating system, or of a fake one in tests.
 ///
-/// # Safety `map` and `reserve` return fresh memory that no live object overlaps and that belongs
-/// to this process until it is unmapped or released; `purge` and `populate` never change the
-/// contents of other ranges; no call changes mappings outside its arguments.
+/// # Safety
+/// `map` and `reserve` return fresh memory that no live object overlaps and that belongs to this
+/// process until it is unmapped or released; `purge` and `populate` never change the contents of
+/// other ranges; no call changes mappings outside its arguments.
 pub unsafe trait Os: Sync {
     /// Bytes per page of the OS: 4, 16 or 64 KiB. Quarry's frames always have 4 KiB.
     fn page_size(&self) -> usize;
@@ -65,8 +66,7 @@ pub unsafe trait Os: Sync {
     /// new part is zero.
     ///
     /// # Errors
-    /// If another mapping follows, at a limit, or if the piece is several VMAs; nothing changes
-    /// then.
+    /// If another mapping follows, at a limit, or if several VMAs are given; nothing changes.
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()>;
 
     /// Moves the pages of a mapped piece to the front of another mapped piece, at least as long,
@@ -103,7 +103,7 @@ pub unsafe trait Os: Sync {
     /// unspecified.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Makes whole pages of a mapped range fault at every access, or accessible again.
+    /// Makes every access to whole pages of a mapped range fault, or succeed again.
     ///
     /// # Errors
     /// The OS's `errno` (`ENOSYS` where it has no such call); some of the mappings may have

@@ -136,8 +136,8 @@ pub unsafe trait Arrays: PerCpu {
     ) -> bool;
 
     /// Moves the running CPU's array to a wide place, if the array may have one, a place is free,
-    /// and `limits` allow it. It stays there until it is drained. Returns whether it moved; a
-    /// thread that changes its CPU meanwhile may find that it did not. O(objects), no system call.
+    /// and `limits` allow it. There it stays until drained. Returns whether an array moved: that of
+    /// another CPU, if the thread migrates meanwhile. O(objects), no system call.
     fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
 
     /// [`widen_within`](Self::widen_within) without limits.
@@ -151,10 +151,10 @@ pub unsafe trait Arrays: PerCpu {
         self.drain_where(&|_, other| other == array, &mut |_, objects| take(objects))
     }
 
-    /// Takes all objects and the room of the arrays that `which` chooses, in all slots, and hands
+    /// Takes the objects and the room of all arrays that `which` chooses, in all slots, and passes
     /// the objects to `take` in pieces. Returns whether it reached every slot. If the kernel
-    /// refuses membarrier(2) (a seccomp filter came after `init`), it leaves out the slots of CPUs;
-    /// if the call is [left to another thread](PerCpu::leave_barrier_to), the slots of other CPUs.
+    /// refuses membarrier(2) (a seccomp filter came after `init`), it skips the slots of CPUs; if
+    /// [another thread](PerCpu::leave_barrier_to) has to make that call, the slots of other CPUs.
     ///
     /// Closed bounds, which no sequence writes, stop a slot; one membarrier(2) serves all slots.
     /// `take` runs under `bounds_lock`, which is held for one slot at a time: it must not drain,

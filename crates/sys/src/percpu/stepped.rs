@@ -205,7 +205,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Makes one step: another thread may run first and interrupt this attempt. `act` is atomic.
+    /// Makes one step. Another thread may run before it and interrupt this attempt.
     fn step<T>(&self, act: impl FnOnce() -> T) -> Result<T, Interrupted> {
         point();
         let running = &self.stepped.running[self.slot.index()];

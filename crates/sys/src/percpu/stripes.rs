@@ -153,7 +153,7 @@ impl SlotGuard<'_> {
         (count <= cell.end.saturating_sub(cell.top())).then_some(cell.top())
     }
 
-    /// Puts `objects` on top of the array, which has room for them; the header counts `operations`.
+    /// Puts `objects` on top of the array, which has room; adds `operations` to the header.
     fn put(&self, array: ArrayId, objects: &[Object], operations: u64) {
         let cell = self.cell(array);
         let top = cell.top();
@@ -444,8 +444,8 @@ impl AnyLock for Stripe<'_> {
         None
     }
 
-    /// Unlocks the stripe in the child of a fork, unless the calling task holds it. Another holder
-    /// does not exist in the child; its operation has stored its one word, or nothing.
+    /// Unlocks the stripe in the child of a fork, unless the calling task holds it. No other holder
+    /// is left in the child; its operation has stored its only word, or nothing.
     fn adopt_in_child(&self) {
         let me = task::current() as u64;
         if ![0, me].contains(&self.0.load(Ordering::Relaxed)) {

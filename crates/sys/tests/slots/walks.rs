@@ -147,7 +147,7 @@ fn walks_of_threads_find_no_node_that_was_overwritten_behind_a_barrier() {
             assert!(slots.wait_for_walks());
             let leaves = old.nodes.iter().enumerate();
             for (at, node) in leaves {
-                // Nodes of leaves come first; a head or an inner node leads to one that is freed.
+                // Leaf nodes, which come first, get leaves; other nodes lead to a freed node.
                 let is_leaf = node.0.iter().any(|word| word.load(Ordering::Relaxed) & 1 == 1);
                 node.fill(if is_leaf { FREED } else { freed.word() });
                 assert!(at < 6);
