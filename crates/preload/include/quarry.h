@@ -119,7 +119,7 @@ typedef struct {
    */
   size_t slabs;
   /*
-   Those of these slabs that have both objects in use and free objects.
+   Slabs for objects of this size with both objects in use and free objects.
    */
   size_t partial_slabs;
   /*
@@ -174,15 +174,15 @@ typedef struct {
    */
   size_t limit;
   /*
-   The marks below the limit: the reserve, the start of reclaim, and its end.
+   The min mark, in free bytes below the limit: reserved for reclaim itself.
    */
   size_t min;
   /*
-   See min.
+   The low mark, in free bytes below the limit: there reclaim starts.
    */
   size_t low;
   /*
-   See min.
+   The high mark, in free bytes below the limit: there reclaim ends.
    */
   size_t high;
   /*
@@ -194,16 +194,15 @@ typedef struct {
    */
   size_t available;
   /*
-   Pages of the page cache: all of them (file), those that are dirty (dirty), and those that
-   reclaim cannot take (pinned).
+   Bytes in pages of the page cache, including dirty and pinned pages.
    */
   size_t file;
   /*
-   See file.
+   Bytes in dirty pages of the page cache.
    */
   size_t dirty;
   /*
-   See file.
+   Bytes in pages of the page cache that reclaim cannot take.
    */
   size_t pinned;
   /*

@@ -36,22 +36,21 @@ pub struct QuarryRegistration {
 pub struct QuarryBudget {
     /// The limit; SIZE_MAX without a limit.
     pub limit: usize,
-    /// The marks below the limit: the reserve, the start of reclaim, and its end.
+    /// The min mark, in free bytes below the limit: reserved for reclaim itself.
     pub min: usize,
-    /// See min.
+    /// The low mark, in free bytes below the limit: there reclaim starts.
     pub low: usize,
-    /// See min.
+    /// The high mark, in free bytes below the limit: there reclaim ends.
     pub high: usize,
     /// Bytes in use.
     pub used: usize,
     /// Estimate of the bytes that requests could still get.
     pub available: usize,
-    /// Pages of the page cache: all of them (file), those that are dirty (dirty), and those that
-    /// reclaim cannot take (pinned).
+    /// Bytes in pages of the page cache, including dirty and pinned pages.
     pub file: usize,
-    /// See file.
+    /// Bytes in dirty pages of the page cache.
     pub dirty: usize,
-    /// See file.
+    /// Bytes in pages of the page cache that reclaim cannot take.
     pub pinned: usize,
     /// Objects, slabs and mappings that Quarry keeps for later requests.
     pub slab_reclaimable: usize,

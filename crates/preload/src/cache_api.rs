@@ -55,7 +55,7 @@ fn found(cache: *mut QuarryCache) -> Option<RawCache> {
     found
 }
 
-/// The cache of a handle; aborts if there is none. For calls that give back, and cannot fail.
+/// The cache of a handle. Aborts if there is none: for functions that cannot return an error.
 fn demanded(cache: *mut QuarryCache, entry: &str) -> RawCache {
     // SAFETY: see `QuarryCache`.
     unsafe { RawCache::of_handle(cache.addr()) }

@@ -35,7 +35,7 @@ pub(crate) struct Owner {
     pub(crate) is_program: bool,
 }
 
-/// Asks the loader for the object at `address`, and for the entry of the symbol there, or null.
+/// Asks the loader for the object at `address`, and for the symbol there (null if there is none).
 fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     static DLADDR1: Next = Next::new(c"dladdr1");
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();

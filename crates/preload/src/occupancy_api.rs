@@ -41,7 +41,7 @@ pub struct QuarryOccupancy {
     frees_page: c_uint,
     /// Slabs for objects of this size.
     slabs: usize,
-    /// Those of these slabs that have both objects in use and free objects.
+    /// Slabs for objects of this size with both objects in use and free objects.
     partial_slabs: usize,
     /// Objects in use in the partial slabs.
     partial_live: usize,

@@ -122,17 +122,17 @@ section! {
         pub boost: u32,
         /// Free blocks by order and migratetype.
         pub free_blocks: [[u32; MIGRATE_TYPES]; ORDERS],
-        /// Critical sections in which blocks were taken.
+        /// Critical sections in which blocks were taken from the zone.
         pub taken_calls: u64,
-        /// Blocks taken in these sections.
+        /// Blocks taken from the zone so far.
         pub taken_blocks: u64,
-        /// Frames taken in these sections.
+        /// Frames of the blocks taken from the zone so far.
         pub taken_frames: u64,
-        /// Critical sections in which blocks were put back.
+        /// Critical sections in which blocks were put back into the zone.
         pub put_calls: u64,
-        /// Blocks put back in these sections.
+        /// Blocks put back into the zone so far.
         pub put_blocks: u64,
-        /// Frames put back in these sections.
+        /// Frames of the blocks put back into the zone so far.
         pub put_frames: u64,
         /// Whole pageblocks claimed for another migratetype.
         pub claimed: u64,
@@ -170,9 +170,9 @@ section! {
         pub contentions: u64,
         /// Acquisitions whose hold time was measured.
         pub hold_samples: u64,
-        /// Sum of these hold times, in nanoseconds.
+        /// Sum of the measured hold times, in nanoseconds.
         pub hold_ns: u64,
-        /// Sum of the times spent waiting, in nanoseconds.
+        /// Sum of the times that tasks waited for these locks, in nanoseconds.
         pub wait_ns: u64,
     }
 }

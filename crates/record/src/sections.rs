@@ -129,9 +129,9 @@ section! {
         pub limit: u64,
         /// The min mark, in free bytes below the limit; 0 without a limit.
         pub min: u64,
-        /// The low mark, in the same way.
+        /// The low mark, in free bytes below the limit; 0 without a limit.
         pub low: u64,
-        /// The high mark, in the same way.
+        /// The high mark, in free bytes below the limit; 0 without a limit.
         pub high: u64,
         /// Bytes outside the free lists of the zones.
         pub used: u64,

@@ -29,7 +29,7 @@ const PLACES: usize = if cfg!(quarry_model) { 2 } else { 128 };
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 /// Rounds until a thread inside stops waiting, lest others wait for it: milliseconds of naps.
 const PATIENCE: u32 = SPIN_ROUNDS + 50;
-/// The same while the crowd is not empty, as it may include the waiter: about a second.
+/// Patience while the crowd, perhaps with the waiter in it, is not empty: about a second.
 const PATIENCE_WITH_CROWD: u32 = SPIN_ROUNDS + 10_000;
 /// Low bits of `closer`: how often its thread has closed the gate. Its task is above them.
 const TIMES_BITS: u32 = 12;

@@ -139,7 +139,7 @@ pub fn cpu_number_limit() -> u32 {
     possible().limit
 }
 
-/// The same bound by the size of the kernel's CPU mask: larger, but no container can forge it.
+/// The bound of CPU numbers by the size of the kernel's CPU mask, which no container can forge.
 #[must_use]
 pub fn cpu_mask_limit() -> u32 {
     let (_, bytes) = affinity_at_start();

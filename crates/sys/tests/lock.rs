@@ -196,7 +196,7 @@ fn waiting_for_oneself_is_reported() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
 }
 
-/// The same if a signal handler takes the lock again.
+/// A signal handler that takes a lock its thread holds also reports that in one line.
 #[test]
 fn a_handler_that_waits_for_its_thread_is_reported() {
     static LOCK: CountedLock<()> = CountedLock::new(());

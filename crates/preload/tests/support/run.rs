@@ -81,7 +81,7 @@ impl Run {
         run
     }
 
-    /// The same, with the library that has all functions of `quarry.h`.
+    /// `program` with the library that has all functions of `quarry.h`.
     pub(crate) fn full(program: impl AsRef<OsStr>) -> Self {
         let mut run = Self::new(program);
         run.preload(full_library());

@@ -85,7 +85,7 @@ pub struct Group(GroupId);
 pub struct GroupUse {
     /// Bytes that are charged to the group.
     pub used: usize,
-    /// Bytes that are pinned, if the group limits them.
+    /// Pinned bytes, which are counted only if the group limits them.
     pub pinned: usize,
     /// Requests that failed at the limit.
     pub refusals: u64,

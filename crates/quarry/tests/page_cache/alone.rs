@@ -14,7 +14,7 @@ pub(crate) fn alone(name: &str, variables: &[(&str, &str)]) -> String {
     said
 }
 
-/// The same for a test that aborts.
+/// Runs a test that aborts, like `alone`.
 pub(crate) fn dies(name: &str, variables: &[(&str, &str)]) -> String {
     let output = run(name, variables);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -22,7 +22,7 @@ pub(crate) fn dies(name: &str, variables: &[(&str, &str)]) -> String {
     said
 }
 
-/// The same for a test that runs until its caller kills it.
+/// Starts a test that runs until its caller kills it, like `alone`.
 pub(crate) fn started(name: &str, variables: &[(&str, &str)]) -> Child {
     command(name, variables).stdout(Stdio::null()).spawn().expect("it starts")
 }

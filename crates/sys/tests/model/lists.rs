@@ -69,8 +69,8 @@ fn guarded(bug: PlantedBug, cpus: u32) {
     drained_beside(bug, cpus, true);
 }
 
-/// The same while no thread may call the barrier: the main thread drains only the CPU that it runs
-/// on.
+/// Like `guarded`, but no thread may call the barrier while the threads run: the main thread drains
+/// only the CPU that it runs on.
 fn own_slot(bug: PlantedBug) {
     drained_beside(bug, 2, false);
 }

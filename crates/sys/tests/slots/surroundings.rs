@@ -130,7 +130,7 @@ fn a_late_refusal_leaves_the_slots_as_they_are() {
     });
 }
 
-/// Only the thread that the barrier was left to reaches the slots of other CPUs.
+/// Only the thread to which the barrier was left reaches the slots of other CPUs.
 #[test]
 fn the_barrier_is_left_to_one_thread() {
     use quarry_sys::primitive::task;
@@ -138,8 +138,8 @@ fn the_barrier_is_left_to_one_thread() {
     if slots.is_locked() {
         return;
     }
-    // glibc may or may not count this process as one with threads; a second thread makes sure that
-    // it does.
+    // glibc may count this process as one without threads, so a second thread makes sure that it
+    // has some.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             assert!(slots.reaches_every_slot(), "until a thread is named, every thread may");
@@ -155,7 +155,7 @@ fn the_barrier_is_left_to_one_thread() {
     assert!(!slots.reaches_every_slot(), "the other thread had it");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // The name of a thread that is gone may be another one's.
+            // A new thread may get the task number of one that has ended.
             slots.leave_barrier_to(None);
             slots.lending_barrier(|| {
                 assert!(slots.reaches_every_slot() && slots.drain(A, &mut |_| {}));
@@ -175,7 +175,7 @@ fn stay_on_one_cpu() {
     crate::threads::hop(unsafe { libc::sched_getcpu() } as u32);
 }
 
-/// Takes the running thread's registration away; returns whether there was one.
+/// Unregisters the running thread's `struct rseq`; returns whether there was one.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
 fn unregister() -> bool {
     const UNREGISTER: i32 = 1;

@@ -1,4 +1,4 @@
-//! Objects with a page each, between pages that fault: a sample of all objects.
+//! Guard pages: a sample of all objects get a page each, between inaccessible pages.
 //!
 //! The design is that of KFENCE (Linux 6.18, `Documentation/dev-tools/kfence.rst`): an object is at
 //! the left or the right end of its page, at random. Canaries fill the rest of the page. Freed

@@ -75,9 +75,9 @@ pub enum Bucket {
     Size,
     /// Number of objects allocated (or freed, if the bucket counts frees).
     Allocated,
-    /// Requested bytes of these objects.
+    /// Requested bytes of the allocated (or freed) objects.
     AllocatedBytes,
-    /// Number of these objects that have been freed since.
+    /// Number of the allocated objects that have been freed since.
     Freed,
     /// Requested bytes of the freed objects.
     FreedBytes,
