@@ -31,7 +31,7 @@ unsafe extern "C" {
 pub(crate) struct Owner {
     /// The name of the object's file, as the loader has it.
     pub(crate) file: &'static CStr,
-    /// Whether the object is the program itself.
+    /// True if the object is the program itself.
     pub(crate) is_program: bool,
 }
 

@@ -106,7 +106,7 @@ fn disabled() {
     assert_eq!(outcome.stdout, "quarry secure=0\n", "{outcome}");
 }
 
-/// Each function calls the C library's, from the first request on.
+/// With `QUARRY_DISABLE`, each function calls the C library's, from the first request on.
 #[test]
 fn disabled_for_every_entry_point() {
     for source in [

@@ -28,7 +28,7 @@ fn first_call_of_the_program() {
         "mallinfo2",
         "dlopen",
     ] {
-        // Without statistics, which `before_main_and_after_it` tests.
+        // Without statistics at exit, which the test `before_main_and_after_it` covers.
         Run::new(program("life_first.c")).arg(entry).without_stats().finish().success();
     }
 }

@@ -276,7 +276,7 @@ fn stray_writes_give_no_object_two_owners() {
     assert!(outcome.stderr.lines().count() > 4, "hardly anything was found\n{outcome}");
 }
 
-/// Not a misuse: the system refuses to make a freed block inaccessible halfway.
+/// Not a misuse: while a freed block is being made inaccessible, the system refuses.
 #[test]
 fn a_block_that_could_be_hidden_in_part_only_is_handed_out_whole() {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();

@@ -20,7 +20,7 @@ const DESCRIPTOR: u64 = 32;
 /// The range of a sequence, from its descriptor, and the place where a restart begins.
 #[derive(Debug)]
 struct Sequence {
-    /// From the restart, which first arms the descriptor, to the end.
+    /// From the instruction at which a restart begins, which arms the descriptor, to the end.
     armed: Range<u64>,
     /// The address of the first instruction for which the kernel restarts the sequence.
     start: u64,

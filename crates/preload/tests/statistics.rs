@@ -73,7 +73,7 @@ fn a_file_for_each_process() {
     assert!(outcome.stderr.starts_with(expected), "{outcome}");
 }
 
-/// Starts `record.c`, which waits for a command, with its statistics in `file`.
+/// Starts `record.c`, which waits for a command, and writes its statistics to `file`.
 fn waiting(file: &Path, signal: Option<&str>) -> Child {
     let run = Run::new(program("record.c")).without_stats().env("QUARRY_STATS", file);
     let mut command = run.into_command();

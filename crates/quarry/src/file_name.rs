@@ -58,7 +58,7 @@ fn each_piece(name: &str, mut each: impl FnMut(Option<&str>)) -> Result<(), BadN
     Ok(())
 }
 
-/// At least as many as the largest process id has digits.
+/// Bytes reserved for the process id, at least as many as it can have digits.
 const NUMBER_BYTES: usize = 10;
 
 impl FileName {

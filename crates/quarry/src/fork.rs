@@ -15,10 +15,10 @@ use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
 
-/// The process had other threads when the last fork began.
+/// True if the process had other threads when the last fork began.
 static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 
-/// Number of forks from the process that was started to this process.
+/// Number of forks between the process that was started and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// A number that is different in each parent and child of this process.

@@ -35,7 +35,7 @@ type Slab = Sheaf;
 
 pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 
-/// The policy has optional mechanisms: all policies except the default have them.
+/// True if the policy has optional mechanisms, as all policies but the default have.
 pub(crate) const HAS_MECHANISMS: bool = LINE != 0;
 
 pub(crate) const HAS_CHECKS: bool = cfg!(feature = "checks");

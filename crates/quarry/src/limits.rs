@@ -81,7 +81,7 @@ pub(crate) fn is_beyond_machine(size: usize) -> bool {
     size > MACHINE.load(Relaxed) && is_guessing()
 }
 
-/// Returns what the kernel's setting was at the first call.
+/// Returns whether the kernel refuses by size; reads its setting at the first call.
 #[cold]
 fn is_guessing() -> bool {
     if GUESSING.load(Relaxed) == UNKNOWN {
@@ -174,7 +174,7 @@ fn held() -> u32 {
 /// Reads the files and sets the budget. `reached` is the size of the heap with the request.
 #[cold]
 fn look(reached: u32) {
-    // Set first: otherwise alternate large requests would look each time.
+    // Before the look: otherwise each pair of a large malloc and free would look.
     NEXT_LOOK.store(reached.saturating_add(STEP_FRAMES), Relaxed);
     if HEEDED.load(Relaxed) {
         own_stack::run(|| look_at_group(reached));

@@ -175,7 +175,7 @@ fn build() -> Mode {
         return Mode::Unavailable;
     }
     STATE.store(READY, Ordering::Release);
-    // From here on the instance serves, including allocations of these calls.
+    // From here on the instance serves requests, including those of the next calls.
     fork::register_handlers();
     gate::GATE.is_of_process();
     statistics::register();

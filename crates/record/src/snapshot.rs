@@ -193,7 +193,7 @@ impl<'a> Snapshot<'a> {
         &self.about
     }
 
-    /// What the memory is used for.
+    /// The uses of the heap's memory.
     #[must_use]
     pub fn memory(&self) -> Memory {
         section(self.bytes, MEMORY_AT).unwrap_or_default()

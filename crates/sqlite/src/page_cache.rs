@@ -33,9 +33,9 @@ pub(crate) struct PageCache {
     records: Records,
     /// Number of pages that `PRAGMA cache_size` suggests.
     suggested: u32,
-    /// At least as many as SQLite holds pages.
+    /// At least the number of pages that SQLite holds.
     held: u32,
-    /// At least as large as the largest key of a page.
+    /// No page of the cache has a larger key.
     largest: u32,
     /// True if a page was refused, and SQLite has not unpinned a page since.
     wants_room: bool,

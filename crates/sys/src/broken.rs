@@ -5,7 +5,7 @@ use core::fmt;
 /// An equation that does not hold. Creating it allocates nothing: checks may run in `malloc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The structure whose equation it is: `"zone"`, `"barn"`.
+    /// The structure to which the equation belongs: `"zone"`, `"barn"`.
     pub structure: &'static str,
     /// The equation that should hold.
     pub equation: &'static str,

@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(groups.lowest(&V2, "/a/b"), Ok(Some(beyond)));
     }
 
-    /// A symbolic link to itself exists, but `open` fails, as when no descriptor is free.
+    /// A symbolic link to itself exists, but `open` fails on it, as it does without descriptors.
     #[test]
     fn files_that_cannot_be_read_now_are_not_taken_for_no_limit() {
         for hidden in ["memory.max", "memory.current", "memory.stat"] {

@@ -56,7 +56,7 @@ impl core::ops::AddAssign for LockStats {
     }
 }
 
-/// Whether a lock counts.
+/// Decides whether a lock counts.
 pub trait Counting: Copy + Send + Sync {
     /// Returns whether the lock counts and reads the clock.
     fn counts(self) -> bool;
@@ -234,7 +234,7 @@ impl<T, C: Counting> CountedLock<T, C> {
             break;
         }
         if counts {
-            // This counts failed `try_lock`s too, whose tasks lack the lock: an atomic add.
+            // An atomic add, because a task whose `try_lock` fails counts without holding the lock.
             unseen(|| {
                 self.contentions.fetch_add(1, Ordering::Relaxed);
                 add(&self.wait_ns, monotonic_ns().saturating_sub(since_ns));

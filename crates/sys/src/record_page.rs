@@ -52,7 +52,7 @@ impl SharedRecord {
         Owner::from_word(self.words[Head::OWNER_AT].load(Acquire))
     }
 
-    /// The time when its owner last claimed it or published in it.
+    /// The time when the owner last claimed the record or published in it.
     fn touched_ns(&self) -> u64 {
         let [claimed, published] =
             [Head::CLAIMED_AT, Head::PUBLISHED_AT].map(|at| self.words[at].load(Relaxed));

@@ -49,7 +49,7 @@ static UNUSED unsigned threads_now(void)
     return (unsigned)field_of("/proc/self/status", "Threads:");
 }
 
-/* Frees enough to start the background thread; demands that there are `threads` threads then. */
+/* Frees enough to start the background thread; demands that `threads` threads exist then. */
 static UNUSED void give_a_thread_reason(unsigned threads)
 {
     static void *blocks[48];

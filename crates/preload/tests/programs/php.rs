@@ -6,7 +6,7 @@ use super::{answer, installed};
 use crate::support::{Run, scratch};
 use std::process::Command;
 
-/// Documents, text in several encodings, a database, sorting, regular expressions, garbage.
+/// Documents, several encodings, a database, sorting, regular expressions, garbage collection.
 const SCRIPT: &str = r#"<?php
 $document = new DOMDocument();
 $root = $document->appendChild($document->createElement("list"));

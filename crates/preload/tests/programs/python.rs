@@ -5,7 +5,7 @@ use std::process::Command;
 use super::{answer, installed};
 use crate::support::{Run, scratch, skipped};
 
-/// Quick tests without a network: data structures, text, numbers, garbage, threads, forks.
+/// Quick tests without a network: data, text, numbers, garbage collection, threads, forks.
 const TESTS: [&str; 20] = [
     "test_array",
     "test_class",

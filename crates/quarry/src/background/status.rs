@@ -24,7 +24,7 @@ impl Status {
             match name {
                 "State" => status.main_has_ended = value.starts_with('Z'),
                 "Threads" => status.threads = value.parse().ok()?,
-                // The last of the three lines, from Linux 4.10 on.
+                // The last line that is needed. The file has it from Linux 4.10 on.
                 "NoNewPrivs" => {
                     status.no_new_privileges = value == "1";
                     return Some(());

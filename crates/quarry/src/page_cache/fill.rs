@@ -242,7 +242,7 @@ pub(crate) fn read_ahead<B: Backing>(
                 return;
             }
         } else if !core.raw.is_cached(index) {
-            // No memory is left for a page that no task waits for.
+            // No memory is left for read-ahead, for which no task waits.
             return;
         }
         index = if run.count > 0 { next } else { index + 1 };

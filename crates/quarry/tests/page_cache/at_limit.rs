@@ -114,7 +114,7 @@ fn beside(write: Option<u64>, heap: impl FnOnce(&dyn Fn())) {
             })
             .collect();
         heap(&|| {
-            // Until the cache has all of the memory again.
+            // Wait until the cache has all of the memory again.
             while Budget::get().unwrap().stats().free > LIMIT / 16 {
                 assert!(!tasks.iter().any(|task| task.is_finished()), "no read fails");
                 thread::yield_now();
@@ -192,7 +192,7 @@ fn floor() {
             filled();
             let held: Vec<Block> = std::iter::from_fn(|| Block::of(bytes)).collect();
             assert!(held.len() * bytes > LIMIT * 8 / 10, "{} blocks of {bytes}", held.len());
-            // Refused again and again, while the tasks continue beside it.
+            // These are refused again and again, while the tasks continue.
             (0..20).for_each(|_| assert!(Block::of(8 << 20).is_none()));
         }
     });

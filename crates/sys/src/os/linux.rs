@@ -12,7 +12,7 @@ pub struct Linux;
 /// Bytes of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Whether the kernel may put Quarry's memory into huge pages, on advice or unasked.
+/// Shows if the kernel may put Quarry's memory into huge pages, on advice or unasked.
 static MAY_BE_HUGE: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const NOT_HUGE: u32 = 1;
@@ -28,7 +28,7 @@ fn may_be_huge() -> bool {
     MAY_BE_HUGE.load(Ordering::Relaxed) == HUGE
 }
 
-/// Reads transparent_hugepage/enabled once.
+/// Reads `transparent_hugepage/enabled`, only once.
 fn gives_huge_unasked() -> bool {
     static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
     let known = KNOWN.load(Ordering::Relaxed);
@@ -162,7 +162,7 @@ fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
 
 /// Linux 5.14, `include/uapi/asm-generic/mman-common.h`.
 const MADV_POPULATE_WRITE: i32 = 23;
-/// Linux 5.18, the same file.
+/// Linux 5.18, `include/uapi/asm-generic/mman-common.h`.
 const MADV_DONTNEED_LOCKED: i32 = 24;
 
 // SAFETY: `map` and `reserve` make new private mappings and replace nothing. `madvise`, `munmap`

@@ -26,7 +26,7 @@ use super::word_tree::WordTree;
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-/// What an operation adds to an array's header, divided by 4,096: a shifted immediate of `add`.
+/// The addend to an array's header per operation, divided by 4,096: a shifted immediate.
 const OPERATION: u64 = (1 << TOP_BITS) >> 12;
 /// Bits of the count of objects in a list's header; the address of the head is above them.
 const HEAD_SHIFT: u32 = LIST_MAX.count_ones();
@@ -59,7 +59,7 @@ macro_rules! arm {
     };
 }
 
-/// Opens a sequence: arms its descriptor, and finds the slot's address in `t`.
+/// Begins a sequence: arms its descriptor, and finds the slot's address in `t`.
 macro_rules! enter {
     ($($leave:tt)+) => {
         concat!(

@@ -79,7 +79,7 @@ pub struct SlotArea {
     pub(super) bounds_lock: CountedLock<()>,
     pub(super) rooms: Rooms,
     pub(super) barriers: AtomicU64,
-    /// Bit `n % 64` is set once a task has tried to lock slot `n`.
+    /// Bit `n % 64` is set once any task has tried to lock slot `n`.
     ever_locked: AtomicU64,
 }
 
@@ -146,7 +146,7 @@ impl SlotArea {
     /// starting program would fault their pages in one by one. A hint.
     pub fn populate(&self, os: &dyn Os, slot: SlotIndex) {
         let start = NonNull::from(self.control(slot)).cast();
-        // Where the OS refuses, page faults do the same.
+        // If the OS refuses, page faults bring the pages in later.
         let _ = os.populate(start, POPULATED_BYTES.next_multiple_of(os.page_size()));
     }
 

@@ -48,7 +48,7 @@ pub struct Sequenced<Q: Sequences> {
     /// Another task that may call the barrier for now; 0 if none.
     borrower: AtomicUsize,
     stripes: Stripes,
-    /// Held during a drain, whose arrays stay stopped while it has released the bounds' lock.
+    /// Held by a drain, whose arrays stay stopped while it has released the bounds' lock.
     draining: CountedLock<()>,
     once: CountedLock<bool>,
 }
@@ -70,7 +70,7 @@ impl<Q: Sequences> Sequenced<Q> {
         &self.sequences
     }
 
-    /// Returns whether sequences are in use; false where the process lacks rseq or membarrier.
+    /// Returns whether sequences are in use; false if the process lacks rseq or membarrier.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)

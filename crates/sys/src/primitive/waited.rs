@@ -1,6 +1,6 @@
 //! The ways in which the wait for a lock may go on.
 
-/// What a task that waits for a lock does next.
+/// The next step of a task that waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     /// The lock's own code waits: it spins, then sleeps.

@@ -477,7 +477,7 @@ fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
             let after = tracee.address();
             let restarts = !sequence.contains(after) && after < sequence.start;
             assert_eq!(restarts, inside, "{before:x} -> {after:x} in {sequence:x?}");
-            // It arms the sequence again, and is interrupted once more near its beginning.
+            // The thread arms the sequence again, and is interrupted once more near its start.
             let mut steps = 0..6;
             while inside && tracee.armed_here() != Some(sequence) {
                 assert!(steps.next().is_some(), "a sequence started again unprotected");

@@ -35,7 +35,7 @@ const TRAP: (u64, u64) = (0xcc, 0xff);
 #[cfg(target_arch = "aarch64")]
 const TRAP: (u64, u64) = (0xd420_0000, 0xffff_ffff);
 
-/// How far the program counter is behind a trap after the thread has stopped there.
+/// Bytes from a trap to the program counter of the thread that has stopped there.
 const AFTER_TRAP: u64 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 
 /// The register that holds the address of the next instruction.
