@@ -1,8 +1,8 @@
 //! A table of registered values. Removing a value waits until no task uses it.
 //!
-//! A lock for each place of the table would not do: a use calls functions of the program outside of
-//! the [`gate`](crate::gate) that `fork` closes. So a fork may happen during a use, and its child
-//! lacks the thread that would end the use ([`Hooks::adopt_in_child`]).
+//! A lock for each entry would not do: a use calls functions of the program outside of the
+//! [`gate`](crate::gate) that `fork` closes. So a fork may happen during a use, and its child lacks
+//! the thread that would end the use ([`Hooks::adopt_in_child`]).
 //!
 //! States of an entry: `EMPTY -> FILLING -> LIVE <-> LIVE | BUSY`, and `LIVE -> FILLING -> EMPTY`.
 //! The task that has set `BUSY` uses the value. A remover sets `AWAITED` beside it and sleeps. Only
@@ -43,7 +43,7 @@ unsafe impl<T: Send, const N: usize> Send for Hooks<T, N> {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InUse;
 
-/// The number of a place.
+/// The number of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HookId(usize);
 
@@ -62,7 +62,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         }
     }
 
-    /// Adds a value; `None` where no place is free. O(places).
+    /// Adds a value; `None` if no entry is free. O(entries).
     pub fn add(&self, value: T) -> Option<HookId> {
         let number = self.places.iter().position(|place| place.moves(EMPTY, FILLING))?;
         let place = &self.places[number];
@@ -95,7 +95,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
     }
 
     /// Calls `visit` with each value in turn, except those that other tasks use now. Returns the
-    /// number of calls. O(places).
+    /// number of calls. O(entries).
     pub fn for_each(&self, mut visit: impl FnMut(&mut T)) -> usize {
         let mut visited = 0;
         for place in &self.places {
@@ -112,7 +112,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         visited
     }
 
-    /// Returns whether there is any value. O(places).
+    /// Returns whether there is any value. O(entries).
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.places.iter().any(|place| place.word.load(Relaxed) & LIVE != 0)
