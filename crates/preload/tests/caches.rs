@@ -56,7 +56,7 @@ fn children_have_caches() {
     part("forks").finish().success();
 }
 
-/// Objects that other CPUs hold are not reported as in use.
+/// An error about objects in use counts separately those that are parked on other CPUs.
 #[test]
 fn objects_out_of_reach_are_named_as_such() {
     let outcome = Run::full(linked_program("cache_unreached.c")).without_stats().finish().success();

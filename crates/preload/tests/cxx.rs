@@ -13,7 +13,7 @@ fn failure_and_exceptions() {
     Run::new(program("cxx_failure.cpp")).finish().success();
 }
 
-/// RTLD_NEXT may not find the C++ library: here a C program opens a plugin in C++.
+/// A program in C opens a plugin in C++: RTLD_NEXT does not find the C++ library then.
 #[test]
 fn plugin_of_a_c_program() {
     Run::new(program("cxx_opened_by_c.c")).arg(plugin("cxx_plugin.cpp")).finish().success();

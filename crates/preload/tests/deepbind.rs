@@ -15,14 +15,14 @@ fn what_a_plugin_frees_is_ours() {
     deepbind("libquarry").finish().success();
 }
 
-/// If a program at a fixed address takes the address of `malloc`, that is its own PLT entry.
+/// A program at a fixed address, where `malloc` has the address of the program's PLT entry.
 #[test]
 fn programs_at_fixed_addresses() {
     let run = Run::new(fixed_program("deepbind_fixed.c")).arg(plugin("deepbind_plugin.c"));
     run.arg("libquarry").finish().success();
 }
 
-/// The flag stays set if the C library serves, and if the user requests it.
+/// `dlopen` leaves the flag set if the C library serves, and if the user requests it.
 #[test]
 fn kept_where_nothing_is_split_or_on_request() {
     for variable in ["QUARRY_DISABLE", "QUARRY_DEEPBIND"] {
@@ -33,13 +33,13 @@ fn kept_where_nothing_is_split_or_on_request() {
     deepbind("libquarry").env("QUARRY_DEEPBIND", "0").finish().success();
 }
 
-/// `dlmopen` loads a second C library for an object, which uses both its `malloc` and its `free`.
+/// An object that `dlmopen` loads with a C library of its own uses that library's allocator.
 #[test]
 fn namespaces_of_their_own_are_left_alone() {
     deepbind("separate").without_stats().finish().success();
 }
 
-/// The loader takes RUNPATH and $ORIGIN from the object that contains the return address.
+/// With our `dlopen`, the loader still finds the caller by the return address, for RUNPATH.
 #[test]
 fn the_loader_still_sees_who_calls() {
     let folder = scratch();

@@ -138,7 +138,7 @@ fn statistics_on_standard_error() {
     assert_eq!(outcome.stderr, "", "{outcome}");
 }
 
-/// At exit, another file may have the descriptor that standard error or its copy had before.
+/// No statistics go to a file that has the descriptor of standard error, or its copy, by then.
 #[test]
 fn statistics_in_no_file_of_the_program() {
     for (all, is_printed) in [(None, true), (Some("all"), false)] {
@@ -151,7 +151,7 @@ fn statistics_in_no_file_of_the_program() {
     }
 }
 
-/// A pipe would block until it is read, and a link may lead to a file of another user.
+/// No statistics go to a pipe, which could block, or through a link, which may lead anywhere.
 #[test]
 fn statistics_in_regular_files_only() {
     let folder = scratch();
@@ -189,7 +189,7 @@ fn make_pipe(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{path:?}");
 }
 
-/// A request that a cached mapping serves is counted like any other.
+/// A large request that a cached mapping serves is counted in statistics like any other.
 #[test]
 fn statistics_count_every_large_request() {
     let outcome = Run::new(program("stats_large.c")).finish().success();
@@ -207,7 +207,7 @@ fn statistics_count_every_large_request() {
     }
 }
 
-/// At exit `ls` and similar programs close standard error before the library prints.
+/// Reports errors at the start, because `ls` and others close standard error before the exit.
 #[test]
 fn statistics_that_cannot_be_written_are_told_before_standard_error_is_closed() {
     let folder = scratch();
@@ -227,7 +227,7 @@ fn statistics_that_cannot_be_written_are_told_before_standard_error_is_closed() 
     }
 }
 
-/// The program itself may make the folder. The check at the start leaves no file.
+/// The program may make the folder of the file itself. The check at the start makes no file.
 #[test]
 fn statistics_in_a_folder_that_the_program_makes() {
     let folder = scratch().join("made");
@@ -240,7 +240,7 @@ fn statistics_in_a_folder_that_the_program_makes() {
     assert!(text.contains("slabinfo - version: 2.1"), "{text}");
 }
 
-/// A limit of file sizes stands for a full disk.
+/// A limit of file sizes, in place of a full disk, prevents the statistics.
 #[test]
 fn statistics_that_no_disk_holds_are_told() {
     let file = scratch().join("stats");
@@ -335,7 +335,7 @@ fn mechanisms_can_be_left_out() {
     }
 }
 
-/// Each process appends its own tables: the parent and all its children.
+/// Parent and children append their own tables to one file.
 #[test]
 fn statistics_of_parent_and_child() {
     let outcome = Run::new(program("environment.c")).arg("fork").finish().success();

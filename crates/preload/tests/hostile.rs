@@ -17,7 +17,7 @@ fn lives_through(start: impl Fn(&'static str) -> Run) {
     }
 }
 
-/// The C library registers no thread for restartable sequences.
+/// The C library registers no thread for restartable sequences (`GLIBC_TUNABLES`).
 #[test]
 fn restartable_sequences_turned_off() {
     let start = |source| Run::new(program(source)).env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
@@ -57,7 +57,7 @@ fn limited(limit: &str, sizes: &str) {
         .success();
 }
 
-/// `ulimit -v` and batch systems set limits of address space.
+/// A limit of address space, as `ulimit -v` and batch systems set it.
 #[test]
 fn little_address_space() {
     for limit in ["as 128", "as 256"] {
@@ -88,7 +88,7 @@ fn little_data() {
     }
 }
 
-/// Memory freed by one size serves the next size, even if that size needs a mapping.
+/// At a limit, memory freed by one size serves the next size, even if that needs a mapping.
 #[test]
 fn one_size_after_another_at_the_limit() {
     for limit in ["as 128", "data 128"] {

@@ -8,7 +8,7 @@ fn before_main_and_after_it() {
     assert_eq!(outcome.stdout, "every stage passed\n", "{outcome}");
 }
 
-/// Whichever function is called first initialises Quarry.
+/// Whichever function of the library a program calls first, the call initialises Quarry.
 #[test]
 fn first_call_of_the_program() {
     for entry in [
@@ -43,7 +43,7 @@ fn ten_thousand_short_threads() {
     Run::new(program("life_threads.c")).finish().success();
 }
 
-/// A thread that is cancelled inside the allocator would leave its locks held.
+/// No function is a cancellation point: a cancelled thread would leave locks held.
 #[test]
 fn no_cancellation_point() {
     Run::new(program("life_cancel.c")).finish().success();

@@ -79,7 +79,7 @@ fn foreign_pointer() {
     }
 }
 
-/// Addresses far from all memory: arithmetic with them must not wrap around.
+/// Reports addresses far from all memory; arithmetic with them must not wrap around.
 #[test]
 fn wild_address() {
     for entry in ENTRIES {

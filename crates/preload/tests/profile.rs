@@ -16,7 +16,7 @@ fn switched_a_thousand_times_under_load() {
     run().env("QUARRY_SANDBOX", "1").finish().success();
 }
 
-/// A sampled allocation does not wait for another thread that holds the loader's lock.
+/// To sample an allocation never waits for a thread that holds the loader's lock.
 #[test]
 fn nobody_waits_for_the_loader() {
     let holder = plugin("profile_loader_plugin.c");

@@ -15,7 +15,7 @@ fn readelf(option: &str) -> String {
     String::from_utf8_lossy(&answer.stdout).into_owned()
 }
 
-/// After dlclose, a stale `rseq_cs` would raise SIGSEGV; lazy binding may run in the allocator.
+/// Not unloaded, because of stale `rseq_cs`; not bound lazily, as that may run in the allocator.
 #[test]
 fn never_unloaded_and_bound_at_once() {
     let dynamic = readelf("--dynamic");
@@ -31,7 +31,7 @@ fn never_unloaded_and_bound_at_once() {
     }
 }
 
-/// The loader has little space for static thread-local storage of libraries.
+/// Little static thread-local storage, because the loader has little space for libraries'.
 #[test]
 fn thread_local_storage_of_at_most_64_bytes() {
     let segments = readelf("--segments");
@@ -44,7 +44,7 @@ fn thread_local_storage_of_at_most_64_bytes() {
     assert!(size <= 64, "{size} bytes:\n{segments}");
 }
 
-/// A strong reference would prevent the library from loading on musl and on glibc before 2.35.
+/// Weak symbols: strong ones would prevent loading on musl and on glibc before 2.35.
 #[test]
 fn symbols_of_new_glibc_are_weak() {
     let symbols = readelf("--dyn-syms");

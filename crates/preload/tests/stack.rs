@@ -60,7 +60,7 @@ fn all_calls_with_instruments() {
     depth("all", limit.max(2304)).env("QUARRY_PROFILE", profile).finish().success();
 }
 
-/// The page below these stacks faults at any access.
+/// Coroutines and handlers: the page below their small stacks faults at any access.
 #[test]
 fn coroutines_and_handlers() {
     for bytes in ["8192", "6144", "4096"] {

@@ -23,7 +23,7 @@ fn sixty_four_threads() {
     stress("3 64 6000");
 }
 
-/// In each round a thread allocates until a request fails, and then frees everything.
+/// In each round a thread allocates giants until a request fails, and then frees everything.
 #[test]
 fn giants_until_there_is_no_memory() {
     Run::new(program("stress_giants.c")).args(["60", "20"]).finish().success();

@@ -24,7 +24,7 @@ fn start(source: &'static str) -> Run {
     Run::new(program(source))
 }
 
-/// Under load, with drains by `malloc_trim` and purges by the background thread.
+/// Forks under load, during drains by `malloc_trim` and purges by the background thread.
 #[test]
 fn one_thousand_forks() {
     start("around_fork.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
@@ -50,13 +50,13 @@ fn what_a_child_inherits_adds_up() {
     start("around_fork_sums.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
 }
 
-/// fork takes a lock whose holder may wait for a thread that allocates.
+/// Forks while threads hold locks of streams, for which `fork` waits, and allocate.
 #[test]
 fn forks_under_the_locks_of_streams() {
     start("around_fork_stdio.c").finish().success();
 }
 
-/// `free` must not start a thread while the C library holds a lock around it.
+/// `free` starts no thread while the C library holds its lock of stacks around that call.
 #[test]
 fn storage_of_threads_freed_under_the_lock_of_stacks() {
     start("around_stack.c").env("QUARRY_PURGE_DELAY", "100000").finish().success();
@@ -113,7 +113,7 @@ fn user_namespace_of_its_own() {
 const LIFE: [(&str, &str); 3] =
     [("life_fork.c", ""), ("stress.c", "41 4 8000 fork"), ("stress.c", "42 32 800")];
 
-/// Statistics go to a file that the program under test opens, which is not one in /proc.
+/// Without /proc and /sys: statistics go to a file that the program under test opens.
 #[test]
 fn neither_proc_nor_sys() {
     for (source, arguments) in LIFE {
@@ -149,7 +149,7 @@ fn calls_refused_by_a_filter() {
     }
 }
 
-/// The background thread has no right that the program lacks.
+/// The background thread gives up each right that the program gives up.
 #[test]
 fn rights_given_up() {
     for how in ["user", "beside", "capabilities", "first", "effective", "vow"] {

@@ -20,7 +20,7 @@
 //! If the settings or the system allow no thread, the threads that free memory do its work, in
 //! bounded steps, and an idle program keeps its memory.
 //!
-//! To stop the sequences of other CPUs takes a system call (membarrier) that the C library's
+//! Stopping the sequences of other CPUs takes a system call (membarrier) that the C library's
 //! `malloc` does not make. A seccomp filter that the program has installed in its own threads may
 //! kill a thread for it. So in a process with several threads only the background thread makes the
 //! call. Another thread that needs the objects parked on other CPUs asks it, and waits for a

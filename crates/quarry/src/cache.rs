@@ -39,7 +39,7 @@ pub(crate) fn destroy_or_report(raw: RawCache) {
 /// ```
 ///
 /// Values of one type are together in slabs that no other type uses. Each CPU keeps some free
-/// objects. Statistics show the cache by its name. It works whether or not
+/// objects. Statistics show the cache by its name. A cache works whether or not
 /// [`Quarry`](crate::Quarry) is the global allocator.
 ///
 /// Boxes borrow their cache, so the cache cannot be dropped before them:

@@ -144,7 +144,7 @@ pub(crate) fn wants_thread() -> bool {
     IS_LIVE.load(Relaxed)
 }
 
-/// Longest wait of the background thread, in milliseconds, if it would wait for `milliseconds`.
+/// Shortens the background thread's next wait so that it publishes in time; in milliseconds.
 pub(crate) fn longest_wait(milliseconds: i64) -> i64 {
     if IS_LIVE.load(Relaxed) { milliseconds.min(INTERVAL_MS) } else { milliseconds }
 }

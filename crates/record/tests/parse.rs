@@ -127,7 +127,7 @@ proptest! {
         prop_assert_eq!(acquisitions, (0..locks as u64).sum::<u64>());
     }
 
-    /// Random bytes are parsed without a panic, with a head that passes most checks.
+    /// Random bytes, with a head that passes most checks, are refused without a panic.
     #[test]
     fn random_bytes_are_refused(
         bytes in proptest::collection::vec(any::<u8>(), 0..RECORD_BYTES + 100),
@@ -142,7 +142,7 @@ proptest! {
         prop_assert!(Snapshot::parse(&bytes).is_err());
     }
 
-    /// A body in which any word has changed is refused, unless no reader uses the word. No panic.
+    /// A body with one changed word is refused without a panic, unless no reader uses the word.
     #[test]
     fn a_changed_word_is_found(at in 0..RECORD_WORDS, value in any::<u64>()) {
         let intact = record(SOME);
@@ -162,7 +162,7 @@ proptest! {
         prop_assert!(snapshot.locks().eq(original.locks()));
     }
 
-    /// A record whose counts and names are random, with the sum that belongs to them.
+    /// A record with random counts and names, and a sum that matches, is read without a panic.
     #[test]
     fn a_forged_body_is_read_without_a_panic(
         forged in proptest::collection::vec((body::START..RECORD_WORDS, any::<u64>()), 1..40),

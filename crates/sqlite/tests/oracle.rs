@@ -176,8 +176,8 @@ impl Drop for Beside {
     }
 }
 
-/// A single test, so that no other has pages: for each page size, purgeable or not; afterwards no
-/// page is left.
+/// Compares methods and model for each page size, purgeable or not; afterwards no page is left. A
+/// single test, so that no other one has pages.
 #[test]
 fn methods_do_what_the_model_does() {
     for (seed, bytes) in [512, 1024, 4096, 8192, 32768, 65536].into_iter().enumerate() {

@@ -126,7 +126,7 @@ impl MappingCore {
         self.most_ahead.store(pages, Relaxed);
     }
 
-    /// The window to read after a miss, or after a use of a marked page; `None` without read-ahead.
+    /// The read-ahead window after a miss, or after a use of a marked page; `None` if it is off.
     pub(crate) fn window(&self, index: u64, trigger: Trigger) -> Option<Window> {
         let most = self.most_ahead.load(Relaxed);
         if most <= 1 {

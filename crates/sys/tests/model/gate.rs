@@ -28,7 +28,7 @@ impl Pair {
     }
 }
 
-/// There are two places, so the third thread is counted in the crowd.
+/// Three threads and two places: the third thread inside is counted in the crowd.
 #[test]
 fn no_thread_is_inside_a_closed_gate() {
     check(|| {

@@ -418,7 +418,7 @@ fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
     let counted = stage.slots.usage(ARRAY).operations - operations_before;
     let others = matches!(operation, Operation::PopEmpty | Operation::PushFull)
         || matches!(operation, Operation::PushAgain | Operation::PushBelowAgain);
-    // These operations may also succeed after an interference; then they count as well.
+    // These pushes and pops succeed only if another task has interfered; then they count, too.
     assert!(
         counted == u64::from(done) || others && counted == u64::from(done) + 1,
         "{operation:?}"

@@ -112,7 +112,7 @@ fn slots_under_locks_do_not_walk() {
 }
 
 /// A writer moves the tree from one set of nodes to another, over and over, and overwrites the old
-/// nodes after a barrier. No walk may find what it has written there.
+/// nodes after a barrier. No walk may return a word from an overwritten node.
 #[test]
 fn walks_of_threads_find_no_node_that_was_overwritten_behind_a_barrier() {
     const ROUNDS: u64 = if cfg!(miri) { 3 } else { 2_000 };
