@@ -43,8 +43,7 @@ typedef struct quarry_page quarry_page;
 /* What a program has registered with the budget. */
 typedef struct quarry_registration quarry_registration;
 
-/* Of the functions of a shrinker: how many there are cannot be said now, or nothing can be freed
- * now. */
+/* Returned by a shrinker's functions: the count is not known now, or no object can be freed now. */
 #define QUARRY_SHRINK_STOP ((size_t)-1)";
 
 fn folder() -> &'static Path {

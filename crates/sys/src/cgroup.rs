@@ -117,8 +117,8 @@ fn join(root: &str, group: &str, name: &str) -> Path {
     path
 }
 
-/// Returns the first answer of `value` for a line of the file; `None` also where the file does not
-/// exist or may not be read.
+/// Calls `value` with each line of the file and returns its first result; `None` also if the file
+/// does not exist or may not be read.
 fn find<R>(path: &CStr, mut value: impl FnMut(&str) -> Option<R>) -> OsResult<Option<R>> {
     match try_find_piece(path, b'\n', |line| value(core::str::from_utf8(line).ok()?)) {
         Err(OsError(
