@@ -206,7 +206,7 @@ fn a_live_record_goes_on_while_the_process_sleeps() {
             // The process may be publishing at this moment.
             Some(Snapshot::parse(record).ok()?.publications())
         };
-        // Each will come, even on a slow machine; a test that hangs is ended from outside.
+        // Each publication will come, even on a slow machine; hangs are ended from outside.
         while publications().is_none_or(|number| number < 4) {
             std::thread::yield_now();
         }

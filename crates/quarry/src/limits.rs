@@ -222,8 +222,8 @@ fn frames(bytes: u64) -> u32 {
     u32::try_from(bytes / FRAME_BYTES as u64).unwrap_or(u32::MAX)
 }
 
-/// The part of a group's limit that heaps may fill: all but 1/32, and at least 2 MiB, which the
-/// kernel needs for itself and its per-CPU stocks.
+/// The part of a group's limit that heaps may fill. The rest, 1/32 but at least 2 MiB, is for the
+/// kernel itself and its per-CPU stocks.
 fn bound(group: MemoryLimit) -> u32 {
     let limit = frames(group.limit);
     limit.saturating_sub((limit / 32).max(512))

@@ -268,7 +268,7 @@ pub(crate) unsafe fn realloc(object: Object, request: Request) -> Option<Object>
     unsafe { realloc_slow(object, request) }
 }
 
-/// [`Stack::realloc`], if the object cannot stay where it is by the fast path.
+/// [`Stack::realloc`], after the fast path has not left the object in place.
 ///
 /// # Safety
 /// Same as [`Stack::realloc`].

@@ -193,7 +193,7 @@ fn status_of(descriptor: c_int) -> Option<libc::stat> {
 struct RegularFile(c_int);
 
 impl RegularFile {
-    /// Opens the file, or makes it; the error prints after its name.
+    /// Opens the file, or makes it; the error is printed after the file's name.
     fn append_to(name: &CStr) -> Result<Self, Refusal> {
         let access = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
         // Without these flags, a pipe without a reader would block, and a link be followed.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::skipped;
 
-/// A new group below our own. A drop, after its programs have ended, removes the group.
+/// A new control group below this process's. A drop, after the programs have ended, removes it.
 pub(crate) struct Group {
     folder: PathBuf,
     version_2: bool,
