@@ -55,8 +55,8 @@ struct BatchLock {
     sentinels: AtomicU64,
 }
 
-/// Chooses tags at random, each different from the last, so that tasks that release neighbouring
-/// batches do not meet at one lock. A linear congruential generator (D. Knuth, H. Lewis).
+/// Chooses a random tag for each batch, unlike the last one, so that tasks that release
+/// neighbouring batches use different locks. A linear congruential generator (D. Knuth, H. Lewis).
 #[derive(Clone, Copy)]
 pub(super) struct Tags {
     seed: u32,
@@ -113,8 +113,8 @@ pub(super) struct Batch<'a> {
     _held: Guard<'a, (), Chosen>,
 }
 
-/// The tail of a list, with the batch lock of its last page. This page is a sentinel, which changes
-/// only under the LRU lock, so the scan needs no other batch lock.
+/// The tail of a list, with the batch lock of its last page. This page is a sentinel. Only holders
+/// of the LRU lock change a sentinel, so the scan needs no other batch lock.
 struct LockedTail<'a> {
     locked: Locked<'a>,
     held: Option<Batch<'a>>,
@@ -303,7 +303,7 @@ impl Locked<'_> {
         if head.open == 0 {
             return;
         }
-        // A batch of one or two pages has only sentinels, which change under the LRU lock.
+        // A batch of one or two pages has no inner page, and sentinels need only the LRU lock.
         let _batch = (head.open > 2).then(|| self.lists.hold_batch(self.node, head.tags.tag));
         let mut at = head.pages.head();
         for number in 1..=head.open {

@@ -21,7 +21,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         if range.is_empty() {
             return Invalidated::default();
         }
-        // Add batches pin the pages that wait in them.
+        // An add batch pins its pages, so none of them could leave.
         self.drain_batches();
         let mut done = Invalidated::default();
         let mut next = Some(range.start);

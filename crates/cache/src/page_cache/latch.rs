@@ -63,7 +63,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Returns whether no task has written the page since it had this version.
     #[inline]
     pub fn is_version(self, page: PageNo, version: u16) -> bool {
-        // Keeps the caller's earlier reads of the bytes before this load of the version.
+        // Orders the caller's earlier reads of the bytes before this load of the version.
         quarry_sys::primitive::fence(quarry_sys::primitive::Ordering::Acquire);
         self.version(page) == Some(version)
     }

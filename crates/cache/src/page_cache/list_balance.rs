@@ -1,22 +1,22 @@
 //! The target length of a node's inactive list, relative to its active list.
 //!
-//! The kernel's rule (`inactive_is_low`, Linux 6.12) depends on the size of memory only: up to 1
-//! GiB both lists are equal, and above that the active list gets the larger part. So it keeps pages
-//! that were used often long ago. Here the rule is only the starting point of a node, and refaults
-//! move the target, as the hits of ghost lists do in ARC (Megiddo and Modha, 2003):
+//! The kernel's rule (`inactive_is_low`, Linux 6.12) depends on the size of memory only. Up to 1
+//! GiB both lists are equal; above that the active list gets the larger part. So the active list
+//! keeps pages that were used often long ago. Here a node starts with that rule, and refaults move
+//! the target, as the hits of ghost lists do in ARC (Megiddo and Modha, 2003):
 //!
 //! * an evicted page comes back that was never active: the target grows by one page, because a
 //!   longer inactive list would have kept the page;
 //! * an evicted page comes back that had been active: the target shrinks by one page.
 //!
-//! Only a refault whose distance is at most the number of all pages counts: one list of all pages
-//! would have avoided it. So a scan that reads everything once moves nothing.
+//! Only a refault counts whose distance is at most the number of all pages: one LRU list of all
+//! pages would have avoided it. So a program that reads a large file once moves no target.
 //!
 //! In a simulation of 600,000 look-ups of SQLite in 256 databases, whose popularity changed three
 //! times, this rule missed 0.574 pages for each look-up, the kernel's 0.597, exact LRU 0.571 and
 //! ARC 0.577. With one constant distribution (Zipf 0.9) they missed 34.0, 33.4, 36.0 and 32.9 %.
 //!
-//! Equation: `min(total / LEAST, the kernel's) <= wanted(total) <= total`, of both lists in total.
+//! Equation: of `total` pages, `min(total / LEAST, the kernel's) <= wanted(total) <= total`.
 
 use crate::lru::Sizes;
 use quarry_mm::frame::{FRAME_SHIFT, fresh_zero};
@@ -60,7 +60,7 @@ impl ListBalance {
         sizes.inactive < self.wanted(sizes.inactive + sizes.active)
     }
 
-    /// Moves the target for a refault. Of two tasks that do so at once, one may be lost. O(1).
+    /// Moves the target for a refault. If two tasks do so at once, one move may be lost. O(1).
     pub(super) fn note_refault(&self, sizes: Sizes, distance: u64, was_active: bool) {
         let total = sizes.inactive + sizes.active;
         if distance <= total {

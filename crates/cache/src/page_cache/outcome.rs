@@ -108,8 +108,8 @@ impl ScanRequest {
     pub const DIRECT_MOST: usize = 32;
     /// Nanoseconds that a direct reclaim takes.
     pub const DIRECT_NS: u64 = 200_000;
-    /// A scan that has freed nothing looks at this many pages before time may end it: a task that
-    /// lost its CPU for a while must not be refused memory. With a CPU they take less than
+    /// A scan that has freed nothing looks at this many pages before time may end it, so that a
+    /// preempted task is not refused memory. A task that keeps its CPU looks at them in less than
     /// `DIRECT_NS`.
     pub const LEAST_SCANNED: u64 = 1024;
 

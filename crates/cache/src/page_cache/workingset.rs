@@ -134,7 +134,7 @@ impl Buckets {
         Self { order: most.saturating_sub(bits) }
     }
 
-    /// The mask of the range in which differences of times are known.
+    /// The mask of the bits in which differences of times are exact.
     const fn mask(self) -> u64 {
         let bits = TIME_BITS + self.order;
         if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }

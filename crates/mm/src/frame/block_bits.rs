@@ -9,7 +9,7 @@
 //! entry, that of a region in its second.
 //!
 //! Equations: a group's summary follows from the taken bits, a region's from those of its groups. A
-//! summary stores how many blocks short of all each extent is, so fresh zeros mean "all free".
+//! summary stores by how many blocks each extent is shorter than the unit: zeros mean "all free".
 
 use super::array::OsArray;
 use quarry_sys::broken::{Broken, Check};
@@ -42,7 +42,7 @@ impl Level {
         }
     }
 
-    /// The entry of the unit whose fourth word is the summary.
+    /// The number of the unit's entry whose fourth word is the summary.
     const fn place(self) -> u32 {
         match self {
             Self::Group => 0,
@@ -276,7 +276,7 @@ impl BlockBits {
     fn to_pass(&self, at: u32, count: u32) -> Option<FreeExtents> {
         let known = |level: Level| {
             let extents = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
-            // A unit that is all free continues `free..at`, and [`Self::find`] tests both together.
+            // If a unit is all free, it extends `free..at`, and [`Self::find`] tests both together.
             let is_inside = extents.longest >= count && extents.front < extents.blocks;
             (!is_inside).then_some(extents)
         };

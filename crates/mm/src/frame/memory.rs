@@ -26,8 +26,8 @@ const _: () = assert!(
 const SECTION_BLOCKS: u32 = 32;
 const SMALLEST_BYTES: usize = 64 << 20;
 
-/// Each edge lies in the middle of the 2 MiB that one page table covers, so that the first pages on
-/// both sides of the edge share the table.
+/// An edge is where two tables begin. It lies in the middle of the 2 MiB that one page table
+/// covers, so that the first pages on both sides share the page table.
 const EDGE_OFFSET: usize = 1 << 20;
 
 /// The window and its frames. Fields drop in order: mapped parts before the window.
@@ -111,7 +111,7 @@ impl Memory {
         self.take(Wanted { side: Side::Zone, count, align: 2, room: 0 })
     }
 
-    /// Takes free neighbouring pageblocks, which are mapped, zero and described then.
+    /// Takes free neighbouring pageblocks, maps them (zeroed), and makes their metadata accessible.
     ///
     /// # Errors
     /// `ENOMEM` where there is no such extent, or the error of the OS.
@@ -187,8 +187,8 @@ impl Memory {
         }
     }
 
-    /// Makes the metadata of pageblocks `0..end` accessible. Where a foreign mapping is in the way
-    /// of a table, fails with `ENOMEM`, not `EEXIST`: frames need a descriptor.
+    /// Makes the metadata of pageblocks `0..end` accessible. If a foreign mapping lies where a
+    /// table has to grow, fails with `ENOMEM`, not `EEXIST`: no other place will do.
     fn grow_tables(&self, end: u32) -> OsResult<()> {
         if end <= self.arena.span_blocks() {
             return Ok(());

@@ -1,6 +1,5 @@
 //! Memory for Quarry's own descriptors: handed out once, counted by kind, and its addresses never
-//! given back. The
-//! page cache manages its descriptors' memory itself, and only counts it here.
+//! given back. The page cache manages its descriptors' memory itself, and only counts it here.
 
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
@@ -33,7 +32,7 @@ impl MetadataKind {
 /// Number of kinds.
 pub const METADATA_KINDS: usize = 5;
 
-/// Bytes of address space in a chunk: few, so that what a small program touches lies together.
+/// Bytes of address space in a chunk: few, so that the parts that a small program uses are close.
 const CHUNK_BYTES: usize = 512 << 10;
 
 struct Chunk {

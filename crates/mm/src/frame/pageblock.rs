@@ -185,7 +185,7 @@ impl Pageblock {
         }
     }
 
-    /// Does not write what is there already: the descriptors of a large mapping stay untouched.
+    /// Writes only a changed value, so that the descriptors of a large mapping stay untouched.
     pub(crate) fn set_faults(&self, faults: Faults) {
         if self.faults() != faults {
             self.faults.store(faults as u8, Relaxed);
@@ -199,7 +199,7 @@ impl Pageblock {
         let _ = self.faults.compare_exchange(huge, whole, Relaxed, Relaxed);
     }
 
-    /// Records that all of it went back to the OS: a huge page has to bring it in again.
+    /// Records that all of its memory went back to the OS: only a huge page brings it in again.
     pub(super) fn went_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
         if self.faults() == Faults::Whole {

@@ -22,8 +22,8 @@ pub use check_flags::CheckFlags;
 pub use check_options::{CheckOptions, Classes, Sampling};
 pub use mapping::{Mapping, Mappings, frames_of};
 
-/// Larger requests become mappings. Fragmentation takes away the largest blocks first, so the heap
-/// asks zones for at most a quarter of the largest block.
+/// Larger requests become mappings. Fragmentation uses up the largest blocks first, so the heap
+/// requests at most a quarter of the largest block from zones.
 pub const LARGEST_BLOCK: usize = 1 << 20;
 
 /// Larger requests are refused: a pointer difference could not express them.

@@ -1,7 +1,7 @@
 //! Extents on the lists of CPUs: taking, putting, and giving them back to zones.
 //!
 //! A CPU keeps extents that it frees: always one, and more up to a share of the memory in use, so
-//! that a process hardly becomes larger by them. If memory is short, a CPU keeps none.
+//! that the process grows little. If memory is short, a CPU keeps none.
 
 use super::alloc::MOST_LOST;
 use super::allocator::PageAllocator;
@@ -45,8 +45,8 @@ impl ListStore {
         Some(taken)
     }
 
-    /// Takes frames by which an allocation grows, if the list has all of them. If it has only some
-    /// of them, gives all its extents to the zone.
+    /// Takes the frames by which an allocation grows, if the list has all of them. If the list has
+    /// only some, gives all its extents to the zone.
     pub(super) fn take_listed_at(
         &self,
         zones: &Zones,
@@ -113,7 +113,7 @@ impl ListStore {
         self.slots().flat_map(of)
     }
 
-    /// Gives an extent to the zone instead, and makes room on its list for the next one.
+    /// Gives an extent to the zone, not to the full list, and makes room there for the next one.
     #[cold]
     fn put_past_list(
         &self,
@@ -176,7 +176,7 @@ fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> O
     let migratetype = MigrateType::Movable;
     let ask = Ask { order, migratetype, flags: AllocFlags::default() };
     for _ in 0..MOST_LOST {
-        // If the zone cannot grow, its last frames are for requests that may use the reserve.
+        // The zone cannot grow, so its last frames are for requests that may use the reserve.
         if !zones.grow(node, &ask, Urgency::Low) {
             return None;
         }

@@ -19,17 +19,17 @@ pub struct SizeInputs {
     pub low: u32,
     /// CPUs that share it, at least 1.
     pub cpus: u32,
-    /// True if `managed` is the memory of a declared machine; a process has no fixed amount of it.
+    /// True if `managed` is the memory of a declared machine: otherwise it is not a fixed amount.
     pub declared: bool,
-    /// Bytes of a CPU's share of the last data cache.
+    /// Bytes of a CPU's share of the last-level data cache.
     pub cache_slice_bytes: u32,
 }
 
-/// A CPU's share of the last data cache unless the machine is asked: 2 MiB, as on servers.
+/// A CPU's share of the last-level cache unless the machine is asked: 2 MiB, as on servers.
 pub const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
 /// A zone that grows gets the list sizes for this many frames: 1 GiB, the smallest zone with the
-/// full batch. Its size at the start says nothing about the program.
+/// full batch. The zone's first size says nothing about the program.
 const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
@@ -89,19 +89,19 @@ pub struct PolicyContext<'a> {
 /// The order in which a drain visits the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainWalk {
-    /// From list `first` on, each list gives one block, and another for each empty list before it.
-    /// A list that alone has blocks gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
+    /// From list `first` on, each list gives one block, and one for each empty list before it. A
+    /// list that alone has blocks gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
     GrowingBatches {
         /// The first list. (The kernel increments its index, from 0, before it looks.)
         first: usize,
     },
-    /// All blocks of the list that was freed to, then all of the next (Linux 5.18+).
+    /// First all blocks of the list of the last free, then all of the next (Linux 5.18+).
     WholeLists,
 }
 
 /// A policy decides which blocks are listed, and how many are fetched or drained at a time, as the
-/// kernel of its name. All policies allocate and free at the head, and append and drain at the
-/// tail.
+/// kernel of its name does. All policies allocate from and free to the head. They append and drain
+/// at the tail.
 pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// Its name, as tables print it.
     fn name(&self) -> &'static str;

@@ -21,7 +21,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes by which a barn's announcement to [`CacheLimits`] may be wrong, because CPUs share it.
+/// Bytes by which a barn's announcement to [`CacheLimits`] may be wrong: announcements are shared.
 const ANNOUNCED_BYTES: usize = 64 << 10;
 
 /// Most entries of a barn's first storage.
@@ -61,7 +61,7 @@ struct Sheaves {
     /// The highest level since the memory above it was given back.
     written: usize,
     stride: usize,
-    /// Since the last [`Barn::unneeded`].
+    /// The lowest level since the last call of [`Barn::unneeded`].
     lowest: usize,
     traffic: Traffic,
 }
@@ -100,8 +100,8 @@ impl Sheaves {
         Some(unsafe { core::slice::from_raw_parts_mut(storage.as_ptr().add(self.level), count) })
     }
 
-    /// Moves the objects to a storage for at least `wanted`. The addresses of the old one are lost:
-    /// at most a quarter of the new one's.
+    /// Moves the objects to a storage for at least `wanted`. The old storage's addresses stay
+    /// unused: they are at most a quarter of the new one's.
     #[cold]
     fn widen(&mut self, metadata: &Metadata, wanted: usize) -> Option<()> {
         let capacity = wanted.max(4 * self.capacity);
@@ -131,7 +131,7 @@ pub struct Barn {
 }
 
 impl Barn {
-    /// A barn of objects that [`configure`](Self::configure) tells the size of.
+    /// An empty barn; [`configure`](Self::configure) sets the size of its objects.
     #[must_use]
     pub const fn new() -> Self {
         let traffic = Traffic { alloc_slow: 0, free_slow: 0, batched_in: 0, batched_out: 0 };
@@ -164,10 +164,10 @@ impl Barn {
         sheaves.lowest = 0;
     }
 
-    /// Offers `accept` up to `most - 1` objects from the top, and returns one more. Objects that it
-    /// refuses stay in the barn. `None` if the barn is empty. O(most) under the lock.
+    /// Offers `accept` up to `most - 1` objects from the top, and returns one more; `None` if the
+    /// barn is empty. Objects that `accept` refuses stay in the barn. O(most) under the lock.
     ///
-    /// (To prefetch the first 16 objects, which another CPU has in its cache, made nothing faster.)
+    /// (A prefetch of the first 16 objects, which another CPU has cached, made nothing faster.)
     pub fn hand_out(
         &self,
         limits: &CacheLimits,
@@ -247,14 +247,14 @@ impl Barn {
         }
     }
 
-    /// Objects that no CPU needed: the lowest level since the last call.
+    /// Objects that no CPU needed: the lowest level since the last call of this function.
     pub(crate) fn unneeded(&self) -> usize {
         let mut sheaves = self.sheaves.lock();
         let level = sheaves.level;
         core::mem::replace(&mut sheaves.lowest, level)
     }
 
-    /// Gives the memory of the storage above the objects back, but for [`KEPT`] entries.
+    /// Gives back the memory of the storage above the objects, except for [`KEPT`] entries.
     pub(super) fn trim_storage(&self, metadata: &Metadata) {
         loop {
             let mut sheaves = self.sheaves.lock();

@@ -50,8 +50,8 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub emptied: Emptied,
 }
 
-/// Slabs that have become empty and left their cache. The page allocator gets them when the context
-/// is dropped, because the code that empties them may have little stack left.
+/// Slabs that have become empty and left their cache. The page allocator gets them only when the
+/// context is dropped, because the code that empties them may have little stack left.
 #[derive(Default)]
 pub struct Emptied(Cell<(List<Pfn>, Order)>);
 
@@ -120,9 +120,9 @@ impl<P: PerCpu> SlabContext<'_, P> {
         Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order())
     }
 
-    /// Gives the array of a new cache room for `wanted` objects in every slot, or for fewer, so
-    /// that room is left for later caches. If an earlier cache had the same number, its array's
-    /// room is the upper bound.
+    /// Gives the array of a new cache room for `wanted` objects in every slot, or for fewer, to
+    /// leave room for later caches. If an earlier cache had the same number, its array's room is
+    /// the upper bound.
     ///
     /// # Errors
     /// `EBUSY` if the array of a slot still has room from the earlier cache.

@@ -11,7 +11,7 @@ pub struct Mechanisms {
     pub alien: bool,
     /// The CPUs of a node share an array (`slab`).
     pub shared: bool,
-    /// The only mode of `slam`; with `None`, `slam` chooses.
+    /// The one mode that `slam` may use; with `None`, `slam` chooses.
     pub slam_mode: Option<SlamMode>,
 }
 

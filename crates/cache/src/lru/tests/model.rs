@@ -1,7 +1,6 @@
 //! Models: pages are added, truncated and scanned at the same time, while the model checker chooses
 //! which task runs next. Each page must be freed once, and the equations must hold at the end. The
-//! tests of other eras' policies include this file too, so it names only items of the module around
-//! it.
+//! tests of other eras' policies include this file too, so it uses only items of its parent module.
 
 use super::*;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};

@@ -1,5 +1,5 @@
 //! Pages without memory, on a fake system. The tests of other eras' policies include this file too,
-//! so it names only items of the module around it.
+//! so it uses only items of its parent module.
 
 use super::*;
 

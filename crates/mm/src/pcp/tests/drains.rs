@@ -59,7 +59,7 @@ fn the_2016_drain_starves_order_3() {
 #[test]
 fn the_2016_drain_takes_more_from_lists_behind_empty_ones() {
     let lists = drained(ORDERS_2016, BATCHES_FROM_0, &[9, 0, 0, 9, 0, 0], 12, 0);
-    // 1 from list 0, then 3 from list 3 (two empty lists were passed), then 3 from list 0 likewise.
+    // 1 from list 0, 3 from list 3 (two empty lists were passed), 3 from list 0 likewise.
     assert_eq!(lists, [0, 3, 3, 3, 0, 0, 0, 3]);
     let alone = drained(ORDERS_2016, BATCHES_FROM_0, &[0, 9, 0, 0, 0, 0], 5, 0);
     assert_eq!(alone, [1; 5], "a list that is alone gives all");

@@ -1,5 +1,5 @@
 //! A page allocator on a fake system, and a caller that records what it owns. The tests of other
-//! eras' policies include this file too, so it names only items of the module around it.
+//! eras' policies include this file too, so it uses only items of its parent module.
 
 use super::*;
 use std::collections::BTreeMap;
