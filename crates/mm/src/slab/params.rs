@@ -66,7 +66,7 @@ impl Constructor {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheOptions {
     /// Runs once for each object when its slab is made, on the thread that needs the slab. Users
-    /// free objects in the state that it made. The cache is never merged.
+    /// free objects in the state that the constructor made. The cache is never merged.
     pub constructor: Option<Constructor>,
     /// The cache is never merged (`SLAB_NO_MERGE`, Linux 6.5).
     pub unmerged: bool,

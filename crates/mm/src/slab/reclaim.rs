@@ -29,7 +29,7 @@ pub struct Idle<'a> {
 pub struct SparseWalk {
     /// The list that the walk is at. All lists above it are done.
     pub(super) list: usize,
-    /// Slabs of this list still to be examined; its length when the walk came to it, at first.
+    /// Slabs of this list still to be examined: at first, the list's length at that time.
     pub(super) left: u32,
 }
 

@@ -1,5 +1,5 @@
-//! The interface between a stack and its page cache, which gives its memory to the heap when that
-//! is short. The cache is a type parameter, and costs nothing in a stack without one.
+//! The interface between a stack and its page cache, which gives up memory when the heap is short
+//! of it. The cache is a type parameter, and costs nothing in a stack without one.
 //!
 //! The cache and the instruments use the stack as a [`StackHost`], and the stack uses the cache as
 //! [`CachedPages`].
@@ -31,8 +31,8 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     }
 
     /// Takes frames from the cache for a request, and attempts the request again; returns whether
-    /// an attempt succeeded. Calls [`StackHost::take_in_parts`] first, for memory that costs less
-    /// to have again than a page.
+    /// an attempt succeeded. First calls [`StackHost::take_in_parts`], which takes memory that
+    /// costs less to make again than a page.
     fn reclaim_for<H: StackHost<Cache = Self>>(
         _host: &H,
         _miss: &mut Miss<'_>,

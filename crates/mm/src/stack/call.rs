@@ -41,7 +41,7 @@ impl Request {
         Self { zeroed: true, ..self }
     }
 
-    /// Returns whether an object of any class that is large enough serves the request.
+    /// Returns whether every object that is large enough serves the request, whatever its class.
     #[inline(always)]
     pub(super) const fn is_plain(self) -> bool {
         self.align <= MIN_ALIGN && !self.zeroed

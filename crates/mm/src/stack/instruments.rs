@@ -1,7 +1,7 @@
 //! Which instruments of a stack are on.
 //!
-//! An instrument that is on sets `small_end` of the fast paths to 0, some also `span`. So every
-//! request takes its slow path, and only slow paths ask the instruments.
+//! An instrument that is on sets `small_end` of the fast paths to 0, and some also set `span` to 0.
+//! So every request takes its slow path, and only slow paths call the instruments.
 //!
 //! | instrument | sees | limit that becomes 0 |
 //! |---|---|---|

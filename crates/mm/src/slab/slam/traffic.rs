@@ -11,7 +11,7 @@
 //! | a run ended, all that did were shorter | array |
 //! | no run ended: the CPU only allocates, or is within a run | no opinion |
 //!
-//! To stay remote, 1/2 and 1/4 are enough; to stay linked, half of [`LONG`].
+//! A CPU stays remote from 1/2 and 1/4 on, and stays linked from half of [`LONG`] on.
 //!
 //! The CPU changes its mode once another mode fits [`WINS`] looks in a row; looks without an
 //! opinion do not count. For the mode linked one look is enough, because a long run lasts several
