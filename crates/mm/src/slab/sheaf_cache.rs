@@ -27,7 +27,7 @@ const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
 /// many as are in use. In a heap of gigabytes an object that goes to its slab costs three cache
 /// misses: the slab's descriptor, its bits, and both again when the object is taken.
 const BARN_SHARE: usize = 3;
-/// The pointers in a barn take at most this part of the bytes of its objects.
+/// The pointers in a barn take at most the bytes of its objects divided by this.
 const POINTERS_SHARE: usize = 8;
 /// Most bytes of empty slabs that a cache holds.
 const EMPTY_BYTES: usize = 512 << 10;

@@ -1,4 +1,4 @@
-//! Extents of exact numbers of frames: the places where they are taken, and random traffic of
+//! Extents of exact numbers of frames: the places where they are taken, and random operations on
 //! extents and blocks, compared with an oracle that knows each frame.
 
 use super::{FIXED, NODE, ask, put, take, zones};
@@ -296,7 +296,7 @@ impl World {
         let dirty = self.zone().dirty();
         let purge = || self.zones.purge(NODE, Order::ZERO, usize::MAX);
         let mut bytes = purge();
-        // A pageblock of clean extents may have become a block and merged with a dirty block.
+        // A pageblock of clean extents may have become a block that merged with a dirty block.
         while self.zone().dirty() > 0 {
             let more = purge();
             assert!(more > 0, "{} frames stay dirty", self.zone().dirty());
