@@ -1,9 +1,9 @@
 //! `batched`: neighbours on a list form batches, and pages inside a batch leave without the LRU
 //! lock (D. Jordan, "lru_lock scalability", January 2018; never merged).
 //!
-//! `batches.rs` defines *inner* pages, *sentinels*, and the locks of each change. A release of
-//! several pages takes inner pages off first, under their batch locks, then sentinels, under the
-//! LRU lock. In list order, each removed sentinel would make the next page one.
+//! `batches.rs` defines *inner* pages and *sentinels*. A release of several pages first takes the
+//! inner pages off, under their batch locks, and then the sentinels, under the LRU lock. In list
+//! order, each sentinel that left would make the next page a sentinel.
 
 use super::batches::{Batch, INNER, Locked, NodeLists, role, tag};
 use super::page::{Descriptor, DescriptorTable, PageNo};
@@ -17,7 +17,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
 
-/// Most pages of one release that takes both steps: about as many as a batch of `mmu_gather` holds.
+/// Most pages that take both steps together: about as many as a batch of `mmu_gather` has.
 const RELEASE: usize = 512;
 
 /// Batches of neighbours, each under a lock of its own.
@@ -53,7 +53,7 @@ impl BatchedLists {
         self.nodes.at(node.0 as usize)
     }
 
-    /// The lock of the lists of `node`: `held` if it is that one, else after releasing `held`.
+    /// Returns the locked lists of `node`. Keeps `held` if it locks them, else releases it first.
     pub(super) fn relock<'a, 'b>(
         &'a self,
         held: &'b mut Option<Locked<'a>>,
@@ -65,7 +65,7 @@ impl BatchedLists {
         held.get_or_insert_with(|| self.of(node).hold(node))
     }
 
-    /// Like `relock`, for the batch lock of a page, whose tag a scan may change until it is locked.
+    /// Like `relock`, for a page's batch lock. A scan may change the tag before the lock is held.
     fn relock_batch<'a, 'b>(
         &'a self,
         held: &'b mut Option<Batch<'a>>,

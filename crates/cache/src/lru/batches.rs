@@ -25,7 +25,7 @@
 //! have the role `OPEN`; `added - removed = pages on the list`.
 //!
 //! So the batch lock of an inner page also guards its neighbours, whose links change when the page
-//! leaves. A task takes the LRU lock before batch locks, and a second batch lock only under it.
+//! leaves. Lock order: the LRU lock, then a batch lock. Two batch locks need the LRU lock.
 
 use super::page::{Descriptor, DescriptorTable, PageNo};
 use super::policy::{ListKind, LruCounters, Sizes, Tail, Tally, Waiting, add_to, scan};
@@ -222,7 +222,7 @@ impl NodeLists {
         Batch { node, tag, lock, _held: lock.lock.lock() }
     }
 
-    /// Takes a batch lock, unless the running task holds it.
+    /// Takes a batch lock; `None` if the running task itself holds it.
     fn hold_batch_of_others(&self, node: NodeId, tag: usize) -> Option<Batch<'_>> {
         let lock = &self.batches[tag];
         lock.lock.lock_of_others().map(|held| Batch { node, tag, lock, _held: held })
@@ -316,7 +316,7 @@ impl Locked<'_> {
         head.tags.choose();
     }
 
-    /// Unlinks a page from its list. The caller holds its batch lock as well.
+    /// Unlinks a page from its list. The caller also holds the page's batch lock.
     fn unlink(&mut self, table: &DescriptorTable, page: PageNo, list: ListKind) {
         let (head, role) = (&mut self.heads[list.index()], role(table.at(page)));
         if role != INNER {
@@ -369,7 +369,7 @@ impl Batch<'_> {
         self.unmark(table.at(page));
     }
 
-    /// Clears `LRU` of a page that is being unlinked, and counts it. Returns its list.
+    /// Clears `LRU` of a page that is being unlinked, and counts the removal. Returns its list.
     fn unmark(&self, descriptor: &Descriptor) -> ListKind {
         debug_assert!(self.is(descriptor.node(), tag(descriptor)), "the batch lock of the page");
         let list = ListKind::of(descriptor.state.clear(State::LRU));

@@ -93,7 +93,7 @@ impl Descriptor {
         self.held.store(is_held.into(), Release);
     }
 
-    /// Takes the page out of its index, like [`StateWord::take_out`]; ends a holding with its pin.
+    /// Takes the page out of its index by [`StateWord::take_out`], and ends the page's holding.
     ///
     /// # Errors
     /// The current state, if a flag of `refused` is set or the page is not live.
@@ -198,7 +198,7 @@ impl DescriptorTable {
         self.array.page_bytes()
     }
 
-    /// Gives back the memory of free descriptors, which then reads as zero; false if the OS fails.
+    /// Gives memory of free descriptors back; they then read as zero. False if the OS refuses.
     #[expect(unsafe_code, reason = "memory goes back that others may be looking at")]
     pub fn purge(&self, first: PageNo, count: usize) -> bool {
         debug_assert!((0..count).all(|at| self.array.at(first.0 as usize + at).is_zero()));

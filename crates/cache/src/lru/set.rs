@@ -110,7 +110,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.move_to_lists(table, slot, all.as_slice(), released);
     }
 
-    /// Moves all add batches to the lists. Other tasks may be moving earlier ones. O(slots).
+    /// Moves all add batches to the lists. Other tasks may be moving earlier batches. O(slots).
     pub fn drain_all(&self, table: &DescriptorTable, released: &mut Released<'_>) {
         for slot in 0..self.batches.len() {
             let all = self.batches.at(slot).waiting.lock().take();

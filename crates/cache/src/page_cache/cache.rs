@@ -229,7 +229,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         (page.0 as usize) < self.tables.pages.len() && self.state(page).is_pinned_by_users()
     }
 
-    /// Records the task that latches a page for writing, or 0.
+    /// Records the task that latches a page for writing; 0 for none.
     #[inline]
     pub fn set_writer(self, page: PageNo, task: u32) {
         self.tables.pages.at(page).writer.store(task, Relaxed);

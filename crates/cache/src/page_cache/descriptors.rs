@@ -1,4 +1,4 @@
-//! The numbers of pages that are free, and their descriptors.
+//! Free page numbers, each of which is also the place of a free descriptor.
 //!
 //! Each slot has a stack of free numbers. Batches move between the stacks and the depot, which has
 //! a bit for each free number. The depot hands out the lowest numbers, to keep descriptors in use

@@ -26,7 +26,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     /// Marks a page, which the caller pins, as newer than its backing. The caller has the exclusive
-    /// latch or ensures that no task begins to write the page to it. Returns whether it was clean.
+    /// latch, or ensures that no task begins writeback of the page. Returns whether it was clean.
     #[inline]
     pub fn mark_dirty(self, page: PageNo) -> bool {
         if self.state(page).has(State::DIRTY) {

@@ -48,7 +48,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         index: u64,
         effort: Effort,
     ) -> Result<Slot, ReadError> {
-        // Looks under the lock first: a thread that cannot walk would allocate a page for each hit.
+        // Looks under the lock first; otherwise a thread that cannot walk allocates for each hit.
         if let Some((page, state)) = self.pin_unless_evicted(mapping, index)
             && let Some(slot) = self.wait_for_fill(page, state)?
         {

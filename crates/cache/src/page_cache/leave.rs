@@ -23,7 +23,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Gives up latch and pin of a page that left its index; the last pin releases it.
+    /// Gives up latch and pin of a page that left its index; with the last pin, releases it.
     pub(super) fn leave(self, page: PageNo) {
         if self.leave_to(page) {
             self.release_one(page);

@@ -128,7 +128,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Handles a marker of another stream: the cached pages after it show how far that stream is.
+    /// Handles a marker of another stream: the cached pages after it show what it has read.
     fn find_stream(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let distance = (1..=most).find(|distance| !is_cached(index + u64::from(*distance)));

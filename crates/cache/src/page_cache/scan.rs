@@ -34,7 +34,7 @@ const CLUSTER: usize = 32;
 /// that users pin and that are in no index; it moves up to 32 of them to the front.
 const MOST_EMPTY_LOOKS: u32 = 32;
 
-/// A reclaim leaves this many used pages on the active list. Further used pages it moves to the
+/// A reclaim leaves this many used pages on the active list. It moves further used pages to the
 /// inactive list, as the kernel always does, so that it ends.
 const MOST_SPARED: usize = 256;
 
@@ -114,7 +114,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// for no lock of a mapping. A task does not nest two calls.
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
         let until_ns = match monotonic_ns() {
-            // No clock, as under seccomp: the reclaim has no time limit.
+            // The time cannot be read, as under seccomp: the reclaim has no time limit.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };

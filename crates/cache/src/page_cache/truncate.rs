@@ -52,8 +52,8 @@ struct Truncation<'a, H: Host> {
 const BUSY: u64 = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Truncates a mapping to nothing, and gives it up. No page enters it during the call. Pinned
-    /// pages are freed with their last pin. Returns false if there is no such mapping.
+    /// Truncates a mapping to nothing, and gives up its number. No page enters it during the call.
+    /// Pinned pages are freed with their last pin. Returns false if there is no such mapping.
     pub fn destroy_mapping(self, mapping: MappingId) -> bool {
         let tables = self.tables;
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };

@@ -11,8 +11,8 @@
 //!
 //! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
 //! become fewer in proportion. If a pass frees less than an eighth of the missing frames, the next
-//! pass has the next priority. (kswapd decides this by the pages that it looked at. Here a look at
-//! an object need not free a page.)
+//! pass has the next lower priority. (kswapd decides by the number of pages that it scanned, but a
+//! scanned object need not free a page.)
 //!
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
 //! the stack held, while the task is marked as reclaiming (`Reclaimers`).
@@ -183,7 +183,7 @@ fn shares<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) -> (Share, Shar
     (costs.of_pages(), costs.of_objects())
 }
 
-/// Takes from groups the frames above their high limits.
+/// Reclaims the frames that groups have above their high limits.
 fn scan_groups<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) {
     let (Some(cache), groups) = (stack.used_page_cache(), CachingStack::groups(stack)) else {
         return;

@@ -17,7 +17,7 @@ use quarry_mm::zone::Entry;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
 
-/// Pages of one look at the cache (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
+/// Pages that a request evicts at a time (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
 const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
 /// Most pages in a row that a request looks at without freeing one: some milliseconds of work.
 const MOST_FRUITLESS: u64 = 1 << 16;

@@ -51,7 +51,7 @@ impl PressureEvents {
         self.callbacks.add(Callback { context, call })
     }
 
-    /// Removes a callback; waits for a running call. Returns false inside a call by this thread.
+    /// Removes a callback; waits for a running call. False if the calling thread is in that call.
     pub fn remove(&self, id: HookId) -> bool {
         self.callbacks.remove(id).is_ok()
     }

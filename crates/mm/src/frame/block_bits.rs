@@ -2,10 +2,10 @@
 //! is a pageblock.
 //!
 //! An *entry* is four words; small programs use one entry. Three words hold the three bits of 64
-//! blocks, the fourth may hold a summary. A *group* is 16 entries, a *region* 32 groups: a window
-//! of 8 TiB has 128 regions. The summary of a group or region holds the lengths of three extents of
-//! its free blocks: the longest one, and those at its beginning and end. So a search passes over
-//! groups and regions that cannot hold the wanted extent. The summary of a group lies in its first
+//! blocks, the fourth may hold a summary. A *group* is 16 entries, a *region* 32 groups, and both
+//! are *units*: a window of 8 TiB has 128 regions. The summary of a unit holds the lengths of three
+//! extents of its free blocks: the longest one, and those at its beginning and end. So a search
+//! passes over units that cannot hold the wanted extent. The summary of a group lies in its first
 //! entry, that of a region in its second.
 //!
 //! Equations: a group's summary follows from the taken bits, a region's from those of its groups. A
@@ -67,7 +67,7 @@ impl FreeExtents {
     fn of_word(free: u64) -> Self {
         let mut longest = 0;
         let mut rest = free;
-        // Each round takes the last block off every extent.
+        // Each round takes the last block off every extent, so the longest lasts longest.
         while rest != 0 && rest != u64::MAX {
             rest &= rest << 1;
             longest += 1;
@@ -232,9 +232,9 @@ impl BlockBits {
         }
     }
 
-    /// The first block from `start` on that is aligned and begins `count` free blocks; `align_up`
-    /// returns the first aligned block from a given one on. O(log blocks), and as much again for
-    /// each free extent that begins at an unaligned block.
+    /// The first block from `start` on that is aligned and starts an extent of `count` free blocks;
+    /// `align_up` returns the first aligned block from a given one on. O(log blocks), and as much
+    /// again for each free extent that begins at an unaligned block.
     pub(super) fn find(
         &self,
         start: u32,

@@ -124,7 +124,7 @@ impl Memory {
                 Ok(()) => return Ok(PageblockIndex(first)),
                 // The foreign pageblocks are excluded now, so the next search passes over them.
                 Err(OsError(libc::EEXIST)) => {}
-                // The OS has refused more metadata; lower addresses may have theirs already.
+                // The OS refused more metadata, but lower addresses may have theirs: search there.
                 Err(_) if is_behind && wanted.side == Side::Mapping => wanted.side = Side::Zone,
                 Err(error) => return Err(error),
             }

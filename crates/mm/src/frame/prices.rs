@@ -27,7 +27,7 @@ struct Price {
     /// Memory that came in since the last entry of `last_us`, until it is 2 MiB:
     /// `{frames : 32 | ns : 32}`.
     since: AtomicU64,
-    /// The last times, in microseconds, to bring in 2 MiB, latest first; 0 = none. Threads that
+    /// Recent durations of bringing in 2 MiB, in microseconds, latest first; 0 = none. Threads that
     /// write at the same time may lose entries.
     last_us: [AtomicU32; REMEMBERED],
 }

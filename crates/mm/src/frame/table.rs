@@ -29,7 +29,7 @@ impl Kind {
     pub const NONE: Self = Self(0);
     /// The table stores a kind times this factor, the size of an entry in the fast path's tables.
     /// So `free` finds that entry without a shift, and the next `malloc` waits less for what `free`
-    /// stores there. The second byte per frame costs 0.02 % of the memory.
+    /// stores in it. The second byte per frame costs 0.02 % of the memory.
     pub const STEP: u16 = 16;
     pub(crate) const LAST_CACHE: u8 = 239;
     /// Head of a freed block or mapping whose pages fault; `link` holds its length in frames.

@@ -313,7 +313,7 @@ mod tests {
             self.charged += u64::from(extent.charged);
         }
 
-        /// Counts the frames that joining charges, if it may.
+        /// Counts the frames that a join of extents charges, if it may charge any.
         fn charging(&mut self, may_charge: bool, put: impl FnOnce(&dyn Fn(u32) -> bool)) {
             let more = std::cell::Cell::new(0);
             put(&|missing| {

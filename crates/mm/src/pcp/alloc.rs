@@ -1,6 +1,6 @@
 //! Allocation: from the lists of a CPU. If neither these lists nor a zone above its low mark has a
-//! block, the slow path follows (`__alloc_pages_slowpath`). A request that cannot wait may use the
-//! frames between low and min.
+//! block, the slow path follows (`__alloc_pages_slowpath`). A request that cannot wait may also use
+//! the frames below the low mark.
 
 use super::allocator::PageAllocator;
 use super::policy::PagePolicy;

@@ -14,10 +14,10 @@ use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Extent, Mark, Urgency, Zones};
 use quarry_sys::broken::Broken;
 use quarry_sys::percpu::SlotIndex;
 
-/// A list holds the larger of two bounds. One is this part of the frames in use, at most 1 MiB.
+/// First bound of a list: the frames in use divided by this, at most 1 MiB. The larger bound holds.
 const SHARE: u32 = 8;
 const SMALL_MOST: u32 = 256;
-/// The other is this part of the frames in use, divided by the number of slots, at most 8 MiB.
+/// Second bound: the frames in use divided by this and by the number of slots, at most 8 MiB.
 const SHARE_OF_ALL: u32 = 32;
 const MOST: u32 = 2048;
 

@@ -25,7 +25,7 @@ pub struct SizeInputs {
     pub cache_slice_bytes: u32,
 }
 
-/// A CPU's share of the last-level cache unless the machine is asked: 2 MiB, as on servers.
+/// A CPU's share of the last-level cache by default: 2 MiB, as on servers.
 pub const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
 /// A zone that grows gets the list sizes for this many frames: 1 GiB, the smallest zone with the
@@ -89,8 +89,8 @@ pub struct PolicyContext<'a> {
 /// The order in which a drain visits the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainWalk {
-    /// From list `first` on, each list gives one block, and one for each empty list before it. A
-    /// list that alone has blocks gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
+    /// From list `first` on, each list gives one block, and one for each empty list before it. If
+    /// only one list has blocks, it gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
     GrowingBatches {
         /// The first list. (The kernel increments its index, from 0, before it looks.)
         first: usize,
@@ -112,8 +112,8 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// The order in which drains visit the lists.
     fn walk(&self) -> DrainWalk;
 
-    /// Returns whether every request is tested against the zone's watermarks first, or only
-    /// requests that the lists cannot serve (`get_page_from_freelist`).
+    /// True if every request is tested against the zone's watermarks first; false if only those
+    /// requests are that the lists cannot serve (`get_page_from_freelist`).
     #[inline]
     fn tests_every_request(&self) -> bool {
         true

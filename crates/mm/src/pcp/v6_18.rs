@@ -10,9 +10,9 @@
 //! watermarks.
 //!
 //! Lists have tuned themselves since Linux 6.7. Allocations in a row double the next refill (63,
-//! 126, .. 2,016 pages of order 0), and frees in a row double the next drain likewise. `high` rises
-//! while that saves calls of the zone, and decays when the CPU is idle. [`Release`] has the
-//! differences between releases.
+//! 126, .. 2,016 pages of order 0), and frees in a row make the next drain as large as the row.
+//! `high` rises while that saves calls of the zone, and decays when the CPU is idle. [`Release`]
+//! has the differences between releases.
 
 use super::lists::Tuning;
 use super::policy::{

@@ -21,7 +21,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes by which a barn's announcement to [`CacheLimits`] may be wrong: announcements are shared.
+/// Bytes by which a barn's announcement to [`CacheLimits`] may lag: CPUs share that counter.
 const ANNOUNCED_BYTES: usize = 64 << 10;
 
 /// Most entries of a barn's first storage.
@@ -149,7 +149,7 @@ impl Barn {
         }
     }
 
-    /// Sets the bytes of an object. A barn with objects keeps them.
+    /// Sets the bytes of an object, which may change only while the barn is empty.
     pub fn configure(&self, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0 || sheaves.stride == stride);

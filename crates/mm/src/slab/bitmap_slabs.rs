@@ -264,7 +264,7 @@ impl<'a> Slab<'a> {
         OpenWord { index, before: bits, now: bits }
     }
 
-    /// Stores a word; returns what this adds to the digest.
+    /// Stores a word; returns the value that this adds to the digest.
     fn close(&self, word: OpenWord) -> u64 {
         self.bits(word.index).store(word.now, Ordering::Relaxed);
         if self.has_word_bits() {
@@ -278,7 +278,7 @@ impl<'a> Slab<'a> {
     }
 }
 
-/// Prefetches what [`Lists::put`] reads of the slabs, so that their cache misses overlap.
+/// Prefetches the parts of slabs that [`Lists::put`] reads, so that cache misses overlap.
 fn prefetch_slabs<P: PerCpu>(context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
     let mut last = None;
     for object in objects {
@@ -429,10 +429,10 @@ impl BitmapSlabs {
 
     /// Takes up to `most` objects of the existing slabs in one critical section, and gives them to
     /// `keep` in pieces, the lowest address of a piece last. With `wants_all`, takes nothing if
-    /// there are fewer: the caller then makes a new slab first, so that a piece has objects of
-    /// both. `keep` returns how many objects at the front of a piece it refuses; these go back to
-    /// their slabs, and the call ends. Returns the number of objects taken, including refused ones,
-    /// and whether `keep` refused none of them.
+    /// there are fewer: the caller then makes a new slab first, so that a piece has objects of old
+    /// and new slabs. `keep` returns how many objects at the front of a piece it refuses; these go
+    /// back to their slabs, and the call ends. Returns the number of objects taken, including
+    /// refused ones, and whether `keep` refused none of them.
     #[inline(never)]
     pub(super) fn take_pieces<P: PerCpu>(
         &self,
@@ -502,7 +502,7 @@ impl BitmapSlabs {
         lists.slabs_allocated += 1;
         lists.populating.made(slab.pfn, role);
         lists.nr_free += u64::from(cache.objects());
-        // Slabs that are neighbours in memory are then handed out one after the other.
+        // At the tail, so that neighbouring slabs are handed out one after the other.
         lists.add(&slab, EMPTY, End::Tail);
         self.publish(&lists, context, cache, empty);
     }

@@ -214,7 +214,7 @@ impl Cache {
             stride,
             order,
             header,
-            // Unused bytes after the last object would look like an object to `Geometry`.
+            // Unused bytes come first: after the last object, `Geometry` would take them for one.
             first_object: order.bytes() - objects * stride,
             objects: objects as u32,
             magic: (u64::MAX / stride as u64) + 1,
@@ -236,7 +236,7 @@ impl Cache {
         self.identity.generation
     }
 
-    /// Returns whether an earlier cache, whose records the policy reuses, had its number.
+    /// Returns whether an earlier cache had this number; the policy then reuses its records.
     #[must_use]
     pub fn is_reused(&self) -> bool {
         self.identity.is_reused

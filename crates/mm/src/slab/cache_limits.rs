@@ -57,7 +57,7 @@ impl CacheLimits {
     /// Bytes of objects in barns, as announced.
     #[must_use]
     pub fn barns(&self) -> usize {
-        // `slam` announces without a lock: that bytes left may be counted before that they came.
+        // `slam` counts without a lock, so bytes may be subtracted before they are added.
         (self.barns.load(Relaxed) as isize).max(0) as usize
     }
 

@@ -142,7 +142,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
     pub fn slabs_of<'c>(&'c self, cache: &'c Cache) -> impl Iterator<Item = Pfn> + 'c {
         let memory = self.zones.memory();
         let frames = cache.order().frames();
-        // A slab of several pageblocks is aligned to its order in the first of them only.
+        // Of a slab of several pageblocks, only the first is aligned to the slab's order.
         (0..memory.pageblocks().count())
             .map(PageblockIndex)
             .filter(move |index| memory.pageblocks().at(*index).tag().node().is_some())

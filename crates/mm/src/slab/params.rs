@@ -30,7 +30,7 @@ impl CacheParams {
         }
     }
 
-    /// Bytes from one object to the next: the size, rounded to the alignment.
+    /// Bytes from one object to the next: the size, rounded up to the alignment.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.size.max(1).next_multiple_of(self.align.max(MIN_ALIGN))

@@ -6,7 +6,7 @@ use quarry_sys::percpu::SlotIndex;
 /// The unused memory that a policy should give back.
 #[derive(Clone, Copy)]
 pub enum Reclaim<'a> {
-    /// All unused memory of all caches: parked objects go into slabs, and empty slabs back.
+    /// All unused memory: parked objects go to slabs, and empty slabs to the page allocator.
     All,
     /// The same for one cache.
     Cache(&'a Cache),

@@ -126,7 +126,7 @@ impl CacheTable {
         })
     }
 
-    /// Prevents that later caches are merged into those created so far.
+    /// Keeps later caches from being merged into those created so far.
     pub(crate) fn keep_apart(&self) {
         let _held = self.adding.lock();
         self.kept_apart.store(self.used.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -87,7 +87,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         0
     }
 
-    /// Frames of the page that the link of a frame of the kind `CACHED` names.
+    /// Frames of a page, whose number a frame of the kind `CACHED` has as its link.
     fn frames_of_page<H: StackHost<Cache = Self>>(_host: &H, _page: u32) -> u64 {
         0
     }

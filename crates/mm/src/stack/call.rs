@@ -1,5 +1,5 @@
-//! A call of the program: its request, or the function to which it passed a pointer, and the fault
-//! of the pointer.
+//! A call of the program: its request, or the function to which it passed a pointer, and the way in
+//! which the pointer is wrong.
 
 use crate::frame::{Order, Pfn};
 use crate::slab::CacheId;
@@ -91,7 +91,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// The fault of the pointer.
+/// The way in which the pointer is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
     /// The object was freed already, or never allocated.

@@ -7,9 +7,9 @@
 //!
 //! The peak is the maximum over the last one to two windows of half a second.
 //!
-//! A program that alternates between kinds of memory touches the pages that went back again. So an
-//! allowance limits them: half of the peak may go back at once. In the long run, per second, a
-//! quarter of the peak may, or the pages that a twentieth of the time can bring in again at their
+//! A program that alternates between kinds of memory soon touches pages again that went back. So an
+//! allowance limits how many go back: half of the peak at once; in the long run, per second, a
+//! quarter of the peak, or the pages that a twentieth of the time can bring in again at their
 //! measured price, whichever is less. (With four times that allowance PHP took 7 % more time, and
 //! realloc by pages four times as long.)
 //!
@@ -36,9 +36,9 @@ const MARGIN_SHARE: u32 = 32;
 const MARGIN_LEAST: u32 = (1 << 20) / FRAME_BYTES as u32;
 /// The peak divided by this may go back at once.
 const ALLOWED_AT_ONCE: u32 = 2;
-/// In the long run, at most the peak divided by this may go back in a second,
+/// In the long run, the peak divided by this may go back in a second.
 const ALLOWED_PER_SECOND: u64 = 4;
-/// and no more than the time divided by this can bring in again.
+/// In the long run, no more may go back than the time divided by this can bring in again.
 const FAULTS_SHARE: u64 = 20;
 /// The measured price is that of clearing a page; the page fault itself takes about as long.
 const FAULT_PER_PRICE: u64 = 2;
@@ -53,7 +53,7 @@ pub(super) struct Footprint {
 }
 
 pub(super) struct GivenBack {
-    /// Frames that count against the allowance: a leaking bucket.
+    /// Frames that count against the allowance: a leaky bucket.
     pub(super) spent: u32,
     since_ns: u64,
 }

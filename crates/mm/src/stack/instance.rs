@@ -48,8 +48,8 @@ pub struct SampledBlock {
     pub usable: usize,
 }
 
-/// The instruments of a stack (see `instruments.rs`). An allocation of which one of them keeps a
-/// record is a *recorded* one.
+/// The instruments of a stack (see `instruments.rs`). An allocation is *recorded* if one of them
+/// keeps a record of it.
 pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     /// All instruments off: all zero bytes.
     const NEW: Self;
@@ -90,7 +90,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Aborts if a recorded allocation had another request; returns false if this is not recorded.
+    /// Aborts if a recorded allocation was requested with other arguments; false if not recorded.
     #[inline]
     fn demand(&self, _: &Stack<C>, _: Entry, _: Object, _size: usize, _align: usize) -> bool {
         false

@@ -20,7 +20,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// The occupancy of the slab of the object at `address`, which the caller keeps in use during
-    /// the call. `None` for any other address, or an allocation of the checks. O(1).
+    /// the call. `None` for any other address, or an object made under the checks. O(1).
     pub fn occupancy(&self, address: *mut u8) -> Option<Occupancy> {
         let (id, object) = self.cache_at(address)?;
         self.slab.occupancy(&self.context(), self.caches.get(id)?, object)

@@ -130,7 +130,7 @@ impl<C: StackConfig> Stack<C> {
         object
     }
 
-    /// Also returns the offset from which on all bytes are known to be zero.
+    /// Allocates; also returns the offset from which on all bytes are known to be zero.
     pub(super) fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
@@ -223,7 +223,7 @@ impl<C: StackConfig> Stack<C> {
         matches!(kind, Kind::PAGES | Kind::MAPPING).then_some((kind, pfn))
     }
 
-    /// The frames of the block of pages, or the sample, at `pfn`.
+    /// Number of frames of the block of pages, or of the sampled allocation, at `pfn`.
     pub(super) fn frames_of_block(&self, pfn: Pfn) -> u32 {
         match self.frames().kind(pfn) {
             Kind::SAMPLED => self.watch.sampled(self, pfn).map_or(0, |sampled| sampled.frames),

@@ -4,9 +4,9 @@
 //! An allocation that must move because it grows by at most an eighth gets a quarter more than its
 //! old bytes, because the program will probably let it grow again. So a block that grows by small
 //! steps to `n` bytes moves at most `log(n) / log(1.25)` times, and at most `4 n` bytes are copied
-//! in all. The price: if a block of `old` bytes grows to `size > old`, it gets at most `1.25 * old
-//! * 9/8 < 1.41 * size` bytes. An allocation that grows by more, like a container that doubles,
-//! gets what it requests.
+//! in all. The price: if a block of `old` bytes grows to `size > old`, it gets at most
+//! `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, like a container that
+//! doubles, gets what it requests.
 //!
 //! Blocks of pages grow into the free frames after them. A block that must move in order to grow
 //! goes, if possible, where as many free frames follow it as it has; these stay free.
@@ -120,7 +120,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Like [`realloc`](Self::realloc), without a lock: for an allocation that stays, or that moves
-    /// by fast paths alone. Then `free` frees the old object. After `None`, call `realloc`.
+    /// by fast paths alone and whose old object `free` frees. After `None`, call `realloc`.
     ///
     /// # Safety
     /// Same as for `realloc`.
@@ -178,7 +178,7 @@ impl<C: StackConfig> Stack<C> {
         let old = self.bytes_of(owner);
         // A sample has no record. With checks on it moves, and so gets one.
         let have_records = self.watch.have_records();
-        // Page tables move a mapping to the start of a pageblock.
+        // A move by page tables puts a mapping at the start of a pageblock.
         if !have_records
             && align <= PAGEBLOCK_BYTES
             && let Some(resized) = self.resize_in_place(owner, object, old, size)

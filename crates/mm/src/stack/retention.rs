@@ -49,7 +49,7 @@ impl Retention {
         let away = usize::try_from(away).unwrap_or(usize::MAX);
         self.back = self.back.saturating_add(grown).min(self.gone);
         if away >= MOST_LOOKS {
-            // To keep it would not have helped a later need. A small amount shows nothing.
+            // Not even the longest delay would have kept it. A small amount shows nothing.
             if self.gone >= LEAST_GONE.max(footprint / SMALL_SHARE) {
                 let halvings = (away / MOST_LOOKS).min(MOST_LOOKS);
                 self.looks = (self.looks >> halvings).max(1);

@@ -52,7 +52,7 @@ impl<T> Block<T> {
 /// Up to `MOST` blocks: a new block takes the place of the oldest one.
 ///
 /// Equation: `frames = sum of the frames of all blocks`. A new ring is all zero bytes if the value
-/// `nothing` is.
+/// `nothing` is all zero bytes.
 pub struct Ring<T, const MOST: usize> {
     blocks: [Block<T>; MOST],
     next: usize,

@@ -25,7 +25,7 @@ use quarry_sys::primitive::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// The high mark is at most this part of the limit; otherwise a small limit would be below `min`.
+/// The high mark is at most the limit divided by this; else a small limit would be below `min`.
 const MOST_OF_LIMIT: u32 = 4;
 
 /// Options from which, with the limit, the marks of a budget follow.

@@ -27,7 +27,7 @@ use quarry_sys::broken::{Broken, Check};
 /// The sizes of requests for extents, in frames. Per-CPU lists of blocks serve smaller requests. Of
 /// larger extents a pageblock has room for only one.
 pub const EXTENT_FRAMES: RangeInclusive<u32> = 9..=PAGEBLOCK_FRAMES / 2;
-/// The difference between the longest extents of two lists, in frames.
+/// The difference between the longest extents of two neighbouring lists, in frames.
 const STEP: u32 = 8;
 const LISTS: usize = 64;
 /// The most pageblocks of one list that a request examines.

@@ -6,7 +6,7 @@ use super::block::ORDERS;
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{End, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pfn};
 
-/// The reserve is at most this part of the zone.
+/// The reserve is at most the zone's frames divided by this.
 const MOST: u32 = 100;
 
 impl ZoneRef<'_> {

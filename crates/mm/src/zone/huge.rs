@@ -1,9 +1,9 @@
 //! Huge pages for slabs whose memory programs touch whole, and for cached pages.
 //!
-//! The first touch of a huge page brings in all of it. So in a large zone those slabs take
-//! reclaimable pageblocks whose objects programs touch only in part, as samples of the slab layer
-//! show. All other slabs take unmovable pageblocks (`Zones::slab_type`). An unmovable pageblock
-//! becomes a huge page when slabs claim it, while huge pages cost hardly more than small ones.
+//! The first touch of a huge page brings in all of it. So in a large zone, slabs take reclaimable
+//! pageblocks if programs touch their objects only in part, as samples of the slab layer show. All
+//! other slabs take unmovable pageblocks (`Zones::slab_type`). An unmovable pageblock becomes a
+//! huge page when slabs claim it, while huge pages cost hardly more than small ones.
 //!
 //! Cached pages lie in movable pageblocks, which slabs do not claim. The page cache fills each page
 //! that it takes, so it reports here that it has taken one.
@@ -20,7 +20,7 @@ use quarry_sys::clock::{coarse_ns, monotonic_ns};
 /// on, faults fell by 60 % and 50 %, and sqlite had 3.3 % more memory (40 and 24 interleaved runs
 /// of each on Zen 5).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-/// From half of that size on, slabs that are touched whole get pageblocks of their own.
+/// From half of that size on, the two kinds of slabs use different pageblocks, to be ready by then.
 pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
 
 /// Chooses how the kernel brings in the pageblocks of a free block. Slabs have claimed the block,

@@ -95,7 +95,7 @@ pub(super) fn explore(runs: usize, story: impl Fn() + Send + Sync + Clone + 'sta
 pub(super) fn explore_at_most(runs: usize, story: impl Fn() + Send + Sync + Clone + 'static) {
     let config = || {
         let mut config = shuttle::Config::new();
-        // Tables of locks are built on the stack of the first thread.
+        // The first thread builds tables of locks on its stack, which needs room.
         config.stack_size = 1 << 20;
         config
     };

@@ -111,7 +111,7 @@ impl Oracle {
         if self.batches[slot].len() < batch { Vec::new() } else { self.drain(slot) }
     }
 
-    /// Takes pages in no index and without pins off their lists; returns which are to be released.
+    /// Takes pages in no index and without pins off their lists; returns those to be released.
     fn release(&mut self, pages: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let mut released = Vec::new();
         for page in pages {

@@ -18,7 +18,7 @@ pub(super) fn table(pages: u32, nodes: u8) -> DescriptorTable {
     table
 }
 
-/// Makes a descriptor that of a page which is in an index and has a pin of the caller.
+/// Sets a descriptor up for a page that is in an index and has one pin, the caller's.
 pub(super) fn begin(table: &DescriptorTable, page: PageNo) {
     let state = &table.at(page).state;
     assert_eq!(state.load(), State(0), "a descriptor names one page at a time");

@@ -4,7 +4,7 @@
 //! Equations: a node is on the list of its memory iff `holds_shadows_only()`; the length of a list
 //! is the number of its nodes.
 //!
-//! Lock order: an index, then a list. The shrinker has a list first, so it only tries an index.
+//! Lock order: an index, then a list. The shrinker takes a list first, so it only tries an index.
 
 use super::node::NodeRef;
 use quarry_mm::frame::{FreshZero, MAX_NODES, NodeId, fresh_zero};
@@ -132,7 +132,7 @@ impl ShadowNodes {
         }
     }
 
-    /// Moves the oldest node to the end of its list, and returns `lock(node)`. Both under its lock.
+    /// Under the list's lock, moves the oldest node to the end and calls `lock`; returns both.
     pub(super) fn rotate<L>(
         &self,
         memory: NodeId,

@@ -36,7 +36,7 @@ unsafe impl<T: FreshZero> FreshZero for Index<T> {}
 pub(super) struct Inner<T> {
     pub(super) counts: IndexCounts,
     owner: u32,
-    /// Tags of the page at 0 if it is in the root: bit `tag`.
+    /// The tags of the page at 0 while it is in the root: bit `tag` is set iff it has that tag.
     pub(super) root_tags: u8,
     value: T,
 }

@@ -50,8 +50,7 @@ fn drained(
 
 #[test]
 fn the_2016_drain_starves_order_3() {
-    // As document 000's reviewers found: with batch 7, 1 + 1 + 1 + 2 + 4 = 9 pages go before order
-    // 3.
+    // Document 000: with batch 7, the lists before order 3 give 1 + 1 + 1 + 2 + 4 = 9 pages.
     let lists = drained(ORDERS_2016, BATCHES_FROM_0, &[9; 6], 7, 3);
     assert_eq!(lists, [0, 1, 2, 3, 4]);
 }

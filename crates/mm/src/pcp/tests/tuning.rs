@@ -16,7 +16,7 @@ fn tuned(batch: u32, high_min: u32, high_max: u32) -> Sizes {
 
 #[test]
 fn sizes_follow_the_zone_and_its_cpus() {
-    // The low mark of 1 GiB is 1,286 frames. An eighth of it is 32,768, bounded by 8 MiB a CPU.
+    // 1 GiB: the low mark is 1,286 frames; an eighth of the zone is 32,768, bounded by 8 MiB a CPU.
     assert_eq!(sizes(&V6_18, GIB, 2), tuned(63, 643, 2048));
     assert_eq!(sizes(&V6_18, GIB, 16), tuned(63, 252, 2048));
     assert_eq!(sizes(&V6_18, GIB, 64), tuned(63, 252, 512));

@@ -1,4 +1,4 @@
-//! Returns pages of slabs that hold no object in use to the operating system.
+//! Gives pages of slabs back to the operating system if they hold no object in use.
 //!
 //! A free object is a bit, and no code reads its memory, which may become zero at any time. Before
 //! pages go back, their free objects are taken out of the slab, as if by a request. So no other
@@ -189,7 +189,7 @@ impl BitmapSlabs {
     }
 
     /// One step of a walk through the partial slabs: gives some of their pages back, and returns
-    /// the bytes. Holds the list lock for at most 128 slabs at a time, and not over a system call.
+    /// the bytes. Holds the list lock for at most 128 slabs at a time, never in a system call.
     pub fn purge_sparse<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,

@@ -1,4 +1,4 @@
-//! The policy's state, and one cache with what its slow paths need.
+//! The policy's state, and a cache together with the data of its slow paths.
 
 use super::bundle;
 use super::stock::Stock;

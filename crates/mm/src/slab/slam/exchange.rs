@@ -84,7 +84,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Pushes a chain whose last bundle is not known, before later bundles. O(bundles).
+    /// Pushes a chain in front of a stock, after a search for its last bundle. O(bundles).
     #[cold]
     fn push_behind(&self, stock: &Stock, chain: Chain) {
         let Some(mut last) = chain.head else { return };

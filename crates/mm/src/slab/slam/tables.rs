@@ -21,7 +21,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicU8, AtomicU64, Ordering};
 
-/// The state of one cache in one slot: a line that the slot's CPU writes, and one for all CPUs.
+/// The state of one cache in one slot: a cache line that its CPU writes, and one for all CPUs.
 #[repr(C, align(64))]
 pub(super) struct CpuCache {
     /// Objects that the CPU has freed, and for which its array had no room.

@@ -11,7 +11,7 @@
 //! | a run ended, all that did were shorter | array |
 //! | no run ended: the CPU only allocates, or is within a run | no opinion |
 //!
-//! A CPU stays remote from 1/2 and 1/4 on, and stays linked from half of [`LONG`] on.
+//! A CPU in mode remote stays from 1/2 and 1/4 on; one in mode linked, from half of [`LONG`] on.
 //!
 //! The CPU changes its mode once another mode fits [`WINS`] looks in a row; looks without an
 //! opinion do not count. For the mode linked one look is enough, because a long run lasts several
@@ -182,7 +182,7 @@ mod tests {
         traffic.mode()
     }
 
-    /// Misses of `runs` times as many frees as push `objects` out, then as many allocations.
+    /// The misses of `runs` rounds: frees that push `objects` out, then as many allocations.
     fn bursts(runs: usize, objects: usize) -> impl Iterator<Item = Miss> {
         let misses = objects / 64;
         (0..runs * 2).flat_map(move |half| {

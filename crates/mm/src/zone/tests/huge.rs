@@ -19,7 +19,7 @@ fn zones_on(os: &'static FakeOs) -> Zones {
 const WHOLE: Kind = Kind(100);
 const IN_PARTS: Kind = Kind(1);
 
-/// Claims `count` blocks of 4 MiB for slabs. Returns the pageblocks that asked for huge pages.
+/// Claims `count` blocks of 4 MiB for slabs. Returns how many pageblocks became huge pages.
 fn claim(os: &FakeOs, zones: &Zones, count: u32, of: MigrateType) -> usize {
     let before = os.huge_bytes();
     for _ in 0..count {
