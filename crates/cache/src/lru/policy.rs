@@ -112,7 +112,7 @@ pub trait Lists: Send + Sync + 'static {
     /// pages are on no list, and the caller has pinned them.
     fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]);
 
-    /// Takes pages, which the caller owns, off their lists; skips pages that are on no list.
+    /// Takes pages off their lists; skips pages that are on no list. The caller owns them.
     fn remove(&self, table: &DescriptorTable, pages: &[PageNo]);
 
     /// Takes up to `out.len()` pages from the tail of a list, and pins them. Up to `MOST_PASSED`
@@ -174,7 +174,7 @@ pub trait Tail {
     /// The last page; `None` for an empty list, or if the scan may not wait for the page's lock.
     fn last(&mut self) -> Option<PageNo>;
 
-    /// Takes the last page, which was pinned, off the list.
+    /// Takes the last page off the list, after the caller has pinned it.
     fn take(&mut self, page: PageNo);
 
     /// Moves the last page, which cannot be pinned, to the front.

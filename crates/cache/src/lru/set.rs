@@ -76,7 +76,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.options
     }
 
-    /// Puts a page, which is on no list and pinned by the caller, into a slot's add batch, which
+    /// Puts a page into a slot's add batch, which pins it. The page is on no list, and the caller
     /// pins it too. Moves a full batch to the lists, or the page alone if the batch is locked.
     pub fn add(
         &self,
@@ -156,7 +156,7 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Takes pages that the caller owns off their lists; skips pages on no list.
+    /// Takes pages off their lists; skips pages on no list. The caller owns them.
     pub fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
         self.lists.remove(table, pages);
     }

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A continued stream doubles its windows up to `most`. A miss that continues no stream reads only
-//! the requested pages, and does not change the recorded stream. The window sizes of interleaved
-//! streams follow from the pages that are cached after their markers.
+//! the requested pages, and does not change the recorded stream. If streams interleave, the sizes
+//! of their windows are derived from the pages cached after their markers.
 //!
 //! Invariant: `ahead <= size <= most`, if all requests of a mapping have the same `most`.
 
@@ -139,7 +139,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Handles a miss that is random, or that follows pages which a stream may have left cached.
+    /// Handles a random miss, or one after cached pages that may belong to another stream.
     fn join_or_read(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let front = u64::from(most).min(index) as u32;

@@ -10,9 +10,9 @@
 //! | clean and idle, of a mapping that wants more memory than others | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
 //!
-//! While the inactive list is short (`list_balance.rs`), the active list gives pages to it. A page
-//! that was used since the last scan stays active for another round, without its mark. `demand.rs`
-//! finds the mappings that want more memory.
+//! While the inactive list is short (`list_balance.rs`), pages move to it from the active list. A
+//! page that was used since the last scan stays active for another round, without its mark.
+//! `demand.rs` finds the mappings that want more memory.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;

@@ -104,7 +104,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { if DIRECTION == UP { self.start.add(index) } else { self.start.sub(index + 1) } }
     }
 
-    /// Gives the memory of entries that fill whole system pages back to the system; the entries
+    /// Gives back to the system the memory of entries that fill whole system pages; the entries
     /// read as zero afterwards. Returns false where the system refuses.
     ///
     /// # Safety

@@ -239,8 +239,8 @@ impl Memory {
             .for_each(|block| self.pageblocks.at(PageblockIndex(block)).went_whole());
     }
 
-    /// Moves the pages of the `from.1` pageblocks at `from.0` to the front of the extent of `to.1`
-    /// pageblocks at `to.0`, which loses its contents and must be at least as long. Frees `from`.
+    /// Moves the pages of the `from.1` pageblocks at `from.0` to the front of the `to.1` pageblocks
+    /// at `to.0`, an extent that is as long or longer and loses its contents. Frees `from`.
     ///
     /// # Errors
     /// [`NotMoved::Unchanged`] where the caller has to copy the pages, or to give `to` back;

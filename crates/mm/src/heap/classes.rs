@@ -4,10 +4,10 @@
 //! where each doubling of sizes has eight classes at equal steps. From 1 to 8 KiB a slab has few
 //! objects, and equal steps would waste some: a slab has as many of 1,664 bytes as of 1,792. So
 //! there the classes from `n` to `2n` are the largest sizes of which 15, 14 and so on down to 8
-//! objects fit into `16 n` bytes. Programs ask most for a little above a power of two (SQLite for
-//! journals of 1,032 and pages of 4,368 bytes): a slab has 15 such objects, and with equal steps
-//! 14. These classes are multiples of 64 bytes, for requests aligned to cache lines. Only the first
-//! one above 4 KiB is not: it would be 4,352 bytes, too small for SQLite's pages.
+//! objects fit into `16 n` bytes. Programs often request a little more than a power of two (SQLite
+//! for journals of 1,032 and pages of 4,368 bytes): a slab has 15 such objects, but 14 with equal
+//! steps. These classes are multiples of 64 bytes, for requests aligned to cache lines. Only the
+//! first one above 4 KiB is not: it would be 4,352 bytes, too small for SQLite's pages.
 
 use crate::slab::CacheId;
 

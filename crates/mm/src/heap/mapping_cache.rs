@@ -324,8 +324,8 @@ mod tests {
             self.charged += u64::from(more.get());
         }
 
-        /// Checks that all frames that may be in memory are charged, and that no pageblock is older
-        /// than the extent's `number` says.
+        /// Checks that all frames that may be in memory are charged, and that the extent is at
+        /// least as old as each of its pageblocks (`number`).
         fn check(&self, extent: &Extent, number: u64) {
             for block in 0..extent.blocks {
                 let (dirty, put) =

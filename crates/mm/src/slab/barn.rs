@@ -320,7 +320,7 @@ mod tests {
     use crate::zone::tests::fake_os;
     use proptest::prelude::*;
 
-    /// A batch that enters, with the most that the barn may hold then, or one that leaves.
+    /// A batch that enters a barn of bounded size (with its bound), or a batch that leaves.
     fn steps() -> impl Strategy<Value = Vec<(bool, usize, usize)>> {
         prop::collection::vec((any::<bool>(), 1..12usize, 0..200usize), 1..200)
     }

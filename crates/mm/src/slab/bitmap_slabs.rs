@@ -393,7 +393,7 @@ impl BitmapSlabs {
     }
 
     /// Fills the front of `out` from slabs, and makes new slabs where the existing ones do not
-    /// suffice. A CPU keeps `sheaf` objects, which decides whether pages of new slabs are
+    /// suffice. `sheaf`, the number of objects that a CPU keeps, decides whether pages are
     /// populated. Returns the number of objects, and whether never touched memory was taken.
     pub fn alloc<P: PerCpu>(
         &self,

@@ -359,7 +359,7 @@ impl Sheaf {
     #[inline(never)]
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();
-        // The slot with the most room loses it, so that slots that started later get some.
+        // The slot with the most room loses it, so that slots that started later get room.
         let is_too_much = area.all_room() > CacheLimits::rooms(context.zones).all;
         let largest = match context.limits.was_crowded() || is_too_much {
             true => area.awake().max_by_key(|slot| area.slot_room(*slot)),

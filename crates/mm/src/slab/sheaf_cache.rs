@@ -23,9 +23,9 @@ const REFILL_BYTES: usize = 32 << 10;
 const BARN_BYTES: usize = 512 << 10;
 /// The range of this bound in objects; their pointers take 32 to 128 KiB.
 const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
-/// A barn may hold more, up to the objects of the cache outside its slabs divided by this: half as
-/// many as are in use. In a heap of gigabytes an object that goes to its slab costs three cache
-/// misses: the slab's descriptor, its bits, and both again when the object is taken.
+/// A barn may hold more, up to the objects of the cache outside its slabs divided by this, that is
+/// half as many as are in use. In a heap of gigabytes an object that goes to its slab costs three
+/// cache misses: the slab's descriptor, its bits, and both again when the object is taken.
 const BARN_SHARE: usize = 3;
 /// The pointers in a barn take at most the bytes of its objects divided by this.
 const POINTERS_SHARE: usize = 8;
@@ -115,7 +115,7 @@ impl SheafCache {
         (REFILL_BYTES / cache.stride()).max(1)
     }
 
-    /// Gives up to [`PIECE`] objects of the first barn that is not empty to the slabs; the cache
+    /// Gives up to [`PIECE`] objects to the slabs, from the first barn that is not empty. The cache
     /// keeps at most `keep` empty slabs. Returns the number of objects.
     pub(super) fn empty_barns<P: Arrays>(
         &self,

@@ -5,8 +5,8 @@
 //!
 //! Users call [`Stack`] and [`CacheRef`]. A library on top of a stack, like `libquarry.so`, calls
 //! the fast path of a request first. If that fails, it adds its own work around the whole request
-//! (errno, the gate, the reclaim thread's start). [`StackHost`] gives the stack's cache and its
-//! instruments the layers below and their services. Files use only files to their left:
+//! (errno, the gate, the reclaim thread's start). Through [`StackHost`], the stack's cache and its
+//! instruments use the layers below. Files use only files to their left:
 //!
 //! ```text
 //! call, instruments, budget_stats, miss, stash -> cached_pages

@@ -13,7 +13,7 @@ use quarry_sys::primitive::Ordering;
 /// A coarser class serves this many first misses of a class. (16 or 32 saved no more memory.)
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
-/// Requests from this size on get a block if no slab has memory: it wastes at most half a page.
+/// Requests from this size on get a block if a slab gets no memory: half a page at most is wasted.
 pub(super) const SMALLEST_BLOCK: usize = FRAME_BYTES / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

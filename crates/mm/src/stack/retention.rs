@@ -3,8 +3,8 @@
 //!
 //! A program that works in bursts frees memory that the next burst needs, and faulting it in again
 //! may cost more than the burst itself. If at least half of the memory that went back is needed
-//! again within [`MOST_LOOKS`] looks, further memory is kept longer, by the time until the need. If
-//! much was not needed again, memory is kept for half as long as before.
+//! again within [`MOST_LOOKS`] looks, memory is kept longer from then on, by the time that has
+//! passed. If much was not needed again, memory is kept for half as long as before.
 //!
 //! Time is counted in looks, each half a delay, including looks that a sleeping thread skips.
 //!

@@ -48,7 +48,7 @@ impl ZoneRef<'_> {
         Some(Block { pfn, order, zeroed })
     }
 
-    /// Removes the pageblocks of a block that was found wholly free from the zone.
+    /// Removes the pageblocks of a wholly free block from the zone.
     fn let_go(self, block: Block) {
         let frames = block.order.frames();
         let mut locked = self.lock();

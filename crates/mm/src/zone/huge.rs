@@ -48,8 +48,8 @@ pub(super) fn fill_whole(memory: &Memory, pfn: Pfn) {
 /// about as many as the page cache takes between two of its requests for huge pages.
 const OWNED_FRAMES: usize = 64;
 
-/// Returns whether the page cache asks for a huge page when it takes this frame. It does for one
-/// frame of 64, because [`is_fresh`] looks at each frame of the pageblock.
+/// Returns whether the page cache asks for a huge page when it takes this frame. It asks for one
+/// frame of 64 only, because [`is_fresh`] then looks at each frame of the pageblock.
 #[inline]
 pub(super) fn asks_for_huge(memory: &Memory, pfn: Pfn) -> bool {
     (pfn.0 as usize).is_multiple_of(OWNED_FRAMES)

@@ -341,7 +341,7 @@ impl Zones {
         self.all().map(|zone| zone.dirty() as usize * FRAME_BYTES).sum()
     }
 
-    /// Gives all free memory that may hold data to the operating system; returns the bytes.
+    /// Purges all free memory that may hold data; returns the bytes given to the system.
     pub(crate) fn purge_all(&self) -> usize {
         let of = |node| {
             let whole = self.give_back_of(node, Whole::Dirty, usize::MAX);
@@ -364,7 +364,7 @@ impl Zones {
         }
     }
 
-    /// Puts the pageblocks of a block that a high-order atomic request has just got into the
+    /// After a high-order atomic request has got a block, puts the block's pageblocks into the
     /// reserve, unless 1 % of the zone is less than a pageblock or is reserved already.
     #[cold]
     #[inline(never)]

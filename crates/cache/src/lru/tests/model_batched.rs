@@ -1,5 +1,5 @@
-//! Models of cases that only batches have, and of a release that breaks a rule of batches, which
-//! the model checker must detect.
+//! Models of cases that only batches have. In one, a release breaks a rule of batches, and the
+//! model checker must detect this.
 
 use super::model::{
     SLOT, World, add_and_truncate, explore, explore_at_most, release_and_scan, together,

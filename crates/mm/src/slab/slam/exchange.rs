@@ -99,7 +99,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Gives all objects of a chain, which no stock counts, to the slabs.
+    /// Gives all objects of a chain to the slabs. No stock counts the chain.
     pub(super) fn give(&self, mut chain: Chain) {
         let mut buffer: Buffer = [MaybeUninit::uninit(); MOST];
         while chain.head.is_some() {
