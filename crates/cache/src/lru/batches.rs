@@ -25,7 +25,7 @@
 //! have the role `OPEN`; `added - removed = pages on the list`.
 //!
 //! So the batch lock of an inner page also guards its neighbours, whose links change when the page
-//! leaves. Lock order: the LRU lock, then a batch lock. Two batch locks need the LRU lock.
+//! leaves. Lock order: LRU lock, batch lock; two batch locks only under the LRU lock.
 
 use super::page::{Descriptor, DescriptorTable, PageNo};
 use super::policy::{ListKind, LruCounters, Sizes, Tail, Tally, Waiting, add_to, scan};

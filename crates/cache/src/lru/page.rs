@@ -192,7 +192,7 @@ impl DescriptorTable {
         self.array.is_empty()
     }
 
-    /// Unit, in bytes, in which memory of descriptors is given back.
+    /// Bytes of the unit in which memory of descriptors is given back.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.array.page_bytes()

@@ -53,7 +53,7 @@ pub struct SpliceLists {
     tags: OsArray<SlotTags>,
 }
 
-/// Pages that go to the same list: one closed batch in the making.
+/// Pages that go to the same list: a closed batch that is being made.
 struct Local {
     at: (NodeId, ListKind),
     tag: usize,
@@ -94,7 +94,7 @@ impl SpliceLists {
         tag
     }
 
-    /// Sorts pages into local lists, complete except for `LRU`. Also returns pages without one.
+    /// Sorts pages into local lists, complete except for `LRU`. Also returns pages that got none.
     fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
         let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
         for &page in pages {

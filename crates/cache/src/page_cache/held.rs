@@ -61,7 +61,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Prefetches the start of the page and the object in its private word, which the owner reads
-    /// next. Later loads would wait for the atomic operation that pins the page.
+    /// next. After the atomic operation that pins the page, loads would wait for it.
     #[inline(always)]
     fn prefetch(self, descriptor: &Descriptor) {
         let private = descriptor.private.load(Relaxed) as *const u8;
@@ -69,7 +69,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         prefetch(self.host.pages().arena().address(descriptor.pfn()).as_ptr());
     }
 
-    /// Makes the caller's pin the pin of the holding, or gives it up if the page is held already.
+    /// Keeps the caller's pin as the pin of the owner; gives it up if the page is held already.
     #[inline]
     fn keep_one_pin(self, page: PageNo) {
         let descriptor = self.tables.pages.at(page);
@@ -143,7 +143,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     #[cold]
     #[inline(never)]
     fn discard_held(self, page: PageNo) {
-        // Removal takes the pin of the holding; this pin keeps the page until `unpin`.
+        // The removal gives up the owner's pin; this second pin keeps the page until `unpin`.
         self.pin_again(page);
         self.remove_waiting(page);
         self.unpin(page);

@@ -10,7 +10,7 @@ use crate::lru::{PageNo, State};
 use core::ops::Range;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Drops pages of a range that no task pins, latches or writes, and shadow entries. Waits for
+    /// Drops shadow entries of a range, and pages that no task pins, latches or writes. Waits for
     /// nothing. O(pages); holds the lock of the mapping for 14 at a time.
     pub fn invalidate(
         self,

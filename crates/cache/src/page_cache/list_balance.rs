@@ -35,7 +35,7 @@ fresh_zero! {
 }
 
 /// The kernel's target of inactive pages among `total` pages: its active list may be
-/// `int_sqrt(10*GiB)` times as long, at least once.
+/// `int_sqrt(10*GiB)` times as long, and at least equally long.
 fn by_rule(total: u64) -> u64 {
     let gib = total >> (30 - FRAME_SHIFT);
     let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
@@ -86,7 +86,7 @@ mod tests {
     fn it_begins_with_the_kernel_s_rule() {
         let fresh = ListBalance::default();
         assert!(low(&fresh, 99, 100) && !low(&fresh, 100, 100) && !low(&fresh, 0, 0));
-        // 1 GiB: 3 to 1; 10 GiB: 10 to 1 (the table above `inactive_is_low`).
+        // Active to inactive: 3 to 1 at 1 GiB, 10 to 1 at 10 GiB (`inactive_is_low`).
         assert!(low(&fresh, GIB / 4 - 1, GIB / 4 * 3 + 1));
         assert!(!low(&fresh, GIB / 4, GIB / 4 * 3));
         assert!(low(&fresh, 10 * GIB / 11 - 1, 100 * GIB / 11 + 9));

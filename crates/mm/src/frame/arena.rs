@@ -185,7 +185,7 @@ impl Arena {
     }
 
     /// Takes a free extent: in the wanted part of the window with `room` free pageblocks after it,
-    /// else in that part, else anywhere. O(log pageblocks + count / 64), but see
+    /// else in that part without them, else anywhere. O(log pageblocks + count / 64), but see
     /// [`BlockBits::find`] for an aligned extent.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;

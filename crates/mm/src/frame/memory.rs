@@ -228,7 +228,7 @@ impl Memory {
     /// with the mapping, so the zone has to give it again.
     fn note_unmapped(&self, first: u32, end: u32) {
         self.arena.set_mapped(first, end - first, false);
-        // A pageblock beyond the span was mapped, but its metadata was refused.
+        // Pageblocks beyond the span were mapped, but have no metadata: it was refused.
         for block in first..end.min(self.arena.span_blocks()) {
             self.pageblocks.at(PageblockIndex(block)).set_faults(Faults::Plain);
         }

@@ -91,7 +91,7 @@ impl Metadata {
         self.bytes[kind as usize].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Uncounts `bytes` of such descriptors, whose memory went back to the system.
+    /// Uncounts `bytes` of descriptors of [`count`](Self::count) whose memory went back.
     pub fn uncount(&self, kind: MetadataKind, bytes: usize) {
         self.bytes[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
     }

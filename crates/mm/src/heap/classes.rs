@@ -97,7 +97,7 @@ pub fn coarse(class: CacheId) -> CacheId {
     if index <= FINE { class } else { CacheId::new(FINE + (index - FINE).next_multiple_of(4)) }
 }
 
-/// The requests that a class serves, also instead of others: `size - least <= width`, unsigned.
+/// The requests that a class serves, its own and others': `size - least <= width`, unsigned.
 #[repr(C)]
 pub struct Served {
     least: usize,

@@ -299,7 +299,7 @@ impl Mappings {
                 self.keep(zones, kept);
             }
         };
-        // Cached frames may be in memory, so the frames before them become charged as well.
+        // Cached frames may be in memory. A charge covers all frames before them as well.
         let charged = frames.max(old.charged + old.missing_before(&kept) + kept.charged);
         let missing = charged - old.charged - kept.charged;
         if !self.charge(zones, missing) {

@@ -402,7 +402,7 @@ mod tests {
                 let Some(mut oldest) = kept.take_oldest() else { return };
                 naive.take(oldest.extent);
                 oldest.extent.charged = oldest.extent.charged * part / 256;
-                // With its own age, not the age of the extents that it was joined from.
+                // It keeps its own age, not that of the extents that it was joined from.
                 naive.put(oldest.extent, oldest.number);
                 naive.charging(may_charge, |charge| kept.put_back(oldest, charge));
             }

@@ -33,13 +33,13 @@ pub const CACHE_SLICE_BYTES: u32 = 2 << 20;
 const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
-    /// For one of `nodes` zones with `managed` frames each at the start.
+    /// The inputs for one of `nodes` zones with `managed` frames each at the start.
     pub fn of(managed: u32, grows: bool, nodes: u8, declared_cpus: u32) -> Self {
         let managed = if grows { managed.max(GROWING_ZONE) } else { managed };
         Self::sharing(managed, managed.saturating_mul(u32::from(nodes)), nodes, declared_cpus)
     }
 
-    /// For one of `nodes` equal nodes of a machine with `frames` frames.
+    /// The inputs for one of `nodes` equal nodes of a machine with `frames` frames.
     pub fn declared(frames: u32, nodes: u8, declared_cpus: u32) -> Self {
         let managed = frames / u32::from(nodes);
         Self { declared: true, ..Self::sharing(managed, frames, nodes, declared_cpus) }
@@ -65,8 +65,8 @@ pub struct Sizes {
     pub high_min: u32,
     /// The upper bound of `high`.
     pub high_max: u32,
-    /// Frees of orders 1..=3 in a row send all pages to the zone only if at least this many are
-    /// listed: a batch, or 0 if the CPU's cache is too small (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
+    /// Least number of listed pages with which frees of orders 1..=3 in a row send all pages to the
+    /// zone: a batch, or 0 if the CPU's data cache is small (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
     pub kept: u32,
 }
 
@@ -95,7 +95,7 @@ pub enum DrainWalk {
         /// The first list. (The kernel increments its index, from 0, before it looks.)
         first: usize,
     },
-    /// First all blocks of the list of the last free, then all of the next (Linux 5.18+).
+    /// All blocks of the list of the last free, then all blocks of the next list (Linux 5.18+).
     WholeLists,
 }
 
@@ -112,8 +112,8 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// The order in which drains visit the lists.
     fn walk(&self) -> DrainWalk;
 
-    /// True if every request is tested against the zone's watermarks first; false if only those
-    /// requests are that the lists cannot serve (`get_page_from_freelist`).
+    /// True if every request is tested against the zone's watermarks first; false if only requests
+    /// that the lists cannot serve are (`get_page_from_freelist`).
     #[inline]
     fn tests_every_request(&self) -> bool {
         true

@@ -186,8 +186,8 @@ impl Barn {
         Some(object)
     }
 
-    /// Lets `fill` write up to `count` objects on top, count them in [`Traffic`] and say how many.
-    /// Returns their number, or 0 if the barn would hold more than `most` or there is no memory.
+    /// Lets `fill` write up to `count` objects on top, count them in [`Traffic`] and return how
+    /// many. Returns their number; 0 if the barn would hold more than `most` or there is no memory.
     pub(super) fn bring_in(
         &self,
         metadata: &Metadata,

@@ -103,7 +103,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
         self.emptied.0.set((slabs, order));
     }
 
-    /// Gives the slabs to the page allocator that have become empty so far.
+    /// Gives slabs to the page allocator: those that have become empty so far.
     #[inline]
     pub fn give_back_emptied(&self) {
         let (slabs, order) = self.emptied.0.take();

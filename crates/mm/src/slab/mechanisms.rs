@@ -15,7 +15,7 @@ pub struct Mechanisms {
     pub slam_mode: Option<SlamMode>,
 }
 
-/// The place for a CPU's free objects of a cache that its array has no room for (`slam`).
+/// The place where a CPU puts free objects if its array has no room for them (`slam`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlamMode {
     /// In the barn that all CPUs share.

@@ -178,7 +178,7 @@ pub trait StackHost: Sized {
     /// Does a stage of a direct reclaim, and notes its duration.
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T;
 
-    /// Gives `frames` frames of a stash, or all if it cannot give a part, to the zones. O(caches *
+    /// Gives `frames` frames of a stash to the zones, or all if it cannot give a part. O(caches *
     /// slots).
     fn give(&self, stash: Stash, frames: u32);
 

@@ -13,7 +13,7 @@ pub const MIN_ALIGN: usize = 16;
 pub struct Request {
     /// Bytes.
     pub size: usize,
-    /// The least alignment, a power of two; below [`MIN_ALIGN`] it counts as that.
+    /// The least alignment, a power of two; a smaller one counts as [`MIN_ALIGN`].
     pub align: usize,
     /// True if all bytes must be 0. Memory that is known to be zero is not cleared again.
     pub zeroed: bool,

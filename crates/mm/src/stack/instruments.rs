@@ -8,7 +8,7 @@
 //! | heap profile, guard pages by sampling | allocations | `small_end` |
 //! | debugging, hardening | allocations and frees | `small_end`, `span` |
 //!
-//! Frees of sampled objects need no limit: the fast path of `free` refuses their frames' kind.
+//! Frees of sampled objects need no such limit: the fast path of `free` refuses their kind.
 
 use quarry_sys::primitive::{AtomicU8, Ordering};
 

@@ -168,7 +168,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Returns whether no reclaim can make room for `frames`: they exceed the limit, or they are
-    /// more than 1/64 of the window and live mappings leave fewer addresses.
+    /// more than 1/64 of the window and live mappings leave fewer addresses free.
     fn is_hopeless(&self, frames: u32) -> bool {
         const GOOD_PART: u32 = 64;
         let (arena, zones) = (self.arena(), self.pages().zones());

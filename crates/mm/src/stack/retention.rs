@@ -3,8 +3,8 @@
 //!
 //! A program that works in bursts frees memory that the next burst needs, and faulting it in again
 //! may cost more than the burst itself. If at least half of the memory that went back is needed
-//! again within [`MOST_LOOKS`] looks, memory is kept longer from then on, by the time that has
-//! passed. If much was not needed again, memory is kept for half as long as before.
+//! again within [`MOST_LOOKS`] looks, memory is kept longer from then on, by the time that it was
+//! away. If much was not needed again, memory is kept for half as long as before.
 //!
 //! Time is counted in looks, each half a delay, including looks that a sleeping thread skips.
 //!
@@ -49,7 +49,7 @@ impl Retention {
         let away = usize::try_from(away).unwrap_or(usize::MAX);
         self.back = self.back.saturating_add(grown).min(self.gone);
         if away >= MOST_LOOKS {
-            // Not even the longest delay would have kept it. A small amount shows nothing.
+            // Not even the longest delay would have kept the memory. A small amount shows nothing.
             if self.gone >= LEAST_GONE.max(footprint / SMALL_SHARE) {
                 let halvings = (away / MOST_LOOKS).min(MOST_LOOKS);
                 self.looks = (self.looks >> halvings).max(1);

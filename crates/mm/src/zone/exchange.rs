@@ -42,7 +42,7 @@ impl Locked<'_> {
     }
 
     /// Turns a block of a movable pageblock into an extent. The caller takes frames of the extent
-    /// at once, because only until then may extents fill a whole pageblock.
+    /// at once: extents may fill a whole pageblock only for a moment.
     pub(super) fn keep_block(&mut self, block: Block) {
         let Block { pfn, order, zeroed } = block;
         self.state.extents.keep(self.memory, pfn, order.frames(), zeroed);

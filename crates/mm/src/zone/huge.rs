@@ -20,7 +20,7 @@ use quarry_sys::clock::{coarse_ns, monotonic_ns};
 /// on, faults fell by 60 % and 50 %, and sqlite had 3.3 % more memory (40 and 24 interleaved runs
 /// of each on Zen 5).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-/// From half of that size on, the two kinds of slabs use different pageblocks, to be ready by then.
+/// Slabs are kept apart by kind from half that size on, so most pageblocks are of one kind by then.
 pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
 
 /// Chooses how the kernel brings in the pageblocks of a free block. Slabs have claimed the block,

@@ -17,7 +17,7 @@ impl Zones {
         self.all().for_each(|zone| zone.set_short(short));
     }
 
-    /// Marks the zones for which `concerns` is true as being reclaimed for, until the result is
+    /// Marks zones as being reclaimed for, if `concerns` is true for them, until the result is
     /// dropped; with several results, until the last is.
     pub fn reclaiming(&self, concerns: impl Fn(&Zone) -> bool) -> Reclaiming<'_> {
         let mut nodes = 0;

@@ -390,9 +390,8 @@ impl Zones {
         self.arena().visit_locks(visit);
     }
 
-    /// Checks the equations of all zones, of lists against counts and of counts against states;
-    /// returns the first broken one. O(frames). No other thread may move blocks to or from pcp
-    /// lists.
+    /// Checks the equations of all zones: lists against counts, and counts against states. Returns
+    /// the first broken one. O(frames). No other thread may move blocks to or from pcp lists.
     pub fn validate(&self) -> Result<(), Broken> {
         self.all().try_for_each(|zone| self.of(zone.node()).validate())
     }

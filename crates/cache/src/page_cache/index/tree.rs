@@ -438,7 +438,7 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Takes a node off the counts and defers its release. Walks may still read its words.
+    /// Subtracts a node from the counts and defers its release. Walks may still read its words.
     fn unlink(&mut self, node: NodeRef) {
         self.shared.shadow.forget(node);
         self.inner.counts.nodes -= 1;

@@ -13,7 +13,7 @@ const ORDERS_5_14: &[u8] = &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 9, 9, 9];
 const BATCHES_FROM_0: DrainWalk = DrainWalk::GrowingBatches { first: 0 };
 const BATCHES_FROM_1: DrainWalk = DrainWalk::GrowingBatches { first: 1 };
 
-/// Drains `pages` pages from lists with `blocks[i]` blocks each. Returns the lists in turn.
+/// Drains `pages` pages from lists with `blocks[i]` blocks each. Returns the list of each block.
 fn drained(
     orders: &'static [u8],
     walk: DrainWalk,

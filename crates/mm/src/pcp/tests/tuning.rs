@@ -46,7 +46,7 @@ fn refills_of_order_0_double_up_to_2016() {
     assert_eq!(refills, [63, 126, 252, 504, 1008, 2016, 2016]);
     V6_18.after_free(&mut tuning, near, Order::ZERO);
     assert_eq!(tuning.alloc_factor, 2, "a free halves the factor");
-    // No refill takes more than fits below `high`: 2,048 - 0 - 63.
+    // No refill takes more than fits below `high`: 2,048 - 0 - 63 (`high - count - batch`).
     let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
     let mut tuning = Tuning { alloc_factor: 5, high: 2048, ..Tuning::default() };
     assert_eq!(V6_18.refill(&mut tuning, near, Order::ZERO), 1985);

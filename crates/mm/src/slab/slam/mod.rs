@@ -5,7 +5,7 @@
 //! its slow paths adapt to its use in real time.
 //!
 //! In every mode the fast path uses the CPU's array, by the same sequence. Each cache has a mode on
-//! each CPU; it decides where objects go for which the array has no room.
+//! each CPU. The mode decides where objects go if the array has no room.
 //!
 //! | mode | objects beyond the array go to | as | pays where |
 //! |---|---|---|---|

@@ -11,7 +11,7 @@
 //! | a run ended, all that did were shorter | array |
 //! | no run ended: the CPU only allocates, or is within a run | no opinion |
 //!
-//! A CPU in mode remote stays from 1/2 and 1/4 on; one in mode linked, from half of [`LONG`] on.
+//! A CPU stays in mode remote down to 1/2 and 1/4, and in mode linked down to half of [`LONG`].
 //!
 //! The CPU changes its mode once another mode fits [`WINS`] looks in a row; looks without an
 //! opinion do not count. For the mode linked one look is enough, because a long run lasts several

@@ -250,7 +250,7 @@ impl World {
         assert_eq!(self.zone().free_on_lists(), lists, "no block was touched");
     }
 
-    /// The frames after an extent that it needs in order to grow, if they are free in extents.
+    /// Takes the frames after an extent, for it to grow, if they are free in extents.
     fn extend(&mut self, which: usize, more: u32) {
         let Some((pfn, count, true)) = self.nth(which) else { return };
         let end = pfn.plus(count);
