@@ -192,7 +192,7 @@ impl DescriptorTable {
         self.array.is_empty()
     }
 
-    /// Bytes of the unit in which memory of descriptors is given back.
+    /// The smallest amount of descriptors' memory that can be given back, in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.array.page_bytes()

@@ -22,7 +22,7 @@ use crate::lru::Sizes;
 use quarry_mm::frame::{FRAME_SHIFT, fresh_zero};
 use quarry_sys::primitive::{AtomicI64, Ordering::Relaxed};
 
-/// At least this part of all pages is inactive: new pages need time to be used again.
+/// At least all pages divided by this are inactive: new pages need time to be used again.
 const LEAST: u64 = 32;
 
 fresh_zero! {

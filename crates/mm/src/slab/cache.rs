@@ -66,7 +66,7 @@ impl CacheId {
 pub struct SlabLayout {
     /// Its order.
     pub order: Order,
-    /// Bytes before the first object that the policy uses.
+    /// Bytes that the policy uses before the first object.
     pub header_bytes: usize,
 }
 
@@ -357,7 +357,7 @@ impl Cache {
         self.first_object
     }
 
-    /// Bytes of each slab that the policy uses, before the first object.
+    /// Bytes that the policy uses at the start of each slab, before the first object.
     #[inline]
     #[must_use]
     pub fn header_bytes(&self) -> usize {

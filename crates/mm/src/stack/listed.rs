@@ -1,6 +1,6 @@
 //! Takes and frees blocks of the running CPU's list without lock, gate or instrument.
 //!
-//! If another thread forks meanwhile, a block is on a list, or the thread in this code holds it. In
+//! If another thread forks while this code runs, a block is on a list, or this thread holds it. In
 //! the latter case the child loses the block, as it loses an object in use by such a thread.
 
 use super::cached_pages::StackHost;
