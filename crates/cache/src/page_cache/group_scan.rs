@@ -81,7 +81,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// Reclaims for a request that has met the limit of its group: at most 32 pages and 200 us.
     pub fn direct_reclaim_group(self, group: GroupId) -> Scanned {
         let until_ns = match monotonic_ns() {
-            // The time cannot be read, as under seccomp: the reclaim has no time limit.
+            // With `QUARRY_SANDBOX=1` there is no clock, and so no time limit.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };

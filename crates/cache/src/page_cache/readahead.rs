@@ -105,7 +105,7 @@ impl ReadAhead {
         }
         match trigger {
             Trigger::Marker => self.find_stream(need, is_cached),
-            // A miss at the start of a file, of many pages, or right after the last miss.
+            // A miss at the start of a file, of many pages, or at or right after the last miss.
             Trigger::Miss if index == 0 || pages > most || self.follows(index) => {
                 self.begin(index, pages, most)
             }

@@ -114,7 +114,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// for no lock of a mapping. A task does not nest two calls.
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
         let until_ns = match monotonic_ns() {
-            // The time cannot be read, as under seccomp: the reclaim has no time limit.
+            // With `QUARRY_SANDBOX=1` there is no clock, and so no time limit.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };

@@ -1,7 +1,7 @@
 //! Moving the pages of a mapping to another extent: by page tables, else by copying.
 //!
-//! Moved pages are a separate mapping of the kernel, which never merges it with a neighbour, and a
-//! process may have `vm.max_map_count` of them. Once an eighth of that number have moved, further
+//! Moved pages are a separate mapping of the kernel, which never merges it with a neighbour. A
+//! process may have `vm.max_map_count` mappings. Once an eighth of that number have moved, further
 //! pages are copied (see [`may_move`](MovedMappings::may_move)).
 //!
 //! Equation: `count` = live mappings whose `link[3]` is 1.

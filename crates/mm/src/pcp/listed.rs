@@ -176,7 +176,7 @@ fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> O
     let migratetype = MigrateType::Movable;
     let ask = Ask { order, migratetype, flags: AllocFlags::default() };
     for _ in 0..MOST_LOST {
-        // The zone cannot grow, so its last frames are for requests that may use the reserve.
+        // If the zone cannot grow, its last frames are for requests that may use the reserve.
         if !zones.grow(node, &ask, Urgency::Low) {
             return None;
         }

@@ -7,8 +7,8 @@ use quarry_sys::percpu::{Object, PerCpu};
 /// Answers about parked objects. By default a policy cannot tell, so an empty `impl` is enough for
 /// a policy that parks nothing.
 pub trait ParkedObjects<P: PerCpu>: Sized {
-    /// Returns whether `object` seems to be among the running CPU's free objects. A free object may
-    /// be overlooked; a wrong `true` is rare.
+    /// Returns whether `object` seems to be among the running CPU's free objects. Rarely true by
+    /// mistake; [`is_parked`](Self::is_parked) never is.
     #[inline(always)]
     fn seems_parked(_percpu: &P, _id: CacheId, _object: Object) -> bool {
         false

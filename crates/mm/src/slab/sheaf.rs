@@ -259,7 +259,7 @@ impl Sheaf {
             .or_else(|| self.alloc_from_slabs(context, cache, sheaf, taken, pressed))
     }
 
-    /// Frees an object after a full array: into it if it grew, else into the barn with a sheaf.
+    /// Frees an object that met a full array: into it if it grew, else into the barn or a slab.
     #[inline]
     pub(super) fn free_missed<P: Arrays>(
         &self,

@@ -41,7 +41,7 @@ pub struct BudgetStats {
     pub metadata: usize,
     /// Free memory of the zones that may hold data, and goes back to the system.
     pub free_dirty: usize,
-    /// Memory of the process that Quarry has not allocated: stacks, relocated code, mappings of the
+    /// Memory of the process that Quarry has not allocated: stacks, changed code, mappings of the
     /// program. Memory that is in use but untouched makes it too low; 0 without `/proc`.
     pub unaccounted: usize,
     /// The shortage of memory.

@@ -84,7 +84,7 @@ impl ReclaimState {
         self.retention.looks()
     }
 
-    /// Notes the fewest dirty frames of a node since the last look. Returns the frames newly due.
+    /// Notes the fewest dirty frames of a node since the last look. Returns the frames due now.
     fn note_dirty(&mut self, node: usize, lowest: u32) -> u32 {
         for look in (1..MOST_LOOKS).rev() {
             self.dirty[look][node] = self.dirty[look - 1][node];

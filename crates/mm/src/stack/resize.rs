@@ -176,7 +176,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        // A sample has no record. With checks on it moves, and so gets one.
+        // With checks on, only a sample without a record comes here. It moves, and so gets one.
         let have_records = self.watch.have_records();
         // A move by page tables puts a mapping at the start of a pageblock.
         if !have_records

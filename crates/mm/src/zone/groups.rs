@@ -37,8 +37,8 @@ pub struct GroupLimits {
     pub high: u32,
     /// Above this number, requests fail (`memory.max`).
     pub max: u32,
-    /// Most frames of pinned pages; a page that is pinned twice counts twice. Counts only pins that
-    /// the group's file mappings made while the group had this limit.
+    /// Most frames of pinned pages; a page that is pinned twice counts twice. Only for file
+    /// mappings made while the group has such a limit are pins counted.
     pub pinned_max: u32,
 }
 

@@ -175,7 +175,7 @@ const ALL_FRAMES: u32 = 32 * PAGEBLOCK_FRAMES;
 /// The owner and the state of each frame.
 struct World {
     zones: Zones,
-    /// Maps the first frame of each allocation to its frames, and whether it is an extent.
+    /// Maps the first frame of each allocation to (its number of frames, whether it is an extent).
     owned: BTreeMap<u32, (u32, bool)>,
     /// True once the frame was written, until it is zero again.
     written: Vec<bool>,
