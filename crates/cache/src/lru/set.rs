@@ -173,7 +173,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// Like [`isolate`](Self::isolate), but ends at a lock that the running task itself holds.
+    /// Like [`isolate`](Self::isolate), but stops at a lock that the running task itself holds.
     pub fn isolate_anywhere(
         &self,
         table: &DescriptorTable,

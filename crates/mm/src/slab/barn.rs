@@ -80,8 +80,8 @@ impl Sheaves {
         }
     }
 
-    /// The storage above the level if the barn may hold `count` more objects, and at most `most`
-    /// in all. Takes memory where the storage is too small.
+    /// Returns `count` unused entries of the storage, which it enlarges if necessary; `None` if the
+    /// barn would hold more than `most` objects, or without memory.
     fn room(
         &mut self,
         metadata: &Metadata,

@@ -10,8 +10,8 @@ pub enum Reclaim<'a> {
     All,
     /// The same for one cache.
     Cache(&'a Cache),
-    /// The objects of idle slots and idle caches; and of other caches those objects in barns that
-    /// no CPU has needed since the last call.
+    /// The objects of idle slots and idle caches. Of other caches, those objects in barns that no
+    /// CPU has needed since the last call.
     Idle(Idle<'a>),
 }
 

@@ -18,7 +18,7 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64};
 
 /// The findings of the last unsuccessful reclaim. Writers may race: either result will do.
 pub(super) struct Deferral {
-    /// The time from which on the next reclaim may come in any case; 0: at once.
+    /// From this time on, a request may reclaim again in any case; 0: at once.
     pub(super) until_ns: AtomicU64,
     pub(super) used: AtomicU32,
     pub(super) caches: [CacheCounts; MAX_CACHES],

@@ -102,7 +102,7 @@ mod tests {
             self.retention.see(footprint, self.now_ns, DELAY);
         }
 
-        /// A burst of `frames`, then `rest` looks. Returns whether its memory was kept that long.
+        /// Uses `frames` once, then looks `rest` times. Returns whether they were kept that long.
         fn burst(&mut self, frames: u32, rest: usize) -> bool {
             self.look(frames);
             let mut footprint = frames;

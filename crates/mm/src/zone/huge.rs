@@ -6,7 +6,7 @@
 //! huge page when slabs claim it, while huge pages cost hardly more than small ones.
 //!
 //! Cached pages lie in movable pageblocks, which slabs do not claim. The page cache fills each page
-//! that it takes, so it reports here that it has taken one.
+//! that it takes, so it reports the page here, and a pageblock with few owned frames becomes huge.
 
 use super::block::Block;
 use super::zone::Zone;

@@ -152,7 +152,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Puts whole bundles of objects into the CPU's stock; if it is full, puts them away.
+    /// Puts whole bundles of objects into the CPU's stock, or into barns and slabs if it is full.
     fn stock(&self, cpu: &CpuCache, objects: &[Object]) {
         let limits = self.context.limits;
         let is_enough = limits.barns() > CacheLimits::barns_most(self.context.zones);
