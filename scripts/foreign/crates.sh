@@ -34,17 +34,17 @@ fetch_crates() {
         || { echo "crates: cannot be fetched: see $place/crates.log"; return 1; }
 }
 
-# tests_of_crate OPTION..: cargo test in the folder of a crate, which may ask for a toolchain.
+# tests_of_crate COMMAND..: cargo test in the folder of a crate, which may ask for a toolchain.
 tests_of_crate() {
     # Doctests are compiled one by one; tests that compile programs ask nothing of an allocator.
-    RUSTUP_TOOLCHAIN=$toolchain timeout -k 5 1200 cargo test --no-fail-fast --lib --tests \
-        ${options:+"$options"} "$@" -- --exact --skip ui
+    RUSTUP_TOOLCHAIN=$toolchain "$@" --no-fail-fast --lib --tests ${options:+"$options"} \
+        -- --exact --skip ui
 }
 
 # outcomes RUNNER: the tests of the crate in this folder, a line each, and how the whole ended.
 outcomes() {
     local -x "$1"
-    tests_of_crate > "$output.tests" 2> "$output"
+    tests_of_crate timeout -k 5 1200 cargo test > "$output.tests" 2> "$output"
     local status=$?
     grep -aoE '^test .* \.\.\. (ok|FAILED|ignored)' "$output.tests" | sort
     # 0: all passed; 101: some failed.
@@ -63,7 +63,7 @@ suite_crates() {
         local folder=$place/crates/$name-$version system quarry before=$failed same
         [[ -e $folder ]] || cp -r "$place/crates/vendor/$name-$version" "$folder"
         grep -q '^\[workspace\]' "$folder/Cargo.toml" || echo '[workspace]' >> "$folder/Cargo.toml"
-        if ! (cd "$folder" && tests_of_crate --no-run) > "$output" 2>&1; then
+        if ! (cd "$folder" && tests_of_crate cargo test --no-run) > "$output" 2>&1; then
             fail "$name" "does not build: $(grep -m1 '^error' "$output")"
             continue
         fi
