@@ -34,38 +34,51 @@ fetch_crates() {
         || { echo "crates: cannot be fetched: see $place/crates.log"; return 1; }
 }
 
-# outcomes NAME=VALUE..: the tests of the crate in this folder, a line each, with variables.
-outcomes() {
+# tests_of_crate COMMAND..: cargo test in the folder of a crate, which may ask for a toolchain.
+tests_of_crate() {
     # Doctests are compiled one by one; tests that compile programs ask nothing of an allocator.
-    env "$@" timeout -k 5 1200 cargo test --no-fail-fast --lib --tests ${options:+"$options"} -- \
-        --skip ui 2> "$output" | grep -E '^test .* \.\.\. (ok|FAILED|ignored)' | sort
+    RUSTUP_TOOLCHAIN=$toolchain "$@" --no-fail-fast --lib --tests ${options:+"$options"} \
+        -- --exact --skip ui
+}
+
+# outcomes RUNNER: the tests of the crate in this folder, a line each, and how the whole ended.
+outcomes() {
+    local -x "$1"
+    tests_of_crate timeout -k 5 1200 cargo test > "$output.tests" 2> "$output"
+    local status=$?
+    grep -aoE '^test .* \.\.\. (ok|FAILED|ignored)' "$output.tests" | sort
+    # 0: all passed; 101: some failed.
+    [[ $status == 0 || $status == 101 ]] || echo "the suite ends with status $status"
 }
 
 suite_crates() {
-    local name version options runner
+    local name version options runner toolchain
     fetch_crates || { unexpected=1; return; }
     suite 'crates: their test suites, beside the same on the system'\''s allocator'
     local -x CARGO_TARGET_DIR=$place/crates/target
+    toolchain=$(rustup show active-toolchain 2> /dev/null | cut -d' ' -f1)
     runner=CARGO_TARGET_$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER
     while read -r name version options; do
         [[ -n $name && " ${QUARRY_CRATES:-$name} " == *" $name "* ]] || continue
         local folder=$place/crates/$name-$version system quarry before=$failed same
         [[ -e $folder ]] || cp -r "$place/crates/vendor/$name-$version" "$folder"
         grep -q '^\[workspace\]' "$folder/Cargo.toml" || echo '[workspace]' >> "$folder/Cargo.toml"
-        system=$(cd "$folder" && outcomes)
-        quarry=$(cd "$folder" && outcomes "$runner=env LD_PRELOAD=$library")
-        if [[ -z $system ]]; then
+        if ! (cd "$folder" && tests_of_crate cargo test --no-run) > "$output" 2>&1; then
             fail "$name" "does not build: $(grep -m1 '^error' "$output")"
             continue
         fi
+        system=$(cd "$folder" && outcomes "$runner=env")
+        quarry=$(cd "$folder" && outcomes "$runner=env LD_PRELOAD=$library")
         while read -r line; do
             [[ -z $line ]] || fail "$name" "only $line"
         done < <(diff <(echo "$system") <(echo "$quarry") | sed -n \
             's/^< /on the system: /p; s/^> /on Quarry: /p')
-        same=$(comm -12 <(echo "$system") <(echo "$quarry") | grep -c .)
-        passed=$((passed + same))
-        printf '  %s %s: %d tests end alike, %d do not\n' "$name" "$version" "$same" \
+        same=$(comm -12 <(echo "$system") <(echo "$quarry"))
+        passed=$((passed + $(grep -c . <<< "$same")))
+        printf '  %s %s: %d tests end alike, %d of them fail; %d do not\n' "$name" "$version" \
+            "$(grep -c . <<< "$same")" "$(grep -c 'FAILED$\|^the suite' <<< "$same")" \
             $((failed - before))
     done <<< "$crates_of_others"
+    rm -f "$output.tests"
     counts
 }

@@ -2,7 +2,6 @@
 
 use core::ffi::c_int;
 use quarry::Error;
-use quarry::process::ensure_ready;
 use quarry::profile::{self, DEFAULT_MEAN_BYTES};
 use quarry_sys::errno::{self, KeepErrno};
 
@@ -17,7 +16,6 @@ fn result(result: Result<(), Error>) -> c_int {
 /// profile is on, EBUSY if another thread is switching it, or the error of the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_profile_start(mean_bytes: usize) -> c_int {
-    ensure_ready();
     result(profile::start(if mean_bytes == 0 { DEFAULT_MEAN_BYTES } else { mean_bytes }))
 }
 

@@ -8,7 +8,7 @@
 use crate::balancer::{Balancer, Cache};
 use crate::gate::{self, GATE};
 use crate::instance::{STACK, is_ready, zones};
-use crate::{background, profile, record};
+use crate::{background, heap_profile, record};
 use quarry_mm::stack::{CachedPages, StackHost};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::glibc;
@@ -30,7 +30,7 @@ pub(crate) fn generation() -> u32 {
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     background::visit_locks(visit);
     Cache::visit_process_locks(visit);
-    profile::visit_locks(visit);
+    heap_profile::visit_locks(visit);
     if is_ready() {
         STACK.visit_locks(visit);
     }
@@ -82,7 +82,7 @@ extern "C" fn in_child() {
         GATE.open_in_child();
         glibc::reset_streams();
     }
-    profile::adopt_in_child();
+    heap_profile::adopt_in_child();
     // Not if a signal handler forks and has interrupted work on the instance.
     if record::wants_thread() && is_ready() && is_at_rest() {
         let _errno = KeepErrno::new();

@@ -26,13 +26,14 @@
 //     error, instance, variables
 //     gate, file_name
 //     balancer, written
-//     limits, profile, statistics
+//     limits, heap_profile, statistics
 //     settings
 //     record
 //     background
 //     fork
 //     signal
 //     process, resize
+//     profile
 //     at_load
 //     checks, raw_cache, pages
 //     raw_reserve
@@ -53,6 +54,8 @@ mod error;
 mod file_name;
 mod fork;
 mod gate;
+#[cfg_attr(not(feature = "profile"), path = "no_heap_profile.rs")]
+mod heap_profile;
 mod instance;
 mod limits;
 #[cfg(feature = "page-cache")]
@@ -65,9 +68,6 @@ pub mod process;
 mod process;
 #[cfg(feature = "profile")]
 pub mod profile;
-#[cfg(not(feature = "profile"))]
-#[path = "no_profile.rs"]
-mod profile;
 mod raw_cache;
 mod raw_reserve;
 mod record;

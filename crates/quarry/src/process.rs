@@ -7,7 +7,7 @@ use crate::balancer::{Balancer, Cache, Wait};
 use crate::error::Error;
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zones};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
-use crate::{background, fork, gate, limits, profile, record, statistics};
+use crate::{background, fork, gate, heap_profile, limits, record, statistics};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::LARGEST_BLOCK;
 use quarry_mm::slab::Occupancy;
@@ -179,7 +179,7 @@ fn build() -> Mode {
     fork::register_handlers();
     gate::GATE.is_of_process();
     statistics::register();
-    profile::start_if_asked();
+    heap_profile::start_if_asked();
     object::pin();
     #[cfg(feature = "checks")]
     crate::checks::start(options.checks);

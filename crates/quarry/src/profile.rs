@@ -1,14 +1,18 @@
 //! The heap profile of the process: allocations by call site, and the part that is in use.
 //!
 //! ```
+//! # #![no_main] // Rust's own start allocates, and here the profile is to be the first call.
 //! #[global_allocator]
 //! static A: quarry::Quarry = quarry::Quarry;
 //!
-//! # fn main() -> std::io::Result<()> {
+//! # #[unsafe(no_mangle)]
+//! # extern "C" fn main() -> i32 { run().is_err().into() }
+//! # fn run() -> std::io::Result<()> {
 //! quarry::profile::start(quarry::profile::DEFAULT_MEAN_BYTES)?;
 //! let kept: Vec<Vec<u8>> = (0..1000).map(|_| vec![1; 4096]).collect();
 //! quarry::profile::stop();
 //! quarry::profile::write_to(std::fs::File::create("/dev/null")?)?;
+//! # quarry::profile::start_with_frees(1 << 20)?;
 //! # drop(kept);
 //! # Ok(())
 //! # }
@@ -22,24 +26,25 @@
 //! per 512 KiB becomes a sample, recorded with its callers. A forked child has no profile, unless
 //! the name in `QUARRY_PROFILE` differs for each process (`%p`).
 
-mod at_exit;
-mod bell;
-mod output;
-mod switch;
+use crate::error::Error;
+use crate::heap_profile;
+pub use crate::heap_profile::*;
+use crate::process::serving;
 
-pub(crate) use at_exit::{prepare, start_if_asked};
-pub(crate) use bell::look;
-#[cfg(feature = "std")]
-pub use output::write_to;
-#[cfg(feature = "internals")]
-pub use output::write_to_descriptor;
-pub(crate) use switch::visit_locks;
-pub use switch::{DEFAULT_MEAN_BYTES, start, start_with_frees, stop};
+/// Starts a profile with about one sample in `mean_bytes`, and clears the counts of the previous
+/// one. O(size of the tables), some 100 us; the first start maps about 7 MiB, of which it touches
+/// only the parts that it uses.
+///
+/// # Errors
+/// See [`Error`]; then nothing has changed.
+pub fn start(mean_bytes: usize) -> Result<(), Error> {
+    serving().and_then(|()| heap_profile::begin(mean_bytes, false))
+}
 
-/// Called in the child of a fork, after the parent's locks were released.
-pub(crate) fn adopt_in_child() {
-    bell::forget();
-    if switch::adopt_in_child() {
-        at_exit::start_in_child();
-    }
+/// Like [`start`], but also records the callers of the frees of samples.
+///
+/// # Errors
+/// Same as [`start`].
+pub fn start_with_frees(mean_bytes: usize) -> Result<(), Error> {
+    serving().and_then(|()| heap_profile::begin(mean_bytes, true))
 }

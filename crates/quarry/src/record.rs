@@ -19,7 +19,7 @@
 
 use crate::instance::{STACK, is_ready, zones};
 use crate::settings::{Wish, settings};
-use crate::{gate, profile, statistics, watcher};
+use crate::{gate, heap_profile, statistics, watcher};
 use core::ptr::null_mut;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
@@ -213,7 +213,7 @@ fn publish_at(now: u64) {
     }
     drop(inside);
     if let Some(record) = PUBLISHER.own_record() {
-        profile::look(record);
+        heap_profile::look(record);
     }
 }
 

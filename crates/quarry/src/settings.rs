@@ -6,7 +6,7 @@
 
 use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
 use crate::variables::{each_entry, is_privileged};
-use crate::{profile, statistics};
+use crate::{heap_profile, statistics};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
@@ -171,7 +171,7 @@ impl Settings {
             "SIGNAL" => return self.signal = signal_number(value).or(self.signal),
             "STATS" => return statistics::prepare(value),
             "STATS_FORMAT" => return statistics::set_format(value),
-            "PROFILE" | "PROFILE_MEAN" => return profile::prepare(name, value),
+            "PROFILE" | "PROFILE_MEAN" => return heap_profile::prepare(name, value),
             _ => return,
         };
         match value {

@@ -36,7 +36,7 @@ impl Opened {
     fn new(path: &CStr, flags: i32) -> Option<Self> {
         // SAFETY: the path is NUL-terminated; the constructors of the object have no preconditions.
         let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
-        (!handle.is_null()).then_some(Self(handle))
+        (!handle.is_null()).then(|| Self(handle))
     }
 
     fn work(&self, entries: usize) -> usize {

@@ -6,16 +6,17 @@ use crate::store::PAGE;
 use quarry::{Backing, Budget, Mapping, OsError, PageCache, Quarry, ReadWrite};
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 const LIMIT: usize = 64 << 20;
 const PAGES: u64 = 4 * (LIMIT / PAGE) as u64;
 const TASKS: u64 = 8;
 
-/// A disk without limits, on which each page contains its number; writes to it may be refused.
+/// A disk without limits, on which each page contains its number. Above 0 it refuses writes, and
+/// counts how often.
 #[derive(Default)]
-struct Numbers(Arc<AtomicBool>);
+struct Numbers(Arc<AtomicU32>);
 
 impl Backing for Numbers {
     type Access = ReadWrite;
@@ -32,7 +33,8 @@ impl Backing for Numbers {
     }
 
     fn write_pages(&self, _: u64, pages: &[&[u8]]) -> Result<usize, OsError> {
-        if self.0.load(SeqCst) {
+        if self.0.load(SeqCst) > 0 {
+            self.0.fetch_add(1, SeqCst);
             return Err(OsError(libc::EIO));
         }
         Ok(pages.iter().map(|page| page.len()).sum())
@@ -206,7 +208,7 @@ fn dirty_pages_are_written_for_a_request_or_counted() {
 #[test]
 #[ignore = "needs a limit of its own"]
 fn dirty() {
-    let refuses = Arc::new(AtomicBool::new(false));
+    let refuses = Arc::new(AtomicU32::new(0));
     let mapping = PageCache::builder().read_ahead(0).open(Numbers(Arc::clone(&refuses))).unwrap();
     let mut pages = 0..u64::MAX;
     let mut change = |is_enough: &dyn Fn() -> bool| {
@@ -224,12 +226,13 @@ fn dirty() {
     assert_eq!(balances().refused, 0);
     drop(Block::demand(8 << 20));
     change(&is_full);
-    refuses.store(true, SeqCst);
-    while Block::of(8 << 20).is_some() {
+    refuses.store(1, SeqCst);
+    // On a busy machine requests are refused before any page could be written.
+    while Block::of(8 << 20).is_some() || refuses.load(SeqCst) == 1 {
         change(&is_full);
     }
     assert!(balances().refused > 0 && balances().refused_dirty > 0, "{:?}", balances());
-    refuses.store(false, SeqCst);
+    refuses.store(0, SeqCst);
     assert!(mapping.flush(..).is_err(), "it is reported");
     mapping.flush(..).unwrap();
     drop(Block::demand(8 << 20));

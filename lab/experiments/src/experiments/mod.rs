@@ -40,43 +40,43 @@ use quarry_harness::table::{Table, words};
 use std::io::Write;
 
 const REGISTRY: &[Entry] = &[
-    Entry::of::<malloc_patterns::MallocPatterns>(),
-    Entry::of::<fleet::Fleet>(),
-    Entry::of::<peers::Peers>(),
-    Entry::of::<real_programs::RealPrograms>(),
-    Entry::of::<programs::Programs>(),
-    Entry::of::<idle_return::IdleReturn>(),
-    Entry::of::<growth::Growth>(),
-    Entry::of::<start_up::StartUp>(),
-    Entry::of::<churn::Churn>(),
-    Entry::of::<cache_hit::CacheHit>(),
-    Entry::of::<kernel::Kernel>(),
-    Entry::of::<zone::Zone>(),
-    Entry::of::<fragmentation::Fragmentation>(),
-    Entry::of::<containment::Containment>(),
-    Entry::of_replay("netperf-udp-stream"),
-    Entry::of_replay("netperf-tcp-stream"),
-    Entry::of_replay("udp-u-1k"),
-    Entry::of_replay("udp-u-4k"),
-    Entry::of_replay("sockperf-udp-throughput"),
-    Entry::of_replay("sockperf-tcp-throughput"),
-    Entry::of_replay("sockperf-under-load"),
-    Entry::of_replay("tcp-rr"),
-    Entry::of_replay("hackbench"),
-    Entry::of_replay("fsmark"),
-    Entry::of_replay("page-fault1"),
-    Entry::of_replay("list-free"),
-    Entry::of_replay("sparsetruncate-tiny"),
-    Entry::of_replay("sparsetruncate-large"),
-    Entry::of_replay("bonnie"),
-    Entry::of_replay("reaim"),
-    Entry::of_replay("dbench4"),
-    Entry::of_replay("varmail"),
-    Entry::of::<sqlite::budget::SqliteBudget>(),
-    Entry::of::<sqlite::hot::SqliteHot>(),
-    Entry::of::<sqlite::truncate::TruncateStall>(),
-    Entry::of::<sqlite::one_budget::OneBudget>(),
-    Entry::of::<empty::Empty>(),
+    Entry::of::<malloc_patterns::MallocPatterns>(""),
+    Entry::of::<fleet::Fleet>("~2 s"),
+    Entry::of::<peers::Peers>(""),
+    Entry::of::<real_programs::RealPrograms>(""),
+    Entry::of::<programs::Programs>(""),
+    Entry::of::<idle_return::IdleReturn>("~50 s"),
+    Entry::of::<growth::Growth>("~2 s"),
+    Entry::of::<start_up::StartUp>("~1 s"),
+    Entry::of::<churn::Churn>("~2 s"),
+    Entry::of::<cache_hit::CacheHit>(""),
+    Entry::of::<kernel::Kernel>("~6 s"),
+    Entry::of::<zone::Zone>("~6 s"),
+    Entry::of::<fragmentation::Fragmentation>("~2 s"),
+    Entry::of::<containment::Containment>(""),
+    Entry::of_replay("netperf-udp-stream", "~2 s"),
+    Entry::of_replay("netperf-tcp-stream", "~2 s"),
+    Entry::of_replay("udp-u-1k", "~1 s"),
+    Entry::of_replay("udp-u-4k", "~1 s"),
+    Entry::of_replay("sockperf-udp-throughput", "~1 s"),
+    Entry::of_replay("sockperf-tcp-throughput", "~7 s"),
+    Entry::of_replay("sockperf-under-load", "~1 s"),
+    Entry::of_replay("tcp-rr", "~3 s"),
+    Entry::of_replay("hackbench", "~1 s"),
+    Entry::of_replay("fsmark", "~1 s"),
+    Entry::of_replay("page-fault1", "~2 s"),
+    Entry::of_replay("list-free", "~1 s"),
+    Entry::of_replay("sparsetruncate-tiny", "~1 s"),
+    Entry::of_replay("sparsetruncate-large", "~1 s"),
+    Entry::of_replay("bonnie", "~3 s"),
+    Entry::of_replay("reaim", "~1 s"),
+    Entry::of_replay("dbench4", "~1 s"),
+    Entry::of_replay("varmail", "~1 s"),
+    Entry::of::<sqlite::budget::SqliteBudget>("~4 s"),
+    Entry::of::<sqlite::hot::SqliteHot>("~2 s"),
+    Entry::of::<sqlite::truncate::TruncateStall>("~2 s"),
+    Entry::of::<sqlite::one_budget::OneBudget>("~2 s"),
+    Entry::of::<empty::Empty>("~1 s"),
 ];
 
 /// An experiment that the user has chosen, with its options.
@@ -130,9 +130,9 @@ fn with_entries(command: Command, registry: &[Entry]) -> Command {
 pub(crate) fn list() -> String {
     let row = |entry: &Entry| {
         let about = entry.command().get_about().map(ToString::to_string).unwrap_or_default();
-        vec![words(entry.name), words(about)]
+        vec![words(entry.name), words(entry.quick), words(about)]
     };
-    let head = ["experiment", "about"].map(words).into();
+    let head = ["experiment", "--quick", "about"].map(words).into();
     format!("{}\n", Table { head, rows: REGISTRY.iter().map(row).collect() }.plain())
 }
 
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn every_experiment_says_what_it_is() {
         let text = list();
-        assert!(text.contains("malloc-patterns") && text.contains("  malloc, free"), "{text}");
+        assert!(text.contains("malloc-patterns") && text.contains("~50 s    The memory"), "{text}");
         assert!(text.lines().all(|line| line.len() > 15), "{text}");
     }
 
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    const ONE_LINE: &[Entry] = &[Entry::of::<Doubling>()];
+    const ONE_LINE: &[Entry] = &[Entry::of::<Doubling>("~0 s")];
 
     #[test]
     fn a_new_experiment_is_one_line() {

@@ -151,6 +151,8 @@ pub(crate) type Ready = Box<dyn FnOnce(&mut Lab<'_>) -> Result<()>>;
 
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
+    /// The time of a run with `--quick`, roughly; empty where none was measured.
+    pub(crate) quick: &'static str,
     pub(crate) work: Option<WorkKind>,
     /// Adds the options and the help to a command; the first argument is the experiment's name.
     pub(crate) augment: fn(&'static str, Command) -> Command,
@@ -158,9 +160,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) const fn of<P: Plan>() -> Self {
+    pub(crate) const fn of<P: Plan>(quick: &'static str) -> Self {
         Self {
             name: P::NAME,
+            quick,
             work: P::WORK,
             augment: |_, command| P::augment_args(command),
             parse: |_, options| {

@@ -94,13 +94,13 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 impl Entry {
-    pub(super) const fn of_replay(name: &'static str) -> Self {
+    pub(super) const fn of_replay(name: &'static str, quick: &'static str) -> Self {
         let work = Some(WorkKind::of::<ReplaySample>());
         let parse = |name: &str, matches: &ArgMatches| {
             let replaying = parse(name, matches)?;
             Ok(Staged::ready(|lab| replaying.stage(lab)))
         };
-        Self { name, work, augment, parse }
+        Self { name, quick, work, augment, parse }
     }
 }
 

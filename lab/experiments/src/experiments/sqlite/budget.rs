@@ -70,16 +70,14 @@ impl Plan for SqliteBudget {
     fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
-        let baseline = self.common.baseline(&names, QUARRY)?.to_owned();
-        let variants = variants(&self.common.variants, &baseline)?;
+        let (variants, baseline) = variants(&self.common)?;
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
         program.create(&folder, self.databases, self.mib * MIB)?;
         let mut bytes = BTreeMap::new();
         for &tasks in &self.common.tasks {
-            let able: Vec<&str> =
-                names.iter().copied().filter(|name| tasks == 1 || *name != SINGLE).collect();
+            let names = self.common.variants.iter().map(String::as_str);
+            let able: Vec<&str> = names.filter(|name| tasks == 1 || *name != SINGLE).collect();
             let fill = self.options(tasks, 100);
             let found = budgets(&program, &able, &folder, self.budget * MIB, &fill)?;
             for (cache, bytes) in &found {

@@ -2,7 +2,7 @@
 
 use super::super::plan::*;
 use super::super::tables;
-use super::load::{LoadProgram, QUARRY, cache_of, variants};
+use super::load::{LoadProgram, cache_of, variants};
 use quarry_harness::results::{Against, Over, Relation, Target};
 use std::path::PathBuf;
 
@@ -47,9 +47,7 @@ impl Plan for SqliteHot {
     fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
-        let baseline = self.common.baseline(&names, QUARRY)?.to_owned();
-        let variants = variants(&self.common.variants, &baseline)?;
+        let (variants, baseline) = variants(&self.common)?;
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
         program.create(&folder, 1, self.mib * MIB)?;

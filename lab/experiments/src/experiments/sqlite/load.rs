@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use quarry_compare::companion;
 use quarry_harness::launch::{cleared_variables, end_of};
+use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Measurement, Variant};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
@@ -40,23 +41,24 @@ fn variant(known: &[(&str, &str)], name: &str) -> Result<Variant> {
     Ok(Variant::new(name, what))
 }
 
-/// The named page caches, then an A/A copy of the baseline.
+/// The page caches of `--variants` with an A/A copy of the baseline, and the baseline's name.
 ///
 /// # Errors
-/// A name is unknown.
-pub(super) fn variants(names: &[String], baseline: &str) -> Result<Vec<Variant>> {
-    variants_of(&CACHES, names, baseline)
+/// A name is unknown, or the baseline is not among them.
+pub(super) fn variants<D: Defaults>(of: &Common<D>) -> Result<(Vec<Variant>, String)> {
+    variants_of(&CACHES, of)
 }
 
-pub(super) fn variants_of(
+/// The same among `known`, whose first is the usual baseline.
+pub(super) fn variants_of<D: Defaults>(
     known: &[(&str, &str)],
-    names: &[String],
-    baseline: &str,
-) -> Result<Vec<Variant>> {
+    of: &Common<D>,
+) -> Result<(Vec<Variant>, String)> {
+    let names: Vec<&str> = of.variants.iter().map(String::as_str).collect();
+    let baseline = of.baseline(&names, known[0].0)?.to_owned();
     let mut all = names.iter().map(|name| variant(known, name)).collect::<Result<Vec<_>>>()?;
-    let copy = all.iter().find(|it| it.name == baseline).map(Variant::copy);
-    all.extend(copy);
-    Ok(all)
+    all.extend(all.iter().find(|it| it.name == baseline).map(Variant::copy));
+    Ok((all, baseline))
 }
 
 /// The program's name of a variant.
@@ -179,6 +181,7 @@ fn measurement(figures: &Map<String, Value>, operations: &str, cache: &str) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
     #[test]
     fn figures_become_a_measurement() {
@@ -191,12 +194,29 @@ mod tests {
         assert!(super::measurement(&figures, "pages", QUARRY).is_err());
     }
 
+    #[derive(Parser)]
+    struct Asked {
+        #[command(flatten)]
+        common: Common<Asked>,
+    }
+
+    impl Defaults for Asked {
+        const VARIANTS: &'static str = "shared,quarry";
+        const SAMPLES: &'static str = "2";
+        const QUICK_SAMPLES: &'static str = "1";
+    }
+
     #[test]
     fn an_unknown_page_cache_is_told() {
-        let all = variants(&["quarry".to_owned(), "shared".to_owned()], QUARRY).unwrap();
+        let asked = |words: &[&str]| Asked::parse_from([&["quarry-lab"], words].concat()).common;
+        let (all, baseline) = variants(&asked(&[])).unwrap();
         let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
-        assert_eq!(names, ["quarry", "shared", "quarry A/A"]);
-        assert_eq!(cache_of(&all[2]), QUARRY);
-        assert!(variants(&["seperate".to_owned()], QUARRY).is_err());
+        assert_eq!(names, ["shared", "quarry", "quarry A/A"]);
+        assert_eq!((cache_of(&all[2]), &*baseline), (QUARRY, QUARRY));
+        let (all, _) = variants(&asked(&["--baseline=shared"])).unwrap();
+        assert_eq!(all[2].name, "shared A/A");
+        for wrong in ["--variants=seperate", "--baseline=separate"] {
+            assert!(variants(&asked(&[wrong])).is_err(), "{wrong}");
+        }
     }
 }

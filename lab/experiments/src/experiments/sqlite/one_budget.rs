@@ -49,9 +49,7 @@ impl Plan for OneBudget {
     fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
-        let baseline = self.common.baseline(&names, DIVISIONS[0].0)?.to_owned();
-        let variants = variants_of(&DIVISIONS, &self.common.variants, &baseline)?;
+        let (variants, baseline) = variants_of(&DIVISIONS, &self.common)?;
         let divisions: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
         let Self { mib, millis, latency, .. } = self;
         let sampler = move |key: SampleKey| {

@@ -1,7 +1,7 @@
 //! `truncate-stall`: a million cached pages are freed at once while another thread works.
 
 use super::super::plan::*;
-use super::load::{LoadProgram, QUARRY, cache_of, variants};
+use super::load::{LoadProgram, cache_of, variants};
 
 const WAYS: [(&str, &str); 3] =
     [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];
@@ -36,9 +36,7 @@ impl Plan for TruncateStall {
     fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
-        let baseline = self.common.baseline(&names, QUARRY)?.to_owned();
-        let variants = variants(&self.common.variants, &baseline)?;
+        let (variants, baseline) = variants(&self.common)?;
         let caches: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
         let pages = self.pages;
         let sampler = move |key: SampleKey| {

@@ -3,7 +3,7 @@
 
 use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to_descriptor;
-use super::switch::{is_of_this_process, start, stop};
+use super::switch::{begin, is_of_this_process, stop};
 use crate::error::{Error, OsError};
 use crate::file_name::FileName;
 use core::ffi::{CStr, c_int};
@@ -34,7 +34,7 @@ pub(crate) fn start_if_asked() {
     if name().is_none() {
         return;
     }
-    if let Err(error) = start(MEAN.load(Ordering::Relaxed)) {
+    if let Err(error) = begin(MEAN.load(Ordering::Relaxed), false) {
         return complain(&error);
     }
     if !IS_REGISTERED.swap(true, Ordering::Relaxed) {

@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 use crate::gate;
-use crate::instance::{READY, STACK, STATE, is_ready, profile};
+use crate::instance::{STACK, is_ready, profile};
 use core::ptr::NonNull;
 use quarry_sys::clock::{coarse_ns, wall_ns};
 use quarry_sys::confined::is_confined;
@@ -37,24 +37,6 @@ pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("profile->switch", &SWITCH);
 }
 
-/// Starts a profile with about one sample in `mean_bytes`, and clears the counts of the previous
-/// one. O(size of the tables), some 100 us; the first start maps about 7 MiB, of which it touches
-/// only the parts that it uses.
-///
-/// # Errors
-/// See [`Error`]; then nothing has changed.
-pub fn start(mean_bytes: usize) -> Result<(), Error> {
-    begin(mean_bytes, false)
-}
-
-/// Like [`start`], but also records the callers of the frees of samples.
-///
-/// # Errors
-/// Same as [`start`].
-pub fn start_with_frees(mean_bytes: usize) -> Result<(), Error> {
-    begin(mean_bytes, true)
-}
-
 /// Stops the profile. Its counts can still be written to a file; sampled objects stay samples until
 /// they are freed. Does nothing if no profile is on, or if another thread is switching it.
 pub fn stop() {
@@ -68,11 +50,9 @@ pub fn stop() {
     note(Head::Stopped, wall_ns());
 }
 
-fn begin(mean_bytes: usize, frees: bool) -> Result<(), Error> {
+/// Starts the profile of an instance that serves.
+pub(crate) fn begin(mean_bytes: usize, frees: bool) -> Result<(), Error> {
     let _errno = KeepErrno::new();
-    if STATE.load(Ordering::Acquire) != READY {
-        return Err(Error::Disabled);
-    }
     let _inside = gate::enter();
     let _switch = SWITCH.try_lock().ok_or(Error::Busy)?;
     if profile().is_on() {

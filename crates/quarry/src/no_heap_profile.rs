@@ -1,4 +1,4 @@
-//! Stands in for `profile` in a build without that feature.
+//! Stands in for `heap_profile` in a build without that feature.
 
 use quarry_sys::locks::Visit;
 use quarry_sys::report::warn;

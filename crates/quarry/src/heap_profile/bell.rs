@@ -14,7 +14,7 @@
 //!
 //! A profile started this way ends after [`PATIENCE`] looks without a sleeper on the bell.
 
-use super::switch::{start, start_with_frees, stop};
+use super::switch::{begin, stop};
 use quarry_record::profile_bell::{BELL, PATIENCE, STOP, WISHES, mean_of};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, futex};
 
@@ -31,8 +31,7 @@ pub(crate) fn look(record: usize) {
             let wish = (0..64).find(|number| sleeps_on(WISHES + 4 * number));
             let Some(number) = wish else { return };
             let (mean, frees) = mean_of(number);
-            let started = if frees { start_with_frees(mean) } else { start(mean) };
-            if started.is_ok() {
+            if begin(mean, frees).is_ok() {
                 LEFT.store(PATIENCE, Relaxed);
             }
         }

@@ -1,0 +1,23 @@
+//! The heap profile, beneath the public module `profile`, which builds the instance first.
+
+mod at_exit;
+mod bell;
+mod output;
+mod switch;
+
+pub(crate) use at_exit::{prepare, start_if_asked};
+pub(crate) use bell::look;
+#[cfg(feature = "std")]
+pub use output::write_to;
+#[cfg(feature = "internals")]
+pub use output::write_to_descriptor;
+pub use switch::{DEFAULT_MEAN_BYTES, stop};
+pub(crate) use switch::{begin, visit_locks};
+
+/// In the child of a fork, after the parent's locks were released.
+pub(crate) fn adopt_in_child() {
+    bell::forget();
+    if switch::adopt_in_child() {
+        at_exit::start_in_child();
+    }
+}
