@@ -24,8 +24,7 @@ typedef struct quarry_page quarry_page;
 /* What a program has registered with the budget. */
 typedef struct quarry_registration quarry_registration;
 
-/* Of the functions of a shrinker: how many there are cannot be said now, or nothing can be freed
- * now. */
+/* Returned by a shrinker's functions: the count is not known now, or no object can be freed now. */
 #define QUARRY_SHRINK_STOP ((size_t)-1)
 
 /*
@@ -82,18 +81,18 @@ typedef struct quarry_registration quarry_registration;
 #define QUARRY_PRESSURE_LOW 1
 
 /*
- Level of pressure: most pages and objects that reclaim looks at are in use.
+ Level of pressure: most pages and objects that reclaim examines are in use.
  */
 #define QUARRY_PRESSURE_MEDIUM 2
 
 /*
- Level of pressure: nearly all of these are in use, or reclaim cannot reach the high mark.
+ Level of pressure: nearly all that reclaim examines is in use, or the high mark is out of reach.
  */
 #define QUARRY_PRESSURE_CRITICAL 3
 
 /*
- How full the slab of an object is, and all slabs for objects of its size. Objects that CPUs hold
- ready count as in use.
+ How full the slab of an object is, and all slabs for objects of its size. Free objects that CPUs
+ keep for later requests count as in use.
  */
 typedef struct {
   /*
@@ -101,7 +100,7 @@ typedef struct {
    */
   unsigned int live;
   /*
-   Objects of the slab.
+   Number of objects that the slab has.
    */
   unsigned int total;
   /*
@@ -111,7 +110,7 @@ typedef struct {
    */
   unsigned int is_sparse;
   /*
-   1 if the object is the only one in use on one of its pages, which can go back without it.
+   1 if no other object on one of its pages is in use, so that freeing it frees that page.
    */
   unsigned int frees_page;
   /*
@@ -119,7 +118,7 @@ typedef struct {
    */
   size_t slabs;
   /*
-   Slabs of these that have both objects in use and free objects.
+   Slabs for objects of this size with both objects in use and free objects.
    */
   size_t partial_slabs;
   /*
@@ -131,7 +130,7 @@ typedef struct {
 /*
  The backing of a mapping's pages. Several threads call the functions at once, one of them a
  thread of Quarry's own with 256 KiB of stack. The functions must not use the mapping. read and
- write return the number of bytes, or a negative errno; they are called again for missing bytes.
+ write return the number of bytes, or a negative errno; for missing bytes they are called again.
  */
 typedef struct {
   /*
@@ -155,18 +154,18 @@ typedef struct {
    */
   long (*write)(void *context, unsigned long offset, const void *bytes, size_t count);
   /*
-   Returns whether a page with this mark may be written; waits is 1 if a caller waits for it.
-   NULL if all pages may be written.
+   Returns whether a page with this mark may be written; waits is 1 if a caller waits until the
+   page is written. NULL if all pages may be written.
    */
   int (*may_write)(void *context, unsigned long mark, int waits);
   /*
-   Waits until all writes are safe: 0 or a negative errno; NULL if they are safe at once.
+   Waits until all writes are durable: 0 or a negative errno; NULL if they always are.
    */
   int (*sync)(void *context);
 } quarry_backing;
 
 /*
- The figures of the budget, in bytes, of one moment.
+ The figures of the budget, in bytes, at one moment.
  */
 typedef struct {
   /*
@@ -174,15 +173,15 @@ typedef struct {
    */
   size_t limit;
   /*
-   The marks below the limit: the reserve, the start of reclaim, and its end.
+   The min mark, in free bytes below the limit: reserved for reclaim itself.
    */
   size_t min;
   /*
-   See min.
+   The low mark, in free bytes below the limit: there reclaim starts.
    */
   size_t low;
   /*
-   See min.
+   The high mark, in free bytes below the limit: there reclaim ends.
    */
   size_t high;
   /*
@@ -190,24 +189,23 @@ typedef struct {
    */
   size_t used;
   /*
-   Bytes that requests could get, an estimate.
+   Estimate of the bytes that requests could still get.
    */
   size_t available;
   /*
-   Pages of the page cache. dirty is the part that is dirty, pinned the part that reclaim
-   cannot take.
+   Bytes in pages of the page cache, including dirty and pinned pages.
    */
   size_t file;
   /*
-   See file.
+   Bytes in dirty pages of the page cache.
    */
   size_t dirty;
   /*
-   See file.
+   Bytes in pages of the page cache that reclaim cannot take.
    */
   size_t pinned;
   /*
-   Objects, slabs and mappings that are held for later requests.
+   Objects, slabs and mappings that Quarry keeps for later requests.
    */
   size_t slab_reclaimable;
   /*
@@ -215,11 +213,11 @@ typedef struct {
    */
   size_t slab_unreclaimable;
   /*
-   Bytes that shrinkers reported they could free.
+   Bytes that shrinkers have reported as freeable.
    */
   size_t shrinkable;
   /*
-   Descriptors of Quarry, outside of the limit.
+   Descriptors of Quarry, which the limit does not count.
    */
   size_t metadata;
   /*
@@ -227,7 +225,7 @@ typedef struct {
    */
   size_t unaccounted;
   /*
-   Longest time of a reclaim inside of a request, in nanoseconds, for 99.9 % of these reclaims.
+   The time within which 99.9 % of the reclaims inside requests have ended, in nanoseconds.
    */
   size_t direct_p999_ns;
   /*
@@ -247,12 +245,12 @@ typedef struct {
    */
   size_t (*count)(void *context);
   /*
-   Looks at this many objects, the oldest first, and frees those that can be freed; returns the
-   number of freed objects. If it has looked at fewer, it sets scanned to their number.
+   Examines this many objects, the oldest first, and frees those that can be freed; returns the
+   number of freed objects. If it has examined fewer, it sets scanned to their number.
    */
   size_t (*scan)(void *context, size_t objects, size_t *scanned);
   /*
-   The cost of making an object again, where reading a page costs 2; 0 for next to nothing.
+   The cost of making an object again, if reading a page costs 2; 0 for almost nothing.
    */
   unsigned int seeks;
   /*
@@ -260,7 +258,7 @@ typedef struct {
    */
   unsigned int batch;
   /*
-   Bytes of an object; 0 if not known.
+   Bytes of an object; 0 if unknown.
    */
   size_t object_bytes;
 } quarry_shrinker;
@@ -311,25 +309,25 @@ int quarry_set_limit(size_t bytes);
 
 /*
  Most bytes that the heap may hold now: the lower of the limit of quarry_set_limit (or
- QUARRY_LIMIT) and the limit of
- the control group when it was last read. SIZE_MAX without a limit.
+ QUARRY_LIMIT) and the limit of the control group when it was last read. SIZE_MAX without a
+ limit.
  */
 size_t quarry_limit(void);
 
 /*
  Checks every invariant of the heap: returns 0 if all hold; otherwise prints the broken invariant
  as a line on standard error and returns -1. Takes milliseconds per gigabyte. No other thread may
- use the heap during the call: neither a thread of the program, nor the thread of Quarry, which
- QUARRY_BACKGROUND=0 forbids.
+ use the heap during the call: neither a thread of the program, nor Quarry's background thread,
+ which QUARRY_BACKGROUND=0 switches off.
  */
 int quarry_validate(void);
 
 /*
  Reports for each of `count` pointers how full its slab is. All figures are 0 unless the pointer
- is an object in use of a slab: for NULL, requests above 32 KiB, and memory that is not Quarry's
- or was freed into its slab. They are 0 for all pointers under a slab policy that cannot tell
- (`slub`, `slab`, `slqb`), while checks look at every free (QUARRY_DEBUG, QUARRY_HARDEN), and if
- QUARRY_DISABLE=1. O(1) each.
+ is an object of a slab that is in use: for NULL, requests above 32 KiB, and memory that is not
+ Quarry's or was freed into its slab. They are 0 for all pointers under a slab policy without
+ such figures (`slub`, `slab`, `slqb`), while each free is checked (QUARRY_DEBUG, QUARRY_HARDEN),
+ and if QUARRY_DISABLE=1. O(1) each.
 
  `pointers` has `count` pointers, and `out` has room for `count` answers.
  */
@@ -343,8 +341,8 @@ void quarry_occupancy(void *const *pointers, size_t count, quarry_occupancy_t *o
 void *quarry_malloc_dense(size_t size);
 
 /*
- Like free, for an object that has moved: gives it to its slab at once, so that the slab can
- become empty.
+ Like free, for the old memory of a moved object: returns it to its slab at once, so that the
+ slab can become empty.
 
  Same as free.
  */
@@ -354,9 +352,9 @@ void quarry_free_dense(void *pointer);
  Creates a cache of objects of `size` bytes, at multiples of `align`: a power of two, or 0, which
  stands for 16. The first 24 bytes of `name` are its name in statistics.
 
- A constructor, if any, is called once for each object when memory for it is taken, on any thread
- that needs the memory; it may call malloc and free, but no function of this file, and must not
- wait for another thread. Users free objects in the state in which they got them.
+ A constructor, if any, is called once for each object when a slab for it is made, on any thread
+ that needs the slab. It may call malloc and free, but no function of quarry.h, and must not wait
+ for another thread. Users must free objects in the state in which they got them.
 
  Returns NULL with EINVAL (size 0 or above 4 MiB, impossible alignment, unknown flag, or a name
  that is NULL or not UTF-8), ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP if
@@ -377,7 +375,7 @@ void *quarry_cache_alloc(quarry_cache *cache, unsigned int flags);
 
 /*
  Gives an object back; NULL is ignored. Prints a line and aborts if the cache has no object
- there, or if the object is evidently not in use.
+ there, or if the object is known not to be in use.
 
  No code uses the object any more.
  */
@@ -518,7 +516,7 @@ void *quarry_page_bytes(quarry_page *page);
 void quarry_page_pin(quarry_page *page);
 
 /*
- Gives up a pin of a page; NULL is ignored.
+ Releases a pin of a page; NULL is ignored.
 
  The pin belongs to the caller, which does not use the page any more.
  */
@@ -542,8 +540,8 @@ void quarry_page_unlock(quarry_page *page, unsigned int flags);
 
 /*
  Marks a page as newer than its backing, before it is unlocked. The backing's may_write gets the
- mark: the number of the change in a log, or 0. If too much is dirty, this writes some pages that
- no thread has locked.
+ mark: the sequence number of the change in a log, or 0. If too much is dirty, this writes some
+ pages that no thread has locked.
 
  The page belongs to the mapping, and is pinned.
  */
@@ -609,8 +607,8 @@ int quarry_mapping_rekey(quarry_mapping *mapping, unsigned long old_index, unsig
 unsigned long quarry_mapping_pages(quarry_mapping *mapping);
 
 /*
- Reads the figures of the budget into the first `bytes` bytes of `out`: a program with an older
- quarry.h has fewer figures. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1.
+ Writes the figures of the budget to the first `bytes` bytes of `out`: programs with an older
+ quarry.h have fewer figures. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1.
 
  `out` has room for `bytes` bytes.
  */
@@ -656,11 +654,11 @@ quarry_registration *quarry_pressure_register(void (*tell)(void *context, int le
                                               void *context);
 
 /*
- Removes a registration, and waits for a call of its functions that runs; NULL is ignored. The
- caller must not hold anything that the call needs, and must not be inside it. Prints a line and
- aborts if there is no registration.
+ Removes a registration, and waits until no call of its functions runs; NULL is ignored. The
+ caller must not hold anything that such a call needs, and must not be inside one. Prints a line
+ and aborts if there is no registration.
 
- It was registered, and no code uses the registration any more.
+ The handle came from a registration, and no code uses it any more.
  */
 void quarry_unregister(quarry_registration *registration);
 
@@ -697,7 +695,7 @@ int quarry_group_destroy(int group);
 int quarry_profile_start(size_t mean_bytes);
 
 /*
- Stops the heap profile. Its counts can still be written.
+ Stops the heap profile. Its counts can still be written to a file.
  */
 void quarry_profile_stop(void);
 

@@ -1,4 +1,4 @@
-//! The budget, for C. The documentation in this file is also that of `quarry.h`.
+//! The budget, for C. The documentation in this file also becomes that of `quarry.h`.
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::ptr::{NonNull, null_mut};
@@ -19,9 +19,9 @@ const SHRINK_STOP: usize = usize::MAX;
 pub const QUARRY_PRESSURE_NONE: c_int = 0;
 /// Level of pressure: below the low mark; memory is being reclaimed.
 pub const QUARRY_PRESSURE_LOW: c_int = 1;
-/// Level of pressure: most pages and objects that reclaim looks at are in use.
+/// Level of pressure: most pages and objects that reclaim examines are in use.
 pub const QUARRY_PRESSURE_MEDIUM: c_int = 2;
-/// Level of pressure: nearly all of these are in use, or reclaim cannot reach the high mark.
+/// Level of pressure: nearly all that reclaim examines is in use, or the high mark is out of reach.
 pub const QUARRY_PRESSURE_CRITICAL: c_int = 3;
 
 /// A registration of the program with the budget.
@@ -30,40 +30,39 @@ pub struct QuarryRegistration {
     _private: [u8; 0],
 }
 
-/// The figures of the budget, in bytes, of one moment.
+/// The figures of the budget, in bytes, at one moment.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct QuarryBudget {
     /// The limit; SIZE_MAX without a limit.
     pub limit: usize,
-    /// The marks below the limit: the reserve, the start of reclaim, and its end.
+    /// The min mark, in free bytes below the limit: reserved for reclaim itself.
     pub min: usize,
-    /// See min.
+    /// The low mark, in free bytes below the limit: there reclaim starts.
     pub low: usize,
-    /// See min.
+    /// The high mark, in free bytes below the limit: there reclaim ends.
     pub high: usize,
     /// Bytes in use.
     pub used: usize,
-    /// Bytes that requests could get, an estimate.
+    /// Estimate of the bytes that requests could still get.
     pub available: usize,
-    /// Pages of the page cache. dirty is the part that is dirty, pinned the part that reclaim
-    /// cannot take.
+    /// Bytes in pages of the page cache, including dirty and pinned pages.
     pub file: usize,
-    /// See file.
+    /// Bytes in dirty pages of the page cache.
     pub dirty: usize,
-    /// See file.
+    /// Bytes in pages of the page cache that reclaim cannot take.
     pub pinned: usize,
-    /// Objects, slabs and mappings that are held for later requests.
+    /// Objects, slabs and mappings that Quarry keeps for later requests.
     pub slab_reclaimable: usize,
     /// Slabs of objects in use.
     pub slab_unreclaimable: usize,
-    /// Bytes that shrinkers reported they could free.
+    /// Bytes that shrinkers have reported as freeable.
     pub shrinkable: usize,
-    /// Descriptors of Quarry, outside of the limit.
+    /// Descriptors of Quarry, which the limit does not count.
     pub metadata: usize,
     /// Memory of the process outside of the budget.
     pub unaccounted: usize,
-    /// Longest time of a reclaim inside of a request, in nanoseconds, for 99.9 % of these reclaims.
+    /// The time within which 99.9 % of the reclaims inside requests have ended, in nanoseconds.
     pub direct_p999_ns: usize,
     /// One of QUARRY_PRESSURE_.
     pub pressure: c_int,
@@ -77,16 +76,16 @@ pub struct QuarryBudget {
 pub struct QuarryShrinker {
     /// Returns the number of objects that could be freed.
     pub count: Option<unsafe extern "C" fn(context: *mut c_void) -> usize>,
-    /// Looks at this many objects, the oldest first, and frees those that can be freed; returns the
-    /// number of freed objects. If it has looked at fewer, it sets scanned to their number.
+    /// Examines this many objects, the oldest first, and frees those that can be freed; returns the
+    /// number of freed objects. If it has examined fewer, it sets scanned to their number.
     pub scan: Option<
         unsafe extern "C" fn(context: *mut c_void, objects: usize, scanned: *mut usize) -> usize,
     >,
-    /// The cost of making an object again, where reading a page costs 2; 0 for next to nothing.
+    /// The cost of making an object again, if reading a page costs 2; 0 for almost nothing.
     pub seeks: c_uint,
     /// Objects of one scan; 0 stands for 128.
     pub batch: c_uint,
-    /// Bytes of an object; 0 if not known.
+    /// Bytes of an object; 0 if unknown.
     pub object_bytes: usize,
 }
 
@@ -113,7 +112,7 @@ fn code_of(level: Pressure) -> c_int {
     }
 }
 
-/// The budget; `None` with ENOTSUP or ENOMEM.
+/// The budget; on `None`, errno is ENOTSUP or ENOMEM.
 fn budget() -> Option<Budget> {
     let found = Budget::get();
     if found.is_none() {
@@ -128,8 +127,8 @@ fn refused(error: c_int) -> c_int {
     -1
 }
 
-/// Reads the figures of the budget into the first `bytes` bytes of `out`: a program with an older
-/// quarry.h has fewer figures. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1.
+/// Writes the figures of the budget to the first `bytes` bytes of `out`: programs with an older
+/// quarry.h have fewer figures. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// `out` has room for `bytes` bytes.
@@ -303,12 +302,12 @@ pub unsafe extern "C" fn quarry_pressure_register(
     }))
 }
 
-/// Removes a registration, and waits for a call of its functions that runs; NULL is ignored. The
-/// caller must not hold anything that the call needs, and must not be inside it. Prints a line and
-/// aborts if there is no registration.
+/// Removes a registration, and waits until no call of its functions runs; NULL is ignored. The
+/// caller must not hold anything that such a call needs, and must not be inside one. Prints a line
+/// and aborts if there is no registration.
 ///
 /// # Safety
-/// It was registered, and no code uses the registration any more.
+/// The handle came from a registration, and no code uses it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_unregister(registration: *mut QuarryRegistration) {
     if let Some(address) = NonNull::new(registration.cast::<u8>()) {

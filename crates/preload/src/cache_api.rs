@@ -1,4 +1,4 @@
-//! Caches of objects, and pages, for C. The documentation in this file is also that of `quarry.h`.
+//! Caches of objects, and pages, for C. The documentation here also becomes that of `quarry.h`.
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::mem::MaybeUninit;
@@ -45,7 +45,7 @@ fn null<T>(error: c_int) -> *mut T {
     null_mut()
 }
 
-/// The cache of a handle; `None` with EINVAL if no cache has it.
+/// The cache of a handle; on `None`, no cache has it, and errno is EINVAL.
 fn found(cache: *mut QuarryCache) -> Option<RawCache> {
     // SAFETY: see `QuarryCache`.
     let found = unsafe { RawCache::of_handle(cache.addr()) };
@@ -55,7 +55,7 @@ fn found(cache: *mut QuarryCache) -> Option<RawCache> {
     found
 }
 
-/// The cache of a handle, for calls that give something back and cannot fail.
+/// The cache of a handle. Aborts if there is none: for functions that cannot return an error.
 fn demanded(cache: *mut QuarryCache, entry: &str) -> RawCache {
     // SAFETY: see `QuarryCache`.
     unsafe { RawCache::of_handle(cache.addr()) }
@@ -65,9 +65,9 @@ fn demanded(cache: *mut QuarryCache, entry: &str) -> RawCache {
 /// Creates a cache of objects of `size` bytes, at multiples of `align`: a power of two, or 0, which
 /// stands for 16. The first 24 bytes of `name` are its name in statistics.
 ///
-/// A constructor, if any, is called once for each object when memory for it is taken, on any thread
-/// that needs the memory; it may call malloc and free, but no function of this file, and must not
-/// wait for another thread. Users free objects in the state in which they got them.
+/// A constructor, if any, is called once for each object when a slab for it is made, on any thread
+/// that needs the slab. It may call malloc and free, but no function of quarry.h, and must not wait
+/// for another thread. Users must free objects in the state in which they got them.
 ///
 /// Returns NULL with EINVAL (size 0 or above 4 MiB, impossible alignment, unknown flag, or a name
 /// that is NULL or not UTF-8), ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP if
@@ -115,7 +115,7 @@ pub extern "C" fn quarry_cache_alloc(cache: *mut QuarryCache, flags: c_uint) -> 
 }
 
 /// Gives an object back; NULL is ignored. Prints a line and aborts if the cache has no object
-/// there, or if the object is evidently not in use.
+/// there, or if the object is known not to be in use.
 ///
 /// # Safety
 /// No code uses the object any more.

@@ -1,10 +1,10 @@
 //! C++ operators new and delete in every form of C++17, by their mangled names (Itanium ABI).
 //!
-//! An operator that cannot serve tail-jumps to the definition of the C++ library, which calls
-//! malloc again, runs the new-handler and throws `std::bad_alloc`. The jump leaves no frame of this
-//! library on the stack, so no exception ever passes through Rust.
+//! An operator that has no memory jumps, as a tail call, to the definition of the C++ library,
+//! which calls malloc again, runs the new-handler and throws `std::bad_alloc`. The jump leaves no
+//! frame of this library on the stack, so no exception ever passes through Rust.
 //!
-//! The jump bounds the size by `PTRDIFF_MAX`, which malloc cannot serve either: the aligned forms
+//! The jump limits the size to `PTRDIFF_MAX`, which malloc cannot serve either: the aligned forms
 //! of libstdc++ 12 would round a size near the end of the address space up to 0, and succeed.
 
 use crate::fast_path::{fast_delete, fast_malloc, free_within, new_or_null, new_refused};
@@ -31,8 +31,8 @@ extern "C" fn new_aligned_or_null(size: usize, align: usize) -> *mut c_void {
         .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 
-/// The C++ libraries that are searched after the program's search order: a plugin in C++ of a
-/// program in C is found only in the plugin's own search order.
+/// C++ libraries that are searched last: if a program in C opens a plugin in C++, the C++ library
+/// is only in the plugin's own search order.
 const LIBRARIES: [&CStr; 2] = [c"libstdc++.so.6", c"libc++.so.1"];
 
 fn next_definition(next: &Next) -> *mut c_void {
@@ -118,14 +118,14 @@ macro_rules! or_next {
     };
 }
 
-/// Defines the operators that every program in C++ uses most: the fast path, without a frame.
+/// Defines the most frequent operators of C++ programs: the fast path, without a frame.
 macro_rules! operator_new_fast {
     ($($name:ident / $symbol:literal;)*) => {
         $(
             const _: () = {
                 or_next! { refused / $symbol => new_refused }
                 fast_malloc! {
-                    /// A C++ operator new; see the module.
+                    /// A C++ operator new; see the head of this file.
                     #[unsafe(no_mangle)]
                     $name, refused
                 }
@@ -145,7 +145,7 @@ macro_rules! operator_new {
         $(
             const _: () = {
                 or_next! {
-                    /// A C++ operator new; see the module.
+                    /// A C++ operator new; see the head of this file.
                     #[unsafe(no_mangle)]
                     $name / $symbol => $serve
                 }
@@ -201,8 +201,8 @@ fast_delete! {
     _ZdaPvm, delete_slow
 }
 
-/// `operator delete` with a size, after the fast path has refused it: for a large block, or a size
-/// that does not match the object.
+/// `operator delete` with a size, after the fast path has refused the object: a large block, or an
+/// object of another size.
 ///
 /// # Safety
 /// Same as `free`.

@@ -1,13 +1,13 @@
 //! `dlopen`, without RTLD_DEEPBIND.
 //!
-//! An object that is opened with that flag looks for every symbol in itself and in the objects that
-//! it needs, including the C library: it would call the C library's `free` for blocks of this
-//! library. So if Quarry is the program's `malloc`, `dlopen` clears the flag, and the object finds
-//! the same functions as all other objects.
+//! An object that is opened with that flag looks up every symbol first in itself and in the objects
+//! that it needs, including the C library. So it would call the C library's `free` for blocks of
+//! this library. Therefore, if Quarry is the program's `malloc`, `dlopen` clears the flag, and the
+//! object gets the same functions as all other objects.
 //!
 //! The loader identifies its caller by the return address, and takes RUNPATH, `$ORIGIN` and the
-//! namespace from that object. Therefore this `dlopen` jumps to the next definition, with the stack
-//! unchanged.
+//! namespace from that object. Therefore this `dlopen` does not call the next definition but jumps
+//! to it, with the stack unchanged.
 
 use crate::front;
 use crate::libc_malloc::Next;
@@ -15,10 +15,10 @@ use core::ffi::{c_char, c_int, c_void};
 use quarry::process;
 use quarry_sys::errno::KeepErrno;
 
-/// The function and the flags with which `dlopen` goes on, returned in two registers.
+/// The next `dlopen` and the flags to pass to it, returned in two registers.
 #[repr(C)]
 struct Onward {
-    /// The next definition, or null.
+    /// The next definition of `dlopen`, or null.
     next: *mut c_void,
     flags: usize,
 }
@@ -28,7 +28,7 @@ extern "C" fn onward(_file: *const c_char, flags: c_int) -> Onward {
     let mut errno = KeepErrno::new();
     let next = NEXT.address();
     if next.is_null() {
-        // Before glibc 2.34 the function is in libdl.so.2, which is not loaded.
+        // Before glibc 2.34 `dlopen` is in libdl.so.2, which may not be loaded.
         errno.set(libc::ENOSYS);
     }
     let splits = flags & libc::RTLD_DEEPBIND != 0
@@ -38,7 +38,7 @@ extern "C" fn onward(_file: *const c_char, flags: c_int) -> Onward {
     Onward { next, flags: flags as u32 as usize }
 }
 
-/// Like the C library's, but without RTLD_DEEPBIND if Quarry serves; see the module.
+/// Like the C library's, but clears RTLD_DEEPBIND if Quarry serves; see the head of this file.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -61,7 +61,7 @@ pub extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void {
     )
 }
 
-/// Like the C library's, but without RTLD_DEEPBIND if Quarry serves; see the module.
+/// Like the C library's, but clears RTLD_DEEPBIND if Quarry serves; see the head of this file.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]

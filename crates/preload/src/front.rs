@@ -1,4 +1,4 @@
-//! Checks whether the program's `malloc` is that of this library.
+//! Checks whether the program's `malloc` is the one of this library.
 
 use crate::libc_malloc::Next;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -14,7 +14,7 @@ struct Symbol {
     section: u16,
 }
 
-/// `SHN_UNDEF`: the object only refers to the symbol.
+/// `SHN_UNDEF`: the object refers to the symbol, and does not define it.
 const UNDEFINED: u16 = 0;
 /// A flag of `dladdr1` (glibc 2.3.3).
 const RTLD_DL_SYMENT: c_int = 1;
@@ -23,19 +23,19 @@ type Dladdr1 =
     unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *mut c_void, c_int) -> c_int;
 
 unsafe extern "C" {
-    /// glibc's name of the program as it was started.
+    /// The program's name as it was started, kept by glibc.
     static program_invocation_name: *const c_char;
 }
 
 /// The object that defines a function.
 pub(crate) struct Owner {
-    /// The file, by the loader's name.
+    /// The name of the object's file, as the loader has it.
     pub(crate) file: &'static CStr,
-    /// The object is the program itself.
+    /// True if the object is the program itself.
     pub(crate) is_program: bool,
 }
 
-/// Asks the loader for the object at `address`, and for the entry of the symbol there, or null.
+/// Asks the loader for the object at `address`, and for the symbol there (null if there is none).
 fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     static DLADDR1: Next = Next::new(c"dladdr1");
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
@@ -55,8 +55,8 @@ fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     }
 }
 
-/// The object that defines the `malloc` that the program calls; `None` if it is this library, or if
-/// `malloc` is an entry in the PLT of a program at a fixed address, which only refers to it.
+/// The object that defines the program's `malloc`; `None` if it is this library, or if the symbol
+/// found is a PLT entry of a program at a fixed address, which only refers to `malloc`.
 pub(crate) fn malloc_of_another() -> Option<Owner> {
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
@@ -67,8 +67,8 @@ pub(crate) fn malloc_of_another() -> Option<Owner> {
     if found.dli_fbase == own.dli_fbase || is_reference {
         return None;
     }
-    // SAFETY: the loader keeps the names of objects as long as they are loaded; glibc sets its name
-    // of the program, which the loader uses as well, before any constructor runs.
+    // SAFETY: the loader keeps an object's name as long as the object is loaded; glibc sets its
+    // name of the program, which the loader uses too, before any constructor runs.
     let (file, program) =
         unsafe { (CStr::from_ptr(found.dli_fname), CStr::from_ptr(program_invocation_name)) };
     Some(Owner { file, is_program: file == program })

@@ -1,4 +1,4 @@
-//! Quarry's own functions about the whole heap. The documentation in this file is also that of
+//! Quarry's own functions for the whole heap. The documentation in this file also becomes that of
 //! `quarry.h`.
 
 use core::ffi::{c_char, c_int};
@@ -32,8 +32,8 @@ pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
 }
 
 /// Most bytes that the heap may hold now: the lower of the limit of quarry_set_limit (or
-/// QUARRY_LIMIT) and the limit of
-/// the control group when it was last read. SIZE_MAX without a limit.
+/// QUARRY_LIMIT) and the limit of the control group when it was last read. SIZE_MAX without a
+/// limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit() -> usize {
     let _errno = KeepErrno::new();

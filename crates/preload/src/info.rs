@@ -1,4 +1,4 @@
-//! The functions by which a program queries an allocator: `mallinfo`, `malloc_info`, `malloc_trim`.
+//! Functions for queries and tuning: `mallinfo`, `malloc_info`, `malloc_trim` and others.
 
 use crate::libc_malloc;
 use crate::mallinfo::{Mallinfo, Mallinfo2};
@@ -8,7 +8,7 @@ use quarry::process::{self, Mode, ensure_ready, print_stats_to};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_sys::errno::KeepErrno;
 
-/// Bytes held from the system, in use and free, by glibc's names.
+/// Bytes that Quarry has from the system, in use and free, in glibc's fields.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> Mallinfo2 {
     if ensure_ready() == Mode::Disabled {
@@ -18,7 +18,7 @@ pub extern "C" fn mallinfo2() -> Mallinfo2 {
     Mallinfo2 {
         arena: usage.arena_bytes,
         ordblks: usage.free_objects,
-        // Parked objects stand for glibc's fast bins: free, but not for every thread.
+        // Parked objects are reported as glibc's fast bins: free, but not for every thread.
         smblks: usage.parked_objects,
         hblks: usage.mappings,
         hblkhd: usage.mapped_bytes,
@@ -30,7 +30,7 @@ pub extern "C" fn mallinfo2() -> Mallinfo2 {
     }
 }
 
-/// [`mallinfo2`] in `int`s.
+/// [`mallinfo2`] with fields of type `int`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> Mallinfo {
     if ensure_ready() == Mode::Disabled {
@@ -53,7 +53,7 @@ pub extern "C" fn mallinfo() -> Mallinfo {
     }
 }
 
-/// Gives free memory back to the system, as far as possible. Returns 1 if memory went back, else 0.
+/// Gives free memory back to the system, as far as possible. Returns 1 if it gave any back, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     let _errno = KeepErrno::new();
@@ -65,7 +65,7 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     }
 }
 
-/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36): they succeed without an effect.
+/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36); setting them succeeds without effect.
 const MALLOPT_KNOWN: [c_int; 9] = [1, -1, -2, -3, -4, -5, -6, -7, -8];
 
 /// Returns 1 for a parameter that glibc knows, 0 for others.

@@ -1,7 +1,7 @@
 //! `libquarry.so`: the malloc ABI on top of the process-wide instance.
 //!
 //! The library exports only the ABI (`abi.txt` lists it, and a test compares). `malloc` and `free`
-//! consist of their fast paths (`fast_path`); everything else is in a cold call that keeps `errno`.
+//! consist of their fast paths (`fast_path`) and a call of a cold function, which keeps `errno`.
 //!
 //! With the feature `full` it is `libquarry-full.so`, which also has the checks and the functions
 //! of `quarry.h` for caches of objects, the page cache and the budget.

@@ -1,4 +1,4 @@
-//! The C library's own allocator, for `QUARRY_DISABLE=1`: the next definitions after ours.
+//! The C library's allocator, for `QUARRY_DISABLE=1`: the definitions after ours in search order.
 
 use crate::mallinfo::{Mallinfo, Mallinfo2};
 use core::ffi::{CStr, c_int, c_void};
@@ -6,7 +6,7 @@ use core::mem::transmute_copy;
 use quarry_sys::primitive::{AtomicPtr, Ordering};
 use quarry_sys::report::fatal;
 
-/// A symbol of the next object in the search order, looked up once.
+/// A symbol of the next object in the search order, looked up only once.
 pub(crate) struct Next {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -29,7 +29,7 @@ impl Next {
         found
     }
 
-    /// Like [`address`](Self::address), else the address in the first loaded library that has it.
+    /// Like [`address`](Self::address), else the address in the first of `libraries` that has it.
     pub(crate) fn address_or_in(&self, libraries: &[&CStr]) -> *mut c_void {
         let mut address = self.address();
         for library in libraries {
@@ -75,7 +75,7 @@ impl Next {
 macro_rules! forward {
     ($($name:ident / $symbol:literal ($($argument:ident : $type:ty),*) $(-> $result:ty)?;)*) => {
         $(
-            /// Forwards to the next definition.
+            /// Calls the next definition of this function.
             ///
             /// # Safety
             /// Same as the C function of this name.

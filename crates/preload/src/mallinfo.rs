@@ -1,4 +1,4 @@
-//! Results of `mallinfo` and `mallinfo2`, in the layouts of glibc.
+//! The results of `mallinfo` and `mallinfo2`, in glibc's layouts.
 
 use core::ffi::c_int;
 
@@ -18,7 +18,7 @@ pub(crate) struct Mallinfo2 {
     pub(crate) keepcost: usize,
 }
 
-/// `struct mallinfo`, whose fields are too narrow: they saturate.
+/// `struct mallinfo`. Its fields are too narrow for some values: then they saturate.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Mallinfo {

@@ -1,4 +1,4 @@
-//! `malloc`, `free` and their relatives, with the errors of POSIX and the habits of glibc 2.36.
+//! `malloc`, `free` and their relatives, with the errors of POSIX and the behaviour of glibc 2.36.
 
 use crate::fast_path::{free_within, malloc_within};
 use crate::libc_malloc;
@@ -19,7 +19,7 @@ fn out_of_memory() -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Returns the object of the instance, or calls `forward` if the C library serves.
+/// Returns Quarry's object, or calls `forward` if the C library serves the process.
 fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if result.is_none() && ensure_ready() == Mode::Disabled {
         return forward();
@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
     }
 }
 
-/// `free` after the list of the running CPU has refused as well. By then its caller needs no stack.
+/// `free` after the list of the running CPU has refused too. Its caller's stack is free by then.
 ///
 /// # Safety
 /// Same as [`free`].
@@ -76,8 +76,8 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.4: `size` is the size of the last request. A `realloc` to a smaller size may have
-/// left the larger object in place, so only an object smaller than `size` is certainly wrong.
+/// `free_sized` of C23, 7.24.3.4: `size` is that of the last request. A `realloc` to a smaller size
+/// may have left the larger object in place, so only an object smaller than `size` is an error.
 ///
 /// # Safety
 /// Same as [`free`].
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.5: `align` and `size` are the arguments of the call of `aligned_alloc`.
+/// `free_aligned_sized` of C23, 7.24.3.5: with the arguments that `aligned_alloc` got.
 ///
 /// # Safety
 /// Same as [`free`].
@@ -106,15 +106,15 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, 
 /// # Safety
 /// Same as [`free`].
 pub(crate) unsafe fn free_of_size(entry: Entry, pointer: *mut c_void, size: usize, align: usize) {
-    // memalign rounds up.
+    // memalign rounds the alignment up, too.
     let align = align.checked_next_power_of_two().unwrap_or(align);
     demand(pointer, |object| STACK.demand(entry, object, size, Some(align)));
     // SAFETY: the caller's promise is passed on.
     unsafe { free_within(pointer) };
 }
 
-/// Checks an object before it is freed, unless Quarry is disabled. Not inlined, so that the caller
-/// has this function's stack back when it frees the object.
+/// Checks an object before it is freed, unless Quarry is disabled. Not inlined, so that this
+/// function's stack is free again when the caller frees the object.
 #[inline(never)]
 fn demand(pointer: *mut c_void, look: impl FnOnce(Object)) {
     if let Some(object) = Object::new(pointer.cast())
@@ -134,7 +134,7 @@ fn calloc_slow(count: usize, size: usize) -> *mut c_void {
     })
 }
 
-/// C11 7.22.3.2: zeroed memory for `count` objects of `size` bytes; overflow is ENOMEM.
+/// `calloc` of C11, 7.22.3.2: zeroed memory for `count` objects; overflow is ENOMEM.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size).and_then(process::alloc_zeroed_fast) {
@@ -162,8 +162,8 @@ unsafe fn realloc_moving(pointer: *mut c_void, size: usize) -> *mut c_void {
     )
 }
 
-/// C11 7.22.3.5. As in glibc, `realloc(p, 0)` frees `p` and returns null, and with a null `pointer`
-/// it is `malloc`. On failure the old block is unchanged.
+/// `realloc` of C11, 7.22.3.5. As in glibc, `realloc(p, 0)` frees `p` and returns null, and with a
+/// null `pointer` this is `malloc`. On failure the old block is unchanged.
 ///
 /// # Safety
 /// `pointer` is null or came from this allocator, and is not used any more if this succeeds.
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_vo
     if pointer.is_null() {
         return malloc_within(size);
     }
-    // Size 0 never stays in place.
+    // With size 0 no object stays in place.
     if !STACK.fast.stays(pointer.cast(), size) {
         // SAFETY: the caller's promise is passed on.
         return unsafe { realloc_moving(pointer, size) };
@@ -207,7 +207,7 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
     })
 }
 
-/// As in glibc, an alignment that is not a power of two is rounded up to a power of two.
+/// `memalign`. As in glibc, an alignment that is no power of two is rounded up to one.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     match align.max(1).checked_next_power_of_two() {
@@ -219,7 +219,7 @@ pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     }
 }
 
-/// C11 7.22.3.1: an alignment that is not a power of two is EINVAL.
+/// `aligned_alloc` of C11, 7.22.3.1: an alignment that is not a power of two is EINVAL.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     if align.is_power_of_two() {
@@ -229,7 +229,7 @@ pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// POSIX.1-2017: returns the error; keeps `*out` on failure, and always keeps `errno`.
+/// `posix_memalign`: returns the error; keeps `*out` on failure, and always keeps `errno`.
 ///
 /// # Safety
 /// `out` is writable.

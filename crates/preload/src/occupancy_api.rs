@@ -1,5 +1,5 @@
-//! Questions of a program about its objects: whether moving an object would free memory, and
-//! whether the heap is in order. The documentation in this file is also that of `quarry.h`.
+//! Functions by which a program learns whether moving an object would free memory, and whether the
+//! heap is consistent. The documentation in this file also becomes that of `quarry.h`.
 
 use crate::fast_path::{free_within, malloc_within};
 use core::ffi::{c_int, c_uint, c_void};
@@ -10,8 +10,8 @@ use quarry_sys::report::warn;
 
 /// Checks every invariant of the heap: returns 0 if all hold; otherwise prints the broken invariant
 /// as a line on standard error and returns -1. Takes milliseconds per gigabyte. No other thread may
-/// use the heap during the call: neither a thread of the program, nor the thread of Quarry, which
-/// QUARRY_BACKGROUND=0 forbids.
+/// use the heap during the call: neither a thread of the program, nor Quarry's background thread,
+/// which QUARRY_BACKGROUND=0 switches off.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_validate() -> c_int {
     let _errno = KeepErrno::new();
@@ -24,34 +24,34 @@ pub extern "C" fn quarry_validate() -> c_int {
     }
 }
 
-/// How full the slab of an object is, and all slabs for objects of its size. Objects that CPUs hold
-/// ready count as in use.
+/// How full the slab of an object is, and all slabs for objects of its size. Free objects that CPUs
+/// keep for later requests count as in use.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct QuarryOccupancy {
     /// Objects in use in the slab, including the object itself.
     live: c_uint,
-    /// Objects of the slab.
+    /// Number of objects that the slab has.
     total: c_uint,
     /// 1 if the object is worth moving: its slab is one of the emptier slabs, and
     /// quarry_malloc_dense would take from another slab. A program that moves such objects ends
     /// with few slabs.
     is_sparse: c_uint,
-    /// 1 if the object is the only one in use on one of its pages, which can go back without it.
+    /// 1 if no other object on one of its pages is in use, so that freeing it frees that page.
     frees_page: c_uint,
     /// Slabs for objects of this size.
     slabs: usize,
-    /// Slabs of these that have both objects in use and free objects.
+    /// Slabs for objects of this size with both objects in use and free objects.
     partial_slabs: usize,
     /// Objects in use in the partial slabs.
     partial_live: usize,
 }
 
 /// Reports for each of `count` pointers how full its slab is. All figures are 0 unless the pointer
-/// is an object in use of a slab: for NULL, requests above 32 KiB, and memory that is not Quarry's
-/// or was freed into its slab. They are 0 for all pointers under a slab policy that cannot tell
-/// (`slub`, `slab`, `slqb`), while checks look at every free (QUARRY_DEBUG, QUARRY_HARDEN), and if
-/// QUARRY_DISABLE=1. O(1) each.
+/// is an object of a slab that is in use: for NULL, requests above 32 KiB, and memory that is not
+/// Quarry's or was freed into its slab. They are 0 for all pointers under a slab policy without
+/// such figures (`slub`, `slab`, `slqb`), while each free is checked (QUARRY_DEBUG, QUARRY_HARDEN),
+/// and if QUARRY_DISABLE=1. O(1) each.
 ///
 /// # Safety
 /// `pointers` has `count` pointers, and `out` has room for `count` answers.
@@ -91,8 +91,8 @@ pub extern "C" fn quarry_malloc_dense(size: usize) -> *mut c_void {
     }
 }
 
-/// Like free, for an object that has moved: gives it to its slab at once, so that the slab can
-/// become empty.
+/// Like free, for the old memory of a moved object: returns it to its slab at once, so that the
+/// slab can become empty.
 ///
 /// # Safety
 /// Same as free.

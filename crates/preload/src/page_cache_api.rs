@@ -1,4 +1,4 @@
-//! The page cache, for C. The documentation in this file is also that of `quarry.h`.
+//! The page cache, for C. The documentation in this file also becomes that of `quarry.h`.
 
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
@@ -34,7 +34,7 @@ pub struct QuarryPage {
 
 /// The backing of a mapping's pages. Several threads call the functions at once, one of them a
 /// thread of Quarry's own with 256 KiB of stack. The functions must not use the mapping. read and
-/// write return the number of bytes, or a negative errno; they are called again for missing bytes.
+/// write return the number of bytes, or a negative errno; for missing bytes they are called again.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct QuarryBacking {
@@ -62,11 +62,11 @@ pub struct QuarryBacking {
             count: usize,
         ) -> c_long,
     >,
-    /// Returns whether a page with this mark may be written; waits is 1 if a caller waits for it.
-    /// NULL if all pages may be written.
+    /// Returns whether a page with this mark may be written; waits is 1 if a caller waits until the
+    /// page is written. NULL if all pages may be written.
     pub may_write:
         Option<unsafe extern "C" fn(context: *mut c_void, mark: c_ulong, waits: c_int) -> c_int>,
-    /// Waits until all writes are safe: 0 or a negative errno; NULL if they are safe at once.
+    /// Waits until all writes are durable: 0 or a negative errno; NULL if they always are.
     pub sync: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
 }
 
@@ -185,7 +185,7 @@ fn answer(result: Result<(), Error>) -> c_int {
     }
 }
 
-/// Moves a mapping to the heap.
+/// Moves a mapping into memory of the heap, and returns its handle.
 fn keep(mapping: Result<AnyMapping, Error>) -> *mut QuarryMapping {
     let mapping = match mapping {
         Ok(mapping) => mapping,
@@ -219,7 +219,7 @@ fn pinned(page: Result<PageRef<'_, ReadWrite>, Error>) -> *mut QuarryPage {
     }
 }
 
-/// The page with this handle; aborts with a line if it is not pinned.
+/// The page with this handle; prints a line and aborts if the page is not pinned.
 fn raw(entry: &str, page: *mut QuarryPage) -> RawPage {
     RawPage::pinned(page.addr().wrapping_sub(1))
         .unwrap_or_else(|| fatal(format_args!("{entry}({page:p}): no page that is pinned")))
@@ -288,14 +288,14 @@ pub unsafe extern "C" fn quarry_mapping_close(mapping: *mut QuarryMapping) -> c_
     let mapping = unsafe { place.read() };
     let flushed = mapping.flush(..);
     if flushed.is_err() {
-        // Otherwise the drop would try to write again, and print a line.
+        // Otherwise the drop would write again, and print a line.
         let _ = mapping.truncate(0);
     }
     drop(mapping);
     // SAFETY: `keep` has allocated it, and the mapping was moved out.
     unsafe { process::free_slow(place.cast()) };
     match flushed {
-        // The parent writes its own pages.
+        // The parent process writes its pages itself.
         Err(Error::Forked) => 0,
         flushed => answer(flushed),
     }
@@ -369,7 +369,7 @@ pub unsafe extern "C" fn quarry_page_pin(page: *mut QuarryPage) {
     unsafe { raw("quarry_page_pin", page).pin_again() };
 }
 
-/// Gives up a pin of a page; NULL is ignored.
+/// Releases a pin of a page; NULL is ignored.
 ///
 /// # Safety
 /// The pin belongs to the caller, which does not use the page any more.
@@ -417,8 +417,8 @@ pub unsafe extern "C" fn quarry_page_unlock(page: *mut QuarryPage, flags: c_uint
 }
 
 /// Marks a page as newer than its backing, before it is unlocked. The backing's may_write gets the
-/// mark: the number of the change in a log, or 0. If too much is dirty, this writes some pages that
-/// no thread has locked.
+/// mark: the sequence number of the change in a log, or 0. If too much is dirty, this writes some
+/// pages that no thread has locked.
 ///
 /// # Safety
 /// The page belongs to the mapping, and is pinned.

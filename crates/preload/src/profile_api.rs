@@ -1,4 +1,4 @@
-//! The heap profile, for C. The documentation in this file is also that of `quarry.h`.
+//! The heap profile, for C. The documentation in this file also becomes that of `quarry.h`.
 
 use core::ffi::c_int;
 use quarry::Error;
@@ -21,7 +21,7 @@ pub extern "C" fn quarry_profile_start(mean_bytes: usize) -> c_int {
     result(profile::start(if mean_bytes == 0 { DEFAULT_MEAN_BYTES } else { mean_bytes }))
 }
 
-/// Stops the heap profile. Its counts can still be written.
+/// Stops the heap profile. Its counts can still be written to a file.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_profile_stop() {
     profile::stop();

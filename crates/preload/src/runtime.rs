@@ -1,7 +1,7 @@
-//! The items that the compiler requires of a `no_std` shared object.
+//! The items that the compiler requires in a `no_std` shared object.
 
 quarry::without_std! {
-    /// A panic inside the allocator is a broken invariant: one line, then abort.
+    /// A panic inside the allocator is a broken invariant: prints one line, then aborts.
     #[panic_handler]
     fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
         match info.location() {

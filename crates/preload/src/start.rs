@@ -1,9 +1,9 @@
-//! The start of the process: asks the system questions that it must not ask later. Prints a line if
+//! The start of the process: system calls that must not be made later. Prints a line if
 //! `quarry run` has started a program that executed another program, which Quarry does not serve.
 //!
-//! `quarry run` itself checks only the program that it is told to run. If this is a script or a
-//! proxy, only the library can check the program that it executes, because it is loaded there too.
-//! Only the process that `quarry run` became prints the line, not other processes that it starts.
+//! `quarry run` itself checks only the program on its command line. If this is a script or a
+//! wrapper, only the library, which is loaded there too, can check the program that it executes.
+//! Only the process that `quarry run` has turned into prints the line, not those that it starts.
 
 use crate::front;
 use quarry_sys::report::warn;
@@ -32,7 +32,7 @@ extern "C" fn at_start() {
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = at_start;
 
-/// The path of the program, as much as fits.
+/// The path of the program, truncated to the buffer.
 fn executable(buffer: &mut [u8; 256]) -> &str {
     let link = c"/proc/self/exe";
     // SAFETY: the path is NUL-terminated, and the buffer writable for its length.

@@ -1,4 +1,4 @@
-//! The C interface, entry by entry.
+//! The C interface, function by function.
 
 use crate::support::{Run, program};
 
@@ -42,8 +42,8 @@ fn figures_and_malloc_info() {
     }
 }
 
-/// Checks that `xml` is one element `root` whose tags match. Knows as much of XML as malloc_info
-/// prints: a declaration, elements, attributes, text.
+/// Checks that `xml` is one element `root` whose tags match. Understands only the XML that
+/// malloc_info prints: a declaration, elements, attributes, text.
 fn well_formed(xml: &str, root: &str) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();
     let mut roots = Vec::new();

@@ -1,4 +1,4 @@
-//! One budget, from C: shrinkers, pressure, a limit that changes under load, forks meanwhile.
+//! One budget, from C: shrinkers, pressure, limits that change under load, and forks.
 
 use crate::support::{Run, linked_program};
 
@@ -8,7 +8,7 @@ fn caches_of_the_program_give_way_while_it_allocates_forks_and_shrinks() {
     assert!(outcome.stdout.ends_with("done\n"), "{outcome}");
 }
 
-/// Without a thread nothing is called behind the program's back, and it reclaims itself.
+/// Without a background thread, the program's threads reclaim, and run its callbacks.
 #[test]
 fn a_program_without_a_thread_reclaims_itself() {
     let run = Run::full(linked_program("budget_alone.c")).env("QUARRY_BACKGROUND", "0");

@@ -16,8 +16,8 @@ fn constructors_make_each_object_once() {
     let outcome = part("constructor").finish().success();
     let made = outcome.stdout.lines().find_map(|line| line.strip_prefix("made "));
     let made: u32 = made.and_then(|count| count.parse().ok()).expect("a count");
-    // Five rounds with 300 objects. Before its CPUs had partial lists (Linux 3.2), SLUB discarded
-    // nearly every slab that became empty, and made its objects again.
+    // Five rounds with 300 objects. Without the partial lists of CPUs (Linux 3.2), SLUB discards
+    // nearly every slab that becomes empty, and so constructs its objects again.
     let policy = slab_policy(library().expect("it is under test"));
     let discards = ["slub-2.6.29", "slub-3.0", "slub-3.1"].contains(&policy);
     let most = if discards { 5 * 300 + 300 } else { 900 };
@@ -56,7 +56,7 @@ fn children_have_caches() {
     part("forks").finish().success();
 }
 
-/// What other CPUs hold of a cache is told from what is in use.
+/// An error about objects in use counts separately those that are parked on other CPUs.
 #[test]
 fn objects_out_of_reach_are_named_as_such() {
     let outcome = Run::full(linked_program("cache_unreached.c")).without_stats().finish().success();

@@ -1,4 +1,4 @@
-//! C++: operators new and delete, failure, exceptions.
+//! C++: operators new and delete, failures, exceptions.
 
 use crate::support::{Run, plugin, program};
 
@@ -13,7 +13,7 @@ fn failure_and_exceptions() {
     Run::new(program("cxx_failure.cpp")).finish().success();
 }
 
-/// The library of a C++ program may be out of reach of RTLD_NEXT: a C program opens it.
+/// A program in C opens a plugin in C++: RTLD_NEXT does not find the C++ library then.
 #[test]
 fn plugin_of_a_c_program() {
     Run::new(program("cxx_opened_by_c.c")).arg(plugin("cxx_plugin.cpp")).finish().success();

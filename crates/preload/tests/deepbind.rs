@@ -1,4 +1,4 @@
-//! RTLD_DEEPBIND: objects that look for `malloc` and `free` in the C library first.
+//! RTLD_DEEPBIND: objects that look up `malloc` and `free` in the C library first.
 
 use std::fs;
 use std::path::Path;
@@ -15,14 +15,14 @@ fn what_a_plugin_frees_is_ours() {
     deepbind("libquarry").finish().success();
 }
 
-/// The loader resolves `malloc` to such a program where the program takes its address.
+/// A program at a fixed address, where `malloc` has the address of the program's PLT entry.
 #[test]
 fn programs_at_fixed_addresses() {
     let run = Run::new(fixed_program("deepbind_fixed.c")).arg(plugin("deepbind_plugin.c"));
     run.arg("libquarry").finish().success();
 }
 
-/// The flag stays where the C library serves, and where the user asks for it.
+/// `dlopen` leaves the flag set if the C library serves, and if the user requests it.
 #[test]
 fn kept_where_nothing_is_split_or_on_request() {
     for variable in ["QUARRY_DISABLE", "QUARRY_DEEPBIND"] {
@@ -33,13 +33,13 @@ fn kept_where_nothing_is_split_or_on_request() {
     deepbind("libquarry").env("QUARRY_DEEPBIND", "0").finish().success();
 }
 
-/// `dlmopen` gives an object a C library of its own, whose `malloc` and `free` are never split.
+/// An object that `dlmopen` loads with a C library of its own uses that library's allocator.
 #[test]
 fn namespaces_of_their_own_are_left_alone() {
     deepbind("separate").without_stats().finish().success();
 }
 
-/// The loader takes RUNPATH and $ORIGIN from the object that its return address lies in.
+/// With our `dlopen`, the loader still finds the caller by the return address, for RUNPATH.
 #[test]
 fn the_loader_still_sees_who_calls() {
     let folder = scratch();

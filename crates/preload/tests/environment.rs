@@ -1,4 +1,4 @@
-//! `QUARRY_*` variables, right and wrong.
+//! `QUARRY_*` variables with accepted and wrong values.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -73,7 +73,7 @@ fn one_line_for_each_mistake() {
     assert_eq!(outcome.stderr.lines().count(), 2, "{outcome}");
 }
 
-/// Every policy that can be chosen serves the same programs.
+/// Programs run with each accepted value of these variables.
 #[test]
 fn every_accepted_value() {
     for (name, values) in
@@ -106,7 +106,7 @@ fn disabled() {
     assert_eq!(outcome.stdout, "quarry secure=0\n", "{outcome}");
 }
 
-/// Every entry point hands over to the C library, from the first request on.
+/// With `QUARRY_DISABLE`, each function calls the C library's, from the first request on.
 #[test]
 fn disabled_for_every_entry_point() {
     for source in [
@@ -138,7 +138,7 @@ fn statistics_on_standard_error() {
     assert_eq!(outcome.stderr, "", "{outcome}");
 }
 
-/// At exit, another file may have the number that standard error or its copy had at the start.
+/// No statistics go to a file that has the descriptor of standard error, or its copy, by then.
 #[test]
 fn statistics_in_no_file_of_the_program() {
     for (all, is_printed) in [(None, true), (Some("all"), false)] {
@@ -151,7 +151,7 @@ fn statistics_in_no_file_of_the_program() {
     }
 }
 
-/// A pipe blocks until it is read, and a link may lead into a file of another owner.
+/// No statistics go to a pipe, which could block, or through a link, which may lead anywhere.
 #[test]
 fn statistics_in_regular_files_only() {
     let folder = scratch();
@@ -166,7 +166,7 @@ fn statistics_in_regular_files_only() {
         one_line_with(run.finish(), &[&file.display().to_string(), reason]);
     };
     refused(&pipe, "not a regular file");
-    // Opened for both directions a pipe has a reader; what it is given would stay in it.
+    // Opened for reading and writing, a pipe has a reader; text written to it would stay in it.
     let mut options = File::options();
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
     let mut reader = options.open(&pipe).expect("the pipe is ours");
@@ -189,7 +189,7 @@ fn make_pipe(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{path:?}");
 }
 
-/// A request that a cached mapping serves counts like any other.
+/// A large request that a cached mapping serves is counted in statistics like any other.
 #[test]
 fn statistics_count_every_large_request() {
     let outcome = Run::new(program("stats_large.c")).finish().success();
@@ -207,7 +207,7 @@ fn statistics_count_every_large_request() {
     }
 }
 
-/// At exit `ls` and its relatives close standard error before the library has its turn.
+/// Reports errors at the start, because `ls` and others close standard error before the exit.
 #[test]
 fn statistics_that_cannot_be_written_are_told_before_standard_error_is_closed() {
     let folder = scratch();
@@ -227,7 +227,7 @@ fn statistics_that_cannot_be_written_are_told_before_standard_error_is_closed() 
     }
 }
 
-/// The folder may be made by the program itself; and nothing is left behind by looking.
+/// The program may make the folder of the file itself. The check at the start makes no file.
 #[test]
 fn statistics_in_a_folder_that_the_program_makes() {
     let folder = scratch().join("made");
@@ -240,11 +240,11 @@ fn statistics_in_a_folder_that_the_program_makes() {
     assert!(text.contains("slabinfo - version: 2.1"), "{text}");
 }
 
-/// A full disk, as far as a limit can stand for it.
+/// A limit of file sizes, in place of a full disk, prevents the statistics.
 #[test]
 fn statistics_that_no_disk_holds_are_told() {
     let file = scratch().join("stats");
-    // Blocks of 512 bytes; what the program prints goes to a file as well.
+    // The limit counts blocks of 512 bytes; the program's standard output is a file too.
     fs::write(&file, [b'\n'; 8 * 512]).expect("scratch is writable");
     let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\"";
     let run = Run::new("sh").without_stats().args(["-c", script]).arg(program("environment.c"));
@@ -252,7 +252,7 @@ fn statistics_that_no_disk_holds_are_told() {
     one_line_with(outcome, &[&file.display().to_string(), "cannot be written (file size limit)"]);
 }
 
-/// The statistics of a program without requests are a line that says so.
+/// For a program without requests, the statistics are one line that states this.
 #[test]
 fn statistics_of_a_program_that_allocates_nothing() {
     let source = "int main(void) { return 0; }\n";
@@ -268,7 +268,7 @@ fn statistics_of_a_program_that_allocates_nothing() {
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome}");
 }
 
-/// `libquarry.so` has no checks: one line names the object that has them.
+/// `libquarry.so` has no checks: one line names the library that has them.
 #[test]
 fn checks_that_the_library_has_not() {
     let Some(library) = library().filter(|library| !is_full(library)) else { return };
@@ -284,7 +284,7 @@ fn checks_that_the_library_has_not() {
     }
 }
 
-/// The slab policy is compiled in: another one is another library, of all those that are built.
+/// The slab policy is compiled in: if the variable names another, one line says how to get it.
 #[test]
 fn a_slab_policy_that_the_library_has_not() {
     let mut tried = 0;
@@ -310,8 +310,8 @@ fn a_slab_policy_that_the_library_has_not() {
     assert!(tried > 0, "no library is there");
 }
 
-/// Mechanisms that a policy has not are mechanisms that it does without already. The default has
-/// none, and does not know the option.
+/// A policy that lacks a mechanism accepts that it is switched off. The default policy has no
+/// optional mechanism, and does not know the option.
 #[test]
 fn mechanisms_can_be_left_out() {
     for library in libraries() {
@@ -335,7 +335,7 @@ fn mechanisms_can_be_left_out() {
     }
 }
 
-/// Each process of a family appends its own tables.
+/// Parent and children append their own tables to one file.
 #[test]
 fn statistics_of_parent_and_child() {
     let outcome = Run::new(program("environment.c")).arg("fork").finish().success();
@@ -344,8 +344,8 @@ fn statistics_of_parent_and_child() {
     assert_eq!(stats.processes(), 2, "{}", stats.text());
 }
 
-/// A program with raised privileges ignores our variables. Such a program ignores LD_PRELOAD too:
-/// this one is linked against the library, and gets its rights from a group of its own.
+/// A program with raised privileges ignores `QUARRY_*`. The loader ignores LD_PRELOAD for it: so
+/// this program is linked with the library, and is setgid to another group.
 #[test]
 fn raised_privileges() {
     let library = library().expect("the library is under test");
@@ -353,7 +353,7 @@ fn raised_privileges() {
     let file = folder.join("environment-setgid");
     let mut compile = std::process::Command::new("cc");
     let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/environment.c");
-    // The loader takes a bare soname from the standard folders only, a path as it is.
+    // The loader searches a bare soname in the standard folders only, but uses a path as it is.
     let path = format!("-Wl,-rpath,{}", library.parent().expect("a file in a folder").display());
     compile.args(["-std=gnu11", "-fno-builtin", "-Wl,--no-as-needed"]).arg(path);
     let answer = compile.arg("-o").arg(&file).arg(sources).arg(library).output().expect("cc runs");
@@ -367,7 +367,7 @@ fn raised_privileges() {
     assert_eq!(outcome.stderr, "", "{outcome}");
 }
 
-/// A group that this user may give to a file and that is not the one of its processes.
+/// A group that this user may give to a file, other than the group of its processes.
 fn other_group() -> u32 {
     // SAFETY: getegid and geteuid have no preconditions.
     let (own, root) = unsafe { (libc::getegid(), libc::geteuid() == 0) };

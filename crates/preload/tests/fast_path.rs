@@ -1,9 +1,9 @@
-//! Budgets of the fast paths: a change that makes one longer raises a number here.
+//! Budgets of the fast paths: a change that makes a path longer must raise a number here.
 //!
-//! A fast path begins at the entry of a function, takes no conditional jump, follows the others
-//! and calls, and ends where the function returns. Nearly every call of a running program walks it.
-//! Counted are instructions, loads and stores of memory (the stack's own by `call`, `ret`, `push`
-//! and `pop` among them), branches of every kind, and locked read-modify-writes.
+//! A fast path begins at the entry of a function, takes no conditional jump, follows unconditional
+//! jumps and calls, and ends where the function returns. Nearly every call in a running program
+//! takes it. The test counts instructions, loads and stores of memory (including the stack's by
+//! `call`, `ret`, `push` and `pop`), branches of every kind, and locked read-modify-writes.
 
 use crate::support::library;
 use iced_x86::{
@@ -15,7 +15,7 @@ use std::fmt;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-/// Steps after which a path is taken for a loop.
+/// Instructions after which the test assumes that a path is a loop.
 const LONGEST: u32 = 1000;
 
 /// Counts of the parts of a path; as a budget, the most that it may have.
@@ -28,8 +28,8 @@ struct Makeup {
     locked: u32,
 }
 
-/// The recorded paths. Lower a number when a path gets shorter; raise one only with a measurement
-/// in the commit message that says what was gained.
+/// The budget of each path. Lower a number when its path gets shorter; raise one only with a
+/// measurement, in the commit message, of what was gained.
 const BUDGETS: &[(&str, Makeup)] = &[
     ("malloc", Makeup { instructions: 26, loads: 11, stores: 2, branches: 4, locked: 0 }),
     ("free", Makeup { instructions: 41, loads: 16, stores: 3, branches: 8, locked: 0 }),
@@ -39,7 +39,7 @@ const BUDGETS: &[(&str, Makeup)] = &[
     ("_ZdlPvm", Makeup { instructions: 46, loads: 18, stores: 3, branches: 9, locked: 0 }),
     // up to 64 bytes
     ("calloc", Makeup { instructions: 53, loads: 14, stores: 9, branches: 9, locked: 0 }),
-    // an object that stays where it is
+    // of an object that stays in place
     ("realloc", Makeup { instructions: 35, loads: 9, stores: 0, branches: 6, locked: 0 }),
     (
         "malloc_usable_size",
@@ -69,13 +69,13 @@ impl Makeup {
         self.loads += loads;
         self.stores += stores;
         self.branches += u32::from(instruction.flow_control() != FlowControl::Next);
-        // An exchange with memory is locked without the prefix.
+        // An `xchg` with memory is locked even without the prefix.
         let exchanges = instruction.mnemonic() == Mnemonic::Xchg && stores > 0;
         self.locked += u32::from(instruction.has_lock_prefix() || exchanges);
     }
 }
 
-/// How many loads and stores an access to memory is.
+/// The number of loads and stores in one access to memory.
 fn loads_and_stores(access: OpAccess) -> (u32, u32) {
     match access {
         OpAccess::Read | OpAccess::CondRead => (1, 0),
@@ -92,7 +92,7 @@ impl fmt::Display for Makeup {
     }
 }
 
-/// Machine code with the address that it is loaded at.
+/// Machine code, and the address at which it is loaded.
 struct Code<'a> {
     bytes: &'a [u8],
     address: u64,
@@ -111,7 +111,7 @@ impl Code<'_> {
         Ok(instruction)
     }
 
-    /// Walks the fast path from `entry`.
+    /// Follows the fast path from `entry`, and counts.
     fn fast_path(&self, entry: u64) -> Result<Makeup, String> {
         let (mut path, mut info) = (Makeup::default(), InstructionInfoFactory::new());
         let (mut at, mut returns) = (entry, Vec::new());
@@ -136,7 +136,7 @@ impl Code<'_> {
     }
 }
 
-/// Names the counts that exceed their budget.
+/// The names of the counts that exceed their budget.
 fn excess(path: &Makeup, budget: &Makeup) -> Vec<String> {
     let pairs = path.figures().into_iter().zip(budget.figures());
     pairs
@@ -164,7 +164,7 @@ fn fast_paths_stay_within_their_budgets() {
     assert!(breaches.is_empty(), "{}", breaches.join("\n"));
 }
 
-/// Parts of the names of functions that nearly every program executes.
+/// Parts of the names of functions that nearly every program calls.
 const OFTEN: [&str; 9] = [
     "7process5build",
     "16alloc_on_process",
@@ -177,14 +177,14 @@ const OFTEN: [&str; 9] = [
     "zones5Zones4grow",
 ];
 
-/// A page fault brings 64 KiB of a file in: what every program executes must not be all over it.
+/// A page fault reads 64 KiB of a file, so functions that all programs call are side by side.
 #[test]
 fn functions_that_are_called_often_lie_together() {
     let library = library().expect("the library is under test");
     let bytes = fs::read(library).expect("it can be read");
     let file = object::File::parse(&*bytes).expect("the library is an object file");
     let section = file.section_by_name(".text").expect("the library has code");
-    // A stripped library names the file that has its symbols.
+    // The debug link of a stripped library names the file with its symbols.
     let link = file.gnu_debuglink().expect("the library is whole");
     let debug = link.map(|(name, _)| library.with_file_name(OsStr::from_bytes(name)));
     let debug = fs::read(debug.as_deref().unwrap_or(library)).expect("symbols lie beside it");
@@ -209,8 +209,8 @@ fn functions_that_are_called_often_lie_together() {
 
 #[test]
 fn paths_are_counted_as_documented() {
-    // mov rax, [rdi]; test rax, rax; je +0x7f; lock inc qword [rdi]; call +2; jmp +1; int3 is
-    // jumped over by neither: the call goes to the ret behind the jmp, which leads to the last ret.
+    // mov rax, [rdi]; test rax, rax; je +0x7f; lock inc qword [rdi]; call +2; jmp +1; int3; ret;
+    // ret. Not on the path: int3. The call leads to the first ret, the jmp to the last.
     let bytes = [
         0x48, 0x8b, 0x07, 0x48, 0x85, 0xc0, 0x74, 0x7f, 0xf0, 0x48, 0xff, 0x07, 0xe8, 0x02, 0x00,
         0x00, 0x00, 0xeb, 0x01, 0xc3, 0xc3,

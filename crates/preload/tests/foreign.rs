@@ -1,5 +1,5 @@
-//! Cases of other allocators' suites that no package brings, written anew; `make foreign` runs
-//! those that one does.
+//! Tests of other allocators' suites that are in no Debian package, written anew; `make foreign`
+//! runs those that are in one.
 
 use crate::support::{Run, program};
 

@@ -1,10 +1,10 @@
-//! The frames and the call graph of the shared object: how much of a stack each entry may take at
-//! most, on any path. `stack` measures what paths that are run do take.
+//! Stack use of the shared object, from its machine code: the most bytes that each exported
+//! function may take on any path. The test `stack` measures paths that run.
 //!
-//! A frame is what pushes and changes of the stack pointer add up to. Calls are followed where the
-//! code names their target; [`INDIRECT`] says where others lead. What runs on a stack of Quarry's
-//! own (`quarry_sys::own_stack`) is not the caller's, and so not counted, nor is what is said of a
-//! broken invariant, which ends the process.
+//! A frame is the sum of pushes and changes of the stack pointer. Calls are followed if the code
+//! names the target; [`INDIRECT`] has the targets of the others. Code that runs on a stack of
+//! Quarry's own (`quarry_sys::own_stack`) does not use the caller's, so it is not counted. Neither
+//! is code that reports a broken invariant, because it ends the process.
 
 use crate::support::{full_library, library, slab_policy};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
@@ -16,14 +16,14 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Bytes that a function of the C library is taken to need. Those that need more (the loader,
+/// Bytes that a function of the C library is assumed to need. Functions that need more (the loader,
 /// `pthread_create`) are called on a stack of Quarry's own.
 const OF_LIBRARY: u64 = 128;
 
-/// Bytes that an entry may take on any path, under any option: the last line that its name begins
-/// with counts. 1.5 KiB is where all of them shall come to.
+/// Most bytes of stack for an exported function on any path, under any option. The last entry whose
+/// text begins the function's name applies. The aim for all is 1.5 KiB.
 const LIMITS: [(&str, u64); 17] = [
-    // C and C++. All but those that allocate stay at 2 KiB.
+    // C and C++. Functions that do not allocate take about 2 KiB at most.
     ("", 2112),
     ("malloc", 2432),
     ("calloc", 2432),
@@ -47,7 +47,7 @@ const LIMITS: [(&str, u64); 17] = [
 
 /// Functions that end the process, and the switch to another stack.
 const NOT_FOLLOWED: [&str; 10] = [
-    // Before the C library has started: on the loader's stack.
+    // Called only before the C library has started, on the loader's stack.
     "12each_of_file",
     "panic",
     "unwrap_failed",
@@ -60,8 +60,8 @@ const NOT_FOLLOWED: [&str; 10] = [
     "rust_begin_unwind",
 ];
 
-/// Where calls lead that the code does not name: a part of the caller's name, and of the targets'.
-/// The first line that fits counts.
+/// The targets of indirect calls: a part of the caller's name, and a part of the targets' names.
+/// The first entry that matches applies.
 const INDIRECT: [(&str, &str); 7] = [
     ("9make_room", "9take_back"),
     ("11serve_again", "16alloc_on_process28_"),
@@ -72,8 +72,8 @@ const INDIRECT: [(&str, &str); 7] = [
     ("", "os..system..Os$GT$"),
 ];
 
-/// A function as far as the stack goes: each in bytes below its caller's stack pointer, its return
-/// address included.
+/// The stack use of a function: all numbers are bytes below its caller's stack pointer, including
+/// the return address.
 #[derive(Default)]
 struct Function {
     name: String,
@@ -95,7 +95,7 @@ impl Program {
     fn read(path: &Path) -> Self {
         let bytes = fs::read(path).expect("the library can be read");
         let file = object::File::parse(&*bytes).expect("the library is an object file");
-        // A stripped library names the file that has its symbols.
+        // The debug link of a stripped library names the file with its symbols.
         let link = file.gnu_debuglink().expect("the library is whole");
         let debug = link.map(|(name, _)| path.with_file_name(OsStr::from_bytes(name)));
         let debug = fs::read(debug.as_deref().unwrap_or(path)).expect("symbols lie beside it");
@@ -121,7 +121,7 @@ impl Program {
         Self(functions)
     }
 
-    /// What the library exports, by its list.
+    /// The functions that the library exports, by its list.
     fn entries(&self) -> impl Iterator<Item = (u64, &'static str)> {
         let lists = [include_str!("../abi.txt"), include_str!("../abi-full.txt")];
         let lines = lists.into_iter().flat_map(str::lines).map(str::trim);
@@ -135,7 +135,7 @@ impl Program {
 /// A walk through the code of one function.
 struct Walk {
     instructions: BTreeMap<u64, Instruction>,
-    /// Bytes that are on the stack before an instruction.
+    /// Bytes on the stack before each instruction.
     depths: HashMap<u64, i64>,
     end: u64,
     start: u64,
@@ -156,7 +156,7 @@ impl Walk {
             while let Some((at, depth, frame)) = open.pop() {
                 walk.follow((at, depth, frame), &mut open, &mut jumps_by_table);
             }
-            // What is reached by a table only has the depth of the jump.
+            // Code that only a jump table reaches has the stack depth of the jump.
             let Some((depth, frame)) = jumps_by_table else { break };
             let unseen = walk.instructions.iter().find(|(at, found)| {
                 let is_filling = matches!(found.mnemonic(), Mnemonic::Int3 | Mnemonic::Nop);
@@ -168,8 +168,8 @@ impl Walk {
         walk
     }
 
-    /// Follows the code from `at` on, where `depth` bytes are on the stack, and the frame pointer
-    /// points to where `frame` bytes were.
+    /// Follows the code from `at` on, with `depth` bytes on the stack, and with the frame pointer
+    /// set to the address where `frame` bytes were on it.
     fn follow(
         &mut self,
         (mut at, mut depth, mut frame): (u64, i64, Option<i64>),
@@ -218,13 +218,13 @@ fn call(instruction: &Instruction, is_direct: bool) -> Target {
     match instruction.op0_kind() {
         _ if is_direct => Target::Function(instruction.near_branch_target()),
         OpKind::Memory if instruction.is_ip_rel_memory_operand() => Target::Library,
-        // A register holds the address of a function of the C library that is called often.
+        // The register holds the address of a C library function that is called often.
         OpKind::Register => Target::Library,
         _ => Target::Unknown,
     }
 }
 
-/// What an instruction that is no call does to the depth of the stack.
+/// The effect of an instruction, except a call, on the depth of the stack.
 fn change(instruction: &Instruction, depth: &mut i64, frame: &mut Option<i64>) {
     let is_of = |operand, register| {
         instruction.op_kind(operand) == OpKind::Register
@@ -252,7 +252,7 @@ fn change(instruction: &Instruction, depth: &mut i64, frame: &mut Option<i64>) {
     }
 }
 
-/// What functions need, each computed once.
+/// The stack that functions need, computed once for each.
 struct Needs<'a> {
     program: &'a Program,
     known: HashMap<u64, (u64, Option<u64>)>,
@@ -264,8 +264,8 @@ impl<'a> Needs<'a> {
         Self { program, known: HashMap::new(), open: BTreeSet::new() }
     }
 
-    /// Bytes that the function at `address` needs below its caller's stack pointer. Of functions
-    /// that call each other in a circle, one turn counts.
+    /// Bytes that the function at `address` needs below its caller's stack pointer. Functions that
+    /// call each other recursively are counted once.
     fn need(&mut self, address: u64) -> u64 {
         if let Some((need, _)) = self.known.get(&address) {
             return *need;
@@ -303,7 +303,7 @@ impl<'a> Needs<'a> {
         }
     }
 
-    /// The calls by which a function needs what it does.
+    /// The chain of calls by which a function needs most stack.
     fn chain(&self, address: u64) -> String {
         let (mut text, mut at) = (String::new(), Some(address));
         while let Some(address) = at {

@@ -1,9 +1,9 @@
-//! Processes that the system refuses something: restartable sequences, membarrier, address space,
-//! file descriptors.
+//! Processes in which the system refuses restartable sequences, membarrier, address space or file
+//! descriptors.
 
 use crate::support::{Run, program, scratch};
 
-/// Runs the programs that must succeed on every path: threads, forks, signals, and all mixed.
+/// Runs the programs that must always succeed: threads, forks, signals, and a mixture of them.
 fn lives_through(start: impl Fn(&'static str) -> Run) {
     for (source, arguments) in [
         ("life_threads.c", ""),
@@ -17,7 +17,7 @@ fn lives_through(start: impl Fn(&'static str) -> Run) {
     }
 }
 
-/// The C library does not register its threads.
+/// The C library registers no thread for restartable sequences (`GLIBC_TUNABLES`).
 #[test]
 fn restartable_sequences_turned_off() {
     let start = |source| Run::new(program(source)).env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
@@ -25,7 +25,7 @@ fn restartable_sequences_turned_off() {
     lives_through(start);
 }
 
-/// `source` under a seccomp filter that answers `calls` with the error number `errno`.
+/// Runs `source` under a seccomp filter that fails `calls` with the error number `errno`.
 fn denied(calls: &str, errno: i32, source: &'static str) -> Run {
     Run::new(program("hostile_deny.c")).arg(errno.to_string()).arg(calls).arg(program(source))
 }
@@ -36,7 +36,7 @@ fn kernel_without_rseq() {
     lives_through(|source| denied("rseq", libc::ENOSYS, source));
 }
 
-/// The kernel has the sequences, and the call that aborts those of other CPUs is refused.
+/// The kernel has restartable sequences but refuses membarrier, which restarts those of other CPUs.
 #[test]
 fn membarrier_refused() {
     lives_through(|source| denied("membarrier", libc::EPERM, source));
@@ -57,7 +57,7 @@ fn limited(limit: &str, sizes: &str) {
         .success();
 }
 
-/// `ulimit -v` and batch systems set such limits.
+/// A limit of address space, as `ulimit -v` and batch systems set it.
 #[test]
 fn little_address_space() {
     for limit in ["as 128", "as 256"] {
@@ -66,8 +66,8 @@ fn little_address_space() {
     }
 }
 
-/// The heap leaves room for the stacks of threads; 300 MiB is little more than a power of
-/// two and what the tables take.
+/// The heap leaves address space for the stacks of threads; 300 MiB is slightly more than a power
+/// of two plus the size of the tables.
 #[test]
 fn threads_and_forks_in_little_address_space() {
     for (limit, arguments) in [("300", "21 8 10000 fork signals"), ("512", "22 16 4000")] {
@@ -88,7 +88,7 @@ fn little_data() {
     }
 }
 
-/// Memory that one size has left serves the next one, also a size that needs a mapping.
+/// At a limit, memory freed by one size serves the next size, even if that needs a mapping.
 #[test]
 fn one_size_after_another_at_the_limit() {
     for limit in ["as 128", "data 128"] {

@@ -1,4 +1,4 @@
-//! From before main to after exit: threads, signals, opened libraries, forks.
+//! From before main to after exit: threads, signals, libraries opened by `dlopen`, forks.
 
 use crate::support::{Run, plugin, program};
 
@@ -8,7 +8,7 @@ fn before_main_and_after_it() {
     assert_eq!(outcome.stdout, "every stage passed\n", "{outcome}");
 }
 
-/// Whatever is called first sets everything up.
+/// Whichever function of the library a program calls first, the call initialises Quarry.
 #[test]
 fn first_call_of_the_program() {
     for entry in [
@@ -28,7 +28,7 @@ fn first_call_of_the_program() {
         "mallinfo2",
         "dlopen",
     ] {
-        // Statistics are another matter: `before_main_and_after_it` asks for them.
+        // Without statistics at exit, which the test `before_main_and_after_it` covers.
         Run::new(program("life_first.c")).arg(entry).without_stats().finish().success();
     }
 }
@@ -43,7 +43,7 @@ fn ten_thousand_short_threads() {
     Run::new(program("life_threads.c")).finish().success();
 }
 
-/// A thread that vanishes inside the allocator leaves its locks held.
+/// No function is a cancellation point: a cancelled thread would leave locks held.
 #[test]
 fn no_cancellation_point() {
     Run::new(program("life_cancel.c")).finish().success();

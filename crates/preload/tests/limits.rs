@@ -1,5 +1,5 @@
-//! At a limit: NULL and ENOMEM, no kill, and a program that goes on; in C++ and Rust what their
-//! users expect.
+//! At a limit: requests fail with NULL and ENOMEM, the process is not killed, and the program goes
+//! on; in C++ and Rust they fail as the language defines.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::{Group, Run, calls_between_marks, program, scratch};
 use crate::surroundings::where_allowed;
 
-/// Under the limit of a control group, where this machine lets us make one.
+/// Under the limit of a control group, if this machine lets the test make one.
 fn in_limited_group(how: &str, thp: &str) {
     const LIMIT_MIB: u64 = 192;
     let Some(group) = Group::create_or_skip(Some(LIMIT_MIB << 20), how) else { return };
@@ -31,7 +31,7 @@ fn group_that_others_fill_as_well() {
     in_limited_group("shared", "1");
 }
 
-/// A neighbour that goes away, or page cache, under the limit of a control group.
+/// Under a group's limit, beside another process that ends, or beside page cache.
 fn beside_a_neighbour(what: &str) {
     const LIMIT_MIB: u64 = 128;
     let Some(group) = Group::create_or_skip(Some(LIMIT_MIB << 20), what) else { return };
@@ -54,7 +54,7 @@ fn page_cache_in_use_gives_way() {
     beside_a_neighbour("cache");
 }
 
-/// A control group of both versions whose files the program writes itself.
+/// Control groups of both versions, simulated by files that the program writes.
 fn in_group_of_files(case: &str, versions: &[&str]) {
     for version in versions {
         where_allowed(Run::new(program("limits_files.c")).args([case, version]));
@@ -82,7 +82,7 @@ fn page_cache_counts_as_used_where_it_is_dirty() {
     in_group_of_files("dirty", &["1", "2"]);
 }
 
-/// The library refuses an impossible size by a comparison.
+/// The library refuses an impossible size without a system call.
 #[test]
 fn impossible_requests_make_no_system_calls() {
     let run = Run::new(program("limits_impossible.c")).without_stats().arg("calls");

@@ -1,13 +1,13 @@
-//! The shared object under test, seen from outside: C and C++ programs, and real programs, run with
-//! `libquarry.so` in front of the C library.
+//! Tests of the shared object from outside: C and C++ programs, and real programs, run with
+//! `libquarry.so` preloaded.
 //!
-//! * `QUARRY_LIBRARY=FILE` tests that shared object instead of building the release one.
-//! * `TEST_PEER=1` drops the demand that Quarry served the program, so that the programs can
-//!   be tried against another allocator (`QUARRY_LIBRARY=FILE`) or plain glibc (no library). The
-//!   modules `misuse`, `environment`, `programs`, `sequences`, `shared_object`, `start` and
-//!   `fast_path` ask for Quarry and fail there.
+//! * `QUARRY_LIBRARY=FILE` tests that shared object instead of building one.
+//! * `TEST_PEER=1` drops the demand that Quarry served the program, so that the programs can be
+//!   tested with another allocator (`QUARRY_LIBRARY=FILE`) or plain glibc (no library). The modules
+//!   `misuse`, `environment`, `programs`, `sequences`, `shared_object`, `start` and `fast_path`
+//!   need Quarry and fail then.
 //! * `QUARRY_WRITE_HEADER=1` lets the module `header` write `include/quarry.h` anew.
-//! * `QUARRY_SOAK_SECONDS=N` makes the stress test go on for N seconds with fresh seeds.
+//! * `QUARRY_SOAK_SECONDS=N` lets the stress test run for N seconds with new seeds.
 
 mod abi;
 mod budget;

@@ -1,12 +1,12 @@
-//! Memory goes back, also when the program is idle, and is not held twice: what users of other
-//! allocators have complained of most, each as a test.
+//! Memory goes back to the system, even when the program is idle, and is not held twice. Each test
+//! covers a frequent complaint of users of other allocators.
 
 use crate::support::{
     Group, Run, calls_between_marks, library, linked_program, program, slab_policy,
 };
 
-/// Runs in a control group of its own where there may be one, so that the kernel's own count of
-/// memory is compared with what is resident.
+/// Runs in a control group of its own if possible, so that the kernel's charge is compared with the
+/// resident memory.
 fn idle(arguments: &str, settings: &[(&str, &str)]) {
     let group = Group::create_or_skip(None, "the count of the control group");
     let mut run = Run::new(program("memory_idle.c")).args(arguments.split_whitespace());
@@ -73,7 +73,7 @@ fn small_programs_have_no_second_thread() {
     option_case("small").finish().success();
 }
 
-/// The thread that gives back is there before the first free, however the program got its threads.
+/// The background thread exists before the first free, however the program creates threads.
 #[test]
 fn threads_that_only_free_in_a_grown_program() {
     option_case("late").finish().success();
@@ -94,7 +94,7 @@ fn thread_that_only_frees() {
         ["64 64", "8192 8192", "100000 100000", "3000000 3000000"],
         [
             "16 8192",
-            // Blocks of pages of all sizes: little is left between them.
+            // Blocks of pages of all sizes, with little free memory between them.
             "16 1048576 115",
             "40000 1048576 115",
         ],
@@ -115,7 +115,7 @@ fn threads_that_come_and_go() {
     println!("{}", Run::new(program("memory_threads.c")).finish().success().stdout);
 }
 
-/// Calls of the system in `pairs` allocations and frees of each size, `buffers` of them live.
+/// System calls during `pairs` allocations and frees of each size, with `buffers` of them live.
 fn calls_in_pairs(pairs: u32, buffers: u32, sizes: &[usize]) -> Vec<u64> {
     let mut run = Run::new(program("memory_pairs.c"))
         .without_stats()
@@ -130,7 +130,7 @@ fn calls_in_pairs(pairs: u32, buffers: u32, sizes: &[usize]) -> Vec<u64> {
     spans.iter().map(crate::support::Calls::total).collect()
 }
 
-/// From 1 to 64 MiB: a pair makes no system call (a handful start the reclaim thread).
+/// From 1 to 64 MiB: a pair makes no system call (a few calls start the background thread).
 #[test]
 fn large_pairs_make_no_system_calls() {
     let sizes: Vec<usize> = (0..=6).map(|power| 1 << (20 + power)).collect();
@@ -139,8 +139,8 @@ fn large_pairs_make_no_system_calls() {
     }
 }
 
-/// 7.0 against 7.1 MB, and around the other edges: neither system calls nor page faults (which the
-/// program counts) rise, with one buffer and with many.
+/// Alternately 7.0 and 7.1 MB, and sizes around other boundaries: neither system calls nor page
+/// faults (which the program counts) increase, with one buffer and with many.
 #[test]
 fn no_cliff_between_sizes() {
     let sizes = [7_000_000, 7_100_000, 8_388_608, 8_388_609, 1_048_576, 1_048_577, 32_768, 32_769];
@@ -151,7 +151,7 @@ fn no_cliff_between_sizes() {
     }
 }
 
-/// What a program moves that asks which of its objects are worth it leaves memory behind.
+/// A program that asks which objects are worth moving, and moves these, frees memory.
 #[test]
 fn objects_move_out_of_sparse_slabs() {
     let part = || Run::full(linked_program("memory_moving.c"));

@@ -1,9 +1,9 @@
-//! Errors of the program: one line that says what was wrong, then SIGABRT.
+//! Errors of the program: one line that describes the error, then SIGABRT.
 
 use crate::support::{Outcome, Run, libraries, library, program};
 use std::os::unix::process::ExitStatusExt;
 
-/// Runs one misuse and returns how it ended, the pointer as the program printed it, and the usable
+/// Runs one misuse. Returns how it ended, the pointer as the program printed it, and the usable
 /// size of its object.
 fn misuse(arguments: &str) -> (Outcome, String, usize) {
     let outcome =
@@ -28,16 +28,16 @@ fn aborts(arguments: &str, what: impl Fn(usize) -> String) {
 }
 
 const ENTRIES: [&str; 3] = ["free", "realloc", "malloc_usable_size"];
-/// One in a small slab, one in a slab of several pages, the largest class.
+/// Objects in a small slab, in a slab of several pages, and of the largest class.
 const OBJECTS: [usize; 5] = [8, 64, 100, 2000, 32768];
-/// Page orders, and requests that get a mapping.
+/// Blocks of pages, and mappings.
 const BLOCKS: [usize; 4] = [40_000, 500_000, 5_000_000, 100_000_000];
 
 fn foreign(_: usize) -> String {
     "pointer was not allocated by quarry".to_owned()
 }
 
-/// Nothing that is recorded says whether it was ever handed out.
+/// The message if no record shows whether the memory was ever allocated.
 fn not_in_use(bytes: usize) -> String {
     format!("object of {bytes} bytes is not in use: freed already, or never allocated")
 }
@@ -79,7 +79,7 @@ fn foreign_pointer() {
     }
 }
 
-/// Nowhere near anything: the arithmetic on them must not wrap around.
+/// Reports addresses far from all memory; arithmetic with them must not wrap around.
 #[test]
 fn wild_address() {
     for entry in ENTRIES {
@@ -91,8 +91,8 @@ fn wild_address() {
     }
 }
 
-/// Far behind an object, where nothing was ever handed out: it may lie in what is reserved, where a
-/// frame without an owner looks like one that was freed.
+/// An address far after an object, where no object ever was. It may be in the reserved window,
+/// where a frame without an owner looks like a freed one.
 #[test]
 fn address_behind_the_heap() {
     for entry in ENTRIES {
@@ -134,7 +134,7 @@ fn pointer_into_a_block() {
     }
 }
 
-/// How one of `misuse_kinds.c` ends: stopped by a report or by a fault, or not.
+/// How a program of `misuse_kinds.c` ends: by a report, by a fault, or unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Survived,
@@ -157,8 +157,8 @@ impl End {
     }
 }
 
-/// The kinds of misuse that hardened_malloc is tested with, then some more, and how they end under
-/// `sheaf` and under `slub`. `docs/safety.md` has the table, with glibc beside it.
+/// The kinds of misuse in the tests of hardened_malloc, then some more, and how each ends under
+/// `sheaf` and under `slub`. `docs/safety.md` has this table, with a column for glibc.
 const KINDS: &[(&str, End, End)] = &[
     ("delete_type_size_mismatch", Survived, Survived),
     ("double_free_large", Reported, Reported),
@@ -196,7 +196,7 @@ const KINDS: &[(&str, End, End)] = &[
     ("aligned_delete_mismatch", Survived, Survived),
     ("free_stack", Reported, Reported),
 ];
-/// The first kinds of the list are those of the tests of hardened_malloc.
+/// Number of kinds, at the front of the list, from the tests of hardened_malloc.
 const OF_HARDENED_MALLOC: usize = 30;
 
 fn stopped(ends: impl Iterator<Item = End>) -> usize {
@@ -219,8 +219,8 @@ fn kinds_of_misuse_end_as_documented() {
     assert!(stopped(sheaf.into_iter()) >= 19);
 }
 
-/// The size is a hint, which no other allocator believes: POV-Ray deletes objects as their base
-/// class. Those who look for errors are told.
+/// A wrong size is ignored, as in all other allocators: POV-Ray deletes objects as their base
+/// class. Modes that look for errors report it.
 #[test]
 fn a_wrong_size_is_counted_and_reported_to_those_who_look_for_errors() {
     for kind in ["delete_type_size_mismatch", "free_sized_too_large", "aligned_delete_mismatch"] {
@@ -237,7 +237,7 @@ fn a_wrong_size_is_counted_and_reported_to_those_who_look_for_errors() {
     }
 }
 
-/// Needs the library with the other policy, which `make policies` puts beside the first.
+/// Needs the library with policy `slub`, which `make policies` puts beside the default library.
 #[test]
 fn kinds_of_misuse_end_as_documented_under_slub() {
     let slub = library().map(|library| library.with_file_name("libquarry-slub-4.9.so"));
@@ -248,8 +248,8 @@ fn kinds_of_misuse_end_as_documented_under_slub() {
     }
 }
 
-/// Every policy finds what `slub` finds, and says it in one line; more is better. How the overflow
-/// of a string ends depends on which of two objects lies behind the other.
+/// Every policy reports at least the errors that `slub` reports, each in one line. How the overflow
+/// of a string ends depends on which of two objects is at the higher address.
 #[test]
 fn kinds_of_misuse_end_no_worse_under_any_policy() {
     let by_chance = |name: &str| name == "string_overflow";
@@ -263,8 +263,8 @@ fn kinds_of_misuse_end_no_worse_under_any_policy() {
     }
 }
 
-/// Whatever the program writes where it should not, no object gets two owners, and what stops it is
-/// a report of that.
+/// Whatever memory the program overwrites by error, no object gets two owners, and if the process
+/// is stopped, a report says why.
 #[test]
 fn stray_writes_give_no_object_two_owners() {
     let outcome = Run::new(program("misuse_fuzz.c")).arg("400").without_stats().finish().success();
@@ -276,7 +276,7 @@ fn stray_writes_give_no_object_two_owners() {
     assert!(outcome.stderr.lines().count() > 4, "hardly anything was found\n{outcome}");
 }
 
-/// No misuse: the system refuses in the middle of making a freed block inaccessible.
+/// Not a misuse: while a freed block is being made inaccessible, the system refuses.
 #[test]
 fn a_block_that_could_be_hidden_in_part_only_is_handed_out_whole() {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();

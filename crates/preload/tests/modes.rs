@@ -1,5 +1,5 @@
-//! `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`: what they find of programs in error, and
-//! that other programs run as without them.
+//! `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`: the errors that they find; and correct
+//! programs run as without them.
 
 use crate::programs;
 use crate::support::{Outcome, Run, program};
@@ -9,13 +9,13 @@ const DEBUG: (&str, &str) = ("QUARRY_DEBUG", "FZPU");
 const HARDEN: (&str, &str) = ("QUARRY_HARDEN", "1");
 const GUARD: (&str, &str) = ("QUARRY_GUARD", "all");
 
-/// Runs one of `safety.c` in a mode.
+/// Runs one misuse of `safety.c` in a mode.
 fn misuse((name, value): (&str, &str), which: &str) -> Outcome {
     Run::new(program("safety.c")).without_stats().env(name, value).arg(which).finish()
 }
 
-/// Demands that a misuse ends in a report whose first line has `what`, and that it was found before
-/// it returned, or later.
+/// Demands that a misuse ends in a report whose first line contains `what`, and that the report
+/// comes before the faulty function returns, or, if `is_late`, after that.
 #[track_caller]
 fn is_found(mode: (&str, &str), which: &str, what: &str, is_late: bool) -> Outcome {
     let outcome = misuse(mode, which);
@@ -97,7 +97,7 @@ fn guard_pages_fault_at_once() {
     is_found(GUARD, "twice_small", "is not in use", false);
 }
 
-/// Two runs of a program see their objects in different orders.
+/// Two runs of a program get their objects in different orders.
 #[test]
 fn hardened_objects_come_in_random_order() {
     let order = || {
@@ -108,7 +108,7 @@ fn hardened_objects_come_in_random_order() {
     assert!(first.lines().count() == 1 && first != order(), "{first}");
 }
 
-/// A handler of the program that was installed before an access faults keeps its faults.
+/// If the program installed a SIGSEGV handler before, that handler still gets the program's faults.
 #[test]
 fn faults_of_the_program_are_its_own() {
     for (name, value) in [DEBUG, HARDEN, GUARD] {

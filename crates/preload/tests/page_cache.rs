@@ -1,4 +1,4 @@
-//! The page cache from C.
+//! The page cache, used from C.
 
 use crate::support::{Run, example, linked_program};
 

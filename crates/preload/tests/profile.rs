@@ -1,4 +1,4 @@
-//! The heap profile: switched while everything is under way, and with nearly every object a sample.
+//! The heap profile: switched while all kinds of work run, and with nearly every object a sample.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use crate::support::{Run, plugin, program, scratch};
 /// The first word of a profile (`layout` of `quarry_watch`).
 const MAGIC: &[u8] = b"QUARRYHP";
 
-/// A thousand times on and off, while threads allocate in every way, libraries come and go, signals
-/// interrupt them, and children are forked.
+/// Switches the profile on and off a thousand times, while threads make all kinds of requests,
+/// libraries are opened and closed, signals interrupt the threads, and the process forks.
 #[test]
 fn switched_a_thousand_times_under_load() {
     let run = || Run::new(program("profile_switch.c")).arg(plugin("life_plugin.c"));
@@ -16,15 +16,15 @@ fn switched_a_thousand_times_under_load() {
     run().env("QUARRY_SANDBOX", "1").finish().success();
 }
 
-/// An allocation that is traced while another thread holds the loader's lock does not wait for it.
+/// To sample an allocation never waits for a thread that holds the loader's lock.
 #[test]
 fn nobody_waits_for_the_loader() {
     let holder = plugin("profile_loader_plugin.c");
     Run::new(program("profile_loader.c")).arg(holder).finish().success();
 }
 
-/// Programs cannot tell that their objects are samples (but by `mallinfo`, which counts the pages
-/// that they take).
+/// Programs cannot detect that their objects are samples (except by `mallinfo`, which counts the
+/// pages of samples).
 #[test]
 fn programs_run_the_same_with_nearly_every_object_a_sample() {
     let programs = [

@@ -1,5 +1,5 @@
 //! Real programs on the library, unmodified. Each proves that its allocations reached Quarry: the
-//! statistics that it leaves at exit count them. `make test` installs what is needed.
+//! statistics that it writes at exit count them. `make test` installs the programs.
 
 mod compiler;
 mod php;
@@ -14,7 +14,7 @@ mod stress_ng;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The program `name` of the search path, or a failure that says which Debian package has it.
+/// The program `name` in the search path; panics with the name of its Debian package if missing.
 fn installed(name: &str, package: &str) -> PathBuf {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths)
@@ -23,7 +23,7 @@ fn installed(name: &str, package: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{name} is not installed: apt-get install {package}"))
 }
 
-/// Runs a helper without the library and returns what it prints; it must succeed.
+/// Runs a command without the library and returns its output; the command must succeed.
 fn answer(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(

@@ -12,7 +12,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 
-/// The usual limit of open files; the program starts with it.
+/// The usual limit of open files, with which the program starts.
 const USUAL_LIMIT: u64 = 1024;
 
 /// This process's limit of open files.
@@ -23,7 +23,7 @@ fn open_files() -> libc::rlimit {
     limit
 }
 
-/// The program `record.c`, which does what it is told. It is killed when dropped.
+/// The program `record.c`, which obeys commands on its standard input. Killed when dropped.
 struct Shown {
     child: Child,
     input: ChildStdin,
@@ -31,12 +31,12 @@ struct Shown {
 }
 
 impl Shown {
-    /// One that has its page from the start on, unless the environment says otherwise.
+    /// A program that makes its page at the start, unless the environment says otherwise.
     fn new(environment: &[(&str, &str)]) -> Self {
         Self::in_folder(&[&[("QUARRY_RECORD", "1")], environment].concat(), &scratch())
     }
 
-    /// One that makes its page when it has something to show.
+    /// A program that makes its page at its first publication.
     fn on_demand() -> Self {
         Self::in_folder(&[], &scratch())
     }
@@ -63,7 +63,7 @@ impl Shown {
         shown
     }
 
-    /// The next line that the program writes; empty at its end.
+    /// The next line of the program's output; empty at the end.
     fn answer(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("the pipe is open");
@@ -79,7 +79,7 @@ impl Shown {
         self.answer()
     }
 
-    /// Has it do something that it answers to by saying so.
+    /// Sends a command, and waits until the program reports that it is done.
     fn has_done(&mut self, command: &str) {
         let word = command.split(' ').next().unwrap_or_default();
         assert_eq!(self.ask(command), format!("did {word}"));
@@ -105,14 +105,14 @@ impl Drop for Shown {
     }
 }
 
-/// An open page.
+/// A statistics page that is open here.
 struct Page {
     number: i32,
     file: File,
 }
 
 impl Page {
-    /// The pages that a process has open.
+    /// The statistics pages that a process has open.
     fn all_of(pid: u32) -> Vec<(i32, PathBuf)> {
         let entries = fs::read_dir(format!("/proc/{pid}/fd")).expect("our own child").flatten();
         let pages = entries.filter(|entry| {
@@ -136,14 +136,14 @@ impl Page {
         bytes
     }
 
-    /// The record of a process, whose pid in its own namespace is `pid`. It is at rest.
+    /// The record of the process whose pid in its own namespace is `pid`. The process must be idle.
     fn record(&self, pid: u32) -> Vec<u8> {
         let page = self.bytes();
         let record = record_of(&page, pid, 0).unwrap_or_else(|| panic!("{pid} has no record"));
         page[record * RECORD_BYTES..][..RECORD_BYTES].to_vec()
     }
 
-    /// The pids that own records, in their order.
+    /// The pids of the records' owners, in order.
     fn owners(&self) -> Vec<u32> {
         let page = self.bytes();
         let owner = |record| Some(Snapshot::parse(record).ok()?.owner().pid);
@@ -162,7 +162,7 @@ fn another_process_reads_it() {
     let page = shown.page();
     assert!(page.number >= LEAST_DESCRIPTOR, "{}", page.number);
     if open_files().rlim_max > USUAL_LIMIT {
-        // Who tries all numbers that the process may have does not meet it.
+        // A program that tries all numbers below its limit does not find the descriptor.
         assert_eq!(page.number as u64, USUAL_LIMIT);
         let limits = fs::read_to_string(format!("/proc/{}/limits", shown.pid()));
         let limits = limits.expect("our own child");
@@ -193,8 +193,8 @@ fn another_process_reads_it() {
     assert_eq!(parsed(&page.record(shown.pid())).publications(), 2);
 }
 
-/// The program waits for a command all the while, and so does a child of it. Neither asks for
-/// memory after its first moments.
+/// The program waits for a command all the time, and so does a child of it. Neither allocates after
+/// its start.
 #[test]
 fn a_live_record_goes_on_while_the_process_sleeps() {
     let mut shown = Shown::new(&[("QUARRY_RECORD", "live")]);
@@ -203,10 +203,10 @@ fn a_live_record_goes_on_while_the_process_sleeps() {
         let publications = || {
             let bytes = page.bytes();
             let record = &bytes[record_of(&bytes, pid, 0)? * RECORD_BYTES..][..RECORD_BYTES];
-            // It may be written at this moment.
+            // The process may be publishing at this moment.
             Some(Snapshot::parse(record).ok()?.publications())
         };
-        // Each of them comes, however slow the machine is; a test that hangs is ended from outside.
+        // Each publication will come, even on a slow machine; hangs are ended from outside.
         while publications().is_none_or(|number| number < 4) {
             std::thread::yield_now();
         }
@@ -248,8 +248,8 @@ fn end(pids: &[u32]) {
     }
 }
 
-/// Records of children that publish nothing any more pass to those that have none; the first one
-/// stays its maker's.
+/// Records of children that no longer publish pass to processes without a record; the first record
+/// remains that of the process that made the page.
 #[test]
 fn more_children_than_records() {
     let mut shown = Shown::new(&[]);
@@ -275,7 +275,7 @@ fn a_thousand_children_leave_the_parents_record_alone() {
     assert_eq!(parsed(&record).about().flags & flags::IS_CHILD, 0);
 }
 
-/// The child shares the memory of its parent, and so its statistics and its record.
+/// A child of `vfork` shares the memory of its parent, and so the parent's statistics and record.
 #[test]
 fn a_child_of_vfork_publishes_for_its_parent() {
     let mut shown = Shown::new(&[]);
@@ -324,7 +324,7 @@ fn a_process_that_changes_its_user_goes_on() {
     assert!(Page::of(shown.pid()).is_some(), "root still finds it");
 }
 
-/// As in a container: the process has other numbers there, and the reader stands outside.
+/// As in a container: the process has another pid inside, and the reader is outside.
 #[test]
 fn a_process_in_other_namespaces() {
     let mut shown = Shown::new(&[]);
@@ -345,7 +345,7 @@ fn a_process_in_other_namespaces() {
     end(&[pid]);
 }
 
-/// Whoever has the page open reads the last publication after any death.
+/// A reader that has opened the page can read the last publication however the process died.
 #[test]
 fn a_reader_keeps_what_a_dead_process_has_published() {
     for (command, is_last) in [("exit", true), ("quick-exit", false), ("kill", false)] {
@@ -362,8 +362,8 @@ fn a_reader_keeps_what_a_dead_process_has_published() {
     }
 }
 
-/// A process that has hardly begun has nothing to show. (A machine so slow that its first
-/// publication is due by then gives it a page.)
+/// A process that ends at once makes no page. (On a machine so slow that the first publication is
+/// due by then, it makes one.)
 #[test]
 fn a_page_is_made_with_the_first_publication() {
     let mut shown = Shown::on_demand();
@@ -394,7 +394,7 @@ fn a_child_makes_a_page_of_its_own_where_its_parent_has_none() {
     end(&[child]);
 }
 
-/// The filter ends the process for making a page. One that is in force by then forbids it.
+/// A filter would kill the process for making a page. If one is in force, no page is made.
 #[test]
 fn no_page_is_made_under_a_filter() {
     let mut shown = Shown::on_demand();
@@ -416,14 +416,14 @@ fn who_wants_no_page_has_none() {
     child.kill().and_then(|()| child.wait()).expect("it is our child");
 }
 
-/// The kernel would kill it for a file that is larger than it may make.
+/// A limit of file sizes below the page's size: the kernel would kill the process.
 #[test]
 fn a_process_that_may_make_small_files_only() {
     let script = "ulimit -f 8; exec true";
     Run::new("sh").args(["-c", script]).without_stats().finish().success();
 }
 
-/// The default filter of core files lets them have the page, and the symbol says where it is.
+/// A core file contains the page by default, and the symbol has its address.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_core_file_has_it() {
@@ -460,7 +460,7 @@ fn bytes_at(core: &[u8], address: u64, bytes: usize) -> Option<&[u8]> {
     })
 }
 
-/// A record that its process has not written yet says so.
+/// A record in which its owner has published nothing is reported as such.
 #[test]
 fn a_fresh_page_is_empty() {
     let mut shown = Shown::new(&[]);
@@ -468,7 +468,7 @@ fn a_fresh_page_is_empty() {
     let mut first = vec![0; RECORD_BYTES];
     (&page.file).read_exact(&mut first).expect("it has its full size");
     if Snapshot::parse(&first).err() != Some(RecordError::Blank) {
-        // The machine was so slow that its first publication was due.
+        // Or, on a slow machine, the first publication was due already.
         shown.has_done("work");
         assert_eq!(page.owners(), [shown.pid()]);
     }

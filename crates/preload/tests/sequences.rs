@@ -1,8 +1,8 @@
-//! The restartable sequences in the shared object, instruction by instruction: those in assembler
-//! and those that the compiler inlined.
+//! The restartable sequences in the shared object, instruction by instruction: those written in
+//! assembler and those that the compiler inlined.
 //!
-//! `crates/sys/tests/slots` interrupts the sequences of `quarry_sys` at each instruction; the ones
-//! that entry points carry in code of their own are in this library only.
+//! `crates/sys/tests/slots` interrupts the sequences of `quarry_sys` at each instruction. Sequences
+//! that are part of entry points are only in this library.
 
 use crate::support::library;
 use iced_x86::{
@@ -17,12 +17,12 @@ use std::ops::Range;
 /// Bytes of a `struct rseq_cs`: version, flags, start, length, address of the abort handler.
 const DESCRIPTOR: u64 = 32;
 
-/// The range of a sequence as the kernel knows it, and the target of its restart.
+/// The range of a sequence, from its descriptor, and the place where a restart begins.
 #[derive(Debug)]
 struct Sequence {
-    /// Begins at the restart, which arms the descriptor first.
+    /// From the instruction at which a restart begins, which arms the descriptor, to the end.
     armed: Range<u64>,
-    /// First instruction that runs under the descriptor.
+    /// The address of the first instruction for which the kernel restarts the sequence.
     start: u64,
 }
 
@@ -89,7 +89,7 @@ impl Library {
         descriptors.clone().step_by(DESCRIPTOR as usize).map(sequence).collect()
     }
 
-    /// The sequences in the code of an exported function.
+    /// The sequences inside an exported function.
     fn sequences_of(&self, name: &str) -> Vec<Sequence> {
         let file = self.file();
         let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name));
@@ -100,7 +100,7 @@ impl Library {
     }
 }
 
-/// The registers that instructions read before they write them, and those that they write.
+/// The registers that instructions read before they write them, and the registers that they write.
 fn inputs_and_outputs(instructions: &[Instruction]) -> (BTreeSet<Register>, BTreeSet<Register>) {
     let (mut inputs, mut outputs) = (BTreeSet::new(), BTreeSet::new());
     let mut factory = InstructionInfoFactory::new();
@@ -128,7 +128,7 @@ fn writes(access: OpAccess) -> bool {
     matches!(access, A::Write | A::CondWrite | A::ReadWrite | A::ReadCondWrite)
 }
 
-/// The kernel restarts a sequence with the registers as they are then.
+/// The kernel restarts a sequence without restoring registers, so a sequence must keep its inputs.
 #[test]
 fn sequences_never_write_what_they_are_given() {
     let library = Library::read();
@@ -142,7 +142,7 @@ fn sequences_never_write_what_they_are_given() {
     }
 }
 
-/// Whether a sequence only loads: it walks, and commits nothing.
+/// Returns whether a sequence only loads: a walk, which commits nothing.
 fn is_walk(sequence: &[Instruction]) -> bool {
     let mut factory = InstructionInfoFactory::new();
     sequence.iter().all(|instruction| {
@@ -151,14 +151,14 @@ fn is_walk(sequence: &[Instruction]) -> bool {
     })
 }
 
-/// Whether a sequence loads the word that it commits, and both through the same plain register.
+/// Returns whether a sequence loads and commits its word through one plain register.
 fn commits_through_one_plain_register(sequence: &[Instruction]) -> bool {
     let Some((commit, before)) = sequence.split_last() else { return false };
     let is_plain_store = commit.mnemonic() == Mnemonic::Mov
         && commit.op0_kind() == OpKind::Memory
         && commit.memory_index() == Register::None;
-    // A word is changed by what was loaded of it; or a word that was given is stored, where the
-    // old one was found as expected.
+    // Either the word is changed by a value computed from it, or a given value is stored after the
+    // old one was compared.
     let (_, written) = inputs_and_outputs(before);
     let is_given = !written.contains(&commit.op1_register().full_register());
     let is_load_of_the_same = |load: &Instruction| {
@@ -173,9 +173,9 @@ fn commits_through_one_plain_register(sequence: &[Instruction]) -> bool {
     is_plain_store && before.iter().any(is_load_of_the_same)
 }
 
-/// The next call on the same cell loads what this one stores. Some processors forward that early
-/// only where neither address has an index register: a pair of one size takes 17 cycles instead of
-/// 29 on an Intel Xeon of family 6, model 207.
+/// The next call on the same cell loads the word that this one stores. Some processors forward the
+/// store early only if neither address has an index register: on an Intel Xeon of family 6, model
+/// 207, a pair of one size takes 17 cycles instead of 29.
 #[test]
 fn committed_words_are_loaded_and_stored_through_one_plain_register() {
     let library = Library::read();

@@ -1,4 +1,4 @@
-//! How `libquarry.so` is linked. What it exports and imports is compared by `crates/tidy`.
+//! How `libquarry.so` is linked. `crates/tidy` compares its exports and imports with lists.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ fn readelf(option: &str) -> String {
     String::from_utf8_lossy(&answer.stdout).into_owned()
 }
 
-/// A stale `rseq_cs` after dlclose is a SIGSEGV; a late binding may happen inside the allocator.
+/// Not unloaded, because of stale `rseq_cs`; not bound lazily, as that may run in the allocator.
 #[test]
 fn never_unloaded_and_bound_at_once() {
     let dynamic = readelf("--dynamic");
@@ -31,7 +31,7 @@ fn never_unloaded_and_bound_at_once() {
     }
 }
 
-/// The loader keeps little room for libraries with static thread-local storage.
+/// Little static thread-local storage, because the loader has little space for libraries'.
 #[test]
 fn thread_local_storage_of_at_most_64_bytes() {
     let segments = readelf("--segments");
@@ -44,7 +44,7 @@ fn thread_local_storage_of_at_most_64_bytes() {
     assert!(size <= 64, "{size} bytes:\n{segments}");
 }
 
-/// A strong reference would keep the library from loading on musl and on glibc before 2.35.
+/// Weak symbols: strong ones would prevent loading on musl and on glibc before 2.35.
 #[test]
 fn symbols_of_new_glibc_are_weak() {
     let symbols = readelf("--dyn-syms");
@@ -53,8 +53,8 @@ fn symbols_of_new_glibc_are_weak() {
     }
 }
 
-/// The instance is all zero bytes until it is built, so that it is neither in the file nor in
-/// memory but for the pages that it uses.
+/// The instance is all zero bytes until it is built, so that it takes no space in the file, and
+/// memory only for pages in use.
 #[test]
 fn the_instance_takes_no_room_in_the_file() {
     let sections = readelf("--sections");

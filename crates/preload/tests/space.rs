@@ -1,5 +1,5 @@
-//! Address space: limits that the program sets for itself, foreign mappings beside the heap's,
-//! pages that cannot be moved, mappings that run out.
+//! Address space: limits that the program sets for itself, mappings of other code beside the
+//! heap's, pages that cannot be moved, and too many mappings.
 
 use crate::support::{Run, program};
 use crate::surroundings::where_allowed;
@@ -8,8 +8,8 @@ fn start(source: &'static str) -> Run {
     Run::new(program(source))
 }
 
-/// A reservation of all addresses would count against the limit: it would starve threads, mappings
-/// and shared objects without bounding the heap.
+/// If the heap reserved all its addresses, they would count against the limit: then threads,
+/// mappings and shared objects would find none, and the heap would still not be bounded.
 #[test]
 fn limit_set_by_the_running_program() {
     start("space_limit.c").finish().success();
@@ -20,8 +20,8 @@ fn address_space_in_proportion_to_what_is_in_use() {
     start("space_counted.c").finish().success();
 }
 
-/// The kernel leaves a hole there. Data must neither move into it nor overwrite the memory that
-/// another part of the program has mapped into it meanwhile.
+/// The kernel leaves a hole in the heap's addresses. Objects must neither move there nor overwrite
+/// memory that another part of the program has mapped there since.
 #[test]
 fn moves_that_fail_after_the_target_was_unmapped() {
     for who in ["nobody", "fills"] {

@@ -1,20 +1,20 @@
-//! Small stacks: how much of one the calls of a program take, on paths that are run.
+//! Stack use, measured: how much stack the calls of a program take on paths that run.
 
 use crate::support::{Run, library, program, scratch, slab_policy, testing_a_peer};
 
-/// Bytes that `malloc` and its relatives may take, first calls included, under the slab policy of
-/// the library, and with instruments. 1.5 KiB is where all of them shall come to.
+/// Most bytes of stack for `malloc` and its relatives, first calls included: under the library's
+/// slab policy, and with instruments. The aim for all is 1.5 KiB.
 fn limits() -> (usize, usize) {
     match library().map(slab_policy) {
         Some("sheaf") => (1536, 1792),
-        // Batches of up to 120 objects lie on the stack.
+        // Batches of up to 120 objects are on the stack.
         Some("slab" | "slam") => (3200, 3456),
         _ => (1792, 2688),
     }
 }
 
-/// The program, whose functions are found before it starts: the loader's search for one takes more
-/// of the stack than anything here.
+/// A run of the program that measures. The program finds its functions before it starts, because
+/// the loader's search for one takes more stack than any call here.
 fn depth(work: &str, limit: usize) -> Run {
     Run::new(program("stack_depth.c"))
         .args([work, &limit.to_string()])
@@ -55,17 +55,17 @@ fn all_calls_with_instruments() {
     {
         depth("all", limit).env(name, value).finish().success();
     }
-    // A trace of 64 callers lies on the stack.
+    // A trace of 64 callers is on the stack.
     let profile = scratch().join("profile");
     depth("all", limit.max(2304)).env("QUARRY_PROFILE", profile).finish().success();
 }
 
-/// A page below them may not be touched.
+/// Coroutines and handlers: the page below their small stacks faults at any access.
 #[test]
 fn coroutines_and_handlers() {
     for bytes in ["8192", "6144", "4096"] {
         Run::new(program("stack_depth.c")).args(["on", bytes]).finish().success();
     }
-    // SIGSTKSZ, of which the kernel takes up to half for the registers.
+    // SIGSTKSZ, of which the kernel uses up to half for the registers.
     Run::new(program("stack_depth.c")).args(["handler", "8192"]).finish().success();
 }

@@ -1,20 +1,20 @@
-//! What a start costs in pages of the library: programs print their own `/proc/self/smaps`.
+//! The library's pages that a start touches: programs print their own `/proc/self/smaps`.
 
 use crate::support::{Run, library, slab_policy};
 use quarry_mm::slab::SLAB_POLICIES;
 
-/// Pages that a start writes in what the loader maps from the file: five of addresses that it
-/// relocates, and one of variables.
+/// KiB that a start writes in the parts mapped from the file: five pages of addresses that the
+/// loader relocates, and one of variables.
 const WRITTEN_KIB: u64 = 6 * 4;
 
-/// One mapping of the library: its access, and KiB of it that are in memory, and written.
+/// One mapping of the library: its access rights, and how many KiB are resident and written.
 struct Part {
     access: String,
     resident: u64,
     anonymous: u64,
 }
 
-/// The mappings of the library in a program that prints its own.
+/// The library's mappings in a program that prints its own.
 fn parts(program: &[&str]) -> Vec<Part> {
     let library = library().expect("the library is under test");
     let run = Run::bare(program[0]).args(&program[1..]).arg("/proc/self/smaps");
@@ -41,8 +41,8 @@ fn parts(program: &[&str]) -> Vec<Part> {
     parts
 }
 
-/// `scripts/start-order.sh` writes the list of functions that a start needs into `text.ld`: after a
-/// change that gave it others, it is to be run again.
+/// `scripts/start-order.sh` writes the list of functions that a start calls into `text.ld`. If a
+/// change makes a start call other functions, run the script again.
 #[test]
 fn a_start_executes_functions_of_the_first_segment_only() {
     if slab_policy(library().expect("the library is under test")) != SLAB_POLICIES[0].name {

@@ -1,4 +1,4 @@
-//! Statistics at exit and at a signal: their formats, their files, and what they name.
+//! Statistics at exit and at a signal: their formats, their files, and their contents.
 
 use crate::support::{Run, is_full, library, program, scratch, slab_policy};
 use quarry_record::VERSION;
@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-/// A short program, whose statistics go where `value` says.
+/// A short program with `QUARRY_STATS` set to `value`.
 fn written(value: &str) -> Run {
     Run::new("ls").arg("/").without_stats().env("QUARRY_STATS", value)
 }
@@ -25,7 +25,7 @@ fn they_name_the_policies_and_who_serves() {
     assert!(outcome.stderr.contains(&names), "{outcome}");
 }
 
-/// Looks for members of a line of JSON, which the tests of `quarry-record` parse.
+/// Checks for some members in a line of JSON, which the tests of `quarry-record` parse.
 fn assert_json(line: &str) {
     let start = format!("{{\"layout\":{VERSION},\"quarry\":\"");
     assert!(line.starts_with(&start) && line.ends_with('}'), "{line}");
@@ -73,7 +73,7 @@ fn a_file_for_each_process() {
     assert!(outcome.stderr.starts_with(expected), "{outcome}");
 }
 
-/// `record.c`, waiting for a command, and where its statistics go.
+/// Starts `record.c`, which waits for a command, and writes its statistics to `file`.
 fn waiting(file: &Path, signal: Option<&str>) -> Child {
     let run = Run::new(program("record.c")).without_stats().env("QUARRY_STATS", file);
     let mut command = run.into_command();
@@ -81,14 +81,14 @@ fn waiting(file: &Path, signal: Option<&str>) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it was compiled")
 }
 
-/// The handlers that a process has installed, as a set of signals.
+/// The set of signals for which a process has installed handlers.
 fn caught(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
     let set = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("has a set");
     u64::from_str_radix(set.trim(), 16).expect("hexadecimal")
 }
 
-/// Sends the signal until `is_done`; a process that was about to start may have lost the first one.
+/// Sends the signal until `is_done`, because a starting process may have missed the first one.
 fn signal_until(child: &Child, signal: i32, is_done: impl Fn() -> bool) {
     let started = || caught(child.id()) & 1 << (signal - 1) != 0;
     while !started() {
@@ -107,7 +107,7 @@ fn a_signal_has_them_written_at_once() {
     let mut child = waiting(&file, Some("SIGUSR2"));
     let tables = || fs::read_to_string(&file).unwrap_or_default().matches("slabinfo - ").count();
     signal_until(&child, libc::SIGUSR2, || tables() > 0);
-    // It still obeys, also while signals come in the middle of its work.
+    // The program still obeys commands, even while signals interrupt its work.
     let mut input = child.stdin.take().expect("a pipe");
     for _ in 0..3 {
         writeln!(input, "work").expect("it reads");

@@ -1,4 +1,4 @@
-//! All sizes, threads, frees on other threads, forks and signals, with checksums in every object.
+//! All sizes, threads, frees by other threads, forks and signals, with checksums in every object.
 
 use std::time::{Duration, Instant};
 
@@ -23,15 +23,15 @@ fn sixty_four_threads() {
     stress("3 64 6000");
 }
 
-/// Each round of a thread asks for more and more until it is refused, and frees it all.
+/// In each round a thread allocates giants until a request fails, and then frees everything.
 #[test]
 fn giants_until_there_is_no_memory() {
     Run::new(program("stress_giants.c")).args(["60", "20"]).finish().success();
 }
 
-/// A round allocates a dozen mappings, and none of them is given back but those of more than
-/// 64 MiB, nor anything else when the last request is refused. The C library makes 24 calls in
-/// each.
+/// A round allocates a dozen mappings. Only mappings of more than 64 MiB are given back to the
+/// system, and nothing when the last request is refused. The C library makes 24 system calls in
+/// each round.
 #[test]
 fn a_refused_giant_costs_no_more_than_what_was_allocated() {
     let run = Run::new(program("stress_giants.c")).without_stats().args(["1", "20", "marks"]);
@@ -45,7 +45,7 @@ fn forks_and_signals() {
     stress("4 6 40000 fork signals");
 }
 
-/// `QUARRY_SOAK_SECONDS=N` goes on with fresh seeds; one round otherwise.
+/// Runs `QUARRY_SOAK_SECONDS=N` seconds with new seeds; otherwise one round.
 #[test]
 fn soak() {
     let seconds = std::env::var("QUARRY_SOAK_SECONDS")

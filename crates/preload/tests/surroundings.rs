@@ -1,4 +1,4 @@
-//! Surroundings that a process may meet: forks at every moment, threads that vanish, locked memory,
+//! Conditions under which a process may run: forks at every moment, killed threads, locked memory,
 //! missing files, calls that fail. `docs/surroundings.md` lists all of them.
 
 use std::fs;
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use crate::support::{Outcome, Run, program, skipped};
 
-/// Exit code of a program that may not create its surroundings; its output says why.
+/// Exit code of a program that may not set up its conditions; its output says why.
 const NOT_ALLOWED: i32 = 77;
 
-/// Runs a program that may need rights which this test run does not have; says so where it was
-/// skipped.
+/// Runs a program that may need rights which this test run does not have; if they are missing,
+/// prints why the program is skipped.
 pub(crate) fn where_allowed(run: Run) -> Option<Outcome> {
     let outcome = run.finish();
     if outcome.status.code() == Some(NOT_ALLOWED) {
@@ -24,14 +24,14 @@ fn start(source: &'static str) -> Run {
     Run::new(program(source))
 }
 
-/// Under load, while everything is drained by `malloc_trim` and purged by the reclaim thread.
+/// Forks under load, during drains by `malloc_trim` and purges by the background thread.
 #[test]
 fn one_thousand_forks() {
     start("around_fork.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
 }
 
-/// A process with one thread may fork in a handler, as with glibc, whatever it interrupted; so may
-/// one that has the library's own thread beside it.
+/// A process with one thread may fork in a signal handler, as with glibc, whatever the signal has
+/// interrupted. The same holds if the library's own thread is the only other thread.
 #[test]
 fn forks_in_a_handler_that_interrupts_malloc() {
     let run = || start("around_fork_handler.c");
@@ -44,19 +44,19 @@ fn handlers_of_fork_that_allocate() {
     start("around_atfork.c").finish().success();
 }
 
-/// The accounts of a child add up, whatever the threads of its parent were doing.
+/// A child's counts are consistent, whatever the threads of its parent were doing at the fork.
 #[test]
 fn what_a_child_inherits_adds_up() {
     start("around_fork_sums.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
 }
 
-/// fork takes a lock that other threads hold while they wait for one that allocates.
+/// Forks while threads hold locks of streams, for which `fork` waits, and allocate.
 #[test]
 fn forks_under_the_locks_of_streams() {
     start("around_fork_stdio.c").finish().success();
 }
 
-/// `free` under a lock of the C library is no place to start a thread in.
+/// `free` starts no thread while the C library holds its lock of stacks around that call.
 #[test]
 fn storage_of_threads_freed_under_the_lock_of_stacks() {
     start("around_stack.c").env("QUARRY_PURGE_DELAY", "100000").finish().success();
@@ -71,7 +71,7 @@ fn daemons() {
 
 #[test]
 fn exit_while_threads_allocate() {
-    // A process that ends by `_exit` leaves no statistics.
+    // A process that ends by `_exit` writes no statistics.
     start("around_exit.c").finish().success();
 }
 
@@ -95,7 +95,7 @@ fn locked_memory() {
     where_allowed(start("around_locked.c").env("QUARRY_PURGE_DELAY", "0"));
 }
 
-/// The second run answers MADV_DONTNEED_LOCKED (24) by a filter, as kernels before Linux 5.18 do,
+/// In the second run a filter fails MADV_DONTNEED_LOCKED (24), as kernels before Linux 5.18 do,
 /// which do not know it.
 #[test]
 fn locked_buffers_that_were_freed() {
@@ -109,11 +109,11 @@ fn user_namespace_of_its_own() {
     where_allowed(start("around_namespace.c"));
 }
 
-/// Programs that must work everywhere; each takes a second.
+/// Programs that must work everywhere; each runs for a second.
 const LIFE: [(&str, &str); 3] =
     [("life_fork.c", ""), ("stress.c", "41 4 8000 fork"), ("stress.c", "42 32 800")];
 
-/// Statistics go to a file that the program under test opens: not one in /proc.
+/// Without /proc and /sys: statistics go to a file that the program under test opens.
 #[test]
 fn neither_proc_nor_sys() {
     for (source, arguments) in LIFE {
@@ -130,8 +130,8 @@ fn huge_pages_turned_off_for_the_process() {
     }
 }
 
-/// Filters that refuse all of a call, or single values of `madvise`, with the error of an old
-/// kernel and with that of a strict sandbox.
+/// Filters that refuse a whole call, or single values of `madvise`, with the error of an old kernel
+/// and with that of a strict sandbox.
 #[test]
 fn calls_refused_by_a_filter() {
     let advices =
@@ -149,12 +149,12 @@ fn calls_refused_by_a_filter() {
     }
 }
 
-/// The thread that gives memory back has no right that the program has not.
+/// The background thread gives up each right that the program gives up.
 #[test]
 fn rights_given_up() {
     for how in ["user", "beside", "capabilities", "first", "effective", "vow"] {
         let run = start("around_privileges.c").arg(how).env("QUARRY_PURGE_DELAY", "20");
-        // The user that the program becomes cannot write them.
+        // Without statistics, because the user that the program becomes may not write them.
         where_allowed(run.without_stats());
     }
 }
@@ -176,12 +176,12 @@ fn started_by_a_real_time_thread() {
 }
 
 /// Starts a program that runs some hundred times and checks every invariant after each run. A check
-/// takes milliseconds per TiB of address space, and no other thread may work meanwhile.
+/// takes milliseconds per TiB of address space; no other thread may use the heap meanwhile.
 fn start_validated(source: &'static str) -> Run {
     start(source).env("QUARRY_RESERVE", "1G").env("QUARRY_BACKGROUND", "0").limit_s(600)
 }
 
-/// Each request to the system fails once, and all from each one on.
+/// Each system call of the allocator fails once; then all from each one on fail.
 #[test]
 fn system_that_refuses_the_nth_request() {
     for delay in ["500", "0"] {
@@ -190,20 +190,20 @@ fn system_that_refuses_the_nth_request() {
     }
 }
 
-/// Each allocation that takes memory from the budget is refused under some limit.
+/// Each allocation that takes memory from the budget fails under some limit.
 #[test]
 fn limit_that_refuses_the_nth_allocation() {
     let outcome = start_validated("around_limit.c").without_stats().finish().success();
     println!("{}", outcome.stdout);
 }
 
-/// Forks and threads that the system refuses, as at a limit of processes.
+/// The system refuses forks and threads, as at a limit of processes.
 #[test]
 fn forks_and_threads_refused() {
     start("around_refused.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
 }
 
-/// Settings of the machine, set back when dropped.
+/// A setting of the machine, restored when dropped.
 struct Setting {
     file: &'static Path,
     before: String,
@@ -224,7 +224,7 @@ impl Drop for Setting {
     }
 }
 
-/// Kilobytes that a line of /proc/meminfo names.
+/// The number of kilobytes in a line of /proc/meminfo.
 fn meminfo(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").expect("/proc is mounted");
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -232,14 +232,14 @@ fn meminfo(name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).expect("the kernel prints this line")
 }
 
-/// Reserved address space must not count where the system promises no more memory than it has. The
-/// test raises the share first, so that no other program on this machine is refused.
+/// Reserved address space must not be charged if the system does not overcommit. The test raises
+/// the overcommit ratio first, so that no other program on this machine fails.
 #[test]
 fn strict_overcommit() {
     const FILES: [&str; 2] = ["/proc/sys/vm/overcommit_ratio", "/proc/sys/vm/overcommit_memory"];
     let percent = 400 + meminfo("Committed_AS") * 100 / meminfo("MemTotal");
     let settings = Setting::set(FILES[0], &percent.to_string()).and_then(|ratio| {
-        // The mode is set back before the share.
+        // The drop restores the mode before the ratio.
         Setting::set(FILES[1], "2").map(|mode| (mode, ratio))
     });
     let Ok(_settings) = settings else {

@@ -1,5 +1,5 @@
-//! A key-value store in a file, served from the page cache: keys and values are lines, a page holds
-//! those whose keys have the same hash, and what is cached shares one limit with the heap.
+//! A key-value store in a file, read through the page cache. Keys and values are lines; a page
+//! holds the entries whose keys have the same hash. The cached pages and the heap share one limit.
 //!
 //! ```text
 //! $ printf 'set apple red\nget apple\nget plum\n' | cargo run --example store -- colours.db 16
@@ -8,8 +8,8 @@
 //! -
 //! ```
 //!
-//! The second argument is the limit in MiB. At the end, or at the line `sync`, all is on the
-//! device.
+//! The second argument is the limit in MiB. At the end, and at the line `sync`, the store waits
+//! until all entries are on the device.
 
 use quarry::{Budget, Error, FileBacking, Mapping, PageCache, PageSlot, Quarry, ReadWrite};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -25,7 +25,7 @@ struct Store {
     pages: Mapping<FileBacking<ReadWrite>>,
 }
 
-/// The entries of a page: `key\0value\n`, one after the other, and zeroes behind them.
+/// The entries of a page: `key\0value\n`, one after the other, followed by zeroes.
 fn entries(page: &[u8]) -> impl Iterator<Item = (&str, &str)> {
     let used = page.iter().position(|byte| *byte == 0xff).unwrap_or(page.len());
     let text = std::str::from_utf8(&page[..used]).unwrap_or_default();
@@ -46,7 +46,7 @@ impl Store {
         Ok(found.map(|(_, value)| value.to_owned()))
     }
 
-    /// Returns whether there was room for it.
+    /// Returns whether the page had room for the entry.
     fn set(&self, key: &str, value: &str) -> Result<bool, Error> {
         let index = Self::page_of(key);
         let page = match self.pages.read(index) {

@@ -1,5 +1,5 @@
-//! Counts the words of standard input, with Quarry as the global allocator, and says whose memory
-//! the table lies in: `cargo run --example words < README.md`.
+//! Counts the words of standard input, with Quarry as the global allocator, and prints whether the
+//! table is in Quarry's memory: `cargo run --example words < README.md`.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,14 +1,14 @@
-//! The constructor of the program or shared object that Quarry is linked into.
+//! The constructor that runs when the program or shared object with Quarry is loaded.
 
 use crate::settings::settings;
 use crate::{process, record, signal, statistics};
 
-/// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the reclaim thread
-/// and the `rseq_cs` of threads point into it, and its heap may hold objects. A constructor pins
-/// it, because it runs under the loader's lock; the first allocation would have to wait for that
-/// lock, maybe with locks of the program held. The settings are read here as well: then a program
-/// that never allocates reports itself as such, and a user learns at the start if statistics cannot
-/// be written.
+/// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the background
+/// thread and the `rseq_cs` of threads point into it, and its heap may hold objects. A constructor
+/// makes it permanent, because it runs under the loader's lock already; the first allocation would
+/// have to wait for that lock, maybe while it holds locks of the program. The constructor also
+/// reads the settings: so even a program that never allocates prints statistics, and a user learns
+/// at the start if they cannot be written.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     let settings = settings();

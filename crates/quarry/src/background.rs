@@ -1,38 +1,38 @@
 //! The background thread: gives memory back while the program is idle, and balances the budget.
 //!
 //! Programs notice a second thread: `unshare(CLONE_NEWUSER)` fails, CPython warns at fork. So in a
-//! process with one thread it starts only when there are 32 MiB to give back. In a process with
-//! several threads 4 MiB are enough: otherwise each of twenty workers of a server would keep the
-//! memory of its last request. The child of a fork has no background thread until it meets this
-//! condition itself. The thread sleeps on a futex while it has nothing to do.
+//! process with one thread it starts only when 32 MiB can be given back. In a process with several
+//! threads 4 MiB are enough: otherwise each of a server's twenty workers would keep the memory of
+//! its last request. The child of a fork has no background thread until it meets the condition
+//! itself. The thread sleeps on a futex while it has nothing to do.
 //!
-//! The C library calls `free` under locks that `pthread_create` takes as well: with the list of
-//! stacks locked, it frees the thread-local storage of ended threads. So `free` starts the thread
-//! only in a process without other threads, where no thread can hold such a lock. In a process with
-//! several threads an allocation starts it, once the heap has grown to 4 MiB; the C library does
-//! not allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap grew while the
-//! process had one thread, `pthread_create` makes this allocation: it marks the process as having
-//! several threads, and then, with no lock held, asks `calloc` for the new thread's table of
-//! thread-local storage. It needs no table if it reuses the stack of an ended thread. So only one
-//! case is left out: the child of a fork whose first thread gets the stack of a thread of the
-//! parent.
+//! The C library calls `free` under locks that `pthread_create` takes too: it frees the
+//! thread-local storage of ended threads with the list of stacks locked. So `free` starts the
+//! thread only in a process without other threads, where no thread can hold such a lock. In a
+//! process with several threads an allocation starts it, once the heap has grown to 4 MiB: the C
+//! library does not allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap grew
+//! before, the program's first `pthread_create` makes this allocation: it marks the process as
+//! having several threads, and then, with no lock held, calls `calloc` for the new thread's table
+//! of thread-local storage. Only if it reuses the stack of an ended thread, it needs no table. So
+//! the thread is missing in one case: if the first thread of a fork's child gets the stack of a
+//! thread of the parent.
 //!
-//! If no thread may be started, or the system refuses it, threads that free memory do the looks, a
-//! bounded step at a time, and an idle program keeps its memory.
+//! If the settings or the system allow no thread, the threads that free memory do its work, in
+//! bounded steps, and an idle program keeps its memory.
 //!
-//! Stopping the sequences of other CPUs takes a system call (membarrier) that `malloc` of the C
-//! library does not make. A filter that the program has installed for its own threads may kill a
-//! thread for it. So in a process with several threads only this thread makes the call. A caller
-//! that needs the objects parked on other CPUs asks this thread, and waits for a moment; without it
-//! they stay parked.
+//! Stopping the sequences of other CPUs takes a system call (membarrier) that the C library's
+//! `malloc` does not make. A seccomp filter that the program has installed in its own threads may
+//! kill a thread for it. So in a process with several threads only the background thread makes the
+//! call. Another thread that needs the objects parked on other CPUs asks it, and waits for a
+//! moment; without a background thread these objects stay parked.
 //!
-//! A request that leaves the budget below its low mark wakes the thread, which asks the page cache
-//! and the program's shrinkers for memory (see `Balancer`). A program that registers a shrinker
-//! starts the thread.
+//! A request that leaves the budget below its low mark wakes the thread, which then reclaims from
+//! the page cache and by the program's shrinkers (see `Balancer`). A program that registers a
+//! shrinker starts the thread.
 //!
-//! The thread must not keep a process alive, or hold rights that the program has given up. At each
-//! look, and once a second while it sleeps, it checks whether it is the last thread, and gives up
-//! the rights that the main thread has given up.
+//! The thread must not keep a process alive, or keep rights that the program has given up. Each
+//! time it looks for memory to give back, and once a second while it sleeps, it checks whether it
+//! is the last thread, and gives up the rights that the main thread has given up.
 //!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
 
@@ -61,31 +61,31 @@ use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
 
 const NS_PER_MS: u64 = 1_000_000;
-/// Bytes to give back that start the thread in a process with one thread.
+/// Bytes to give back at which the thread starts in a process with one thread.
 const START_BYTES: usize = 32 << 20;
-/// Bytes to give back, or in use at an allocation, that start it in a process with several threads.
+/// Bytes to give back, or in use at an allocation, at which it starts in one with several threads.
 const START_BESIDE_BYTES: usize = 4 << 20;
 const START_BESIDE_FRAMES: u32 = (START_BESIDE_BYTES / FRAME_BYTES) as u32;
-/// The thread sleeps after this many looks without anything to give back.
+/// Number of looks without memory to give back after which the thread sleeps.
 const QUIET_LOOKS: usize = 8;
-/// Longest time without a look at the process itself.
+/// Longest time between two checks of the process.
 const WATCH_MS: i64 = 1000;
-/// Longest wait of `malloc_trim` for empty slots: a hundred times as long as emptying takes.
+/// Longest time that `malloc_trim` waits for empty slots: a hundred times what emptying takes.
 const TRIM_WAIT_MS: i64 = 200;
-/// Longest wait of a request without memory for empty slots, and the time until the next such wait.
+/// Longest wait of a request without memory for empty slots; also the time to the next such wait.
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
-/// Number of requests to empty the slots of all CPUs, and the last one that was fulfilled.
+/// Number of requests to empty the slots of all CPUs; the number of the last one fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
-/// Time from which a request may wait again, on the coarse clock.
+/// Time from which a request may wait again, by the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Looks by threads that free memory, in a process without background thread.
+/// The state of the thread's work in a process without it, where threads that free memory work.
 struct Inline {
     state: ReclaimState,
-    /// Time of the next look, on the monotonic clock.
+    /// Time of the next look, by the monotonic clock.
     next_ns: u64,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn configure(allowed: bool, delay_ms: i64) {
 }
 
 pub(crate) fn forget_thread() {
-    // Only if it changes, because the kernel copies each page that the child writes.
+    // Only if the value changes, because the kernel copies each page to which the child writes.
     if STATE.load(Ordering::Relaxed) != NONE {
         STATE.store(NONE, Ordering::Relaxed);
         STACK.percpu().leave_barrier_to(None);
@@ -112,7 +112,7 @@ pub(crate) fn forget_thread() {
     Cache::forget_work();
 }
 
-/// Starts the thread, if allowed, for callbacks. The caller is not inside `malloc` or `free`.
+/// Starts the thread, if allowed, to run callbacks. The caller is not inside `malloc` or `free`.
 #[cfg(feature = "page-cache")]
 pub(crate) fn start_for_callbacks() {
     if STATE.load(Ordering::Relaxed) == NONE && bell::is_allowed() {
@@ -120,7 +120,7 @@ pub(crate) fn start_for_callbacks() {
     }
 }
 
-/// Called at the end of slow frees, with no lock held; starts or wakes the thread if due. O(nodes).
+/// Called at the end of slow frees, without a lock; starts or wakes the thread if due. O(nodes).
 pub(crate) fn wake_reclaimer() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
     if delay < 0 || delay != 0 && !is_worth_a_thread() && !Cache::is_due() {
@@ -139,8 +139,8 @@ pub(crate) fn wake_reclaimer() {
     }
 }
 
-/// Returns whether there is enough to give back. O(nodes); if the objects that CPUs hold decide, it
-/// also counts those, at most ten times a second.
+/// Returns whether there is enough to give back. O(nodes). If the answer depends on the objects
+/// that CPUs hold, it counts these too, at most ten times a second.
 fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 100_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
@@ -161,7 +161,7 @@ fn is_worth_a_thread() -> bool {
     freeable + area.held_bytes() >= enough
 }
 
-/// Called at the end of slow allocations, with no lock held; starts the thread if it is due. O(1).
+/// Called at the end of slow allocations, without a lock; starts the thread if it is due. O(1).
 #[inline]
 pub(crate) fn start_while_allocating() {
     if Cache::is_due() {
@@ -180,14 +180,14 @@ pub(crate) fn may_be_due() -> bool {
             || !is_single_threaded() && zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
-/// One step of the thread's work, by the caller: a round of purging if due, else a look if due.
+/// One step of the thread's work in the caller: a round of purging if due, else a look if due.
 #[cold]
 fn step(delay_ms: i64) {
     let _inside = gate::enter();
     let Some(mut inline) = INLINE.try_lock() else { return };
     let inline = &mut *inline;
     if Cache::is_due() {
-        // The caller is inside `free`, so functions of the program must not run.
+        // The caller is inside `free`, so callbacks of the program must not run.
         Cache::reclaim_pages();
     }
     if STACK.purge(&mut inline.state, false).is_some() {
@@ -211,20 +211,20 @@ fn start() {
     let is_new = moves(STARTING, if created { RUNNING } else { NONE });
     debug_assert!(is_new, "only the starter leaves STARTING");
     if !created {
-        // The system refuses a thread: later frees do not ask again.
+        // The system refused a thread, so later frees do not try again.
         ALLOWED.store(false, Ordering::Relaxed);
     }
 }
 
-/// Has the background thread empty the slots of all CPUs, unless the caller may stop the CPUs.
+/// Lets the background thread empty the slots of all CPUs, unless the caller may do it itself.
 pub(crate) fn empty_slots() {
     if !STACK.percpu().reaches_every_slot() {
         wish(TRIM_WAIT_MS);
     }
 }
 
-/// Like [`empty_slots`], for a request that has found no memory; returns whether it should try
-/// again. Of many requests that fail in a row, only some wait.
+/// Like [`empty_slots`], for a request that found no memory; returns whether the request should try
+/// again. If many requests fail in a row, only some of them wait.
 #[inline(never)]
 #[cold]
 pub(crate) fn empty_slots_at_limit() -> bool {
@@ -238,7 +238,7 @@ pub(crate) fn empty_slots_at_limit() -> bool {
     is_due && wish(REQUEST_WAIT_MS)
 }
 
-/// Asks for empty slots and waits; returns whether the request was fulfilled in time.
+/// Requests empty slots and waits; returns whether the request was fulfilled in time.
 fn wish(wait_ms: i64) -> bool {
     if !bell::is_at_work() {
         return false;
@@ -275,7 +275,7 @@ fn run() -> ! {
         let done = reclaim(&mut state, delay_ms);
         limits::look_again();
         quiet = if done.bytes == 0 && done.shrunk == 0 { quiet + 1 } else { 0 };
-        // Memory that the policy keeps is due after `looks_kept` more looks.
+        // Memory that the policy retains will be due after `looks_kept` more looks.
         if quiet >= QUIET_LOOKS + state.looks_kept() {
             sleep();
             quiet = 0;
@@ -283,7 +283,7 @@ fn run() -> ! {
     }
 }
 
-/// One look, and all the work that is due after it. A fork waits for one step of it at most.
+/// One look, and all the work that it finds due. A fork waits for at most one step of this.
 fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     let delay_ns = delay_ms.max(0) as u64 * NS_PER_MS;
     let step = |state: &mut ReclaimState| {
@@ -321,7 +321,7 @@ fn sleep() {
     }
 }
 
-/// Fulfils pending requests, waits for the bell or until the time is over, and checks the process.
+/// Fulfils requests, waits for the bell or until the time is over, and checks the process.
 fn attend(milliseconds: i64) {
     let heard = BELL.load(Ordering::Acquire);
     let wished = WISHES.load(Ordering::Acquire);

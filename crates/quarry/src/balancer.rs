@@ -1,5 +1,5 @@
-//! The trait by which the process works for the page cache of its stack. A stack without page cache
-//! has `()`, for which each function does nothing.
+//! The trait through which the process balances the budget with its page cache. A stack without
+//! page cache has `()`, for which each function does nothing.
 
 use crate::gate;
 use crate::instance::{ProcessConfig, STACK};
@@ -21,15 +21,15 @@ pub(crate) trait Balancer {
     /// Requests a balance from the background thread, if there is one.
     fn want() {}
 
-    /// Like [`want`](Self::want), but at once, because the limit has changed.
+    /// Like [`want`](Self::want), but without delay, because the limit has changed.
     fn want_now() {}
 
     /// Balances the budget and writes dirty pages, if either is due. Only the background thread
     /// calls this, outside the gate, because it runs functions of the program.
     fn work() {}
 
-    /// Frees memory, or waits for the background thread to free memory: `beyond` bytes, or what
-    /// can be done in `ns` nanoseconds. The caller may run functions of the program.
+    /// Frees `beyond` bytes, or as many as it can in `ns` nanoseconds, or waits for the background
+    /// thread to do so. The caller may run callbacks of the program.
     fn approach(_beyond: usize, ns: u64) {
         let inside = gate::enter();
         own_stack::run(|| STACK.trim());
@@ -43,20 +43,20 @@ pub(crate) trait Balancer {
 
     fn visit_process_locks(_visit: &mut Visit<'_>) {}
 
-    /// In the child of a fork: drops the work of the parent's background thread.
+    /// In the child of a fork: drops the unfinished work of the parent's background thread.
     fn forget_work() {}
 
-    /// In the child of a fork: forgets the parent's threads, whose locks were released.
+    /// In the child of a fork: forgets threads of the parent, whose locks were released already.
     fn forget_threads() {}
 }
 
 /// The wait of a request that has found no memory. Meanwhile the background thread may free memory
-/// that the request may not: by functions of the program, and by writing dirty pages.
+/// in ways closed to the request: by callbacks of the program, and by writing dirty pages.
 pub(crate) trait Wait {
     fn new(size: usize) -> Self;
 
-    /// Waits for the end of a balance; returns whether the request should try again. Of many
-    /// requests that fail in a row, only some wait.
+    /// Waits for the end of a balance; returns whether the request should try again. If many
+    /// requests fail in a row, only some of them wait.
     fn has_balanced(&mut self) -> bool;
 }
 

@@ -38,9 +38,9 @@ pub(crate) fn destroy_or_report(raw: RawCache) {
 /// # Ok::<(), quarry::Error>(())
 /// ```
 ///
-/// Values of one type lie together in slabs that no other type uses, each CPU keeps free objects,
-/// and statistics name the cache. It works whether or not [`Quarry`](crate::Quarry) is the global
-/// allocator.
+/// Values of one type are together in slabs that no other type uses. Each CPU keeps some free
+/// objects. Statistics show the cache by its name. A cache works whether or not
+/// [`Quarry`](crate::Quarry) is the global allocator.
 ///
 /// Boxes borrow their cache, so the cache cannot be dropped before them:
 ///
@@ -106,7 +106,7 @@ impl<T> Cache<T> {
         CacheBox { place, raw: self.raw, cache: PhantomData }
     }
 
-    /// Takes `count` objects in advance, at most 4,000, for requests that cannot fail. `None` if
+    /// Takes `count` objects in advance, at most 4,000, for requests that must not fail. `None` if
     /// there is no memory for all of them. O(objects).
     ///
     /// ```
@@ -122,8 +122,8 @@ impl<T> Cache<T> {
         RawReserve::of(self.raw, count).map(|raw| Reserve { raw, cache: self })
     }
 
-    /// Gives back memory of the cache that is not in use. Each other thread waits at its next slow
-    /// path while this runs. O(slots + objects).
+    /// Gives back memory of the cache that is not in use. Meanwhile each other thread waits at its
+    /// next slow path. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }
@@ -204,7 +204,7 @@ impl<T> DerefMut for CacheBox<'_, T> {
 impl<T> Drop for CacheBox<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        /// Gives the object back, even if dropping the value panics.
+        /// Gives the object back, even if its value panics when it is dropped.
         struct Object(RawCache, NonNull<u8>);
         impl Drop for Object {
             #[inline]

@@ -1,5 +1,5 @@
-//! Hooks of the checks: a look at all objects at exit, and a SIGSEGV handler that reports which
-//! object the fault was at.
+//! Hooks of debugging: a check of all objects at exit, and a SIGSEGV handler that reports the
+//! object at the faulting address.
 
 use crate::gate;
 use crate::instance::{STACK, checks};
@@ -42,8 +42,8 @@ fn handle_faults() {
     }
 }
 
-/// Reports an access to memory that the checks have made inaccessible. Any other fault happens
-/// again, with the previous action of SIGSEGV.
+/// Reports an access to memory that the checks have made inaccessible. Any other fault is repeated,
+/// with the previous action of SIGSEGV.
 extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel gives both to a handler with SA_SIGINFO.
     let (address, is_write) = unsafe { ((*info).si_addr() as usize, is_write(context)) };
@@ -51,7 +51,7 @@ extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     // SAFETY: BEFORE was filled when this handler was installed.
     unsafe {
         libc::sigaction(libc::SIGSEGV, (*BEFORE.0.get()).as_ptr(), core::ptr::null_mut());
-        // A signal that a process sent, unlike a fault, does not come again by itself.
+        // A signal sent by a process is not repeated by itself, unlike a fault.
         if (*info).si_code <= 0 {
             libc::raise(libc::SIGSEGV);
         }
@@ -62,7 +62,7 @@ extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
 /// the error code of a page fault: Intel SDM volume 3, section 4.7).
 ///
 /// # Safety
-/// The kernel gave `context` to a handler.
+/// The kernel passed `context` to a signal handler.
 unsafe fn is_write(context: *mut c_void) -> bool {
     #[cfg(target_arch = "x86_64")]
     {

@@ -11,8 +11,8 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use quarry_mm::slab::{CacheOptions, Constructor, SlabStats};
 
-/// A cache of values that a constructor makes once, when the slab of their object is made. A caller
-/// gets a value in the state in which its last user left it (Bonwick 1994; `ctor` of
+/// A cache of values that a constructor makes once, when it makes the slab of their object. A
+/// caller gets a value in the state in which its last user left it (Bonwick 1994; `ctor` of
 /// `kmem_cache_create`).
 ///
 /// ```
@@ -42,10 +42,10 @@ pub struct ConstructedCache<T> {
 ///
 /// # Safety
 /// `object` has the size and the alignment of a T and belongs to the caller; a value of type `F`
-/// has existed, and was never dropped.
+/// existed, and was never dropped.
 unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
     // A panic ends here: it does not unwind through a function of C.
-    // SAFETY: a value of no size has no address of its own, and the value itself lives for ever;
+    // SAFETY: a value of size 0 has no address of its own, and the value itself is never dropped;
     // the object is ours (caller's promise).
     unsafe {
         let constructor = NonNull::<F>::dangling();
@@ -77,8 +77,8 @@ impl<T: Send> ConstructedCache<T> {
         Ok(Self { raw, values: PhantomData })
     }
 
-    /// Takes a value: a new value, or one as its last user left it. `None` if there is no memory.
-    /// O(1) if the running CPU has an object.
+    /// Takes a value: a new one, or one in the state in which its last user left it. `None` if
+    /// there is no memory. O(1) if the running CPU has an object.
     #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<CacheGuard<'_, T>> {
@@ -86,8 +86,8 @@ impl<T: Send> ConstructedCache<T> {
         Some(CacheGuard { place, raw: self.raw, cache: PhantomData })
     }
 
-    /// Gives back memory of the cache that is not in use, with its values. Each other thread waits
-    /// at its next slow path while this runs. O(slots + objects).
+    /// Gives back memory of the cache that is not in use, with its values. Meanwhile each other
+    /// thread waits at its next slow path. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }

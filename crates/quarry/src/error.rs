@@ -22,14 +22,14 @@ pub use quarry_sys::errno::OsError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// `QUARRY_DISABLE=1`: the C library serves requests.
+    /// Quarry is switched off by `QUARRY_DISABLE=1`, and the C library serves requests.
     Disabled,
     /// The system refuses memory.
     NoMemory,
     /// There is no memory for a page: the limit is reached, and every cached page is pinned, dirty
     /// or otherwise in use.
     Full,
-    /// The operating system refused, or a backing.
+    /// The operating system or a backing returned this error.
     System(OsError),
     /// The process has as many caches, groups, shrinkers or callbacks as it can have.
     TooMany,
@@ -90,7 +90,7 @@ pub(crate) fn accept(
 }
 
 impl Error {
-    /// The `errno` of the same refusal in C, as `quarry.h` documents it.
+    /// The `errno` of the same error in C, as `quarry.h` documents it.
     #[must_use]
     pub const fn errno(self) -> i32 {
         match self {

@@ -1,5 +1,5 @@
-//! The name of a file of statistics or of a heap profile: `%p` in it is the number of the process,
-//! `%%` is `%`.
+//! The name of a file of statistics or of a heap profile. `%p` in it stands for the process id, and
+//! `%%` for `%`.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -9,7 +9,7 @@ use quarry_sys::report::Line;
 /// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
 pub(crate) const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
 
-/// A copy of the name: daemons that change their title write over the environment itself.
+/// A copy of the name, because daemons that change their title overwrite the environment.
 pub(crate) struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
 
 // SAFETY: only `set` writes it, before any thread reads (its caller's promise).
@@ -26,7 +26,7 @@ impl Expanded {
 /// The reason why a text is not a file name; prints as the end of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadName {
-    /// With the number of the process it may be longer than the system allows.
+    /// With the process id, it may be longer than the system allows.
     TooLong,
     /// A letter other than `p` or `%` follows a `%`.
     UnknownLetter,
@@ -58,7 +58,7 @@ fn each_piece(name: &str, mut each: impl FnMut(Option<&str>)) -> Result<(), BadN
     Ok(())
 }
 
-/// At least the digits of the largest number of a process.
+/// Bytes reserved for the process id, at least as many as it can have digits.
 const NUMBER_BYTES: usize = 10;
 
 impl FileName {

@@ -1,9 +1,9 @@
 //! The handlers of `fork`: they close the gate, so that no other thread is on a slow path, and
 //! repair the instance in the child.
 //!
-//! The first allocation registers the handlers. Handlers that the program registered before run
-//! while the gate is closed. They can allocate, because the thread that has closed the gate may
-//! pass through it.
+//! The first allocation registers the handlers. Handlers that the program had registered earlier
+//! run while the gate is closed. They can allocate, because the thread that has closed the gate may
+//! enter.
 
 use crate::balancer::{Balancer, Cache};
 use crate::gate::{self, GATE};
@@ -15,13 +15,13 @@ use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
 
-/// The process had other threads when the last fork began.
+/// True if the process had other threads when the last fork began.
 static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 
-/// Number of forks from the process that was started to this process.
+/// Number of forks between the process that was started and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// A number that differs from those of all parents and children of this process.
+/// A number that is different in each parent and child of this process.
 #[cfg(feature = "page-cache")]
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
@@ -43,7 +43,7 @@ pub(crate) fn register_handlers() {
 
 extern "C" fn before() {
     let others = !glibc::is_single_threaded();
-    // Only if it changes: after a fork the kernel copies each page that is written.
+    // Only if the value changes: after a fork the kernel copies each page that is written.
     if HAD_OTHERS.load(Ordering::Relaxed) != others {
         HAD_OTHERS.store(others, Ordering::Relaxed);
     }
@@ -51,8 +51,8 @@ extern "C" fn before() {
         return;
     }
     let _errno = KeepErrno::new();
-    // Before the gate, because `fork` itself takes this lock after all handlers: a thread that
-    // holds it may wait for a stream, and the owner of that stream for memory, as in getline.
+    // Before the gate: `fork` itself takes this lock after all handlers, and its holder may wait
+    // for a stream whose owner waits for memory, as in getline.
     glibc::lock_streams();
     GATE.close();
 }
@@ -66,7 +66,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    // Only if needed, because the kernel copies each page that the child writes.
+    // Only if needed, because the kernel copies each page to which the child writes.
     if is_ready() && Cache::is_used(&STACK) {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
@@ -83,15 +83,15 @@ extern "C" fn in_child() {
         glibc::reset_streams();
     }
     profile::adopt_in_child();
-    // Not if this fork, in a signal handler, has interrupted work on the instance.
+    // Not if a signal handler forks and has interrupted work on the instance.
     if record::wants_thread() && is_ready() && is_at_rest() {
         let _errno = KeepErrno::new();
         background::start_while_allocating();
     }
 }
 
-/// Returns whether the running thread holds no lock, and is not changing a table that other threads
-/// read without a lock. For a caller that may have interrupted the thread.
+/// Returns whether the running thread holds no lock and is not changing a table that others read
+/// without a lock. For signal handlers, which may have interrupted the thread.
 pub(crate) fn is_at_rest() -> bool {
     if !is_ready() {
         return true;

@@ -10,7 +10,7 @@ pub(crate) static GATE: Gate = Gate::new();
 /// Enters the gate for a slow path; a fork waits until the guard is dropped. May change `errno`.
 #[inline]
 pub(crate) fn enter() -> GateGuard<'static> {
-    // Before the instance is ready, a thread cannot ask for its CPU.
+    // Before the instance is ready, a thread cannot ask on which CPU it runs.
     GATE.enter(|| if is_ready() { STACK.percpu().current().index() } else { 0 })
 }
 

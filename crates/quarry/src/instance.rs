@@ -15,8 +15,8 @@ use quarry_watch::Checks;
 #[cfg(feature = "profile")]
 use quarry_watch::HeapProfile;
 
-/// The line, in the table of slab policies, of the policy that is compiled in. `QUARRY_BUILD_SLAB`
-/// names it in a build with the feature `eras`; otherwise it is the default.
+/// The index, in the table of slab policies, of the compiled-in policy. `QUARRY_BUILD_SLAB` selects
+/// it in a build with the feature `eras`; otherwise it is the default.
 #[cfg(feature = "eras")]
 const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
     Some(name) => quarry_eras::slab::line_of(name),
@@ -35,7 +35,7 @@ type Slab = Sheaf;
 
 pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 
-/// The policy has optional mechanisms: all policies except the default have them.
+/// True if the policy has optional mechanisms, as all policies but the default have.
 pub(crate) const HAS_MECHANISMS: bool = LINE != 0;
 
 pub(crate) const HAS_CHECKS: bool = cfg!(feature = "checks");

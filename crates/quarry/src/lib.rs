@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Settings are read from `QUARRY_*` variables as the program starts, as `libquarry.so` does; a
-//! wrong name or value prints one line, and the program runs on. `QUARRY_DISABLE=1` hands
-//! everything to the C library.
+//! wrong name or value prints one line, and the program continues. With `QUARRY_DISABLE=1` the C
+//! library serves every request.
 #![no_std]
 #![cfg_attr(
     not(feature = "internals"),
@@ -170,8 +170,8 @@ impl Quarry {
 
     /// Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of
     /// `QUARRY_LIMIT`; `usize::MAX` lifts the limit. Memory in use stays in use, and the heap never
-    /// exceeds what the control group allows. At the limit, requests are refused after one reclaim.
-    /// Caches of the program give way in the background; the [`Resize`] says how far that is.
+    /// exceeds what the control group allows. At the limit, requests fail after one reclaim. In the
+    /// background, shrinkers free objects of the program; [`Resize`] shows the progress.
     ///
     /// # Errors
     /// [`Error::Disabled`], or [`Error::NoMemory`] if Quarry does not serve yet.
@@ -180,7 +180,7 @@ impl Quarry {
         Ok(Resize::to(bytes))
     }
 
-    /// The distance of the process from its current limit.
+    /// How far the process is from its current limit.
     ///
     /// # Errors
     /// Same as [`set_limit`](Self::set_limit).
@@ -196,7 +196,7 @@ impl Quarry {
         process::limit()
     }
 
-    /// Returns how full the slab of an object is: whether moving the object elsewhere would free
+    /// Returns how full the slab of an object is, which shows whether moving the object would free
     /// memory. The caller keeps the object in use during the call. `None` for an address outside of
     /// slabs (a request above 32 KiB, memory that Quarry does not own), and under a slab policy
     /// that cannot tell. O(1), under the lock of the object's size.
@@ -253,7 +253,7 @@ impl Quarry {
         }
     }
 
-    /// Frees the old memory of a moved object to its slab at once, so that the slab can become
+    /// Frees the old memory of a moved object into its slab at once, so that the slab may become
     /// empty.
     ///
     /// # Safety
@@ -295,7 +295,7 @@ const fn request(layout: Layout) -> Request {
     Request::of(layout.size()).aligned(layout.align())
 }
 
-/// Memory of the instance, or with `QUARRY_DISABLE=1` of the C library, or null.
+/// Memory of the instance, or of the C library with `QUARRY_DISABLE=1`; null if there is none.
 #[inline]
 fn or_system(object: Option<Object>, system: impl FnOnce() -> *mut u8) -> *mut u8 {
     match object {
@@ -361,7 +361,7 @@ unsafe fn free_refused(pointer: *mut u8) {
     unsafe { process::free_slow(object) };
 }
 
-// The examples that users copy first must compile.
+// The documents' examples must compile, because users copy them first.
 #[cfg(all(doctest, feature = "page-cache"))]
 mod guides {
     #[doc = include_str!("../../../docs/page-cache.md")]

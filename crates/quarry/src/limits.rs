@@ -1,21 +1,21 @@
-//! The limit of the budget, from the limits of the program, `QUARRY_LIMIT`, and the control group.
+//! The limit of the budget. It follows from the program's, `QUARRY_LIMIT` and the control group's.
 //!
-//! Quarry *looks* at the files of the group when the heap has grown by a step, before a request
-//! that is a step by itself, and, at most every few milliseconds, before it refuses a request
-//! because of the group, since other processes may have released memory. A program that stays small
-//! never reads the files. Between two looks the budget keeps the heap within the result of the last
-//! look:
+//! Quarry *looks* at the control group's files when the heap has grown by a step, and before a
+//! request that is a step by itself. It also looks, at most every few milliseconds, before it
+//! refuses a request because of the group, since other processes may have released memory. A
+//! program that stays small never reads the files. Between two looks the budget keeps the heap
+//! within the result of the last look:
 //!
 //! `limit = min(own, held + headroom, bound - others - beside)`
 //!
-//! * `own`: the limit that the option or the program itself has set last.
+//! * `own`: the limit that was set last, by the option or by the program.
 //! * `held`: memory of the heap that is in use, or is free and still holds data.
 //! * `bound = control group's limit - margin`, and `headroom = bound - usage` of the group.
 //! * `others = usage - resident`: the use of other processes of the group, which may come and go.
 //! * `beside`: memory of this process outside of its heap: at least `resident - held`, and at least
 //!   7/8 of the last value, because memory that is in use but not yet touched hides part of it.
 //!
-//! If the files cannot be read for a while, for example without descriptors, the last limit holds.
+//! If the files cannot be read, for example because no descriptor is free, the last limit stays.
 
 use crate::instance::{STACK, zones};
 use quarry_mm::frame::FRAME_BYTES;
@@ -31,15 +31,15 @@ use quarry_sys::primitive::{
 };
 use quarry_sys::statm::anonymous_bytes;
 
-/// Growth between two looks: 8 MiB, whose page faults take a hundred times as long as a look.
+/// Growth between two looks: 8 MiB, whose page faults take a hundred times as long as one look.
 const STEP_FRAMES: u32 = 2048;
-/// The smallest step, if headroom is short: 1 MiB.
+/// The smallest step, used near the limit: 1 MiB.
 const SHORT_STEP_FRAMES: u32 = 256;
-/// Steps from one look to the next in a group without a limit, which may get a limit later.
+/// Steps between two looks in a group without a limit, since it may get a limit later.
 const STEPS_WITHOUT_LIMIT: u32 = 8;
 
-/// Time between two looks before refusals: 5 ms. A look, some ten system calls, takes a few
-/// thousandths of it.
+/// Time between two looks before refusals: 5 ms. A look makes some ten system calls, which take a
+/// few thousandths of that.
 const REFUSAL_LOOK_NS: u64 = 5_000_000;
 
 /// Bytes of memory and swap of the machine at the start.
@@ -50,16 +50,16 @@ const UNKNOWN: u32 = 0;
 const NO: u32 = 1;
 const YES: u32 = 2;
 
-/// Time of the last read of the files, on the monotonic clock.
+/// Time of the last look, by the monotonic clock.
 static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
-/// Frames held at which the files are read again.
+/// Frames held by the heap at which the next look is due.
 static NEXT_LOOK: AtomicU32 = AtomicU32::new(STEP_FRAMES);
-/// Frames that this process had in memory outside of its heap at the last look.
+/// Frames of the process outside its heap that were in memory at the last look.
 static BESIDE: AtomicU32 = AtomicU32::new(0);
 static HEEDED: AtomicBool = AtomicBool::new(true);
-/// The limit of the option, or the later limit of the program itself, in frames.
+/// The limit that the option or later the program set, in frames.
 static OWN: AtomicU32 = AtomicU32::new(u32::MAX);
-/// The limit from the last look, in frames; all ones if the group has no limit.
+/// The limit by the last look, in frames; all bits set if the group has no limit.
 static GROUP: AtomicU32 = AtomicU32::new(u32::MAX);
 
 pub(crate) fn configure(heed_group: bool, limit_frames: u32) {
@@ -81,7 +81,7 @@ pub(crate) fn is_beyond_machine(size: usize) -> bool {
     size > MACHINE.load(Relaxed) && is_guessing()
 }
 
-/// Returns whether the kernel refuses a request by its size, as of the first call.
+/// Returns whether the kernel refuses by size; reads its setting at the first call.
 #[cold]
 fn is_guessing() -> bool {
     if GUESSING.load(Relaxed) == UNKNOWN {
@@ -110,7 +110,7 @@ fn apply() {
     let mut limit = lowest();
     loop {
         zones().budget().set_limit(limit);
-        // Another thread may have changed a limit, and set the budget before us.
+        // Another thread may have changed a limit, and set the budget to it, in between.
         let now = lowest();
         if now == limit {
             return;
@@ -119,10 +119,10 @@ fn apply() {
     }
 }
 
-/// Called before a request that the fast path could not serve. O(1), except for one look per step.
+/// Called before a request that the fast path did not serve. O(1), except for one look per step.
 #[inline]
 pub(crate) fn before(size: usize) {
-    // A mapping takes fresh memory, less the memory of freed mappings.
+    // A mapping takes new memory, except what freed mappings have kept.
     let fresh =
         if size > LARGEST_BLOCK { size.saturating_sub(STACK.mappings.cached_bytes()) } else { 0 };
     let (fresh, held, next) = (frames(fresh as u64), held(), NEXT_LOOK.load(Relaxed));
@@ -134,12 +134,12 @@ pub(crate) fn before(size: usize) {
             look(reached);
         }
     } else if GROUP.load(Relaxed) != u32::MAX && next - held > 4 * STEP_FRAMES {
-        // The heap has shrunk, and other processes may have taken the memory that it gave back.
+        // The heap has shrunk, and other processes may use the memory that it gave back.
         look_again();
     }
 }
 
-/// Returns whether a refused request may succeed now, because a look has raised the group's limit.
+/// Returns whether a refused request may succeed now, because a look has raised the limit.
 #[cold]
 pub(crate) fn is_raised() -> bool {
     let (group, looked) = (GROUP.load(SeqCst), LOOKED_NS.load(Relaxed));
@@ -147,7 +147,7 @@ pub(crate) fn is_raised() -> bool {
         return false;
     }
     let now = coarse_ns();
-    // Of all requests that are refused at this time, one looks.
+    // Of all requests that are being refused, one looks.
     if now.wrapping_sub(looked) < REFUSAL_LOOK_NS
         || LOOKED_NS.compare_exchange(looked, now, Relaxed, Relaxed).is_err()
     {
@@ -157,7 +157,7 @@ pub(crate) fn is_raised() -> bool {
     GROUP.load(SeqCst) > group
 }
 
-/// Called while memory goes back: growth from here on causes a look, even below the last size.
+/// Called while memory goes back: from now on, growth by a step causes a look again.
 pub(crate) fn look_again() {
     let next = held().saturating_add(STEP_FRAMES);
     if next < NEXT_LOOK.load(Relaxed) {
@@ -174,7 +174,7 @@ fn held() -> u32 {
 /// Reads the files and sets the budget. `reached` is the size of the heap with the request.
 #[cold]
 fn look(reached: u32) {
-    // Set first: otherwise pairs of large requests would look each time.
+    // Before the look: otherwise each pair of a large malloc and free would look.
     NEXT_LOOK.store(reached.saturating_add(STEP_FRAMES), Relaxed);
     if HEEDED.load(Relaxed) {
         own_stack::run(|| look_at_group(reached));
@@ -190,10 +190,10 @@ fn look_at_group(reached: u32) {
             NEXT_LOOK.store(reached.saturating_add(STEPS_WITHOUT_LIMIT * STEP_FRAMES), Relaxed);
             return set_group(u32::MAX);
         }
-        // The last known limit holds, and the next step looks again.
+        // The last known limit stays, and the next step looks again.
         Err(_) => return,
     };
-    // Free memory that still holds data counts in the group but not in the budget.
+    // The group counts free memory that still holds data; the budget does not.
     let room = headroom(group).min(frames(group.room_below_high));
     if STACK.mappings.freeable_bytes(zones()) / FRAME_BYTES > room as usize / 2 {
         STACK.mappings.purge_all(zones());
@@ -222,8 +222,8 @@ fn frames(bytes: u64) -> u32 {
     u32::try_from(bytes / FRAME_BYTES as u64).unwrap_or(u32::MAX)
 }
 
-/// The part of a group's limit that heaps may fill: leaves 1/32 and at least 2 MiB for the kernel's
-/// own needs and its stocks per CPU.
+/// The part of a group's limit that heaps may fill. The rest, 1/32 but at least 2 MiB, is for the
+/// kernel itself and its per-CPU stocks.
 fn bound(group: MemoryLimit) -> u32 {
     let limit = frames(group.limit);
     limit.saturating_sub((limit / 32).max(512))

@@ -1,4 +1,4 @@
-//! Pages without objects: `alloc_pages` for a process.
+//! Blocks of pages without objects, like the kernel's `alloc_pages`.
 
 use crate::gate;
 use crate::instance::STACK;
@@ -23,7 +23,7 @@ fn order_of(order: u8) -> Option<Order> {
 }
 
 /// Takes a block of `2^order` pages of 4 KiB, for order 0 to 9, from the instance; `None` if there
-/// is no memory, or the instance does not serve.
+/// is no memory, or if Quarry does not serve the process.
 #[must_use]
 pub fn alloc_pages(order: u8, flags: PageFlags) -> Option<NonNull<u8>> {
     let order = order_of(order)?;
@@ -35,7 +35,7 @@ pub fn alloc_pages(order: u8, flags: PageFlags) -> Option<NonNull<u8>> {
     if flags.atomic { at_once(attempt)? } else { process::serve(order.bytes(), attempt) }
 }
 
-/// Runs the work of a request that cannot wait: reads no file, and starts no thread.
+/// Does the work of a request that must not wait: reads no file, and starts no thread.
 fn at_once<T>(work: impl FnOnce() -> T) -> Option<T> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready {
@@ -70,12 +70,12 @@ pub unsafe fn free_pages(pages: NonNull<u8>, order: u8) {
 /// assert_eq!(BUFFERS.in_use(), 0);
 /// ```
 ///
-/// A pool holds no free blocks itself: CPUs keep lists of free blocks for all pools, and for slabs.
-/// It counts pages in use.
+/// A pool itself keeps no free blocks: CPUs keep lists of free blocks for all pools and for slabs.
+/// A pool counts its pages in use.
 ///
-/// An `atomic` request reclaims nothing and makes no system call. It takes free blocks, and may use
-/// the reserve that zones keep: three fifths of their min mark, and for orders above 0 the
-/// pageblocks that such requests have used before. It fails if the heap would have to grow.
+/// An `atomic` request reclaims nothing and makes no system call. It takes free blocks, also from
+/// the reserve of the zones: three fifths of their min mark, and for orders above 0 the pageblocks
+/// reserved for high-order atomic requests. It fails if the heap would have to grow.
 #[derive(Debug)]
 pub struct PagePool {
     /// Pages of 4 KiB in use.
@@ -130,7 +130,7 @@ impl PagePool {
                 *place = Some(Pages { start, order, pool: self });
             }
             filled += count;
-            // Other CPUs may hold the only free blocks.
+            // The only free blocks may be on the lists of other CPUs.
             for place in left {
                 let Some(pages) = self.alloc(order, flags) else { return filled };
                 *place = Some(pages);
@@ -179,7 +179,7 @@ impl Default for PagePool {
 }
 
 impl Drop for PagePool {
-    /// Blocks borrow their pool, so blocks that are still in use were forgotten by their owners.
+    /// Blocks borrow their pool, so a block that is still in use was forgotten by its owner.
     fn drop(&mut self) {
         match self.in_use() {
             0 => {}

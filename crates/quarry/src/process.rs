@@ -1,4 +1,4 @@
-//! The instance of the process, which the first allocation builds.
+//! The instance of the process, which is built by the first allocation.
 //!
 //! This module is for `libquarry.so`, and may change with any version. Programs use
 //! [`Quarry`](crate::Quarry).
@@ -28,7 +28,7 @@ use quarry_sys::topology;
 pub use crate::instance::{ProcessConfig, STACK};
 pub use crate::statistics::print_stats_to;
 
-/// Objects up to this many bytes are cleared without a call.
+/// Objects up to this many bytes are cleared without a call of `clear`.
 const FEW_BYTES: usize = 64;
 
 static BUILDER: AtomicUsize = AtomicUsize::new(0);
@@ -38,9 +38,9 @@ static BUILDER: AtomicUsize = AtomicUsize::new(0);
 pub enum Mode {
     /// The instance serves.
     Ready,
-    /// `QUARRY_DISABLE=1`: the C library serves.
+    /// The C library serves, because of `QUARRY_DISABLE=1`.
     Disabled,
-    /// The operating system refused the first window, or the caller is part of the construction of
+    /// The operating system refused the first window, or the caller runs during the construction of
     /// the instance itself; a later call may succeed.
     Unavailable,
 }
@@ -62,14 +62,14 @@ pub fn limit() -> Option<usize> {
     (ensure_ready() == Mode::Ready).then(limits::effective)?
 }
 
-/// Returns whether `dlopen` may heed `RTLD_DEEPBIND`, with which an object binds the C library's
-/// `malloc` and `free`: if the C library serves the program as well, or with `QUARRY_DEEPBIND=1`.
+/// Returns whether `dlopen` may leave `RTLD_DEEPBIND` set, by which an object binds the C library's
+/// `malloc` and `free`: if the C library serves anyway, or with `QUARRY_DEEPBIND=1`.
 #[must_use]
 pub fn allows_deepbind() -> bool {
     ensure_ready() == Mode::Disabled || settings::known().is_some_and(|settings| settings.deepbind)
 }
 
-/// Like [`ensure_ready`], as a result.
+/// Like [`ensure_ready`], but returns a result.
 ///
 /// # Errors
 /// [`Error::Disabled`], or [`Error::NoMemory`] if the instance cannot be built yet.
@@ -94,13 +94,13 @@ pub fn ensure_ready() -> Mode {
 #[cold]
 #[inline(never)]
 fn make_ready() -> Mode {
-    // A fork waits until the instance is built: in the child no thread would finish it.
+    // A fork waits until the instance is built: in its child no thread would finish building.
     let _inside = gate::enter();
     loop {
         match STATE.compare_exchange(UNTOUCHED, BUILDING, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => {
                 BUILDER.store(task::current(), Ordering::Relaxed);
-                // First, because it decides which system calls may be made to get another stack.
+                // First, because it decides which system calls may be used to get another stack.
                 confine_if_asked();
                 return own_stack::run(build);
             }
@@ -126,7 +126,7 @@ pub fn start() {
     }
 }
 
-/// Returns whether this is the process that `quarry run` became.
+/// Returns whether this is the process that `quarry run` has turned into by `exec`.
 #[must_use]
 pub fn is_of_quarry_run() -> bool {
     let pid = settings().run_pid;
@@ -135,7 +135,7 @@ pub fn is_of_quarry_run() -> bool {
     pid != 0 && pid == unsafe { libc::getpid() }.unsigned_abs()
 }
 
-/// Publishes, and starts the background thread, if it is allowed, to publish from then on.
+/// Publishes statistics, and starts the background thread, if allowed, to go on publishing.
 pub(crate) fn show_live() {
     let _errno = KeepErrno::new();
     if ensure_ready() == Mode::Ready {
@@ -144,7 +144,7 @@ pub(crate) fn show_live() {
     }
 }
 
-/// Reads properties of the system that `malloc` of the C library does not read.
+/// Reads properties of the system that the C library's `malloc` does not read.
 fn ask_the_system() {
     if !is_confined() {
         topology::ask();
@@ -166,16 +166,16 @@ fn build() -> Mode {
     let os: &dyn Os = if is_confined() { &Confined } else { &Linux };
     background::configure(settings.background, settings.purge_delay_ms);
     limits::configure(settings.cgroup, options.pages.limit_frames);
-    // Once there are two threads, only the background thread uses the barrier.
+    // Once there are two threads, only the background thread calls the barrier.
     STACK.percpu().leave_barrier_to(None);
     if STACK.init(os, &options, &Default::default()).is_err() {
-        // Otherwise this thread would take another thread's attempt for its own.
+        // Otherwise this thread could mistake another thread's attempt for its own.
         BUILDER.store(0, Ordering::Relaxed);
         STATE.store(UNTOUCHED, Ordering::Release);
         return Mode::Unavailable;
     }
     STATE.store(READY, Ordering::Release);
-    // From here on the instance serves, including allocations of these calls.
+    // From here on the instance serves requests, including those of the next calls.
     fork::register_handlers();
     gate::GATE.is_of_process();
     statistics::register();
@@ -224,13 +224,13 @@ fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
     counted.or_else(|| STACK.alloc_listed(size, zeroed))
 }
 
-/// The fast path of an allocation that is all zero; on `None`, call [`alloc_on_process`].
+/// The fast path of an allocation that is all zero; after `None`, call [`alloc_on_process`].
 #[inline(always)]
 pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
     let object = STACK.fast.alloc(size)?;
     let start = object.as_ptr();
     if size <= FEW_BYTES {
-        // In steps of 16 bytes: 4 ns with the free for 16 and 48 bytes, where memset takes 6.6.
+        // In steps of 16 bytes: with the free, 4 ns for 16 and 48 bytes, where memset takes 6.6.
         // SAFETY: the object is ours alone; its size is a multiple of 16, and at least `size`.
         unsafe {
             start.write_bytes(0, 16);
@@ -268,7 +268,7 @@ pub(crate) unsafe fn realloc(object: Object, request: Request) -> Option<Object>
     unsafe { realloc_slow(object, request) }
 }
 
-/// [`Stack::realloc`] if the object cannot stay on its fast path.
+/// [`Stack::realloc`], after the fast path has not left the object in place.
 ///
 /// # Safety
 /// Same as [`Stack::realloc`].
@@ -301,12 +301,12 @@ pub fn occupancy(address: *const u8) -> Option<Occupancy> {
     STACK.occupancy(address.cast_mut())
 }
 
-/// Same as [`Stack::alloc_dense`]; on `None`, call [`alloc`].
+/// Same as [`Stack::alloc_dense`]; after `None`, call [`alloc`].
 pub fn alloc_dense(size: usize, align: usize) -> Option<Object> {
     on_instance(size, || STACK.alloc_dense(size, align))?
 }
 
-/// Same as [`Stack::free_dense`]; on false, call [`free_slow`].
+/// Same as [`Stack::free_dense`]; after false, call [`free_slow`].
 ///
 /// # Safety
 /// Same as [`Stack::free_dense`].
@@ -315,7 +315,7 @@ pub unsafe fn free_dense(address: *mut u8) -> bool {
     is_ready() && giving_back(|| unsafe { STACK.free_dense(address) })
 }
 
-/// Returns whether an address lies in the used span of the window. O(1).
+/// Returns whether an address lies in the part of the window used so far. O(1).
 #[inline]
 #[must_use]
 pub fn owns(address: *const u8) -> bool {
@@ -342,7 +342,7 @@ pub fn stats() -> Option<StackStats> {
     Some(STACK.stats())
 }
 
-/// Used and free memory of the heap, all zero if there is no heap.
+/// Used and free memory of the heap; all zero if there is no heap.
 #[must_use]
 pub fn heap_use() -> HeapUse {
     own_stack::run(|| stats().unwrap_or_default().heap)
@@ -359,7 +359,7 @@ pub fn validate() -> Result<(), Broken> {
     gate::with_all_outside(|| own_stack::run(|| STACK.validate()))
 }
 
-/// Runs `request` of `size` bytes on the instance, if it serves; again if there may be memory now.
+/// Runs `request` of `size` bytes on the instance, if it serves; repeats it if that may help.
 pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
@@ -368,7 +368,7 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
     let inside = gate::enter();
     limits::before(size);
     let mut object = request();
-    // A fork must not wait for a thread that waits for another thread, or that starts a thread.
+    // A fork must not wait for a thread that waits for another thread, or starts one.
     drop(inside);
     if object.is_none() {
         object = serve_again(size, &request);
@@ -378,9 +378,9 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
     object
 }
 
-/// Runs `request` again: if the control group has room now, after the slots of other CPUs were
-/// emptied, and after balances of the background thread, which may call functions that this thread
-/// may not. Takes a `dyn`, because each of four copies would be large.
+/// Runs `request` again: first if the control group has room now, then after the slots of other
+/// CPUs were emptied, and then after balances by the background thread, which may call functions
+/// that this thread must not. Takes a `dyn`, because each of four generic copies would be large.
 #[cold]
 #[inline(never)]
 fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Object> {
@@ -420,7 +420,7 @@ pub(crate) fn on_instance<T>(size: usize, work: impl FnOnce() -> T) -> Option<T>
     Some(done)
 }
 
-/// Runs `work` that frees memory as one slow path of the instance, which serves.
+/// Runs `work` that frees memory as one slow path of the instance, which is ready.
 pub(crate) fn giving_back<T>(work: impl FnOnce() -> T) -> T {
     let _errno = KeepErrno::new();
     let inside = gate::enter();
@@ -453,7 +453,7 @@ pub(crate) unsafe fn free(object: Object) {
     }
 }
 
-/// Frees an object that the fast path refused.
+/// Frees an object after the fast path has refused it.
 ///
 /// # Safety
 /// Same as [`Stack::free`].
@@ -468,7 +468,7 @@ pub unsafe fn free_slow(object: Object) {
     }
 }
 
-/// The part of [`free_slow`] after the list of the running CPU has refused the object.
+/// The part of [`free_slow`] after the list of the running CPU has refused the object too.
 ///
 /// # Safety
 /// Same as [`Stack::free`].

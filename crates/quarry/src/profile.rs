@@ -18,9 +18,9 @@
 //! a flame graph or a text. `quarry profile --pid N` profiles a process from outside.
 //!
 //! The profile is off, and costs nothing, until [`start`], that command or `QUARRY_PROFILE` starts
-//! it. While it is on, every request takes a slow entry, which counts its bytes; about one sample
-//! in 512 KiB is recorded with its callers. A forked child has no profile, unless the name in
-//! `QUARRY_PROFILE` differs for each process (`%p`).
+//! it. While it is on, every request takes a slower path, which counts its bytes; about one request
+//! per 512 KiB becomes a sample, recorded with its callers. A forked child has no profile, unless
+//! the name in `QUARRY_PROFILE` differs for each process (`%p`).
 
 mod at_exit;
 mod bell;
@@ -36,7 +36,7 @@ pub use output::write_to_descriptor;
 pub(crate) use switch::visit_locks;
 pub use switch::{DEFAULT_MEAN_BYTES, start, start_with_frees, stop};
 
-/// In the child of a fork, after the parent's locks were released.
+/// Called in the child of a fork, after the parent's locks were released.
 pub(crate) fn adopt_in_child() {
     bell::forget();
     if switch::adopt_in_child() {

@@ -1,4 +1,4 @@
-//! Caches of objects without a type: `kmem_cache_create` and its relatives for a process.
+//! Caches of objects without a type, like the kernel's `kmem_cache_create`.
 
 use crate::error::{Error, OsError};
 use crate::instance::STACK;
@@ -14,7 +14,7 @@ use quarry_sys::errno::KeepErrno;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::Push;
 
-/// Bits of a handle for the number of the cache; the generation is in the bits above.
+/// Low bits of a handle, with the number of the cache; the bits above are its generation.
 const NUMBER_BITS: u32 = 8;
 const _: () = assert!(MAX_CACHES <= 1 << NUMBER_BITS);
 
@@ -65,13 +65,13 @@ impl RawCache {
         (cache.generation() == generation).then_some(Self { id, generation })
     }
 
-    /// A number for this cache, never 0, which no other cache of the process ever gets.
+    /// A number for this cache, never 0, that no other cache of the process ever gets.
     #[must_use]
     pub fn handle(self) -> usize {
         (self.generation as usize) << NUMBER_BITS | self.id.index()
     }
 
-    /// The number of the cache, for mappings whose pages each have an object of it.
+    /// The number of the cache, for mappings in which each page has an object of the cache.
     #[must_use]
     pub fn id(self) -> CacheId {
         self.id
@@ -141,14 +141,14 @@ impl RawCache {
         STACK.cache(self.id).demand(address)
     }
 
-    /// Fills the front of `out` with objects and returns their number. It is less than asked only
-    /// if [`alloc`](Self::alloc) fails, or the machine could never hold so many. O(objects).
+    /// Fills the front of `out` with objects and returns their number: all, unless
+    /// [`alloc`](Self::alloc) fails or the machine could never hold so many. O(objects).
     pub fn alloc_bulk(self, out: &mut [MaybeUninit<NonNull<u8>>]) -> usize {
         let cache = STACK.cache(self.id);
         let bytes = out.len().saturating_mul(cache.stride());
         let taken = process::on_instance(bytes, || cache.alloc_bulk(out));
         let Some(mut taken) = taken else { return 0 };
-        // Other CPUs may hold the only free objects.
+        // The only free objects may be in the slots of other CPUs.
         while let Some(place) = out.get_mut(taken)
             && let Some(object) = self.alloc()
         {
@@ -161,14 +161,14 @@ impl RawCache {
     /// Gives objects back. O(objects).
     ///
     /// # Safety
-    /// Same as [`free`](Self::free) for each object, and no object is given twice.
+    /// Same as [`free`](Self::free) for each object, and no object occurs twice.
     pub unsafe fn free_bulk(self, objects: &[NonNull<u8>]) {
         // SAFETY: the caller's promise is passed on.
         process::giving_back(|| unsafe { STACK.free_objects(self.id, objects) });
     }
 
-    /// Gives back memory of the cache that is not in use. Each other thread waits at its next slow
-    /// path while this runs. O(slots + objects).
+    /// Gives back memory of the cache that is not in use. Meanwhile each other thread waits at its
+    /// next slow path. O(slots + objects).
     pub fn shrink(self) {
         process::exclusively(|| own_stack::run(|| STACK.cache(self.id).shrink()));
     }
@@ -179,8 +179,8 @@ impl RawCache {
         process::giving_back(|| STACK.cache(self.id).stats())
     }
 
-    /// Shrinks and destroys the cache. Each other thread waits at its next slow path while this
-    /// runs. O(slots + frames).
+    /// Shrinks and destroys the cache. Meanwhile each other thread waits at its next slow path.
+    /// O(slots + frames).
     ///
     /// # Errors
     /// The objects that are in use; then the cache stays.

@@ -1,10 +1,10 @@
-//! Objects that are taken in advance, so that later requests cannot fail
-//! (`kmem_cache_prefill_sheaf`, Linux 6.18).
+//! Objects taken in advance, so that later requests cannot fail (`kmem_cache_prefill_sheaf`, Linux
+//! 6.18).
 //!
-//! A reserve is one block of the heap: its head, and then its unused objects. The head holds the
-//! block's own address xor [`MARK`], so that other memory is not taken for a reserve.
+//! A reserve is one block of the heap: a head, followed by the unused objects' addresses. The head
+//! contains the block's own address xor [`MARK`], so that other memory is not taken for a reserve.
 //!
-//! Equation: the first `left <= room` words after the head are objects of the cache.
+//! Equation: the first `left <= room` words after the head are addresses of objects of the cache.
 
 use crate::instance::STACK;
 use crate::process;
@@ -31,10 +31,10 @@ pub struct RawReserve(NonNull<Head>);
 unsafe impl Send for RawReserve {}
 
 impl RawReserve {
-    /// Most objects of a reserve: its block is an object of the heap.
+    /// Most objects of a reserve, because its block is an object of the heap.
     pub const MOST: usize = (classes::LARGEST - size_of::<Head>()) / size_of::<usize>();
 
-    /// Takes `count` objects of a cache, all or none: `None` if memory is short, or if `count` is
+    /// Takes `count` objects of a cache. `None`, and takes none, if memory is short or `count` is
     /// more than [`MOST`](Self::MOST). O(objects).
     #[must_use]
     pub fn of(cache: RawCache, count: usize) -> Option<Self> {
@@ -60,7 +60,7 @@ impl RawReserve {
     #[must_use]
     pub unsafe fn from_raw(address: *mut u8) -> Option<Self> {
         let object = NonNull::new(address)?;
-        // The address may be any number: only an object of the heap can be a reserve.
+        // The address may be any number at all: only an object of the heap can be a reserve.
         let bytes = STACK.fast.usable(object)?;
         if bytes < size_of::<Head>() || !address.cast::<Head>().is_aligned() {
             return None;
@@ -71,7 +71,7 @@ impl RawReserve {
         (mark == address as usize ^ MARK).then(|| Self(head))
     }
 
-    /// The address of the reserve, for [`from_raw`](Self::from_raw).
+    /// The address of the reserve, as [`from_raw`](Self::from_raw) requires it.
     #[must_use]
     pub fn into_raw(self) -> *mut u8 {
         let address = self.0.as_ptr().cast();
@@ -90,7 +90,7 @@ impl RawReserve {
         unsafe { core::slice::from_raw_parts_mut(self.0.add(1).cast().as_ptr(), room) }
     }
 
-    /// The cache.
+    /// The cache of the objects.
     #[must_use]
     pub fn cache(&mut self) -> RawCache {
         self.head().cache
@@ -115,7 +115,7 @@ impl RawReserve {
 impl Drop for RawReserve {
     fn drop(&mut self) {
         let (cache, left) = (self.cache(), self.left());
-        // A reserve without objects may outlive its cache.
+        // An empty reserve may exist longer than its cache.
         // SAFETY: these words were written; no other code has the objects or the block.
         unsafe {
             let objects = core::slice::from_raw_parts(self.0.add(1).cast().as_ptr(), left);

@@ -1,21 +1,21 @@
 //! The statistics page of the process, by which other processes read its statistics.
 //!
-//! The process makes the page at its first publication, so that a process that ends before does not
-//! pay for it: a memfd costs the start and the end of a process 13 us. By then the program may have
-//! installed a filter of system calls that ends the process for making a memfd. So Quarry first
-//! reads in a file of `/proc` that there is no filter: threads of the program open files at times
-//! anyway. If a filter is in force from the start on, as in a container, that file does not show
-//! later filters, so the page is made when the object that contains Quarry is loaded. A page that
-//! `QUARRY_RECORD` asks for is made then as well. Later Quarry uses only the mapping: the program
-//! may close the descriptor, or reuse its number.
+//! The process makes the page at its first publication, so that a process that ends earlier does
+//! not pay for it: a memfd adds 13 us to the start and the end of a process. By then the program
+//! may have installed a seccomp filter that ends the process for making a memfd. So Quarry first
+//! reads in a file of `/proc` that no filter is in force; threads of the program may open files
+//! anyway. If a filter is in force from the start, as in a container, that file does not show later
+//! filters. Then the page is made when the object that contains Quarry is loaded, and so is a page
+//! that `QUARRY_RECORD` requests. Afterwards Quarry uses only the mapping: the program may close
+//! the descriptor, or reuse its number.
 //!
 //! The process publishes at the end of slow paths that allocate, from the background thread, and at
-//! exit if `QUARRY_RECORD` asks for it; at most once in [`INTERVAL_NS`]. The first publication
+//! exit if `QUARRY_RECORD` requests that; at most once in [`INTERVAL_NS`]. The first publication
 //! comes [`FIRST_NS`] after the first slow path of a process, or as soon as the heap has grown to
-//! [`GROWN_FRAMES`]. A process without slow paths publishes nothing, and readers print the age of
-//! its record; reading the clock would cost it two page faults, for pages of the C library and the
-//! kernel. With `QUARRY_RECORD=live` the background thread runs from the start, also in the child
-//! of a fork, and publishes all the time.
+//! [`GROWN_FRAMES`]. While it takes no slow path, a process publishes nothing, and readers print
+//! the age of its record: to read the clock would cost two page faults, for pages of the C library
+//! and the kernel. With `QUARRY_RECORD=live` the background thread runs from the start, also in the
+//! child of a fork, and publishes all the time.
 
 use crate::instance::{STACK, is_ready, zones};
 use crate::settings::{Wish, settings};
@@ -31,33 +31,33 @@ use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Orderin
 use quarry_sys::record_page::{Published, Publisher, RecordPage};
 use quarry_sys::seccomp;
 
-/// Time from one publication to the next: 100 ms. A publication takes some ten thousandths of it.
+/// Time from one publication to the next: 100 ms. A publication takes some ten thousandths of this.
 const INTERVAL_NS: u64 = 100_000_000;
 const INTERVAL_MS: i64 = (INTERVAL_NS / 1_000_000) as i64;
 /// Time from the first slow path of a process to its first publication: 25 ms, more than
 /// `bash -c :` and `python3 -c pass` take.
 const FIRST_NS: u64 = 25_000_000;
-/// Frames in use, 4 MiB, from which on the first publication does not wait for [`FIRST_NS`].
+/// Frames in use (4 MiB) from which on the first publication does not wait for [`FIRST_NS`].
 const GROWN_FRAMES: u32 = ((4 << 20) / FRAME_BYTES) as u32;
-/// The lowest descriptor of a page that is made later: the program may count on lower numbers.
+/// The lowest descriptor of a page made later: the program may expect to get lower numbers.
 const LATE_DESCRIPTOR: i32 = 100;
-/// Value of [`NEXT_NS`] until the first slow path, which defers the publication.
+/// Value of [`NEXT_NS`] until the first slow path, which sets the time of the publication.
 const AT_FIRST: u64 = 1;
-/// Value of [`NEXT_NS`] if there is no page, and will be no page.
+/// Value of [`NEXT_NS`] if there is no page and none will be made.
 const NEVER: u64 = u64::MAX;
 
 static PUBLISHER: Publisher = Publisher::new();
 /// True until the page is made with the first publication.
 static IS_AWAITED: AtomicBool = AtomicBool::new(false);
-/// Time of the next publication, on the coarse clock.
+/// Time of the next publication, by the coarse clock.
 static NEXT_NS: AtomicU64 = AtomicU64::new(NEVER);
-/// The result of `getpid` at the start of the process. A child of `vfork` shares the memory of its
-/// parent, and so the parent's record: it must not publish under its own number.
+/// The result of `getpid` at the start of the process. A child of `vfork` shares its parent's
+/// memory, and so the parent's record: it must not publish under its own pid.
 static PID: AtomicU32 = AtomicU32::new(0);
 static HAS_BACKGROUND: AtomicBool = AtomicBool::new(false);
-/// A signal asks for a publication and for statistics.
+/// A signal handler has requested a publication and statistics.
 static IS_WISHED: AtomicBool = AtomicBool::new(false);
-/// The background thread should publish, even if the process is idle.
+/// The background thread should publish even if the process is idle.
 static IS_LIVE: AtomicBool = AtomicBool::new(false);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
@@ -90,7 +90,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// Makes the page, with at least this descriptor, and sends it to a watcher; false if refused.
+/// Makes the page, with a descriptor of at least this number, and sends it to a watcher, if any.
 fn make(least_descriptor: i32) -> bool {
     let Ok((memory, number)) = map_sealed(MEMFD_NAME, PAGE_BYTES, least_descriptor) else {
         return false;
@@ -107,29 +107,29 @@ fn make(least_descriptor: i32) -> bool {
     true
 }
 
-/// Makes the page if it is awaited and no filter is in force. A fork waits for this.
+/// Makes the page if that was deferred and no filter is in force. A fork waits for this.
 fn make_if_awaited() {
     let _inside = gate::enter();
-    // A child of `vfork` shares its parent's memory, but not the descriptor that it would make.
+    // A child of `vfork` shares its parent's memory, but not its new descriptors.
     if pid() == PID.load(Relaxed)
         && IS_AWAITED.swap(false, Relaxed)
         && seccomp::is_unfiltered()
         && make(LATE_DESCRIPTOR)
     {
-        // Another thread may have found no page in between, and have stored `NEVER`.
+        // Another thread may have found no page meanwhile, and have stored `NEVER`.
         NEXT_NS.store(coarse_ns() + INTERVAL_NS, Relaxed);
     }
 }
 
-/// Asks for a publication now, and for statistics as `QUARRY_STATS` requests. May be called in a
-/// signal handler; the next thread that ends a slow path fulfils it.
+/// Requests a publication now, and statistics as `QUARRY_STATS` says. May be called in a signal
+/// handler; the next thread that ends a slow path fulfils the request.
 pub(crate) fn wish() {
     IS_WISHED.store(true, Relaxed);
     NEXT_NS.store(0, Relaxed);
 }
 
 fn pid() -> u32 {
-    // The function `getpid` lies on a page of the C library that is not otherwise used at start.
+    // `getpid` is on a page of the C library that a starting process does not use otherwise.
     // SAFETY: getpid has no preconditions.
     unsafe { libc::syscall(libc::SYS_getpid) as u32 }
 }
@@ -144,7 +144,7 @@ pub(crate) fn wants_thread() -> bool {
     IS_LIVE.load(Relaxed)
 }
 
-/// Longest wait of the background thread, in milliseconds, if it would wait for `milliseconds`.
+/// Shortens the background thread's next wait so that it publishes in time; in milliseconds.
 pub(crate) fn longest_wait(milliseconds: i64) -> i64 {
     if IS_LIVE.load(Relaxed) { milliseconds.min(INTERVAL_MS) } else { milliseconds }
 }
@@ -168,7 +168,7 @@ fn publish_from(next: u64) {
     if is_grown_unseen() || next != AT_FIRST && coarse_ns() >= next {
         publish();
     } else if next == AT_FIRST {
-        // Does not overwrite a request that has come in between.
+        // Does not overwrite a request made in between.
         let _ = NEXT_NS.compare_exchange(next, coarse_ns() + FIRST_NS, Relaxed, Relaxed);
     }
 }
@@ -177,7 +177,7 @@ fn is_grown_unseen() -> bool {
     IS_AWAITED.load(Relaxed) && zones().budget().used() >= GROWN_FRAMES
 }
 
-/// Publishes. Keeps `errno`; makes system calls only for a stack, and once for the page.
+/// Publishes. Keeps `errno`. System calls only map a stack, and once make the page.
 #[cold]
 #[inline(never)]
 pub(crate) fn publish() {
@@ -193,7 +193,7 @@ fn publish_here() {
     }
     let has_page = PUBLISHER.page().is_some();
     let next = if has_page || IS_AWAITED.load(Relaxed) { now + INTERVAL_NS } else { NEVER };
-    // Keeps a request, or the time that the page's maker has set, if it came in between.
+    // Keeps a request made in between, or the time set by the thread that made the page.
     let _ = NEXT_NS.compare_exchange(due, next, Relaxed, Relaxed);
     if has_page && is_ready() {
         publish_at(now);
@@ -208,7 +208,7 @@ fn publish_at(now: u64) {
     let pid = PID.load(Relaxed);
     let publish = || PUBLISHER.publish(now, pid, |sink| STACK.fill_record(sink, about()));
     if publish() == Published::Lost {
-        // A child that has slept for a long time claims another record.
+        // A forked child that was idle for long may have lost its record, and claims another.
         publish();
     }
     drop(inside);
@@ -217,7 +217,7 @@ fn publish_at(now: u64) {
     }
 }
 
-/// The part of a record that describes the process rather than the stack.
+/// The part of a record that describes the process, not the stack.
 fn about() -> About {
     let mut flags = 0;
     for (flag, is_set) in [

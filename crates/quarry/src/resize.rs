@@ -9,7 +9,7 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
 use quarry_sys::statm::anonymous_bytes;
 
-/// Longest sleep of a wait between two looks at the budget: 10 ms.
+/// Longest sleep between two looks at the budget during a wait: 10 ms.
 const STEP_NS: u64 = 10_000_000;
 
 /// A limit that was set, and how far the process is from it.
@@ -30,9 +30,9 @@ const STEP_NS: u64 = 10_000_000;
 /// # Ok::<(), quarry::Error>(())
 /// ```
 ///
-/// **Headroom.** The limit bounds `used`, but the system counts `used + beside`. A program that may
-/// have `memory` bytes therefore sets its limit to `memory`, less `beside` at its heaviest load,
-/// less 1/32 for the kernel. Quarry itself stays within the limit of a control group.
+/// **Headroom.** The limit bounds `used`, but the system counts `used + beside`. So a program that
+/// may have `memory` bytes sets its limit to `memory`, minus `beside` at its heaviest load, minus
+/// 1/32 for the kernel. Quarry itself stays within the limit of a control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resize {
     target: usize,
@@ -44,11 +44,11 @@ pub struct Resize {
 pub struct Progress {
     /// Bytes of the limit that was set.
     pub target: usize,
-    /// Bytes in use: what the limit bounds.
+    /// Bytes in use, which the limit bounds.
     pub used: usize,
     /// Bytes that the process has in memory in addition to `used`: freed memory on its way back to
-    /// the system, Quarry's descriptors, stacks, and memory that the program has mapped itself. Too
-    /// low by the memory that is in use but was never touched; 0 without `/proc`.
+    /// the system, Quarry's descriptors, stacks, and memory that the program has mapped itself.
+    /// Memory in use that was never touched makes this figure too low; 0 without `/proc`.
     pub beside: usize,
 }
 
@@ -69,7 +69,7 @@ impl Resize {
         Self { target: bytes / FRAME_BYTES * FRAME_BYTES }
     }
 
-    /// The distance of the process from its current limit.
+    /// How far the process is from its current limit.
     pub(crate) fn current() -> Self {
         Self { target: limits::effective().unwrap_or(usize::MAX) }
     }

@@ -1,8 +1,8 @@
 //! The settings of `QUARRY_*` variables, read without allocating.
 //!
 //! The settings of the process are read once: when the object is loaded, or at an earlier
-//! allocation. Those of the stack are read when it is built. A name or value that is not accepted
-//! changes nothing; the second reading prints a line for each.
+//! allocation. Those of the stack are read when it is built; that reading prints a line for each
+//! name or value that is not accepted, and changes nothing.
 
 use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
 use crate::variables::{each_entry, is_privileged};
@@ -21,23 +21,23 @@ use quarry_sys::primitive::{AtomicU32, Ordering, relax};
 use quarry_sys::report::{Line, warn};
 use quarry_sys::send_descriptor::LONGEST_NAME;
 
-/// Settings of the process rather than of the stack. A value that is not accepted changes nothing.
+/// Settings of the process, not of the stack. A value that is not accepted changes nothing.
 pub(crate) struct Settings {
     /// `QUARRY_DISABLE`: the C library serves.
     pub(crate) disable: bool,
-    /// `QUARRY_DEEPBIND`: RTLD_DEEPBIND is not removed.
+    /// `QUARRY_DEEPBIND`: `dlopen` leaves RTLD_DEEPBIND set.
     pub(crate) deepbind: bool,
-    /// `QUARRY_BACKGROUND`: there may be a reclaim thread.
+    /// `QUARRY_BACKGROUND`: a background thread may start.
     pub(crate) background: bool,
-    /// `QUARRY_CGROUP`: the limit of the control group is the heap's.
+    /// `QUARRY_CGROUP`: the heap obeys the limit of the control group.
     pub(crate) cgroup: bool,
     /// `QUARRY_PURGE_DELAY`, in milliseconds; negative = never.
     pub(crate) purge_delay_ms: i64,
     pub(crate) record: Wish,
     pub(crate) signal: Option<c_int>,
-    /// `QUARRYRUN_PID`: the process that `quarry run` became, or 0.
+    /// `QUARRYRUN_PID`: the process that `quarry run` has turned into, or 0.
     pub(crate) run_pid: u32,
-    /// `QUARRYRUN_STATS`: the abstract socket at which a watcher waits, or nothing.
+    /// `QUARRYRUN_STATS`: the abstract socket of a watcher, or empty.
     pub(crate) watcher: Line<LONGEST_NAME>,
 }
 
@@ -46,13 +46,13 @@ pub(crate) struct Settings {
 pub(crate) enum Wish {
     /// No page.
     None,
-    /// A page, as soon as there is something to show.
+    /// A page, made at the first publication.
     OnDemand,
-    /// A page, from the start on.
+    /// A page, made at the start.
     Page,
-    /// A page, to which the process also publishes at its start and at its exit.
+    /// A page, made at the start; the process also publishes at its start and its exit.
     UntilExit,
-    /// A page, to which a thread of the process publishes, even if the process is idle.
+    /// A page, made at the start; a thread publishes in it even if the process is idle.
     Live,
 }
 
@@ -79,7 +79,7 @@ const READING: u32 = 1;
 const READ: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(UNREAD);
 
-/// Confines the process if `QUARRY_SANDBOX=1`. Runs before any request to the system.
+/// Confines the process if `QUARRY_SANDBOX=1`. Called before any other system call.
 pub(crate) fn confine_if_asked() {
     let mut asks = false;
     each_entry(|entry| {
@@ -96,8 +96,8 @@ pub(crate) fn known() -> Option<&'static Settings> {
     (STATE.load(Ordering::Acquire) == READ).then(|| unsafe { &*SETTINGS.0.get() })
 }
 
-/// The settings of the process, which the first call reads. Reading takes more stack than a caller
-/// of `malloc` may have.
+/// The settings of the process, read by the first call, on a stack of Quarry's own: that takes more
+/// stack than a caller of `malloc` may have.
 pub(crate) fn settings() -> &'static Settings {
     loop {
         if let Some(settings) = known() {
@@ -114,7 +114,7 @@ pub(crate) fn settings() -> &'static Settings {
     }
 }
 
-/// The name, without `QUARRY`, and the value of an entry that belongs to Quarry.
+/// The name, without `QUARRY`, and the value of an entry of the environment that is Quarry's.
 fn ours(entry: &[u8]) -> Option<(&str, &str)> {
     core::str::from_utf8(entry.strip_prefix(b"QUARRY")?).ok()?.split_once('=')
 }
@@ -194,7 +194,7 @@ pub(crate) fn stack_options() -> StackOptions {
         }
         _ => {}
     });
-    // Without a delay, lists keep no extents.
+    // Without a purge delay, lists keep no extents.
     options.pages.lists_extents &= settings().purge_delay_ms != 0;
     if is_confined() {
         options.pages.faults = FaultPolicy { populate: false, huge: false };
@@ -237,7 +237,7 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) {
     }
 }
 
-/// All names as a list for a message: with their common prefix it would be longer than a line.
+/// All names, for a message: without their common prefix, or it would exceed a line.
 struct Names;
 
 impl core::fmt::Display for Names {

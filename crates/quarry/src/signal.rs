@@ -1,12 +1,12 @@
-//! The handler of the signal that `QUARRY_SIGNAL` names: it publishes the statistics at once, and
-//! writes them where `QUARRY_STATS` requests. Without the variable Quarry never installs a handler.
+//! The handler of the signal that `QUARRY_SIGNAL` names. It publishes the statistics at once, and
+//! writes them where `QUARRY_STATS` says. Without `QUARRY_SIGNAL` no handler is installed.
 //!
 //! The signal may interrupt Quarry's own work, and the handler takes locks. So it first checks that
-//! the interrupted thread holds no lock: it enters the gate only if the gate is open, and goes on
+//! the interrupted thread holds no lock: it enters the gate only if the gate is open, and continues
 //! only if every lock is free. (Another thread that takes a lock after that soon releases it.)
-//! Otherwise the handler leaves a request, which the end of the next slow path or the background
-//! thread fulfils. It does the same on an alternate stack that is too small for its work: Rust's
-//! library gives each thread one of 8 KiB.
+//! Otherwise the handler leaves a request, which the next thread that ends a slow path, or the
+//! background thread, fulfils. It does the same on an alternate stack that is too small for its
+//! work: Rust's library gives each thread one of 8 KiB.
 //!
 //! If the program sets its own handler for the signal, that handler replaces this one. An earlier
 //! handler, as in a program that opens an object with Quarry inside, is called afterwards.
@@ -18,14 +18,14 @@ use core::ptr::null_mut;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// The handler works on an alternate stack of at least this many bytes. The work takes 20 KiB, and
-/// the kernel up to 11 more for the registers (AVX-512 and AMX).
+/// The handler works only on an alternate stack of at least this many bytes. The work takes 20 KiB,
+/// and the kernel up to 11 more for the registers (AVX-512 and AMX).
 const LEAST_STACK: usize = 48 << 10;
 
 type Handler = extern "C" fn(c_int);
 type HandlerWithInfo = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// The previous handler, or 0, and its flags, which tell whether it takes three arguments.
+/// The previous handler, or 0, and its flags, which say whether it takes three arguments.
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
 static BEFORE_FLAGS: AtomicUsize = AtomicUsize::new(0);
 
@@ -68,7 +68,7 @@ extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_
     }
 }
 
-/// Returns whether the stack of the handler is large enough, as far as the kernel knows.
+/// Returns whether the handler's stack is large enough, as far as the kernel reports it.
 fn has_room() -> bool {
     let mut stack = MaybeUninit::<libc::stack_t>::uninit();
     // SAFETY: the call fills `stack` if it succeeds, and `stack` is read only then.

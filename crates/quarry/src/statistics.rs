@@ -1,9 +1,9 @@
 //! Writes statistics when the process ends, as `QUARRY_STATS` requests.
 //!
 //! By then a program may have closed standard error and opened another file under that number, and
-//! another user may have put something under the name of the file. Statistics go only to the
-//! requested place, and never wait for a reader. If a visible cause will prevent them, the process
-//! reports it at its start, because a user should not learn it after hours.
+//! another user may have created something under the name of the file. Statistics go only to the
+//! requested place, and never wait for a reader. If the process can see at its start that they
+//! cannot be written, it reports that then, because a user should not learn it after hours.
 
 use crate::file_name::{FILE_NAME_BYTES, FileName};
 use crate::written::{Format, write_stats};
@@ -22,25 +22,25 @@ static TARGET: AtomicU32 = AtomicU32::new(NOWHERE);
 
 /// A copy of standard error, which programs may close; standard error itself without a copy.
 static COPY: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
-/// The lowest number of the copy: programs count on the lowest free descriptors.
+/// The lowest number of the copy: programs expect to get the lowest free descriptors.
 const COPY_FROM: c_int = 100;
-/// The device of standard error when the process started; no device has the initial number.
+/// The device of standard error at the start of the process; the initial number is no device's.
 static DEVICE: AtomicU64 = AtomicU64::new(u64::MAX);
 static INODE: AtomicU64 = AtomicU64::new(0);
 
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
-/// It was reported at the start that the file cannot be written.
+/// The process has reported at its start that the file cannot be written.
 static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
 
 static NAME: FileName = FileName::new();
-/// [`Format`] of the statistics: `UNCHOSEN` follows the ending of the file's name.
+/// [`Format`] of the statistics; `UNCHOSEN`: chosen by the file name's extension.
 static FORMAT: AtomicU32 = AtomicU32::new(UNCHOSEN);
 const UNCHOSEN: u32 = 0;
 const TEXT: u32 = 1;
 const JSON: u32 = 2;
 
 /// Registers the print at exit, if statistics are requested. Otherwise no code of the library runs
-/// at exit: in each child of a fork it would bring another page into memory.
+/// at exit, because that would bring another page into memory in each child of a fork.
 pub(crate) fn register() {
     if TARGET.load(Ordering::Acquire) != NOWHERE && !IS_REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: the object that the function is in is never unloaded.
@@ -90,7 +90,7 @@ pub(crate) fn prepare(value: &str) {
             COPY.store(copy as u32, Ordering::Relaxed);
         }
     }
-    // Not if confined: the C library's malloc would not look at a file.
+    // Not if confined: the C library's malloc would not access a file.
     if target == FILE && !is_confined() {
         // SAFETY: the name was set above.
         let (given, name) = unsafe { (NAME.given(), NAME.expanded()) };
@@ -122,7 +122,7 @@ pub(crate) fn print() {
     let written = RegularFile::append_to(name.as_c_str()).and_then(|file| {
         write_stats(file.0, format).map_err(|_| Refusal::CannotWrite(errno::last()))
     });
-    // The folder may have been made since the start; if not, this was reported.
+    // The folder may have been made since the start; if not, the start has reported it.
     if let Err(reason) = written
         && let Some(error) = error
         && !HAS_COMPLAINED.load(Ordering::Relaxed)
@@ -138,7 +138,7 @@ fn complain(descriptor: c_int, name: &str, reason: &Refusal) {
     );
 }
 
-/// Checks that a file can be written, as far as visible without making or opening it.
+/// Checks that a file can be written, as far as that shows without making or opening it.
 fn look_at(name: &CStr) -> Result<(), Refusal> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the name is NUL-terminated; `status` is read only if lstat has filled it.
@@ -173,7 +173,7 @@ fn folder_of<'a>(name: &CStr, buffer: &'a mut [u8; FILE_NAME_BYTES]) -> &'a CStr
     CStr::from_bytes_until_nul(buffer).unwrap_or(c".")
 }
 
-/// A descriptor that refers to standard error as it was when the process started.
+/// A descriptor that refers to the same standard error as at the start of the process.
 fn standard_error() -> Option<c_int> {
     let is_the_same = |descriptor: &c_int| {
         status_of(*descriptor).is_some_and(|status| {
@@ -193,13 +193,13 @@ fn status_of(descriptor: c_int) -> Option<libc::stat> {
 struct RegularFile(c_int);
 
 impl RegularFile {
-    /// Opens the file, or makes it; the error prints after its name.
+    /// Opens the file, or makes it; the error is printed after the file's name.
     fn append_to(name: &CStr) -> Result<Self, Refusal> {
         let access = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        // A pipe without a reader would block; a link may lead where another user has chosen.
+        // Without these flags, a pipe without a reader would block, and a link be followed.
         let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
-        // Direct system calls: the functions of the C library are cancellation points, and this may
-        // be the end of a program's `malloc`.
+        // Bare system calls: the C library's functions are cancellation points, and this may run at
+        // the end of a program's `malloc`.
         // SAFETY: the name is NUL-terminated and outlives the call.
         let descriptor = unsafe {
             let (at, name) = (libc::AT_FDCWD, name.as_ptr());
@@ -262,7 +262,7 @@ impl core::fmt::Display for Reason {
     }
 }
 
-/// Prints the statistics to a file descriptor. Text that cannot be written is lost.
+/// Prints the statistics to a file descriptor. Text that cannot be written is dropped.
 pub fn print_stats_to(fd: i32) {
     let _ = own_stack::run(|| write_stats(fd, Format::Text));
 }

@@ -30,7 +30,7 @@ pub(crate) fn alloc_zeroed(layout: Layout) -> *mut u8 {
 /// Resizes the memory, or returns null and changes nothing.
 ///
 /// # Safety
-/// `pointer` came from here with this layout, and is not used any more if this succeeds.
+/// `pointer` came from this module with this layout, and is not used any more if this succeeds.
 pub(crate) unsafe fn realloc(pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
     if layout.align() <= MIN_ALIGN {
         // SAFETY: the caller's promise is passed on.
@@ -51,7 +51,7 @@ pub(crate) unsafe fn realloc(pointer: *mut u8, layout: Layout, size: usize) -> *
 }
 
 /// # Safety
-/// `pointer` came from here, and its user has given it up.
+/// `pointer` came from this module, and its user has given it up.
 pub(crate) unsafe fn free(pointer: *mut u8) {
     // SAFETY: the caller's promise is passed on.
     unsafe { libc::free(pointer.cast()) };

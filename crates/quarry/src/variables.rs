@@ -7,7 +7,7 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Calls `visit` for each entry of the environment; for none if the program has raised privileges.
+/// Calls `visit` for each entry of the environment; for none if the program is setuid or the like.
 pub(crate) fn each_entry(mut visit: impl FnMut(&[u8])) {
     if is_privileged() {
         return;
@@ -26,7 +26,7 @@ pub(crate) fn each_entry(mut visit: impl FnMut(&[u8])) {
     }
 }
 
-/// [`each_entry`] before libc has started, for allocations of the loader or of a `.preinit_array`.
+/// [`each_entry`] before libc has started, for allocations by the loader or a `.preinit_array`.
 #[cold]
 #[inline(never)]
 fn each_of_file(visit: &mut dyn FnMut(&[u8])) {

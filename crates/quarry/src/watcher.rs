@@ -1,9 +1,9 @@
-//! Sends the statistics page to the watcher of `quarry run --stats`, which outlives the program: it
-//! keeps the page of every process that descends from it, and reads the pages when the program has
-//! ended in any way.
+//! Sends the statistics page to the watcher of `quarry run --stats`. The watcher outlives the
+//! program: it keeps the page of every process that descends from it, and reads the pages at the
+//! end of the program, however it ends.
 //!
-//! The watcher cannot open a page by `/proc`, because the process may have ended before that. So
-//! each process sends its page when it makes it.
+//! The watcher cannot open pages through `/proc`, because a process may end before that. So each
+//! process sends its page when it makes the page.
 
 use core::ffi::{CStr, c_char};
 use quarry_sys::send_descriptor::send_descriptor;
@@ -13,7 +13,7 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
-/// Bytes of a message: the process's number, and as much of its name as fits.
+/// Bytes of a message: the pid, and as much of the program's name as fits.
 const MESSAGE_BYTES: usize = 64;
 
 pub(crate) fn tell(socket: &[u8], page: i32) {

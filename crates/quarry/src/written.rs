@@ -1,4 +1,4 @@
-//! Writes statistics: as tables for people, or as a line of JSON for programs.
+//! Writes statistics as tables for people, or as a line of JSON for programs.
 
 use crate::gate;
 use crate::instance::{DISABLED, READY, STACK, STATE};
@@ -32,7 +32,7 @@ fn process() -> (&'static str, u32) {
     (name.to_str().unwrap_or("?"), pid.unsigned_abs())
 }
 
-/// Writes the statistics to a file descriptor; after a failure, `errno` has its reason.
+/// Writes the statistics to a file descriptor; after a failure, `errno` has the reason.
 pub(crate) fn write_stats(fd: i32, format: Format) -> core::fmt::Result {
     match format {
         Format::Text => write_text(&mut FdWriter(fd)),
@@ -54,10 +54,10 @@ fn write_text(out: &mut FdWriter) -> core::fmt::Result {
     write!(out, "{}", Report { stack: &STACK, sections: Section::ALL })
 }
 
-/// Memory for a record and its text: the heap may be full, and the stack of a signal handler small.
+/// Memory for a record and its text: the heap may be full, and a signal handler's stack small.
 struct Scratch(NonNull<u8>);
 
-/// The longest line: 56 caches have at most 500 bytes each, and everything else has less than that.
+/// The longest line: at most 500 bytes for each of 56 caches, and less than that for the rest.
 const TEXT_BYTES: usize = 112 << 10;
 const SCRATCH_BYTES: usize = RECORD_BYTES + TEXT_BYTES;
 
@@ -94,7 +94,7 @@ impl Sink for Words<'_> {
     }
 }
 
-/// Text that is written by one call: processes that append to one file must not mix their lines.
+/// Text that is written by one call, so that processes do not mix lines in a common file.
 struct Text<'a> {
     room: &'a mut [u8],
     used: usize,

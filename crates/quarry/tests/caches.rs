@@ -1,4 +1,4 @@
-//! Caches of values and pools of pages, in a program whose global allocator is another.
+//! Caches of values and pools of pages, in a program with another global allocator.
 
 use quarry::{
     Cache, CacheBox, CacheOptions, CacheParams, ConstructedCache, Error, PageFlags, PagePool,
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread;
 
-/// Counts how many of its kind are alive.
+/// Counts how many values of its type exist.
 struct Counted<'a>(&'a AtomicUsize, #[expect(dead_code, reason = "it takes room")] [u64; 9]);
 
 impl<'a> Counted<'a> {
@@ -82,7 +82,7 @@ fn values_move_between_threads() {
         }
         assert_eq!(next, 20_000);
     });
-    // What other CPUs hold of it goes as well.
+    // This also takes the objects of the cache that other CPUs hold.
     cache.shrink();
     let stats = cache.stats();
     assert_eq!((stats.total_slabs, stats.parked_objects), (0, 0), "{stats:?}");
@@ -134,7 +134,7 @@ fn constructed_values_keep_their_state() {
         _rest: [0; 300],
     })
     .expect("a cache");
-    // Keeps its slab while another test trims the heap.
+    // Its slab stays while another test trims the heap.
     let held = cache.alloc().expect("there is memory");
     // How often each table has been used, by its serial number.
     let seen = Mutex::new(HashMap::new());
@@ -177,10 +177,10 @@ fn raw(size: usize) -> RawCache {
 #[test]
 fn handles_outlive_their_caches_and_stand_for_no_other() {
     let first = raw(72);
-    // SAFETY: nobody else knows the handle.
+    // SAFETY: no other code knows the handle.
     let of_handle = |handle| unsafe { RawCache::of_handle(handle) };
     assert_eq!(of_handle(first.handle()), Some(first));
-    // SAFETY: nobody else knows it.
+    // SAFETY: no other code knows the cache.
     unsafe { first.destroy() }.expect("nothing is in use");
     let second = raw(72);
     assert_ne!(first.handle(), second.handle());

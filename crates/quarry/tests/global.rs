@@ -1,4 +1,4 @@
-//! A program whose global allocator is Quarry: everything of std's that allocates, and layouts.
+//! A program whose global allocator is Quarry: all parts of std that allocate, and layouts.
 
 use quarry::Quarry;
 use std::alloc::{GlobalAlloc, Layout};
@@ -59,7 +59,7 @@ fn what_one_thread_makes_another_drops() {
         receiver.iter().map(|strings| strings.iter().map(String::len).sum::<usize>()).sum::<usize>()
     });
     for _ in 0..8 {
-        // Threads that come and go, so that their last objects are freed after them.
+        // Threads that start and end, so that some objects are freed after their threads.
         let producers: Vec<_> = (0..4)
             .map(|_| {
                 let sender = sender.clone();
@@ -77,7 +77,7 @@ fn what_one_thread_makes_another_drops() {
     assert_eq!(consumer.join().expect("the consumer"), 8 * 4 * 10 * (199 * 200 / 2));
 }
 
-/// An allocation by hand, with what it must contain.
+/// An allocation made directly, with its expected contents.
 struct Block {
     pointer: *mut u8,
     layout: Layout,
@@ -122,7 +122,7 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         assert!(self.bytes().iter().all(|byte| *byte == self.byte), "{:?}", self.layout);
-        // SAFETY: the pointer came with this layout, and nobody uses it any more.
+        // SAFETY: the pointer came with this layout, and is not used any more.
         unsafe { A.dealloc(self.pointer, self.layout) };
     }
 }
@@ -155,7 +155,7 @@ fn what_nothing_can_hold_is_refused() {
     assert!(vector.try_reserve_exact(1 << 50).is_err());
 }
 
-/// Runs an ignored test of this program in a process of its own, and gives what it printed.
+/// Runs an ignored test of this program in another process, and returns what it printed.
 fn run_alone(test: &str, variables: &[(&str, &str)]) -> String {
     let program = std::env::current_exe().expect("the path of this program");
     let output = Command::new(program)
@@ -168,7 +168,7 @@ fn run_alone(test: &str, variables: &[(&str, &str)]) -> String {
     text.into_owned()
 }
 
-/// A program that has Quarry inside prints what `libquarry.so` prints.
+/// A program that contains Quarry prints the statistics that `libquarry.so` prints.
 #[test]
 fn statistics_are_printed_where_they_are_asked_for() {
     let tables = "slabinfo - version: 2.1 (quarry, ";
@@ -225,7 +225,7 @@ fn disabled() {
     assert_eq!(Quarry::trim(), 0);
 }
 
-/// Handlers of `fork` that were registered before the allocator's own, and allocate between them.
+/// Handlers of `fork` registered before the allocator's; they allocate between its handlers.
 mod early {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -272,7 +272,7 @@ fn forks() {
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let sum: usize = (0..200).map(|length| vec![1u8; length * 300].len()).sum();
-                // musl runs no `.preinit_array`, so there are no early handlers.
+                // musl runs no `.preinit_array`, so no early handlers are registered.
                 let handlers = if cfg!(target_env = "musl") { 0 } else { 2 };
                 let passed = sum == 300 * 199 * 200 / 2 && early_calls() == calls + handlers;
                 // SAFETY: as above.
@@ -287,7 +287,7 @@ fn forks() {
     });
 }
 
-/// Far above what the tests beside this one need: they share the heap.
+/// A limit far above what the other tests need, because they share the heap.
 #[test]
 fn a_program_sets_its_own_limit() {
     let before = Quarry::limit();

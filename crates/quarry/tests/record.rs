@@ -1,4 +1,4 @@
-//! A Rust program with Quarry inside shows its statistics as well.
+//! A Rust program that contains Quarry publishes its statistics too.
 
 use quarry_record::{PAGE_BYTES, RECORD_BYTES, Snapshot, record_of};
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ fn a_rust_program_has_a_page() {
     };
     let mut copy = vec![0; PAGE_BYTES];
     loop {
-        // A mapping: a process with one thread serves smaller ones without a slow path.
+        // A mapping, because smaller requests of a process with one thread take no slow path.
         drop(Vec::<u8>::with_capacity(4 << 20));
         let entries = fs::read_dir("/proc/self/fd").expect("/proc is mounted").flatten();
         let pages: Vec<_> = entries.map(|entry| entry.path()).filter(|it| is_page(it)).collect();

@@ -1,5 +1,5 @@
-//! A shared object whose global allocator is Quarry, closed by the program that opened it: handlers
-//! of `fork`, the reclaim thread and what the kernel knows of a thread's sequences point into it.
+//! A shared object whose global allocator is Quarry is closed by the program that has opened it,
+//! although handlers of `fork`, the background thread and the `rseq_cs` of threads point into it.
 
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Builds what `tests/plugin` has.
+/// Builds the shared object of `tests/plugin`.
 fn plugin() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
     let output = Command::new(env!("CARGO"))
@@ -69,13 +69,13 @@ fn fork_and_wait() {
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
 }
 
-/// Runs an ignored test of this file in a process of its own.
+/// Runs an ignored test of this file in another process.
 fn run_apart(test: &str, plugin: &Path) {
     let program = std::env::current_exe().expect("the path of this program");
     let output = Command::new(program)
         .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
         .env("TEST_PLUGIN", plugin)
-        // The objects are too small to make their pages by themselves.
+        // The objects use too little memory to make their pages without this.
         .env("QUARRY_RECORD", "1")
         .output()
         .expect("this program runs");
@@ -91,7 +91,7 @@ fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).expect("no NUL in it")
 }
 
-/// Each publishes in a page of its own, by a symbol that has the same name in all of them.
+/// Each object publishes in a page of its own; the symbol has the same name in all of them.
 #[test]
 fn two_objects_have_a_page_each() {
     run_apart("opened_for_all", &plugin());
@@ -126,13 +126,13 @@ fn an_object_that_is_closed_stays() {
 #[ignore = "run by the test above, in a process that may crash"]
 fn opened_and_closed() {
     let path = c_path(&named_plugin());
-    // Never used, so nothing points into it; it may go or stay.
+    // It was never used, so nothing points into it; it may be unloaded or not.
     drop(Opened::new(&path, libc::RTLD_NOW).unwrap_or_else(|| panic!("{}", loader_error())));
     let mut calls = 0;
     for round in 0..40 {
         let object = Opened::new(&path, libc::RTLD_NOW | libc::RTLD_LOCAL);
         let object = object.unwrap_or_else(|| panic!("{}", loader_error()));
-        // Enough for the reclaim thread, once.
+        // Enough to start the background thread once.
         calls += 1;
         assert_eq!(object.work(if round == 0 { 60_000 } else { 300 }), calls, "the heap was kept");
         drop(object);
@@ -143,7 +143,7 @@ fn opened_and_closed() {
     on_threads_that_go_on(&path, calls);
 }
 
-/// Threads that have run sequences are interrupted after the object was closed.
+/// Threads that have run sequences are preempted after the object was closed.
 fn on_threads_that_go_on(path: &CStr, calls: usize) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,6 +1,6 @@
-//! Where the sections and tables of a body are, in words from the start of the record.
+//! The positions of a body's sections and tables, in words from the start of the record.
 //!
-//! Equation: each section or table begins where the one before it ends, the last within the record.
+//! Equation: each section or table begins where the one before ends; the last ends in the record.
 
 use crate::events::EVENTS;
 use crate::head::Head;

@@ -1,4 +1,4 @@
-//! Writes a body.
+//! Writes the body of a record.
 
 use crate::body::{
     ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,
@@ -10,14 +10,14 @@ use crate::rows::{CacheRow, ListRow, LockRow, ZoneRow};
 use crate::sections::{About, Budget, Memory};
 use crate::sum::part;
 
-/// Where the words of a record go.
+/// The destination of a record's words.
 pub trait Sink {
-    /// Writes the word at `at`, which is below [`RECORD_WORDS`](crate::RECORD_WORDS).
+    /// Writes the word number `at`, which is below [`RECORD_WORDS`](crate::RECORD_WORDS).
     fn put(&mut self, at: usize, word: u64);
 }
 
 /// The body of a publication while it is being written. Rows that do not fit are counted. In the
-/// tables of caches and locks the last row sums them up, so that sums over a table stay true.
+/// tables of caches and locks the last row holds their sums, so that sums over a table are right.
 ///
 /// ```
 /// use quarry_record::{About, Budget, CacheRow, Draft, Memory, RECORD_WORDS, Sink};
@@ -45,7 +45,7 @@ pub struct Draft<'a> {
     other_locks: LockRow,
 }
 
-/// Name of the row with the sums of the rows that do not fit.
+/// Name of the row that holds the sums of the rows that do not fit.
 const OTHERS: &str = "(others)";
 
 impl<'a> Draft<'a> {
@@ -68,17 +68,17 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Writes the section of memory. Once.
+    /// Writes the section of memory. To be called once.
     pub fn memory(&mut self, memory: &Memory) {
         self.put(MEMORY_AT, &memory.to_words());
     }
 
-    /// Writes the budget. Once.
+    /// Writes the budget. To be called once.
     pub fn budget(&mut self, budget: &Budget) {
         self.put(BUDGET_AT, &budget.to_words());
     }
 
-    /// Writes the next event in the order of [`NAMES`](crate::events::NAMES).
+    /// Writes the next value, in the order of [`NAMES`](crate::events::NAMES).
     pub fn event(&mut self, value: u64) {
         debug_assert!(self.events < EVENTS, "more events than a record has");
         if self.events < EVENTS {
@@ -87,7 +87,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Writes the next zone.
+    /// Adds a row to the table of zones.
     pub fn zone(&mut self, row: &ZoneRow) {
         if self.counts.zones as usize == ZONES {
             self.counts.zones_beyond += 1;
@@ -97,7 +97,7 @@ impl<'a> Draft<'a> {
         self.counts.zones += 1;
     }
 
-    /// Writes the next per-CPU page lists.
+    /// Adds a row to the table of per-CPU page lists.
     pub fn list(&mut self, row: &ListRow) {
         if self.counts.lists as usize == LISTS {
             self.counts.lists_beyond += 1;
@@ -107,7 +107,7 @@ impl<'a> Draft<'a> {
         self.counts.lists += 1;
     }
 
-    /// Writes the next kind of lock.
+    /// Adds a row to the table of kinds of locks.
     pub fn lock(&mut self, row: &LockRow) {
         if self.counts.locks as usize == LOCKS - 1 {
             self.counts.locks_beyond += 1;
@@ -118,7 +118,7 @@ impl<'a> Draft<'a> {
         self.counts.locks += 1;
     }
 
-    /// Writes the next cache.
+    /// Adds a row to the table of caches.
     pub fn cache(&mut self, row: &CacheRow) {
         if self.counts.caches as usize == CACHES - 1 {
             self.counts.caches_beyond += 1;
@@ -129,10 +129,10 @@ impl<'a> Draft<'a> {
         self.counts.caches += 1;
     }
 
-    /// Writes the last rows and `about`, whose counts of rows the draft fills in. Returns the sum
-    /// of the body; see [`Head::sum_for`](crate::Head::sum_for).
+    /// Writes the rows of sums and `about`, after it has filled in the counts of rows. Returns the
+    /// sum of the body; see [`Head::sum_for`](crate::Head::sum_for).
     pub fn finish(mut self, about: About) -> u64 {
-        // Rows that were not written may hold words of an earlier owner.
+        // Words of an earlier owner may be left in values that this draft has not written.
         while self.events < EVENTS {
             self.event(0);
         }

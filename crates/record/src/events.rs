@@ -1,8 +1,8 @@
-//! Events and gauges by the names that `quarry vmstat` prints.
+//! The names of events and gauges, as `quarry vmstat` prints them.
 //!
-//! A record has their values in the order of [`NAMES`]. Page counts are in frames of 4 KiB.
+//! A record has the values in the order of [`NAMES`]. Pages are counted in frames of 4 KiB.
 
-/// Values of a record: those of [`NAMES`], then zeros.
+/// Number of values in a record: one for each of [`NAMES`], then zeros.
 pub const EVENTS: usize = 96;
 
 /// Names of all values: gauges and events of the page cache, named as in `/proc/vmstat`, then
@@ -95,12 +95,12 @@ pub const NAMES: &[&str] = &[
     "wrong_sizes",
 ];
 
-/// Number of values of the page cache, the first ones.
+/// Number of values of the page cache; they are the first of [`NAMES`].
 pub const OF_PAGE_CACHE: usize = 51;
 
 const _: () = assert!(NAMES.len() <= EVENTS);
 
-/// Returns whether a value rises and falls; other values only rise.
+/// Returns whether this is a gauge, which rises and falls; an event's count only rises.
 #[must_use]
 pub fn is_gauge(name: &str) -> bool {
     let gauges = ["workingset_nodes", "index_nodes_waiting"];

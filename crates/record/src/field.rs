@@ -1,4 +1,4 @@
-//! Fields of fixed size, and sections that consist of them, as words.
+//! Fields of fixed size, and sections that consist of fields, as words.
 
 use crate::json::Kind;
 use crate::name::{NAME_BYTES, Name};
@@ -10,7 +10,7 @@ pub(crate) trait Field: Sized {
 
     fn put(&self, out: &mut [u8]);
 
-    /// Reads it from the start of `bytes`, which are enough; `None` if they are not a valid value.
+    /// Reads a value from the start of `bytes`, which are long enough; `None` if it is invalid.
     fn get(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -78,10 +78,10 @@ macro_rules! section {
         }
 
         impl $section {
-            /// Number of its words.
+            /// Number of words in the section.
             pub const WORDS: usize = <Self as $crate::field::Field>::BYTES / 8;
 
-            /// Its words as they stand in a record.
+            /// The words of the section, as they are in a record.
             #[must_use]
             pub fn to_words(&self) -> [u64; Self::WORDS] {
                 let mut bytes = [0; <Self as $crate::field::Field>::BYTES];

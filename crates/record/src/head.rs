@@ -1,6 +1,6 @@
 //! The head of a record: its owner, and the state of its publication.
 //!
-//! Protocol of the two words that processes share, `owner` and `sequence`:
+//! Protocol of the two words that several processes change, `owner` and `sequence`:
 //!
 //! ```text
 //! free            owner = 0
@@ -11,13 +11,13 @@
 //!                 sequence: (generation, odd) -> (generation, next even) likewise
 //! ```
 //! A process that fails to change the sequence has lost the record to another process, and claims
-//! one anew. Before the first publication the sequence is `(generation, 0)`.
+//! another record. Before the first publication the sequence is `(generation, 0)`.
 
 use crate::field::section;
 use crate::sum::part;
 
 section! {
-    /// The words before the body. Quarry writes each as one atomic word.
+    /// The words in front of the body. Quarry writes each as one atomic word.
     pub struct Head {
         /// [`MAGIC`](crate::MAGIC).
         pub magic: u64,
@@ -29,37 +29,37 @@ section! {
         pub owner: u64,
         /// See [`Sequence`].
         pub sequence: u64,
-        /// Time of the claim, after the process began: `CLOCK_MONOTONIC`, in nanoseconds.
+        /// When the owner claimed the record: `CLOCK_MONOTONIC`, in nanoseconds.
         pub claimed_ns: u64,
-        /// When the last publication began, on the same clock; 0 before the first.
+        /// When the last publication began, on the same clock; 0 before the first one.
         pub published_ns: u64,
-        /// Publications of this owner so far.
+        /// Number of publications by this owner.
         pub publications: u64,
-        /// [`sum_for`](Self::sum_for) the owner and the body: it detects words that a process wrote
-        /// here after it had lost the record to this owner.
+        /// [`sum_for`](Self::sum_for) the owner and the body. By it a reader detects words that
+        /// another process wrote after it had lost the record to this owner.
         pub sum: u64,
     }
 }
 
 impl Head {
-    /// The word of the magic number.
+    /// Index of the word with the magic number.
     pub const MAGIC_AT: usize = 0;
-    /// The word of version and length.
+    /// Index of the word with version and length.
     pub const VERSION_AT: usize = 1;
-    /// The word of the owner.
+    /// Index of the owner's word.
     pub const OWNER_AT: usize = 2;
-    /// The word of the sequence.
+    /// Index of the sequence's word.
     pub const SEQUENCE_AT: usize = 3;
-    /// The word of the claim's time.
+    /// Index of the word with the time of the claim.
     pub const CLAIMED_AT: usize = 4;
-    /// The word of the publication's time.
+    /// Index of the word with the time of the publication.
     pub const PUBLISHED_AT: usize = 5;
-    /// The word of the count of publications.
+    /// Index of the word with the count of publications.
     pub const PUBLICATIONS_AT: usize = 6;
-    /// The word of the sum.
+    /// Index of the sum's word.
     pub const SUM_AT: usize = 7;
 
-    /// The sum of a publication by `owner`, whose body has the sum `body`.
+    /// The sum in the head, if `owner` has published a body with the sum `body`.
     #[must_use]
     pub fn sum_for(owner: Owner, body: u64) -> u64 {
         body.wrapping_add(part(Self::OWNER_AT, owner.to_word()))
@@ -81,20 +81,20 @@ impl Head {
 /// The owner of a record, in one word: `generation : 32 | pid : 32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The number of this claim of the record, from 1 on.
+    /// How often the record has been claimed, this claim included: from 1 on.
     pub generation: u32,
     /// `getpid()` of the process, in its own pid namespace; 0 if the record has no owner.
     pub pid: u32,
 }
 
 impl Owner {
-    /// The owner that a word names.
+    /// The owner that a word encodes.
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         Self { generation: (word >> 32) as u32, pid: word as u32 }
     }
 
-    /// As a word.
+    /// The owner as a word.
     #[must_use]
     pub const fn to_word(self) -> u64 {
         (self.generation as u64) << 32 | self.pid as u64
@@ -107,29 +107,29 @@ impl Owner {
     }
 }
 
-/// Count of begins and ends of an owner's publications, in a word: `generation : 32 | count : 32`.
+/// How often an owner has begun or ended a publication, in a word: `generation : 32 | count : 32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// The generation of the [`Owner`].
     pub generation: u32,
-    /// Odd while the owner writes; 0 before its first publication.
+    /// Odd during a publication; 0 before the owner's first one.
     pub count: u32,
 }
 
 impl Sequence {
-    /// The sequence in a word.
+    /// The sequence that a word encodes.
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         Self { generation: (word >> 32) as u32, count: word as u32 }
     }
 
-    /// As a word.
+    /// The sequence as a word.
     #[must_use]
     pub const fn to_word(self) -> u64 {
         (self.generation as u64) << 32 | self.count as u64
     }
 
-    /// The next sequence. Its count is never 0, which means that nothing was published.
+    /// The next sequence. Its count is never 0, because that means "nothing published".
     #[must_use]
     pub const fn next(self) -> Self {
         let count = match self.count {
@@ -139,7 +139,7 @@ impl Sequence {
         Self { generation: self.generation, count }
     }
 
-    /// Returns whether the owner writes, or was stopped for ever while it did.
+    /// Returns whether the owner is writing, or has died while it wrote.
     #[must_use]
     pub const fn is_writing(self) -> bool {
         self.count % 2 == 1

@@ -1,5 +1,5 @@
-//! Fields as JSON: one function writes every section by its description, to keep the library small.
-//! A number of all ones stands for "no limit", and is `null`.
+//! Fields as JSON. One function writes every section by its description, which keeps the library
+//! small. A number with all bits set means "no limit", and is written as `null`.
 
 use crate::name::{NAME_BYTES, Name};
 use core::fmt::{self, Write};
@@ -9,7 +9,7 @@ pub(crate) enum Kind {
     Short,
     Long,
     Name,
-    /// Rows of this many numbers of 32 bits.
+    /// Rows of this many 32-bit numbers.
     Rows(usize),
 }
 
@@ -55,7 +55,7 @@ fn short(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes).into())
 }
 
-/// Writes a section, whose bytes are at the start of `bytes`.
+/// Writes the section at the start of `bytes` as an object.
 pub(crate) fn object(shapes: &[Shape], mut bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
     out.write_char('{')?;
     for (at, shape) in shapes.iter().enumerate() {
@@ -92,7 +92,7 @@ fn rows(field: &[u8], columns: usize, out: &mut dyn Write) -> fmt::Result {
     out.write_char(']')
 }
 
-/// Writes a table, whose rows are in `bytes`, as an array of objects.
+/// Writes the table whose rows are in `bytes` as an array of objects.
 pub(crate) fn table(shapes: &[Shape], bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
     let row_bytes = shapes.iter().map(|shape| shape.bytes).sum::<usize>().max(1);
     out.write_char('[')?;

@@ -1,4 +1,4 @@
-//! A publication as one line of JSON. Its members have the names of the sections' fields.
+//! A publication as one line of JSON. The members are named after the fields of sections.
 
 use crate::VERSION;
 use crate::body::{ABOUT_AT, BUDGET_AT, CACHES_AT, LISTS_AT, LOCKS_AT, MEMORY_AT, ZONES_AT};
@@ -9,8 +9,8 @@ use crate::snapshot::Snapshot;
 use core::fmt::{self, Write};
 
 impl Snapshot<'_> {
-    /// Writes the publication as one line of JSON, with its newline. After the layout's version
-    /// come the names and texts of `head`.
+    /// Writes the publication as one line of JSON, with its newline. The members of `head`, pairs
+    /// of name and text, follow the version of the layout.
     ///
     /// # Errors
     /// The error of the writer.

@@ -1,17 +1,17 @@
-//! The layout of the statistics page, by which a process on Quarry shows its state to others.
+//! The layout of the statistics page, in which a process on Quarry publishes its state to others.
 //!
 //! The page is one memfd of [`PAGE_BYTES`] with [`RECORDS`] *records*. The process that made it
 //! owns the first record, and each forked child claims another one. Only Quarry writes the page;
 //! [`Snapshot::parse`] reads a copy of one record, and trusts nothing in it.
 //!
 //! A record is a row of native 64-bit words, little endian on every machine that Quarry runs on.
-//! Its [`Head`] comes first: its owner, and the sequence, which is odd while the owner writes. The
-//! *body* follows: sections of fixed size in the order of [`body`], and tables (of [`body::CACHES`]
-//! rows and so on) whose first rows are filled. A sum in the head covers the owner and every valid
-//! word of the body, so no reader accepts a mixture of two publications.
+//! Its [`Head`] comes first: the owner, and the sequence, which is odd while the owner writes. The
+//! *body* follows: sections of fixed size in the order of [`body`], and tables of fixed length
+//! ([`body::CACHES`] rows and so on), whose first rows are filled. A sum in the head covers the
+//! owner and every valid word of the body, so no reader accepts a mixture of two publications.
 //!
 //! Order of the modules, each using only those before it: `sum`, `name`; `json`; `field`; `head`,
-//! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; alone
+//! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; on its own,
 //! `profile_bell`.
 //!
 //! A new field also needs a new `VERSION`; `crates/mm/src/stack/record.rs` fills it.
@@ -47,7 +47,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"QUARRYRC");
 /// Version of the layout. It changes with every change of a section, a table or an event.
 pub const VERSION: u32 = 2;
 
-/// Records of a page.
+/// Number of records in a page.
 pub const RECORDS: usize = 16;
 
 /// Bytes of a record: 4 pages of 4 KiB.
@@ -62,12 +62,12 @@ pub const PAGE_BYTES: usize = RECORDS * RECORD_BYTES;
 /// Name of the memfd, in `/proc/PID/fd` and `/proc/PID/maps`: `/memfd:quarry-record (deleted)`.
 pub const MEMFD_NAME: &core::ffi::CStr = c"quarry-record";
 
-/// Least number of the memfd's descriptor: above the numbers that programs count on. Where the
-/// limit of open files is low and may be raised, the number is that limit, out of reach of programs
-/// that try all numbers below. Otherwise it is below 64 if possible: a higher number costs the
-/// kernel a second table of descriptors, at the start and at every fork.
+/// Least number of the memfd's descriptor: above the numbers that programs expect to get. If the
+/// limit of open files is low and may be raised, the number equals the limit, so that programs that
+/// close all numbers below the limit leave it open. Otherwise it is below 64 if possible: a higher
+/// number makes the kernel allocate a larger table of descriptors, at the start and at every fork.
 pub const LEAST_DESCRIPTOR: i32 = 48;
 
-/// Name of the symbol, in `libquarry.so` and in Rust programs, of a word with the page's address
-/// (or 0).
+/// Name of the symbol, in `libquarry.so` and in Rust programs, of a word that holds the page's
+/// address (or 0).
 pub const SYMBOL: &str = "quarry_record";

@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-/// Bytes of a name; a shorter one ends with zeros.
+/// Bytes of a name; a shorter one is filled up with zeros.
 pub const NAME_BYTES: usize = 24;
 
-/// A name: UTF-8 without control characters, cut to fit.
+/// A name: UTF-8 without control characters, truncated to fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Name {
     bytes: [u8; NAME_BYTES],
@@ -15,7 +15,7 @@ impl Name {
     /// The empty name.
     pub const EMPTY: Self = Self { bytes: [0; NAME_BYTES] };
 
-    /// The first bytes of `text` that fit, up to a control character.
+    /// The first bytes of `text`: as many as fit, and none from a control character on.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let mut name = Self::EMPTY;
@@ -27,7 +27,7 @@ impl Name {
         name
     }
 
-    /// The name in `bytes`; `None` where they are not the bytes of a name.
+    /// The name in `bytes`; `None` if they are not valid as a name.
     #[must_use]
     pub fn parse(bytes: [u8; NAME_BYTES]) -> Option<Self> {
         let name = Self { bytes };
@@ -36,13 +36,13 @@ impl Name {
         (is_text && rest.iter().all(|byte| *byte == 0)).then_some(name)
     }
 
-    /// As text.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         core::str::from_utf8(&self.bytes[..self.len()]).unwrap_or_default()
     }
 
-    /// Its bytes, with the zeros after it.
+    /// The name's bytes, filled up with zeros.
     #[must_use]
     pub fn bytes(&self) -> [u8; NAME_BYTES] {
         self.bytes

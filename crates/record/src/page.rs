@@ -3,17 +3,17 @@
 use crate::head::Head;
 use crate::{PAGE_BYTES, RECORD_BYTES};
 
-/// The bytes of each record of a page.
+/// The bytes of each record in a page.
 pub fn records(page: &[u8]) -> impl Iterator<Item = &[u8]> {
     page[..page.len().min(PAGE_BYTES)].chunks_exact(RECORD_BYTES)
 }
 
 /// The number of the record that a process owns: its owner has this pid (as `getpid()` returns it
-/// there) and claimed it after the process began, at `began_ns` (`CLOCK_MONOTONIC`).
+/// in the process) and claimed it after the process began, at `began_ns` (`CLOCK_MONOTONIC`).
 ///
 /// Of several such records it is the one that was claimed first. An earlier process with this pid
-/// claimed its record before this process began; one with this pid in another pid namespace shares
-/// the page only if it descends from this process, and so claimed later.
+/// claimed its record before this process began. A process with this pid in another pid namespace
+/// shares the page only if it descends from this process, and so claimed its record later.
 #[must_use]
 pub fn record_of(page: &[u8], pid: u32, began_ns: u64) -> Option<usize> {
     let claim = |record: &[u8]| {

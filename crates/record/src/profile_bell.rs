@@ -1,35 +1,35 @@
-//! Requests for a heap profile: a reader sleeps on words of a process's record, as on futexes.
+//! Requests for a heap profile. A reader requests by sleeping on words of a record, as on futexes.
 //!
-//! A request writes nothing. After each publication the process wakes and counts the readers that
-//! sleep on these words. Offsets are in bytes from the start of the record.
+//! A request writes nothing. After each publication the process wakes the readers that sleep on
+//! these words, and so counts them. Offsets are in bytes from the start of the record.
 
-/// A reader that asks for a profile sleeps here, and again each time that the process has woken it.
+/// A reader that requests a profile sleeps here, again each time that the process has woken it.
 pub const BELL: usize = 8;
 
-/// A reader that asks for the end of the profile sleeps here.
+/// A reader that requests the end of the profile sleeps here.
 pub const STOP: usize = 12;
 
-/// The first of 64 words. A reader sleeps on that of the profile that it asks for, its *wish*.
+/// The first of 64 words. The word on which a reader sleeps, its *wish*, selects the profile.
 pub const WISHES: usize = 64;
 
-/// Least mean bytes between samples of a *wish*. It protects a parent from a child that has given
-/// up rights but shares the page, and could make every allocation of the parent a sample.
+/// Least mean bytes between two samples of a wish. Without it, a child that has given up rights,
+/// but shares the page, could make every allocation of its parent a sample.
 pub const LEAST_MEAN: usize = 4 << 10;
 
-/// Greatest mean bytes between samples of a wish.
+/// Greatest mean bytes between two samples of a wish.
 pub const MOST_MEAN: usize = 1 << 31;
 
-/// Publications after which a process ends a profile for which no reader rings any more.
+/// A process ends its profile after this many publications without a reader on `BELL`.
 pub const PATIENCE: u32 = 50;
 
-/// The mean bytes from one sample to the next for which a wish stands, and whether it traces frees.
+/// The mean bytes between two samples that a wish selects, and whether it traces frees.
 #[must_use]
 pub const fn mean_of(wish: usize) -> (usize, bool) {
     let mean = 1 << (wish % 32);
     (if mean < LEAST_MEAN { LEAST_MEAN } else { mean }, wish >= 32)
 }
 
-/// The wish for a profile with about one sample in `mean` bytes, rounded down to a power of two.
+/// The wish for a profile with one sample per `mean` bytes, rounded down to a power of two.
 #[must_use]
 pub const fn wish_for(mean: usize, frees: bool) -> usize {
     let exponent = if mean == 0 { 0 } else { mean.ilog2() as usize };

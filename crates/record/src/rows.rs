@@ -3,53 +3,53 @@
 use crate::field::section;
 use crate::name::Name;
 
-/// Orders of blocks: 0 to 10.
+/// Number of orders of blocks: 0 to 10.
 pub(crate) const ORDERS: usize = 11;
-/// Migratetypes: unmovable, movable, reclaimable, high-order atomic.
+/// Number of migratetypes: unmovable, movable, reclaimable, high-order atomic.
 pub(crate) const MIGRATE_TYPES: usize = 4;
 
 section! {
     /// A slab cache that has had a slab.
     ///
-    /// Equations, but for changes while the parts are read:
+    /// Equations, unless counts change while they are read:
     /// * objects that the program has = `active_objects - parked_objects` = allocations - frees
     /// * `partial_slabs <= active_slabs <= total_slabs <= slabs_allocated`
     pub struct CacheRow {
-        /// Its name, as in `slabinfo`.
+        /// The cache's name, as in `slabinfo`.
         pub name: Name,
-        /// Bytes of an object that its users may use.
+        /// Usable bytes of an object.
         pub object_bytes: u32,
         /// Bytes from one object to the next.
         pub stride: u32,
-        /// Objects of a slab.
+        /// Objects per slab.
         pub slab_objects: u32,
-        /// Frames of a slab.
+        /// Frames per slab.
         pub slab_frames: u32,
         /// Objects in use or parked.
         pub active_objects: u64,
-        /// Objects of all slabs.
+        /// Objects in all slabs.
         pub total_objects: u64,
         /// Objects in arrays of CPUs and in barns.
         pub parked_objects: u64,
         /// Slabs with at least one object in use or parked.
         pub active_slabs: u64,
-        /// Slabs held.
+        /// Slabs that the cache has.
         pub total_slabs: u64,
         /// Slabs on partial lists.
         pub partial_slabs: u64,
-        /// Allocations that the fast path served.
+        /// Allocations by the fast path.
         pub alloc_fast: u64,
-        /// Allocations that the slow path served.
+        /// Allocations by the slow path.
         pub alloc_slow: u64,
-        /// Frees that the fast path served.
+        /// Frees by the fast path.
         pub free_fast: u64,
-        /// Frees that the slow path served.
+        /// Frees by the slow path.
         pub free_slow: u64,
         /// Slabs taken from the page allocator so far.
         pub slabs_allocated: u64,
-        /// Times that a CPU took over the objects that others had freed into its slab.
+        /// Times that a CPU took back the objects that other CPUs had freed into its slab.
         pub refills: u64,
-        /// Times that a CPU released a used-up slab.
+        /// Times that a CPU gave up its slab because it was used up.
         pub deactivations: u64,
         /// Compare-and-swaps that failed because another thread was faster (`slub`).
         pub cmpxchg_fails: u64,
@@ -100,17 +100,17 @@ impl CacheRow {
 section! {
     /// A zone; sizes are in frames.
     pub struct ZoneRow {
-        /// Its node.
+        /// The zone's NUMA node.
         pub node: u32,
-        /// Frames that belong to it.
+        /// Frames that belong to the zone.
         pub managed: u32,
         /// Free frames.
         pub free: u32,
-        /// Free frames that may hold data.
+        /// Free frames that may still hold data.
         pub dirty: u32,
         /// Free frames in extents.
         pub in_extents: u32,
-        /// Frames of pageblocks reserved for high-order atomic requests.
+        /// Frames in pageblocks that are reserved for high-order atomic requests.
         pub high_atomic: u32,
         /// The min watermark, without the boost.
         pub min: u32,
@@ -118,23 +118,23 @@ section! {
         pub low: u32,
         /// The high watermark, without the boost.
         pub high: u32,
-        /// Frames by which the watermarks are raised now.
+        /// Frames by which the watermarks are raised at present.
         pub boost: u32,
         /// Free blocks by order and migratetype.
         pub free_blocks: [[u32; MIGRATE_TYPES]; ORDERS],
-        /// Critical sections that took blocks.
+        /// Critical sections in which blocks were taken from the zone.
         pub taken_calls: u64,
-        /// Blocks that these sections took.
+        /// Blocks taken from the zone so far.
         pub taken_blocks: u64,
-        /// Frames that they took.
+        /// Frames of the blocks taken from the zone so far.
         pub taken_frames: u64,
-        /// Critical sections that put blocks back.
+        /// Critical sections in which blocks were put back into the zone.
         pub put_calls: u64,
-        /// Blocks that these sections put back.
+        /// Blocks put back into the zone so far.
         pub put_blocks: u64,
-        /// Frames that they put back.
+        /// Frames of the blocks put back into the zone so far.
         pub put_frames: u64,
-        /// Pageblocks claimed for another migratetype.
+        /// Whole pageblocks claimed for another migratetype.
         pub claimed: u64,
         /// Blocks stolen from another migratetype.
         pub stolen: u64,
@@ -144,15 +144,15 @@ section! {
 section! {
     /// The page lists of one CPU and node that hold or have held pages; sizes are in pages.
     pub struct ListRow {
-        /// The CPU's slot.
+        /// The slot of the CPU.
         pub slot: u32,
-        /// The node.
+        /// The NUMA node.
         pub node: u32,
-        /// Pages on all its lists.
+        /// Pages on all lists of this CPU and node.
         pub count: u32,
-        /// Pages kept at most.
+        /// Most pages that the lists keep.
         pub high: u32,
-        /// Pages exchanged with the zone at a time.
+        /// Pages that move between lists and zone at a time.
         pub batch: u32,
         /// Always 0.
         pub reserved: u32,
@@ -162,17 +162,17 @@ section! {
 section! {
     /// All locks of one kind.
     pub struct LockRow {
-        /// Its name.
+        /// The name of this kind.
         pub name: Name,
-        /// Times that a task took one of them.
+        /// Times that a task took a lock of this kind.
         pub acquisitions: u64,
-        /// Times that a task found one of them held.
+        /// Times that a task found a lock of this kind held.
         pub contentions: u64,
         /// Acquisitions whose hold time was measured.
         pub hold_samples: u64,
-        /// Sum of these hold times, in nanoseconds.
+        /// Sum of the measured hold times, in nanoseconds.
         pub hold_ns: u64,
-        /// Sum of the times spent waiting, in nanoseconds.
+        /// Sum of the times that tasks waited for these locks, in nanoseconds.
         pub wait_ns: u64,
     }
 }

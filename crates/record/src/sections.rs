@@ -1,24 +1,24 @@
-//! Sections that a record has once.
+//! Sections of which a record has one each.
 
 use crate::field::section;
 use crate::name::Name;
 
 /// Bits of [`About::flags`].
 pub mod flags {
-    /// A thread of Quarry's gives memory back in the background.
+    /// A background thread of Quarry gives memory back.
     pub const HAS_BACKGROUND: u64 = 1;
     /// The page cache has been used, so its events have values.
     pub const HAS_PAGE_CACHE: u64 = 1 << 1;
     /// The budget has a limit.
     pub const HAS_LIMIT: u64 = 1 << 2;
-    /// This is the publication that the process made at its exit.
+    /// The process made this publication at its exit.
     pub const IS_LAST: u64 = 1 << 3;
-    /// The process was forked off by the one that made the page.
+    /// The process is a forked child of the one that made the page.
     pub const IS_CHILD: u64 = 1 << 4;
 }
 
 section! {
-    /// The build of Quarry that serves the process, and the rows of the tables.
+    /// The build of Quarry in the process, and the numbers of rows.
     pub struct About {
         /// Quarry's version.
         pub quarry: Name,
@@ -34,68 +34,68 @@ section! {
         pub flags: u64,
         /// CPUs that the stack was declared to have.
         pub cpus: u32,
-        /// Slots that have room for objects.
+        /// Slots in which arrays have room.
         pub slots_awake: u32,
-        /// Nodes.
+        /// NUMA nodes.
         pub nodes: u32,
-        /// Bytes of a frame.
+        /// Bytes per frame.
         pub frame_bytes: u32,
-        /// Rows of caches.
+        /// Rows in the table of caches.
         pub caches: u32,
-        /// Caches beyond the table; the table's last row has their sums.
+        /// Caches that do not fit; the table's last row has their sums.
         pub caches_beyond: u32,
-        /// Rows of zones.
+        /// Rows in the table of zones.
         pub zones: u32,
-        /// Zones beyond the table; no row has them.
+        /// Zones that do not fit; they are missing.
         pub zones_beyond: u32,
-        /// Rows of per-CPU page lists.
+        /// Rows in the table of per-CPU page lists.
         pub lists: u32,
-        /// Lists beyond the table; only [`Memory::page_lists`] includes them.
+        /// Lists that do not fit; only [`Memory::page_lists`] includes them.
         pub lists_beyond: u32,
-        /// Rows of kinds of locks.
+        /// Rows in the table of kinds of locks.
         pub locks: u32,
-        /// Kinds of locks beyond the table; the table's last row has their sums.
+        /// Kinds of locks that do not fit; the table's last row has their sums.
         pub locks_beyond: u32,
     }
 }
 
 section! {
-    /// Where the memory of the heap is, in bytes, except for counts.
+    /// Uses of the heap's memory, in bytes, except for counts.
     ///
-    /// Equation, but for changes during the read: the memory that may be resident, without
-    /// descriptors, is the sum of all fields to `mappings_cached` but `free_zero` and `withheld`.
+    /// Equation, unless sizes change meanwhile: memory that may be resident, except descriptors, is
+    /// the sum of the fields up to `mappings_cached` but for `free_zero` and `withheld`.
     pub struct Memory {
-        /// Objects of slabs that the program has: *live*, with `blocks` and `mappings`.
+        /// Objects of slabs that the program uses: *live*, as are `blocks` and `mappings`.
         pub objects: u64,
-        /// Objects in the arrays of CPUs and in barns: *parked*.
+        /// Objects in arrays of CPUs and in barns: *parked*.
         pub parked: u64,
-        /// Free objects of slabs with other objects in use.
+        /// Free objects in slabs that also have objects in use.
         pub free_in_slabs: u64,
-        /// Objects of slabs with no object in use.
+        /// Objects in slabs that have no object in use.
         pub empty_slabs: u64,
-        /// Bytes of slabs around their objects.
+        /// Bytes of slabs outside of objects.
         pub around_objects: u64,
         /// Blocks of pages in use.
         pub blocks: u64,
         /// Pages of the page cache.
         pub page_cache: u64,
-        /// Freed blocks that are out of the program's reach and hold no memory.
+        /// Freed blocks that the program can no longer access and that have no memory.
         pub withheld: u64,
         /// Pages on the lists of CPUs.
         pub page_lists: u64,
-        /// Free memory of the zones that may hold data: *dirty*, with `mappings_cached`.
+        /// Free memory of the zones that may still hold data: *dirty*, as is `mappings_cached`.
         pub free_dirty: u64,
-        /// Free memory of the zones that is known to be zero: *returned*, or never touched.
+        /// Free memory of the zones that reads as zero: *returned*, or never touched.
         pub free_zero: u64,
-        /// Mappings in use, as far as they are charged to the budget.
+        /// The part of mappings in use that is charged to the budget.
         pub mappings: u64,
-        /// Freed mappings that keep their memory for the next ones.
+        /// Freed mappings that keep their memory for later requests.
         pub mappings_cached: u64,
-        /// Descriptors: sheaves of barns.
+        /// Descriptors: sheaves in barns.
         pub metadata_sheaves: u64,
         /// Descriptors of slabs that do not fit into the frame table.
         pub metadata_slab_headers: u64,
-        /// State of slab policies per cache and CPU, and per cache and node.
+        /// Data of slab policies for each cache and CPU, and for each cache and node.
         pub metadata_cpu_slabs: u64,
         /// Descriptors of cached pages.
         pub metadata_cached_pages: u64,
@@ -109,15 +109,15 @@ section! {
         pub used: u64,
         /// The part of `arena` that is free.
         pub free: u64,
-        /// Free objects of slabs, parked ones included: a count.
+        /// Number of free objects in slabs, parked ones included.
         pub free_objects: u64,
-        /// Parked objects: a count.
+        /// Number of parked objects.
         pub parked_objects: u64,
-        /// Live mappings: a count.
+        /// Number of live mappings.
         pub live_mappings: u64,
-        /// Bytes for which arrays of CPUs have room.
+        /// Bytes for which the arrays of CPUs have room.
         pub slots_room: u64,
-        /// Bytes that these arrays hold.
+        /// Bytes of the objects in these arrays.
         pub slots_held: u64,
     }
 }
@@ -127,11 +127,11 @@ section! {
     pub struct Budget {
         /// The limit; `u64::MAX` without one.
         pub limit: u64,
-        /// The min mark, below the limit; 0 without a limit.
+        /// The min mark, in free bytes below the limit; 0 without a limit.
         pub min: u64,
-        /// The low mark, likewise.
+        /// The low mark, in free bytes below the limit; 0 without a limit.
         pub low: u64,
-        /// The high mark, likewise.
+        /// The high mark, in free bytes below the limit; 0 without a limit.
         pub high: u64,
         /// Bytes outside the free lists of the zones.
         pub used: u64,
@@ -143,15 +143,15 @@ section! {
         pub dirty: u64,
         /// Pages of the page cache under writeback.
         pub writeback: u64,
-        /// Pages of the page cache that no reclaim may take.
+        /// Pages of the page cache that reclaim must not take.
         pub pinned: u64,
-        /// Objects, slabs and mappings that Quarry holds for later requests.
+        /// Objects, slabs and mappings that Quarry keeps for later requests.
         pub slab_reclaimable: u64,
         /// Bytes that shrinkers reported as freeable when they were last asked.
         pub shrinkable: u64,
-        /// Slabs of objects in use.
+        /// Slabs that have objects in use.
         pub slab_unreclaimable: u64,
-        /// How short memory is: 0 not at all, then low, medium and critical as in `docs/budget.md`.
+        /// Shortage of memory: 0 none, then low, medium and critical as in `docs/budget.md`.
         pub pressure: u64,
     }
 }

@@ -1,7 +1,7 @@
-//! Reads a record.
+//! Reads a copy of a record.
 //!
-//! A reader copies a record, and gives the copy to [`Snapshot::parse`]. This finds by the sequence
-//! and the sum that a publication was written meanwhile. Then the reader copies again.
+//! A reader copies a record, and passes the copy to [`Snapshot::parse`], which detects by sequence
+//! and sum if the process was publishing meanwhile. In that case the reader copies again.
 
 use crate::body::{
     ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,
@@ -16,33 +16,33 @@ use crate::sum::sum;
 use crate::{MAGIC, RECORD_BYTES, RECORD_WORDS, VERSION};
 use core::fmt;
 
-/// Why bytes are no readable record; prints as the end of a sentence that begins with the record.
+/// Why bytes are not a readable record. Prints as the end of a sentence about the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// Fewer bytes than a record has.
+    /// There are fewer bytes than a record has.
     Short,
-    /// No process has ever written to it.
+    /// No process has ever written to the record.
     Blank,
-    /// It does not begin as a record does.
+    /// The magic number is wrong.
     NotARecord,
-    /// It has another layout.
+    /// The record has another version of the layout.
     OtherVersion {
-        /// Its version.
+        /// The record's version.
         version: u32,
     },
-    /// No process owns it.
+    /// No process owns the record.
     Free,
-    /// Its owner has published nothing yet.
+    /// The owner has published nothing yet.
     Unpublished {
         /// The owner.
         owner: Owner,
     },
-    /// It is being written, or its owner was stopped while it wrote.
+    /// The owner is publishing, or has died while it did.
     BeingWritten {
         /// The owner.
         owner: Owner,
     },
-    /// The owner wrote while the reader read, or the contents are wrong.
+    /// The owner published while the reader copied, or the contents are wrong.
     Torn,
     /// A table has too many rows, or a name is invalid.
     Malformed,
@@ -93,7 +93,7 @@ impl Head {
     }
 }
 
-/// A checked publication: its bytes, read through its sections and rows.
+/// A publication whose sum and counts are right, with methods for its sections and rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     bytes: &'a [u8],
@@ -102,7 +102,7 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Checks the record at the start of `bytes`, which may be anything. O(bytes of a record).
+    /// Checks the record at the start of `bytes`, which may contain anything. O(bytes of a record).
     ///
     /// # Errors
     /// See [`RecordError`].
@@ -163,7 +163,7 @@ impl<'a> Snapshot<'a> {
         self.head.owner()
     }
 
-    /// The sequence of the publication, different for another publication.
+    /// The sequence of the publication; another publication has another sequence.
     #[must_use]
     pub fn sequence(&self) -> Sequence {
         self.head.sequence()
@@ -193,7 +193,7 @@ impl<'a> Snapshot<'a> {
         &self.about
     }
 
-    /// Where the memory is.
+    /// The uses of the heap's memory.
     #[must_use]
     pub fn memory(&self) -> Memory {
         section(self.bytes, MEMORY_AT).unwrap_or_default()
@@ -241,7 +241,7 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// The section at a word; `None` where a name in it is invalid.
+/// The section at the word number `at`; `None` if a name in it is invalid.
 fn section<T: Field>(bytes: &[u8], at: usize) -> Option<T> {
     T::get(bytes.get(at * 8..)?)
 }

@@ -1,4 +1,4 @@
-//! Reading records: what was written is read back, and nothing else is taken for a record.
+//! Reading records: what was written is read back, and nothing else is accepted as a record.
 
 use proptest::prelude::*;
 use quarry_record::{
@@ -35,7 +35,7 @@ fn cache(number: usize) -> CacheRow {
     }
 }
 
-/// How many rows of each kind are written.
+/// Number of rows written to each table.
 #[derive(Clone, Copy, Debug)]
 struct Rows {
     caches: usize,
@@ -84,8 +84,8 @@ fn error_of(words: &Words) -> RecordError {
 }
 
 proptest! {
-    /// Any number of rows is read back as far as there is room, and the sums over tables stay true,
-    /// whatever was in the record before.
+    /// Any number of rows is read back as far as the table has room. The sums over tables are
+    /// right, whatever the record contained before.
     #[test]
     fn what_was_written_is_read(
         caches in 0..3 * body::CACHES,
@@ -127,7 +127,7 @@ proptest! {
         prop_assert_eq!(acquisitions, (0..locks as u64).sum::<u64>());
     }
 
-    /// Random bytes are read without a panic, with a head that leads as far as possible.
+    /// Random bytes, with a head that passes most checks, are refused without a panic.
     #[test]
     fn random_bytes_are_refused(
         bytes in proptest::collection::vec(any::<u8>(), 0..RECORD_BYTES + 100),
@@ -142,7 +142,7 @@ proptest! {
         prop_assert!(Snapshot::parse(&bytes).is_err());
     }
 
-    /// A body with any other word is refused, unless no reader uses the word; never a panic.
+    /// A body with one changed word is refused without a panic, unless no reader uses the word.
     #[test]
     fn a_changed_word_is_found(at in 0..RECORD_WORDS, value in any::<u64>()) {
         let intact = record(SOME);
@@ -162,7 +162,7 @@ proptest! {
         prop_assert!(snapshot.locks().eq(original.locks()));
     }
 
-    /// A record whose counts and names were made up, with a sum that fits them.
+    /// A record with random counts and names, and a sum that matches, is read without a panic.
     #[test]
     fn a_forged_body_is_read_without_a_panic(
         forged in proptest::collection::vec((body::START..RECORD_WORDS, any::<u64>()), 1..40),

@@ -15,17 +15,17 @@ pub(crate) const CONFIG_MALLOC: c_int = 4;
 /// `SQLITE_CONFIG_PCACHE2`.
 pub(crate) const CONFIG_PCACHE2: c_int = 18;
 
-/// A cached page in SQLite's view (`sqlite3_pcache_page`).
+/// A cached page as SQLite sees it (`sqlite3_pcache_page`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PcachePage {
     /// The bytes of the page.
     pub buffer: *mut c_void,
-    /// The bytes that SQLite keeps with the page.
+    /// Further bytes that SQLite keeps for the page.
     pub extra: *mut c_void,
 }
 
-/// A page cache of one open file (`sqlite3_pcache`); SQLite knows only its address.
+/// A page cache of one open file (`sqlite3_pcache`); SQLite uses only its address.
 #[repr(C)]
 pub struct Pcache {
     _opaque: [u8; 0],

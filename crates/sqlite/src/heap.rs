@@ -1,4 +1,4 @@
-//! SQLite's heap on Quarry's: `sqlite3_mem_methods`.
+//! SQLite's heap on Quarry: `sqlite3_mem_methods`.
 
 use crate::abi::{MemMethods, OK};
 use crate::insist::insist;
@@ -54,8 +54,8 @@ unsafe extern "C" fn size(pointer: *mut c_void) -> c_int {
     c_int::try_from(bytes).unwrap_or(c_int::MAX)
 }
 
-/// Rounds up to a multiple of 8, like SQLite's own heap: so SQLite asks for no more than it needs,
-/// and Quarry's classes round up anyway.
+/// Rounds up to a multiple of 8, as SQLite's own heap does. A larger unit would make SQLite request
+/// more than it needs; Quarry's classes round up anyway.
 unsafe extern "C" fn roundup(bytes: c_int) -> c_int {
     bytes.checked_add(7).map_or(0, |bytes| bytes & !7)
 }

@@ -1,10 +1,10 @@
 //! Repeats requests of SQLite that have found no memory.
 //!
-//! Such a request has reclaimed pages within bounds: a longer scan might have freed a page, or
-//! other threads held the locks of pages that could go. SQLite reports a failure as an error of its
-//! user's statement, so a request is worth several attempts.
+//! Such a request has reclaimed pages within bounds only. A longer scan might have freed a page, or
+//! other threads held the locks of pages that could be freed. SQLite reports the failure as an
+//! error of its user's statement, so several attempts are worth their time.
 
-/// Attempts per request: if every page is in use, 3 ms of work, plus the time of other threads.
+/// Attempts per request: if every page is in use, 3 ms of work, plus waiting for other threads.
 const LOOKS: u32 = 16;
 
 /// Makes a request until it is served; `None` after [`LOOKS`] refusals.
@@ -17,7 +17,7 @@ pub(crate) fn insist<T>(mut request: impl FnMut() -> Option<T>) -> Option<T> {
 #[inline(never)]
 fn again<T>(mut request: impl FnMut() -> Option<T>) -> Option<T> {
     (1..LOOKS).find_map(|_| {
-        // The thread that frees pages, or holds their lock, may wait for this CPU.
+        // The thread that frees pages, or holds their locks, may need this CPU.
         std::thread::yield_now();
         request()
     })

@@ -9,10 +9,10 @@ use std::error::Error;
 use std::ffi::c_int;
 use std::fmt;
 
-/// The reason why SQLite was not changed.
+/// The reason why `install` has changed nothing in SQLite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstallError {
-    /// `QUARRY_DISABLE=1`, or the system refuses memory.
+    /// Quarry does not serve: `QUARRY_DISABLE=1`, or the system refuses memory.
     Unavailable,
     /// SQLite is in use: install before the first connection, or after `sqlite3_shutdown`.
     TooLate,
@@ -39,11 +39,11 @@ impl Error for InstallError {}
 /// sets the limit.
 ///
 /// # Errors
-/// The reason why SQLite was not changed.
+/// The reason why nothing was changed.
 ///
 /// # Safety
 /// `config` is SQLite's function of that name. No other thread uses SQLite during the call, and no
-/// memory of SQLite is in use.
+/// memory allocated by SQLite is in use.
 pub unsafe fn install(config: ConfigFn) -> Result<(), InstallError> {
     // SAFETY: the caller's promise is passed on.
     unsafe {

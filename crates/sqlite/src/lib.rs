@@ -11,11 +11,11 @@
 //! Programs in C call `quarry_sqlite_install()` of `libquarry_sqlite.so`, or preload the object.
 //! `docs/sqlite.md` describes the effects.
 //!
-//! A page of a database is a page of Quarry's page cache, found without a lock; every cache of
-//! SQLite (`sqlite3_pcache`) is a file mapping. Pages that SQLite has unpinned are clean, so Quarry
-//! reclaims them when any part of the process is short of memory.
+//! A page of a database is a page of Quarry's page cache, and is looked up without a lock. Every
+//! cache of SQLite (`sqlite3_pcache`) is a file mapping. Pages that SQLite has unpinned are clean,
+//! so Quarry reclaims them when any part of the process is short of memory.
 
-// Files use only those above them.
+// Each file uses only those above it.
 //
 //     abi, insist
 //     records, heap

@@ -34,10 +34,10 @@ pub const fn heap_methods() -> MemMethods {
     heap::METHODS
 }
 
-/// The cache of a handle.
+/// The cache with this handle.
 ///
 /// # Safety
-/// The handle came from `create`, was not destroyed, and one thread uses it.
+/// The handle came from `create`, was not destroyed, and is used by one thread at a time.
 #[inline(always)]
 unsafe fn cache<'a>(handle: *mut Pcache) -> &'a mut PageCache {
     // SAFETY: the caller's promise.
@@ -65,7 +65,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
 }
 
 unsafe extern "C" fn cachesize(handle: *mut Pcache, pages: c_int) {
-    // SAFETY: SQLite's promise.
+    // SAFETY: SQLite passes only valid handles, and calls a cache on one thread at a time.
     unsafe { cache(handle) }.suggest(u32::try_from(pages).unwrap_or(0));
 }
 

@@ -1,10 +1,10 @@
 //! SQLite's cache of one open file: a file mapping of Quarry's page cache.
 //!
-//! SQLite calls the methods of one cache from one thread at a time. At the same time any thread may
-//! reclaim pages that SQLite does not hold.
+//! SQLite calls the methods of one cache from one thread at a time. Meanwhile any thread may
+//! reclaim pages that SQLite does not hold, that is, has unpinned.
 //!
-//! Equations: `held` is at least the number of records of this cache with `is_held` (a truncation
-//! does not count the pages whose holding it ends); a displaced record is held, and on the list.
+//! Equations: `held` is at least the number of records with `is_held` (a truncation does not
+//! subtract the pages that it drops); a *displaced* record, see below, is held, and on the list.
 
 use crate::insist::insist;
 use crate::records::{Record, Records};
@@ -17,29 +17,29 @@ use quarry_mm::zone::Mark;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The urgency of SQLite's request for a page (`createFlag`).
+/// How urgently SQLite requests a page (`createFlag`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// A cached page, or no page.
+    /// A page if it is cached, else none.
     IfThere,
-    /// A new page if this is easy; otherwise SQLite writes dirty pages, and asks again.
+    /// A new page if this is easy; else none: then SQLite writes dirty pages, and asks again.
     IfEasy,
-    /// A new page; otherwise SQLite is out of memory.
+    /// A new page, even by force; if there is none, SQLite reports that memory is exhausted.
     Surely,
 }
 
 pub(crate) struct PageCache {
     mapping: RawMapping,
     records: Records,
-    /// Pages that `PRAGMA cache_size` suggests.
+    /// Number of pages that `PRAGMA cache_size` suggests.
     suggested: u32,
     /// At least the number of pages that SQLite holds.
     held: u32,
-    /// No page has a larger key.
+    /// No page of the cache has a larger key.
     largest: u32,
-    /// A page was refused, and SQLite has not unpinned a page since.
+    /// True if a page was refused, and SQLite has not unpinned a page since.
     wants_room: bool,
-    /// Held pages whose index differs from their key.
+    /// The list of displaced records: of held pages whose index differs from their key.
     displaced: *mut Record,
 }
 
@@ -51,9 +51,9 @@ pub fn open_caches() -> u64 {
     OPEN.load(Relaxed)
 }
 
-/// One part in this many of the budget should be free when a cache exceeds its suggested size.
-/// SQLite needs memory to write pages, and sometimes it may not write any page. A budget of 6 MiB
-/// has 19 pages below its low mark, which is not enough in either case.
+/// When a cache exceeds its suggested size, this part (1/8) of the budget should be free. SQLite
+/// needs memory to write pages, and at times it must not write any page. A budget of 6 MiB has 19
+/// pages below its low mark, which is too few in both cases.
 const ROOM_PART: u32 = 8;
 
 /// Returns whether less of the budget is free than a cache should leave to other users.
@@ -95,13 +95,13 @@ impl PageCache {
         })
     }
 
-    /// Stores the suggested size. It bounds no cache (the budget bounds all caches together): from
-    /// so many held pages on, SQLite should write dirty pages while memory is short.
+    /// Stores the suggested size. It does not limit the cache (the budget limits all caches
+    /// together): once so many pages are held, SQLite should write dirty pages if memory is short.
     pub(crate) fn suggest(&mut self, pages: u32) {
         self.suggested = pages;
     }
 
-    /// Number of pages, held or not.
+    /// Number of the cache's pages, held or not.
     pub(crate) fn pages(&self) -> u64 {
         self.mapping.pages()
     }
@@ -118,7 +118,7 @@ impl PageCache {
         self.fetch_missed(key, want)
     }
 
-    /// Counts a cached page that SQLite holds now.
+    /// Counts a cached page that SQLite holds from now on.
     #[inline]
     fn found(&mut self, private: u64) -> NonNull<Record> {
         let record = NonNull::new(private as *mut Record).expect("a cached page has a record");
@@ -134,8 +134,8 @@ impl PageCache {
     fn fetch_missed(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
         let slot = match want {
             Want::IfThere => self.mapping.hold(key.into(), None).ok()??,
-            // Reclaim takes a clean page of another database first. But a cache above its suggested
-            // size writes its own pages before memory is gone, because the writing needs memory.
+            // Reclaim takes clean pages of other databases first. But a cache above its suggested
+            // size should write its own pages before memory is exhausted, as writing needs memory.
             Want::IfEasy => {
                 let is_refused = self.holds_too_much() && is_short();
                 let slot = if is_refused { None } else { self.hold(key, Effort::Every) };
@@ -171,7 +171,7 @@ impl PageCache {
         u64::from(self.held) * 10 >= u64::from(self.suggested) * 9
     }
 
-    /// Ends the holding of a page; with `discard` the page is dropped. (Keeping 64 unpinned pages
+    /// Ends the holding of a page; with `discard`, drops it. (Keeping the last 64 unpinned pages
     /// held changed look-ups in 80 MiB by less than the noise: their time is cache misses.)
     ///
     /// # Safety
@@ -188,10 +188,10 @@ impl PageCache {
         if is_displaced {
             self.settle(record);
         }
-        // After a refusal, the page that SQLite has written makes the room.
+        // After a refusal, dropping the page that SQLite has just written makes room.
         let makes_room = std::mem::take(&mut self.wants_room);
         // SAFETY: SQLite has held the page, and does not use it any more. (A displaced page is
-        // dropped, because the mapping would find it under an old key.)
+        // dropped, because a look-up would find it under an old key.)
         unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 
@@ -208,13 +208,13 @@ impl PageCache {
             return self.settle(record.into());
         }
         if self.has_displaced_at(new) {
-            // A displaced page is at that index, and the move would drop it.
+            // A displaced page is at the new index, and the move would drop it.
             return self.displace(record);
         }
         // SAFETY: the page is held.
         let mut moved = unsafe { record.page.rekey(new.into()) };
         if moved == Err(Error::Busy) {
-            // A scan is looking at the page that has this key.
+            // The scan of a reclaim is examining the page that has this key.
             self.mapping.discard(new.into());
             // SAFETY: the page is held.
             moved = unsafe { record.page.rekey(new.into()) };
@@ -255,8 +255,8 @@ impl Drop for PageCache {
     }
 }
 
-// Displaced pages. `xRekey` cannot fail, but the index may have no memory for a node. Then the page
-// stays in place, and a list finds it until SQLite unpins it.
+// Displaced pages. `xRekey` must not fail, but the index may have no memory for a node. Then the
+// page stays at its index, and a list finds it by its key until SQLite unpins it.
 impl PageCache {
     fn displaced(&self) -> impl Iterator<Item = NonNull<Record>> {
         let mut next = self.displaced;
@@ -268,7 +268,7 @@ impl PageCache {
         })
     }
 
-    /// Returns whether a displaced page is at the index of a key.
+    /// Returns whether a displaced page is at the index that equals a key.
     fn has_displaced_at(&self, key: u32) -> bool {
         // SAFETY: records on the list belong to held pages.
         self.displaced().any(|it| unsafe { it.as_ref() }.index == key)

@@ -8,39 +8,39 @@ use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
 
-/// A record; SQLite's extra bytes follow it. Only the thread that holds the page looks at the
-/// record, and the page cache frees it with the page.
+/// A record; SQLite's extra bytes follow it. Only the thread that uses the held page accesses the
+/// record, and the page cache frees the record with the page.
 #[repr(C)]
 pub(crate) struct Record {
-    /// The page in SQLite's view; SQLite uses the address of this field for the page.
+    /// The page as SQLite sees it; SQLite identifies the page by this field's address.
     pub(crate) known: PcachePage,
     pub(crate) page: RawPage,
     /// The number of the page in the database.
     pub(crate) key: u32,
-    /// Its index in the file mapping: its key, unless it is displaced.
+    /// The page's index in the file mapping: its key, unless the page is displaced.
     pub(crate) index: u32,
-    /// SQLite has pinned the page.
+    /// True if SQLite has pinned the page.
     pub(crate) is_held: bool,
-    /// The index had no memory to move the page to its key.
+    /// True if the index had no memory to move the page to its key.
     pub(crate) is_displaced: bool,
-    /// The next displaced page.
+    /// The next record on the list of displaced pages.
     pub(crate) next: *mut Record,
 }
 
-/// Bytes before SQLite's bytes.
+/// Bytes before SQLite's extra bytes.
 const HEAD: usize = size_of::<Record>();
 const _: () = assert!(HEAD.is_multiple_of(8), "SQLite's bytes are at a multiple of 8");
 
-/// Sizes are multiples of this, so that builds of SQLite with similar sizes share a cache.
+/// Sizes are multiples of this, so that builds of SQLite with similar sizes share a slab cache.
 const STEP: usize = 16;
-/// Most bytes that SQLite may ask for beside a page; it promises less than 250.
+/// Most bytes that SQLite may request beside a page; it promises less than 250.
 const MOST_EXTRA: usize = 1024;
 const SIZES: usize = (HEAD + MOST_EXTRA) / STEP + 1;
 
 /// The slab caches of records, by size. They are made once and stay.
 static CACHES: Mutex<[Option<RawCache>; SIZES]> = Mutex::new([None; SIZES]);
 
-/// Records with a fixed number of SQLite's bytes.
+/// Makes records with a fixed number of SQLite's extra bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Records {
     pub(crate) cache: RawCache,
@@ -48,7 +48,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// The records with `extra` bytes; `None` if there is no memory, or `extra` is too large.
+    /// Records with `extra` bytes; `None` if there is no memory, or `extra` is too large.
     pub(crate) fn with(extra: usize) -> Option<Self> {
         if extra > MOST_EXTRA {
             return None;

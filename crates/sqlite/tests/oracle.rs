@@ -1,4 +1,4 @@
-//! The methods of the page cache beside a naive model, as SQLite may call them.
+//! The page cache's methods, called as SQLite may call them, and compared with a naive model.
 
 use quarry_sqlite::{PcacheMethods2, cached_pages, open_caches, page_cache_methods};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::slice;
 const EXTRA: usize = 216;
 const KEYS: u64 = 400;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -18,7 +18,7 @@ impl Random {
     }
 }
 
-/// A page as the model has it.
+/// A page in the model.
 #[derive(Clone, Copy)]
 struct Page {
     known: usize,
@@ -26,8 +26,8 @@ struct Page {
     is_pinned: bool,
 }
 
-/// A cache beside its model. Nothing reclaims here but `xShrink`, so a page that is not pinned may
-/// be gone only after that.
+/// A cache and its model. Only `xShrink` reclaims in this test, so an unpinned page may be missing
+/// only after a shrink.
 struct Beside {
     methods: PcacheMethods2,
     cache: *mut quarry_sqlite::Pcache,
@@ -46,7 +46,7 @@ impl Beside {
         Self { methods, cache, bytes, pages: BTreeMap::new(), next_mark: 1 }
     }
 
-    /// The bytes of a page with its slack, and those beside it.
+    /// The bytes of a page with its slack, and the extra bytes beside it.
     fn parts(&mut self, known: usize) -> (&mut [u8], &mut [u8], &[u8]) {
         // SAFETY: the page is pinned; the cache promises so many bytes, and 16 to read after them.
         unsafe {
@@ -62,7 +62,7 @@ impl Beside {
 
     fn fetch(&mut self, key: u32, create: c_int) {
         let fetch = self.methods.fetch.unwrap();
-        // SAFETY: the cache is there, and one thread uses it.
+        // SAFETY: the cache exists, and one thread uses it.
         let found = unsafe { fetch(self.cache, key as c_uint, create) } as usize;
         match self.pages.get(&key).copied() {
             Some(page) => {
@@ -88,7 +88,7 @@ impl Beside {
         self.pages.insert(key, Page { known: found, mark, is_pinned: true });
     }
 
-    /// A key of a pinned page, if there is one from `from` on.
+    /// A key of a pinned page, from `from` on, if there is one.
     fn pinned(&self, from: u32) -> Option<u32> {
         let mut pinned = self.pages.range(from..).filter(|(_, page)| page.is_pinned);
         pinned.next().map(|(key, _)| *key)
@@ -118,20 +118,20 @@ impl Beside {
     }
 
     fn truncate(&mut self, limit: u32) {
-        // SAFETY: the cache is there.
+        // SAFETY: the cache exists.
         unsafe { self.methods.truncate.unwrap()(self.cache, limit) };
         self.pages.split_off(&limit);
     }
 
-    /// Drops what is not pinned; a page may stay that the add batch of a CPU holds.
+    /// Drops unpinned pages. A page may stay if the add batch of a CPU has it.
     fn shrink(&mut self) {
-        // SAFETY: the cache is there.
+        // SAFETY: the cache exists.
         unsafe { self.methods.shrink.unwrap()(self.cache) };
         let fetch = self.methods.fetch.unwrap();
         let idle: Vec<u32> =
             self.pages.iter().filter(|(_, page)| !page.is_pinned).map(|(key, _)| *key).collect();
         for key in idle {
-            // SAFETY: the cache is there.
+            // SAFETY: the cache exists.
             if unsafe { fetch(self.cache, key, 0) }.is_null() {
                 self.pages.remove(&key);
             } else {
@@ -142,7 +142,7 @@ impl Beside {
     }
 
     fn check_count(&self) {
-        // SAFETY: the cache is there.
+        // SAFETY: the cache exists.
         let count = unsafe { self.methods.pagecount.unwrap()(self.cache) };
         assert_eq!(count as usize, self.pages.len());
     }
@@ -176,8 +176,8 @@ impl Drop for Beside {
     }
 }
 
-/// One test, so that no other has pages: every size of page, purgeable or not; then nothing is
-/// left.
+/// Compares methods and model for each page size, purgeable or not; afterwards no page is left. A
+/// single test, so that no other one has pages.
 #[test]
 fn methods_do_what_the_model_does() {
     for (seed, bytes) in [512, 1024, 4096, 8192, 32768, 65536].into_iter().enumerate() {

@@ -1,17 +1,17 @@
-//! The one error of all checks: which structure breaks which equation.
+//! The one error type of all consistency checks: which structure violates which equation.
 
 use core::fmt;
 
-/// An equation that does not hold. Made without allocating: checks may run inside `malloc`.
+/// An equation that does not hold. Creating it allocates nothing: checks may run in `malloc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The owner of the equation: `"zone"`, `"barn"`.
+    /// The structure to which the equation belongs: `"zone"`, `"barn"`.
     pub structure: &'static str,
     /// The equation that should hold.
     pub equation: &'static str,
-    /// The number of the structure's part: of a frame, a pageblock or a list.
+    /// Number of the part that is broken: a frame, a pageblock or a list.
     pub at: Option<u64>,
-    /// Both sides of the equation, left and right.
+    /// Values of both sides of the equation, left and right.
     pub sides: Option<(u64, u64)>,
 }
 
@@ -29,7 +29,7 @@ impl Check {
         Self { structure, at: None }
     }
 
-    /// Checks equations of the part with this number.
+    /// Checks equations of the structure's part with the number `at`.
     #[must_use]
     pub fn at(self, part: impl Into<u64>) -> Self {
         Self { at: Some(part.into()), ..self }

@@ -1,15 +1,15 @@
 //! The memory limit of the control group, version 1 or 2; read without allocating.
 //!
 //! The limit of a control group, here a *group*, is the lowest of its own and its ancestors'. From
-//! a group's use this module subtracts the memory that the kernel takes back before it refuses any
-//! (`try_charge_memcg` in `mm/memcontrol.c`, Linux 6.x, reclaims sixteen times before it kills):
+//! a group's use this module subtracts the memory that the kernel reclaims before it fails a charge
+//! (`try_charge_memcg` in `mm/memcontrol.c`, Linux 6.x, which reclaims sixteen times):
 //!
-//! * the page cache on both LRU lists: a page is on the active list because it was read twice,
-//!   which does not keep it there. Neither list holds `shmem` or locked pages;
-//! * less dirty pages and those under writeback, which reclaim leaves to the flushers;
-//! * half of the reclaimable slab memory, as in `MemAvailable`: used objects hold the other half.
+//! * the page cache on both LRU lists; the kernel also reclaims pages that are on the active list
+//!   because they were read twice. Neither list holds `shmem` or locked pages;
+//! * except dirty pages and those under writeback, which reclaim leaves to the flusher threads;
+//! * half of the reclaimable slab memory, as in `MemAvailable`: objects in use keep the other half.
 //!
-//! `memory.high` is no limit: beyond it the kernel reclaims and slows the group down.
+//! `memory.high` is not such a limit: beyond it the kernel reclaims and slows the group down.
 
 use crate::file::try_find_piece;
 use crate::os::{OsError, OsResult};
@@ -25,12 +25,12 @@ const UNLIMITED: u64 = 1 << 62;
 /// Limit and use of a group, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// The lowest limit of the group and its ancestors; all ones without a limit.
+    /// The lowest limit among the group and its ancestors; all bits set where there is no limit.
     pub limit: u64,
-    /// Bytes that the group with this limit uses and that the kernel cannot take back.
+    /// Bytes that the group with this limit uses and that the kernel cannot reclaim.
     pub usage: u64,
     /// Bytes that the group or an ancestor may still use before the kernel slows it down
-    /// (`memory.high`); all ones without such a limit.
+    /// (`memory.high`); all bits set where no such limit exists.
     pub room_below_high: u64,
 }
 
@@ -54,14 +54,14 @@ const V1: Names = Names {
 const V2: Names =
     Names { root: ROOT_V2, max: "memory.max", high: Some("memory.high"), usage: "memory.current" };
 
-/// Long enough for the group of a container; a longer path is cut, and then names no file.
+/// Long enough for the group of a container; a longer path is truncated and then names no file.
 type Path = Line<640>;
 
 /// Returns the limit of this process; `None` where it has none, or where `/proc` or `/sys` is
 /// missing. Makes a handful of system calls.
 ///
 /// # Errors
-/// Where the files exist but cannot be read now (a limit of descriptors): keep the previous limit.
+/// Where the files exist but cannot be read now (descriptors used up): keep the previous limit.
 pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     let mut version_2 = None;
     let version_1 = find(c"/proc/self/cgroup", |line| {
@@ -86,8 +86,8 @@ pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     }
 }
 
-/// Walks from the control group at `path` up to the root. In a container the path may be that of
-/// the host; where it does not exist, the root of the mount is the group of the process.
+/// Walks from the control group at `path` up to the root. A container may see the path that the
+/// group has on the host; where that does not exist, the mount's root is the group of the process.
 fn lowest(names: &Names, root: &str, path: &str) -> OsResult<Option<MemoryLimit>> {
     let mut group = path.trim_end_matches('/');
     let mut lowest = MemoryLimit::NONE;
@@ -117,8 +117,8 @@ fn join(root: &str, group: &str, name: &str) -> Path {
     path
 }
 
-/// Returns the first answer of `value` for a line of the file; `None` also where the file does not
-/// exist or may not be read.
+/// Calls `value` with each line of the file and returns its first result; `None` also if the file
+/// does not exist or may not be read.
 fn find<R>(path: &CStr, mut value: impl FnMut(&str) -> Option<R>) -> OsResult<Option<R>> {
     match try_find_piece(path, b'\n', |line| value(core::str::from_utf8(line).ok()?)) {
         Err(OsError(
@@ -131,7 +131,7 @@ fn find<R>(path: &CStr, mut value: impl FnMut(&str) -> Option<R>) -> OsResult<Op
 fn find_in<R>(path: &Path, value: impl FnMut(&str) -> Option<R>) -> OsResult<Option<R>> {
     match CStr::from_bytes_with_nul(path.as_bytes()) {
         Ok(path) => find(path, value),
-        // The path was cut.
+        // The path was truncated.
         Err(_) => Ok(None),
     }
 }
@@ -162,7 +162,7 @@ impl Stat {
 }
 
 /// Returns the bytes that the kernel can take back from a control group and its children. In
-/// version 1 the file lists the totals with the children after the group's own figures.
+/// version 1 the file has the group's own figures first, then the totals with its children.
 fn reclaimable(path: &Path) -> OsResult<u64> {
     let (mut own, mut total) = (Stat::default(), None);
     find_in(path, |line| {
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(groups.lowest(&V2, "/a/b"), Ok(Some(beyond)));
     }
 
-    /// A link to itself exists but cannot be opened, like any file at a limit of descriptors.
+    /// A symbolic link to itself exists, but `open` fails on it, as it does without descriptors.
     #[test]
     fn files_that_cannot_be_read_now_are_not_taken_for_no_limit() {
         for hidden in ["memory.max", "memory.current", "memory.stat"] {

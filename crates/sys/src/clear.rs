@@ -1,11 +1,11 @@
-//! Clears memory that is about to be handed out.
+//! Clears memory before `calloc` or a zeroed request returns it.
 //!
 //! glibc 2.36 clears a page or more by `rep stosb`. While the memory is in the L2 cache, some CPUs
-//! execute that at half the speed of wide stores: on an AMD EPYC with 1 MiB of L2 (a virtual
+//! execute this at half the speed of wide stores: on an AMD EPYC with 1 MiB of L2 (a virtual
 //! machine) 32 KiB took 206 ns by `memset` and 131 ns by stores of 32 bytes, 512 KiB 3.3 us and 2.2
 //! us. Stores of 16 bytes are slower than `memset`, so without AVX2 `memset` clears everything.
-//! Beyond the cache `rep stosb` wins, because it does not read the lines that it overwrites.
-//! Clearing 1 MiB by both methods, its end first, won 6 % in a bare loop and nothing in `calloc`.
+//! Beyond the cache `rep stosb` wins, because it does not read the lines that it overwrites. To
+//! clear 1 MiB by both methods, its end first, won 6 % in a bare loop and nothing in `calloc`.
 
 use crate::primitive::Access;
 use crate::primitive::touch::touch_bytes;
@@ -32,7 +32,7 @@ pub unsafe fn clear(start: NonNull<u8>, bytes: usize) {
 }
 
 /// # Safety
-/// As [`clear`].
+/// The same as for [`clear`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 unsafe fn clear_pages(start: NonNull<u8>, bytes: usize) {
@@ -97,8 +97,8 @@ mod wide {
         ecx: u32,
     }
 
-    /// CPUID for the first sub-leaf of a leaf. The function of `core::arch` is unsafe in older
-    /// versions of Rust and safe in newer ones.
+    /// CPUID for the first sub-leaf of a leaf. Does not use `core::arch`: its function is unsafe in
+    /// older versions of Rust and safe in newer ones.
     fn cpuid(leaf: u32) -> Cpuid {
         let (eax, ebx, ecx): (u32, u64, u32);
         // SAFETY: every x86-64 processor has CPUID; rbx, which the compiler keeps, is restored.
@@ -116,16 +116,16 @@ mod wide {
     }
 
     /// # Safety
-    /// AVX2 is possible, and `bytes`, at least a round, are writable.
+    /// The CPU has AVX2, `bytes` is at least `ROUND`, and that many bytes are writable.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn clear(start: *mut u8, bytes: usize) {
         debug_assert!(bytes >= ROUND);
-        // Aligned rounds, from the first line after `start` to the last round that fits.
+        // Aligned rounds of `ROUND` bytes, from the first line after `start` to the last that fits.
         let first = (start as usize + 1).next_multiple_of(LINE);
         let rounds = (start as usize + bytes - first) / ROUND;
-        // SAFETY: all stores lie in `start..start + bytes`, which is at least `ROUND` bytes: a line
-        // at the front, a round at the end, and the rounds that fit in between. This is assembly
-        // because the compiler would turn a loop into a call of `memset`.
+        // SAFETY: all stores lie in `start..start + bytes`, which is at least `ROUND` bytes: one
+        // line at the front, one round at the end, and the rounds that fit in between. This is
+        // assembly because the compiler would turn a loop into a call of `memset`.
         unsafe {
             asm!(
                 "vpxor xmm0, xmm0, xmm0",

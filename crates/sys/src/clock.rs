@@ -1,4 +1,4 @@
-//! Time, for statistics and for timeouts.
+//! Clocks for statistics and timeouts.
 
 use crate::confined::is_confined;
 use crate::primitive::clock;
@@ -10,13 +10,13 @@ pub fn monotonic_ns() -> u64 {
     if is_confined() { 0 } else { clock::now_ns() }
 }
 
-/// The reading at the last clock tick, at most some milliseconds ago: never a system call. O(1).
+/// Monotonic nanoseconds at the last timer tick, some milliseconds ago; never a system call. O(1).
 #[must_use]
 pub fn coarse_ns() -> u64 {
     clock::last_tick_ns()
 }
 
-/// Nanoseconds since 1970, to compare with files of other processes; 0 in a
+/// Nanoseconds since 1970, comparable with files of other processes; 0 in a
 /// [confined](crate::confined) process. O(1), one vDSO call.
 #[must_use]
 pub fn wall_ns() -> u64 {

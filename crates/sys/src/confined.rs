@@ -1,15 +1,15 @@
-//! A confined process (`QUARRY_SANDBOX=1`) makes only system calls that `malloc` of the C library
-//! also makes, because its filter of system calls kills for any other, in all of its threads.
+//! A confined process (`QUARRY_SANDBOX=1`) makes only the system calls that glibc's `malloc` makes
+//! too: its seccomp filter kills it for any other call, in all of its threads.
 //!
-//! The calls are `mmap`, `munmap`, `madvise(MADV_DONTNEED)` and `futex`, and at the start
+//! The calls are `mmap`, `munmap`, `madvise(MADV_DONTNEED)` and `futex`, and, once at the start,
 //! `sched_getaffinity`. The process gives up restartable sequences (which need `membarrier`),
-//! populating, huge pages, moving pages, and giving memory back while the program is idle.
+//! populating memory, huge pages, moving pages by `mremap`, and purging while the program is idle.
 
 use crate::primitive::{AtomicBool, Ordering};
 
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
-/// Confines the process. Must come before anything else of this crate is used.
+/// Confines the process. To be called before any other function of this crate.
 pub fn confine() {
     CONFINED.store(true, Ordering::Relaxed);
 }

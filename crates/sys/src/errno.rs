@@ -1,10 +1,10 @@
-//! The calling thread's `errno`, and why the operating system refused.
+//! The calling thread's `errno`, and the errors of system calls.
 
-/// A refusal of the operating system, as the positive `errno` that it gave.
+/// An error of a system call, as its positive `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OsError(pub i32);
 
-/// Result of a call to the operating system.
+/// Result of a system call.
 pub type OsResult<T> = Result<T, OsError>;
 
 impl OsError {
@@ -40,7 +40,7 @@ impl From<OsError> for std::io::Error {
     }
 }
 
-/// The calling thread's `errno`.
+/// Returns the calling thread's `errno`.
 #[must_use]
 pub fn last() -> i32 {
     // SAFETY: __errno_location returns the calling thread's errno, which lives as long as the
@@ -54,17 +54,17 @@ pub fn set(value: i32) {
     unsafe { *libc::__errno_location() = value };
 }
 
-/// Hides refusals that only concern the allocator: sets `errno` back to its old value when dropped.
+/// Hides the allocator's own failed system calls: dropping this sets `errno` to its old value.
 pub struct KeepErrno(i32);
 
 impl KeepErrno {
-    /// Remembers the present value.
+    /// Remembers the present `errno`.
     #[must_use]
     pub fn new() -> Self {
         Self(last())
     }
 
-    /// Changes the value that the drop sets.
+    /// Changes the value to which the drop sets `errno`.
     pub fn set(&mut self, value: i32) {
         self.0 = value;
     }

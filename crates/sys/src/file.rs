@@ -1,17 +1,17 @@
-//! Pieces of small files of `/proc` and `/sys`, read without allocating.
+//! Reads lines or fields of small files of `/proc` and `/sys` without allocating.
 //!
 //! The module makes bare system calls: libc's `open`, `read` and `close` are cancellation points,
-//! where a thread would end while it holds locks of the allocator.
+//! where a cancelled thread would end while it holds locks of the allocator.
 
 use crate::errno::{OsError, OsResult};
 use core::ffi::CStr;
 
-/// Bytes of the longest piece that a caller gets; longer pieces are left out. The buffer is on the
+/// Bytes of the longest piece passed to a caller; longer pieces are left out. The buffer is on the
 /// stack, so callers inside `malloc` or `free` run on a stack of Quarry's own (`own_stack`).
 const PIECE_BYTES: usize = 1024;
 
-/// Gives each piece between `separator`s to `look` until it answers. Returns `None` where it never
-/// does, or the file cannot be read. O(file).
+/// Calls `look` with each piece between two `separator`s until it returns a value. Returns `None`
+/// if it never does, or if the file cannot be read. O(file).
 pub fn find_piece<R>(
     path: &CStr,
     separator: u8,
@@ -20,10 +20,10 @@ pub fn find_piece<R>(
     try_find_piece(path, separator, look).ok().flatten()
 }
 
-/// [`find_piece`] for callers that must learn that the file could not be read.
+/// [`find_piece`] for callers that have to know whether the file could be read.
 ///
 /// # Errors
-/// The error of opening or reading the file; `look` may have got some pieces.
+/// The error of opening or reading the file; `look` may have seen some pieces before.
 pub fn try_find_piece<R>(
     path: &CStr,
     separator: u8,
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use std::ffi::CString;
 
-    /// Returns the pieces that `find_piece` gives of a file with these contents.
+    /// Returns the pieces that `find_piece` finds in a file with these contents.
     fn pieces(name: &str, contents: &[u8], separator: u8) -> Vec<Vec<u8>> {
         let file = std::env::temp_dir().join(format!("quarry-{name}-{}", std::process::id()));
         std::fs::write(&file, contents).unwrap();

@@ -1,34 +1,34 @@
 //! Open files by descriptor: positioned reads and writes of several pieces, size, sync.
 //!
-//! The module makes bare system calls: libc's are cancellation points, where a thread would end and
-//! leave the pages of its read latched. It repeats interrupted calls, and continues short ones.
+//! The module makes bare system calls: libc's are cancellation points, where a cancelled thread
+//! would end and leave pages latched. It repeats interrupted calls, and continues short ones.
 
 use crate::errno::{OsError, OsResult};
 
-/// Pieces that one system call moves; the kernel takes up to 1,024 (`UIO_MAXIOV`, Linux 2.2).
+/// Most pieces in one system call; the kernel takes up to 1,024 (`UIO_MAXIOV`, Linux 2.2).
 const PIECES: usize = 64;
 
-/// How far a transfer came.
+/// The outcome of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Bytes that were moved, from the first piece on.
+    /// Bytes moved, beginning with the first piece.
     pub bytes: usize,
-    /// The refusal that ended the transfer. `None` where all bytes were moved, and where a read
-    /// reached the end of the file.
+    /// The error that ended the transfer. `None` if all bytes were moved, or if a read reached the
+    /// end of the file.
     pub error: Option<OsError>,
 }
 
 impl Transfer {
-    /// The bytes that were moved.
+    /// Returns the number of bytes moved.
     ///
     /// # Errors
-    /// The refusal that ended the transfer.
+    /// The error that ended the transfer.
     pub fn complete(self) -> OsResult<usize> {
         self.error.map_or(Ok(self.bytes), Err)
     }
 }
 
-/// An open file. Dropping it closes the descriptor, if it owns that.
+/// An open file. Dropping it closes the descriptor if this value owns it.
 #[derive(Debug)]
 pub struct FileDescriptor {
     number: i32,
@@ -36,7 +36,7 @@ pub struct FileDescriptor {
 }
 
 impl FileDescriptor {
-    /// Takes a descriptor over; dropping this closes it.
+    /// Takes ownership of a descriptor; dropping the value closes it.
     ///
     /// # Safety
     /// The descriptor is open, and no other code closes it.
@@ -45,10 +45,10 @@ impl FileDescriptor {
         Self { number, is_owned: true }
     }
 
-    /// Uses a descriptor that other code closes.
+    /// Borrows a descriptor that other code closes.
     ///
     /// # Safety
-    /// The descriptor stays open while this lives.
+    /// The descriptor stays open as long as the value exists.
     #[must_use]
     pub const unsafe fn borrowed(number: i32) -> Self {
         Self { number, is_owned: false }
@@ -63,7 +63,7 @@ impl FileDescriptor {
     /// Bytes of the file.
     ///
     /// # Errors
-    /// The refusal of the system.
+    /// The error of the system call.
     pub fn size(&self) -> OsResult<u64> {
         let mut found = core::mem::MaybeUninit::<libc::stat>::uninit();
         // SAFETY: the kernel fills the structure where it succeeds.
@@ -79,7 +79,7 @@ impl FileDescriptor {
     /// Sets the length of the file.
     ///
     /// # Errors
-    /// The refusal of the system.
+    /// The error of the system call.
     pub fn set_size(&self, bytes: u64) -> OsResult<()> {
         // SAFETY: takes numbers only.
         repeated(|| unsafe { libc::syscall(libc::SYS_ftruncate, self.number, bytes) }).map(drop)
@@ -88,14 +88,14 @@ impl FileDescriptor {
     /// Waits until all written data, and the metadata to find it, is on the device.
     ///
     /// # Errors
-    /// The refusal of the system; the kernel reports the error of a write only once.
+    /// The error of the system call; the kernel reports a failed write only once.
     pub fn sync(&self) -> OsResult<()> {
         // SAFETY: takes a number only.
         repeated(|| unsafe { libc::syscall(libc::SYS_fdatasync, self.number) }).map(drop)
     }
 
     /// Fills pieces, one after the other, with the bytes from `offset` on. Stops early only at the
-    /// end of the file or at a refusal.
+    /// end of the file or at an error.
     pub fn read_at(&self, pieces: &mut [&mut [u8]], offset: u64) -> Transfer {
         self.transfer(libc::SYS_preadv, offset, |done, vectors| {
             let pieces = pieces.iter_mut().map(|piece| (piece.as_mut_ptr(), piece.len()));
@@ -110,13 +110,13 @@ impl FileDescriptor {
             vectors.fill(pieces, done);
         });
         let all: usize = pieces.iter().map(|piece| piece.len()).sum();
-        // A file that takes no bytes and reports no error would be written to for ever.
+        // A file that takes no bytes and reports no error would keep this loop running for ever.
         let error = moved.error.or((moved.bytes < all).then_some(OsError(libc::EIO)));
         Transfer { error, ..moved }
     }
 
-    /// Calls `preadv` or `pwritev` until all bytes are moved, or a call moves no bytes or is
-    /// refused. `fill` sets the vectors to the bytes after those that are done.
+    /// Calls `preadv` or `pwritev` until all bytes are moved, or a call moves no bytes or fails.
+    /// `fill` sets the vectors to the bytes that are still to be moved.
     fn transfer(
         &self,
         call: libc::c_long,
@@ -131,7 +131,7 @@ impl FileDescriptor {
                 return Transfer { bytes, error: None };
             }
             let (first, count) = (vectors.all.as_ptr(), vectors.count);
-            // The kernel takes the offset as two halves; a 64-bit kernel uses only the first.
+            // The system call takes the offset as two halves; a 64-bit kernel uses only the first.
             let at = offset + bytes as u64;
             // SAFETY: each vector is a piece that the caller lends for the call, exclusively where
             // the kernel writes into it.
@@ -166,7 +166,7 @@ impl Vectors {
         Self { all: [none; PIECES], count: 0 }
     }
 
-    /// Takes the bytes of `pieces` after the first `done`, as many pieces as there is room for.
+    /// Points the vectors at the bytes of `pieces` after the first `done`, as many pieces as fit.
     fn fill(&mut self, pieces: impl Iterator<Item = (*mut u8, usize)>, done: usize) {
         let mut skipped = done;
         for (start, len) in pieces {
@@ -184,7 +184,7 @@ impl Vectors {
     }
 }
 
-/// Makes a system call, again after each signal that interrupts it.
+/// Makes a system call, and repeats it after each signal that interrupts it.
 fn repeated(mut call: impl FnMut() -> libc::c_long) -> OsResult<libc::c_long> {
     loop {
         let result = call();
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(file.set_size(12_345), Ok(()));
         assert_eq!((file.size(), file.sync()), (Ok(12_345), Ok(())));
         let std_file = std::fs::File::open(&scratch.0).unwrap();
-        // SAFETY: `std_file` closes the descriptor, after this is gone.
+        // SAFETY: `std_file` closes the descriptor, after `borrowed` is dropped.
         let borrowed = unsafe { FileDescriptor::borrowed(std_file.as_raw_fd()) };
         drop(borrowed);
         assert_eq!(std_file.metadata().unwrap().len(), 12_345, "it is open still");

@@ -1,40 +1,40 @@
 //! The gate that a thread enters to do work of several steps, and that `fork` closes.
 //!
-//! The child of a fork has one thread, and never finishes the work of the others: their locks stay
-//! held, and pages on their way between two lists are on no list. So a thread is *inside* while it
-//! changes shared state in several steps; a thread that forks closes the gate and waits until no
-//! other thread is inside. Then every lock is free and every equation holds.
+//! The child of a fork has only the thread that forked. The work of all others stays unfinished:
+//! their locks stay held, and a page on its way between two lists is on neither. So a thread is
+//! *inside* while it changes shared state in several steps, and a thread that forks closes the gate
+//! and waits until no other thread is inside. Then every lock is free and every equation holds.
 //!
-//! * A thread inside occupies a place: its task stands in one of a few words, each in its own cache
-//!   line. Entering is one compare-and-exchange, leaving one store.
-//! * While the process has one thread, that thread occupies no place and closes nothing: its signal
-//!   handler may fork in the middle of interrupted work, and both processes go on with it.
-//! * The thread that has closed the gate passes through it, so handlers of `fork` may allocate. It
-//!   may close the gate again: its signal handler forks in the middle of a fork.
+//! * A thread inside occupies a *place*: it stores its task number in one of a few words, each in
+//!   its own cache line. Entering is one compare-and-exchange, leaving one store.
+//! * While the process has one thread, that thread occupies no place and closes nothing: if its
+//!   signal handler forks in the middle of interrupted work, both processes finish that work.
+//! * The thread that has closed the gate may still enter, so handlers of `fork` may allocate. It
+//!   may also close the gate again: a signal handler may fork while its thread is forking.
 //! * A thread that is inside may enter again.
-//! * A thread that sleeps until another one has done something leaves meanwhile ([`outside`]),
-//!   because the other may have to enter for that. The sleeper holds no lock, nor half done work.
-//! * A thread that forks while it is inside (a signal handler, again) does not wait for its own
-//!   place, and waits only a while for other threads, because they may wait for a lock that it
-//!   holds. After that it forks anyway: POSIX lets the child call only async-signal-safe functions.
+//! * A thread that waits for another one leaves meanwhile ([`outside`]), because that thread may
+//!   have to enter to make progress. The waiting thread holds no lock and no half-done work.
+//! * A signal handler may also fork while its thread is inside. It does not wait for its own place,
+//!   and for other threads only for a while, because they may wait for a lock that its thread
+//!   holds. Then it forks anyway: POSIX allows its child to call only async-signal-safe functions.
 
 use crate::primitive::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task, timer,
 };
 use core::marker::PhantomData;
 
-/// Number of places. Threads that find all places occupied are counted together, as the crowd.
+/// Number of places. Threads that find all occupied are only counted, together, as the *crowd*.
 const PLACES: usize = if cfg!(quarry_model) { 2 } else { 128 };
-/// Rounds of spinning before a waiter naps, as in `lock`.
+/// Rounds of spinning before a waiting thread naps, as in `lock`.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
-/// Rounds after which a waiter gives up if others may wait for it: milliseconds of naps.
+/// Rounds until a thread inside stops waiting, lest others wait for it: milliseconds of naps.
 const PATIENCE: u32 = SPIN_ROUNDS + 50;
-/// The same while threads are in the crowd, which the waiter may be in: about a second.
+/// Patience while the crowd, perhaps with the waiter in it, is not empty: about a second.
 const PATIENCE_WITH_CROWD: u32 = SPIN_ROUNDS + 10_000;
-/// Bits of `closer` that count how often a thread has closed the gate; its task is above them.
+/// Low bits of `closer`: how often its thread has closed the gate. Its task is above them.
 const TIMES_BITS: u32 = 12;
 
-/// The task that is inside, or 0. Takes two cache lines, because CPUs prefetch neighbouring lines.
+/// A task that is inside, or 0. Two cache lines long, because CPUs prefetch lines in pairs.
 #[repr(align(128))]
 struct Place(AtomicUsize);
 
@@ -44,14 +44,14 @@ pub struct Gate {
     /// `task << 12 | times` of the thread that has closed the gate, 0 while it is open.
     closer: AtomicU64,
     sleepers: AtomicU32,
-    /// The word on which `sleepers` sleep: how often they were woken.
+    /// The futex word on which `sleepers` sleep: how often they were woken.
     opened: AtomicU32,
-    /// Threads inside that have found no place.
+    /// Number of threads that are inside without a place.
     crowd: AtomicU32,
     places: [Place; PLACES],
 }
 
-/// Proof that its thread is inside; the thread leaves when it is dropped.
+/// Proof that the thread is inside. Dropping the guard leaves.
 pub struct GateGuard<'a> {
     entered: Entered<'a>,
     stays_on_thread: PhantomData<*mut ()>,
@@ -66,17 +66,17 @@ enum Entered<'a> {
 
 static PROCESS: AtomicPtr<Gate> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Enters the process's gate, if it has one.
+/// Enters the gate of the process, if one is set.
 #[must_use]
 pub fn enter() -> Option<GateGuard<'static>> {
     // SAFETY: the pointer is null or that of a static.
     let gate = unsafe { PROCESS.load(Ordering::Acquire).as_ref() }?;
-    // Thread control blocks are pages apart.
+    // Thread control blocks lie pages apart, so the low bits say nothing.
     Some(gate.enter(|| task::current() >> 12))
 }
 
-/// Runs `sleep` outside the process's gate. The caller holds no lock that is taken inside, and no
-/// child of a fork needs the work that the caller has not finished.
+/// Runs `sleep` outside the process's gate. The caller holds no lock that is taken inside, and has
+/// no unfinished work that the child of a fork would need.
 pub fn outside<T>(sleep: impl FnOnce() -> T) -> T {
     // SAFETY: the pointer is null or that of a static.
     match unsafe { PROCESS.load(Ordering::Acquire).as_ref() } {
@@ -112,7 +112,7 @@ impl Gate {
         }
     }
 
-    /// Enters; waits while another thread has the gate closed. Different hints avoid contention.
+    /// Enters; waits while another thread has closed the gate. `hint` is the place to try first.
     #[inline]
     pub fn enter(&self, hint: impl FnOnce() -> usize) -> GateGuard<'_> {
         let entered =
@@ -120,8 +120,8 @@ impl Gate {
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
-    /// Enters if the gate is open; a closed gate refuses even its closer and threads inside. Never
-    /// waits.
+    /// Enters if the gate is open; a closed gate refuses even the thread that closed it and threads
+    /// inside. Never waits.
     pub fn try_enter(&self, hint: usize) -> Option<GateGuard<'_>> {
         let stays_on_thread = PhantomData;
         if task::is_alone() {
@@ -140,7 +140,7 @@ impl Gate {
         let me = task::current();
         loop {
             let entered = self.occupy(hint, me);
-            // Sequentially consistent, as the closer's look at the places: one finds the other.
+            // Sequentially consistent, as are the closer's reads of places: one sees the other.
             let closer = self.closer.load(Ordering::SeqCst);
             if closer == 0 || is_of(closer, me) || self.is_inside_already(&entered, me) {
                 return entered;
@@ -184,7 +184,7 @@ impl Gate {
     /// Closes the gate before `fork` and waits until no other thread is inside or closing it.
     pub fn close(&self) {
         let me = task::current();
-        // A signal handler that forks between load and exchange leaves the gate as it was.
+        // A signal handler that forks between this load and the exchange reopens what it closed.
         if is_of(self.closer.load(Ordering::Relaxed), me) {
             self.closer.fetch_add(1, Ordering::Relaxed);
             return;
@@ -211,8 +211,8 @@ impl Gate {
         PROCESS.store(core::ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// Runs `sleep` outside, if the calling thread occupies places, and then takes these places
-    /// again. (A thread that is counted in the crowd stays inside.)
+    /// Gives up the places of the calling thread, runs `sleep`, and takes them again. (A thread
+    /// counted in the crowd stays inside.)
     fn leave_while<T>(&self, sleep: impl FnOnce() -> T) -> T {
         let me = task::current();
         let mut mine = 0u128;
@@ -227,7 +227,7 @@ impl Gate {
             return result;
         }
         loop {
-            // In order, so that no two threads each hold a place that the other one needs.
+            // In ascending order, so that no two threads wait for each other's places.
             for (_, Place(place)) in of_mine() {
                 let mut round = 0;
                 while place.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_err() {
@@ -243,7 +243,7 @@ impl Gate {
         }
     }
 
-    /// Opens the gate in the parent: one call for each `close` by this thread.
+    /// Opens the gate in the parent. Called once for each `close` by this thread.
     pub fn open(&self) {
         let closer = self.closer.load(Ordering::Relaxed);
         if is_of(closer, task::current()) {

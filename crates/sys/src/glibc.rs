@@ -1,5 +1,5 @@
-//! Answers that only glibc has: whether this process has other threads, and the lock of the list of
-//! streams. All symbols are weak, so that the library loads without them.
+//! Functions that only glibc has: whether the process has other threads, and the lock of the list
+//! of open streams. All symbols are weak, so that the library loads without them.
 
 /// The address of a symbol of the C library, or null.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, quarry_model))))]
@@ -30,7 +30,7 @@ macro_rules! weak_address {
     }};
 }
 
-/// Without the C library's symbols.
+/// Always null: without glibc no symbol is looked up.
 #[cfg(not(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(any(miri, quarry_model))
@@ -53,8 +53,8 @@ pub fn is_single_threaded() -> bool {
     !flag.is_null() && unsafe { flag.read_volatile() } != 0
 }
 
-/// Returns the NUMA node of the running CPU, without a system call where the kernel has a vDSO for
-/// that (x86-64). `None` where glibc is older than 2.29.
+/// Returns the NUMA node of the running CPU: by the vDSO where that has `getcpu` (x86-64), else by
+/// a system call. `None` where glibc is older than 2.29.
 #[must_use]
 pub fn running_node() -> Option<u32> {
     type GetCpu = extern "C" fn(*mut u32, *mut u32) -> i32;
@@ -76,33 +76,33 @@ fn call(function: *const u8) {
     }
 }
 
-/// Takes the recursive lock of the list of all streams. The caller may hold no lock of Quarry: it
-/// waits for threads that hold this lock, and those may wait for threads that allocate.
+/// Takes the recursive lock of the list of all streams. The caller must hold no lock of Quarry: a
+/// thread that holds this lock may wait for a thread that allocates.
 pub fn lock_streams() {
     call(weak_address!("_IO_list_lock"));
 }
 
-/// Releases what [`lock_streams`] took, on the thread that took it.
+/// Releases the lock of [`lock_streams`], on the thread that took it.
 pub fn unlock_streams() {
     call(weak_address!("_IO_list_unlock"));
 }
 
-/// Makes the lock of [`lock_streams`] new in the child of a fork. glibc does so, too, before it
-/// calls the program's handlers.
+/// Initialises the lock of [`lock_streams`] anew in the child of a fork. glibc does so, too, before
+/// it calls the program's handlers.
 pub fn reset_streams() {
     call(weak_address!("_IO_list_resetlock"));
 }
 
-/// A handler of `fork`.
+/// A function that is called before or after a fork.
 pub type ForkHandler = unsafe extern "C" fn();
 
 /// Registers handlers of `fork` for the rest of the process's life, as `pthread_atfork` does. With
-/// glibc it calls `__register_atfork` (Linux Standard Base), on which `pthread_atfork` is built: a
-/// shared object calls `pthread_atfork` through a linkage table, which lies after all of its text,
-/// and that one call would bring 64 KiB of the file into memory.
+/// glibc this calls `__register_atfork` (Linux Standard Base), which `pthread_atfork` itself calls.
+/// A shared object calls `pthread_atfork` through the procedure linkage table, which lies after all
+/// text, and that one call would read 64 KiB of the file into memory.
 ///
 /// # Safety
-/// The handlers live as long as the process and may be called whenever it forks.
+/// The handlers stay valid as long as the process, and may be called at any of its forks.
 pub unsafe fn at_fork(before: ForkHandler, in_parent: ForkHandler, in_child: ForkHandler) {
     type Register =
         extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *const core::ffi::c_void) -> i32;
@@ -111,8 +111,8 @@ pub unsafe fn at_fork(before: ForkHandler, in_parent: ForkHandler, in_child: For
         // SAFETY: the caller's promise is passed on.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     } else {
-        // SAFETY: glibc declares the function with this type from 2.3.2 on; null stands for no
-        // object, so the unloading of an object removes no handlers.
+        // SAFETY: glibc declares the function with this type from 2.3.2 on; null as the object
+        // means that no `dlclose` removes the handlers.
         unsafe {
             core::mem::transmute::<*const u8, Register>(register)(
                 before,

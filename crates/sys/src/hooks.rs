@@ -1,12 +1,12 @@
-//! A table of registered values. Removing a value waits for a use that is under way.
+//! A table of registered values. Removing a value waits until no task uses it.
 //!
-//! A lock for each place of the table would not do: a use calls functions of the program outside of
-//! the [`gate`](crate::gate) that `fork` closes, so a child may find a use under way in a thread
-//! that it does not have ([`Hooks::adopt_in_child`]).
+//! A lock for each entry would not do: a use calls functions of the program outside of the
+//! [`gate`](crate::gate) that `fork` closes. So a fork may happen during a use, and its child lacks
+//! the thread that would end the use ([`Hooks::adopt_in_child`]).
 //!
-//! States of a place: `EMPTY -> FILLING -> LIVE <-> LIVE | BUSY`, and `LIVE -> FILLING -> EMPTY`.
-//! `BUSY` belongs to the one task that uses the value; `AWAITED` is set beside it while a remover
-//! sleeps. Only the task that has set `BUSY` or `FILLING` reads and writes the value.
+//! States of an entry: `EMPTY -> FILLING -> LIVE <-> LIVE | BUSY`, and `LIVE -> FILLING -> EMPTY`.
+//! The task that has set `BUSY` uses the value. A remover sets `AWAITED` beside it and sleeps. Only
+//! the task that has set `BUSY` or `FILLING` reads and writes the value.
 
 use crate::primitive::{
     AtomicU32, AtomicUsize,
@@ -28,22 +28,22 @@ struct Place<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// Up to `N` values. An empty table is all zero bytes.
+/// Up to `N` values. A table of zero bytes is empty.
 pub struct Hooks<T, const N: usize> {
     places: [Place<T>; N],
 }
 
-// SAFETY: one task at a time reaches a value (one task each sets `FILLING` and `BUSY`, which
-// exclude each other), perhaps another task than made it.
+// SAFETY: only the task that has set `FILLING` or `BUSY` reaches a value, and no two tasks do at
+// once; that task need not be the one that added the value.
 unsafe impl<T: Send, const N: usize> Sync for Hooks<T, N> {}
 // SAFETY: owning the table is owning its values.
 unsafe impl<T: Send, const N: usize> Send for Hooks<T, N> {}
 
-/// The error of a removal: the calling task uses the value.
+/// The error of a removal: the calling task itself uses the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InUse;
 
-/// The number of a place.
+/// The number of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HookId(usize);
 
@@ -62,7 +62,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         }
     }
 
-    /// Adds a value; `None` where no place is free. O(places).
+    /// Adds a value; `None` if no entry is free. O(entries).
     pub fn add(&self, value: T) -> Option<HookId> {
         let number = self.places.iter().position(|place| place.moves(EMPTY, FILLING))?;
         let place = &self.places[number];
@@ -75,7 +75,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
     /// Removes a value, and waits while another task uses it: afterwards no task does.
     ///
     /// # Errors
-    /// Where the calling task itself uses the value now; the value stays.
+    /// If the calling task itself uses the value now; then the value stays.
     pub fn remove(&self, id: HookId) -> Result<(), InUse> {
         let place = &self.places[id.0];
         loop {
@@ -95,7 +95,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
     }
 
     /// Calls `visit` with each value in turn, except those that other tasks use now. Returns the
-    /// number of calls. O(places).
+    /// number of calls. O(entries).
     pub fn for_each(&self, mut visit: impl FnMut(&mut T)) -> usize {
         let mut visited = 0;
         for place in &self.places {
@@ -112,13 +112,13 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         visited
     }
 
-    /// Returns whether there is any value. O(places).
+    /// Returns whether there is any value. O(entries).
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.places.iter().any(|place| place.word.load(Relaxed) & LIVE != 0)
     }
 
-    /// Ends, in the child of a fork, what other tasks of the parent had begun.
+    /// Ends, in the child of a fork, the uses and removals of the parent's other threads.
     pub fn adopt_in_child(&self) {
         for place in &self.places {
             let word = place.word.load(Relaxed);
@@ -143,7 +143,7 @@ impl<T> Place<T> {
     }
 }
 
-/// A value in use, until a return or a panic drops this.
+/// A use of a value. Dropping this, also in a panic, ends the use.
 struct Using<'a, T>(&'a Place<T>);
 
 impl<T> Drop for Using<'_, T> {

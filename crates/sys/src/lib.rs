@@ -1,6 +1,6 @@
 //! Quarry's only door to the operating system and the CPU.
 //!
-//! The layers above are arithmetic on frame numbers and words. This crate has the calls that
+//! The layers above compute with frame numbers and words only. This crate has the calls that
 //! reserve, map, populate and purge memory ([`os`]), the clearing of memory ([`clear`]), the
 //! per-CPU primitives ([`percpu`]), the counted lock ([`lock`]), the gate that `fork` closes
 //! ([`gate`]), the facts of the machine ([`topology`]), and the report of a misuse that ends the
@@ -12,7 +12,7 @@
 //! Order of the modules, each using only those before it: `errno`, `glibc`; `primitive`;
 //! `confined`, `own_stack`, `report`; `local`, `object`; `random`, `clock`, `clear`, `file`,
 //! `file_descriptor`, `memfd`, `peek`, `record_page`, `seccomp`; `lock`, `gate`, `hooks`,
-//! `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; alone `prefetch`,
+//! `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; on their own, `prefetch` and
 //! `send_descriptor`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 #[cfg(feature = "std")]

@@ -1,12 +1,12 @@
-//! Read-modify-writes that are indivisible on the running CPU only: one instruction without a bus
-//! lock, which no interrupt, signal or other thread of this CPU divides. The kernel's `this_cpu`
-//! operations (Linux 6.18) save the same 20 or so cycles.
+//! Read-modify-writes that are indivisible on the running CPU only: one instruction without the
+//! lock prefix, which no interrupt, signal or other thread of this CPU can split. The kernel's
+//! `this_cpu` operations (Linux 6.18) save the same 20 or so cycles.
 
 use crate::primitive::{AtomicU64, Ordering, task};
 
 /// Adds to a counter of the running CPU. The count is exact among the threads of one CPU. If the
-/// thread was moved after it asked for its CPU, an addition of another thread in the same cycle may
-/// be lost, as in the kernel's slab statistics. O(1).
+/// kernel moves the thread after it has read its CPU number, an addition by another thread in the
+/// same cycle may be lost, as in the kernel's slab statistics. O(1).
 #[inline(always)]
 pub fn add(counter: &AtomicU64, by: u64) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim))))]
@@ -32,8 +32,8 @@ pub fn add_shared(counter: &AtomicU64, by: u64) {
 }
 
 /// Stores `new` if the word is `old`, with acquire and release ordering; returns whether it was.
-/// While the process has one thread, only that thread's signal handlers can interfere, and one
-/// instruction, also without a lock prefix, keeps them out. O(1).
+/// While the process has one thread, only its signal handlers can interfere, and they cannot
+/// interrupt a single instruction, so this uses no lock prefix. O(1).
 #[inline(always)]
 pub fn compare_exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
     #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim))))]

@@ -2,15 +2,15 @@
 //!
 //! States of the word: `0` free, `1` held, `2` held and a task may sleep (U. Drepper, "Futexes Are
 //! Tricky", the third mutex). The holder counts by plain loads and stores, so counting needs no
-//! atomic read-modify-write. A process with one thread takes and releases by plain stores.
+//! atomic read-modify-write. With a single thread, locking and unlocking are plain stores.
 //!
 //! A lock may be made without counting ([`Chosen`]), to measure the price of counting.
 //!
-//! Hold times are sampled, wait times always measured: a waiting task reads the clock twice, which
-//! takes less time than its spinning and its futex call.
+//! Hold times are sampled. Wait times are always measured: two readings of the clock take less time
+//! than the waiting task's spinning and its futex call.
 //!
-//! A task would wait for ever for a lock that it holds itself (its signal handler allocates, having
-//! interrupted the allocator's slow path); the lock reports that in one line instead.
+//! A task that already holds the lock would wait for ever (a signal handler that has interrupted
+//! the allocator's slow path, and allocates). The lock reports this in one line, and aborts.
 
 use crate::clock::monotonic_ns;
 use crate::primitive::announce::{self, Waited, unseen};
@@ -23,9 +23,9 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const HELD_WITH_SLEEPERS: u32 = 2;
 
-/// Rounds of spinning before a waiter sleeps. Critical sections here last 50..500 ns, a futex round
-/// trip about 5 us: 100 rounds of `pause` cover the usual section. In a model a waiter sleeps at
-/// once, because the model checks sleeping.
+/// Rounds of spinning before a waiting task sleeps. Critical sections here last 50..500 ns, a futex
+/// round trip about 5 us: 100 rounds of `pause` cover the usual section. In a model a waiter sleeps
+/// at once, because the model checks sleeping.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 
 /// One acquisition in this many has its hold time measured: two readings of the clock cost 40 ns.
@@ -62,7 +62,7 @@ pub trait Counting: Copy + Send + Sync {
     fn counts(self) -> bool;
 }
 
-/// The lock counts, and does not ask at run time.
+/// Counts always; the choice is made at compile time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Always;
 
@@ -73,7 +73,7 @@ impl Counting for Always {
     }
 }
 
-/// The maker of the lock chooses, to measure the cost of counting.
+/// The code that makes the lock chooses at run time, to measure the cost of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chosen(pub bool);
 
@@ -107,7 +107,7 @@ fn add(counter: &AtomicU64, nanoseconds: u64) {
     counter.store(counter.load(Ordering::Relaxed) + nanoseconds, Ordering::Relaxed);
 }
 
-/// Proof that the lock is held; releases it when dropped. Stays with its task, the lock's owner.
+/// Proof that a task holds the lock, which a drop releases. Must not move to another task.
 pub struct Guard<'a, T, C: Counting = Always> {
     lock: &'a CountedLock<T, C>,
     since_ns: u64,
@@ -167,7 +167,7 @@ impl<T, C: Counting> CountedLock<T, C> {
     #[inline(always)]
     fn take_word(&self) -> bool {
         if task::is_alone() {
-            // A signal handler that interrupts here releases the lock before it ends.
+            // A signal handler that takes the lock here releases it before it returns.
             let is_free = self.word.load(Ordering::Relaxed) == FREE;
             if is_free {
                 self.word.store(HELD, Ordering::Relaxed);
@@ -190,8 +190,8 @@ impl<T, C: Counting> CountedLock<T, C> {
         }
     }
 
-    /// Takes the lock and waits for other tasks; `None` where the running task holds it, which
-    /// means that this is a signal handler that interrupted the holder.
+    /// Takes the lock, waiting for other tasks. `None` where the running task itself holds it: then
+    /// this is a signal handler that has interrupted the holder.
     #[inline]
     pub fn lock_of_others(&self) -> Option<Guard<'_, T, C>> {
         (self.owner.load(Ordering::Relaxed) != task::current()).then(|| self.lock())
@@ -222,7 +222,7 @@ impl<T, C: Counting> CountedLock<T, C> {
             crate::report::entered_again();
         }
         let counts = self.counting.counts();
-        // Unseen, as all between the look at the word and the queue, where no other task runs.
+        // `unseen`, like every step from reading the word to queueing: no other task runs then.
         let since_ns = if counts { unseen(monotonic_ns) } else { 0 };
         loop {
             match announce::lock_waits(self.name()) {
@@ -234,7 +234,7 @@ impl<T, C: Counting> CountedLock<T, C> {
             break;
         }
         if counts {
-            // A failed `try_lock` counts too, without the lock: only an atomic sum is exact.
+            // An atomic add, because a task whose `try_lock` fails counts without holding the lock.
             unseen(|| {
                 self.contentions.fetch_add(1, Ordering::Relaxed);
                 add(&self.wait_ns, monotonic_ns().saturating_sub(since_ns));
@@ -242,7 +242,7 @@ impl<T, C: Counting> CountedLock<T, C> {
         }
     }
 
-    /// Inlined into `wait`, which is cold.
+    /// Inlined because `wait`, its caller, is cold already.
     #[inline(always)]
     fn spin_and_sleep(&self) {
         let mut rounds = 0;
@@ -279,8 +279,8 @@ impl<T, C: Counting> CountedLock<T, C> {
         self.word.load(Ordering::Relaxed) != FREE
     }
 
-    /// The counters, read without the lock: each is exact, together they are a snapshot. A sample
-    /// counts from the moment at which its holder takes the lock.
+    /// Reads the counters without the lock: each is exact, but they may be of different moments. A
+    /// sampled acquisition counts from the moment at which the lock is taken.
     pub fn stats(&self) -> LockStats {
         let acquisitions = self.acquisitions.load(Ordering::Relaxed);
         LockStats {
@@ -325,7 +325,7 @@ impl<T, C: Counting> Drop for Guard<'_, T, C> {
             return;
         }
         if task::is_alone() {
-            // No other thread can have come meanwhile, so no thread sleeps.
+            // No other thread can have started meanwhile, so no thread sleeps.
             lock.word.store(FREE, Ordering::Relaxed);
         } else if unseen(|| lock.word.swap(FREE, Ordering::Release)) == HELD_WITH_SLEEPERS {
             futex::wake_one(&lock.word);

@@ -2,12 +2,12 @@
 
 use crate::lock::{CountedLock, Counting, LockStats};
 
-/// A lock, whatever it guards.
+/// A lock, whatever type it guards.
 pub trait AnyLock {
     /// Returns whether no thread holds it now.
     fn is_free(&self) -> bool;
 
-    /// Its counters, if it counts.
+    /// The lock's counters, if it counts.
     fn stats(&self) -> Option<LockStats>;
 
     /// Makes the lock usable in a fork's child, which has only the calling thread. Does nothing to

@@ -10,15 +10,15 @@ const MFD_NOEXEC_SEAL: libc::c_uint = 8;
 /// Linux 5.1, `include/uapi/linux/fcntl.h`: only mappings that exist stay writable.
 const F_SEAL_FUTURE_WRITE: libc::c_int = 0x10;
 
-/// Highest limit of open files that a descriptor may lie beyond: the kernel's table has 8 bytes for
-/// each number up to the highest one in use. The usual limit is 1,024.
+/// Highest limit of open files for which the descriptor is placed at the limit: the kernel's table
+/// takes 8 bytes for each number up to the highest in use. The usual limit is 1,024.
 const MOST_LIMIT: i32 = 4096;
 
 struct Descriptor(libc::c_int);
 
 impl Drop for Descriptor {
-    /// Makes a bare system call: libc's `close` is a cancellation point, and the caller may be a
-    /// thread of the program inside `malloc`, with Quarry's locks.
+    /// Makes a bare system call: libc's `close` is a cancellation point, and this may run in a
+    /// thread of the program, inside `malloc`, that holds locks of Quarry.
     fn drop(&mut self) {
         // SAFETY: we opened it, and no other code has its number.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
@@ -27,12 +27,12 @@ impl Drop for Descriptor {
 
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
 /// changes, and from Linux 5.1 on no other process can write it. The descriptor stays open until
-/// `exec`, under a number of at least `least`, because programs count on the lowest free numbers.
-/// Where that is cheap, the number is the limit of open files, out of reach of programs that close
-/// every number below it. Returns the memory and the number. About ten system calls.
+/// `exec`, with a number of at least `least`, because programs expect to get the lowest numbers.
+/// Where cheap, the number is the limit of open files: programs that close all numbers below the
+/// limit leave it open. Returns the memory and the number. About ten system calls.
 ///
 /// # Errors
-/// The refusal of the system: no memfd, no such number, or a limit of file sizes below `bytes`
+/// The error of a system call: no memfd, no such number, or a limit of file sizes below `bytes`
 /// (`EFBIG`). Then nothing stays open or mapped.
 pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<(NonNull<u8>, i32)> {
     // SAFETY: a new mapping that replaces nothing.
@@ -45,7 +45,7 @@ pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<(NonNull<u8
 /// As for [`map_sealed`]; the memory has not changed then.
 ///
 /// # Safety
-/// The `bytes` at `at`, whole pages, are the caller's mapping, and all other code uses them by
+/// The `bytes` at `at`, whole pages, are the caller's mapping, and all other code accesses them as
 /// atomic words, any of which may become 0.
 pub unsafe fn replace_by_sealed(
     at: NonNull<u8>,
@@ -63,7 +63,7 @@ pub unsafe fn replace_by_sealed(
 /// The system's refusal; the memory has not changed then.
 ///
 /// # Safety
-/// As [`replace_by_sealed`].
+/// The same as for [`replace_by_sealed`].
 pub unsafe fn replace_by_private(at: NonNull<u8>, bytes: usize) -> OsResult<()> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
@@ -73,7 +73,7 @@ pub unsafe fn replace_by_private(at: NonNull<u8>, bytes: usize) -> OsResult<()> 
 }
 
 /// # Safety
-/// `at` is null, or as [`replace_by_sealed`] says.
+/// `at` is null, or satisfies what [`replace_by_sealed`] requires.
 unsafe fn map_sealed_at(
     at: *mut libc::c_void,
     name: &CStr,
@@ -116,9 +116,9 @@ fn keep(low: &Descriptor, least: i32) -> OsResult<Descriptor> {
     check(kept.into()).map(|_| Descriptor(kept))
 }
 
-/// [`keep`] under the first number that the program cannot get: the limit, which this raises by one
-/// for a moment. `None` where the system refuses, another thread could find the raised limit, or
-/// the limit would make the kernel's table of descriptors large, which each fork copies.
+/// [`keep`] with a number that no call of the program can return: the limit of open files, which
+/// this raises by one for a moment. `None` where the system refuses, where another thread could see
+/// the raised limit, or where the number would enlarge the kernel's table, which each fork copies.
 fn keep_beyond_limit(low: &Descriptor, least: i32) -> Option<Descriptor> {
     if !is_single_threaded() {
         return None;
@@ -137,7 +137,7 @@ fn file_size_limit() -> u64 {
     limit_of(libc::RLIMIT_FSIZE, None).map_or(0, |limit| limit.rlim_cur)
 }
 
-/// Returns a limit of the process and sets it to `new`; `None` where the system refuses.
+/// Returns a resource limit of the process, and sets it to `new` if given; `None` on an error.
 fn limit_of(resource: impl Into<libc::c_long>, new: Option<&libc::rlimit>) -> Option<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
@@ -160,7 +160,7 @@ fn create(name: &CStr) -> OsResult<Descriptor> {
     Ok(Descriptor(created as libc::c_int))
 }
 
-/// A memfd without seals serves as well: only Quarry writes it.
+/// Errors are ignored: a memfd without seals serves as well, as only Quarry writes it.
 fn seal(memfd: &Descriptor) {
     let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
     // SAFETY: takes numbers only.
@@ -179,7 +179,7 @@ mod tests {
 
     const BYTES: usize = 64 << 10;
 
-    /// The descriptors of this process that are the memfd of this name.
+    /// Returns the descriptors of this process that refer to the memfd of this name.
     fn numbers(name: &str) -> Vec<i32> {
         let link = format!("/memfd:{name} (deleted)");
         let all = fs::read_dir("/proc/self/fd").expect("/proc is mounted").flatten();

@@ -13,17 +13,17 @@ struct Dynamic {
 }
 
 const DT_NULL: i64 = 0;
-/// `DT_DEBUG`: here the loader tells debuggers what it has loaded. Only programs have it.
+/// `DT_DEBUG`: the loader's list of loaded objects, for debuggers. Only programs have this entry.
 const DT_DEBUG: i64 = 21;
 const DT_FLAGS_1: i64 = 0x6fff_fffb;
-/// Linked with `-z nodelete`.
+/// The flag of objects that were linked with `-z nodelete`.
 const DF_1_NODELETE: u64 = 8;
 
 /// Keeps the shared object that contains this code loaded until the process ends, even if the
-/// program closes it. Does nothing if the code is part of the program, or after the first call.
+/// program calls `dlclose`. Does nothing if the code is part of the program, or when repeated.
 ///
 /// Takes the recursive lock of the loader, which a thread that runs the constructors of an object
-/// already holds. The caller may hold no lock of Quarry.
+/// already holds. The caller must hold no lock of Quarry.
 pub fn pin() {
     static IS_PINNED: AtomicBool = AtomicBool::new(false);
     if can_be_closed() && !IS_PINNED.swap(true, Ordering::Relaxed) {
@@ -36,8 +36,8 @@ fn can_be_closed() -> bool {
     if entry.is_null() {
         return false;
     }
-    // SAFETY: the linker gives the dynamic section this name in all that it links for a loader, and
-    // ends it by DT_NULL.
+    // SAFETY: the linker defines this symbol in each dynamically linked object, and ends the
+    // section by DT_NULL.
     unsafe {
         while (*entry).tag != DT_NULL {
             match (*entry).tag {
@@ -53,9 +53,9 @@ fn can_be_closed() -> bool {
 /// The caller's namespace (`__LM_ID_CALLER`, glibc 2.3.4 to 2.42), as glibc's `dlopen` passes it.
 const LM_ID_CALLER: c_long = -2;
 
-/// Opens the object once more and never closes it. Calls `dlmopen` because `libquarry.so` defines
-/// `dlopen`; only glibc has `dlmopen`, and only glibc unloads objects. The loader takes its memory
-/// for this from the C library.
+/// Opens the object once more and never closes it. Calls `dlmopen`, because `libquarry.so` itself
+/// defines `dlopen`. Only glibc has `dlmopen`, and only glibc unloads objects. The loader allocates
+/// its memory for this with the C library's malloc.
 fn open_for_good() {
     type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     type Dlmopen = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;

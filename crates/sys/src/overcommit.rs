@@ -1,12 +1,12 @@
-//! The size from which the kernel refuses a single request.
+//! The size above which the kernel refuses a single mapping.
 //!
 //! In its default mode, `OVERCOMMIT_GUESS`, the kernel refuses a mapping that is larger than memory
 //! and swap together, however much of them is free (`__vm_enough_memory` in `mm/util.c`, Linux 5.x
-//! and 6.x). Other allocators pass the refusal on to a program that asks for an absurd size.
+//! and 6.x). So with other allocators an absurdly large request fails; here it must fail, too.
 
 use crate::file::find_piece;
 
-/// Returns the bytes of memory and swap of the machine, if the system tells. One system call.
+/// Returns the machine's bytes of memory and swap, or `None` if `sysinfo` fails. One system call.
 #[must_use]
 pub fn memory_and_swap() -> Option<usize> {
     // SAFETY: all zeroes is a valid sysinfo.
@@ -19,8 +19,8 @@ pub fn memory_and_swap() -> Option<usize> {
     units.checked_mul(info.mem_unit as usize)
 }
 
-/// Returns whether the kernel compares requests with [`memory_and_swap`] (`vm.overcommit_memory` is
-/// 0); false where it cannot be read. Three system calls: open, read and close, as in glibc.
+/// Returns whether the kernel compares mappings with [`memory_and_swap`] (`vm.overcommit_memory` is
+/// 0); false if the setting cannot be read. Three system calls: open, read and close, as in glibc.
 #[must_use]
 pub fn is_guessing() -> bool {
     find_piece(c"/proc/sys/vm/overcommit_memory", b'\n', |line| Some(line == b"0")) == Some(true)
@@ -39,7 +39,7 @@ mod tests {
             number.and_then(|number| number.parse::<usize>().ok()).expect("the kernel prints it")
         };
         let sum = (kilobytes("MemTotal") + kilobytes("SwapTotal")) << 10;
-        // A container may print its share of the memory.
+        // Not equal: /proc/meminfo of a container may show only the container's share.
         assert!(memory_and_swap().expect("no refusal") >= sum);
         let mode = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").expect("likewise");
         assert_eq!(is_guessing(), mode.trim() == "0");

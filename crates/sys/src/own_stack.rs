@@ -1,17 +1,17 @@
 //! A stack of Quarry's own, for rare work that needs more stack than a caller may have.
 //!
 //! Coroutines call `malloc` with 8 KiB of stack, and signal handlers with less on their alternate
-//! stacks. So rare work that needs more than a kibibyte or two (the start, looks at the limits,
-//! publishing, printing, reports) runs on memory that is mapped for it and then unmapped.
+//! stacks. So rare work that needs more than a kibibyte or two (the start, reading of limits,
+//! publications, prints, reports) runs on memory that is mapped for it and then unmapped.
 //!
-//! Meanwhile signals are blocked, except those that the thread's own instructions raise:
+//! Meanwhile signals are blocked, except those that the running instructions themselves raise:
 //!
-//! * a handler would find less room than the program has made for it;
-//! * the kernel begins an alternate stack anew where the thread is not on it, and would overwrite
-//!   the frames of a handler that has called `malloc`;
-//! * garbage collectors stop threads by a signal, and look for frames on the thread's stack.
+//! * a handler would find less stack than the program has reserved for it;
+//! * if the thread is not on its alternate stack, the kernel starts the next handler at the top of
+//!   that stack. It would overwrite the frames of a handler that has called `malloc`;
+//! * garbage collectors stop threads by a signal, and scan the thread's stack for pointers.
 //!
-//! A [confined](crate::confined) process makes no system call to block signals, so they come.
+//! A [confined](crate::confined) process blocks no signals, because that takes a system call.
 
 use crate::confined::is_confined;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -20,15 +20,15 @@ use core::ptr::NonNull;
 /// Bytes of the stack. The loader, which the start may call, takes most of them.
 const BYTES: usize = 64 << 10;
 
-/// Runs `work` on a stack of Quarry's own, or on the caller's where the system has no memory for
-/// it. Does not keep `errno`.
+/// Runs `work` on a stack of Quarry's own, or on the caller's if none can be mapped. May change
+/// `errno`.
 #[inline]
 pub fn run<F: FnOnce() -> R, R>(work: F) -> R {
     run_with(Signals::hold_back, work)
 }
 
-/// [`run`] without blocking signals, for work that starts a thread: the thread would inherit the
-/// mask, and where it blocks the C library's own signals, `setuid` of any thread never returns.
+/// [`run`] without blocking signals, for work that starts a thread. The new thread would inherit
+/// the mask; if that blocks the C library's own signals, `setuid` in any thread never returns.
 #[inline]
 pub fn run_with_signals<F: FnOnce() -> R, R>(work: F) -> R {
     run_with(|| Signals(None), work)
@@ -47,11 +47,11 @@ struct Job<F, R> {
     result: MaybeUninit<R>,
 }
 
-/// The function that begins on the other stack, with the address of a job.
+/// The first function on the other stack; its argument is the address of a job.
 type Begin = unsafe extern "C" fn(*mut u8);
 
 /// # Safety
-/// `job` is the address of a [`Job`] of these types that has not run and that no other code uses.
+/// `job` is the address of a [`Job`] of these types, has not run, and is used by no other code.
 unsafe extern "C" fn begin<F: FnOnce() -> R, R>(job: *mut u8) {
     // SAFETY: the caller's promise; the work is taken once.
     unsafe {
@@ -60,7 +60,7 @@ unsafe extern "C" fn begin<F: FnOnce() -> R, R>(job: *mut u8) {
     }
 }
 
-/// Calls `begin`, the function of `job`, with `job`.
+/// Calls `begin` with `job`; `begin` is the function for this type of job.
 #[inline(never)]
 fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
     let Some(stack) = Stack::map() else {
@@ -97,10 +97,10 @@ impl Drop for Stack {
     }
 }
 
-/// The signals that were blocked before; when dropped, blocks them and no other signals.
+/// The signals that were blocked before. Dropping this restores that mask.
 struct Signals(Option<u64>);
 
-/// Signals of the thread's own instructions.
+/// Signals that the thread's own instructions raise.
 const OWN: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
@@ -121,7 +121,7 @@ impl Drop for Signals {
     }
 }
 
-/// A bare system call: the C library's function leaves out its own signals, which end threads.
+/// A bare system call: libc's function never blocks its own signals, by which it cancels threads.
 fn set_mask(how: libc::c_int, mask: *const u64, before: *mut u64) -> bool {
     // SAFETY: the kernel reads and writes the 8 bytes of a set of signals; `before` may be null.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, mask, before, size_of::<u64>()) == 0 }
@@ -130,7 +130,7 @@ fn set_mask(how: libc::c_int, mask: *const u64, before: *mut u64) -> bool {
 /// Calls `begin` with `job` on the stack that ends at `end`, and returns.
 ///
 /// # Safety
-/// `begin` may be called with `job`, on memory in front of `end`, which is a multiple of 16.
+/// `begin` may be called with `job` on the memory below `end`, which is a multiple of 16.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn switch(job: *mut u8, begin: Begin, end: *mut u8) {
@@ -151,10 +151,10 @@ unsafe extern "C" fn switch(job: *mut u8, begin: Begin, end: *mut u8) {
     )
 }
 
-/// As above.
+/// The same for aarch64.
 ///
 /// # Safety
-/// As above.
+/// The same as on x86-64.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 unsafe extern "C" fn switch(job: *mut u8, begin: Begin, end: *mut u8) {

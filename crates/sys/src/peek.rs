@@ -1,7 +1,7 @@
-//! Looks at memory that belongs to the program and may be protected or unmapped.
+//! Reads memory of the program that may be protected or unmapped.
 //!
-//! A plain load from memory that the program has protected (`mprotect`) would end the process. So
-//! the kernel loads, in a call that the C library's `malloc` also makes, and fails where it cannot.
+//! A plain load from memory that the program has protected by `mprotect` would end the process. So
+//! the kernel loads, in a call that glibc's `malloc` also makes, and fails where it cannot.
 
 use crate::confined::is_confined;
 use crate::primitive::futex;

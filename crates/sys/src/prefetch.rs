@@ -1,10 +1,10 @@
-//! Asks the CPU to bring a cache line near before its use.
+//! Prefetches cache lines.
 
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
-/// Brings the line at `address` near for reading; the address need not be readable. Unlike a load,
-/// it does not wait for an earlier atomic operation.
+/// Prefetches the line at `address` for reading; the address need not be readable. Unlike a load, a
+/// prefetch does not wait for an earlier atomic operation.
 #[inline(always)]
 pub fn prefetch(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -2,8 +2,8 @@
 
 use crate::confined::is_confined;
 
-/// An unpredictable number. Where the kernel refuses or may not be asked, the random part of a
-/// stack's address serves. One system call.
+/// An unpredictable number, by one system call. If the kernel refuses, or the process is confined,
+/// the random part of a stack address.
 #[must_use]
 pub fn random() -> usize {
     let mut number = 0usize;

@@ -1,15 +1,15 @@
-//! The statistics page as processes share it: ownership of records, and publications.
+//! The statistics page as processes share it: ownership of its records, and publications.
 //!
-//! The layout is `quarry_record`'s; its `head` has the protocol. A process changes a word of the
+//! `quarry_record` defines the layout, and its `head` the protocol. A process changes a word of the
 //! page only while it owns the record; `owner` and `sequence` change by compare-and-swap. If two
-//! processes both take a record for theirs, only the one whose generation is in the sequence
-//! publishes: the other loses the record when it begins or ends a publication. The sum detects what
-//! the loser has written, and the owner's next publication overwrites it.
+//! processes both believe that they own a record, only the one whose generation is in `sequence`
+//! can publish: the other notices when it begins or ends a publication. Readers detect by the sum
+//! what the loser has written, and the owner's next publication overwrites it.
 //!
-//! A process cannot tell without a system call whether another process lives. So a record whose
-//! last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If its owner
-//! lives after all, the owner notices at its next publication, and claims a record anew. The record
-//! of the process that made the page never passes on.
+//! Without a system call, a process cannot find out whether another process is alive. So a record
+//! whose last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If its
+//! owner is alive after all, the owner notices this at its next publication, and claims another
+//! record. The record of the process that made the page never passes to another.
 
 use crate::primitive::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
@@ -22,7 +22,7 @@ use quarry_record::{
 };
 
 /// Time after its last publication from which a record may pass to another process: 2 s, twenty
-/// times the interval of publications of a working process.
+/// times the interval at which a working process publishes.
 pub const STALE_NS: u64 = 2_000_000_000;
 
 #[repr(C)]
@@ -30,8 +30,8 @@ struct SharedRecord {
     words: [AtomicU64; RECORD_WORDS],
 }
 
-/// The page; all zero bytes at first. It lies in memory that processes share, so another program
-/// may write anything into it.
+/// The page; initially all zero bytes. Its memory is shared by processes, so another program may
+/// write anything into it.
 #[repr(C)]
 pub struct RecordPage {
     records: [SharedRecord; RECORDS],
@@ -52,7 +52,7 @@ impl SharedRecord {
         Owner::from_word(self.words[Head::OWNER_AT].load(Acquire))
     }
 
-    /// The last time that its owner claimed it or published in it.
+    /// The time when the owner last claimed the record or published in it.
     fn touched_ns(&self) -> u64 {
         let [claimed, published] =
             [Head::CLAIMED_AT, Head::PUBLISHED_AT].map(|at| self.words[at].load(Relaxed));
@@ -60,7 +60,7 @@ impl SharedRecord {
     }
 
     fn claim(&self, before: Owner, pid: u32, now_ns: u64) -> Option<Owner> {
-        // Generation 0 is that of a fresh record's sequence.
+        // Generation 0 is in the sequence of a record that was never claimed.
         let generation = before.generation.wrapping_add(1).max(1);
         let owner = Owner { generation, pid };
         let word = &self.words[Head::OWNER_AT];
@@ -86,12 +86,12 @@ impl SharedRecord {
         }
         let writing = before.next();
         word.compare_exchange(before.to_word(), writing.to_word(), AcqRel, Relaxed).ok()?;
-        // No reader finds a new word of the body before it finds that a process writes.
+        // No reader sees a new word of the body before it sees that a publication has begun.
         fence(Release);
         Some(writing)
     }
 
-    /// Ends a publication; false where the record was lost meanwhile.
+    /// Ends a publication; false if another process has taken the record meanwhile.
     fn end(&self, writing: Sequence) -> bool {
         let word = &self.words[Head::SEQUENCE_AT];
         let after = writing.next().to_word();
@@ -100,13 +100,13 @@ impl SharedRecord {
 }
 
 impl RecordPage {
-    /// Claims the first record, for the process that made the page.
+    /// Claims the first record. Only for the process that made the page.
     fn claim_first(&self, pid: u32, now_ns: u64) -> Option<(usize, Owner)> {
         let record = &self.records[0];
         record.claim(record.owner(), pid, now_ns).map(|owner| (0, owner))
     }
 
-    /// Claims a free record, or the record that was left alone for longest, if that is stale. O(1).
+    /// Claims a free record, or else the one with the oldest publication, if that is stale. O(1).
     fn claim(&self, pid: u32, now_ns: u64) -> Option<(usize, Owner)> {
         for (at, record) in self.records.iter().enumerate().skip(1) {
             let owner = record.owner();
@@ -125,10 +125,10 @@ impl RecordPage {
         claimed.flatten().map(|owner| (at, owner))
     }
 
-    /// A word of a record, as a reader in this process sees it.
+    /// Returns a word of a record, as a reader in this process sees it.
     ///
     /// # Panics
-    /// Where the page has no such record, or a record no such word.
+    /// If the page has no such record, or the record no such word.
     #[must_use]
     pub fn word(&self, record: usize, at: usize) -> u64 {
         self.records[record].words[at].load(Acquire)
@@ -140,7 +140,7 @@ impl RecordPage {
 pub enum Published {
     /// The publication is in the page.
     Done,
-    /// Another thread publishes, or this one does and was interrupted, or there is no page.
+    /// Another thread is publishing, or this one was interrupted while it did; or there is no page.
     Busy,
     /// Other processes own all records.
     NoRecord,
@@ -148,13 +148,13 @@ pub enum Published {
     Lost,
 }
 
-/// One process's side of the page: at most one of its threads publishes at a time.
+/// The page as one process uses it: at most one of its threads publishes at a time.
 pub struct Publisher {
     page: AtomicPtr<RecordPage>,
     is_busy: AtomicBool,
     is_child: AtomicBool,
     record: AtomicU32,
-    /// The word `owner` as this process wrote it; 0 before it claims a record.
+    /// The word `owner` as this process wrote it; 0 until it claims a record.
     owner: AtomicU64,
 }
 
@@ -171,10 +171,10 @@ impl Publisher {
         }
     }
 
-    /// Takes a page that this process has made.
+    /// Starts to publish in a page that this process has made.
     ///
     /// # Safety
-    /// The page stays mapped and writable while this lives; all write it by atomic words.
+    /// The page stays mapped and writable while this lives; all code writes it by atomic words.
     pub unsafe fn open(&self, page: *mut RecordPage) {
         self.page.store(page, Release);
     }
@@ -193,12 +193,12 @@ impl Publisher {
         is_owner.then(|| core::ptr::from_ref(record) as usize)
     }
 
-    /// Returns whether this process is a child, by `fork`, of the one that made the page.
+    /// Returns whether this process is a forked child of the process that made the page.
     pub fn is_child(&self) -> bool {
         self.is_child.load(Relaxed)
     }
 
-    /// Publishes for the process `pid` the body that `fill` writes; `fill` returns the body's sum.
+    /// Publishes the body that `fill` writes, for the process `pid`; `fill` returns the body's sum.
     /// Never waits, and makes no system call.
     pub fn publish(
         &self,
@@ -253,7 +253,7 @@ impl Publisher {
 
     /// Gives up the parent's record, in the child of a fork. If the parent had a page, the child
     /// will claim another record in it; if not, the child may make a page. A publication that
-    /// another thread of the parent had begun is not finished here.
+    /// another thread of the parent had begun stays unfinished.
     pub fn adopt_in_child(&self) {
         self.owner.store(0, Relaxed);
         self.is_child.store(self.page().is_some(), Relaxed);

@@ -1,4 +1,4 @@
-//! Reports that Quarry cannot go on: one line on standard error, then `abort`.
+//! Reports an error after which Quarry cannot go on: one line on standard error, then `abort`.
 //!
 //! The text is formatted on a stack of Quarry's own and written by one system call, because the
 //! caller may be anywhere inside the allocator.
@@ -6,7 +6,7 @@
 use crate::own_stack;
 use core::fmt::{self, Write};
 
-/// A line of at most `N` bytes; a longer text is cut, without an error.
+/// A line of at most `N` bytes; a longer text is truncated silently.
 pub struct Line<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -80,7 +80,7 @@ fn write_line(descriptor: i32, message: fmt::Arguments<'_>) {
     write(descriptor, line.as_bytes());
 }
 
-/// Makes a bare system call: libc's `write` is a cancellation point, and a thread that ended there
+/// Makes a bare system call: libc's `write` is a cancellation point, and a thread cancelled there
 /// would keep its locks and not report its misuse.
 fn write(descriptor: i32, bytes: &[u8]) -> libc::c_long {
     // SAFETY: `bytes` is a live slice; the call reads at most its length.
@@ -102,7 +102,7 @@ pub fn abort() -> ! {
     unsafe { libc::abort() }
 }
 
-/// Reports a thread that waits for itself: its signal handler entered the allocator while the
+/// Reports a deadlock of a thread with itself: its signal handler called the allocator while the
 /// thread held one of the allocator's locks.
 #[cold]
 #[inline(never)]

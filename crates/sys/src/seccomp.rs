@@ -1,10 +1,10 @@
-//! Filters of system calls (seccomp), which may end a process for a call that they do not allow.
+//! Filters of system calls (seccomp), which may kill a process for a call that they do not allow.
 
 use crate::file::find_piece;
 
-/// Returns whether a filter may be in force for the calling thread; asks by `prctl`. Only for the
-/// start of a process: it has installed no filter yet, and makes other calls, too, that an
-/// inherited filter may forbid.
+/// Returns whether a filter may be in force for the calling thread, by `prctl`. Only for the start
+/// of a process: it has installed no filter of its own yet, and at its start it makes other calls,
+/// too, that an inherited filter may forbid.
 #[must_use]
 pub fn may_be_filtered() -> bool {
     // SAFETY: takes a number only.
@@ -12,8 +12,8 @@ pub fn may_be_filtered() -> bool {
 }
 
 /// Returns whether the kernel reports that no filter is in force for the calling thread (`Seccomp:`
-/// of `/proc/thread-self/status`, Linux 3.17). Only reads that file: a filter may forbid `prctl`.
-/// Takes 50 us.
+/// of `/proc/thread-self/status`, Linux 3.17). Reads that file only, because a filter may forbid
+/// `prctl`. Takes 50 us.
 #[must_use]
 pub fn is_unfiltered() -> bool {
     let mode = find_piece(c"/proc/thread-self/status", b'\n', |line| {

@@ -1,4 +1,4 @@
-//! Sends a descriptor to another process, which waits for it at an abstract socket.
+//! Sends a file descriptor to another process, which receives at an abstract socket.
 
 use core::mem::{offset_of, zeroed};
 use core::ptr::addr_of_mut;
@@ -6,20 +6,20 @@ use core::ptr::addr_of_mut;
 /// Longest name of a socket, without the NUL in front (`unix(7)`).
 pub const LONGEST_NAME: usize = 107;
 
-/// A message of one descriptor, aligned as the kernel requires.
+/// A control message with one descriptor, aligned as the kernel requires.
 #[repr(C)]
 struct Control {
     head: libc::cmsghdr,
     descriptor: libc::c_int,
 }
 
-/// Longest wait for a receiver that is busy with other messages, in microseconds.
+/// Longest wait for a receiver whose queue is full, in microseconds.
 const PATIENCE_US: i32 = 50_000;
 
 /// Sends `descriptor` with `text` to the datagram socket with this abstract name, if it exists.
 /// Four system calls; `errno` may change.
 ///
-/// A receiver that is stopped or slower than `PATIENCE_US` gets nothing, and no signal comes.
+/// If the receiver is stopped or slower than `PATIENCE_US`, nothing is sent. Raises no signal.
 pub fn send_descriptor(name: &[u8], text: &[u8], descriptor: i32) {
     if name.is_empty() || name.len() > LONGEST_NAME {
         return;

@@ -3,8 +3,8 @@
 use crate::file::find_piece;
 use crate::os::{Linux, Os};
 
-/// Returns the bytes in memory that belong to no file: heap, stacks, private mappings. `None`
-/// without `/proc` or a free descriptor. Some MiB off in Linux 6.2 to 6.16 with many CPUs.
+/// Returns the bytes in memory that no file backs: heap, stacks, private mappings. `None` without
+/// `/proc` or a free descriptor. In Linux 6.2 to 6.16 with many CPUs the number is some MiB off.
 #[must_use]
 pub fn anonymous_bytes() -> Option<u64> {
     let pages = find_piece(c"/proc/self/statm", b'\n', |line| {

@@ -1,4 +1,4 @@
-//! The machine: CPUs, NUMA nodes, huge pages. Never allocates; answers without `/proc` and `/sys`.
+//! The machine: CPUs, NUMA nodes, huge pages. Never allocates; works without `/proc` and `/sys`.
 
 use crate::confined::is_confined;
 use crate::file::find_piece;
@@ -13,7 +13,7 @@ const MASK_BYTES: usize = 1024;
 
 type Mask = [u64; MASK_BYTES / 8];
 
-/// The CPUs that the process may run on, and the bytes of the kernel's CPU mask.
+/// The CPUs on which the process may run, and the size of the kernel's CPU mask in bytes.
 fn affinity() -> (Mask, usize) {
     let mut mask = [0u64; MASK_BYTES / 8];
     // SAFETY: `mask` is writable for MASK_BYTES bytes.
@@ -47,7 +47,7 @@ impl NumberList {
     }
 }
 
-/// The ranges of a list, by first and last number; `None` for a piece that is no range.
+/// The ranges of a list, as first and last number; `None` for a piece that is not a range.
 fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
     let text = core::str::from_utf8(text).ok()?.trim_ascii();
     Some(text.split(',').map(|range| {
@@ -56,13 +56,13 @@ fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
     }))
 }
 
-/// The CPUs that the process was given, and the bytes of the kernel's mask (all ones where the
-/// kernel refused). Kept, because `sched_getaffinity` later answers for a single thread.
+/// The CPUs on which the process could run at its start, and the bytes of the kernel's mask (all
+/// bits set on an error). Kept, because later `sched_getaffinity` reports just one thread's CPUs.
 static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
 static BYTES_AT_START: AtomicU32 = AtomicU32::new(0);
 const NO_BYTES: u32 = u32::MAX;
 
-/// [`affinity`] as it was when this was first called.
+/// [`affinity`] as this returned it when it was first called.
 fn affinity_at_start() -> (Mask, usize) {
     let known = BYTES_AT_START.load(Ordering::Acquire);
     if known != 0 {
@@ -78,18 +78,18 @@ fn affinity_at_start() -> (Mask, usize) {
     (mask, bytes)
 }
 
-/// Makes the system calls, once at the start, for which a filter may kill later.
+/// Makes the system calls of this file early, before a seccomp filter may kill for them.
 pub fn ask() {
     let _ = affinity_at_start();
     let _ = memory_node_limit();
 }
 
-/// Lets a live thread run on all CPUs that the process was given, whatever its creator may run on;
-/// where none of those is left, on all CPUs of its control group.
+/// Lets a live thread run on all CPUs of `AT_START`, even if its creator may run on fewer; if none
+/// of those is left, on all CPUs of its control group.
 pub fn run_anywhere(thread: libc::pthread_t) {
     let (given, _) = affinity_at_start();
     for mask in [given, [!0; MASK_BYTES / 8]] {
-        // SAFETY: the kernel reads MASK_BYTES bytes of the mask, which the type's name stands for.
+        // SAFETY: the kernel reads MASK_BYTES bytes of the mask; `cpu_set_t` only names the type.
         let done =
             unsafe { libc::pthread_setaffinity_np(thread, MASK_BYTES, mask.as_ptr().cast()) };
         if done == 0 {
@@ -98,7 +98,7 @@ pub fn run_anywhere(thread: libc::pthread_t) {
     }
 }
 
-/// The CPUs that the machine can ever have. Read once.
+/// The possible CPUs of the machine: those that it can ever have. Read once.
 fn possible() -> NumberList {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     static LIMIT: AtomicU32 = AtomicU32::new(0);
@@ -117,8 +117,8 @@ fn possible() -> NumberList {
     list
 }
 
-/// The list in `/sys`, unless it leaves out a CPU on which the process may run; then the limit is
-/// the size of the kernel's mask, which no CPU number reaches.
+/// The list from `/sys`, unless it lacks a CPU on which the process may run. Then the limit is the
+/// size of the kernel's mask, which no CPU number reaches.
 fn possible_from(listed: Option<NumberList>, (mask, bytes): (Mask, usize)) -> NumberList {
     let allowed = mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1);
     let highest = mask
@@ -132,14 +132,14 @@ fn possible_from(listed: Option<NumberList>, (mask, bytes): (Mask, usize)) -> Nu
     }
 }
 
-/// An exclusive upper bound on every CPU number and every `mm_cid` of this process (`nr_cpu_ids` of
-/// the kernel where `/sys` tells it). At least 1.
+/// An exclusive upper bound of every CPU number and every `mm_cid` of this process (the kernel's
+/// `nr_cpu_ids`, where `/sys` reports it). At least 1.
 #[must_use]
 pub fn cpu_number_limit() -> u32 {
     possible().limit
 }
 
-/// The same bound from the size of the kernel's CPU mask: larger, but no container can forge it.
+/// The bound of CPU numbers by the size of the kernel's CPU mask, which no container can forge.
 #[must_use]
 pub fn cpu_mask_limit() -> u32 {
     let (_, bytes) = affinity_at_start();
@@ -147,26 +147,26 @@ pub fn cpu_mask_limit() -> u32 {
     cpu_number_limit().max(bits as u32)
 }
 
-/// CPUs that the machine can ever have, at least 1.
+/// Number of CPUs that the machine can ever have, at least 1.
 #[must_use]
 pub fn possible_cpus() -> u32 {
     possible().count
 }
 
-/// CPUs that the process may run on now, at least 1.
+/// Number of CPUs on which the process may run now, at least 1.
 #[must_use]
 pub fn allowed_cpus() -> u32 {
     affinity().0.iter().map(|word| word.count_ones()).sum::<u32>().max(1)
 }
 
-/// An exclusive upper bound on the numbers of NUMA nodes, at least 1.
+/// An exclusive upper bound of the numbers of NUMA nodes, at least 1.
 #[must_use]
 pub fn node_number_limit() -> u32 {
     NumberList::read(c"/sys/devices/system/node/possible").map_or(1, |list| list.limit.max(1))
 }
 
-/// An exclusive upper bound on the numbers of the NUMA nodes from which the process may get memory,
-/// at least 1. Asked once, first by a system call, which costs a tenth of reading a file.
+/// An exclusive upper bound of the numbers of NUMA nodes from which the process may get memory, at
+/// least 1. Read once: by a system call if possible, a tenth of the cost of reading a file.
 #[must_use]
 pub fn memory_node_limit() -> u32 {
     static KNOWN: AtomicU32 = AtomicU32::new(0);
@@ -185,7 +185,7 @@ fn ask_for_memory_nodes() -> u32 {
     /// Bits of a mask that is long enough for every kernel (`MAX_NUMNODES`, Linux 6.x).
     const NODES: usize = 1024;
     let mut mask = [0 as libc::c_ulong; NODES / libc::c_ulong::BITS as usize];
-    // SAFETY: the mask is writable for NODES bits; the mode is not asked for.
+    // SAFETY: the mask is writable for NODES bits; the pointer for the mode is null.
     let asked = unsafe {
         libc::syscall(
             libc::SYS_get_mempolicy,
@@ -200,7 +200,7 @@ fn ask_for_memory_nodes() -> u32 {
     if is_first_alone { 1 } else { node_number_limit() }
 }
 
-/// The NUMA node of the CPU that runs the calling thread, 0 where the kernel does not report it.
+/// The NUMA node of the CPU that runs the calling thread; 0 if the kernel does not report it.
 #[must_use]
 pub fn current_node() -> u32 {
     if crate::confined::is_confined() {
@@ -222,17 +222,17 @@ pub fn current_node() -> u32 {
     node
 }
 
-/// Bytes of the last-level cache of the first CPU, if it holds data, divided by the CPUs that share
-/// it (`per_cpu_data_slice_size`, Linux 6.7); 0 where the system does not report them or the
-/// process may not ask. Reads up to three small files for each cache, at every call.
+/// Bytes of the last-level cache of the first CPU, if it caches data, divided by the CPUs that
+/// share it (`per_cpu_data_slice_size`, Linux 6.7); 0 if the system does not report them or the
+/// process is confined. Reads up to three small files for each cache, at every call.
 #[must_use]
 pub fn data_cache_slice() -> u32 {
-    /// A CPU has fewer caches.
+    /// More caches than any CPU has.
     const MOST: u32 = 16;
     if is_confined() {
         return 0;
     }
-    // The last cache is the largest; their indexes have no gaps.
+    // The last cache is the largest; the indexes of caches have no gaps.
     let caches = (0..MOST).map_while(DataCache::read);
     caches.last().map_or(0, |cache| cache.slice())
 }
@@ -265,20 +265,20 @@ impl DataCache {
     }
 }
 
-/// Bytes of a size as `/sys` writes it, such as `32K`.
+/// Kibibytes of a size as `/sys` writes it, such as `32K`.
 fn kibibytes(text: &[u8]) -> Option<u32> {
     let text = core::str::from_utf8(text).ok()?.trim_ascii();
     text.strip_suffix('K')?.parse::<u32>().ok()?.checked_mul(1024)
 }
 
-/// When the system gives huge pages.
+/// The mappings to which the kernel gives huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// To every mapping.
+    /// Every mapping.
     Always,
-    /// To mappings for which the process asks (`madvise`).
+    /// Mappings for which the process requests them by `madvise`.
     OnRequest,
-    /// To no mapping, or the mode is not known.
+    /// No mapping, or the setting cannot be read.
     Never,
 }
 
@@ -302,8 +302,8 @@ fn chosen_mode(text: &[u8]) -> Option<HugePages> {
     }
 }
 
-/// Most mappings that a process may have (`vm.max_map_count`), read once; the kernel's default
-/// (`DEFAULT_MAX_MAP_COUNT`, Linux 6.8) where it cannot be read.
+/// Most mappings that a process may have (`vm.max_map_count`), read once; if it cannot be read, the
+/// kernel's default (`DEFAULT_MAX_MAP_COUNT`, Linux 6.8).
 #[must_use]
 pub fn max_map_count() -> usize {
     const DEFAULT: usize = 65_530;

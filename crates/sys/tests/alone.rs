@@ -1,5 +1,5 @@
-//! A process with one thread, and the locks that its second thread finds. A program without the
-//! usual harness, which would start threads.
+//! A process with one thread, and the locks that its second thread finds. Built without the usual
+//! test harness, which would start threads.
 
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::local;
@@ -7,7 +7,7 @@ use quarry_sys::lock::CountedLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn main() {
-    // cargo-nextest asks which tests there are, and which of them are ignored.
+    // cargo-nextest runs this program with `--list` to get the tests, and the ignored ones.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|it| it == "--list") {
         if !arguments.iter().any(|it| it == "--ignored") {

@@ -1,9 +1,9 @@
-//! The gate of `fork` with real forks; `model/gate.rs` walks through its interleavings.
+//! The gate of `fork` with real forks; `model/gate.rs` checks its interleavings.
 
 use quarry_sys::gate::{self, Gate};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Runs `child` in a forked child; returns whether it passed.
+/// Runs `child` in a forked child; returns whether it returned true.
 fn in_fork(child: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child calls nothing of the harness and leaves by `_exit`.
     let id = unsafe { libc::fork() };
@@ -18,7 +18,7 @@ fn in_fork(child: impl FnOnce() -> bool) -> bool {
     status == 0
 }
 
-/// More threads than there are places, each in the middle of something most of the time.
+/// More threads than places, each inside the gate most of the time.
 #[test]
 fn a_child_finds_nothing_half_done() {
     const THREADS: usize = 150;
@@ -56,8 +56,8 @@ fn a_child_finds_nothing_half_done() {
     });
 }
 
-/// A handler that has interrupted the allocator forks so: the interrupted work goes on on both
-/// sides.
+/// A signal handler that has interrupted the allocator's slow path forks. The interrupted work
+/// continues in parent and child.
 #[test]
 fn a_thread_forks_while_it_is_inside() {
     let gate = Gate::new();
@@ -71,7 +71,7 @@ fn a_thread_forks_while_it_is_inside() {
     gate.open();
     drop(inside);
     assert!(passed);
-    // No thread is left inside.
+    // No thread has stayed inside.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             gate.close();
@@ -80,8 +80,7 @@ fn a_thread_forks_while_it_is_inside() {
     });
 }
 
-/// A fork that waits for a thread inside the gate does not keep out the thread that this one waits
-/// for.
+/// Thread A waits inside the gate for thread B. A fork that waits for A does not keep B out.
 #[test]
 fn a_thread_that_sleeps_is_outside_meanwhile() {
     static GATE: Gate = Gate::new();
@@ -101,7 +100,7 @@ fn a_thread_that_sleeps_is_outside_meanwhile() {
         while !asleep.load(Relaxed) {
             std::thread::yield_now();
         }
-        // Would never return while the other thread is inside.
+        // This call would never return while the other thread is inside.
         GATE.close();
         awake.store(true, Relaxed);
         GATE.open();

@@ -1,4 +1,4 @@
-//! The counted lock: what it counts, fork, and the message of a thread that waits for itself.
+//! The counted lock: its counts, forks, and the report of a thread that waits for itself.
 #![cfg(not(quarry_model))]
 
 use quarry_sys::clock::monotonic_ns;
@@ -50,7 +50,7 @@ fn one_acquisition_in_so_many_has_its_hold_time_measured() {
     }
 }
 
-/// Without counting, a lock excludes as before, and has no figures.
+/// A lock without counting still excludes, and reports no counts.
 #[test]
 fn a_lock_that_does_not_count_stores_nothing() {
     let lock = CountedLock::counting(0u32, Chosen(false));
@@ -100,7 +100,7 @@ fn until_asleep(thread: i32) {
     }
 }
 
-/// A waiter whose holder does not let go spins, sleeps, and is woken.
+/// A thread that waits long for the lock spins, sleeps, and is woken.
 #[test]
 fn a_waiter_sleeps_and_counts_once() {
     let lock = CountedLock::new(0u32);
@@ -136,7 +136,7 @@ fn the_counters_of_a_lock_have_not_grown_beyond_their_words() {
     assert_eq!(size_of::<CountedLock<()>>(), 6 * 8);
 }
 
-/// Many threads, short sections: the sum is right, and every acquisition is counted.
+/// Many threads with short sections: the sum is right, and each acquisition is counted.
 #[test]
 fn sections_exclude_each_other() {
     const THREADS: u64 = 6;
@@ -178,7 +178,7 @@ fn counters_add_up() {
 
 const AGAIN: &str = "QUARRY_TEST_LOCK_AGAIN";
 
-/// A thread that takes a lock it holds dies with exactly one line, not in silence.
+/// A thread that takes a lock it holds reports that in exactly one line, and aborts.
 #[test]
 fn waiting_for_oneself_is_reported() {
     if std::env::var_os(AGAIN).is_some() {
@@ -196,7 +196,7 @@ fn waiting_for_oneself_is_reported() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
 }
 
-/// The same where a handler of a signal takes the lock again.
+/// A signal handler that takes a lock its thread holds also reports that in one line.
 #[test]
 fn a_handler_that_waits_for_its_thread_is_reported() {
     static LOCK: CountedLock<()> = CountedLock::new(());

@@ -1,4 +1,4 @@
-//! The statistics page between real processes: what a process leaves that dies while it publishes.
+//! The statistics page between real processes: a process dies in the middle of a publication.
 #![cfg(not(any(miri, quarry_model, quarry_sim)))]
 
 use quarry_record::{
@@ -7,7 +7,7 @@ use quarry_record::{
 use quarry_sys::memfd::map_sealed;
 use quarry_sys::record_page::{Published, Publisher, RecordPage, STALE_NS};
 
-/// A process that has made a page, and the copy of its page that a reader has.
+/// A process that has made a page, and a reader's copy of that page.
 struct Maker {
     publisher: Publisher,
     page: *const u8,
@@ -41,7 +41,7 @@ fn record(copy: &[u8], at: usize) -> &[u8] {
     &copy[at * RECORD_BYTES..][..RECORD_BYTES]
 }
 
-/// Runs `work` in a child of a fork, which ends as it says.
+/// Runs `work` in the child of a fork; returns how the child ended.
 fn in_child(work: impl FnOnce()) -> i32 {
     // SAFETY: the child calls nothing but the publisher, which allocates nothing and takes no lock,
     // kill and _exit.
@@ -81,7 +81,7 @@ fn a_process_that_dies_while_it_publishes_is_seen_to_have_begun() {
     let own = Snapshot::parse(record(&copy, 0)).map(|it| it.about().cpus);
     assert_eq!(own, Ok(2), "its parent's record is what it was");
 
-    // Others take its record over, once it is old.
+    // Once its record is old, other processes take it over.
     for pid in 20..20 + RECORDS as u32 {
         let now_ns = 7 + STALE_NS;
         let status = in_child(|| {

@@ -1,13 +1,13 @@
 //! Prints return addresses as object files and offsets.
 //!
-//! Looks up no name, which takes the loader's locks. `addr2line -e FILE OFFSET` finds the line.
+//! Looks up no symbols, because the loader would lock. `addr2line -e FILE OFFSET` finds the line.
 
 use core::fmt::Write;
 use quarry_sys::file::find_piece;
 use quarry_sys::own_stack;
 use quarry_sys::report::{Line, warn};
 
-/// Prints addresses up to the first 0, without leading addresses in `libquarry`.
+/// Prints addresses up to the first 0, without the leading addresses that are in `libquarry`.
 #[cold]
 #[inline(never)]
 pub(super) fn print_callers(frames: &[u64]) {
@@ -30,7 +30,7 @@ fn print_all(frames: &[u64]) {
     }
 }
 
-/// Writes `(FILE+OFFSET)`. A file begins at its first mapping.
+/// Writes `(FILE+OFFSET)`; the offset counts from the first mapping of the file.
 fn locate(address: usize, place: &mut Line<200>) {
     let mut file = Line::<160>::default();
     let mut base = 0;

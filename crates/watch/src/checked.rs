@@ -1,7 +1,7 @@
-//! Requests under `QUARRY_DEBUG` and `QUARRY_HARDEN`: objects with records.
+//! Requests under `QUARRY_DEBUG` and `QUARRY_HARDEN`, whose objects have records.
 //!
 //! Under these options each object of `malloc` has a record at the end of its slot
-//! (`checks/record.rs`); the slab's geometry or the block's length says where that is. Objects of
+//! (`checks/record.rs`); the end follows from the slab's geometry or the block's length. Objects of
 //! caches that the program has created have no record.
 
 use super::checker::{Allocation, Checker, Storage};
@@ -17,11 +17,11 @@ use quarry_mm::stack::{
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Bytes in quarantine: more under `QUARRY_DEBUG`, whose purpose is to find errors.
+/// Most bytes in quarantine under `QUARRY_DEBUG`; more than otherwise, in order to find errors.
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
 const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 
-/// Largest class in random order, which parks [`WAYS`] objects of each class in use.
+/// Largest class that is allocated in random order; up to [`WAYS`] objects per class are parked.
 const LARGEST_SHUFFLED: usize = 2048;
 
 impl<C: StackConfig> Checker<'_, C> {
@@ -52,7 +52,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.alloc_roomy(request, 0)
     }
 
-    /// Like [`alloc_checked`](Self::alloc_checked), in a slot with `room` more bytes than needed.
+    /// Like [`alloc_checked`](Self::alloc_checked), in a slot with `room` bytes more than needed.
     pub(super) fn alloc_roomy(&self, request: Request, room: usize) -> Option<Object> {
         let Request { size, align, zeroed } = request;
         if !is_sane(size) || !is_sane(align) || !self.stack.has_classes() {
@@ -69,8 +69,8 @@ impl<C: StackConfig> Checker<'_, C> {
     fn make_ready(&self, slot: Slot, shape: Shape, zeroed: bool) -> Option<Object> {
         let parts = self.parts(slot, shape);
         let object = Object::new(core::ptr::with_exposed_provenance_mut(parts.user().start))?;
-        // SAFETY: the slot is ours, and the program does not know of it yet; a slot that was made
-        // for an object with OWNER has tracks.
+        // SAFETY: the slot is ours, and the program does not know it yet; a slot made for an object
+        // with OWNER has tracks.
         unsafe {
             if slot.bytes <= classes::LARGEST {
                 if zeroed {
@@ -90,8 +90,8 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(object)
     }
 
-    /// Allocates the slot of an object; if there is no memory, frees objects that wait in
-    /// quarantine first. A large slot is zero if `zeroed` is true.
+    /// Allocates the slot of an object; if there is no memory, first frees objects in quarantine. A
+    /// large slot is zero if `zeroed` is true.
     fn take_slot(&self, shape: &Shape, align: usize, zeroed: bool, room: usize) -> Option<Slot> {
         let least = shape.slot_bytes()?.checked_add(room)?;
         let is_large = least > classes::LARGEST;
@@ -112,7 +112,7 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(slot)
     }
 
-    /// Allocates a small object: a random one of the objects that its class has ready.
+    /// Allocates a small object: a random one of the parked objects of its class.
     fn alloc_shuffled(&self, request: Request) -> Option<Object> {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
         let is_plain = request.align <= MIN_ALIGN && request.size <= LARGEST_SHUFFLED;
@@ -131,7 +131,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Frees the objects that are ready in random order; returns whether there were any.
+    /// Frees the objects parked for random order; returns whether there were any.
     pub(super) fn free_shuffled(&self) -> bool {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
         let mut any = false;
@@ -147,8 +147,8 @@ impl<C: StackConfig> Checker<'_, C> {
         any
     }
 
-    /// The live allocation at `object`, if the checks know it. Aborts with a report if it is not in
-    /// use, or its record was overwritten.
+    /// The live allocation at `object`, if it has a record of the checks. Aborts with a report if
+    /// the object is not in use, or its record was overwritten.
     #[inline]
     pub(super) fn seen(&self, entry: Entry, object: Object) -> Option<Allocation> {
         if let Some(number) = self.checks.guarded_at(object.as_ptr()) {
@@ -216,7 +216,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.stack.misuse(entry, address, misuse)
     }
 
-    /// Frees an allocation that the checks know; false if they do not.
+    /// Frees an allocation that has a record of the checks; returns false if it has none.
     ///
     /// # Safety
     /// The user of the object has given it up.
@@ -239,7 +239,7 @@ impl<C: StackConfig> Checker<'_, C> {
         true
     }
 
-    /// Turns an object into a freed one; returns the slot if it must wait in quarantine.
+    /// Marks an object as freed; returns the slot if it is to be put into quarantine.
     ///
     /// # Safety
     /// The object is live, and its user has given it up.
@@ -253,7 +253,7 @@ impl<C: StackConfig> Checker<'_, C> {
     ) -> Option<Slot> {
         let parts = self.parts(slot, shape);
         // SAFETY: the slot holds a live object (caller's promise); if another thread frees the
-        // object as well, one of the two finds out here.
+        // object too, one of the two detects it here.
         unsafe {
             if !slot.record().free(self.secret()) {
                 self.misuse_of_seen(entry, seen, Misuse::NothingInUse);
@@ -283,8 +283,8 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Moves an object into quarantine if there is room, and releases one that is due. Returns
-    /// false if it released none, or if the running thread holds the quarantine's lock.
+    /// Moves an object into quarantine if there is room, and frees one that has waited long enough.
+    /// Returns false if it freed none, or if the running thread holds the quarantine's lock.
     fn release_due(&self, slot: &mut Option<Slot>, at_random: Option<usize>) -> bool {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return false };
         if !quarantine.is_full()
@@ -301,7 +301,7 @@ impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn release(&self, slot: Slot) {
         self.look_at_freed(slot);
         if slot.bytes > classes::LARGEST && !self.open_guard_page(slot) {
-            // A block that faults must not be allocated again.
+            // A block that is still inaccessible must not be allocated again.
             return;
         }
         let start = Object::new(core::ptr::with_exposed_provenance_mut(slot.start));
@@ -311,13 +311,13 @@ impl<C: StackConfig> Checker<'_, C> {
 
     #[inline(never)]
     fn look_at_freed(&self, slot: Slot) {
-        // SAFETY: the slot is the memory of an object that waits.
+        // SAFETY: the slot is the memory of an object in quarantine.
         let record = unsafe { slot.record() };
         let shape = record.shape();
         if record.seal(self.secret()) != Seal::Freed {
             self.report_written_record(slot);
         }
-        // SAFETY: the slot is the memory of an object that waits.
+        // SAFETY: the slot is the memory of an object in quarantine.
         if let Some(damage) = unsafe { self.parts(slot, shape).damage_of_buried() } {
             self.report_damage(None, slot, shape, damage);
         }
@@ -335,7 +335,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.free_hidden() || any
     }
 
-    /// Checks every object in quarantine; reports a write to one, and aborts. O(objects).
+    /// Checks all objects in quarantine; reports the first write to one, and aborts. O(objects).
     pub(super) fn look_at_waiting(&self) {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return };
         for place in 0..quarantine.len() {

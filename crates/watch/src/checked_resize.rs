@@ -1,4 +1,4 @@
-//! `realloc` of allocations that the checks know.
+//! `realloc` of allocations that have a record of the checks.
 
 use super::checker::{Allocation, Checker, Storage};
 use super::checks::{Shape, Slot};
@@ -7,7 +7,7 @@ use quarry_mm::stack::{Entry, Request, StackConfig, StackHost, with_headroom};
 use quarry_sys::percpu::Object;
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// `realloc` of an allocation that the checks know; `None` if they do not.
+    /// `realloc` of an allocation with a record of the checks; `None` if it has none.
     ///
     /// # Safety
     /// Same as [`Stack::realloc`].
@@ -23,10 +23,10 @@ impl<C: StackConfig> Checker<'_, C> {
     }
 
     /// A small object always moves, so that stale pointers to it are found. A large object stays in
-    /// its slot if it fits and fills at least half of it. If it moves to grow, it gets headroom.
+    /// its slot if it fits and fills at least half of it. A larger slot gets headroom.
     ///
     /// # Safety
-    /// Same as [`Stack::realloc`] of the object that was seen.
+    /// Same as [`Stack::realloc`] for the object of `seen`.
     unsafe fn realloc_seen(&self, seen: &Allocation, request: Request) -> Option<Object> {
         let size = request.size;
         let object = Object::new(core::ptr::with_exposed_provenance_mut(seen.address))?;

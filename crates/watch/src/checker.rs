@@ -1,4 +1,4 @@
-//! The checks of a stack, and where they find the slot or the guarded object of an address.
+//! The checks of a stack, and how they find the slot or the guarded object of an address.
 
 use super::checks::guards::{GUARDED_OBJECTS, GuardedObject, POOL_BYTES, nearest, page_of};
 use super::checks::{Checks, Parts, Shape, Slot, Track, Tracked};
@@ -11,11 +11,11 @@ use quarry_sys::clock::monotonic_ns;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{Ordering, task};
 
-/// An allocation with a record, or between guard pages.
+/// An allocation that has a record, or that is between guard pages.
 #[derive(Clone, Copy)]
 pub(super) struct Allocation {
     pub(super) storage: Storage,
-    /// The address that the program has.
+    /// The address that the program uses.
     pub(super) address: usize,
     pub(super) size: usize,
 }
@@ -32,19 +32,19 @@ pub(super) struct Checker<'a, C: StackConfig> {
 }
 
 impl Checks {
-    /// `stack` is the stack that the checks belong to.
+    /// `stack` must be the stack of these checks.
     #[inline(always)]
     pub(super) fn on<'a, C: StackConfig>(&'a self, stack: &'a Stack<C>) -> Checker<'a, C> {
         Checker { stack, checks: self }
     }
 
-    /// Returns false if no check knows an allocation; two loads while all checks are off. O(1).
+    /// Returns false if the checks cannot know `object`; two loads while all checks are off. O(1).
     #[inline(always)]
     pub(super) fn may_know<C: StackConfig>(&self, stack: &Stack<C>, object: Object) -> bool {
         stack.instruments.see_frees() || self.guarded_at(object.as_ptr()).is_some()
     }
 
-    /// The guarded object that an address belongs to; `None` without a pool. O(1).
+    /// The guarded object to whose page or guard an address belongs; `None` without a pool. O(1).
     #[inline]
     pub(super) fn guarded_at(&self, address: *const u8) -> Option<usize> {
         let base = self.guards.base.load(Ordering::Acquire);
@@ -87,7 +87,7 @@ impl<C: StackConfig> Checker<'_, C> {
         track.set(task::number(), monotonic_ns(), &frames);
     }
 
-    /// The slot of the small object at an address, or of the large object whose first frame has it.
+    /// The slot of the small object at an address, or of the large object that starts in its frame.
     pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
         let pfn = self.arena().pfn(address)?;
         let kind = self.frames().kind(pfn);
@@ -118,8 +118,8 @@ impl<C: StackConfig> Checker<'_, C> {
 
     pub(super) fn guarded(&self, number: usize) -> &GuardedObject {
         assert!(number < GUARDED_OBJECTS);
-        // SAFETY: the table has that many entries once the pool has an address. They are zero bytes
-        // at first, which are objects; the table is never given back.
+        // SAFETY: the table has that many entries once the pool has an address. Its bytes are zero
+        // at first, which is a valid state of objects; the table is never given back.
         unsafe { &*self.checks.guards.objects.load(Ordering::Acquire).add(number) }
     }
 

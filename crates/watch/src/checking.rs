@@ -1,4 +1,4 @@
-//! The checks as an instrument.
+//! The hooks by which the stack calls the checks.
 
 use super::checks::Checks;
 use quarry_mm::frame::Pfn;

@@ -7,8 +7,8 @@ use quarry_mm::slab::CacheId;
 use quarry_mm::stack::{Stack, StackConfig, StackHost};
 
 impl Checks {
-    /// Looks at every object with a record of `stack`, to which the checks belong, in use or in
-    /// quarantine. Reports the first object with a forbidden write, and aborts. No other thread may
+    /// Checks every object of `stack` (the stack of these checks) that has a record, in use or in
+    /// quarantine. Reports the first forbidden write that it finds, and aborts. No other thread may
     /// be on a slow path. O(memory of the heap).
     pub fn look_at_all<C: StackConfig>(&self, stack: &Stack<C>) {
         if stack.has_classes() && self.options().have_records() {

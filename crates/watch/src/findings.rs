@@ -1,6 +1,6 @@
-//! Reports of the checks: one line, then the tracks of the object, then abort.
+//! Reports of errors that the checks find: one line, then the object's tracks, then abort.
 //!
-//! The lines follow the output of SLUB (Linux 6.18, `mm/slub.c`): the bytes around the first wrong
+//! The lines have the form of SLUB's (Linux 6.18, `mm/slub.c`): the bytes around the first wrong
 //! one, the thread that allocated the object, and the thread that freed it.
 
 use super::backtrace::print_callers;
@@ -14,11 +14,11 @@ use quarry_mm::stack::{Entry, Misuse, Stack, StackConfig, StackHost};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::{abort, warn};
 
-/// Bytes of a line of a dump, and of a whole dump around the first wrong byte.
+/// Bytes per line of a dump; bytes of a whole dump around the first wrong byte.
 const LINE_BYTES: usize = 16;
 const DUMP_BYTES: usize = 64;
 
-/// The call of the program that led to a finding, if it made one, and the object's address.
+/// The function that the program called when the error was found, if any, and the address.
 struct Found(Option<Entry>, usize);
 
 impl fmt::Display for Found {
@@ -33,7 +33,7 @@ impl fmt::Display for Found {
 impl Checks {
     /// If the checks have made the memory of `stack` at `address` inaccessible, reports the access
     /// and aborts. The checks must be those of `stack`. For a SIGSEGV handler: waits for no lock,
-    /// and may read the entry of a block that another thread is about to hide.
+    /// so it may read the entry of a block that another thread is just hiding.
     pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, is_write: bool) {
         if stack.has_classes() {
             self.on(stack).report_fault(address, is_write);
@@ -47,7 +47,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.misuse_of_seen_at(entry, address, seen, misuse)
     }
 
-    /// Reports the misuse of an allocation by an address inside or outside of it, and aborts.
+    /// Reports the misuse of an allocation, through an address inside or outside of it, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn misuse_of_seen_at(
@@ -82,8 +82,8 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports an allocation that was not requested with `size` bytes at `align`. (The C++ library
-    /// rounds sizes up to the alignment, and requests one byte instead of none.)
+    /// Reports an error unless the allocation was requested with `size` bytes at `align`. (The C++
+    /// library rounds sizes up to the alignment, and requests one byte instead of none.)
     pub(super) fn demand(&self, entry: Entry, seen: &Allocation, size: usize, align: usize) {
         let rounded = size.max(1).checked_next_multiple_of(align.max(1));
         let is_right = seen.size == size || Some(seen.size) == rounded;
@@ -164,7 +164,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports an address in a large block that was freed and faults since then, and aborts.
+    /// Reports an address in a freed large block that was made inaccessible, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn report_if_hidden(&self, entry: Entry, address: *mut u8, pfn: Pfn) {
@@ -186,7 +186,7 @@ impl<C: StackConfig> Checker<'_, C> {
         let Some(pfn) = self.arena().pfn(core::ptr::without_provenance(address)) else {
             return;
         };
-        // This thread may hold the lock: then the fault is not the program's.
+        // If this thread itself holds the lock, the fault is not the program's.
         let Some(hidden) = self.checks.hidden.try_lock() else { return };
         if let Some(block) = hidden.find(pfn) {
             let start = self.arena().address(block.pfn).as_ptr().addr() + block.about.shape.front;

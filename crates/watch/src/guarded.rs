@@ -1,4 +1,4 @@
-//! Guard pages by sampling: the choice of requests, and the reports.
+//! Guard pages by sampling: which requests are samples, and how errors are reported.
 
 use super::checker::{Allocation, Checker, Storage};
 use super::checks::Seal;
@@ -74,7 +74,7 @@ impl<C: StackConfig> Checker<'_, C> {
         Object::new(core::ptr::with_exposed_provenance_mut(user.start))
     }
 
-    /// Opens the fast paths until the next sample is due.
+    /// Lets the fast paths serve requests until the next sample is due.
     fn wait_for_next_sample(&self) {
         if let Sampling::Each(milliseconds) = self.options().guard {
             let next = coarse_ns() + u64::from(milliseconds) * 1_000_000;
@@ -94,7 +94,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// The live object that starts at an address of the pool; reports other addresses and aborts.
+    /// The live object that starts at an address in the pool; reports any other address and aborts.
     #[inline(never)]
     pub(super) fn seen_guarded(&self, entry: Entry, object: Object, number: usize) -> Allocation {
         let guarded = self.guarded(number);
@@ -134,9 +134,9 @@ impl<C: StackConfig> Checker<'_, C> {
             self.end_here();
         }
         self.note_caller(&object.tracks.freed);
-        // If the system refuses, a later misuse is found only by the object's state.
+        // If the system refuses, a later misuse is detected only by the object's state.
         let _ = self.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
-        // A lost place is better than a wait for this thread's own lock.
+        // If this thread holds the lock, losing the place is better than a deadlock.
         if let Some(mut free) = self.checks.guards.free.lock_of_others() {
             free.push(number);
         }

@@ -1,5 +1,5 @@
-//! Large blocks under `QUARRY_DEBUG` and `QUARRY_HARDEN`: they fault after they were freed, and
-//! hardened blocks end at a page that faults.
+//! Large blocks under `QUARRY_DEBUG` and `QUARRY_HARDEN`: they are made inaccessible when freed,
+//! and a hardened block also ends at an inaccessible page.
 
 use super::checker::Checker;
 use super::checks::{Freed, Shape, Slot};
@@ -10,7 +10,7 @@ use quarry_mm::stack::{Block, LEAST_FRAMES, StackConfig, StackHost};
 use quarry_sys::os::OsError;
 use quarry_sys::own_stack;
 
-/// Most frames of all hidden blocks: they have no memory, but count as used.
+/// Most frames in all hidden blocks together. They have no memory, but count as used.
 const MOST_HIDDEN_FRAMES: u64 = (1 << 30) >> FRAME_SHIFT;
 
 impl<C: StackConfig> Checker<'_, C> {
@@ -23,7 +23,7 @@ impl<C: StackConfig> Checker<'_, C> {
         (self.frames().link(pfn) == frames + 1).then(|| self.arena().address(Pfn(pfn.0 + frames)))
     }
 
-    /// Makes the guard page fault, unless the process has too many mappings.
+    /// Makes the guard page inaccessible, unless the process has too many mappings.
     pub(super) fn protect_guard_page(&self, slot: Slot) {
         if let Some(page) = self.guard_page(slot) {
             let _ = self.arena().os().set_accessible(page, FRAME_BYTES, false);
@@ -39,7 +39,7 @@ impl<C: StackConfig> Checker<'_, C> {
         })
     }
 
-    /// Hides a large freed object, so that it faults for a while. If false, it stays accessible.
+    /// Makes a large freed object inaccessible for a while; returns whether it did.
     pub(super) fn hide_large(&self, slot: Slot, shape: Shape) -> bool {
         let pfn = self.arena().pfn(core::ptr::with_exposed_provenance(slot.start));
         let Some(pfn) = pfn.filter(|_| self.arena().has_small_pages()) else { return false };
@@ -94,7 +94,7 @@ impl<C: StackConfig> Checker<'_, C> {
         any
     }
 
-    /// Gives back a hidden block. A block that stays inaccessible is lost: it is never reused.
+    /// Gives back a hidden block. If the block stays inaccessible, it is lost: it is never reused.
     fn free_hidden_block(&self, block: Block<Freed>) {
         if !block.show(self.arena()) {
             return;

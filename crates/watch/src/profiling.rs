@@ -1,10 +1,10 @@
-//! The effect of the heap profile on requests.
+//! How the heap profile changes requests.
 //!
 //! While a profile is on, every request takes its slow path, which counts its bytes. A request that
 //! is not a sample then gets an object of its class's array, as on the fast path. A sample up to 1
 //! MiB gets its own block, of kind `SAMPLED`, whose link is the number of its record. A larger
-//! sample is a mapping like all others, with that number beside its length. So only the free of a
-//! sample finds a record, in O(1), also after the profile has ended.
+//! sample is a mapping like all others, with that number beside its length. So the free of a sample
+//! finds the record in O(1), even after the profile has ended.
 //!
 //! To the program a sample is like any other object of its size: `malloc_usable_size` returns the
 //! same, and `realloc` leaves it in place in the same cases. An object that `realloc` moves or
@@ -21,7 +21,7 @@ use quarry_sys::clear::clear;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Bytes that the program may use of a request that is not a mapping.
+/// Bytes that the program may use of a request, unless it is a mapping.
 fn usable(size: usize, align: usize) -> usize {
     match classes::of_aligned(size, align) {
         Some(class) => classes::SIZES[class.index()] as usize,
@@ -112,8 +112,8 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
 }
 
 impl HeapProfile {
-    /// Makes the tables, with `area` for the counts, once, before the first [start](Self::start) of
-    /// a profile of `stack`, to which it belongs. One task at a time.
+    /// Makes the tables, with `area` for the counts. Once, before the first [start](Self::start) of
+    /// a profile of `stack`, whose instrument this is. One task at a time.
     ///
     /// # Errors
     /// The system's error.
@@ -128,8 +128,8 @@ impl HeapProfile {
         Ok(())
     }
 
-    /// Starts a profile of `stack`, to which it belongs, and clears the previous one. One task at a
-    /// time, after [`prepare`](Self::prepare).
+    /// Starts a profile of `stack`, whose instrument this is, and clears the previous one. One task
+    /// at a time, after [`prepare`](Self::prepare).
     ///
     /// # Errors
     /// If another task is still adding to the previous profile.
@@ -143,7 +143,7 @@ impl HeapProfile {
         Ok(())
     }
 
-    /// Stops the profile of `stack`, to which it belongs; its counts stay. One task at a time.
+    /// Stops the profile of `stack`, whose instrument this is; its counts stay. One task at a time.
     pub fn stop<C: StackConfig>(&self, stack: &Stack<C>) {
         stack.switch_instrument(Instrument::Profile, false);
         self.end();

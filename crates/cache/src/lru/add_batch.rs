@@ -1,4 +1,4 @@
-//! An array of up to 56 pages: the add batch of a CPU, or pages that one step handles.
+//! An array of up to 56 pages: the add batch of a CPU, or pages that are handled together.
 
 use super::page::PageNo;
 

@@ -1,9 +1,9 @@
 //! `batched`: neighbours on a list form batches, and pages inside a batch leave without the LRU
 //! lock (D. Jordan, "lru_lock scalability", January 2018; never merged).
 //!
-//! A release of several pages takes the inner pages off first, under their batch locks, and the
-//! sentinels afterwards, under the LRU lock. In list order, each removed sentinel would make the
-//! next page a sentinel. `batches.rs` defines *inner* and *sentinel*, and the locks of each change.
+//! `batches.rs` defines *inner* pages and *sentinels*. A release of several pages first takes the
+//! inner pages off, under their batch locks, and then the sentinels, under the LRU lock. (In list
+//! order, the removal of a sentinel would make the next page a sentinel.)
 
 use super::batches::{Batch, INNER, Locked, NodeLists, role, tag};
 use super::page::{Descriptor, DescriptorTable, PageNo};
@@ -17,7 +17,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
 
-/// Most pages that go through the two passes together: as many as a gathering unmap releases.
+/// Most pages that take both steps together: about as many as a batch of `mmu_gather` has.
 const RELEASE: usize = 512;
 
 /// Batches of neighbours, each under a lock of its own.
@@ -53,7 +53,7 @@ impl BatchedLists {
         self.nodes.at(node.0 as usize)
     }
 
-    /// Locks the lists of `node`: keeps `held` if it is their lock, else releases it first.
+    /// Returns the locked lists of `node`. Keeps `held` if it locks them, else releases it first.
     pub(super) fn relock<'a, 'b>(
         &'a self,
         held: &'b mut Option<Locked<'a>>,
@@ -65,7 +65,7 @@ impl BatchedLists {
         held.get_or_insert_with(|| self.of(node).hold(node))
     }
 
-    /// Like `relock`, for a page's batch lock. A scan may change the tag until the lock is held.
+    /// Like `relock`, for a page's batch lock. A scan may change the tag before the lock is held.
     fn relock_batch<'a, 'b>(
         &'a self,
         held: &'b mut Option<Batch<'a>>,
@@ -84,7 +84,7 @@ impl BatchedLists {
         }
     }
 
-    /// Takes inner pages off under their batch locks. Returns the sentinels, as bits.
+    /// Takes inner pages off under their batch locks. Returns a bit for each sentinel.
     fn release_inner(&self, table: &DescriptorTable, pages: &[PageNo]) -> [u64; RELEASE / 64] {
         let mut sentinels = [0; RELEASE / 64];
         let mut held = None;
@@ -93,7 +93,7 @@ impl BatchedLists {
             if !descriptor.state.load().has(State::LRU) {
                 continue;
             }
-            // A sentinel may become an inner page meanwhile; the second pass takes it too.
+            // If a sentinel becomes an inner page after this check, the second pass still takes it.
             let is_inner = role(descriptor) == INNER && {
                 let batch = self.relock_batch(&mut held, descriptor);
                 let is_inner = role(descriptor) == INNER;
@@ -125,7 +125,7 @@ impl BatchedLists {
             }
             let descriptor = table.at(page);
             let locked = self.relock(&mut held, descriptor.node());
-            // No scan changes the page's tag, which would need the LRU lock.
+            // The tag stays: a scan changes it only under the LRU lock, which this task holds.
             let batch = self.of(descriptor.node()).hold_batch(descriptor.node(), tag(descriptor));
             locked.release(&batch, table, page);
             since += 1;

@@ -25,7 +25,7 @@
 //! have the role `OPEN`; `added - removed = pages on the list`.
 //!
 //! So the batch lock of an inner page also guards its neighbours, whose links change when the page
-//! leaves. A task takes the LRU lock before batch locks, and a second batch lock only under it.
+//! leaves. Lock order: LRU lock, batch lock; two batch locks only under the LRU lock.
 
 use super::page::{Descriptor, DescriptorTable, PageNo};
 use super::policy::{ListKind, LruCounters, Sizes, Tail, Tally, Waiting, add_to, scan};
@@ -55,8 +55,8 @@ struct BatchLock {
     sentinels: AtomicU64,
 }
 
-/// Chooses tags at random, each different from the last, so that tasks that release neighbouring
-/// batches do not meet at one lock. A linear congruential generator (D. Knuth, H. Lewis).
+/// Chooses a random tag for each batch, unlike the last one, so that tasks that release
+/// neighbouring batches use different locks. A linear congruential generator (D. Knuth, H. Lewis).
 #[derive(Clone, Copy)]
 pub(super) struct Tags {
     seed: u32,
@@ -113,8 +113,8 @@ pub(super) struct Batch<'a> {
     _held: Guard<'a, (), Chosen>,
 }
 
-/// The tail of a list, with the batch lock of its last page. This page is a sentinel, which changes
-/// only under the LRU lock, so the scan needs no other batch lock.
+/// The tail of a list, with the batch lock of its last page. This page is a sentinel. Only holders
+/// of the LRU lock change a sentinel, so the scan needs no other batch lock.
 struct LockedTail<'a> {
     locked: Locked<'a>,
     held: Option<Batch<'a>>,
@@ -222,7 +222,7 @@ impl NodeLists {
         Batch { node, tag, lock, _held: lock.lock.lock() }
     }
 
-    /// Takes a batch lock, unless the running task holds it.
+    /// Takes a batch lock; `None` if the running task itself holds it.
     fn hold_batch_of_others(&self, node: NodeId, tag: usize) -> Option<Batch<'_>> {
         let lock = &self.batches[tag];
         lock.lock.lock_of_others().map(|held| Batch { node, tag, lock, _held: held })
@@ -303,7 +303,7 @@ impl Locked<'_> {
         if head.open == 0 {
             return;
         }
-        // A batch of one or two pages has only sentinels, which change under the LRU lock.
+        // A batch of one or two pages has no inner page, and sentinels need only the LRU lock.
         let _batch = (head.open > 2).then(|| self.lists.hold_batch(self.node, head.tags.tag));
         let mut at = head.pages.head();
         for number in 1..=head.open {
@@ -316,7 +316,7 @@ impl Locked<'_> {
         head.tags.choose();
     }
 
-    /// Unlinks a page from its list. The caller holds its batch lock as well.
+    /// Unlinks a page from its list. The caller also holds the page's batch lock.
     fn unlink(&mut self, table: &DescriptorTable, page: PageNo, list: ListKind) {
         let (head, role) = (&mut self.heads[list.index()], role(table.at(page)));
         if role != INNER {
@@ -369,7 +369,7 @@ impl Batch<'_> {
         self.unmark(table.at(page));
     }
 
-    /// Clears `LRU` of a page that is being unlinked, and counts it. Returns its list.
+    /// Clears `LRU` of a page that is being unlinked, and counts the removal. Returns its list.
     fn unmark(&self, descriptor: &Descriptor) -> ListKind {
         debug_assert!(self.is(descriptor.node(), tag(descriptor)), "the batch lock of the page");
         let list = ListKind::of(descriptor.state.clear(State::LRU));

@@ -14,9 +14,9 @@ pub struct LruOptions<P = Splice> {
     /// The locking of the lists.
     pub policy: P,
     /// Pages of a full add batch, at most [`MOST_ADD_BATCH`](super::MOST_ADD_BATCH). Under
-    /// `batched` and `splice`, a closed batch of a list has as many.
+    /// `batched` and `splice`, this is also the size of a closed batch on a list.
     pub add_batch: usize,
-    /// Locks count acquisitions, contention and time; otherwise they read no clock.
+    /// If true, locks count acquisitions, contention and time; if false, they read no clock.
     pub counts: bool,
 }
 

@@ -42,7 +42,7 @@ fresh_zero! {
         pub private: AtomicU64,
         next: AtomicU32,
         previous: AtomicU32,
-        /// The number of the slab cache of the object in `private`; 0 if it is no object.
+        /// The slab cache that the object in `private` belongs to; 0 if `private` is no object.
         pub private_cache: AtomicU32,
         /// The error of the page's fill.
         pub error: AtomicU32,
@@ -80,7 +80,7 @@ impl Descriptor {
         NodeId(self.node.load(Relaxed))
     }
 
-    /// Returns whether the page is held. A later load of its key finds this key or a newer one.
+    /// Returns whether the page is held. An acquire load: a later load of the key is not older.
     #[inline(always)]
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -93,10 +93,10 @@ impl Descriptor {
         self.held.store(is_held.into(), Release);
     }
 
-    /// Takes the page out of its index, like [`StateWord::take_out`], and ends its holding.
+    /// Takes the page out of its index by [`StateWord::take_out`], and ends the page's holding.
     ///
     /// # Errors
-    /// The current state, if it is refused or the page is not live.
+    /// The current state, if a flag of `refused` is set or the page is not live.
     #[inline]
     pub fn take_out(&self, refused: u64, pins: u64) -> Result<State, State> {
         let is_held = self.is_held();
@@ -164,8 +164,8 @@ impl DescriptorTable {
         Ok(Self { array: GrowingArray::new(os, window.at(0), capacity), _window: window })
     }
 
-    /// Announces that page `n` lies in frame `n`, as in a kernel: a simulated machine then puts the
-    /// page's descriptor into the cache line of the frame's entries.
+    /// Tells a simulated machine that page `n` is frame `n`, as in a kernel. The machine then puts
+    /// a page's descriptor into the cache line of the frame's entries.
     pub fn announce_as_of_frames(&self) {
         self.array.announce_as_of_frames();
     }
@@ -192,13 +192,13 @@ impl DescriptorTable {
         self.array.is_empty()
     }
 
-    /// Unit, in bytes, in which memory of descriptors is given back.
+    /// The smallest amount of descriptors' memory that can be given back, in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.array.page_bytes()
     }
 
-    /// Gives back the memory of free descriptors, which then reads as zero; false if refused.
+    /// Gives memory of free descriptors back; they then read as zero. False if the OS refuses.
     #[expect(unsafe_code, reason = "memory goes back that others may be looking at")]
     pub fn purge(&self, first: PageNo, count: usize) -> bool {
         debug_assert!((0..count).all(|at| self.array.at(first.0 as usize + at).is_zero()));

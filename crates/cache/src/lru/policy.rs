@@ -43,9 +43,9 @@ impl ListKind {
 pub enum Waiting {
     /// The scan waits.
     Waits,
-    /// The scan waits, except for a lock that the running task holds: for reclaim inside `malloc`,
-    /// also in a signal handler. Holders request no memory, so the wait ends. If the scan only
-    /// tried the locks, `malloc` would fail while a holder waits for a CPU.
+    /// The scan waits, except for a lock that the running task itself holds. Reclaim inside
+    /// `malloc` uses this, also in a signal handler. A holder requests no memory, so each wait
+    /// ends. With trylocks only, `malloc` would fail while a holder is off its CPU.
     ForOthers,
 }
 
@@ -112,12 +112,12 @@ pub trait Lists: Send + Sync + 'static {
     /// pages are on no list, and the caller has pinned them.
     fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]);
 
-    /// Takes pages, which the caller owns, off their lists; skips pages that are on no list.
+    /// Takes pages off their lists; skips pages that are on no list. The caller owns them.
     fn remove(&self, table: &DescriptorTable, pages: &[PageNo]);
 
     /// Takes up to `out.len()` pages from the tail of a list, and pins them. Up to `MOST_PASSED`
-    /// pages that cannot be pinned go to the front. Returns how many it took: fewer, if `waiting`
-    /// is `ForOthers` and the running task holds a lock.
+    /// pages that cannot be pinned go to the front. Returns how many it took. It ends early if
+    /// `waiting` is `ForOthers` and the running task holds a lock that it needs.
     fn isolate(
         &self,
         table: &DescriptorTable,
@@ -171,10 +171,10 @@ const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
 /// The tail of a list whose lock is held.
 pub trait Tail {
-    /// The last page. `None` also if the scan may not wait because the running task holds its lock.
+    /// The last page; `None` for an empty list, or if the scan may not wait for the page's lock.
     fn last(&mut self) -> Option<PageNo>;
 
-    /// Takes the last page, which was pinned, off the list.
+    /// Takes the last page off the list, after the caller has pinned it.
     fn take(&mut self, page: PageNo);
 
     /// Moves the last page, which cannot be pinned, to the front.
@@ -202,7 +202,7 @@ pub fn scan(table: &DescriptorTable, tail: &mut impl Tail, out: &mut [PageNo]) -
 /// Pages that a release takes off in one hold of the LRU lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
 pub const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
-/// Adds to a counter, which only the holder of one lock writes.
+/// Adds to a counter that only the holder of one lock writes, by a plain load and store.
 #[inline]
 pub fn add_to(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed) + more, Relaxed);

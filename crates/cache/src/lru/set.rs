@@ -29,7 +29,7 @@ pub struct LruSet<P: LruPolicy = Splice> {
     batches: OsArray<AddBatch>,
 }
 
-/// Receives pages without index, list and pins; it owns and frees them. Called without locks.
+/// Frees a page that left the LRU, is in no index and has no pin. Called while no lock is held.
 pub type Released<'a> = dyn FnMut(PageNo) + 'a;
 
 /// Sets or clears `ACTIVE` of a page that is on no list.
@@ -76,7 +76,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.options
     }
 
-    /// Puts a page, which is on no list and pinned by the caller, into a slot's add batch, which
+    /// Puts a page into a slot's add batch, which pins it. The page is on no list, and the caller
     /// pins it too. Moves a full batch to the lists, or the page alone if the batch is locked.
     pub fn add(
         &self,
@@ -100,7 +100,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.move_to_lists(table, slot, full.as_slice(), released);
     }
 
-    /// Moves the add batch of a slot to the lists, unless another task holds the batch.
+    /// Moves the add batch of a slot to the lists, unless another task has locked the batch.
     pub fn drain(&self, table: &DescriptorTable, slot: SlotIndex, released: &mut Released<'_>) {
         let Some(mut waiting) = self.batches.at(slot.0 as usize).waiting.try_lock() else {
             return;
@@ -110,7 +110,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.move_to_lists(table, slot, all.as_slice(), released);
     }
 
-    /// Moves all add batches to the lists. Other tasks may still move pages afterwards. O(slots).
+    /// Moves all add batches to the lists. Other tasks may be moving earlier batches. O(slots).
     pub fn drain_all(&self, table: &DescriptorTable, released: &mut Released<'_>) {
         for slot in 0..self.batches.len() {
             let all = self.batches.at(slot).waiting.lock().take();
@@ -118,9 +118,9 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Puts pages on their lists, and gives up one pin of each. A page in no index and without
-    /// other pins is released instead (`folio_batch_move_lru`; Linux 4.15 lists it and takes it off
-    /// again).
+    /// Puts pages on their lists, and gives up one pin of each. Instead, releases a page that is in
+    /// no index and has no other pin (`folio_batch_move_lru`; Linux 4.15 puts such a page on a list
+    /// and takes it off again).
     fn move_to_lists(
         &self,
         table: &DescriptorTable,
@@ -156,13 +156,13 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Takes pages that the caller owns off their lists; skips pages on no list.
+    /// Takes pages off their lists; skips pages on no list. The caller owns them.
     pub fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
         self.lists.remove(table, pages);
     }
 
-    /// Takes up to `out.len()` pages from the tail of a list, and pins them. Pages that are in no
-    /// index any more stay; up to 32 of them go to the front. Returns how many it took.
+    /// Takes up to `out.len()` pages from the tail of a list, and pins them. Passes over pages that
+    /// are in no index, and moves up to 32 of them to the front. Returns how many it took.
     pub fn isolate(
         &self,
         table: &DescriptorTable,
@@ -173,7 +173,7 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// Like [`isolate`](Self::isolate), but ends at a lock that the running task itself holds.
+    /// Like [`isolate`](Self::isolate), but stops at a lock that the running task itself holds.
     pub fn isolate_anywhere(
         &self,
         table: &DescriptorTable,

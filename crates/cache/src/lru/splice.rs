@@ -6,7 +6,7 @@
 //!
 //! `LRU` is set before a page is on a list. A task that finds the flag may read links, tag and
 //! role, so the flag is set with release ordering after these, and loaded with acquire ordering.
-//! The pin of the add batch keeps such a page from being taken off too early.
+//! Until the page is on a list, the pin of its add batch keeps other tasks from taking it off.
 
 use super::add_batch::Pages;
 use super::batched::{Batched, BatchedLists};
@@ -24,11 +24,11 @@ use quarry_sys::primitive::{AtomicU32, Effort, Ordering::Relaxed, effort};
 /// Local lists of one add batch (`MAX_LRU_SPLICES`).
 const MAX_LRU_SPLICES: usize = if cfg!(quarry_model) { 1 } else { 4 };
 
-/// A slot's position in its sequence of tags. Two tasks that share a slot may choose one tag.
+/// A slot's position in its sequence of tags. Two tasks on one slot may choose the same tag.
 #[repr(align(64))]
 struct SlotTags(AtomicU32);
 
-/// Batches as under `batched`, linked before they come to the lists.
+/// Batches as under `batched`, whose pages are linked before the batch comes to a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Splice;
 
@@ -53,7 +53,7 @@ pub struct SpliceLists {
     tags: OsArray<SlotTags>,
 }
 
-/// Pages that go to the same list: one closed batch in the making.
+/// Pages that go to the same list: a closed batch that is being made.
 struct Local {
     at: (NodeId, ListKind),
     tag: usize,
@@ -94,7 +94,7 @@ impl SpliceLists {
         tag
     }
 
-    /// Sorts pages into local lists, complete except for `LRU`. Also returns pages left over.
+    /// Sorts pages into local lists, complete except for `LRU`. Also returns pages that got none.
     fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
         let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
         for &page in pages {

@@ -4,8 +4,8 @@
 //! | version : 16 | flags : 16 | exclusive : 1 | shared : 11 | pins : 20 |
 //! ```
 //!
-//! * A *pin* keeps the page and its memory where they are. Users hold pins, and so does each task
-//!   that works on the page without its lock: the filler, writeback, a per-CPU add batch, a scan.
+//! * A *pin* keeps the page and its memory where they are. Users hold pins. A task that works on
+//!   the page without its lock (the filler, writeback, an add batch, a scan) holds one too.
 //! * The *latch* orders tasks that read and write the bytes.
 //! * `LIVE`: the page is in the index of a mapping. The task that clears it has taken the page out
 //!   of the index; the task that then gives up the last pin owns the page and frees it.
@@ -58,9 +58,9 @@ impl State {
     pub const UNEVICTABLE: u64 = 1 << 42;
     /// The first use of this page starts the next read-ahead (`PG_readahead`).
     pub const READAHEAD: u64 = 1 << 43;
-    /// The page was read ahead, not requested: the first scan that finds it used keeps it inactive.
+    /// Read-ahead read the page unrequested: the first scan that finds it used keeps it inactive.
     pub const FRESH: u64 = 1 << 44;
-    /// One version: every release of the exclusive latch adds it.
+    /// The unit of the version: every release of the exclusive latch adds it.
     pub const VERSION: u64 = 1 << 48;
 
     /// One pin.
@@ -139,7 +139,7 @@ impl StateWord {
         State(self.word.fetch_and(!flags, Ordering::AcqRel))
     }
 
-    /// Pins the page and marks it as used, if all of `needed` is set. Returns the new value.
+    /// Pins the page and marks it as used, if it has all flags in `needed`. Returns the new value.
     #[inline(always)]
     pub fn try_pin(&self, needed: u64) -> Option<State> {
         let mut now = self.load();
@@ -234,11 +234,11 @@ impl StateWord {
     }
 
     /// Takes the page out of its index: clears `LIVE` and `DIRTY`, and latches it, unless a flag of
-    /// `refused` is set. Gives up the pin of the page's holding if it `is_held`, and adds `pins`
+    /// `refused` is set. If `is_held`, gives up the pin that the page's owner holds. Adds `pins`
     /// pins for the caller (0 if it has one). Returns the value before.
     ///
     /// # Errors
-    /// The current value, if it is refused or the page is not live.
+    /// The current value, if a flag of `refused` is set or the page is not live.
     #[inline]
     pub fn take_out(&self, refused: u64, pins: u64, is_held: bool) -> Result<State, State> {
         let mut now = self.load();

@@ -84,7 +84,7 @@ impl<P: LruPolicy> PageCache<P> {
         }
     }
 
-    /// Visits the lock of the first use; [`PageCacheRef::visit_locks`] visits the others.
+    /// Visits the lock `build`; [`PageCacheRef::visit_locks`] visits the others.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("page_cache->build", &self.build);
     }
@@ -182,7 +182,7 @@ impl<H: Host> PageCacheRef<'_, H> {
 }
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Adds a pin to a pinned page. Aborts at [`MOST_USER_PINS`], when the program leaks pins.
+    /// Adds a pin to a pinned page. Aborts at [`MOST_USER_PINS`]: then the program leaks pins.
     #[inline]
     pub fn pin_again(self, page: PageNo) {
         if self.tables.pages.at(page).state.pin_again().pins() >= MOST_USER_PINS {
@@ -190,7 +190,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// The bytes of a page.
+    /// The address of a page's bytes.
     #[inline]
     pub fn address(self, page: PageNo) -> NonNull<u8> {
         self.host.pages().arena().address(self.tables.pages.at(page).pfn())
@@ -229,7 +229,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         (page.0 as usize) < self.tables.pages.len() && self.state(page).is_pinned_by_users()
     }
 
-    /// Records the task that latches a page for writing, or 0.
+    /// Records the task that latches a page for writing; 0 for none.
     #[inline]
     pub fn set_writer(self, page: PageNo, task: u32) {
         self.tables.pages.at(page).writer.store(task, Relaxed);

@@ -1,9 +1,9 @@
 //! Finds the mappings that need more memory, by their recent refaults per lost page.
 //!
-//! The cached pages of a mapping whose lost pages come back often will soon be requested too,
-//! recently used or not. So a scan spares an unused page for another round if the *demand* of its
-//! mapping exceeds 1.5 times the mean over all unused pages that scans find. It spares at most as
-//! many pages as it has to free, and none if all pages belong to one mapping.
+//! A mapping whose evicted pages often come back will probably need its cached pages soon, even
+//! those not used recently. So a scan spares an unused page for another round if the *demand* of
+//! its mapping exceeds 1.5 times the mean over all unused pages that scans find. A scan spares at
+//! most as many pages as it has to free, and none if all pages belong to one mapping.
 //!
 //! A simulated cache of 56,300 pages missed 0.562 pages for each look-up, and 0.579 without this
 //! rule, over 600,000 look-ups of SQLite in 256 databases whose popularity changed three times.
@@ -19,9 +19,9 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// One refault, in the units of [`Demand`].
 const REFAULT: u64 = 1 << 20;
-/// Added to the lost pages: with few of them, a single refault would weigh too much.
+/// Added to the number of lost pages: if it is small, one refault would weigh too much.
 const LEAST_LOST: u64 = 32;
-/// Refaults halve each time that 1/8 of the listed pages were evicted.
+/// The count of refaults halves each time evictions reach 1/8 of the listed pages.
 const HALF_LIFE: u64 = 8;
 /// Number of pages over which the mean is taken, approximately.
 const MEAN_OF: u64 = 1024;
@@ -55,7 +55,7 @@ impl Demand {
         self.lost.store(lost, Relaxed);
     }
 
-    /// The refaults, halved for each half-life since; linear in between, at most 6 % off `2^-x`.
+    /// The refaults, halved at each half-life and linear in between: at most 6 % off `2^-x`.
     fn faded(&self, evictions: u64, listed: u64) -> u64 {
         let passed = evictions.saturating_sub(self.since.load(Relaxed));
         let half_life = (listed / HALF_LIFE).max(1);

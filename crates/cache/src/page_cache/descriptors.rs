@@ -1,8 +1,8 @@
-//! The free page numbers, which are also those of free descriptors.
+//! Free page numbers, each of which is also the place of a free descriptor.
 //!
-//! Each slot has a stack of free numbers; batches move between the stacks and the depot, which has
-//! a bit for each free number. The depot hands out the lowest numbers, so that descriptors in use
-//! lie together, and purges system pages of free descriptors, which are all zero before and after.
+//! Each slot has a stack of free numbers. Batches move between the stacks and the depot, which has
+//! a bit for each free number. The depot hands out the lowest numbers, to keep descriptors in use
+//! together, and purges system pages of free descriptors (zero before and after).
 //!
 //! Equation: `free bits + numbers on stacks + descriptors in use = descriptors mapped`.
 
@@ -20,7 +20,7 @@ const BATCH: usize = 32;
 const ROOM: usize = 2 * BATCH;
 /// Descriptors whose free bits share a word; they fill 4 KiB.
 const GROUP: usize = 64;
-/// Groups that are mapped together: 1 MiB of addresses, which take memory when they are used.
+/// Groups that are mapped together: 1 MiB of addresses, which take memory at the first access.
 const STEP: usize = 256;
 
 fresh_zero! {

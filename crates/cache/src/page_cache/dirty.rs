@@ -25,8 +25,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         is_live.then_some((LockedMapping { mapping, tree }, index))
     }
 
-    /// Marks a page, which the caller pins, as newer than its backing. The caller has its exclusive
-    /// latch, or no other task begins to write it. Returns whether it was clean.
+    /// Marks a page, which the caller pins, as newer than its backing. The caller has the exclusive
+    /// latch, or ensures that no task begins writeback of the page. Returns whether it was clean.
     #[inline]
     pub fn mark_dirty(self, page: PageNo) -> bool {
         if self.state(page).has(State::DIRTY) {
@@ -38,7 +38,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     #[inline(never)]
     fn mark_dirty_slow(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
-        // Set under the lock, so that a task that removes the page counts the flag that it finds.
+        // Under the lock: a task that removes the page counts it as dirty iff the flag is set.
         if self.tables.pages.at(page).state.set(State::DIRTY).has(State::DIRTY) {
             return false;
         }

@@ -1,12 +1,12 @@
-//! Errors of writeback, of which each flusher learns once (`lib/errseq.c`, Linux 4.13).
+//! Errors of writeback: a *flusher*, a task that syncs, gets each once (`lib/errseq.c`, 4.13).
 //!
 //! ```text
 //! | count : 19 | seen : 1 | errno : 12 |
 //! ```
 //!
-//! The next error replaces an error that no flusher has seen; after a seen error it increments the
-//! count. So a flusher finds new errors by comparing the word with the one that it saw last, and a
-//! new flusher still learns of an error that no flusher has seen.
+//! A new error replaces the last one; if a flusher has seen the last one, the count is incremented
+//! as well. A flusher finds new errors by comparing the word with the value that it saw last. A new
+//! flusher also learns of an old error that no flusher has seen.
 
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
@@ -58,7 +58,7 @@ impl ErrorSequence {
         if now == cursor.0 {
             return None;
         }
-        // If another task records an error in between, this reports the newer error.
+        // If another task records an error before this step, the flusher gets the newer error.
         let before = self.word.fetch_or(SEEN, Ordering::AcqRel);
         cursor.0 = before | SEEN;
         Some((before & ERRNO) as i32)

@@ -41,12 +41,12 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     pub fn reclaim_group(self, group: GroupId, request: &ScanRequest) -> Scanned {
         let groups = self.host.groups();
         groups.at(group).note_reclaim();
-        // An add batch pins the pages that wait in it.
+        // An add batch pins its pages, so none of them could be evicted.
         self.drain_slot(&mut self.releases());
         let mut round = Round { group, done: Scanned::default(), frames: 0, used: 0 };
         self.go_round(request, &mut round);
         if round.done.freed == 0 {
-            // All pages of a small group may wait in the batches of other CPUs.
+            // All pages of a small group may be in the add batches of other CPUs.
             self.drain_batches();
             let most_scanned = request.most_scanned.saturating_mul(2);
             self.go_round(&ScanRequest { most_scanned, ..*request }, &mut round);
@@ -81,7 +81,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// Reclaims for a request that has met the limit of its group: at most 32 pages and 200 us.
     pub fn direct_reclaim_group(self, group: GroupId) -> Scanned {
         let until_ns = match monotonic_ns() {
-            // A confined process may not be able to read the clock.
+            // With `QUARRY_SANDBOX=1` there is no clock, and so no time limit.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };
@@ -101,7 +101,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             tables.counters.add(self.host.slot(), Event::MappingBusy, 1);
             return None;
         };
-        // The number may have become that of another mapping.
+        // The mapping's number may belong to another mapping by now.
         if mapping.group() != round.group.0 {
             return None;
         }
@@ -133,9 +133,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         next
     }
 
-    /// Evicts a page of an index if it is clean, unpinned and unused; after [`MOST_USED`] used
-    /// pages also if it is used. Clears the mark of a used page. The caller holds the index's lock,
-    /// and replaces an evicted page by a shadow entry.
+    /// Evicts a page of an index if it is clean, unpinned and unused, and leaves a shadow entry;
+    /// after [`MOST_USED`] used pages also if it is used. Clears the mark of a used page. The
+    /// caller holds the index's lock.
     fn judge(self, page: PageNo, round: &Round, releases: &mut Releases<'a, H>) -> Found {
         let state = &self.tables.pages.at(page).state;
         let now = state.load();

@@ -3,8 +3,8 @@
 //!
 //! One task at a time uses a mapping in this way, and only this task truncates the mapping and
 //! moves its pages. So only this task writes `held`, by plain stores, once it has pinned the page
-//! and checked its key. A held page keeps its pin, so a repeated request writes nothing. A first
-//! request that hits costs one atomic operation, and its end another one.
+//! and checked its key. A held page keeps its pin, so a repeated request writes nothing. The first
+//! request for a cached page costs one atomic operation, and the end of the holding another.
 
 use super::cache::PageCacheRef;
 use super::host::Host;
@@ -38,7 +38,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Like [`hold`](Self::hold) without a lock: `None` proves nothing. O(depth of the index).
+    /// Like [`hold`](Self::hold), by a walk only, which may miss the page. O(depth of the index).
     #[inline]
     pub fn hold_present(self, mapping: MappingId, index: u64) -> Option<PageNo> {
         let found = self.tables.mappings.numbered(mapping.number)?;
@@ -60,8 +60,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         Some(page)
     }
 
-    /// Prefetches the page's head and the object in its private word, which the owner reads next.
-    /// Later loads would wait for the atomic operation that pins the page.
+    /// Prefetches the start of the page and the object in its private word, which the owner reads
+    /// next. After the atomic operation that pins the page, loads would wait for it.
     #[inline(always)]
     fn prefetch(self, descriptor: &Descriptor) {
         let private = descriptor.private.load(Relaxed) as *const u8;
@@ -69,7 +69,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         prefetch(self.host.pages().arena().address(descriptor.pfn()).as_ptr());
     }
 
-    /// Makes the caller's pin the pin of the holding, or gives it up if the page is held already.
+    /// Keeps the caller's pin as the pin of the owner; gives it up if the page is held already.
     #[inline]
     fn keep_one_pin(self, page: PageNo) {
         let descriptor = self.tables.pages.at(page);
@@ -143,7 +143,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     #[cold]
     #[inline(never)]
     fn discard_held(self, page: PageNo) {
-        // Removal takes the pin of the holding; this pin keeps the page until `unpin`.
+        // The removal gives up the owner's pin; this second pin keeps the page until `unpin`.
         self.pin_again(page);
         self.remove_waiting(page);
         self.unpin(page);

@@ -9,7 +9,7 @@ use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
 /// The layers below the page cache, with the slab policy and its slots.
 pub trait Host: NodeHost {
-    /// The policy of the lists in front of the zones.
+    /// The policy of the pcp lists.
     type Pages: PagePolicy;
 
     /// The policy of the LRU lists.
@@ -21,7 +21,7 @@ pub trait Host: NodeHost {
     /// The slot of the running CPU: a hint.
     fn slot(&self) -> SlotIndex;
 
-    /// The allocator of descriptors, and their account.
+    /// The memory of Quarry's own descriptors, and its counts.
     fn metadata(&self) -> &Metadata;
 
     /// Number of slots.
@@ -42,7 +42,7 @@ pub trait Host: NodeHost {
     fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool;
 }
 
-/// Allocates and frees the nodes of indexes, and walks them.
+/// The functions of an index's nodes: allocation, release and walks.
 pub trait NodeHost {
     /// Takes an index node from its slab cache: 576 bytes of any content, aligned to 64.
     fn alloc_node(&self) -> Option<Object>;

@@ -10,7 +10,7 @@ use crate::lru::{PageNo, State};
 use core::ops::Range;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Drops pages of a range that no task pins, latches or writes, and shadow entries. Waits for
+    /// Drops shadow entries of a range, and pages that no task pins, latches or writes. Waits for
     /// nothing. O(pages); holds the lock of the mapping for 14 at a time.
     pub fn invalidate(
         self,
@@ -21,7 +21,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         if range.is_empty() {
             return Invalidated::default();
         }
-        // Add batches pin the pages that wait in them.
+        // An add batch pins its pages, so none of them could leave.
         self.drain_batches();
         let mut done = Invalidated::default();
         let mut next = Some(range.start);

@@ -37,7 +37,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.pages.at(page).state.try_latch_exclusive()
     }
 
-    /// Takes the latch of a pinned page, which the caller does not have, for writing; waits for it.
+    /// Takes the latch of a pinned page for writing; waits for it. The caller does not have it yet.
     #[inline]
     pub fn latch_exclusive(self, page: PageNo) {
         let is_taken = |now: State| now.has(State::EXCLUSIVE) || now.shared() > 0;
@@ -63,7 +63,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Returns whether no task has written the page since it had this version.
     #[inline]
     pub fn is_version(self, page: PageNo, version: u16) -> bool {
-        // Keeps the caller's earlier reads of the bytes before this load of the version.
+        // Orders the caller's earlier reads of the bytes before this load of the version.
         quarry_sys::primitive::fence(quarry_sys::primitive::Ordering::Acquire);
         self.version(page) == Some(version)
     }

@@ -23,7 +23,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Gives up latch and pin of a page that left its index; the last pin releases it.
+    /// Gives up latch and pin of a page that left its index; with the last pin, releases it.
     pub(super) fn leave(self, page: PageNo) {
         if self.leave_to(page) {
             self.release_one(page);
@@ -41,7 +41,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         is_last
     }
 
-    /// Takes a page that the caller pins and latches for writing out of its index, if it is in one.
+    /// Takes a page out of its index, if it is in one. The caller pins it and has it latched.
     pub(super) fn remove_latched(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
         let Ok(before) = self.tables.pages.at(page).take_out(0, 0) else { return false };
@@ -70,8 +70,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         was_there
     }
 
-    /// Moves a page, which the caller pins, to another index, and discards the page that was there.
-    /// The caller ensures that no other task changes the key of the page at the same time.
+    /// Moves a page to another index, and discards the page that was there. The caller pins the
+    /// page, and ensures that no other task changes its key at the same time.
     ///
     /// # Errors
     /// The reason why the page keeps its index.

@@ -1,28 +1,28 @@
 //! The target length of a node's inactive list, relative to its active list.
 //!
-//! The kernel's rule (`inactive_is_low`, Linux 6.12) depends on the size of memory only: up to 1
-//! GiB both lists are equal, and above that the active list gets the larger part. So it keeps pages
-//! that were used often long ago. Here the rule is only the starting point of a node, and refaults
-//! move the target, as the hits of ghost lists do in ARC (Megiddo and Modha, 2003):
+//! The kernel's rule (`inactive_is_low`, Linux 6.12) depends on the size of memory only. Up to 1
+//! GiB both lists are equal; above that the active list gets the larger part. So the active list
+//! keeps pages that were used often long ago. Here a node starts with that rule, and refaults move
+//! the target, as the hits of ghost lists do in ARC (Megiddo and Modha, 2003):
 //!
 //! * an evicted page comes back that was never active: the target grows by one page, because a
 //!   longer inactive list would have kept the page;
 //! * an evicted page comes back that had been active: the target shrinks by one page.
 //!
-//! Only a refault whose distance is at most the number of all pages counts: one list of all pages
-//! would have avoided it. So a scan that reads everything once moves nothing.
+//! Only a refault counts whose distance is at most the number of all pages: one LRU list of all
+//! pages would have avoided it. So a program that reads a large file once moves no target.
 //!
 //! In a simulation of 600,000 look-ups of SQLite in 256 databases, whose popularity changed three
 //! times, this rule missed 0.574 pages for each look-up, the kernel's 0.597, exact LRU 0.571 and
 //! ARC 0.577. With one constant distribution (Zipf 0.9) they missed 34.0, 33.4, 36.0 and 32.9 %.
 //!
-//! Equation: `min(total / LEAST, the kernel's) <= wanted(total) <= total`, of both lists in total.
+//! Equation: of `total` pages, `min(total / LEAST, the kernel's) <= wanted(total) <= total`.
 
 use crate::lru::Sizes;
 use quarry_mm::frame::{FRAME_SHIFT, fresh_zero};
 use quarry_sys::primitive::{AtomicI64, Ordering::Relaxed};
 
-/// At least this part of all pages is inactive: new pages need time to be used again.
+/// At least all pages divided by this are inactive: new pages need time to be used again.
 const LEAST: u64 = 32;
 
 fresh_zero! {
@@ -35,7 +35,7 @@ fresh_zero! {
 }
 
 /// The kernel's target of inactive pages among `total` pages: its active list may be
-/// `int_sqrt(10*GiB)` times as long, at least once.
+/// `int_sqrt(10*GiB)` times as long, and at least equally long.
 fn by_rule(total: u64) -> u64 {
     let gib = total >> (30 - FRAME_SHIFT);
     let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
@@ -60,7 +60,7 @@ impl ListBalance {
         sizes.inactive < self.wanted(sizes.inactive + sizes.active)
     }
 
-    /// Moves the target for a refault. Of two tasks that do so at once, one may be lost. O(1).
+    /// Moves the target for a refault. If two tasks do so at once, one move may be lost. O(1).
     pub(super) fn note_refault(&self, sizes: Sizes, distance: u64, was_active: bool) {
         let total = sizes.inactive + sizes.active;
         if distance <= total {
@@ -86,7 +86,7 @@ mod tests {
     fn it_begins_with_the_kernel_s_rule() {
         let fresh = ListBalance::default();
         assert!(low(&fresh, 99, 100) && !low(&fresh, 100, 100) && !low(&fresh, 0, 0));
-        // 1 GiB: 3 to 1; 10 GiB: 10 to 1 (the table above `inactive_is_low`).
+        // Active to inactive: 3 to 1 at 1 GiB, 10 to 1 at 10 GiB (`inactive_is_low`).
         assert!(low(&fresh, GIB / 4 - 1, GIB / 4 * 3 + 1));
         assert!(!low(&fresh, GIB / 4, GIB / 4 * 3));
         assert!(low(&fresh, 10 * GIB / 11 - 1, 100 * GIB / 11 + 9));

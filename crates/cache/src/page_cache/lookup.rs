@@ -94,9 +94,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         Some((page, tables.pages.at(page).state.try_pin(State::LIVE)?))
     }
 
-    /// Like [`pin_locked`](Self::pin_locked), but `None` without a lock if a walk finds a shadow
-    /// entry. The caller then inserts under the lock, which finds a page that another task has
-    /// inserted.
+    /// Like [`pin_locked`](Self::pin_locked), but if a walk finds a shadow entry, returns `None`
+    /// without taking the lock. The caller then inserts a page under the lock, which finds a page
+    /// that another task has inserted.
     pub(super) fn pin_unless_evicted(
         self,
         mapping: MappingId,
@@ -120,7 +120,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     #[cold]
     #[inline(never)]
     pub(super) fn release_one(self, page: PageNo) {
-        // Users give up pins on their fast paths, outside the gate.
+        // Users call `unpin` on their fast paths, outside the gate.
         let _inside = gate::enter();
         self.release(&[page]);
     }

@@ -1,6 +1,6 @@
 //! The choices of a page cache.
 
-/// The steps by which pages leave a mapping: the ladder of document 001.
+/// The steps by which pages leave a mapping, as document 001 compares them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TruncationPolicy {
     /// Linux 4.14: the index is entered once per page, and each page is freed for itself.
@@ -16,7 +16,7 @@ pub enum TruncationPolicy {
 }
 
 impl TruncationPolicy {
-    /// All policies in the order of the ladder, by the names that options and tables print.
+    /// All policies from oldest to newest, by the names that options and tables print.
     pub const ALL: [(&'static str, Self); 4] = [
         ("vanilla", Self::Vanilla),
         ("jan", Self::Jan),

@@ -104,12 +104,12 @@ pub struct ScanRequest {
 }
 
 impl ScanRequest {
-    /// Pages that a direct reclaim frees (`SWAP_CLUSTER_MAX`, Linux 6.12).
+    /// Most pages that a direct reclaim frees (`SWAP_CLUSTER_MAX`, Linux 6.12).
     pub const DIRECT_MOST: usize = 32;
-    /// Nanoseconds that a direct reclaim takes.
+    /// Most nanoseconds that a direct reclaim takes.
     pub const DIRECT_NS: u64 = 200_000;
-    /// A scan that has freed nothing looks at this many pages before time may end it: a task that
-    /// lost its CPU for a while must not be refused memory. With a CPU they take less than
+    /// A scan that has freed nothing looks at this many pages before time may end it, so that a
+    /// preempted task is not refused memory. A task that keeps its CPU looks at them in less than
     /// `DIRECT_NS`.
     pub const LEAST_SCANNED: u64 = 1024;
 

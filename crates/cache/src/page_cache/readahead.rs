@@ -11,10 +11,10 @@
 //! ```
 //!
 //! A continued stream doubles its windows up to `most`. A miss that continues no stream reads only
-//! the requested pages, and does not change the recorded stream. The window sizes of interleaved
-//! streams follow from the pages that are cached after their markers.
+//! the requested pages, and does not change the recorded stream. If streams interleave, the sizes
+//! of their windows are derived from the pages cached after their markers.
 //!
-//! Invariant: `ahead <= size <= most`, where a mapping has one `most` for all its requests.
+//! Invariant: `ahead <= size <= most`, if all requests of a mapping have the same `most`.
 
 use quarry_sys::broken::{Broken, Check};
 
@@ -105,7 +105,7 @@ impl ReadAhead {
         }
         match trigger {
             Trigger::Marker => self.find_stream(need, is_cached),
-            // At the start of a file, for large requests, and at the last missed page or the next.
+            // A miss at the start of a file, of many pages, or at or right after the last miss.
             Trigger::Miss if index == 0 || pages > most || self.follows(index) => {
                 self.begin(index, pages, most)
             }
@@ -128,7 +128,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Handles a marker of another stream: the cached pages after it show how far that has come.
+    /// Handles a marker of another stream: the cached pages after it show what it has read.
     fn find_stream(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let distance = (1..=most).find(|distance| !is_cached(index + u64::from(*distance)));
@@ -139,7 +139,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Handles a random miss, or a miss after pages that a stream may have left in the cache.
+    /// Handles a random miss, or one after cached pages that may belong to another stream.
     fn join_or_read(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let front = u64::from(most).min(index) as u32;
@@ -148,7 +148,7 @@ impl ReadAhead {
         if history <= pages {
             return Window { start: index, pages, marker: None };
         }
-        // All pages before it are cached: the stream has begun with the file.
+        // All pages before it are cached, so the stream began at the start of the file.
         let history = if u64::from(history) >= index { history * 2 } else { history };
         self.start = index;
         self.size = (history + pages).min(most);

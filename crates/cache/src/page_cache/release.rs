@@ -1,7 +1,7 @@
 //! Release of pages that are in no index and have no pins, with their memory and descriptors.
 //!
-//! The task that gives up the last pin owns the page. It collects such pages, also those that a
-//! drain of add batches finds, and releases many together.
+//! The task that gives up the last pin owns the page. It collects the pages that it owns, including
+//! those that a drain of add batches finds, and releases many together.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -96,7 +96,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         tables.counters.add(slot, Event::Released, frames.into());
     }
 
-    /// Frees blocks by the rule of the truncation policy; returns the number of lists.
+    /// Frees blocks by the truncation policy; returns in how many calls of the page allocator.
     fn free_blocks(self, blocks: &[(Pfn, Order)]) -> u64 {
         let free = |blocks: &[(Pfn, Order)]| {
             let end = if self.tables.options.cold_hint { End::Tail } else { End::Head };

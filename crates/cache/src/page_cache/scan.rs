@@ -10,9 +10,9 @@
 //! | clean and idle, of a mapping that wants more memory than others | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
 //!
-//! While the inactive list is short (`list_balance.rs`), the active list gives pages to it. A page
-//! that was used since the last scan stays active for another round, without its mark. `demand.rs`
-//! finds the mappings that want more memory.
+//! While the inactive list is short (`list_balance.rs`), pages move to it from the active list. A
+//! page that was used since the last scan stays active for another round, without its mark.
+//! `demand.rs` finds the mappings that want more memory.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -30,12 +30,12 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Pages that a scan isolates at a time (`SWAP_CLUSTER_MAX`, Linux 6.12).
 const CLUSTER: usize = 32;
 
-/// A scan ends after this many looks in a row that isolate no page. They find pages that are in no
-/// index and that users pin; each look moves up to 32 of these to the front.
+/// A scan ends after this many looks in a row that isolate no page. Such a look finds only pages
+/// that users pin and that are in no index; it moves up to 32 of them to the front.
 const MOST_EMPTY_LOOKS: u32 = 32;
 
-/// A reclaim leaves this many used pages on the active list. After these it moves used pages to the
-/// inactive list too, as the kernel always does, so that it ends.
+/// A reclaim leaves this many used pages on the active list. It moves further used pages to the
+/// inactive list, as the kernel always does, so that it ends.
 const MOST_SPARED: usize = 256;
 
 struct Isolated {
@@ -72,7 +72,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         let mut so_far = Progress {
             done: Scanned::default(),
             spare_used: MOST_SPARED,
-            // As many as it has to free, so that it ends.
+            // It spares no more pages than it has to free, so that it ends.
             spare_wanted: request.most,
         };
         let balance = self.tables.balances.at(usize::from(node.0));
@@ -109,12 +109,12 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     /// Reclaims for a request that has found no memory: at most `most` clean pages, from node
-    /// `near` first, in 200 us; until it frees a page, it looks at
-    /// [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) pages of each node in any case. Waits for no
-    /// lock of a mapping. A task does not nest two calls.
+    /// `near` first, in 200 us. Until it frees a page, it looks at
+    /// [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) pages of each node even if time is up. Waits
+    /// for no lock of a mapping. A task does not nest two calls.
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
         let until_ns = match monotonic_ns() {
-            // A confined process may not be able to read the clock.
+            // With `QUARRY_SANDBOX=1` there is no clock, and so no time limit.
             0 => u64::MAX,
             now => now + ScanRequest::DIRECT_NS,
         };
@@ -124,7 +124,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             let request = ScanRequest {
                 who: ScanFor::Direct,
                 most: most - all.freed as usize,
-                // Each page twice: the first look activates used pages.
+                // Twice the pages, because the first look at a used page only activates it.
                 most_scanned: 2 * (inactive + active) as usize,
                 until_ns,
             };
@@ -278,7 +278,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         let descriptor = tables.pages.at(page);
         let number = descriptor.mapping.load(Relaxed);
         if locked.as_ref().is_none_or(|(held, _)| *held != number) {
-            // One lock at a time.
+            // A scan holds one mapping's lock at a time.
             *locked = None;
             let Some(mapping) = tables.mappings.numbered(number) else { return false };
             let Some(tree) = mapping.index.try_lock(&tables.nodes) else {

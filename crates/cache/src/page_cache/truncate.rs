@@ -52,8 +52,8 @@ struct Truncation<'a, H: Host> {
 const BUSY: u64 = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Truncates a mapping to nothing, and gives it up. No page enters it during the call. Pinned
-    /// pages are freed with their last pin. Returns false if there is no such mapping.
+    /// Truncates a mapping to nothing, and gives up its number. No page enters it during the call.
+    /// Pinned pages are freed with their last pin. Returns false if there is no such mapping.
     pub fn destroy_mapping(self, mapping: MappingId) -> bool {
         let tables = self.tables;
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
@@ -75,9 +75,9 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Drops all pages from index `from` on, also dirty and held pages, by the
-    /// [`TruncationPolicy`]; returns how many. Waits for latches and writeback, so the caller has
-    /// no latch of such a page. Pinned pages are freed with their last pin. O(pages); locks the
-    /// mapping for 14 at a time.
+    /// [`TruncationPolicy`]; returns how many. Waits for latches and writeback, so the caller must
+    /// hold no latch of such a page. Pinned pages are freed with their last pin. O(pages); locks
+    /// the mapping for 14 at a time.
     pub fn truncate(self, mapping: MappingId, from: u64) -> u64 {
         let policy = self.tables.options.truncation;
         let mut truncation =
@@ -95,7 +95,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         let tables = self.cache.tables;
         tables.counters.add(self.cache.host.slot(), Event::IndexHolds, 1);
         let mapping = tables.mappings.get(self.mapping)?;
-        // No check for a live mapping: `destroy_mapping` truncates too.
+        // The mapping need not be live: `destroy_mapping` ends its life first.
         Some(LockedMapping { mapping, tree: mapping.index.lock(&tables.nodes) })
     }
 

@@ -29,7 +29,7 @@ impl Waits {
         self.queues.at(page.0 as usize % QUEUES)
     }
 
-    /// Wakes the tasks that wait for `page`, if `before` had `WAITERS`; the caller cleared it.
+    /// Wakes the tasks that wait for `page`, if `before` had `WAITERS`, which the caller cleared.
     #[inline]
     pub(super) fn wake(&self, page: PageNo, before: State) {
         if before.has(State::WAITERS) {

@@ -28,7 +28,7 @@ pub const TIME_BITS: u32 = SHADOW_BITS - TIME_SHIFT;
 /// The contents of a shadow entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted {
-    /// The bucket of evictions and activations at the eviction, modulo `2^TIME_BITS`.
+    /// The clock's time at the eviction, in buckets, modulo `2^TIME_BITS`.
     pub bucket: u64,
     /// The node whose lists the page was on.
     pub node: NodeId,
@@ -134,7 +134,7 @@ impl Buckets {
         Self { order: most.saturating_sub(bits) }
     }
 
-    /// The mask of the range in which differences of times are known.
+    /// The mask of the bits in which differences of times are exact.
     const fn mask(self) -> u64 {
         let bits = TIME_BITS + self.order;
         if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }

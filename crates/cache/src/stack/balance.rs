@@ -4,15 +4,15 @@
 //! A balance makes at most 64 passes. A pass looks at one of `1 << priority` pages and objects:
 //! from priority 12, one in 4,096, to priority 0, all of them. Each pass
 //!
-//! 1. takes back Quarry's own reserves: cached mappings, barns, and from priority 9 on everything
-//!    that is parked, once, and again after a shrinker has freed objects;
+//! 1. takes back Quarry's own reserves: cached mappings, barns, and from priority 9 on all parked
+//!    objects (once, and once more each time a shrinker has freed objects);
 //! 2. scans cached pages: `pages >> priority`, down to the floor that the heap leaves the cache;
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`.
 //!
 //! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
-//! become fewer in proportion. A pass that frees less than an eighth of the missing frames is
-//! followed by one of the next priority. (kswapd counts the pages that it looked at; but an object
-//! that was looked at need not free a page.)
+//! become fewer in proportion. If a pass frees less than an eighth of the missing frames, the next
+//! pass has the next lower priority. (kswapd decides by the number of pages that it scanned, but a
+//! scanned object need not free a page.)
 //!
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
 //! the stack held, while the task is marked as reclaiming (`Reclaimers`).
@@ -74,7 +74,7 @@ struct Run<'a, S> {
     has_drained: bool,
     has_drained_lists: bool,
     shares: (Share, Share),
-    /// Work since the last level of pressure.
+    /// Work since the level of pressure was last computed.
     window: Shrunk,
     pages: Shrunk,
     objects: Shrunk,
@@ -162,7 +162,7 @@ fn zones<S: CachingStack>(stack: &S) -> &Zones {
     StackHost::pages(stack).zones()
 }
 
-/// Clears the marks of a shortage if the high mark is reached.
+/// Records that the shortage has ended, if the high mark is reached.
 fn note_high<S: CachingStack>(stack: &S) {
     let zones = zones(stack);
     if !zones.budget().is_below(Mark::High) {
@@ -183,7 +183,7 @@ fn shares<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) -> (Share, Shar
     (costs.of_pages(), costs.of_objects())
 }
 
-/// Takes from groups the frames above their high limits.
+/// Reclaims the frames that groups have above their high limits.
 fn scan_groups<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) {
     let (Some(cache), groups) = (stack.used_page_cache(), CachingStack::groups(stack)) else {
         return;
@@ -275,7 +275,7 @@ impl<S: CachingStack> Run<'_, S> {
     }
 
     /// Drains freed pages from pcp lists, where the budget still counts them as in use. Drains the
-    /// lists of other CPUs only once, because their threads take the pages again.
+    /// lists of other CPUs only once, because their threads soon refill these lists.
     fn drain_lists(&mut self) {
         match core::mem::replace(&mut self.has_drained_lists, true) {
             true => self.lists().drain_slot(self.stack.percpu().current()),
@@ -283,7 +283,7 @@ impl<S: CachingStack> Run<'_, S> {
         }
     }
 
-    /// Runs outside of the gate.
+    /// Runs outside of the gate, because it calls functions of the program.
     fn ask_shrinkers(&mut self) {
         let most = objects_in(zones(self.stack).budget().used() as usize * FRAME_BYTES);
         let shrinkers = self.stack.shrinkers();

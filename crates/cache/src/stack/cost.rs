@@ -2,14 +2,14 @@
 //! them again (file and anonymous pages of Linux 5.8 and 5.9, `lru_note_cost`, `get_scan_count`).
 //!
 //! A refault is a page or an object that was reclaimed and had to be made again. The side with more
-//! recent refaults is scanned less. `c` and `d` are the refaults of the two sides. To each their
-//! sum is added, so that no side is ever scanned more than twice as much as the other:
+//! recent refaults is scanned less. With `c` and `d` refaults of the two sides, `c + d` is added to
+//! each, so that no side is ever scanned more than twice as much as the other:
 //!
 //! ```text
 //! share of the first side = (2 d + c) / (3 c + 3 d)
 //! ```
-//! A scan looks at twice this share of the pages or objects of its priority. Costs fade: when both
-//! together exceed a quarter of all pages, both are halved.
+//! A scan looks at as many pages or objects as its priority selects, times twice this share. Costs
+//! fade: when both together exceed a quarter of all pages, both are halved.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Costs {

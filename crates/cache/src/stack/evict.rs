@@ -2,11 +2,11 @@
 //!
 //! The request first takes cached mappings and objects in barns, which cost less to make again than
 //! a page. Then it evicts clean unused pages, 32 in 200 us at a time, while this frees pages. The
-//! program may hold any lock of its own, so the request writes nothing and calls no function of the
-//! program. It only tries locks of mappings, and waits for LRU locks, whose holders request
-//! nothing. If all evictable pages belong to locked mappings, it naps outside of the gate, so that
-//! a holder can go on. The heap leaves the cache as many frames as lie below the low mark: without
-//! them reads would be refused.
+//! program may hold any lock of its own, so the request starts no writeback and calls no function
+//! of the program. It only tries locks of mappings. It waits for LRU locks, whose holders request
+//! no memory. If all evictable pages belong to locked mappings, it sleeps briefly outside of the
+//! gate, so that a holder can go on. The heap leaves the cache as many frames as lie below the low
+//! mark: without them reads would be refused.
 
 use super::host::CachingStack;
 use crate::page_cache::{PageCacheRef, ScanRequest};
@@ -17,9 +17,9 @@ use quarry_mm::zone::Entry;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
 
-/// Pages of one look at the cache (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
+/// Pages that a request evicts at a time (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
 const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
-/// Pages in a row that a request looks at without freeing one: some milliseconds.
+/// Most pages in a row that a request looks at without freeing one: some milliseconds of work.
 const MOST_FRUITLESS: u64 = 1 << 16;
 
 /// See [`CachedPages::reclaim_for`](quarry_mm::stack::CachedPages::reclaim_for).
@@ -89,7 +89,7 @@ pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
 }
 
-/// Each page twice: the first look activates used pages.
+/// Twice the pages, because the first look at a used page only activates it.
 fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS)
 }

@@ -1,8 +1,8 @@
 //! The shortage of memory in three levels, and the callbacks for it (`vmpressure`, Linux 3.10).
 //!
-//! The level follows from the part of each 512 pages or objects that a reclaim looks at and frees:
-//! up to 40 % is medium, up to 5 % critical. A reclaim that looks at an eighth of everything at
-//! once is critical too. It calls the callbacks only when the level changes.
+//! The level follows from the part that a reclaim frees of each 512 pages or objects that it looks
+//! at: up to 40 % is medium, up to 5 % critical. A reclaim that looks at an eighth of everything at
+//! once is critical too. The callbacks run only when the level changes.
 
 use super::shrinkers::Shrunk;
 use quarry_mm::stack::Pressure;
@@ -13,7 +13,7 @@ use quarry_sys::primitive::{AtomicU8, Ordering::Relaxed};
 pub const MOST_CALLBACKS: usize = 16;
 /// Pages and objects of a window (`vmpressure_win`, Linux 3.10: 16 times `SWAP_CLUSTER_MAX`).
 const WINDOW: u64 = 512;
-/// A window of which this percentage is not freed is medium, or critical (Linux 3.10).
+/// A window is medium, or critical, if this percentage of it is not freed (Linux 3.10).
 const MEDIUM: u64 = 60;
 const CRITICAL: u64 = 95;
 /// At this priority and below, the level is critical in any case (Linux 3.10).
@@ -51,7 +51,7 @@ impl PressureEvents {
         self.callbacks.add(Callback { context, call })
     }
 
-    /// Removes a callback, after a running call of it. False if the calling thread is in it.
+    /// Removes a callback; waits for a running call. False if the calling thread is in that call.
     pub fn remove(&self, id: HookId) -> bool {
         self.callbacks.remove(id).is_ok()
     }

@@ -8,11 +8,11 @@
 //! delta = count >> priority * 4 / seeks          (count / 2 where seeks = 0)
 //! scan  = min(deferred >> priority + delta, 2 * count)
 //! ```
-//! The shrinker scans in batches; less than a batch is deferred to the next reclaim (in proportion
-//! since Linux 5.13).
+//! The shrinker scans in batches. A rest below one batch is deferred to the next reclaim (in
+//! proportion since Linux 5.13).
 //!
-//! Whatever a shrinker returns, a reclaim counts only frames that left the budget, and bounds each
-//! call by the objects that memory can hold and by a number of batches.
+//! Whatever a shrinker returns, a reclaim counts only frames that left the budget. It bounds each
+//! call by the objects that memory can hold, and by a number of batches.
 
 use super::cost::Share;
 use quarry_sys::hooks::{HookId, Hooks};
@@ -251,7 +251,7 @@ impl Registered {
         let mut left = (self.deferred >> priority).saturating_add(delta).min(2 * count);
         let batch = if self.options.batch == 0 { BATCH } else { self.options.batch.into() };
         let (mut shrunk, mut batches, mut idle) = (Shrunk::default(), 0, 0);
-        // If the whole cache is less than a batch, and memory very short, all of it is scanned.
+        // If the whole cache is less than a batch, and memory very short, the scan takes all of it.
         while left > 0 && (left >= batch || left >= count) && batches < MOST_BATCHES {
             let asked = left.min(batch);
             // SAFETY: as above.

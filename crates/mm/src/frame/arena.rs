@@ -34,8 +34,8 @@ use quarry_sys::topology::max_map_count;
 pub enum Side {
     /// Zones: lowest address first.
     Zone,
-    /// Mappings: lowest address behind the first 2 GiB (or first quarter of a small window), before
-    /// that if it must be. So the pageblocks of zones lie together, and mappings have room to grow.
+    /// Mappings: lowest address after the first 2 GiB (first quarter of a small window), else any.
+    /// So the pageblocks of zones lie together, and mappings have room to grow.
     Mapping,
 }
 
@@ -51,7 +51,7 @@ pub struct Wanted {
     pub count: u32,
     /// The alignment of the extent's address in pageblocks, a power of two.
     pub align: u32,
-    /// Free pageblocks wished for after the extent.
+    /// Free pageblocks that should follow the extent, if possible.
     pub room: u32,
 }
 
@@ -123,7 +123,7 @@ impl Arena {
         self.span.load(Relaxed)
     }
 
-    /// Returns whether a page of the system is a frame; a larger page may hold other blocks, too.
+    /// Returns whether a system page is one frame. A larger page may also hold other blocks.
     #[must_use]
     pub fn has_small_pages(&self) -> bool {
         self.os.page_size() == FRAME_BYTES
@@ -185,7 +185,7 @@ impl Arena {
     }
 
     /// Takes a free extent: in the wanted part of the window with `room` free pageblocks after it,
-    /// else in that part, else anywhere. O(log pageblocks + count / 64), but see
+    /// else in that part without them, else anywhere. O(log pageblocks + count / 64), but see
     /// [`BlockBits::find`] for an aligned extent.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
@@ -347,7 +347,7 @@ impl Drop for Arena {
         for (first, end) in self.bits.extents(Bit::Mapped, true, 0, self.pageblocks) {
             let bytes = (end - first) as usize * PAGEBLOCK_BYTES;
             // SAFETY: the arena mapped it, and code that got a bare pointer into it has promised
-            // not to use the pointer after the arena. A part that the OS refuses to unmap stays
+            // not to use the pointer after the drop. A part that the OS refuses to unmap stays
             // mapped.
             let _ = unsafe { self.os.unmap(self.block_address(first), bytes) };
         }

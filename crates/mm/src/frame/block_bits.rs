@@ -2,14 +2,14 @@
 //! is a pageblock.
 //!
 //! An *entry* is four words; small programs use one entry. Three words hold the three bits of 64
-//! blocks, the fourth may hold a summary. A *group* is 16 entries, a *region* 32 groups: a window
-//! of 8 TiB has 128 regions. The summary of a group or region holds the lengths of three extents of
-//! its free blocks: the longest one, and those at its beginning and end. So a search passes over
-//! groups and regions that cannot hold the wanted extent. The summary of a group lies in its first
+//! blocks, the fourth may hold a summary. A *group* is 16 entries, a *region* 32 groups, and both
+//! are *units*: a window of 8 TiB has 128 regions. The summary of a unit holds the lengths of three
+//! extents of its free blocks: the longest one, and those at its beginning and end. So a search
+//! passes over units that cannot hold the wanted extent. The summary of a group lies in its first
 //! entry, that of a region in its second.
 //!
 //! Equations: a group's summary follows from the taken bits, a region's from those of its groups. A
-//! summary stores how many blocks short of all each extent is, so fresh zeros mean "all free".
+//! summary stores by how many blocks each extent is shorter than the unit: zeros mean "all free".
 
 use super::array::OsArray;
 use quarry_sys::broken::{Broken, Check};
@@ -42,7 +42,7 @@ impl Level {
         }
     }
 
-    /// The entry of the unit whose fourth word is the summary.
+    /// The number of the unit's entry whose fourth word is the summary.
     const fn place(self) -> u32 {
         match self {
             Self::Group => 0,
@@ -67,7 +67,7 @@ impl FreeExtents {
     fn of_word(free: u64) -> Self {
         let mut longest = 0;
         let mut rest = free;
-        // Each round takes the last block off every extent.
+        // Each round takes one block off every extent, so the rounds count the longest one.
         while rest != 0 && rest != u64::MAX {
             rest &= rest << 1;
             longest += 1;
@@ -232,9 +232,9 @@ impl BlockBits {
         }
     }
 
-    /// The first block from `start` on that is aligned and begins `count` free blocks; `align_up`
-    /// returns the first aligned block from a given one on. O(log blocks), and as much again for
-    /// each free extent that begins at an unaligned block.
+    /// The first block from `start` on that is aligned and starts an extent of `count` free blocks;
+    /// `align_up` returns the first aligned block from a given one on. O(log blocks), and as much
+    /// again for each free extent that begins at an unaligned block.
     pub(super) fn find(
         &self,
         start: u32,
@@ -276,7 +276,7 @@ impl BlockBits {
     fn to_pass(&self, at: u32, count: u32) -> Option<FreeExtents> {
         let known = |level: Level| {
             let extents = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
-            // A unit that is all free continues `free..at`, and [`Self::find`] tests both together.
+            // If a unit is all free, it extends `free..at`, and [`Self::find`] tests both together.
             let is_inside = extents.longest >= count && extents.front < extents.blocks;
             (!is_inside).then_some(extents)
         };

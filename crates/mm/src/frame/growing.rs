@@ -104,8 +104,8 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { if DIRECTION == UP { self.start.add(index) } else { self.start.sub(index + 1) } }
     }
 
-    /// Gives the memory of entries that fill whole pages of the system back to it; they read as
-    /// zero afterwards. Returns false where the system refuses.
+    /// Gives back to the system the memory of entries that fill whole system pages; the entries
+    /// read as zero afterwards. Returns false where the system refuses.
     ///
     /// # Safety
     /// The entries are atomics, or structs of atomics, and already zero: no reader sees a change.
@@ -153,7 +153,7 @@ impl<T, const DIRECTION: bool> Drop for GrowingArray<T, DIRECTION> {
         let bytes = (self.len() * size_of::<T>()).next_multiple_of(page(self.os));
         if bytes > 0 {
             // SAFETY: all that `grow` has mapped; code that has a bare pointer has promised not to
-            // use it after the array. Pages that the system refuses to unmap stay mapped, unused.
+            // use it after the drop. Pages that the system refuses to unmap stay mapped, unused.
             let _ = unsafe { self.os.unmap(self.piece(0, bytes), bytes) };
         }
     }

@@ -26,8 +26,8 @@ const _: () = assert!(
 const SECTION_BLOCKS: u32 = 32;
 const SMALLEST_BYTES: usize = 64 << 20;
 
-/// Each edge lies in the middle of the 2 MiB that one page table covers, so that the first pages on
-/// both sides of the edge share the table.
+/// An edge is where two tables begin. It lies in the middle of the 2 MiB that one page table
+/// covers, so that the first pages on both sides share the page table.
 const EDGE_OFFSET: usize = 1 << 20;
 
 /// The window and its frames. Fields drop in order: mapped parts before the window.
@@ -111,7 +111,7 @@ impl Memory {
         self.take(Wanted { side: Side::Zone, count, align: 2, room: 0 })
     }
 
-    /// Takes free neighbouring pageblocks, which are mapped, zero and described then.
+    /// Takes free neighbouring pageblocks, maps them (zeroed), and makes their metadata accessible.
     ///
     /// # Errors
     /// `ENOMEM` where there is no such extent, or the error of the OS.
@@ -124,7 +124,7 @@ impl Memory {
                 Ok(()) => return Ok(PageblockIndex(first)),
                 // The foreign pageblocks are excluded now, so the next search passes over them.
                 Err(OsError(libc::EEXIST)) => {}
-                // The OS has refused more metadata; lower addresses may have theirs already.
+                // The OS refused more metadata, but lower addresses may have theirs: search there.
                 Err(_) if is_behind && wanted.side == Side::Mapping => wanted.side = Side::Zone,
                 Err(error) => return Err(error),
             }
@@ -187,8 +187,8 @@ impl Memory {
         }
     }
 
-    /// Makes the metadata of pageblocks `0..end` accessible. Where a foreign mapping is in the way
-    /// of a table, fails with `ENOMEM`, not `EEXIST`: frames need a descriptor.
+    /// Makes the metadata of pageblocks `0..end` accessible. If a foreign mapping lies where a
+    /// table has to grow, fails with `ENOMEM`, not `EEXIST`: no other place will do.
     fn grow_tables(&self, end: u32) -> OsResult<()> {
         if end <= self.arena.span_blocks() {
             return Ok(());
@@ -228,7 +228,7 @@ impl Memory {
     /// with the mapping, so the zone has to give it again.
     fn note_unmapped(&self, first: u32, end: u32) {
         self.arena.set_mapped(first, end - first, false);
-        // A pageblock beyond the span was mapped, but its metadata was refused.
+        // Pageblocks beyond the span were mapped, but have no metadata: it was refused.
         for block in first..end.min(self.arena.span_blocks()) {
             self.pageblocks.at(PageblockIndex(block)).set_faults(Faults::Plain);
         }
@@ -239,8 +239,8 @@ impl Memory {
             .for_each(|block| self.pageblocks.at(PageblockIndex(block)).went_whole());
     }
 
-    /// Moves the pages of the `from.1` pageblocks at `from.0` to the front of the extent of `to.1`
-    /// pageblocks at `to.0`, which loses its contents and must be at least as long. Frees `from`.
+    /// Moves the pages of the `from.1` pageblocks at `from.0` to the front of the `to.1` pageblocks
+    /// at `to.0`, an extent that is as long or longer and loses its contents. Frees `from`.
     ///
     /// # Errors
     /// [`NotMoved::Unchanged`] where the caller has to copy the pages, or to give `to` back;

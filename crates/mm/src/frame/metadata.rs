@@ -1,6 +1,5 @@
 //! Memory for Quarry's own descriptors: handed out once, counted by kind, and its addresses never
-//! given back. The
-//! page cache manages its descriptors' memory itself, and only counts it here.
+//! given back. The page cache manages its descriptors' memory itself, and only counts it here.
 
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
@@ -33,7 +32,7 @@ impl MetadataKind {
 /// Number of kinds.
 pub const METADATA_KINDS: usize = 5;
 
-/// Bytes of address space in a chunk: few, so that what a small program touches lies together.
+/// Bytes of address space in a chunk: few, so that the parts that a small program uses are close.
 const CHUNK_BYTES: usize = 512 << 10;
 
 struct Chunk {
@@ -92,7 +91,7 @@ impl Metadata {
         self.bytes[kind as usize].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Uncounts `bytes` of such descriptors, whose memory went back to the system.
+    /// Uncounts `bytes` of descriptors of [`count`](Self::count) whose memory went back.
     pub fn uncount(&self, kind: MetadataKind, bytes: usize) {
         self.bytes[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Migratetypes, by which pageblocks are grouped, and nodes.
 
-/// The use of a pageblock, so that long-lived blocks do not keep others from merging (`enum
-/// migratetype`, Linux 6.x; its names and its order).
+/// The use of a pageblock. Pageblocks are kept apart by use, so that long-lived blocks do not keep
+/// other blocks from merging (`enum migratetype`, Linux 6.x; its names and its order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MigrateType {

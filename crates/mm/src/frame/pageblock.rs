@@ -147,7 +147,7 @@ fn store(words: &[AtomicU64; WORDS], bits: FrameBits) {
     words.iter().zip(bits.0).for_each(|(word, bits)| word.store(bits, Relaxed));
 }
 
-/// The share in `counts` of free frames, `dirty` of which are not known to be zero.
+/// The value to add to `counts` for free frames, `dirty` of which are not known to be zero.
 #[inline(always)]
 fn counts_of(frames: u32, dirty: u32) -> u32 {
     dirty << 16 | frames
@@ -185,7 +185,7 @@ impl Pageblock {
         }
     }
 
-    /// Does not write what is there already: the descriptors of a large mapping stay untouched.
+    /// Writes only a changed value, so that the descriptors of a large mapping stay untouched.
     pub(crate) fn set_faults(&self, faults: Faults) {
         if self.faults() != faults {
             self.faults.store(faults as u8, Relaxed);
@@ -199,7 +199,7 @@ impl Pageblock {
         let _ = self.faults.compare_exchange(huge, whole, Relaxed, Relaxed);
     }
 
-    /// Records that all of it went back to the OS: a huge page has to bring it in again.
+    /// Records that all of its memory went back to the OS: `Whole` becomes `Huge` again.
     pub(super) fn went_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
         if self.faults() == Faults::Whole {

@@ -1,8 +1,8 @@
 //! The prices of memory: durations of the calls that bring pages in.
 //!
 //! On one host a huge page costs half as much as 2 MiB in small pages. On another, the hypervisor
-//! takes away 2 MiB that were free for some seconds: then a huge page costs ten times as much as
-//! small ones, but right after its last use little. Only the duration of a call shows this.
+//! takes back memory that was free for some seconds. There a huge page costs ten times as much as
+//! small pages, but little right after its last use. Only the duration of a call shows this.
 
 use super::order::PAGEBLOCK_FRAMES;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -27,8 +27,8 @@ struct Price {
     /// Memory that came in since the last entry of `last_us`, until it is 2 MiB:
     /// `{frames : 32 | ns : 32}`.
     since: AtomicU64,
-    /// Microseconds that it took to bring in 2 MiB, the last times, latest first; 0 = none. Threads
-    /// that write at the same time may lose entries.
+    /// Recent durations of bringing in 2 MiB, in microseconds, latest first; 0 = none. Threads that
+    /// write at the same time may lose entries.
     last_us: [AtomicU32; REMEMBERED],
 }
 

@@ -27,12 +27,12 @@ pub struct Kind(pub u8);
 impl Kind {
     /// No allocation starts in this frame.
     pub const NONE: Self = Self(0);
-    /// The table stores a kind times this factor: the bytes of an entry in the tables of a fast
-    /// path, so that `free` finds the entry without a shift, and the next `malloc` waits less for
-    /// what `free` stores there. The second byte per frame costs 0.02 % of the memory.
+    /// The table stores a kind times this factor, the size of an entry in the fast path's tables.
+    /// So `free` finds that entry without a shift, and the next `malloc` waits less for what `free`
+    /// stores in it. The second byte per frame costs 0.02 % of the memory.
     pub const STEP: u16 = 16;
     pub(crate) const LAST_CACHE: u8 = 239;
-    /// Head of a block or a mapping that was freed and faults; `link` holds its length in frames.
+    /// Head of a freed block or mapping whose pages fault; `link` holds its length in frames.
     pub const HIDDEN: Self = Self(250);
     /// Head of an object that the heap profile has sampled; `link` holds the number of its record.
     pub const SAMPLED: Self = Self(251);

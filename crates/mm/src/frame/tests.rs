@@ -320,7 +320,7 @@ fn a_table_that_meets_a_foreign_mapping_ends_the_memory_there() {
     let os = fake_os();
     let memory = memory_on(os);
     assert_eq!(memory.take(wanted(2)), Ok(PageblockIndex(0)));
-    // Right after the kinds of the first section.
+    // The entries right after the kinds of the first section.
     let kinds = memory.frames().kinds();
     // SAFETY: within the window.
     os.occupy(unsafe { kinds.add(32 * 512) }.cast(), 4096);

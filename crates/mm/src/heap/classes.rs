@@ -2,12 +2,12 @@
 //!
 //! A request above 128 bytes wastes at most an eighth of its class: `(1/8) / (1 + 1/8) = 11.1 %`
 //! where each doubling of sizes has eight classes at equal steps. From 1 to 8 KiB a slab has few
-//! objects: with equal steps, as many of 1,664 bytes as of 1,792. There the classes from `n` to
-//! `2n` are the largest sizes of which 15, 14 and so on down to 8 objects fit into `16 n` bytes.
-//! Programs ask most for a little above a power of two (SQLite for journals of 1,032 and pages of
-//! 4,368 bytes): a slab has 15 of these, and with equal steps it had 14. These classes are
-//! multiples of 64 bytes, for requests aligned to cache lines. Only the first one above 4 KiB is
-//! not: it would be 4,352 bytes, too small for SQLite's pages.
+//! objects, and equal steps would waste some: a slab has as many of 1,664 bytes as of 1,792. So
+//! there the classes from `n` to `2n` are the largest sizes of which 15, 14 and so on down to 8
+//! objects fit into `16 n` bytes. Programs often request a little more than a power of two (SQLite
+//! for journals of 1,032 and pages of 4,368 bytes): a slab has 15 such objects, but 14 with equal
+//! steps. These classes are multiples of 64 bytes, for requests aligned to cache lines. Only the
+//! first one above 4 KiB is not: it would be 4,352 bytes, too small for SQLite's pages.
 
 use crate::slab::CacheId;
 
@@ -89,7 +89,7 @@ pub unsafe fn of_unchecked(size: usize) -> CacheId {
     unsafe { CacheId::new_unchecked(*CLASS_OF.get_unchecked((size + STEP - 1) >> STEP_SHIFT)) }
 }
 
-/// The class that stands in for a hardly used one: the next that is fourth or eighth of the eight
+/// The class that serves instead of a hardly used one: the next class that is the fourth or eighth
 /// in its doubling; up to 128 bytes the class itself. A request wastes at most 35 % of it.
 #[must_use]
 pub fn coarse(class: CacheId) -> CacheId {
@@ -97,7 +97,7 @@ pub fn coarse(class: CacheId) -> CacheId {
     if index <= FINE { class } else { CacheId::new(FINE + (index - FINE).next_multiple_of(4)) }
 }
 
-/// The requests that a class serves, also for other classes: `size - least <= width`, unsigned.
+/// The requests that a class serves, its own and others': `size - least <= width`, unsigned.
 #[repr(C)]
 pub struct Served {
     least: usize,

@@ -40,7 +40,7 @@ pub struct Mappings {
     cache: CountedLock<MappingCache>,
     live: AtomicUsize,
     moved: MovedMappings,
-    /// Copies of counts of the mapping cache, to be read without the lock.
+    /// Copies of the mapping cache's counts, for readers without its lock.
     cached_bytes: AtomicUsize,
     cached_charged: AtomicU32,
 }
@@ -104,7 +104,7 @@ impl Mappings {
 
     /// Takes the cached extent with the most memory, if it is shorter than `blocks` pageblocks, and
     /// makes it that long; also returns whether this moved its pages. A move takes some
-    /// microseconds, fresh memory a page fault for each page.
+    /// microseconds. Fresh memory would take a page fault for each page.
     fn enlarge_cached(
         &self,
         zones: &Zones,
@@ -204,7 +204,7 @@ impl Mappings {
         zones.frames().link(pfn.plus(4))
     }
 
-    /// Makes the mapping that starts at `pfn` a sample with this record; 0 ends that.
+    /// Makes the mapping that starts at `pfn` a sample with this record; 0 makes it none.
     pub fn set_sample(&self, zones: &Zones, pfn: Pfn, record: u32) {
         zones.frames().set_link(pfn.plus(4), record);
     }
@@ -299,7 +299,7 @@ impl Mappings {
                 self.keep(zones, kept);
             }
         };
-        // Cached frames may be in memory, so all frames before them are charged as well.
+        // Cached frames may be in memory. A charge covers all frames before them as well.
         let charged = frames.max(old.charged + old.missing_before(&kept) + kept.charged);
         let missing = charged - old.charged - kept.charged;
         if !self.charge(zones, missing) {
@@ -323,7 +323,7 @@ impl Mappings {
     fn relocate(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let blocks = blocks_of(frames);
         let kept = self.take_cached(blocks, |_| true);
-        // With room after it, the mapping can grow in place next time.
+        // With free pageblocks after it, the mapping can grow in place next time.
         let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2))?;
         // The moved pages replace the memory of the new extent, so no frame is charged twice.
         let behind = if new.charged > old.frames() { new.charged } else { 0 };
@@ -370,7 +370,7 @@ impl Mappings {
         self.lock().so_far()
     }
 
-    /// Releases cached extents that were put before the one with this `number`; returns the bytes.
+    /// Releases cached extents that were put before the extent with this `number`; returns bytes.
     pub(crate) fn release_unused_since(&self, zones: &Zones, number: u64) -> usize {
         let mut bytes = 0;
         loop {
@@ -382,8 +382,8 @@ impl Mappings {
     }
 
     /// Gives cached memory back, oldest first, until the cache is charged for `frames` fewer;
-    /// returns the frames still to give. The last extent loses only its end: the next mapping of
-    /// that size takes page faults only for this part.
+    /// returns the frames still to give. Of the last extent only the end goes, so that a later
+    /// mapping of that size takes page faults only for this end.
     pub(crate) fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {
@@ -418,7 +418,7 @@ impl Mappings {
         self.put_back(zones, kept);
     }
 
-    /// Puts back an extent that was taken with its age, which it keeps.
+    /// Puts back an extent that was taken together with its age, which it keeps.
     fn put_back(&self, zones: &Zones, kept: CachedExtent) {
         let charge = |missing| zones.budget().charge_mapping(missing);
         self.keep_as(zones, kept.extent, |extents| extents.put_back(kept, charge));

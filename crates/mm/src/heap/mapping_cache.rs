@@ -2,9 +2,9 @@
 //!
 //! A request takes the front of the shortest extent that holds it. Where all are too short,
 //! `mapping` enlarges the one with the most memory. A mapping that grows takes pageblocks of the
-//! cached extent after it; so one that grows again and again finds its predecessor's memory there.
+//! cached extent after it; so one that grows step by step finds the memory of its old place there.
 //! An extent that is put is joined with its neighbours in the cache, and gets the age of the
-//! oldest: an extent in constant use does not keep its neighbours there.
+//! oldest. Otherwise an extent in constant use would keep its neighbours in the cache.
 //!
 //! Equations: `bytes = sum of extents <= most`, the bound when the last extent was put; `charged =
 //! sum of frames charged`; `count <= CACHED_EXTENTS`; extents lie in the order of their numbers;
@@ -42,7 +42,7 @@ impl Extent {
         self.blocks * PAGEBLOCK_FRAMES
     }
 
-    /// The first `blocks` of its pageblocks, and the others.
+    /// The extent of its first `blocks` pageblocks, and the extent of the others.
     pub(super) fn split(self, blocks: u32) -> (Self, Self) {
         debug_assert!(blocks <= self.blocks);
         let charged = self.charged.min(blocks * PAGEBLOCK_FRAMES);
@@ -54,15 +54,15 @@ impl Extent {
         (Self { blocks, charged, ..self }, rest)
     }
 
-    /// Frames to charge to join `next`: those not charged here that lie before charged ones there.
+    /// Frames to charge when `next` is joined: those between the charged frames of both extents.
     pub(super) fn missing_before(&self, next: &Self) -> u32 {
         if next.charged == 0 { 0 } else { self.frames() - self.charged }
     }
 }
 
-/// The most bytes of the cache: as many as are in use. (The memory of the process is bounded in
-/// `footprint`, by its recent peak.) With an eighth, a program that replaced 20 blocks of 5 to 25
-/// MiB at random took 1.13 million page faults; with this bound it takes 0.38 million.
+/// The most bytes of the cache: as many as are in use. (`footprint` bounds the memory of the
+/// process by its recent peak.) With an eighth of that, a program that replaced 20 blocks of 5 to
+/// 25 MiB at random took 1.13 million page faults; with this bound it takes 0.38 million.
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use)
 }
@@ -115,7 +115,7 @@ impl MappingCache {
         &self.extents[..self.count]
     }
 
-    /// Takes the front of the shortest extent that has `blocks` pageblocks and `begins_well`.
+    /// Takes the front of the shortest extent of `blocks` pageblocks or more that `begins_well`.
     pub(super) fn take(
         &mut self,
         blocks: u32,
@@ -313,7 +313,7 @@ mod tests {
             self.charged += u64::from(extent.charged);
         }
 
-        /// Counts the frames that joining charges, if it may.
+        /// Counts the frames that a join of extents charges, if it may charge any.
         fn charging(&mut self, may_charge: bool, put: impl FnOnce(&dyn Fn(u32) -> bool)) {
             let more = std::cell::Cell::new(0);
             put(&|missing| {
@@ -324,8 +324,8 @@ mod tests {
             self.charged += u64::from(more.get());
         }
 
-        /// Checks that all frames that may be in memory are charged, and that no pageblock is older
-        /// than the extent's `number` says.
+        /// Checks that all frames that may be in memory are charged, and that the extent is at
+        /// least as old as each of its pageblocks (`number`).
         fn check(&self, extent: &Extent, number: u64) {
             for block in 0..extent.blocks {
                 let (dirty, put) =
@@ -402,7 +402,7 @@ mod tests {
                 let Some(mut oldest) = kept.take_oldest() else { return };
                 naive.take(oldest.extent);
                 oldest.extent.charged = oldest.extent.charged * part / 256;
-                // With its own age, not the age of the extents that it was joined from.
+                // It keeps its own age, not that of the extents that it was joined from.
                 naive.put(oldest.extent, oldest.number);
                 naive.charging(may_charge, |charge| kept.put_back(oldest, charge));
             }

@@ -7,8 +7,8 @@
 //! | above | an extent of pageblocks of the window | to 4 KiB usable, 2 MiB of address space |
 //!
 //! Order of the files, each using only those before it: `classes`, `check_options`, `options`;
-//! `mapping_cache`, `moving`, `mapping`. An option is a line in `OPTIONS` of `options.rs`; one of
-//! the process also in `crates/quarry/src/environment.rs`.
+//! `mapping_cache`, `moving`, `mapping`. An option is a line in `OPTIONS` of `options.rs`; an
+//! option of the process is also one in `crates/quarry/src/environment.rs`.
 
 mod check_flags;
 mod check_options;
@@ -22,8 +22,8 @@ pub use check_flags::CheckFlags;
 pub use check_options::{CheckOptions, Classes, Sampling};
 pub use mapping::{Mapping, Mappings, frames_of};
 
-/// Larger requests become mappings. Fragmentation takes away the largest blocks first, so the heap
-/// asks zones for at most a quarter of the largest block.
+/// Larger requests become mappings. Fragmentation uses up the largest blocks first, so the heap
+/// requests at most a quarter of the largest block from zones.
 pub const LARGEST_BLOCK: usize = 1 << 20;
 
 /// Larger requests are refused: a pointer difference could not express them.

@@ -1,8 +1,8 @@
 //! Moving the pages of a mapping to another extent: by page tables, else by copying.
 //!
-//! Moved pages are a mapping of the kernel's own, which it never merges with a neighbour; a process
-//! may have `vm.max_map_count` mappings. Once an eighth as many have moved, further pages are
-//! copied (see [`may_move`](MovedMappings::may_move)).
+//! Moved pages are a separate mapping of the kernel, which never merges it with a neighbour. A
+//! process may have `vm.max_map_count` mappings. Once an eighth of that number have moved, further
+//! pages are copied (see [`may_move`](MovedMappings::may_move)).
 //!
 //! Equation: `count` = live mappings whose `link[3]` is 1.
 
@@ -52,12 +52,12 @@ impl MovedMappings {
         }
     }
 
-    /// Returns whether the program still has enough mappings of the kernel after another move,
-    /// which may split one into two.
+    /// Returns whether the process still has enough mappings of the kernel after another move,
+    /// which may split one of them into two.
     pub(super) fn may_move(&self, extent: Extent) -> bool {
         const SURELY: usize = 1024;
         let count = self.count.load(Ordering::Relaxed);
-        // To copy a larger extent would cost more than a shortage of mappings.
+        // The copy of a larger extent would cost more than a shortage of kernel mappings.
         count < SURELY || count < max_map_count() / 8 || extent.bytes() > CACHED_BYTES
     }
 

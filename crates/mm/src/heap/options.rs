@@ -1,6 +1,6 @@
 //! The choices of a stack, and their spelling in `QUARRY_*`.
 //!
-//! The table also has the options of the process's own stack and of the command `quarry`. The
+//! The table also has the options of the process's own stack and of the command `quarry`. So the
 //! command checks all options without linking that stack, whose constructors would run in it.
 
 use super::check_options::{self, CheckOptions};
@@ -21,14 +21,14 @@ pub struct StackOptions<P = V6_18> {
     pub mechanisms: Mechanisms,
     /// Checks for errors of the program.
     pub checks: CheckOptions,
-    /// True if the size classes of `malloc` are created.
+    /// If true, the size classes of `malloc` are created.
     pub heap: bool,
-    /// True if freed memory goes back before it makes the process larger than it has lately been.
+    /// If true, freed memory goes back before the process exceeds its recent size.
     pub bounds_footprint: bool,
 }
 
-/// Address space of a heap by default: 8 TiB, half of what frame numbers can name. It costs
-/// nothing, and is halved until the system grants it.
+/// Address space of a heap by default: 8 TiB, half of what frame numbers can name. It takes no
+/// memory, and is halved until the system grants it.
 pub const DEFAULT_RESERVE: usize = 8 << 40;
 
 fn first_node(_slot: SlotIndex) -> NodeId {
@@ -91,7 +91,7 @@ pub struct OptionHelp {
     pub meaning: &'static str,
 }
 
-/// The options of every object.
+/// Options that every library and crate of Quarry accepts.
 pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         name: "STATS",
@@ -195,7 +195,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     },
 ];
 
-/// Options of objects that have checks for errors of the program: `libquarry-full.so`, and crates
+/// Options of builds that have checks for errors of the program: `libquarry-full.so`, and crates
 /// with the feature `checks`.
 pub const CHECK_OPTIONS: &[OptionHelp] = &[
     OptionHelp {
@@ -215,7 +215,7 @@ pub const CHECK_OPTIONS: &[OptionHelp] = &[
     },
 ];
 
-/// Returns whether a setting needs an object that has checks.
+/// Returns whether a setting needs a build that has checks.
 #[must_use]
 pub fn asks_for_checks(name: &str, value: &str) -> bool {
     CHECK_OPTIONS.iter().any(|option| option.name == name) && !matches!(value, "0" | "-")

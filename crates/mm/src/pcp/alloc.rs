@@ -1,6 +1,6 @@
 //! Allocation: from the lists of a CPU. If neither these lists nor a zone above its low mark has a
-//! block, the slow path follows (`__alloc_pages_slowpath`). A request that cannot wait may use the
-//! reserve.
+//! block, the slow path follows (`__alloc_pages_slowpath`). A request that cannot wait may also use
+//! the frames below the low mark.
 
 use super::allocator::PageAllocator;
 use super::policy::PagePolicy;
@@ -10,8 +10,8 @@ use crate::zone::{Mark, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
-/// How often a request makes room in a zone and finds that other requests took it, before it gives
-/// up (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
+/// Rounds in which a request makes room in a zone and other requests take it, before it gives up
+/// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
 pub const MOST_LOST: u32 = 16;
 
 impl<P: PagePolicy> PageAllocator<P> {
@@ -51,16 +51,16 @@ impl<P: PagePolicy> PageAllocator<P> {
         1 + bulk(&mut out[1..])
     }
 
-    /// Tries in turn: growing the zones, node by node; the reserve; and blocks taken back from all
-    /// lists and from the high-order reserve.
+    /// Tries in turn: to grow the zones, node by node; to use the reserve; to take blocks back from
+    /// all lists and from the high-order reserve.
     #[cold]
     #[inline(never)]
     fn alloc_from_zone(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         if request.flags.non_block {
             return self.alloc_without_waiting(slot, request);
         }
-        // Other CPUs may take the room first, so the loop repeats. CPUs that begin together share
-        // one step of growth.
+        // The loop repeats because other CPUs may take the room first. CPUs that begin together
+        // share one step of growth.
         for node in self.zones.fallback_order(request.node) {
             let request = PageRequest { node, ..request };
             for _ in 0..MOST_LOST {
@@ -121,8 +121,8 @@ impl<P: PagePolicy> PageAllocator<P> {
     #[inline(never)]
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();
-        // Without these locks a purge could take the blocks that have just come back. While it
-        // holds them, this thread only tries the locks of lists.
+        // Until these locks are released, no purge can take the blocks that have just come back. A
+        // thread that holds them only tries the locks of lists.
         let mut held = [const { None }; MAX_NODES];
         for (zone, held) in self.zones.all().zip(&mut held) {
             *held = Some(zone.hold_purges());

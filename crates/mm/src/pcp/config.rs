@@ -53,7 +53,7 @@ pub struct PageConfig<P = V6_18> {
     pub declared_cpus: u32,
     /// Frames that the kernel's formulas assume, all nodes together; 0 = as many as zones have.
     pub declared_frames: u32,
-    /// Bytes of a CPU's share of the last data cache; 0 = read from the machine at the start.
+    /// Bytes of a CPU's share of the last-level cache; 0 = read from the machine at the start.
     pub cache_slice_bytes: u32,
     /// Policy of the per-CPU lists.
     pub policy: P,

@@ -42,7 +42,7 @@ impl<'a> Drain<'a> {
             self.at = if self.at + 1 == self.orders.len() { 0 } else { self.at + 1 };
             let listed = self.lists.rings[self.at].len();
             if listed != 0 {
-                // This list gives one block for itself, one for each empty list that was passed,
+                // The list's turn is one block for itself, one for each empty list that was passed,
                 // and those that the last list lacked. If these are as many as there are lists, all
                 // other lists are empty, and this one gives everything.
                 let lists = self.orders.len() as u32;

@@ -20,11 +20,11 @@ use quarry_sys::primitive::{
     Ordering::{AcqRel, Relaxed},
 };
 
-/// Extents of a list; a request looks at all. With 24, as many requests went to the zone.
+/// Extents of a list. A request looks at all. With 24, as many requests went to the zone.
 pub(super) const EXTENTS: usize = 16;
 /// Attempts of a request; more than one, because another CPU may change the word first.
 const ATTEMPTS: usize = 2;
-/// The extent has been on the list since the last upkeep.
+/// The extent has stayed on the list since the last call of `age`.
 const AGED: u64 = 1 << 63;
 
 /// Extents that leave a list: pairs of first frame and number of frames.
@@ -188,8 +188,8 @@ impl ExtentList {
     }
 
     /// Takes one extent off a list that has no room: the shortest if every word is in use, else the
-    /// longest. (Taking half of all extents halved the zone's critical sections, but one call in
-    /// ten thousand took two microseconds.)
+    /// longest. (A version that took half of all extents halved the zone's critical sections, but
+    /// one call in ten thousand took two microseconds.)
     pub(super) fn make_room(&self) -> Option<(Pfn, u32)> {
         let (mut shortest, mut longest, mut is_full) = (0, 0, true);
         for at in 0..EXTENTS {

@@ -1,7 +1,7 @@
 //! Extents on the lists of CPUs: taking, putting, and giving them back to zones.
 //!
 //! A CPU keeps extents that it frees: always one, and more up to a share of the memory in use, so
-//! that a process hardly becomes larger by them. If memory is short, a CPU keeps none.
+//! that the process grows little. If memory is short, a CPU keeps none.
 
 use super::alloc::MOST_LOST;
 use super::allocator::PageAllocator;
@@ -14,10 +14,10 @@ use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Extent, Mark, Urgency, Zones};
 use quarry_sys::broken::Broken;
 use quarry_sys::percpu::SlotIndex;
 
-/// A list holds the larger of two bounds. One is this part of the frames in use, at most 1 MiB.
+/// First bound of a list: the frames in use divided by this, at most 1 MiB. The larger bound holds.
 const SHARE: u32 = 8;
 const SMALL_MOST: u32 = 256;
-/// The other is this part of the frames in use, divided by the number of slots, at most 8 MiB.
+/// Second bound: the frames in use divided by this and by the number of slots, at most 8 MiB.
 const SHARE_OF_ALL: u32 = 32;
 const MOST: u32 = 2048;
 
@@ -45,8 +45,8 @@ impl ListStore {
         Some(taken)
     }
 
-    /// Takes frames by which an allocation grows, if the list has all of them. If it has only some
-    /// of them, gives all its extents to the zone.
+    /// Takes the frames by which an allocation grows, if the list has all of them. If the list has
+    /// only some, gives all its extents to the zone.
     pub(super) fn take_listed_at(
         &self,
         zones: &Zones,
@@ -113,7 +113,7 @@ impl ListStore {
         self.slots().flat_map(of)
     }
 
-    /// Gives an extent to the zone instead, and makes room on its list for the next one.
+    /// Gives an extent to the zone, not to the full list, and makes room there for the next one.
     #[cold]
     fn put_past_list(
         &self,

@@ -19,27 +19,27 @@ pub struct SizeInputs {
     pub low: u32,
     /// CPUs that share it, at least 1.
     pub cpus: u32,
-    /// True if `managed` is the memory of a declared machine; a process has no fixed amount of it.
+    /// True if `managed` is the memory of a declared machine: otherwise it is not a fixed amount.
     pub declared: bool,
-    /// Bytes of a CPU's share of the last data cache.
+    /// Bytes of a CPU's share of the last-level data cache.
     pub cache_slice_bytes: u32,
 }
 
-/// A CPU's share of the last data cache unless the machine is asked: 2 MiB, as on servers.
+/// A CPU's share of the last-level cache by default: 2 MiB, as on servers.
 pub const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
 /// A zone that grows gets the list sizes for this many frames: 1 GiB, the smallest zone with the
-/// full batch. Its size at the start says nothing about the program.
+/// full batch. The zone's first size says nothing about the program.
 const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
-    /// For one of `nodes` zones with `managed` frames each at the start.
+    /// The inputs for one of `nodes` zones with `managed` frames each at the start.
     pub fn of(managed: u32, grows: bool, nodes: u8, declared_cpus: u32) -> Self {
         let managed = if grows { managed.max(GROWING_ZONE) } else { managed };
         Self::sharing(managed, managed.saturating_mul(u32::from(nodes)), nodes, declared_cpus)
     }
 
-    /// For one of `nodes` equal nodes of a machine with `frames` frames.
+    /// The inputs for one of `nodes` equal nodes of a machine with `frames` frames.
     pub fn declared(frames: u32, nodes: u8, declared_cpus: u32) -> Self {
         let managed = frames / u32::from(nodes);
         Self { declared: true, ..Self::sharing(managed, frames, nodes, declared_cpus) }
@@ -65,8 +65,8 @@ pub struct Sizes {
     pub high_min: u32,
     /// The upper bound of `high`.
     pub high_max: u32,
-    /// Frees of orders 1..=3 in a row send all pages to the zone only if at least this many are
-    /// listed: a batch, or 0 if the CPU's cache is too small (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
+    /// Least number of listed pages with which frees of orders 1..=3 in a row send all pages to the
+    /// zone: a batch, or 0 if the CPU's data cache is small (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
     pub kept: u32,
 }
 
@@ -89,19 +89,19 @@ pub struct PolicyContext<'a> {
 /// The order in which a drain visits the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainWalk {
-    /// From list `first` on, each list gives one block, and another for each empty list before it.
-    /// A list that alone has blocks gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
+    /// From list `first` on, each list gives one block, and one for each empty list before it. If
+    /// only one list has blocks, it gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
     GrowingBatches {
         /// The first list. (The kernel increments its index, from 0, before it looks.)
         first: usize,
     },
-    /// All blocks of the list that was freed to, then all of the next (Linux 5.18+).
+    /// All blocks of the list of the last free, then all blocks of the next list (Linux 5.18+).
     WholeLists,
 }
 
 /// A policy decides which blocks are listed, and how many are fetched or drained at a time, as the
-/// kernel of its name. All policies allocate and free at the head, and append and drain at the
-/// tail.
+/// kernel of its name does. All policies allocate from and free to the head. They append and drain
+/// at the tail.
 pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// Its name, as tables print it.
     fn name(&self) -> &'static str;
@@ -112,8 +112,8 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// The order in which drains visit the lists.
     fn walk(&self) -> DrainWalk;
 
-    /// Returns whether every request is tested against the zone's watermarks first, or only
-    /// requests that the lists cannot serve (`get_page_from_freelist`).
+    /// True if every request is tested against the zone's watermarks first; false if only requests
+    /// that the lists cannot serve are (`get_page_from_freelist`).
     #[inline]
     fn tests_every_request(&self) -> bool {
         true

@@ -19,7 +19,7 @@ pub struct PageRequest {
     pub order: Order,
     /// The migratetype that fits the future contents.
     pub migratetype: MigrateType,
-    /// Rights beyond the usual.
+    /// Rights to reserves, and whether the request may wait.
     pub flags: AllocFlags,
     /// The node to try first.
     pub node: NodeId,
@@ -31,7 +31,7 @@ impl PageRequest {
         Ask { order: self.order, migratetype: self.migratetype, flags: self.flags }
     }
 
-    /// Same as [`ask`](Self::ask), without rights that are only for requests that found no block.
+    /// Same as [`ask`](Self::ask), without the rights that apply only once no block was found.
     #[inline]
     pub(super) fn usual(self) -> Ask {
         Ask { flags: AllocFlags::default(), ..self.ask() }

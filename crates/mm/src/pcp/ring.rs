@@ -14,7 +14,7 @@ pub(super) const MAX_LISTS: usize = 29;
 /// Position at which an empty list starts; a short list then touches only one page of its ring.
 const START: u32 = 512;
 
-/// The most pages that any list needs room for: 4 GiB on one CPU.
+/// The most pages that a list's capacity may be sized for: 4 GiB on one CPU.
 const MOST_PAGES: u32 = 1 << 20;
 
 /// Blocks that a list may hold, by its order. Powers of two.

@@ -19,7 +19,7 @@ pub(super) struct PcpSet<P> {
 }
 
 /// The migratetype whose list takes blocks of type `of`. Blocks of the high-order reserve go to
-/// movable lists; they return to the reserve because their pageblock has its type.
+/// movable lists. Later they return to the reserve, because their pageblock keeps its type.
 #[inline]
 pub(super) fn listed_type(of: MigrateType) -> MigrateType {
     if of.index() < PCP_TYPES { of } else { MigrateType::Movable }
@@ -51,9 +51,9 @@ impl<P: PagePolicy> PcpSet<P> {
         ListRef { store: &self.store, zones, index: self.store.index(slot, node), node }
     }
 
-    /// Takes one block of a node: from the list, from a refill, or from the zone. Refill and zone
-    /// give blocks only if the zone then stays above `mark`. If
-    /// [`PagePolicy::tests_every_request`], the list does too.
+    /// Takes one block of a node: from the list, from a refill, or from the zone. A refill or the
+    /// zone serves the request only if the zone then stays above `mark`. If
+    /// [`PagePolicy::tests_every_request`], this holds for the list too.
     #[inline(always)]
     pub(super) fn alloc(
         &self,
@@ -185,8 +185,8 @@ impl<P: PagePolicy> PcpSet<P> {
 
     /// Frees the blocks of one node among the checked `pages` in one hold of the lists' lock, and
     /// those without a list in one critical section of the zone. All go to the zone if another
-    /// thread has the lock, or if the running task reclaims: it counts only frames in the zone as
-    /// freed.
+    /// thread has the lock, or if the running task reclaims: a reclaim counts only frames in the
+    /// zone as freed.
     pub(super) fn free_section(
         &self,
         zones: &Zones,

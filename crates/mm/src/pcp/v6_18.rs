@@ -1,18 +1,18 @@
 //! `v6.18`: the auto-tuned lists of Linux 6.18 with stable patches of January 2026; the default.
 //!
-//! Changes since Linux 6.7: order 9 has one list for movable blocks and one for others (6.10). The
-//! row of frees of orders 1..=3 that sends all pages to the zone is longer by half of `high_min`
+//! Changes since Linux 6.7: order 9 has one list for movable blocks and one for others (6.10). More
+//! frees of orders 1..=3 in a row, by half of `high_min`, are needed to send all pages to the zone
 //! (6.16). Drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
 //!
-//! Two rules differ in user space. The kernel's bound is an eighth of the zone; a process has no
-//! fixed memory, so without declared memory a CPU keeps at most 2,048 pages (8 MiB). And listed
-//! pages already belong to the process, so only requests past the lists are tested against
+//! Two rules differ in user space. The kernel bounds the lists by an eighth of the zone. A process
+//! has no fixed memory, so unless memory is declared a CPU keeps at most 2,048 pages (8 MiB). And
+//! listed pages already belong to the process, so only requests past the lists are tested against
 //! watermarks.
 //!
 //! Lists have tuned themselves since Linux 6.7. Allocations in a row double the next refill (63,
-//! 126, .. 2,016 pages of order 0), and frees in a row make drains as large. `high` rises while
-//! that saves calls of the zone, and decays when the CPU is idle. The items of [`Release`] are what
-//! differs between releases.
+//! 126, .. 2,016 pages of order 0), and frees in a row make the next drain as large as the row.
+//! `high` rises while that saves calls of the zone, and decays when the CPU is idle. [`Release`]
+//! has the differences between releases.
 
 use super::lists::Tuning;
 use super::policy::{
@@ -73,7 +73,7 @@ pub trait Release: Copy + Send + Sync + 'static {
     /// Pages that must be freed in a row before a free of orders 1..=3 sends all pages to the zone.
     fn row(sizes: Sizes) -> u32;
 
-    /// Most pages that a CPU keeps of memory of this description.
+    /// Most pages that a CPU keeps if its memory has these sizes.
     fn bound(inputs: &SizeInputs) -> u32;
 }
 

@@ -21,7 +21,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes by which a barn's announcement to [`CacheLimits`] may be wrong, because CPUs share it.
+/// Bytes by which a barn's announcement to [`CacheLimits`] may lag: CPUs share that counter.
 const ANNOUNCED_BYTES: usize = 64 << 10;
 
 /// Most entries of a barn's first storage.
@@ -61,7 +61,7 @@ struct Sheaves {
     /// The highest level since the memory above it was given back.
     written: usize,
     stride: usize,
-    /// Since the last [`Barn::unneeded`].
+    /// The lowest level since the last call of [`Barn::unneeded`].
     lowest: usize,
     traffic: Traffic,
 }
@@ -80,8 +80,8 @@ impl Sheaves {
         }
     }
 
-    /// The storage above the level if the barn may hold `count` more objects, and at most `most`
-    /// in all. Takes memory where the storage is too small.
+    /// Returns `count` unused entries of the storage, which it enlarges if necessary; `None` if the
+    /// barn would hold more than `most` objects, or without memory.
     fn room(
         &mut self,
         metadata: &Metadata,
@@ -100,8 +100,8 @@ impl Sheaves {
         Some(unsafe { core::slice::from_raw_parts_mut(storage.as_ptr().add(self.level), count) })
     }
 
-    /// Moves the objects to a storage for at least `wanted`. The addresses of the old one are lost:
-    /// at most a quarter of the new one's.
+    /// Moves the objects to a storage for at least `wanted`. The old storage's addresses stay
+    /// unused: they are at most a quarter of the new one's.
     #[cold]
     fn widen(&mut self, metadata: &Metadata, wanted: usize) -> Option<()> {
         let capacity = wanted.max(4 * self.capacity);
@@ -131,7 +131,7 @@ pub struct Barn {
 }
 
 impl Barn {
-    /// A barn of objects that [`configure`](Self::configure) tells the size of.
+    /// An empty barn; [`configure`](Self::configure) sets the size of its objects.
     #[must_use]
     pub const fn new() -> Self {
         let traffic = Traffic { alloc_slow: 0, free_slow: 0, batched_in: 0, batched_out: 0 };
@@ -149,7 +149,7 @@ impl Barn {
         }
     }
 
-    /// Sets the bytes of an object. A barn with objects keeps them.
+    /// Sets the bytes of an object, which may change only while the barn is empty.
     pub fn configure(&self, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0 || sheaves.stride == stride);
@@ -164,10 +164,10 @@ impl Barn {
         sheaves.lowest = 0;
     }
 
-    /// Offers `accept` up to `most - 1` objects from the top, and returns one more. Objects that it
-    /// refuses stay in the barn. `None` if the barn is empty. O(most) under the lock.
+    /// Offers `accept` up to `most - 1` objects from the top, and returns one more; `None` if the
+    /// barn is empty. Objects that `accept` refuses stay in the barn. O(most) under the lock.
     ///
-    /// (To prefetch the first 16 objects, which another CPU has in its cache, made nothing faster.)
+    /// (A prefetch of the first 16 objects, which another CPU has cached, made nothing faster.)
     pub fn hand_out(
         &self,
         limits: &CacheLimits,
@@ -186,8 +186,8 @@ impl Barn {
         Some(object)
     }
 
-    /// Lets `fill` write up to `count` objects on top, count them in [`Traffic`] and say how many.
-    /// Returns their number, or 0 if the barn would hold more than `most` or there is no memory.
+    /// Lets `fill` write up to `count` objects on top, count them in [`Traffic`] and return how
+    /// many. Returns their number; 0 if the barn would hold more than `most` or there is no memory.
     pub(super) fn bring_in(
         &self,
         metadata: &Metadata,
@@ -247,14 +247,14 @@ impl Barn {
         }
     }
 
-    /// Objects that no CPU needed: the lowest level since the last call.
+    /// Objects that no CPU needed: the lowest level since the last call of this function.
     pub(crate) fn unneeded(&self) -> usize {
         let mut sheaves = self.sheaves.lock();
         let level = sheaves.level;
         core::mem::replace(&mut sheaves.lowest, level)
     }
 
-    /// Gives the memory of the storage above the objects back, but for [`KEPT`] entries.
+    /// Gives back the memory of the storage above the objects, except for [`KEPT`] entries.
     pub(super) fn trim_storage(&self, metadata: &Metadata) {
         loop {
             let mut sheaves = self.sheaves.lock();
@@ -320,7 +320,7 @@ mod tests {
     use crate::zone::tests::fake_os;
     use proptest::prelude::*;
 
-    /// A batch that enters, with the most that the barn may hold then, or one that leaves.
+    /// A batch that enters a barn of bounded size (with its bound), or a batch that leaves.
     fn steps() -> impl Strategy<Value = Vec<(bool, usize, usize)>> {
         prop::collection::vec((any::<bool>(), 1..12usize, 0..200usize), 1..200)
     }

@@ -4,9 +4,9 @@
 //! The first node's barn lies in the cache's own state. The barns of further nodes are allocated
 //! when the cache is created, if the allocator has zones for such nodes.
 //!
-//! The kernel frees an object of another node's memory past sheaf and barn into its slab. Here the
-//! fast path does not check the node, so such objects enter a CPU's array, and may be handed out
-//! there again. When a sheaf leaves the CPU, each object goes to the barn of its own node.
+//! The kernel frees an object of another node's memory directly into its slab. Here the fast path
+//! does not check the node. So such objects enter a CPU's array, and may be handed out again there.
+//! When a sheaf leaves the CPU, each object goes to the barn of its own node.
 
 use super::barn::{Barn, Traffic};
 use super::context::SlabContext;

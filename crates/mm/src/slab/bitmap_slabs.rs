@@ -1,17 +1,17 @@
 //! Slabs that record their free objects as bits, for policies that move objects in batches.
 //!
 //! A bit is set iff the object is free *in the slab*: neither in use, nor in a slot, nor in a barn.
-//! No object is touched, so a flush writes no cold lines; each double free into a slab is found.
+//! A free touches no object, so a flush writes no cold line; each double free into a slab is found.
 //!
 //! The descriptor of a slab lies in the link words of its first four frames (a slab has at least
 //! order 2): `link[0]` is the next slab, `link[1]` the previous one, `link[2..4]` one word. If a
 //! slab has at most 64 objects, this word is the bits. Else it is
 //! `{digest of the bits : 53 | free objects : 11}`, and the bits lie before the first object.
 //!
-//! A program that writes past the end of the slab before this one could overwrite these bits, and
-//! so give an object a second owner. So the slab's unused bytes lie before the bits. The bits are
-//! compared with their digest when objects are taken, when a free finds its bit set, and when the
-//! slab goes.
+//! A program that writes past the end of the memory before this slab could overwrite these bits,
+//! and so give an object a second owner. So the slab's unused bytes lie before the bits. The bits
+//! are compared with their digest when objects are taken, when a free finds its bit set, and when
+//! the slab is given back.
 //!
 //! A slab with free objects is on one of five lists: 0..=3 by the quarter of its objects that is
 //! free, 4 if it is empty. Objects come from the fullest slab, so that other slabs become empty.
@@ -42,13 +42,13 @@ use quarry_sys::prefetch::prefetch;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 use quarry_sys::report::fatal;
 
-/// The descriptor takes four link words.
+/// The descriptor takes four link words, so a slab has at least four frames.
 const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
 /// Most objects of one critical section: a sheaf of a wide array.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
-/// With slabs of so many bytes, most descriptors and bits of a cache miss the CPU's caches.
+/// A cache with this many bytes of slabs: most of its descriptors and bits miss the CPU's caches.
 const FAR_BYTES: u64 = 16 << 20;
 const WORD_OBJECTS: u32 = 64;
 const FREE_BITS: u32 = 11;
@@ -98,7 +98,7 @@ struct Slab<'a> {
 }
 
 /// Word `index` of a slab's bits while objects are freed into it. Most objects of a batch share a
-/// word, and to store and digest it for each object took twice as long.
+/// word: storing and digesting it for each object took twice as long.
 struct OpenWord {
     index: u32,
     before: u64,
@@ -228,7 +228,7 @@ impl<'a> Slab<'a> {
                 word = self.open(number / 64);
             }
             if !word.set(number % 64) {
-                // With this call's changes noted, any difference from the digest is the program's.
+                // The digest has this call's changes, so any difference is the program's.
                 self.note(digest.wrapping_add(self.close(word)), count as u64);
                 self.demand_intact();
                 not_in_use(self.cache, *object);
@@ -264,7 +264,7 @@ impl<'a> Slab<'a> {
         OpenWord { index, before: bits, now: bits }
     }
 
-    /// Stores a word; returns what this adds to the digest.
+    /// Stores a word; returns the value that this adds to the digest.
     fn close(&self, word: OpenWord) -> u64 {
         self.bits(word.index).store(word.now, Ordering::Relaxed);
         if self.has_word_bits() {
@@ -278,7 +278,7 @@ impl<'a> Slab<'a> {
     }
 }
 
-/// Prefetches what [`Lists::put`] reads of the slabs, so that their cache misses overlap.
+/// Prefetches the parts of slabs that [`Lists::put`] reads, so that cache misses overlap.
 fn prefetch_slabs<P: PerCpu>(context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
     let mut last = None;
     for object in objects {
@@ -304,7 +304,7 @@ impl Lists {
         self.lengths[bucket] -= 1;
     }
 
-    /// `from` and `to`: the slab's free objects before and now.
+    /// Moves a slab from the list for `from` free objects to the list for `to`.
     fn moved(&mut self, slab: &Slab<'_>, from: u32, to: u32, end: End) {
         let (old, new) = (slab.bucket(from), slab.bucket(to));
         if old == new {
@@ -392,9 +392,9 @@ impl BitmapSlabs {
         SlabLayout { order, header_bytes: header_bytes(order.bytes(), stride) }
     }
 
-    /// Fills the front of `out` from slabs. Makes new slabs where the existing ones do not suffice;
-    /// `sheaf`, the objects that a CPU keeps at a time, decides whether their pages are populated.
-    /// Returns the number of objects, and whether never touched memory was taken.
+    /// Fills the front of `out` from slabs, and makes new slabs where the existing ones do not
+    /// suffice. `sheaf`, the number of objects that a CPU keeps, decides whether pages are
+    /// populated. Returns the number of objects, and whether never touched memory was taken.
     pub fn alloc<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -428,11 +428,11 @@ impl BitmapSlabs {
     }
 
     /// Takes up to `most` objects of the existing slabs in one critical section, and gives them to
-    /// `keep` in pieces, the lowest address of a piece last. If the caller `wants_all` and there
-    /// are fewer, takes nothing: the caller makes a new slab first, so that a piece has objects of
-    /// both. `keep` returns how many objects at the front of a piece it refuses; these go back to
-    /// their slabs, and the call ends. Returns the number of objects taken, refused ones included,
-    /// and whether `keep` refused none of them.
+    /// `keep` in pieces, the lowest address of a piece last. With `wants_all`, takes nothing if
+    /// there are fewer: the caller then makes a new slab first, so that a piece has objects of old
+    /// and new slabs. `keep` returns how many objects at the front of a piece it refuses; these go
+    /// back to their slabs, and the call ends. Returns the number of objects taken, including
+    /// refused ones, and whether `keep` refused none of them.
     #[inline(never)]
     pub(super) fn take_pieces<P: PerCpu>(
         &self,
@@ -502,7 +502,7 @@ impl BitmapSlabs {
         lists.slabs_allocated += 1;
         lists.populating.made(slab.pfn, role);
         lists.nr_free += u64::from(cache.objects());
-        // Slabs that are neighbours in memory are then handed out one after the other.
+        // At the tail, so that neighbouring slabs are handed out one after the other.
         lists.add(&slab, EMPTY, End::Tail);
         self.publish(&lists, context, cache, empty);
     }

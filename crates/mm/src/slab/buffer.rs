@@ -21,8 +21,8 @@ pub unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object]
     unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast(), count) }
 }
 
-/// Moves the objects that are not `ours` from `objects` to the front of `others`, which has room
-/// for all, and closes the gaps. Returns their number.
+/// Moves those of `objects` that are not `ours` to the front of `others`, which has room for all,
+/// and closes the gaps. Returns their number.
 ///
 /// # Safety
 /// `objects` are initialised.

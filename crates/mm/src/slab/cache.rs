@@ -66,7 +66,7 @@ impl CacheId {
 pub struct SlabLayout {
     /// Its order.
     pub order: Order,
-    /// Bytes before the first object that the policy uses.
+    /// Bytes that the policy uses before the first object.
     pub header_bytes: usize,
 }
 
@@ -109,19 +109,19 @@ impl Geometry {
         Self { magic: AtomicU64::new(0), mask: AtomicU32::new(0), first: AtomicU32::new(0) }
     }
 
-    /// Becomes the geometry of `cache`.
+    /// Makes this the geometry of `cache`.
     pub fn set(&self, cache: &Cache) {
         self.mask.store(cache.order.bytes() as u32 - 1, Ordering::Relaxed);
         self.first.store(cache.first_object as u32, Ordering::Relaxed);
         self.magic.store(cache.magic, Ordering::Release);
     }
 
-    /// Becomes the geometry of no cache again.
+    /// Makes this the geometry of no cache again.
     pub fn clear(&self) {
         self.magic.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether there is a cache; if so, the caller may use its slots.
+    /// Returns whether this is the geometry of a cache; if so, the caller may use its slots.
     #[inline(always)]
     pub fn is_set(&self) -> bool {
         self.magic.load(Ordering::Acquire) != 0
@@ -175,12 +175,12 @@ pub struct Cache {
     objects: u32,
     magic: u64,
     aliases: AtomicU32,
-    /// The task that last began to construct a slab's objects; 0 once it is done.
+    /// The task that began to construct a slab's objects last; 0 once it is done.
     constructing: AtomicUsize,
 }
 
 impl Cache {
-    /// A cache. Calls `layout` only with parameters of a possible object.
+    /// A cache. Calls `layout` only with parameters that an object can have.
     ///
     /// # Errors
     /// `EINVAL` if no slab can hold an object with these parameters.
@@ -214,7 +214,7 @@ impl Cache {
             stride,
             order,
             header,
-            // Unused bytes after the last object would look like an object to `Geometry`.
+            // Unused bytes come first: after the last object, `Geometry` would take them for one.
             first_object: order.bytes() - objects * stride,
             objects: objects as u32,
             magic: (u64::MAX / stride as u64) + 1,
@@ -236,7 +236,7 @@ impl Cache {
         self.identity.generation
     }
 
-    /// Returns whether an earlier cache, whose records the policy reuses, had its number.
+    /// Returns whether an earlier cache had this number; the policy then reuses its records.
     #[must_use]
     pub fn is_reused(&self) -> bool {
         self.identity.is_reused
@@ -282,7 +282,7 @@ impl Cache {
                 constructor(self.object_at(slab, number).add(self.link_bytes).as_ptr().cast());
             }
         }
-        // The field names the last task that began.
+        // The field holds the task that began last, which may be another one.
         if self.constructing.load(Ordering::Relaxed) == me {
             self.constructing.store(0, Ordering::Relaxed);
         }
@@ -357,7 +357,7 @@ impl Cache {
         self.first_object
     }
 
-    /// Bytes of each slab that the policy uses, before the first object.
+    /// Bytes that the policy uses at the start of each slab, before the first object.
     #[inline]
     #[must_use]
     pub fn header_bytes(&self) -> usize {

@@ -1,9 +1,9 @@
 //! The bytes that all caches of a stack hold beyond what is in use, and their bounds.
 //!
 //! Objects in barns, like the free memory of zones, are memory that the process has already. Both
-//! go back to the system after a while without use, and until then barns may hold much. But a
-//! request that would be served from never touched memory is *pressure*: before that, barns are
-//! shrunk to a lower bound ([`CacheLimits::barns_pressed`]).
+//! go back to the system after a while without use. Until then barns may hold much. But a request
+//! that would take never touched memory creates *pressure*: then barns are first shrunk to a lower
+//! bound ([`CacheLimits::barns_pressed`]).
 //!
 //! The room of arrays is bounded for each slot and for all slots, because a machine may have many
 //! CPUs: see [`CacheLimits::rooms`].
@@ -16,7 +16,7 @@ use crate::zone::Zones;
 use quarry_sys::percpu::{Limits, SlotArea, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Bytes that barns may always hold without pressure: as many as start the reclaim thread.
+/// Bytes that barns may always hold without pressure: the amount that starts the reclaim thread.
 const BARNS_LEAST: usize = 32 << 20;
 /// Without pressure, barns may hold the bytes in use divided by this.
 const BARNS_SHARE: usize = 8;
@@ -57,7 +57,7 @@ impl CacheLimits {
     /// Bytes of objects in barns, as announced.
     #[must_use]
     pub fn barns(&self) -> usize {
-        // Without a lock, `slam` may announce that bytes left before it announces that they came.
+        // `slam` counts without a lock, so bytes may be subtracted before they are added.
         (self.barns.load(Relaxed) as isize).max(0) as usize
     }
 
@@ -68,7 +68,7 @@ impl CacheLimits {
     }
 
     /// Most bytes that barns may hold now. Near the limit of the budget this is little more than
-    /// their bound under pressure, because objects in barns count as used.
+    /// the bound under pressure, because objects in barns count as used.
     pub(super) fn barns_most(zones: &Zones) -> usize {
         let budget = zones.budget();
         let left = budget.limit().saturating_sub(budget.used()) as usize * FRAME_BYTES;
@@ -100,8 +100,8 @@ impl CacheLimits {
         }
     }
 
-    /// Notes that an array of `slot` was refused room: the next reclaim may take some from another
-    /// slot.
+    /// Notes that an array of `slot` was refused room. The next reclaim may then take room from
+    /// another slot.
     pub(super) fn note_refused(&self, zones: &Zones, area: &SlotArea, slot: SlotIndex) {
         let is_full = area.all_room() + SLOT_LEAST > Self::rooms(zones).all;
         let is_poor = area.slot_room(slot) <= 2 * SLOT_LEAST;
@@ -115,7 +115,7 @@ impl CacheLimits {
         self.crowded.load(Relaxed) != 0 && self.crowded.swap(0, Relaxed) != 0
     }
 
-    /// Chooses the cache that gives next.
+    /// Returns the number of the cache whose turn it is to give room.
     pub(super) fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Relaxed)
     }

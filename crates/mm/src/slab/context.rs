@@ -50,8 +50,8 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub emptied: Emptied,
 }
 
-/// Slabs that have become empty and left their cache. The page allocator gets them when the context
-/// is dropped, because the code that empties them may have little stack left.
+/// Slabs that have become empty and left their cache. The page allocator gets them only when the
+/// context is dropped, because the code that empties them may have little stack left.
 #[derive(Default)]
 pub struct Emptied(Cell<(List<Pfn>, Order)>);
 
@@ -103,7 +103,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
         self.emptied.0.set((slabs, order));
     }
 
-    /// Gives the slabs that have become empty so far to the page allocator.
+    /// Gives slabs to the page allocator: those that have become empty so far.
     #[inline]
     pub fn give_back_emptied(&self) {
         let (slabs, order) = self.emptied.0.take();
@@ -120,9 +120,9 @@ impl<P: PerCpu> SlabContext<'_, P> {
         Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order())
     }
 
-    /// Gives the array of a new cache room for `wanted` objects in every slot, or for fewer, so
-    /// that room is left for later caches. If an earlier cache had the same number, its array's
-    /// room is the upper bound.
+    /// Gives the array of a new cache room for `wanted` objects in every slot, or for fewer, to
+    /// leave room for later caches. If an earlier cache had the same number, its array's room is
+    /// the upper bound.
     ///
     /// # Errors
     /// `EBUSY` if the array of a slot still has room from the earlier cache.
@@ -142,7 +142,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
     pub fn slabs_of<'c>(&'c self, cache: &'c Cache) -> impl Iterator<Item = Pfn> + 'c {
         let memory = self.zones.memory();
         let frames = cache.order().frames();
-        // A slab of several pageblocks is aligned to its order in the first of them only.
+        // Of a slab of several pageblocks, only the first is aligned to the slab's order.
         (0..memory.pageblocks().count())
             .map(PageblockIndex)
             .filter(move |index| memory.pageblocks().at(*index).tag().node().is_some())

@@ -1,4 +1,4 @@
-//! A value that is made at its first use, so that a stack that never uses it pays nothing: the
+//! A value that is made at its first use, so that it costs nothing in a stack without this use: the
 //! tables of the page cache, and those of some policies.
 
 use core::cell::UnsafeCell;

@@ -11,11 +11,11 @@ pub struct Mechanisms {
     pub alien: bool,
     /// The CPUs of a node share an array (`slab`).
     pub shared: bool,
-    /// The only mode of `slam`; with `None`, `slam` chooses.
+    /// The one mode that `slam` may use; with `None`, `slam` chooses.
     pub slam_mode: Option<SlamMode>,
 }
 
-/// The place for a CPU's free objects of a cache that its array has no room for (`slam`).
+/// The place where a CPU puts free objects if its array has no room for them (`slam`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlamMode {
     /// In the barn that all CPUs share.

@@ -1,8 +1,8 @@
 //! Slab caches: objects of one size, many to a block of frames.
 //!
-//! A [`Cache`] describes its objects and their places in a slab. A [`SlabPolicy`] decides what
-//! holds objects on a CPU, what happens when this is empty or full, and what is recorded of a slab.
-//! Policies are types, each with its own fast path.
+//! A [`Cache`] describes its objects and their places in a slab. A [`SlabPolicy`] decides where a
+//! CPU keeps free objects, what happens when this place is empty or full, and what is recorded of a
+//! slab. Policies are types, each with its own fast path.
 //!
 //! A new policy needs a file or folder, its name in `names.rs` and a page in `docs/policies`.
 //! `lab/eras` has the policies of other eras. Files use only files to their left and in rows above:

@@ -30,7 +30,7 @@ impl CacheParams {
         }
     }
 
-    /// Bytes from one object to the next: the size, rounded to the alignment.
+    /// Bytes from one object to the next: the size, rounded up to the alignment.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.size.max(1).next_multiple_of(self.align.max(MIN_ALIGN))
@@ -53,9 +53,9 @@ impl Constructor {
     /// A constructor of the objects of a cache.
     ///
     /// # Safety
-    /// The function is sound for memory of an object of each cache that gets it, on any thread, as
-    /// long as the cache lives. It does not unwind, use the cache, create or destroy a cache, or
-    /// wait for a thread that does.
+    /// The function may be called for the memory of any object of each cache that gets it, on any
+    /// thread, as long as the cache lives. It does not unwind, use the cache, create or destroy a
+    /// cache, or wait for a thread that does.
     #[must_use]
     pub const unsafe fn new(function: unsafe extern "C" fn(*mut c_void)) -> Self {
         Self(function)
@@ -66,7 +66,7 @@ impl Constructor {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheOptions {
     /// Runs once for each object when its slab is made, on the thread that needs the slab. Users
-    /// free objects in the state that it made. The cache is never merged.
+    /// free objects in the state that the constructor made. The cache is never merged.
     pub constructor: Option<Constructor>,
     /// The cache is never merged (`SLAB_NO_MERGE`, Linux 6.5).
     pub unmerged: bool,

@@ -4,11 +4,11 @@ use super::cache::{Cache, CacheId};
 use super::context::SlabContext;
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Answers about parked objects. By default a policy cannot tell; so for a policy
-/// that parks nothing an empty `impl` is enough.
+/// Answers about parked objects. By default a policy cannot tell, so an empty `impl` is enough for
+/// a policy that parks nothing.
 pub trait ParkedObjects<P: PerCpu>: Sized {
     /// Returns whether `object` seems to be among the running CPU's free objects. Rarely true by
-    /// mistake, unlike [`is_parked`](Self::is_parked).
+    /// mistake; [`is_parked`](Self::is_parked) never is.
     #[inline(always)]
     fn seems_parked(_percpu: &P, _id: CacheId, _object: Object) -> bool {
         false
@@ -20,7 +20,7 @@ pub trait ParkedObjects<P: PerCpu>: Sized {
     }
 
     /// A number that changes with every allocation and free (two equal batches may cancel out).
-    /// `None` if the policy has no counter that costs less than its statistics. O(slots).
+    /// `None` if the policy has no counter that is cheaper to read than its statistics. O(slots).
     fn activity(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> Option<u64> {
         None
     }

@@ -33,7 +33,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// a constructor then begin with room for the link (see [`Cache`]).
     const LINKS_THROUGH_OBJECTS: bool = false;
 
-    /// False if [`looks_at_frees`](Self::looks_at_frees) always returns false.
+    /// False if [`looks_at_frees`](Self::looks_at_frees) never returns true.
     const LOOKS_AT_FREES: bool = false;
 
     /// Bytes of the largest request that the policy's `kmalloc` serves from a cache. Larger
@@ -124,8 +124,8 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         }
     }
 
-    /// Gives back the unused memory that `what` names. Returns how many caches gave some, one more
-    /// if slots did; for other requests than [`Reclaim::Idle`], perhaps fewer.
+    /// Gives back the unused memory that `what` names. Returns how many caches gave some, plus one
+    /// if slots did; for requests other than [`Reclaim::Idle`] perhaps fewer.
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32;
 
     /// Shrinks barns and stocks to their bound under pressure, because a request took memory that
@@ -133,7 +133,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     fn relieve(&self, _context: &SlabContext<'_, P>) {}
 
     /// One step of a walk through a cache's slabs: gives back pages without an object in use, and
-    /// returns the bytes. The default ends the walk: for policies that write into free objects.
+    /// returns the bytes. The default, for policies that write into free objects, ends the walk.
     fn purge_sparse(
         &self,
         _context: &SlabContext<'_, P>,
@@ -155,8 +155,8 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         None
     }
 
-    /// Takes an object from the fullest slab that has a free one, past CPUs and barns: a program
-    /// can move another object there. `None` if there is no memory, or the policy cannot do this.
+    /// Takes an object from the fullest slab that has a free one, not from CPUs or barns: a program
+    /// can move another object there. `None` if memory is short, or the policy cannot do this.
     fn alloc_dense(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> Option<Object> {
         None
     }

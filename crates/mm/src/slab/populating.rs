@@ -4,12 +4,12 @@
 //! 1,430 ns by a fault, 1,370 in calls of 16 KiB, 1,260 in calls of 64 KiB, 1,230 in calls of 2
 //! MiB, and 180 in a huge page that its host had backed before.)
 //!
-//! A program that writes into each object of at most a page touches every page of the slab. Of
-//! larger objects programs often touch only the front. So a cache of such objects sometimes leaves
-//! a slab to page faults, as the *sample*. Later it checks in how many pages of the sample
-//! something was written, and populates slabs while the last sample was dense. Pages in which an
-//! object starts count as written. Of the other pages, which were zero when they were handed out, a
-//! few words are read; zeros count as not written.
+//! If objects are of at most a page, a program that writes into each of them touches every page of
+//! the slab. Of larger objects programs often touch only the front. So a cache of such objects
+//! sometimes leaves a slab to page faults, as the *sample*. Later it checks in how many pages of
+//! the sample something was written, and populates slabs while the last sample was dense. Pages in
+//! which an object starts count as written. Of the other pages, which were zero when they were
+//! handed out, a few words are read; zeros count as not written.
 
 use super::cache::Cache;
 use crate::frame::{Faults, Link, Pfn};
@@ -18,13 +18,13 @@ use quarry_sys::os::Os;
 use quarry_sys::peek;
 
 /// Slabs are populated once the cache's slabs have this many times the bytes of the request that
-/// needs a slab, so that memory that is never used adds at most an eighth.
+/// needs a slab. So memory that is populated but never used adds at most an eighth.
 const SLABS_SHARE: u64 = 8;
-/// A sample is checked after this many more slabs, when its objects have been handed out.
+/// A sample is checked after this many further slabs, when its objects have been handed out.
 const LOOK_AFTER: u32 = 4;
 /// One slab in this many becomes a sample while samples are dense.
 const SAMPLE_EVERY: u32 = 32;
-/// The same while samples are not dense: a check of an absent page makes the kernel map it.
+/// The same while samples are sparse. No more, because a check of an absent page maps it.
 const SPARSE_SAMPLE_EVERY: u32 = 16;
 
 /// The places of a page to read, in bytes after the first place.
@@ -95,7 +95,7 @@ impl Populating {
         }
     }
 
-    /// Forgets a slab that goes back or loses pages.
+    /// Forgets a slab that is given back or loses pages.
     pub(super) fn gone(&mut self, slab: Pfn) {
         if self.sample.get() == Some(slab) {
             self.sample = Link::NONE;
@@ -104,8 +104,8 @@ impl Populating {
 }
 
 impl Plan {
-    /// Checks the sample if this is due; returns whether it did. Makes a few system calls per page;
-    /// if the kernel refuses them, the sample does not count as dense.
+    /// Checks the sample if this is due; returns whether it did. Makes a few system calls per page.
+    /// If the kernel refuses them, the sample does not count as dense.
     pub(super) fn look(&mut self, zones: &Zones, cache: &Cache) -> bool {
         if !self.is_due || self.fills_pages {
             return false;
@@ -158,7 +158,7 @@ fn is_dense(zones: &Zones, cache: &Cache, slab: Pfn) -> bool {
 }
 
 /// Returns whether the page at `page`, inside `object`, is not zero at one of [`PLACES`]. These are
-/// multiples of 64 bytes from the object's start, because large data is aligned so.
+/// multiples of 64 bytes from the object's start, because programs align large data so.
 fn is_written(object: usize, page: usize) -> bool {
     let first = object + (page - object).next_multiple_of(64);
     PLACES.iter().any(|offset| peek::is_zero(first + offset) == Some(false))

@@ -6,12 +6,12 @@ use quarry_sys::percpu::SlotIndex;
 /// The unused memory that a policy should give back.
 #[derive(Clone, Copy)]
 pub enum Reclaim<'a> {
-    /// All unused memory of all caches: parked objects go into slabs, and empty slabs back.
+    /// All unused memory: parked objects go to slabs, and empty slabs to the page allocator.
     All,
     /// The same for one cache.
     Cache(&'a Cache),
-    /// The objects of idle slots and idle caches; and of other caches those objects in barns that
-    /// no CPU has needed since the last call.
+    /// The objects of idle slots and idle caches. Of other caches, those objects in barns that no
+    /// CPU has needed since the last call.
     Idle(Idle<'a>),
 }
 
@@ -29,7 +29,7 @@ pub struct Idle<'a> {
 pub struct SparseWalk {
     /// The list that the walk is at. All lists above it are done.
     pub(super) list: usize,
-    /// Slabs of this list still to be examined; its length when the walk came to it, at first.
+    /// Slabs of this list still to be examined: at first, the list's length at that time.
     pub(super) left: u32,
 }
 

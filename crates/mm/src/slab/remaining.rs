@@ -29,7 +29,7 @@ unsafe impl Send for Remaining {}
 unsafe impl Sync for Remaining {}
 
 impl Remaining {
-    /// The cache was shrunk, and no thread uses it. O(frames + objects).
+    /// The objects in use of a cache that was shrunk, and that no thread uses. O(frames + objects).
     pub(crate) fn of<P: PerCpu, S: SlabPolicy<P>>(
         context: &SlabContext<'_, P>,
         policy: &S,

@@ -1,9 +1,9 @@
 //! `sheaf`, the default policy: arrays per CPU, a barn of sheaves, slabs of bits (Linux 6.18).
 //!
 //! A CPU's array has room for two sheaves, the kernel's `main` and `spare`. A CPU whose array is
-//! empty takes a sheaf from the barn, or a part of one from the slabs; a CPU whose array is full
-//! puts a sheaf into the barn, or into the slabs. Between CPU and barn a whole sheaf moves in one
-//! critical section and one restartable sequence.
+//! empty takes a sheaf from the barn, or less than a sheaf from the slabs. A CPU whose array is
+//! full puts a sheaf into the barn, or into the slabs. Between CPU and barn a whole sheaf moves in
+//! one critical section and one restartable sequence.
 //!
 //! A CPU's array becomes larger, until it is drained, in two cases: it is empty and full by turns,
 //! because the program works in bursts larger than two sheaves; or it exchanges much with the barn.
@@ -35,7 +35,7 @@ use quarry_sys::primitive::Ordering;
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 
 impl Sheaf {
-    /// Puts objects into the running CPU's array, and returns true; without room puts them away.
+    /// Puts objects into the running CPU's array; without room puts them away. True if it had room.
     fn park<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -100,7 +100,7 @@ impl Sheaf {
             has_left = true;
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(room, sheaf) };
-            // A push to a full array is refused before it is checked for a double free.
+            // An array that is full refuses a push before it checks for a double free.
             is_double = is_among(objects, object);
             traffic.free_slow += 1;
             traffic.batched_out += sheaf as u64;
@@ -128,8 +128,8 @@ impl Sheaf {
         has_left
     }
 
-    /// Notes that the array of `slot`, the running CPU's, was found full (`full`) or empty; may
-    /// give it more room. The array becomes wide only if it `may_widen`.
+    /// Notes that the array of `slot`, the running CPU's, was found full (`full`) or empty, and may
+    /// give the array more room. The array becomes wide only if it `may_widen`.
     #[inline(never)]
     pub(super) fn note_miss<P: Arrays>(
         &self,
@@ -259,7 +259,7 @@ impl Sheaf {
             .or_else(|| self.alloc_from_slabs(context, cache, sheaf, taken, pressed))
     }
 
-    /// Frees an object that found the array full: into it if it has grown, else with a sheaf.
+    /// Frees an object that met a full array: into it if it grew, else into the barn or a slab.
     #[inline]
     pub(super) fn free_missed<P: Arrays>(
         &self,
@@ -271,7 +271,7 @@ impl Sheaf {
         let Miss { sheaf, has_grown, .. } = miss;
         if has_grown {
             match context.percpu.push(cache.id().array(), object) {
-                // The array has counted it.
+                // The array has counted this free.
                 Push::Stored => return,
                 Push::Duplicate => not_in_use(cache, object),
                 Push::Refused => {}
@@ -296,7 +296,7 @@ impl Sheaf {
     ) -> Option<Object> {
         let own = self.of(cache);
         let (mut left, mut answer, mut is_fresh) = (own.refill(cache).min(sheaf), None, false);
-        // Bounds the new slabs, because other CPUs may take their objects.
+        // Bounds the number of new slabs, because other CPUs may take their objects.
         let mut slabs = left.div_ceil(cache.objects() as usize);
         while left > 0 {
             let most = (left, slabs > 0);
@@ -305,7 +305,7 @@ impl Sheaf {
             if !parked || left == 0 {
                 break;
             }
-            // Here no piece is on the stack: making a slab may need much of it.
+            // Here no piece is on the stack, because making a slab may need much stack.
             let objects = left.max(own.width.narrow_sheaf());
             match own.slabs.grow(context, cache, objects) {
                 Some(fresh) => {
@@ -359,7 +359,7 @@ impl Sheaf {
     #[inline(never)]
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();
-        // The slot with the most room gives it up, so that slots that came later get some.
+        // The slot with the most room loses it, so that slots that started later get room.
         let is_too_much = area.all_room() > CacheLimits::rooms(context.zones).all;
         let largest = match context.limits.was_crowded() || is_too_much {
             true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
@@ -422,7 +422,7 @@ impl Sheaf {
 }
 
 impl Sheaf {
-    /// Adds the exchanges of `others`, which neither barns nor slabs have counted.
+    /// The cache's counts, including the exchanges `others`, which neither barns nor slabs counted.
     pub(super) fn stats_with<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -450,7 +450,7 @@ impl Sheaf {
         stats
     }
 
-    /// `others`: bytes that `limits.barns` counts and no barn has announced.
+    /// Checks the equations. `others` are bytes in `limits.barns` that no barn has announced.
     pub(super) fn validate_with<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -642,7 +642,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         cache: &Cache,
         walk: &mut SparseWalk,
     ) -> usize {
-        // A page that goes back would lose what the constructor has written.
+        // The kernel would return such a page as zeros, without what the constructor has written.
         if cache.has_constructor() || !self.is_set_up(cache) {
             *walk = SparseWalk::OVER;
             return 0;

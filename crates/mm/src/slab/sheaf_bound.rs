@@ -10,13 +10,13 @@ use quarry_sys::percpu::Arrays;
 
 /// A barn is large if it holds more than the bound of all barns divided by this.
 const LARGE_BARN: usize = 64;
-/// Most bytes and objects that barns give at a time under pressure (about 60 us).
+/// Most bytes and objects that barns give to slabs at a time under pressure (about 60 us).
 const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 2048;
 
 impl Sheaf {
-    /// Makes barns give if those of the cache or all together hold too much. Called at the end of a
-    /// free, where much of the thread's stack is left.
+    /// Makes barns give objects to the slabs, if the barns of the cache or all barns together hold
+    /// too much. Called at the end of a free, where much of the thread's stack is left.
     #[inline]
     pub(super) fn bound_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         let own = self.of(cache);
@@ -30,8 +30,8 @@ impl Sheaf {
         }
     }
 
-    /// Makes barns give, until all together hold at most `bound` or have given `most` objects or 2
-    /// MiB. Large barns give in turn; if no barn is large, the barns of `cache` give.
+    /// Makes barns give objects, until all together hold at most `bound` or have given `most`
+    /// objects or 2 MiB. Large barns give in turn; if no barn is large, the barns of `cache` give.
     #[cold]
     #[inline(never)]
     fn shrink_barns<P: Arrays>(

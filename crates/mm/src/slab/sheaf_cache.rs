@@ -12,22 +12,22 @@ use quarry_sys::percpu::Arrays;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. Most of these objects are untouched
-/// memory: an object that the CPU does not need now is later handed out in place of one that is in
-/// memory. (Failed idea: to double the number each time while no array is found full saved nothing
-/// where a heap grows, and page faults rose by a quarter.)
+/// memory. Those that the CPU does not need now are handed out later, although other objects are in
+/// memory then. (Failed idea: to double the number each time while no array is found full. It saved
+/// nothing where a heap grows, and page faults rose by a quarter.)
 const REFILL_BYTES: usize = 32 << 10;
 
 /// Bytes of objects that a barn may hold in any cache, within [`BARN_OBJECTS`]. With 4096 objects
 /// of any size, a program that frees and allocates ten thousand small objects by turns (lua) went
-/// to the slabs for half of them. Large objects reach the bound of all barns first.
+/// to the slabs for half of them. With large objects the bound of all barns is reached first.
 const BARN_BYTES: usize = 512 << 10;
-/// The pointers to them take 32 to 128 KiB.
+/// The range of this bound in objects; their pointers take 32 to 128 KiB.
 const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
-/// A barn may hold more, up to the objects of the cache that are not in its slabs divided by this:
+/// A barn may hold more, up to the objects of the cache outside its slabs divided by this, that is
 /// half as many as are in use. In a heap of gigabytes an object that goes to its slab costs three
 /// cache misses: the slab's descriptor, its bits, and both again when the object is taken.
 const BARN_SHARE: usize = 3;
-/// The pointers in a barn take at most the bytes of these objects divided by this.
+/// The pointers in a barn take at most the bytes of its objects divided by this.
 const POINTERS_SHARE: usize = 8;
 /// Most bytes of empty slabs that a cache holds.
 const EMPTY_BYTES: usize = 512 << 10;
@@ -39,13 +39,13 @@ pub(super) struct SheafCache {
     pub(super) width: Width,
     pub(super) keep_empty: AtomicU32,
     barn_least: AtomicU32,
-    /// Requests and frees that the barn did not serve and so did not count.
+    /// Requests and frees that the barn did not serve and therefore did not count.
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
     /// Objects that bulk requests took out of arrays, and that bulk frees put into them.
     pub(super) bulk_alloc_fast: AtomicU64,
     pub(super) bulk_free_fast: AtomicU64,
-    /// Objects that entered and left arrays in batches that the barn did not count: `stats_with`
+    /// Objects that entered and left arrays in batches that the barn did not count. `stats_with`
     /// computes the number of single operations from them.
     pub(super) batched_in: AtomicU64,
     pub(super) batched_out: AtomicU64,
@@ -97,8 +97,8 @@ impl SheafCache {
         self.slabs.start();
     }
 
-    /// Most objects in a barn. It falls as objects come back to their slabs, so that a few parked
-    /// ones do not keep the slabs of all.
+    /// Most objects in a barn. The bound falls as objects go back to their slabs, so that a few
+    /// parked objects do not keep all slabs alive.
     #[inline(never)]
     pub(super) fn barn_most(&self, cache: &Cache) -> usize {
         let outside = self.slabs.outside() as usize;
@@ -115,7 +115,7 @@ impl SheafCache {
         (REFILL_BYTES / cache.stride()).max(1)
     }
 
-    /// Gives up to [`PIECE`] objects of the first barn that is not empty to the slabs; the cache
+    /// Gives up to [`PIECE`] objects to the slabs, from the first barn that is not empty. The cache
     /// keeps at most `keep` empty slabs. Returns the number of objects.
     pub(super) fn empty_barns<P: Arrays>(
         &self,
@@ -163,8 +163,8 @@ impl SheafCache {
 /// The policy `sheaf`; see `sheaf.rs`.
 #[repr(C)]
 pub struct Sheaf {
-    /// Bit `n % 64` of word `n / 64` is set once cache `n` is set up. Not in [`SheafCache`], whose
-    /// page would be read before it is written, which costs two page faults.
+    /// Bit `n % 64` of word `n / 64` is set once cache `n` is set up. [`SheafCache`] has no such
+    /// flag, because reading it before the first write would cost a second page fault.
     set_up: [AtomicU64; MAX_CACHES.div_ceil(64)],
     caches: [SheafCache; MAX_CACHES],
 }

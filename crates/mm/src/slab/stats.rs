@@ -35,7 +35,7 @@ pub struct SlabStats {
     pub slabs_allocated: u64,
     /// Slabs given back.
     pub slabs_freed: u64,
-    /// Times that a CPU took over objects that others had freed into its slab (`ALLOC_REFILL`).
+    /// Times that a CPU took over objects that other CPUs freed into its slab (`ALLOC_REFILL`).
     pub refills: u64,
     /// Times that a CPU gave up a slab without free objects (`DEACTIVATE_BYPASS`).
     pub deactivations: u64,
@@ -74,7 +74,7 @@ impl SlabStats {
 }
 
 /// The occupancy of an object's slab, and that of all slabs of its cache, for programs that can
-/// move objects. Parked objects count as in use, because telling them apart would be expensive.
+/// move objects. Parked objects count as in use, because telling the two apart would be expensive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// Objects of the slab that are in use, the object itself included.
@@ -87,10 +87,10 @@ pub struct Occupancy {
     pub partial_slabs: u64,
     /// Objects in use of the partial slabs.
     pub partial_live: u64,
-    /// True if the program should move the object:
+    /// True if the program should move the object. Then
     /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would take from another slab in
-    /// use, and the object's slab is no fuller than the average of the other partial slabs, or at
-    /// most an eighth fuller and no fuller than the slab taken from. A program that moves such
+    /// use. And the object's slab is no fuller than the average of the other partial slabs; or it
+    /// is at most an eighth fuller, and no fuller than that other slab. A program that moves such
     /// objects comes to an end, with few slabs.
     pub is_sparse: bool,
     /// True if the object alone keeps one of its pages from going back.

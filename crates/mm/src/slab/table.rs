@@ -28,15 +28,14 @@ pub struct CacheRequest<'a> {
 
 /// All caches of a stack. Readers take no lock. A new cache gets the lowest free number.
 ///
-/// Equation: bit `n` of `live` is set iff cache `n` exists, and entry `n` then changes only
-/// atomically.
+/// Equation: bit `n` of `live` is set iff cache `n` exists. Entry `n` then changes only atomically.
 #[repr(C)]
 pub struct CacheTable {
     live: [AtomicU64; WORDS],
     /// Numbers `1..=used` have belonged to a cache.
     used: AtomicU32,
     created: AtomicU32,
-    /// Later caches do not share caches with numbers up to this one.
+    /// Later caches are not merged into caches with numbers up to this one.
     kept_apart: AtomicU32,
     adding: CountedLock<()>,
     caches: [UnsafeCell<MaybeUninit<Cache>>; MAX_CACHES],
@@ -92,7 +91,7 @@ impl CacheTable {
         let used = self.used.load(Ordering::Relaxed) as usize;
         let generation = self.created.load(Ordering::Relaxed) + 1;
         let mut refused = OsError(libc::ENOSPC);
-        // Without gaps, skip the search: a process that starts creates 72 caches in a row.
+        // Without free numbers below `used`, skips the search: a start creates 72 caches in a row.
         let first = if self.count() == used { used + 1 } else { 1 };
         for id in (first..MAX_CACHES).map(CacheId::new).filter(|id| self.get(*id).is_none()) {
             let identity = Identity { id, generation, is_reused: id.index() <= used };
@@ -127,7 +126,7 @@ impl CacheTable {
         })
     }
 
-    /// Keeps later caches from sharing those created so far.
+    /// Keeps later caches from being merged into those created so far.
     pub(crate) fn keep_apart(&self) {
         let _held = self.adding.lock();
         self.kept_apart.store(self.used.load(Ordering::Relaxed), Ordering::Relaxed);

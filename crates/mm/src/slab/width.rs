@@ -1,15 +1,15 @@
 //! The width of a cache's arrays: when an array gets more room, and how many objects it exchanges.
 //!
-//! A narrow array has room for two sheaves; that of a CPU that works in bursts, or exchanges much
-//! with the barn, becomes wide. `CacheLimits::rooms` bounds the room of all arrays together, so an
-//! array may get less room than a narrow one; it then asks for more after some misses.
+//! A narrow array has room for two sheaves. The array of a CPU that works in bursts, or exchanges
+//! much with the barn, becomes wide. `CacheLimits::rooms` bounds the room of all arrays together.
+//! So an array may get less room than a narrow one; it then asks for more after some misses.
 
 use super::context::MAX_BATCH;
 use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex, WIDE_OBJECTS};
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
-/// Most bytes of objects in a sheaf, within 8..=64 objects. With fewer bytes, size classes that
-/// come and go at random miss their array in more than 1 % of calls, and the slowest 1 % of calls
+/// Most bytes of objects in a sheaf, within 8..=64 objects. With fewer bytes, size classes that are
+/// in use at random times miss their array in more than 1 % of calls, and the slowest 1 % of calls
 /// then cost as much as a miss.
 const SHEAF_BYTES: usize = 128 << 10;
 /// Most bytes of objects in a wide array, within 64 and [`WIDE_OBJECTS`] objects.
@@ -18,7 +18,7 @@ const WIDE_BYTES: usize = 1 << 20;
 const WIDE_SHEAF: usize = 128;
 /// A narrow array becomes wide at this score.
 const WIDE_SCORE: u64 = 16;
-/// The gain of the score when an array is found full that was found empty at its last miss.
+/// The score rises by this when an array is found full that was found empty at its last miss.
 /// Another miss adds 1 if the barn has objects and a wide array would exchange more at a time.
 const TURN_SCORE: u64 = 8;
 /// An array with less room than a narrow one asks for more after this many misses.
@@ -114,7 +114,7 @@ impl Width {
         let gain = match full && seen & 1 == 1 {
             _ if is_short => 1,
             true => TURN_SCORE,
-            // A growing heap is served from the slabs, so a larger array would save nothing.
+            // If the barn is empty, slabs serve misses: a larger array would save nothing.
             false => u64::from(barn_has_some && self.wide_sheaf() > self.narrow_sheaf()),
         };
         let mut score = match (seen >> 1) + gain {

@@ -12,7 +12,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Most frames that a request for fewer gives back: 2 MiB, which takes about 100 us; later requests
 /// give back further frames. (Without this bound a small request of a process of 1 GiB sometimes
-/// gave 32 MiB, in 2 ms.) A larger request touches as much itself, which takes longer.
+/// gave 32 MiB, in 2 ms.) Larger requests have no bound: touching their own memory takes longer.
 const STEP: u32 = PAGEBLOCK_FRAMES;
 
 impl<C: StackConfig> Stack<C> {
@@ -65,7 +65,7 @@ impl<C: StackConfig> Stack<C> {
         }
         past.spent += excess;
         let left = own_stack::run(|| self.give_way(excess));
-        // After a step, more frames can go.
+        // A request gives back one step; later requests may give back the other frames.
         let stuck = if is_step && left == 0 { 0 } else { self.footprint_and_peak().0 };
         self.footprint.stuck.store(stuck, Relaxed);
     }

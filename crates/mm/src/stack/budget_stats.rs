@@ -42,7 +42,7 @@ pub struct BudgetStats {
     /// Free memory of the zones that may hold data, and goes back to the system.
     pub free_dirty: usize,
     /// Memory of the process that Quarry has not allocated: stacks, changed code, mappings of the
-    /// program. Too low by memory that is in use and was not touched yet; 0 without `/proc`.
+    /// program. Memory that is in use but untouched makes it too low; 0 without `/proc`.
     pub unaccounted: usize,
     /// The shortage of memory.
     pub pressure: Pressure,
@@ -56,14 +56,14 @@ pub struct BudgetStats {
     pub group_refusals: u64,
 }
 
-/// The longest durations in nanoseconds of the quickest part of all direct reclaims.
+/// Upper bounds of direct reclaims' durations, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectNs {
-    /// Of half of them.
+    /// Of the quicker half.
     pub median: u64,
-    /// Of 99.9 % of them.
+    /// Of the quickest 99.9 %.
     pub p999: u64,
-    /// Of all.
+    /// Of all reclaims.
     pub longest: u64,
 }
 
@@ -112,7 +112,7 @@ pub fn bytes(frames: u64) -> usize {
     usize::try_from(frames).unwrap_or(usize::MAX).saturating_mul(FRAME_BYTES)
 }
 
-/// Users of reclaimable memory keep half of it, or `low` bytes if that is less.
+/// Users of reclaimable memory keep half of it, or `low` bytes if that is less; this is the rest.
 fn beyond_half(amount: usize, low: usize) -> usize {
     amount - (amount / 2).min(low)
 }

@@ -1,5 +1,5 @@
-//! The interface between a stack and its page cache, which gives its memory to the heap when that
-//! is short. The cache is a type parameter, and costs nothing in a stack without one.
+//! The interface between a stack and its page cache, which gives up memory when the heap is short
+//! of it. The cache is a type parameter, and costs nothing in a stack without one.
 //!
 //! The cache and the instruments use the stack as a [`StackHost`], and the stack uses the cache as
 //! [`CachedPages`].
@@ -31,8 +31,8 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     }
 
     /// Takes frames from the cache for a request, and attempts the request again; returns whether
-    /// an attempt succeeded. Calls [`StackHost::take_in_parts`] first, for memory that costs less
-    /// to have again than a page.
+    /// an attempt succeeded. First calls [`StackHost::take_in_parts`], which takes memory that
+    /// costs less to make again than a page.
     fn reclaim_for<H: StackHost<Cache = Self>>(
         _host: &H,
         _miss: &mut Miss<'_>,
@@ -87,7 +87,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         0
     }
 
-    /// Frames of the page that the link of a frame of the kind `CACHED` names.
+    /// Frames of a page, whose number a frame of the kind `CACHED` has as its link.
     fn frames_of_page<H: StackHost<Cache = Self>>(_host: &H, _page: u32) -> u64 {
         0
     }
@@ -178,7 +178,7 @@ pub trait StackHost: Sized {
     /// Does a stage of a direct reclaim, and notes its duration.
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T;
 
-    /// Gives `frames` frames of a stash, or all if it cannot give a part, to the zones. O(caches *
+    /// Gives `frames` frames of a stash to the zones, or all if it cannot give a part. O(caches *
     /// slots).
     fn give(&self, stash: Stash, frames: u32);
 

@@ -33,8 +33,8 @@ impl<C: StackConfig> Deref for CacheRef<'_, C> {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The cache with this number, which [`create_cache`](Self::create_cache) returned; its use
-    /// panics if it is gone. O(1).
+    /// The cache with this number, which [`create_cache`](Self::create_cache) returned; using it
+    /// panics if the cache is gone. O(1).
     #[inline]
     pub fn cache(&self, id: CacheId) -> CacheRef<'_, C> {
         CacheRef { stack: self, id }
@@ -43,7 +43,7 @@ impl<C: StackConfig> Stack<C> {
     /// Shrinks and removes a cache, or drops one alias if it has some. O(slots + frames).
     ///
     /// # Errors
-    /// The objects that are in use; the cache then stays.
+    /// The objects that are in use. The cache then stays.
     ///
     /// # Safety
     /// During the call no other thread uses the cache, or is on a slow path of the stack
@@ -150,7 +150,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     fn demand_slow(self, address: *mut u8) -> Object {
         let stack = self.stack;
         let found = stack.pfn(address).map(|pfn| (pfn, stack.frames().kind(pfn)));
-        // `pfn` has brought the span up to date.
+        // `pfn` updates the span, so the second attempt may find the object.
         if let Some(object) = self.object(address) {
             return object;
         }

@@ -1,5 +1,5 @@
-//! A call of the program: its request, or the function to which it passed a pointer, and the fault
-//! of the pointer.
+//! A call of the program: its request, or the function to which it passed a pointer, and the way in
+//! which the pointer is wrong.
 
 use crate::frame::{Order, Pfn};
 use crate::slab::CacheId;
@@ -13,7 +13,7 @@ pub const MIN_ALIGN: usize = 16;
 pub struct Request {
     /// Bytes.
     pub size: usize,
-    /// The least alignment, a power of two; below [`MIN_ALIGN`] it counts as that.
+    /// The least alignment, a power of two; a smaller one counts as [`MIN_ALIGN`].
     pub align: usize,
     /// True if all bytes must be 0. Memory that is known to be zero is not cleared again.
     pub zeroed: bool,
@@ -41,7 +41,7 @@ impl Request {
         Self { zeroed: true, ..self }
     }
 
-    /// Returns whether an object of any class that is large enough serves the request.
+    /// Returns whether every object that is large enough serves the request, whatever its class.
     #[inline(always)]
     pub(super) const fn is_plain(self) -> bool {
         self.align <= MIN_ALIGN && !self.zeroed
@@ -91,7 +91,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// The fault of the pointer.
+/// The way in which the pointer is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
     /// The object was freed already, or never allocated.

@@ -1,16 +1,16 @@
 //! State that decides when the next direct reclaim is worth its time.
 //!
-//! A reclaim right after another one finds only memory that was freed since, or that was charged
-//! since and is not in use. So after a reclaim that has not helped its request, for at most 10 ms
-//! further requests that find no memory are refused without a reclaim, unless
+//! A reclaim right after another one finds only memory that was freed since, or memory that was
+//! charged since and is not in use. So after a reclaim that has not helped its request, for at most
+//! 10 ms further requests that find no memory are refused without a reclaim, unless
 //!
 //! * fewer frames are in use than the reclaim left, or a stash holds a freed mapping or block;
-//! * more frames are in use, and the request needs no more than the reclaim left free;
+//! * the request needs no more than the reclaim left free, and other requests have used it since;
 //! * a cache has freed more objects than it has handed out since. (A slab that became empty
 //!   although the number of objects is the same is found up to 10 ms later.)
 //!
-//! So a program at its limit whose larger requests fail between small pairs of `malloc` and `free`
-//! causes one reclaim in 10 ms; a program that frees memory is served at once.
+//! So if a program at its limit makes larger requests that fail, between small pairs of `malloc`
+//! and `free`, it causes one reclaim in 10 ms. A program that frees memory is served at once.
 
 use super::durations::Durations;
 use crate::slab::MAX_CACHES;
@@ -18,7 +18,7 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64};
 
 /// The findings of the last unsuccessful reclaim. Writers may race: either result will do.
 pub(super) struct Deferral {
-    /// The time from which on the next reclaim may come in any case; 0 for now.
+    /// From this time on, a request may reclaim again in any case; 0: at once.
     pub(super) until_ns: AtomicU64,
     pub(super) used: AtomicU32,
     pub(super) caches: [CacheCounts; MAX_CACHES],

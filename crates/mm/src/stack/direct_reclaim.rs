@@ -1,12 +1,12 @@
 //! Direct reclaim: a request that found no memory reclaims and is attempted again, if that is worth
 //! the time (see `deferral.rs`).
 //!
-//! Memory freed meanwhile belongs to the request (its *claim*, see `zone/reclaimers.rs`); other
-//! tasks whose requests find no memory reclaim for themselves. There are two stages, the second
-//! only if the first does not help:
+//! Memory freed meanwhile belongs to the request (its *claim*, see `zone/reclaimers.rs`). Other
+//! tasks whose requests find no memory reclaim for themselves. There are two stages; the second
+//! runs only if the first does not help:
 //!
 //! 1. with a page cache: freed mappings and objects in barns, and then pages, which cost more to
-//!    have again ([`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
+//!    make again ([`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
 //! 2. memory that Quarry itself holds unused: parked objects, lists, cached mappings; once in 10
 //!    ms, because a second try soon after would find nothing.
 //!
@@ -22,8 +22,8 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Nanoseconds from a reclaim that has not helped to the next. A reclaim takes 5 us if nothing is
-/// held, and up to a millisecond if many CPUs hold much.
+/// Nanoseconds from a reclaim that has not helped to the next one. A reclaim takes 5 us if Quarry
+/// holds no memory, and up to a millisecond if many CPUs hold much.
 const DEFERRED_NS: u64 = 10_000_000;
 
 impl<C: StackConfig> Stack<C> {
@@ -45,11 +45,11 @@ impl<C: StackConfig> Stack<C> {
     #[cold]
     fn direct_reclaim(&self) -> bool {
         let pages = self.pages();
-        // Frames that a claim keeps count as freed.
+        // Frames that the claim collects count as freed.
         let before = self.used_beside_claims();
         self.give(Stash::Mappings, u32::MAX);
         self.shrink_all();
-        // Another node may lack the addresses of a free pageblock.
+        // Free pageblocks go back to the window, because a zone of another node may lack addresses.
         let given_back = pages.zones().is_crowded() && pages.give_back() > 0;
         given_back || self.used_beside_claims() < before
     }
@@ -58,7 +58,7 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     pub(super) fn reclaim_parked(&self, attempt: &mut dyn FnMut() -> bool) -> bool {
         self.deferral.reclaims.fetch_add(1, Relaxed);
-        // First, because this reclaim may miss objects that are freed while it runs.
+        // Before the reclaim, which may miss objects that are freed while it runs.
         self.note_caches();
         let has_found = self.timed(|| self.direct_reclaim());
         let is_served = has_found && attempt();
@@ -74,7 +74,7 @@ impl<C: StackConfig> Stack<C> {
         budget.used().saturating_sub(budget.claimed())
     }
 
-    /// Returns whether a stash holds memory; false if only a lock could tell. O(nodes + slots).
+    /// Returns whether a stash holds memory; false if only a lock would show it. O(nodes + slots).
     pub(super) fn holds(&self, stash: Stash) -> bool {
         let built = self.built();
         match stash {

@@ -25,7 +25,7 @@ impl Durations {
         self.buckets.iter().map(|bucket| u64::from(bucket.load(Relaxed))).sum()
     }
 
-    /// The longest of the shortest `part` of a thousand, rounded up to a bucket's end.
+    /// An upper bound for the shortest `part` of a thousand durations: the end of a bucket.
     pub(super) fn within(&self, part: u64) -> u64 {
         let wanted = (self.count() * part).div_ceil(1000);
         let mut seen = 0;

@@ -32,8 +32,8 @@ pub struct FastPath<P, S> {
     /// Bytes from `base` on whose frames have kinds; 0 while the fast path of frees is closed. A
     /// copy of the arena's span, which grows: the slow path updates it.
     pub(super) span: AtomicUsize,
-    /// The kinds of frames times [`Kind::STEP`]. Points to where the kind
-    /// of address 0 would be, so that an address selects its kind without `base`.
+    /// The kinds of frames times [`Kind::STEP`]: points to where the kind of address 0 would be, so
+    /// that an address selects its kind without `base`.
     pub(super) kinds: AtomicPtr<AtomicU16>,
     pub(super) percpu: P,
     /// The stride of each cache; 0 if there is no cache.
@@ -75,9 +75,9 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         S::alloc_fast(&self.percpu, class)
     }
 
-    /// Frees an object; after false, call [`Stack::free`](super::Stack::free), which looks for the
-    /// reason itself: to return it here would cost the assembler's path an instruction per exit.
-    /// O(1), no lock, no atomic read-modify-write. Any address is allowed, also null.
+    /// Frees an object; after false, call [`Stack::free`](super::Stack::free). That function finds
+    /// the reason again, because returning it would cost the assembler's path an instruction per
+    /// exit. O(1), no lock, no atomic read-modify-write. Any address is allowed, also null.
     ///
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up.
@@ -218,8 +218,8 @@ pub struct StackOffsets {
 }
 
 impl StackOffsets {
-    /// Returns whether the word at this offset lies at no multiple of 256: there lie the first
-    /// words of objects of 256 bytes and of multiples, which programs write most.
+    /// Returns whether the word at this offset lies at no multiple of 256. Programs write most to
+    /// the first words of objects, which lie there if the size is a multiple of 256.
     #[must_use]
     pub const fn is_quiet(word: usize) -> bool {
         !word.is_multiple_of(256)

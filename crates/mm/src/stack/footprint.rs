@@ -1,27 +1,27 @@
-//! Bounds freed memory: the process should be no larger than memory in use has made it lately.
+//! Bounds freed memory, which should not make a process larger than its use of memory has.
 //!
 //! As long as the process holds no more than its recent peak of memory in use, freed memory costs
-//! nothing: a program that allocates and frees 10 MiB again and again may keep them. But a program
+//! nothing: a program that allocates and frees 10 MiB again and again may keep them. But a process
 //! that then grows would be larger than necessary. So freed memory goes back before other memory is
 //! touched: cached mappings (oldest first), objects in barns, and dirty free memory of the zones.
 //!
-//! The peak is that of the last one to two windows of half a second.
+//! The peak is the maximum over the last one to two windows of half a second.
 //!
-//! A program that alternates between kinds of memory touches again the pages that went back. So
-//! there is an allowance: half of the peak may go back at once; in the long run, per second, a
+//! A program that alternates between kinds of memory soon touches pages again that went back. So an
+//! allowance limits how many go back: half of the peak at once; in the long run, per second, a
 //! quarter of the peak, or the pages that a twentieth of the time can bring in again at their
 //! measured price, whichever is less. (With four times that allowance PHP took 7 % more time, and
 //! realloc by pages four times as long.)
 //!
-//! Only whole pageblocks and cached mappings go; smaller blocks are left to the reclaim thread.
-//! (When they went too, two threads that replaced objects of up to 128 KiB made 180 system calls of
-//! 30 us each per million operations for them, and faulted them in again. Without them the peaks of
-//! perl, python3, lua and sqlite3 are the same to 1.5 %.)
+//! Only whole pageblocks and cached mappings go back here; the reclaim thread handles smaller
+//! blocks. (In a version that gave these back too, two threads that replaced objects of up to 128
+//! KiB made 180 system calls of 30 us each per million operations for them, and faulted them in
+//! again. Without that the peaks of perl, python3, lua and sqlite3 are the same to 1.5 %.)
 //!
-//! The bound is the peak and a margin. A process above it goes down to the peak; then it may grow
-//! by the margin before more goes back, which bounds the page faults. A small request gives back
-//! one step, and later requests the other steps. If memory cannot go back because it lies in
-//! pieces, the next try comes once the process has grown by another margin.
+//! The bound is the peak and a margin. A process above the bound goes down to the peak; then it may
+//! grow by the margin before more goes back, which bounds the page faults. A small request gives
+//! back one step, and later requests the other steps. If memory cannot go back because it lies in
+//! pieces, the next attempt comes once the process has grown by another margin.
 
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
 use quarry_sys::lock::CountedLock;
@@ -30,15 +30,15 @@ use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed}
 
 const SECOND_NS: u64 = 1_000_000_000;
 const WINDOW_NS: u64 = SECOND_NS / 2;
-/// The margin is the peak divided by this,
+/// The margin is the peak divided by this, but at least `MARGIN_LEAST`.
 const MARGIN_SHARE: u32 = 32;
-/// but at least this many frames, 1 MiB.
+/// The least margin in frames, 1 MiB.
 const MARGIN_LEAST: u32 = (1 << 20) / FRAME_BYTES as u32;
-/// The peak divided by this may go back at once,
+/// The peak divided by this may go back at once.
 const ALLOWED_AT_ONCE: u32 = 2;
-/// and in the long run the peak divided by this in a second,
+/// In the long run, the peak divided by this may go back in a second.
 const ALLOWED_PER_SECOND: u64 = 4;
-/// but no more than the time divided by this can bring in again.
+/// In the long run, no more may go back than the time divided by this can bring in again.
 const FAULTS_SHARE: u64 = 20;
 /// The measured price is that of clearing a page; the page fault itself takes about as long.
 const FAULT_PER_PRICE: u64 = 2;
@@ -53,7 +53,7 @@ pub(super) struct Footprint {
 }
 
 pub(super) struct GivenBack {
-    /// Frames that count against the allowance: a leaking bucket.
+    /// Frames that count against the allowance: a leaky bucket.
     pub(super) spent: u32,
     since_ns: u64,
 }

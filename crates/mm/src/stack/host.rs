@@ -61,7 +61,7 @@ impl<C: StackConfig> StackHost for Stack<C> {
         let cache = create_cache(&self.context(), &*self.slab, name, params, options)?;
         let number = cache.id().index();
         self.fast.strides[number].store(cache.stride() as u32, Ordering::Relaxed);
-        // A page that is not written takes no memory.
+        // The test avoids a write, because a page that is not written takes no memory.
         if self.fast.links[number].load(Ordering::Relaxed) != cache.link_bytes() as u32 {
             self.fast.links[number].store(cache.link_bytes() as u32, Ordering::Relaxed);
         }

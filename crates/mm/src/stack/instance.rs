@@ -48,8 +48,8 @@ pub struct SampledBlock {
     pub usable: usize,
 }
 
-/// The instruments of a stack (see `instruments.rs`). An allocation of which one of them keeps a
-/// record is a *recorded* one.
+/// The instruments of a stack (see `instruments.rs`). An allocation is *recorded* if one of them
+/// keeps a record of it.
 pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     /// All instruments off: all zero bytes.
     const NEW: Self;
@@ -75,7 +75,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Frees a recorded allocation; returns false for any other.
+    /// Frees a recorded allocation; returns false if this is not one.
     ///
     /// # Safety
     /// Same as for [`Stack::free`].
@@ -90,13 +90,13 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Aborts if a recorded allocation was requested otherwise; returns false for any other.
+    /// Aborts if a recorded allocation was requested with other arguments; false if not recorded.
     #[inline]
     fn demand(&self, _: &Stack<C>, _: Entry, _: Object, _size: usize, _align: usize) -> bool {
         false
     }
 
-    /// [`Stack::realloc`] of a recorded allocation; `None` for any other.
+    /// [`Stack::realloc`] of a recorded allocation; `None` if this is not one.
     ///
     /// # Safety
     /// Same as for [`Stack::realloc`].
@@ -117,13 +117,13 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         false
     }
 
-    /// The sampled allocation that begins at `pfn`.
+    /// The sampled allocation that begins at `pfn`, if there is one.
     #[inline]
     fn sampled(&self, _stack: &Stack<C>, _pfn: Pfn) -> Option<SampledBlock> {
         None
     }
 
-    /// Notes that the block or mapping at `pfn` ends or is resized, and so is no sample any more.
+    /// Notes that the block or mapping at `pfn` is freed or resized, and so is no sample any more.
     #[inline]
     fn forget(&self, _stack: &Stack<C>, _pfn: Pfn) {}
 
@@ -141,7 +141,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     #[inline]
     fn tick(&self, _stack: &Stack<C>) {}
 
-    /// Lets go of freed allocations that it holds back; returns whether there were any.
+    /// Releases freed allocations that the instruments hold back; returns whether there were any.
     fn give_back(&self, _stack: &Stack<C>) -> bool {
         false
     }
@@ -249,7 +249,7 @@ impl<C: StackConfig> Stack<C> {
     /// it succeeds.
     ///
     /// # Errors
-    /// The OS's refusal. `init` may then be called again, and goes on where it failed.
+    /// The OS's refusal. `init` may then be called again, and continues where it failed.
     ///
     /// # Panics
     /// If the stack is ready already.
@@ -343,7 +343,7 @@ impl<C: StackConfig> Stack<C> {
             let span = if self.sees_frees() { 0 } else { self.arena().span_bytes() };
             self.fast.span.store(span, Ordering::SeqCst);
             self.fast.small_end.store(small_end, Ordering::SeqCst);
-            // Another thread may have switched an instrument, and stored its limits before these.
+            // If another thread switched an instrument meanwhile, its newer limits may be lost.
             let now = self.instruments.get();
             if now == seen {
                 return;
@@ -415,7 +415,7 @@ impl<C: StackConfig> Default for Stack<C> {
     }
 }
 
-/// `malloc-SIZE`. Formatting would take a third of the time that a start needs to create a cache.
+/// Returns `malloc-SIZE`. Formatting would take a third of the time that making a cache takes.
 fn class_name(size: usize) -> Line<24> {
     let (mut digits, mut first, mut rest) = ([0; 20], 20, size);
     loop {

@@ -1,14 +1,14 @@
 //! Which instruments of a stack are on.
 //!
-//! An instrument that is on sets `small_end` of the fast paths to 0, some also `span`. So every
-//! request takes its slow path, and only slow paths ask the instruments.
+//! An instrument that is on sets `small_end` of the fast paths to 0, and some also set `span` to 0.
+//! So every request takes its slow path, and only slow paths call the instruments.
 //!
 //! | instrument | sees | limit that becomes 0 |
 //! |---|---|---|
 //! | heap profile, guard pages by sampling | allocations | `small_end` |
 //! | debugging, hardening | allocations and frees | `small_end`, `span` |
 //!
-//! Frees of sampled objects need no limit: the fast path of `free` refuses their frames' kind.
+//! Frees of sampled objects need no such limit: the fast path of `free` refuses their kind.
 
 use quarry_sys::primitive::{AtomicU8, Ordering};
 

@@ -1,7 +1,7 @@
-//! Takes and frees blocks of the running CPU's list: no lock, no gate, no instrument.
+//! Takes and frees blocks of the running CPU's list without lock, gate or instrument.
 //!
-//! If another thread forks meanwhile, a block is on a list, or the thread in this code holds it; in
-//! the latter case the child loses the block, as it loses an object.
+//! If another thread forks while this code runs, a block is on a list, or this thread holds it. In
+//! the latter case the child loses the block, as it loses an object in use by such a thread.
 
 use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig};
@@ -45,7 +45,7 @@ impl<C: StackConfig> Stack<C> {
         if self.may_withhold(count) {
             return false;
         }
-        // Before it is listed, because another thread may take it from there at once.
+        // Cleared before the block is listed, because another thread may then take it at once.
         frames.set_kind(pfn, 1, Kind::NONE);
         if !self.pages().free_listed(self.fast.percpu.current(), pfn, count) {
             frames.set_kind(pfn, 1, Kind::PAGES);

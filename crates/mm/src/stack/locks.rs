@@ -36,7 +36,7 @@ pub(super) struct LockKinds {
 }
 
 impl LockKinds {
-    /// Empty. A constant, because a function would need a second copy on the thread's stack.
+    /// Empty. A constant, because a function would put a second copy on the thread's stack.
     pub(super) const NONE: Self = Self {
         kinds: [(
             "",

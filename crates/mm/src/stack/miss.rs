@@ -16,8 +16,8 @@ pub enum Claimant {
     Cache,
 }
 
-/// See the head of the file. While it exists, up to `frames` frames that are freed belong to the
-/// request.
+/// See the head of the file. While a `Miss` exists, up to `frames` frames that are freed belong to
+/// its request.
 pub struct Miss<'a> {
     claimant: Claimant,
     frames: u32,
@@ -26,7 +26,7 @@ pub struct Miss<'a> {
 }
 
 impl<'a> Miss<'a> {
-    /// `None` if the task already reclaims, or too many tasks do and no reclaim ends in time.
+    /// `None` if the task reclaims already, or if too many tasks do and none of them ends in time.
     pub(super) fn begin(budget: &'a Budget, claimant: Claimant, frames: u32) -> Option<Self> {
         let mut naps = 0;
         loop {
@@ -62,7 +62,7 @@ impl<'a> Miss<'a> {
     }
 
     /// Lets other tasks run. Returns false if the request has waited for too long, or no other task
-    /// exists (then a signal handler would wait for the task that it interrupted).
+    /// exists: then a signal handler would wait for the task that it interrupted.
     pub fn nap(&mut self) -> bool {
         nap(&mut self.naps)
     }

@@ -1,12 +1,12 @@
 //! The stack: one instance of slots, page allocator, caches and heap.
 //!
-//! `malloc` uses one static stack; the lab makes the variants that it compares, and tests make tiny
-//! ones. Policies are type parameters, so that each fast path is compiled for its policy.
+//! `malloc` uses one static stack. The lab makes the variants that it compares, and tests make tiny
+//! stacks. Policies are type parameters, so that each fast path is compiled for its policy.
 //!
 //! Users call [`Stack`] and [`CacheRef`]. A library on top of a stack, like `libquarry.so`, calls
-//! the fast path of a request first, and adds its own work around the whole request after that
-//! (errno, the gate, the reclaim thread's start). The layers below are at [`StackHost`], where the
-//! stack's cache and its instruments find its services. Files use only files to their left:
+//! the fast path of a request first. If that fails, it adds its own work around the whole request
+//! (errno, the gate, the reclaim thread's start). Through [`StackHost`], the stack's cache and its
+//! instruments use the layers below. Files use only files to their left:
 //!
 //! ```text
 //! call, instruments, budget_stats, miss, stash -> cached_pages

@@ -1,6 +1,6 @@
 //! Helps programs to move objects out of sparse slabs, into the fullest ones.
 //!
-//! `malloc` and `free` would not do: the next `malloc` gets the object that was just freed, so each
+//! `malloc` and `free` are no help: the next `malloc` gets the object that was just freed, so each
 //! moved object would take the place of the one moved before, and no slab would become empty. These
 //! functions use slabs directly, past slots and barns.
 
@@ -20,7 +20,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// The occupancy of the slab of the object at `address`, which the caller keeps in use during
-    /// the call. `None` for any other address, or an allocation of the checks. O(1).
+    /// the call. `None` for any other address, or an object made under the checks. O(1).
     pub fn occupancy(&self, address: *mut u8) -> Option<Occupancy> {
         let (id, object) = self.cache_at(address)?;
         self.slab.occupancy(&self.context(), self.caches.get(id)?, object)
@@ -39,9 +39,9 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Gives an object back to its slab at once. Returns false, and does nothing, in the cases of
-    /// [`alloc_dense`](Self::alloc_dense), or if the object seems free: then call
-    /// [`free`](Self::free).
+    /// Gives an object back to its slab at once. Returns false, and does nothing, in the cases in
+    /// which [`alloc_dense`](Self::alloc_dense) returns `None`, or if the object seems free: then
+    /// call [`free`](Self::free).
     ///
     /// # Safety
     /// If an allocation starts at `address` and the call succeeds, its user has given it up.

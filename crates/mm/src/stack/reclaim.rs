@@ -3,19 +3,19 @@
 //! A *look* has five stages:
 //!
 //! 1. a cache without an operation since the last look gives its parked objects to its slabs, and
-//!    its empty slabs to the page allocator; of other caches, idle CPUs give their objects, and
+//!    its empty slabs to the page allocator; for other caches, idle CPUs give up their objects, and
 //!    barns the objects that were not needed since the last look;
 //! 2. per-CPU page lists give their pages to the zones if none was used, else they decay;
 //! 3. mappings that have been in the mapping cache for the delay are released;
 //! 4. free blocks of the zones that have been dirty since the last look go to the operating system,
-//!    whole pageblocks first; free pageblocks also give up their address space, except some clean
-//!    ones that a zone keeps;
-//! 5. of a cache without an operation since the last look, pages of sparse slabs without an object
-//!    in use go to the operating system. Only Quarry's own thread does this.
+//!    whole pageblocks first; free pageblocks are also unmapped, except some clean ones that a zone
+//!    keeps;
+//! 5. in caches without an operation since the last look, those pages of sparse slabs go to the
+//!    operating system that hold no object in use. Only Quarry's own thread does this.
 //!
-//! Dirty frames are counted, not tracked: of a zone, the fewest that were dirty at any time since
-//! the last look were not needed, so as many are *due*. Due frames are purged in steps of at most
-//! 16 MiB; a thread of the program does one step at a time.
+//! Dirty frames are counted, not tracked. The fewest dirty frames of a zone at any time since the
+//! last look were not needed, so that many frames are *due*. Due frames are purged in steps of at
+//! most 16 MiB; a thread of the program does one step at a time.
 //!
 //! If memory that went back was needed again soon, stages 3 and 4 wait longer (see `retention.rs`).
 
@@ -30,10 +30,10 @@ use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Most bytes of one step, which takes some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
-/// A zone keeps the address space of free clean pageblocks up to this many frames, 16 MiB, or more:
-/// a program that frees and allocates by turns needs it again at once.
+/// A zone keeps the address space of free clean pageblocks, up to this many frames (16 MiB) or
+/// more, because a program that frees and allocates by turns needs it again at once.
 const KEPT_WHOLE_FRAMES: u32 = 4096;
-/// Slots with the same number modulo this form a group, which is idle if all its slots are.
+/// Slots whose numbers are equal modulo this form a group; a group is idle if all its slots are.
 const SLOT_GROUPS: usize = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ enum Rest {
     Done,
 }
 
-/// The findings of the last looks, which the reclaiming caller owns.
+/// The findings of the last looks. The thread that reclaims owns them.
 pub struct ReclaimState {
     operations: [u64; MAX_CACHES],
     rest: [Rest; MAX_CACHES],
@@ -78,13 +78,13 @@ impl ReclaimState {
         }
     }
 
-    /// Looks for which memory must be free before it goes back: from 1 to 16.
+    /// Number of looks, 1 to 16, for which memory must be free before it goes back.
     #[must_use]
     pub fn looks_kept(&self) -> usize {
         self.retention.looks()
     }
 
-    /// Notes the fewest dirty frames of a node since the last look; returns the new due frames.
+    /// Notes the fewest dirty frames of a node since the last look. Returns the frames due now.
     fn note_dirty(&mut self, node: usize, lowest: u32) -> u32 {
         for look in (1..MOST_LOOKS).rev() {
             self.dirty[look][node] = self.dirty[look - 1][node];
@@ -145,7 +145,7 @@ impl<C: StackConfig> Stack<C> {
         self.watch.give_back(self);
         self.shrink_all();
         let bytes = self.mappings.purge_all(self.pages().zones());
-        // Clean pageblocks still hold address space.
+        // Free clean pageblocks still hold address space.
         self.pages().give_back();
         bytes
     }

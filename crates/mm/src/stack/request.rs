@@ -10,10 +10,10 @@ use crate::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
-/// Misses of a class that a coarser class serves first. (16 or 32 saved no more memory.)
+/// A coarser class serves this many first misses of a class. (16 or 32 saved no more memory.)
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
-/// Requests from this size on get a block if a slab finds no memory: it wastes at most half a page.
+/// Requests from this size on get a block if a slab gets no memory: half a page at most is wasted.
 pub(super) const SMALLEST_BLOCK: usize = FRAME_BYTES / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// A block of pages for a request whose class finds no memory for a slab: a slab needs up to 32
-    /// frames, the block only those of the request. (There SLUB takes a slab of the smallest order
+    /// frames, the block only those of the request. (SLUB then takes a slab of the smallest order
     /// that holds an object, `oo_order(s->min)`, Linux 2.6.27 to 6.18.)
     #[cold]
     fn alloc_block_of_class(&self, size: usize) -> Option<Object> {
@@ -84,7 +84,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// The class that serves a request after a miss. Each class in use keeps pages that no other
-    /// class can use, and most programs ask for a few objects of many sizes. So a coarser class
+    /// class can use, and most programs request a few objects of many sizes. So a coarser class
     /// serves the first misses of a class.
     fn serving(&self, class: CacheId) -> CacheId {
         let misses = &self.misses[class.index()];
@@ -130,7 +130,7 @@ impl<C: StackConfig> Stack<C> {
         object
     }
 
-    /// Also returns the offset from which on all bytes are known to be zero.
+    /// Allocates; also returns the offset from which on all bytes are known to be zero.
     pub(super) fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
@@ -156,8 +156,8 @@ impl<C: StackConfig> Stack<C> {
         let taken = attempt().or_else(|| {
             self.after_reclaim(frames, || {
                 if size > LARGEST_BLOCK {
-                    // Memory that caches gave back left the budget, but is still resident: the
-                    // kernel would enforce a control group's limit on it and the mapping together.
+                    // Memory that caches gave back left the budget, but is still resident. A
+                    // control group would count it together with the new mapping.
                     self.mappings.purge_all(self.pages().zones());
                 }
                 attempt()
@@ -168,7 +168,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Returns whether no reclaim can make room for `frames`: they exceed the limit, or they are
-    /// more than 1/64 of the window and live mappings leave fewer addresses.
+    /// more than 1/64 of the window and live mappings leave fewer addresses free.
     fn is_hopeless(&self, frames: u32) -> bool {
         const GOOD_PART: u32 = 64;
         let (arena, zones) = (self.arena(), self.pages().zones());
@@ -212,7 +212,7 @@ impl<C: StackConfig> Stack<C> {
     /// the stack is not ready. O(1), no lock.
     #[inline]
     pub(super) fn large_fast(&self, address: *mut u8) -> Option<(Kind, Pfn)> {
-        // `base` is set before `span`.
+        // The start of the stack sets `base` before `span`.
         let span = self.fast.span.load(Ordering::Acquire);
         let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
         if offset >= span || offset & (FRAME_BYTES - 1) != 0 {
@@ -223,7 +223,7 @@ impl<C: StackConfig> Stack<C> {
         matches!(kind, Kind::PAGES | Kind::MAPPING).then_some((kind, pfn))
     }
 
-    /// The frames of the block of pages, or the sample, at `pfn`.
+    /// Number of frames of the block of pages, or of the sampled allocation, at `pfn`.
     pub(super) fn frames_of_block(&self, pfn: Pfn) -> u32 {
         match self.frames().kind(pfn) {
             Kind::SAMPLED => self.watch.sampled(self, pfn).map_or(0, |sampled| sampled.frames),
@@ -274,7 +274,7 @@ impl<C: StackConfig> Stack<C> {
             let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
             let has_link = C::Slab::LINKS_THROUGH_OBJECTS
                 && self.fast.links[id.index()].load(Ordering::Relaxed) > 0;
-            // No caller ever gets the start of an object with a link.
+            // No caller ever gets the start of an object that has a link.
             if has_link || !self.fast.geometry[id.index()].is_object(offset) {
                 self.misuse(entry, address, Misuse::InsideObject(id));
             }

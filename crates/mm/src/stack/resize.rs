@@ -2,14 +2,14 @@
 //!
 //! `realloc` resizes in place if possible, moves many pages by page tables, and copies otherwise.
 //! An allocation that must move because it grows by at most an eighth gets a quarter more than its
-//! old bytes, because the program will ask again. So a block that grows by small steps to `n` bytes
-//! moves at most `log(n) / log(1.25)` times, and at most `4 n` bytes are copied in all. The price:
-//! if a block of `old` bytes grows to `size > old`, it gets at most
+//! old bytes, because the program will probably let it grow again. So a block that grows by small
+//! steps to `n` bytes moves at most `log(n) / log(1.25)` times, and at most `4 n` bytes are copied
+//! in all. The price: if a block of `old` bytes grows to `size > old`, it gets at most
 //! `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, like a container that
-//! doubles, gets what it asks for.
+//! doubles, gets what it requests.
 //!
-//! Blocks of pages grow into the free frames after them. A block that must move to grow goes, if
-//! possible, where it is followed by as many free frames as it has; these stay free.
+//! Blocks of pages grow into the free frames after them. A block that must move in order to grow
+//! goes, if possible, where as many free frames follow it as it has; these stay free.
 
 use super::cached_pages::StackHost;
 use super::call::{Entry, MIN_ALIGN, Misuse, Request};
@@ -31,7 +31,7 @@ pub fn with_headroom(old: usize, size: usize) -> usize {
     (old + old / 4).min(if size <= classes::LARGEST { classes::LARGEST } else { LARGEST_BLOCK })
 }
 
-/// A block may waste a quarter of its frames.
+/// Returns whether a block stays: it may waste a quarter of its frames.
 fn block_stays(held: u32, size: usize) -> bool {
     let fits = |frames: u32| frames <= held && held - frames <= held / 4;
     size > classes::LARGEST && frames_of(size).is_some_and(fits)
@@ -64,11 +64,11 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Checks that a request of `size` bytes at a multiple of `align`, a power of two, or the last
-    /// `realloc` to that size can have got `object`; without `align` the object may be larger.
-    /// Counts a wrong size, and aborts only while the checks are on: programs that run on every
-    /// other allocator delete objects through a base class without a virtual destructor, and the
-    /// address alone decides what is freed.
+    /// Checks that the allocation `object` fits a request of `size` bytes at a multiple of `align`,
+    /// a power of two, or the last `realloc` to that size; without `align` the object may be
+    /// larger. Counts a wrong size, and aborts only while the checks are on. Programs that run on
+    /// every other allocator delete objects through a base class without a virtual destructor, and
+    /// the address alone decides what is freed.
     pub fn demand(&self, entry: Entry, object: Object, size: usize, align: Option<usize>) {
         if self.watch.demand(self, entry, object, size, align.unwrap_or(1)) {
             return;
@@ -89,7 +89,7 @@ impl<C: StackConfig> Stack<C> {
             (Owner::Sampled(_), Some(class)) => {
                 self.bytes_of(owner) == classes::SIZES[class.index()] as usize
             }
-            // There was no memory for a slab when this was requested.
+            // Memory for a slab was short when this block was requested.
             (Owner::Pages(pfn), Some(_)) if align <= MIN_ALIGN && size >= SMALLEST_BLOCK => {
                 frames_of(size) == Some(self.frames_of_block(pfn))
             }
@@ -119,8 +119,8 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// [`realloc`](Self::realloc) without a lock: of an allocation that stays, or moves by fast
-    /// paths alone; then `free` frees the old object. After `None`, call `realloc`.
+    /// Like [`realloc`](Self::realloc), without a lock: for an allocation that stays, or that moves
+    /// by fast paths alone and whose old object `free` frees. After `None`, call `realloc`.
     ///
     /// # Safety
     /// Same as for `realloc`.
@@ -176,9 +176,9 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        // With checks on, a sample without a record comes here. It moves, to get a record.
+        // With checks on, only a sample without a record comes here. It moves, and so gets one.
         let have_records = self.watch.have_records();
-        // Page tables move a mapping to the start of a pageblock.
+        // A move by page tables puts a mapping at the start of a pageblock.
         if !have_records
             && align <= PAGEBLOCK_BYTES
             && let Some(resized) = self.resize_in_place(owner, object, old, size)

@@ -1,12 +1,12 @@
 //! Decides how long freed memory is kept before it goes back to the system: for the delay (option
 //! `PURGE_DELAY`), and longer if memory was needed again soon after it went back.
 //!
-//! A program that works in bursts frees memory that the next burst needs, and to fault it in again
+//! A program that works in bursts frees memory that the next burst needs, and faulting it in again
 //! may cost more than the burst itself. If at least half of the memory that went back is needed
-//! again within [`MOST_LOOKS`] looks, memory is then kept longer, by the time until it was needed;
-//! if much was not, for half as long as before.
+//! again within [`MOST_LOOKS`] looks, memory is kept longer from then on, by the time that it was
+//! away. If much was not needed again, memory is kept for half as long as before.
 //!
-//! Time is counted in looks, which are half delays, with those that a sleeping thread skips.
+//! Time is counted in looks, each half a delay, including looks that a sleeping thread skips.
 //!
 //! Equations: `1 <= looks <= MOST_LOOKS`; `back <= gone`.
 
@@ -20,7 +20,7 @@ const SMALL_SHARE: u32 = 8;
 /// See the head of the file.
 pub(super) struct Retention {
     looks: usize,
-    /// Frames that may be in memory: those of the last look, less those that went back since.
+    /// Frames that may be in memory: those at the last look, minus those that went back since.
     footprint: u32,
     /// Frames that went back since `since_ns`, and how many were needed again.
     gone: u32,
@@ -49,7 +49,7 @@ impl Retention {
         let away = usize::try_from(away).unwrap_or(usize::MAX);
         self.back = self.back.saturating_add(grown).min(self.gone);
         if away >= MOST_LOOKS {
-            // Memory that is needed later would not have been kept. A small amount says nothing.
+            // Not even the longest delay would have kept the memory. A small amount shows nothing.
             if self.gone >= LEAST_GONE.max(footprint / SMALL_SHARE) {
                 let halvings = (away / MOST_LOOKS).min(MOST_LOOKS);
                 self.looks = (self.looks >> halvings).max(1);
@@ -102,7 +102,7 @@ mod tests {
             self.retention.see(footprint, self.now_ns, DELAY);
         }
 
-        /// A burst of `frames`, then `rest` looks; returns whether its memory was kept so long.
+        /// Uses `frames` once, then looks `rest` times. Returns whether they were kept that long.
         fn burst(&mut self, frames: u32, rest: usize) -> bool {
             self.look(frames);
             let mut footprint = frames;

@@ -3,7 +3,7 @@
 /// A place where freed memory waits for the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stash {
-    /// Freed mappings in the mapping cache: to have them again costs a large request's faults.
+    /// Freed mappings in the mapping cache. A large request that gets one saves its page faults.
     Mappings,
     /// Objects in barns.
     Barns,
@@ -20,7 +20,7 @@ pub enum Stash {
 }
 
 impl Stash {
-    /// All stashes, the cheapest to have again first.
+    /// All stashes, in ascending order of what it costs to fill them again.
     pub const BY_PRICE: [Self; 7] = [
         Self::Mappings,
         Self::Barns,

@@ -37,8 +37,8 @@ pub struct HeapUse {
     pub parked_bytes: usize,
 }
 
-/// The uses of a heap's memory, in bytes, read one after the other. Their sum without `free_zero`
-/// and `withheld` is the memory that may be resident, beside Quarry's own tables.
+/// The uses of a heap's memory, in bytes, read one after the other. Without `free_zero` and
+/// `withheld`, their sum is the memory that may be resident, beside Quarry's own tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHeld {
     /// Objects of slabs that are in use.
@@ -49,7 +49,7 @@ pub struct MemoryHeld {
     pub free_in_slabs: usize,
     /// Objects of empty slabs.
     pub empty_slabs: usize,
-    /// Bytes of slabs that no object has.
+    /// Bytes of slabs that belong to no object.
     pub around_objects: usize,
     /// Blocks of pages in use.
     pub blocks: usize,
@@ -182,7 +182,7 @@ impl<C: StackConfig> Stack<C> {
         stats
     }
 
-    /// The counts of blocks, with those that passed the pcp lists outside of the gate.
+    /// The counts of blocks, including blocks that passed the CPUs' lists outside of the gate.
     fn block_stats(&self) -> LargeStats {
         let (counted, (taken, put)) =
             (self.large.blocks.stats(), self.pages().extents_passed_outside());

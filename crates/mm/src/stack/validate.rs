@@ -1,6 +1,6 @@
 //! Checks of the equations between the layers; each layer checks its own.
 //!
-//! Checked with one look at every frame that was taken from the window:
+//! Checks that look once at every frame that was taken from the window:
 //! * frames of kind `c` = slabs of cache `c`, each of its order
 //! * heads of kind CACHED = descriptors of the page cache that are in use
 //! * heads of kind MAPPING = live mappings = mappings that were counted as allocated - freed

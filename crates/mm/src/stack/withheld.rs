@@ -1,12 +1,12 @@
-//! A freed large block that is inaccessible to the program, so that stale pointers fault.
+//! A freed large block that is inaccessible to the program, so that uses of stale pointers fault.
 //!
 //! If a program frees large blocks, one in 100 ms becomes inaccessible, and goes to the page
 //! allocator only when the next such block takes its place. This costs up to three system calls,
-//! and one to get the block back. So a program that often frees large blocks keeps its speed, and
-//! one that rarely does finds its errors. The checks withhold more blocks.
+//! and one to make the block accessible again. So a program that often frees large blocks keeps its
+//! speed, and one that rarely does finds its errors. The checks withhold more blocks.
 //!
-//! A withheld block has no memory, but counts as used. A request that finds no other memory gets
-//! it.
+//! A withheld block has no memory, but counts as used. A request gets it if it finds no other
+//! memory.
 
 use crate::frame::{Arena, FRAME_SHIFT, Pfn};
 use quarry_sys::lock::CountedLock;
@@ -31,12 +31,12 @@ impl<T> Block<T> {
         let (address, bytes) = (arena.address(self.pfn), (self.frames as usize) << FRAME_SHIFT);
         match arena.os().set_accessible(address, bytes, false) {
             Ok(()) => {
-                // If the system refuses, the pages stay in memory.
+                // If the system refuses, the block's pages stay in memory.
                 let _ = arena.os().purge(address, bytes);
                 true
             }
-            // The call may have changed a part of the block before the process had too many
-            // mappings. Unless this can be undone, the block must not be handed out.
+            // The call may have changed a part of the block before the process reached its limit of
+            // mappings. Unless `show` undoes this, the block must not be handed out.
             Err(OsError(libc::ENOMEM)) => !self.show(arena),
             Err(_) => false,
         }
@@ -51,8 +51,8 @@ impl<T> Block<T> {
 
 /// Up to `MOST` blocks: a new block takes the place of the oldest one.
 ///
-/// Equation: `frames = sum of the frames of all blocks`. A new ring is all zero bytes if `nothing`
-/// is.
+/// Equation: `frames = sum of the frames of all blocks`. A new ring is all zero bytes if the value
+/// `nothing` is all zero bytes.
 pub struct Ring<T, const MOST: usize> {
     blocks: [Block<T>; MOST],
     next: usize,

@@ -9,7 +9,7 @@ pub struct Ask {
     pub order: Order,
     /// The migratetype that fits their future contents.
     pub migratetype: MigrateType,
-    /// Rights beyond the usual.
+    /// Rights to go below watermarks.
     pub flags: AllocFlags,
 }
 

@@ -19,7 +19,7 @@ impl Locked<'_> {
 
     /// Takes up to `most` blocks of `order`, lowest addresses first: all from the smallest block of
     /// `migratetype` that is large enough, or, of order 0, from one pageblock. `give` receives each
-    /// block, with whether it is known to be zero, and sets its state. Returns how many. O(orders +
+    /// block and whether it is known to be zero, and sets its state. Returns how many. O(orders +
     /// blocks).
     #[inline(never)]
     pub(super) fn take_run(
@@ -67,8 +67,8 @@ impl Locked<'_> {
 
     /// Puts a block back, merged with its free buddies. O(orders).
     ///
-    /// Blocks of at least a pageblock also merge with a buddy of another type (but not of the
-    /// high-order reserve); the pageblocks of the buddy then take the block's type.
+    /// A block of a pageblock or more also merges with a buddy of another type (except the
+    /// high-order reserve). The buddy's pageblocks then take the block's type.
     #[inline]
     pub(super) fn put_block(&mut self, block: Block, end: End) {
         let (memory, areas) = (self.memory, &mut self.state.areas);
@@ -77,7 +77,7 @@ impl Locked<'_> {
         let tag = memory.pageblocks().of(pfn).tag();
         for_each_part(memory, pfn, order, Pageblock::clear_movable);
         frames.set_state(pfn, FrameState::USED);
-        // Buddies below the order of a pageblock share a pageblock, and so one call of `uncount`.
+        // Buddies smaller than a pageblock lie in one pageblock: one call of `uncount` is enough.
         let (of, mut merged, mut dirty) = (tag.migratetype(), 0, 0);
         while order < Order::PAGEBLOCK {
             let buddy = pfn.buddy(order);
@@ -122,8 +122,8 @@ pub(super) fn may_merge(one: PageblockTag, other: PageblockTag) -> bool {
         && other.migratetype().index() < PCP_TYPES
 }
 
-/// Returns whether a block of four times its size needs only this block's buddy to be free. Such a
-/// block is handed out late (`buddy_merge_likely`, Linux 6.x).
+/// Returns whether only this block's buddy has to become free for a block of four times its size.
+/// Such a block is handed out late (`buddy_merge_likely`, Linux 6.x).
 #[inline]
 fn merge_likely(memory: &Memory, pfn: Pfn, order: Order) -> bool {
     if order.get() >= MAX_ORDER - 1 {

@@ -3,9 +3,9 @@
 //! Zones charge frames that leave their free lists and uncharge those that come back; the heap
 //! charges its mappings. Free memory does not count, because purging gives it back to the system.
 //!
-//! The marks are computed as in the kernel (see `watermark`), with the limit in place of the
-//! managed frames: `min` grows with the root of the limit, the gaps with the limit. The marks are
-//! compared with `free = limit - used`:
+//! The marks are computed as in the kernel (see `watermark`), with the limit instead of the managed
+//! frames: `min` grows with the root of the limit, the gaps with the limit. The marks are compared
+//! with `free = limit - used`:
 //!
 //! * below `low` the reclaim thread works, until `free` reaches `high`;
 //! * the frames below `min` are a reserve for tasks that reclaim, once the program has a shrinker
@@ -25,7 +25,7 @@ use quarry_sys::primitive::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// The high mark is at most this part of the limit; otherwise a small limit would be below `min`.
+/// The high mark is at most the limit divided by this; else a small limit would be below `min`.
 const MOST_OF_LIMIT: u32 = 4;
 
 /// Options from which, with the limit, the marks of a budget follow.
@@ -33,8 +33,8 @@ const MOST_OF_LIMIT: u32 = 4;
 pub struct MarkOptions {
     /// Frames of the min mark (`vm.min_free_kbytes`); `None` leaves it to the kernel's formula.
     pub min: Option<u32>,
-    /// The gaps between the marks, in fractions of 10,000 of the limit
-    /// (`vm.watermark_scale_factor`, 1 to 3,000).
+    /// The gaps between the marks, in units of 1/10,000 of the limit (`vm.watermark_scale_factor`,
+    /// 1 to 3,000).
     pub scale: u32,
 }
 
@@ -44,7 +44,7 @@ impl Default for MarkOptions {
     }
 }
 
-/// The frames in use, their limit, and its marks.
+/// The frames in use, their limit, and the marks of that limit.
 pub struct Budget {
     used: AtomicU32,
     mapped: AtomicU32,
@@ -55,7 +55,7 @@ pub struct Budget {
     min: AtomicU32,
     low: AtomicU32,
     high: AtomicU32,
-    /// The chosen min mark; all ones if the formula determines it.
+    /// The min mark that the options set; all ones if the formula determines it.
     chosen_min: AtomicU32,
     scale: AtomicU32,
     has_reserve: AtomicBool,
@@ -91,7 +91,7 @@ impl Budget {
             return self.charge_one(frames);
         }
         // A batch for a CPU's list does not take `free` below the low mark: it would wake the
-        // reclaim thread for pages that the program has not asked for. A single block may.
+        // reclaim thread for pages that the program has not requested. A single block may.
         match self.charge_below(&self.batch_ceiling, count, frames) {
             0 if count > 0 => self.charge_one(frames),
             fit => fit,
@@ -230,7 +230,7 @@ impl Budget {
         self.has_reserve.load(Relaxed)
     }
 
-    /// Computes marks and ceilings; repeats this if another task has changed an input meanwhile.
+    /// Computes marks and ceilings. Repeats this if another task has changed an input meanwhile.
     fn refresh(&self) {
         loop {
             let limit = self.limit.load(SeqCst);
@@ -280,7 +280,7 @@ impl Budget {
         self.limit().saturating_sub(self.used())
     }
 
-    /// Frames that a task which does not reclaim may still take.
+    /// Frames that tasks which do not reclaim may still take.
     #[inline]
     #[must_use]
     pub fn room(&self) -> u32 {
@@ -329,7 +329,7 @@ impl Claim<'_> {
         self.inside.missing()
     }
 
-    /// Takes free frames below the ceiling for the claim; returns whether it is complete.
+    /// Takes free frames below the ceiling for the claim; returns whether the claim is complete.
     pub(crate) fn collect(&self) -> bool {
         self.inside.give(self.budget.charge_below(&self.budget.ceiling, self.missing(), 1));
         self.missing() == 0

@@ -3,7 +3,7 @@
 /// Calls and blocks in one direction: taken, or put back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Critical sections.
+    /// Critical sections of the zone's lock.
     pub calls: u64,
     /// Blocks moved in them.
     pub blocks: u64,

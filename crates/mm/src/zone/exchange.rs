@@ -24,7 +24,7 @@ impl Locked<'_> {
         self.state.extents.give_up(self.memory, index);
     }
 
-    /// Keeps free frames as an extent; if the pageblock is not movable, as free blocks.
+    /// Keeps free frames as an extent, or as free blocks if the pageblock is not movable.
     pub(super) fn put_frames(&mut self, pfn: Pfn, count: u32, zeroed: bool) {
         let pageblock = self.memory.pageblocks().of(pfn);
         if pageblock.migratetype() != MigrateType::Movable {
@@ -34,23 +34,23 @@ impl Locked<'_> {
             return;
         }
         let is_whole = self.state.extents.keep(self.memory, pfn, count, zeroed);
-        // After a flush, part of the free frames may be in blocks.
+        // After a flush, some of the free frames may be in blocks.
         let blocks = pageblock.free();
         if is_whole || blocks > 0 && blocks + pageblock.extents().count() == PAGEBLOCK_FRAMES {
             self.flush_pageblock(pfn.pageblock());
         }
     }
 
-    /// Turns a block of a movable pageblock into an extent. The caller takes frames of it at once,
-    /// because extents may fill a whole pageblock only until then.
+    /// Turns a block of a movable pageblock into an extent. The caller takes frames of the extent
+    /// at once: extents may fill a whole pageblock only for a moment.
     pub(super) fn keep_block(&mut self, block: Block) {
         let Block { pfn, order, zeroed } = block;
         self.state.extents.keep(self.memory, pfn, order.frames(), zeroed);
     }
 
-    /// Turns the free blocks of one movable pageblock into extents, unless that leaves too little
-    /// on the lists of blocks. Chooses a pageblock with a free block of at least a quarter of
-    /// `count`, because any pageblock with `count` free neighbouring frames has one.
+    /// Turns the free blocks of one movable pageblock into extents, unless too few blocks would be
+    /// left on the lists. Chooses a pageblock with a free block of at least a quarter of `count`,
+    /// because any pageblock with `count` free neighbouring frames has one.
     pub(super) fn gather(&mut self, count: u32) -> Option<PageblockIndex> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let smallest = count.ilog2().saturating_sub(1) as u8;
@@ -77,7 +77,7 @@ impl Locked<'_> {
     }
 }
 
-/// Not inlined: it copies the bits, which would take stack while blocks are put back.
+/// Not inlined, so that the copy of the bits takes no stack while blocks are put back.
 #[inline(never)]
 fn next_extent(memory: &Memory, index: PageblockIndex, from: u32) -> Option<(u32, u32)> {
     memory.pageblocks().at(index).extents().next_extent(from)

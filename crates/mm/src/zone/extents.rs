@@ -1,10 +1,10 @@
 //! Extents: best fit of exact numbers of frames among the free frames of movable pageblocks.
 //!
 //! A block that is cut to the size of a request leaves frames that only smaller requests can use,
-//! and free neighbours do not merge unless they are buddies. So frames that such requests leave
-//! over or free do not become blocks, but bits of their pageblock, where any neighbours form one
-//! extent. Lists sort the pageblocks by their longest extents. A request takes the shortest extent
-//! that is long enough, from a pageblock whose longest extent is hardly longer.
+//! and free neighbours do not merge unless they are buddies. So the frames that such requests leave
+//! over or free become not blocks but bits of their pageblock, where neighbours of any number form
+//! one extent. Lists sort the pageblocks by their longest extents. A request takes the shortest
+//! extent that is long enough, from a pageblock whose longest extent is hardly longer.
 //!
 //! Frames pass between blocks and extents a pageblock at a time. A request that finds no extent
 //! *gathers* the free blocks of a movable pageblock. A request that finds the lists of blocks below
@@ -24,13 +24,13 @@ use crate::frame::{
 use core::ops::RangeInclusive;
 use quarry_sys::broken::{Broken, Check};
 
-/// The sizes of requests for extents, in frames. Smaller ones are served by per-CPU lists of
-/// blocks; of larger extents a pageblock has room for only one.
+/// The sizes of requests for extents, in frames. Per-CPU lists of blocks serve smaller requests. Of
+/// larger extents a pageblock has room for only one.
 pub const EXTENT_FRAMES: RangeInclusive<u32> = 9..=PAGEBLOCK_FRAMES / 2;
-/// The difference between the longest extents of two lists, in frames.
+/// The difference between the longest extents of two neighbouring lists, in frames.
 const STEP: u32 = 8;
 const LISTS: usize = 64;
-/// The most pageblocks of one list at which a request looks.
+/// The most pageblocks of one list that a request examines.
 const LOOKS: usize = 8;
 
 /// An extent that was handed out.

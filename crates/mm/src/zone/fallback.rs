@@ -10,7 +10,7 @@ use crate::frame::{
     PageblockTag, Pfn,
 };
 
-/// The last resort that requests in this critical section have needed so far.
+/// The last resort that the requests of this critical section have needed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     #[default]
@@ -30,7 +30,7 @@ const fn fallbacks(of: MigrateType) -> [MigrateType; 2] {
 }
 
 /// Returns whether a request of type `of` claims the whole pageblock of a block of `order`: if the
-/// block is large, or if stealing would scatter unmovable blocks.
+/// block is large, or if the requests are not movable and stealing would scatter their blocks.
 fn worth_claiming(order: Order, of: MigrateType) -> bool {
     order.get() >= PAGEBLOCK_ORDER / 2
         || matches!(of, MigrateType::Unmovable | MigrateType::Reclaimable)
@@ -64,7 +64,7 @@ impl Locked<'_> {
         Some(block)
     }
 
-    /// Claims a pageblock of another type, the one of its largest free block, and takes from it.
+    /// Claims the pageblock of the largest free block of another type, and takes a block from it.
     fn claim(&mut self, order: Order, of: MigrateType) -> Option<Block> {
         for current in (order.index()..ORDERS).rev().map(|order| Order::new(order as u8)) {
             if !worth_claiming(current, of) {

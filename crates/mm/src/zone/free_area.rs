@@ -19,7 +19,7 @@ use crate::frame::{
 use quarry_sys::broken::{Broken, Check};
 
 struct Area {
-    /// Empty for order 0, unlike `nr`.
+    /// Empty for order 0, whose blocks `nr` counts.
     blocks: List<Pfn>,
     nr: u32,
 }
@@ -115,8 +115,8 @@ impl FreeAreas {
         self.dirty += dirty;
     }
 
-    /// Takes a block off the list of `migratetype`; the caller sets its state. Returns whether it
-    /// is known to be zero. O(1).
+    /// Takes a block off the list of `migratetype`; the caller sets its state. Returns whether the
+    /// block is known to be zero. O(1).
     #[inline]
     pub(super) fn remove(
         &mut self,
@@ -152,7 +152,7 @@ impl FreeAreas {
             .map(|(pfn, order)| Block { pfn, order, zeroed });
         self.unlink(memory, pfn, order, of);
         if order > Order::PAGEBLOCK {
-            // The other frames lie in two pageblocks, and each of these counts its own.
+            // The other frames lie in two pageblocks, each of which counts its own part.
             let whole = Block { pfn, order, zeroed };
             self.uncount(memory, pfn, order.frames(), whole.dirty(), of);
             rest.for_each(|block| self.add(memory, block, of, End::Head));
@@ -224,7 +224,7 @@ impl FreeAreas {
     }
 
     /// Subtracts `frames` frames of blocks that left their list, and that began in the pageblock of
-    /// `pfn`, from its counts and the zone's. `dirty` of these are not known to be zero.
+    /// `pfn`, from its counts and the zone's. `dirty` of the frames are not known to be zero.
     #[inline]
     pub(super) fn uncount(
         &mut self,

@@ -25,7 +25,7 @@ impl ZoneRef<'_> {
         if !self.grows() {
             return given;
         }
-        // Before it fails, a request takes this lock: it waits for blocks that are off the lists.
+        // A request takes this lock before it fails, to wait for blocks that are off the lists.
         let _purging = self.purging.lock();
         if which == Whole::Any {
             // A pageblock may be free in part as extents and in part as blocks.
@@ -48,7 +48,7 @@ impl ZoneRef<'_> {
         Some(Block { pfn, order, zeroed })
     }
 
-    /// Removes the pageblocks of a block that was found wholly free from the zone.
+    /// Removes the pageblocks of a wholly free block from the zone.
     fn let_go(self, block: Block) {
         let frames = block.order.frames();
         let mut locked = self.lock();
@@ -74,7 +74,7 @@ impl Locked<'_> {
                 return None;
             }
         }
-        // A purge puts blocks that are zero at the tail.
+        // A purge puts blocks that it has made zero at the tail of their list.
         let is_zeroed = |pfn: Pfn| memory.frames().state(pfn).is_zeroed();
         let block_of = |order, of| match which {
             Whole::Any => areas.first(memory, order, of),

@@ -37,8 +37,8 @@ pub struct GroupLimits {
     pub high: u32,
     /// Above this number, requests fail (`memory.max`).
     pub max: u32,
-    /// Most frames of pinned pages; a page that is pinned twice counts twice. Only pins by those
-    /// file mappings count that were made while the group had such a limit.
+    /// Most frames of pinned pages; a page that is pinned twice counts twice. Only for file
+    /// mappings made while the group has such a limit are pins counted.
     pub pinned_max: u32,
 }
 
@@ -197,13 +197,13 @@ fn add_below(count: &AtomicU32, frames: u32, most: u32) -> bool {
 
 /// All groups. All bytes are zero as long as only the root exists.
 pub struct Groups {
-    /// True once a group has been charged beyond its high limit.
+    /// True once any group has been charged beyond its high limit.
     is_above: AtomicBool,
     all: [Group; MOST_GROUPS],
 }
 
 impl Groups {
-    /// The root only.
+    /// Only the root exists.
     #[must_use]
     pub const fn new() -> Self {
         Self { is_above: AtomicBool::new(false), all: [const { Group::new() }; MOST_GROUPS] }
@@ -235,7 +235,7 @@ impl Groups {
     /// Removes a group that has no members and nothing charged; returns whether it was removed.
     pub fn remove(&self, id: GroupId) -> bool {
         let group = self.at(id);
-        // Pages that were pinned when their file mapping was removed stay charged until they are
+        // A page that is pinned when its file mapping is removed stays charged until it is
         // unpinned. After the exchange no member can join.
         let is_gone = group.used() == 0
             && group.members.compare_exchange(EXISTS, GOING, AcqRel, Relaxed).is_ok();
@@ -243,7 +243,7 @@ impl Groups {
             group.set_limits(GroupLimits::default());
             group.refusals.store(0, Relaxed);
             group.reclaims.store(0, Relaxed);
-            // Last, because the place may be given to a new group from then on.
+            // Last, because a new group may get the place from then on.
             group.members.store(0, Release);
         }
         is_gone

@@ -7,14 +7,14 @@ use crate::frame::PAGEBLOCK_FRAMES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// The request can still use the reserve, so a step that the window refused is not tried again.
+    /// The request can still use the reserve, so a step that the window refused is not repeated.
     Low,
     /// The request fails if the zone does not grow.
     Last,
 }
 
 impl ZoneRef<'_> {
-    /// Grows by one step, or by a smaller one if that is refused; returns whether it has grown.
+    /// Grows by one step, or by a smaller one if the window refuses that. Returns whether it grew.
     #[inline(never)]
     pub(super) fn grow_once(self, budget: &Budget, steps: &mut Steps) -> bool {
         let room = budget.limit().saturating_sub(budget.used()).div_ceil(PAGEBLOCK_FRAMES);

@@ -6,7 +6,7 @@ use super::block::ORDERS;
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{End, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pfn};
 
-/// The reserve is at most this part of the zone.
+/// The reserve is at most the zone's frames divided by this.
 const MOST: u32 = 100;
 
 impl ZoneRef<'_> {
@@ -39,7 +39,7 @@ impl ZoneRef<'_> {
         let mut locked = self.lock();
         let Some((pfn, order)) = locked.first_reserved() else { return false };
         if order > Order::PAGEBLOCK {
-            // Two reserved pageblocks have merged, and only one of them leaves the reserve.
+            // Two reserved pageblocks had merged, and only one of them is to leave the reserve.
             let lower = locked.take_from(pfn, order, Order::PAGEBLOCK);
             locked.state.areas.add(self.memory, lower, MigrateType::HighAtomic, End::Head);
         }

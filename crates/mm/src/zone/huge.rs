@@ -1,30 +1,30 @@
 //! Huge pages for slabs whose memory programs touch whole, and for cached pages.
 //!
-//! The first touch of a huge page brings in all of it. So in a large zone slabs whose objects
-//! programs touch only in part (the slab layer samples them) take reclaimable pageblocks, and all
-//! other slabs unmovable ones (`Zones::slab_type`). An unmovable pageblock becomes a huge page
-//! when slabs claim it, while huge pages cost hardly more than small ones.
+//! The first touch of a huge page brings in all of it. So in a large zone, slabs take reclaimable
+//! pageblocks if programs touch their objects only in part, as samples of the slab layer show. All
+//! other slabs take unmovable pageblocks (`Zones::slab_type`). An unmovable pageblock becomes a
+//! huge page when slabs claim it, while huge pages cost hardly more than small ones.
 //!
 //! Cached pages lie in movable pageblocks, which slabs do not claim. The page cache fills each page
-//! that it takes, and announces it here.
+//! that it takes, so it reports the page here, and a pageblock with few owned frames becomes huge.
 
 use super::block::Block;
 use super::zone::Zone;
 use crate::frame::{FRAME_BYTES, Faults, Kind, Memory, MigrateType, PAGEBLOCK_FRAMES, Pfn};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
-/// Zones from 64 MiB on ask for huge pages, because a half-used one then adds little to their
-/// memory. A variant used huge pages from 8 MiB on, and looked at samples one pageblock earlier.
-/// Compared with 64 MiB, lua had 78 % fewer faults with it, as much memory and 0.96 of the time;
-/// sqlite had 66 % fewer faults, 4.3 % more memory (the rest of its last huge page) and took as
-/// long. With 16 MiB faults fell by 60 % and 50 %, and sqlite had 3.3 % more memory (40 and 24
-/// interleaved runs of each on Zen 5).
+/// Zones from 64 MiB on use huge pages, because a half-used one then adds little to their memory. A
+/// variant used huge pages from 8 MiB on, and looked at samples one pageblock earlier. With it lua
+/// had 78 % fewer faults than with 64 MiB, as much memory and 0.96 of the time; sqlite had 66 %
+/// fewer faults, 4.3 % more memory (the rest of its last huge page) and took as long. From 16 MiB
+/// on, faults fell by 60 % and 50 %, and sqlite had 3.3 % more memory (40 and 24 interleaved runs
+/// of each on Zen 5).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-/// Slabs are separated from half of that size on, so that most pageblocks are of one kind by then.
+/// Slabs are kept apart by kind from half that size on, so most pageblocks are of one kind by then.
 pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
 
-/// Chooses how the kernel brings in the pageblocks of a free block, which slabs have claimed and
-/// will fill from its start.
+/// Chooses how the kernel brings in the pageblocks of a free block. Slabs have claimed the block,
+/// and will fill it from its start.
 pub(super) fn claimed(zone: &Zone, memory: &Memory, block: Block, of: MigrateType) {
     if !zone.asks_for_huge() || zone.managed() < HUGE_FROM_FRAMES {
         return;
@@ -36,7 +36,7 @@ pub(super) fn claimed(zone: &Zone, memory: &Memory, block: Block, of: MigrateTyp
     }
 }
 
-/// Makes the pageblock of a frame a huge page if hardly any frame there has an owner.
+/// Makes the pageblock of a frame a huge page if few of its frames have owners.
 pub(super) fn fill_whole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
     if is_fresh(memory, first) {
@@ -45,11 +45,11 @@ pub(super) fn fill_whole(memory: &Memory, pfn: Pfn) {
 }
 
 /// A movable pageblock may become a huge page while at most this many of its frames have owners:
-/// about as many as the page cache takes before it asks.
+/// about as many as the page cache takes between two of its requests for huge pages.
 const OWNED_FRAMES: usize = 64;
 
-/// Returns whether the page cache asks for a huge page when it takes this frame. It does for one
-/// frame of 64, because [`is_fresh`] looks at each frame of the pageblock.
+/// Returns whether the page cache asks for a huge page when it takes this frame. It asks for one
+/// frame of 64 only, because [`is_fresh`] then looks at each frame of the pageblock.
 #[inline]
 pub(super) fn asks_for_huge(memory: &Memory, pfn: Pfn) -> bool {
     (pfn.0 as usize).is_multiple_of(OWNED_FRAMES)
@@ -62,8 +62,8 @@ fn is_fresh(memory: &Memory, first: Pfn) -> bool {
 }
 
 /// Pageblocks at the start of the window (32 GiB) for which the OS may be told to keep small pages.
-/// Each can become a mapping of its own beside huge neighbours, and Linux allows a process 65,530
-/// mappings (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
+/// Beside huge neighbours each such pageblock can become a mapping of its own, and Linux allows a
+/// process 65,530 mappings (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
 const MOST_SMALL: u32 = 16 * 1024;
 
 /// Tells the OS to keep small pages in a pageblock before a part of it is purged. Otherwise
@@ -94,7 +94,7 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
         return;
     }
     let ended = monotonic_ns();
-    // A system that makes huge pages on its own may bring in more than was asked for.
+    // A system that makes huge pages unasked may bring in more frames than these.
     if is_huge || faults == Faults::Small || !os.gives_huge_unasked() {
         memory.prices().note(is_huge, frames, ended.saturating_sub(began), ended);
     }
@@ -107,7 +107,7 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
 fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     let pageblock = memory.pageblocks().of(first);
     let before = pageblock.faults();
-    // Once told to keep a pageblock small, the OS does so until it is told to make it huge.
+    // An OS that was told to keep a pageblock small does so until it is told the opposite.
     let faults = match (before, faults) {
         (Faults::Small, Faults::Plain) => Faults::Small,
         (Faults::Whole, Faults::Huge) => Faults::Whole,

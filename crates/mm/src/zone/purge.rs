@@ -2,7 +2,7 @@
 //!
 //! A purge holds the zone's lock while it takes a pageblock's dirty blocks off the lists and while
 //! it puts them back, but not while it calls the system. A request that finds no block takes the
-//! lock `purging` before its last look; at that time all blocks are on the lists.
+//! lock `purging` and looks a last time: then no purge has blocks off the lists.
 
 use super::block::Block;
 use super::huge;
@@ -14,7 +14,7 @@ use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 const ISOLATED_BLOCKS: usize = 64;
-/// Refusals by the system after which a bounded purge ends: they take about ten microseconds.
+/// A bounded purge ends after this many refusals by the system, which take about ten microseconds.
 const MOST_REFUSALS: u32 = 64;
 
 /// Dirty blocks of one pageblock, in ascending order.
@@ -142,8 +142,8 @@ impl Locked<'_> {
     }
 }
 
-/// Purges whole pages of the OS in those extents of `dirty` that have at least `least` frames. Also
-/// returns which frames were purged.
+/// In those extents of `dirty` that have at least `least` frames, purges whole pages of the OS.
+/// Also returns which frames were purged.
 fn purge_bits(
     memory: &Memory,
     index: PageblockIndex,

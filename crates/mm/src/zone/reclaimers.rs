@@ -28,7 +28,7 @@ pub struct Reclaimers {
 }
 
 struct Frames {
-    /// Frames of the claim; 0 if the task may use the reserve instead.
+    /// Frames of the claim; 0 if the task has none and may use the reserve.
     wanted: AtomicU32,
     held: AtomicU32,
 }

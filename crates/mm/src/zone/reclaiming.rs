@@ -1,5 +1,5 @@
-//! Marks zones for which memory is being reclaimed (`ZONE_RECLAIM_ACTIVE`, Linux 5.14). Meanwhile
-//! their pcp lists keep less, because requests will soon need what the lists hold.
+//! Marks zones for which memory is being reclaimed (`ZONE_RECLAIM_ACTIVE`, Linux 5.14). The pcp
+//! lists of such a zone keep less, because requests will soon need what the lists hold.
 
 use super::zone::Zone;
 use super::zones::Zones;
@@ -17,8 +17,8 @@ impl Zones {
         self.all().for_each(|zone| zone.set_short(short));
     }
 
-    /// Marks the zones that `concerns` chooses as being reclaimed for, until the result is dropped
-    /// (if there are several, the last).
+    /// Marks zones as being reclaimed for, if `concerns` is true for them, until the result is
+    /// dropped; with several results, until the last is.
     pub fn reclaiming(&self, concerns: impl Fn(&Zone) -> bool) -> Reclaiming<'_> {
         let mut nodes = 0;
         for zone in self.all().filter(|zone| concerns(zone)) {

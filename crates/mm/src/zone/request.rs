@@ -86,7 +86,7 @@ impl ZoneRef<'_> {
     }
 }
 
-/// Not inlined: the code for runs of blocks has inlined `give` already.
+/// Not inlined: the code for runs of blocks already has an inlined copy of `give`.
 #[inline(never)]
 fn hand_over(block: Block, give: &mut impl FnMut(Pfn, bool)) {
     give(block.pfn, block.zeroed);
@@ -108,7 +108,7 @@ impl Run {
         Self { first: pfn, frames: order.frames(), zeroed }
     }
 
-    /// Adds a block; returns false if it does not touch the run, or is not zeroed like it.
+    /// Adds a block to the run. Returns false if the block does not touch it or only one is zeroed.
     #[inline]
     fn extend(&mut self, memory: &Memory, block: Block) -> bool {
         let Block { pfn, order, zeroed } = block;

@@ -1,14 +1,14 @@
 //! The steps by which a zone grows: numbers of pageblocks that it takes from the window at a time.
 
-/// Zones grow by pairs of pageblocks, so that one zone has both halves of a block of order 10.
+/// Zones grow by pairs of pageblocks, so that both halves of a block of order 10 are in one zone.
 const STEP_MIN: u32 = 2;
 /// The largest step, 32 MiB. Steps double, so that large programs rarely need one.
 const STEP_MAX: u32 = 16;
 
 pub(super) struct Steps {
     step: u32,
-    /// Number of pageblocks taken from the window when the window last refused. Until that number
-    /// changes, the window would refuse again.
+    /// The number of taken pageblocks when the window last refused. As long as the number stays the
+    /// same, the window would refuse again.
     refused_at: Option<usize>,
 }
 
@@ -17,7 +17,7 @@ impl Steps {
         Self { step: STEP_MIN, refused_at: None }
     }
 
-    /// The step sizes to try, one after the other; the limit leaves room for `room` pageblocks.
+    /// The sizes of steps to try, one after the other; `room` pageblocks are left in the limit.
     pub(super) fn sizes(&self, room: u32) -> impl Iterator<Item = u32> + use<> {
         let first = self.step.min(room.next_multiple_of(STEP_MIN)).max(STEP_MIN);
         core::iter::successors(Some(first), |step| {

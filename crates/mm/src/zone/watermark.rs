@@ -13,9 +13,9 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
 /// Bounds of `min_free_kbytes` (Linux 5.8+).
 const MIN_FREE_KB: (u64, u64) = (128, 262_144);
-/// `watermark_scale_factor`: fractions of 10,000 of the zone between two marks (Linux 4.6+).
+/// `watermark_scale_factor`: the gap between two marks, in 1/10,000 of the zone (Linux 4.6+).
 pub(super) const SCALE_FACTOR: u32 = 10;
-/// `watermark_boost_factor`: the boost's limit in fractions of 10,000 of `high` (Linux 5.0+).
+/// `watermark_boost_factor`: the boost's limit, in 1/10,000 of `high` (Linux 5.0+).
 const BOOST_FACTOR: u64 = 15_000;
 
 /// A level of free memory.
@@ -48,7 +48,7 @@ impl Marks {
     }
 
     /// Same as [`of`](Self::of), with another `watermark_scale_factor`, and with `min` frames, if
-    /// given, in place of `min_free_kbytes`.
+    /// given, instead of `min_free_kbytes`.
     #[must_use]
     pub(super) fn scaled(managed: u32, total: u32, min: Option<u32>, scale: u32) -> Self {
         if managed == 0 {
@@ -108,7 +108,7 @@ impl Watermarks {
     }
 
     /// Raises the boost of all marks by a pageblock, up to a bound, because migratetypes are about
-    /// to mix. A small zone gets no boost, which would take up much of it.
+    /// to mix. A small zone gets no boost: it would be too large a part of the zone.
     pub(super) fn raise_boost(&self, managed: u32) {
         let high = u64::from(self.high.load(Relaxed));
         let most = ((high * BOOST_FACTOR / 10_000) as u32).max(PAGEBLOCK_FRAMES);

@@ -1,9 +1,9 @@
 //! One zone: the free memory of one node, under one lock.
 //!
-//! [`Locked`] is the only way to change the state of a zone. When it is dropped, at the end of a
-//! critical section, it publishes a copy of the counts, which other threads read without the lock.
-//! As in the kernel, requests test watermarks against this copy before they take the lock. So a
-//! request may go below a mark, by the frames that other threads take in between.
+//! [`Locked`] is the only way to change the state of a zone. When a critical section ends and drops
+//! it, it publishes a copy of the counts, which other threads read without the lock. As in the
+//! kernel, requests test watermarks against this copy before they take the lock. So a request may
+//! go below a mark, by the frames that other threads take in between.
 //!
 //! Invariant: while the lock is free, `Published` agrees with `State`, field by field, and
 //! `lowest_dirty` is at most the present number of dirty frames.
@@ -52,7 +52,7 @@ pub struct Zone {
     pub(super) steps: CountedLock<Steps>,
     /// Held while blocks are off the lists to be purged.
     pub(super) purging: CountedLock<()>,
-    /// The pageblock with which the next purge begins: in the one before, the system refused much.
+    /// The pageblock with which the next purge begins: the last purge met many refusals before it.
     pub(super) refused_at: AtomicU32,
     /// Frames of the zone's pageblocks. Only [`Locked`] changes this field and the next two.
     managed: AtomicU32,
@@ -167,8 +167,8 @@ impl Zone {
         self.huge
     }
 
-    /// Returns whether a block of `order` may be taken without the zone falling to `mark`, judging
-    /// by the counts of the last critical section (`__zone_watermark_ok`, Linux 6.x).
+    /// Returns whether the zone stays above `mark` without a block of `order`, judging by the
+    /// counts of the last critical section (`__zone_watermark_ok`, Linux 6.x).
     #[inline]
     #[must_use]
     pub fn watermark_ok(&self, order: Order, mark: Mark, flags: AllocFlags) -> bool {
@@ -180,8 +180,8 @@ impl Zone {
         levels.are_above(self.marks.effective(mark), order, flags)
     }
 
-    /// Returns whether the zone is above `mark` for a request. Tests the high mark first, and notes
-    /// whether a zone that cannot grow is below it (`get_page_from_freelist`, Linux 6.7).
+    /// Returns whether the zone is above `mark` for a request. Tests the high mark first, and
+    /// records whether a zone that cannot grow is below it (`get_page_from_freelist`, Linux 6.7).
     #[inline]
     #[must_use]
     pub(crate) fn admits(&self, ask: &Ask, mark: Mark) -> bool {
@@ -204,8 +204,8 @@ impl Zone {
         self.marks.clear_boost();
     }
 
-    /// Returns whether the zone was below its high mark at a time when it could not grow, or the
-    /// budget is short: see [`note_short`](super::Zones::note_short) (`ZONE_BELOW_HIGH`).
+    /// Returns whether the zone was below its high mark when it could not grow, or the budget is
+    /// short: see [`note_short`](super::Zones::note_short) (`ZONE_BELOW_HIGH`).
     #[inline]
     #[must_use]
     pub fn is_below_high(&self) -> bool {

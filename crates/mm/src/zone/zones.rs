@@ -21,14 +21,14 @@ use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// The zones of all nodes with the memory that they divide and the budget that they share.
+/// The zones of all nodes, the memory that they divide, and the budget that they share.
 pub struct Zones {
     memory: Memory,
     budget: Budget,
     zones: OsArray<Zone>,
     /// The kinds of frames that programs usually touch whole.
     touched_whole: KindSet,
-    /// Row `n`: the nodes in the order in which requests for node `n` try them.
+    /// Row `n` holds the nodes in the order in which requests for node `n` try them.
     fallback: [[NodeId; MAX_NODES]; MAX_NODES],
     nodes: u8,
     node_of_slot: fn(SlotIndex) -> NodeId,
@@ -143,8 +143,8 @@ impl Zones {
         self.touched_whole.set(kind, whole);
     }
 
-    /// The migratetype of a slab of a kind: in a large zone slabs that programs touch only in part
-    /// stay out of the pageblocks of others, so that those can be huge pages. O(1).
+    /// The migratetype of a slab of a kind. In a large zone, slabs that programs touch only in part
+    /// get other pageblocks than the rest, which can then be huge pages. O(1).
     #[must_use]
     pub(crate) fn slab_type(&self, node: NodeId, kind: Kind) -> MigrateType {
         let is_large = self.zone(node).managed() >= SEPARATED_FROM_FRAMES;
@@ -235,7 +235,7 @@ impl Zones {
     }
 
     /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, in one critical
-    /// section, if all are free in extents. For an allocation that ends at `pfn` and grows.
+    /// section, if all are free in extents. This lets an allocation grow that ends at `pfn`.
     pub(crate) fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let take = || self.of(node).take_extent_at(pfn, count).then_some(());
@@ -341,7 +341,7 @@ impl Zones {
         self.all().map(|zone| zone.dirty() as usize * FRAME_BYTES).sum()
     }
 
-    /// Gives all free memory that may hold data to the operating system; returns the bytes.
+    /// Purges all free memory that may hold data; returns the bytes given to the system.
     pub(crate) fn purge_all(&self) -> usize {
         let of = |node| {
             let whole = self.give_back_of(node, Whole::Dirty, usize::MAX);
@@ -364,7 +364,7 @@ impl Zones {
         }
     }
 
-    /// Puts the pageblocks of a block that a high-order atomic request has just got into the
+    /// After a high-order atomic request has got a block, puts the block's pageblocks into the
     /// reserve, unless 1 % of the zone is less than a pageblock or is reserved already.
     #[cold]
     #[inline(never)]
@@ -390,9 +390,8 @@ impl Zones {
         self.arena().visit_locks(visit);
     }
 
-    /// Checks the equations of all zones, of lists against counts and of counts against states;
-    /// returns the first broken one. O(frames). No other thread may move blocks to or from pcp
-    /// lists.
+    /// Checks the equations of all zones: lists against counts, and counts against states. Returns
+    /// the first broken one. O(frames). No other thread may move blocks to or from pcp lists.
     pub fn validate(&self) -> Result<(), Broken> {
         self.all().try_for_each(|zone| self.of(zone.node()).validate())
     }
@@ -405,8 +404,8 @@ impl Zones {
     }
 }
 
-/// The nodes by distance. Among equally distant ones the next higher number comes first, so that
-/// nodes do not all prefer the same one.
+/// The nodes by distance. Among nodes at the same distance the next higher number comes first, so
+/// that nodes do not all prefer the same one.
 fn fallback_row(node: u8, config: &ZoneConfig) -> [NodeId; MAX_NODES] {
     let mut row: [NodeId; MAX_NODES] = core::array::from_fn(|other| NodeId(other as u8));
     let nodes = config.nodes;

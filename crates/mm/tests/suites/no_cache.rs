@@ -19,10 +19,19 @@ fn bed() -> Bed<Config> {
     Bed::new(Backing::Linux, 4096, 2, &options)
 }
 
-/// Allocates objects of `size` bytes until one is refused; returns their bytes.
+/// Allocates objects of `size` bytes until one is refused although memory was reclaimed for it
+/// (for 10 ms after a reclaim that found nothing, requests are refused without one); returns their
+/// bytes.
 fn fill(bed: &Bed<Config>, oracle: &mut Oracle, size: usize) -> usize {
     let before = oracle.bytes();
-    while let Some(object) = bed.stack.alloc(size) {
+    loop {
+        let reclaims = bed.stack.stats().direct_reclaims;
+        let Some(object) = bed.stack.alloc(size) else {
+            match bed.stack.stats().direct_reclaims > reclaims {
+                true => break,
+                false => continue,
+            }
+        };
         oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
         let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
         assert!(used <= LIMIT, "{used} bytes in use");

@@ -1,12 +1,12 @@
 //! `malloc` and `free` for every architecture and policy: the stack's fast paths, inlined. On
-//! aarch64 they are restartable sequences too, and the compiler chooses the registers around them.
+//! aarch64 they contain restartable sequences too; the compiler chooses the registers around them.
 
 use crate::cxx::new_slow;
 use crate::malloc::{free_slow, malloc_slow};
 use core::ffi::c_void;
 use quarry::process::STACK;
 
-/// C11 7.22.3.4.
+/// `malloc` of C11, 7.22.3.4.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
     match STACK.fast.alloc(size) {
@@ -37,7 +37,7 @@ pub(crate) use fast_malloc;
 
 pub(crate) use new_or_null as new_refused;
 
-/// The allocation of `operator new`; null if there is no memory.
+/// The allocation for `operator new`; null if there is no memory.
 pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
     match STACK.fast.alloc(size) {
         Some(object) => object.as_ptr().cast(),
@@ -45,13 +45,13 @@ pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
     }
 }
 
-/// C11 7.22.3.3. A null pointer is ignored; `errno` is unchanged.
+/// `free` of C11, 7.22.3.3. A null pointer is ignored; `errno` does not change.
 ///
 /// # Safety
 /// `pointer` came from this allocator and is not used any more; other pointers abort with one line.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(pointer: *mut c_void) {
-    // A null pointer lies outside the window, so the fast path refuses it.
+    // A null pointer is outside the window, so the fast path refuses it.
     // SAFETY: the caller's promise is passed on.
     unsafe {
         if !STACK.fast.free(pointer.cast()) {

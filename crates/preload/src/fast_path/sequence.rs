@@ -1,20 +1,20 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! The functions do the work of `alloc` and `free` of [`FastPath`](quarry_mm::stack::FastPath),
-//! which `portable.rs` calls, in the same order and by the same sequences, whose text comes from
+//! The functions do what `alloc` and `free` of [`FastPath`](quarry_mm::stack::FastPath), called by
+//! `portable.rs`, do: in the same order and by the same sequences, whose text comes from
 //! `quarry_sys`. A compiler needs five more instructions for `malloc` and eight more for `free`,
-//! because it folds no atomic load into its use and must carry a sequence's result past its end.
-//! These instructions are a tenth of the time of a pair. Change both files or neither: they have
-//! the same tests.
+//! because it folds no atomic load into its use and must keep a sequence's result past the
+//! sequence's end. These instructions are a tenth of the time of a pair. A change of one file needs
+//! the same change of the other; both have the same tests.
 //!
-//! Plain loads replace acquire loads: on x86-64 every load is an acquire load, and the assembler
-//! does not reorder.
+//! Plain loads replace acquire loads: on x86-64 every load is an acquire load, and an assembler
+//! does not reorder instructions.
 //!
-//! A pair of malloc and free is a chain through memory: each call loads the header that the
-//! previous call stored (see `percpu/assembly.rs` of `quarry_sys`). The first table has cycles per
-//! pair of the variants of this code that were tried on an Intel Xeon of family 6, model 207
-//! (Emerald Rapids): one size; two sizes, nested; two in turn; eight blocks of one size; a random
-//! one of 1,000 blocks replaced; batches of 100.
+//! A pair of malloc and free is a chain of dependences through memory: each call loads the header
+//! that the previous call stored (see `percpu/assembly.rs` of `quarry_sys`). The first table has
+//! cycles per pair of the variants of this code that were tried on an Intel Xeon of family 6, model
+//! 207 (Emerald Rapids): one size; two sizes, nested; two in turn; eight blocks of one size; a
+//! random one of 1,000 blocks replaced; batches of 100.
 //!
 //! | header by .. | one | nested | in turn | eight | random | batch |
 //! |---|---|---|---|---|---|---|
@@ -24,10 +24,10 @@
 //! | and the place in the array by one register | 16.6 | 18.1 | 23.9 | 18.1 | 20.2 | 18.1 |
 //! | without that, 16-bit offsets of cells for kinds | 16.1 | 17.2 | 20.5 | 17.1 | 18.7 | 17.1 |
 //!
-//! 16-bit offsets for classes as well change nothing. The forms of the second table were tried on
-//! an AMD EPYC of family 26, model 2 (Zen 5), in another loop: one size; two blocks of one size;
-//! two sizes, nested and in turn; eight of one size; one of eight sizes, drawn at random. Each row
-//! adds its change to the row above it, except rows with a dash, which were not kept.
+//! With 16-bit offsets for classes too the cycles are the same. The forms of the second table were
+//! tried on an AMD EPYC of family 26, model 2 (Zen 5), in another loop: one size; two blocks of one
+//! size; two sizes, nested and in turn; eight of one size; one of eight sizes, drawn at random.
+//! Each row adds its change to the row above it, except rows with a dash, which were not kept.
 //!
 //! | form | one | two | nested | in turn | eight | random |
 //! |---|---|---|---|---|---|---|
@@ -38,28 +38,28 @@
 //! | - the place by one register in `malloc` | 11.3 | 11.2 | 14.8 | 21.0 | 13.9 | 22.9 |
 //! | - the top loaded beside the header in `malloc` | 11.5 | 12.3 | 14.3 | 21.1 | 12.9 | 21.9 |
 //!
-//! Also not kept, compared with the first row of this table: the top loaded beside the header in
-//! `free` too (in turn 26.7), a commit by `add` to memory (28.0), the object checked within the
-//! sequence (20.6 in turn, two instructions more, and 23.4 of two sizes at random).
+//! Also not kept, compared with the first row of this table: to load the top beside the header in
+//! `free` too (in turn 26.7), to commit by an `add` to memory (28.0), and to check the object
+//! within the sequence (in turn 20.6, but two more instructions, and two sizes at random 23.4).
 //!
 //! On this EPYC a chain of several sizes waits for the address to which `free` stores the header:
 //! the next `malloc` loads its header only when that address is known, though it belongs to another
-//! cell. The address follows from the pointer by way of the kind, so each cycle on this way counts,
-//! and so does each load that competes with the load of the header. With addresses that did not
-//! depend on the pointer, two sizes in turn took 15.5 cycles. With copies of both functions for
-//! each size they took 11.2, but in programs with random sizes the CPU mispredicts the branch that
-//! chooses a copy.
+//! cell. The address is computed from the pointer through the kind, so each cycle of this
+//! computation counts, as does each load that competes with the load of the header. With addresses
+//! independent of the pointer, two sizes in turn took 15.5 cycles. With a copy of both functions
+//! for each size they took 11.2, but in programs with random sizes the CPU mispredicts the branch
+//! that selects a copy.
 //!
-//! A call that the fast path serves takes no branch except `ret`. The other branches are for sizes
-//! and pointers that are not served here, threads without registration, empty or full arrays, and
-//! double frees; the size decides only addresses. So the CPU predicts random sizes and orders,
-//! except the point at which an array runs empty or full.
+//! On the fast path no branch is taken except `ret`. The other branches are for sizes and pointers
+//! not served here, threads without registration, empty or full arrays, and double frees. The size
+//! affects only addresses. So the CPU predicts all branches whatever the sizes and their order,
+//! except when an array runs empty or full.
 //!
 //! A pair is up to a tenth slower if the word that the program writes has the same offset in its
 //! page as a word that these functions load (the thread's registration, the cell). With glibc 2.36
-//! this is so more often for objects of 32 bytes.
+//! this is more frequent for objects of 32 bytes.
 //!
-//! The alignment at the end of each function aligns its section, so that it begins a cache line.
+//! The alignment directive after each function aligns its section, so that it starts a cache line.
 
 pub(crate) use crate::cxx::new_slow as new_refused;
 use crate::malloc::{free_slow, malloc_slow};
@@ -94,7 +94,7 @@ const _: () = assert!(
     "a word that every call reads lies where programs write most: change the skew of `FastPath`"
 );
 
-/// Loads into rsi and rdx the offsets from the thread pointer by which a sequence finds its slot.
+/// Loads into rsi and rdx the two offsets from the thread pointer that a sequence needs.
 macro_rules! registration {
     () => {
         concat!(
@@ -105,9 +105,9 @@ macro_rules! registration {
 }
 pub(crate) use registration;
 
-/// Defines `malloc` under a name. In order: a check that the size lies below `small_end` (0 until
-/// the stack is ready, so that every size is refused), its class, the offset of the class's cell in
-/// a slot; then the sequence of `Arrays::pop`.
+/// Defines `malloc` under a name. Its steps: check that the size is below `small_end` (0 until the
+/// stack is ready, so that every size is refused); find the size's class, and the offset of the
+/// class's cell in a slot; then the sequence of `Arrays::pop`.
 macro_rules! fast_malloc {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
@@ -147,26 +147,25 @@ macro_rules! fast_malloc {
 pub(crate) use fast_malloc;
 
 fast_malloc! {
-    /// C11 7.22.3.4.
+    /// `malloc` of C11, 7.22.3.4.
     #[unsafe(no_mangle)]
     malloc, malloc_slow
 }
 
 fast_malloc! {
-    /// `malloc` for callers in this library: calls of exported names go through a table.
+    /// `malloc` for callers in this library: exported names are called through a table.
     malloc_within, malloc_slow
 }
 
 fast_malloc! {
-    /// The allocation of every form of `operator new`; null if there is no memory.
+    /// The allocation for every form of `operator new`; null if there is no memory.
     new_or_null, new_refused
 }
 
-/// Defines `free` under a name. In order: the offset in the window (`span` is 0 until the stack is
-/// ready, so that it refuses every pointer, and it always refuses null), the kind of the frame
-/// times 16, a check that an object starts there (`Geometry::is_object`), a check of a further
-/// argument if there is one; then the sequence of `Arrays::push`. A pointer to no such object goes
-/// to `$refused`.
+/// Defines `free` under a name. Its steps: compute the offset in the window (`span` is 0 until the
+/// stack is ready, so every pointer is refused, and null always is); load the kind of the frame
+/// times 16; check that an object starts there (`Geometry::is_object`); check a further argument if
+/// there is one; then the sequence of `Arrays::push`. Any other pointer jumps to `$refused`.
 macro_rules! fast_free {
     (
         $(#[$attribute:meta])* $name:ident $(, $size:ident)?;
@@ -230,7 +229,7 @@ macro_rules! fast_free {
 pub(crate) use fast_free;
 
 fast_free! {
-    /// C11 7.22.3.3. A null pointer is ignored; `errno` is unchanged.
+    /// `free` of C11, 7.22.3.3. A null pointer is ignored; `errno` does not change.
     #[unsafe(no_mangle)]
     free;
     free_slow, []
@@ -242,8 +241,8 @@ fast_free! {
     free_slow, []
 }
 
-/// Defines `operator delete` with a size: `free`, and a check that a request of this size can have
-/// got an object of this class (`Paths::was_asked_fast`). If not, it jumps to `$slow`.
+/// Defines `operator delete` with a size: `free`, and a check that a request of this size can get
+/// an object of this class (`Paths::was_asked_fast`). If not, it jumps to `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $crate::fast_path::fast_free! {

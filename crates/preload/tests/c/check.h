@@ -1,6 +1,6 @@
 /*
- * Parts of every test program: checks that say what happened, proof that Quarry serves the program,
- * and contents that can be recognised again.
+ * Parts of every test program: checks that report what happened, proof that Quarry serves the
+ * program, and contents by which an object can be recognised.
  */
 #ifndef QUARRY_TEST_CHECK_H
 #define QUARRY_TEST_CHECK_H
@@ -26,14 +26,14 @@
 #define KIB ((size_t)1024)
 #define MIB ((size_t)1024 * 1024)
 
-/* Demands `condition`; otherwise prints it with the formatted details and ends the process. */
+/* Demands `condition`; otherwise prints the condition with the formatted details and exits. */
 #define CHECK(condition, ...)                                              \
     do {                                                                   \
         if (!(condition))                                                  \
             check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__);     \
     } while (0)
 
-/* Prints through a buffer on the stack: the heap under test may be broken. */
+/* Prints through a buffer on the stack, because the heap under test may be broken. */
 __attribute__((noreturn, format(printf, 4, 5))) static void
 check_failed(const char *file, int line, const char *condition, const char *format, ...)
 {
@@ -52,27 +52,27 @@ check_failed(const char *file, int line, const char *condition, const char *form
     _exit(written == used ? 1 : 2);
 }
 
-/* Keeps the compiler from knowing what `pointer` points to. */
+/* Hides from the compiler what `pointer` points to. */
 static inline void *opaque(void *pointer)
 {
     __asm__ volatile("" : "+r"(pointer) : : "memory");
     return pointer;
 }
 
-/* Keeps the compiler from knowing the size, so that it does not warn of impossible ones. */
+/* Hides a size from the compiler, so that it does not warn of impossible sizes. */
 static inline size_t opaque_size(size_t size)
 {
     __asm__ volatile("" : "+r"(size));
     return size;
 }
 
-/* Returns whether another allocator stands in for Quarry, to try the program itself. */
+/* Returns whether the program runs on another allocator than Quarry, to test the program. */
 static UNUSED int testing_a_peer(void)
 {
     return getenv("TEST_PEER") != NULL;
 }
 
-/* A function of the C library itself, whatever stands in front of it. */
+/* A function of the C library itself, even if another object defines it first. */
 static UNUSED void *libc_function(const char *name)
 {
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
@@ -80,7 +80,7 @@ static UNUSED void *libc_function(const char *name)
     return dlsym(libc, name);
 }
 
-/* Bytes that the C library's own allocator has handed out. */
+/* Bytes that the C library's own allocator has in use. */
 static UNUSED size_t libc_bytes(void)
 {
     struct mallinfo2 (*info)(void) = (struct mallinfo2(*)(void))libc_function("mallinfo2");
@@ -89,7 +89,7 @@ static UNUSED size_t libc_bytes(void)
     return now.uordblks + now.hblkhd;
 }
 
-/* The file that the symbol `name` comes from. */
+/* The file of the object that defines the symbol `name`. */
 static UNUSED const char *file_of_symbol(const char *name)
 {
     void *address = dlsym(RTLD_DEFAULT, name);
@@ -99,7 +99,7 @@ static UNUSED const char *file_of_symbol(const char *name)
     return info.dli_fname;
 }
 
-/* Demands that this process is served by Quarry: the symbols are its own, and libc's heap rests. */
+/* Demands that Quarry serves this process: its symbols are found, and glibc's heap is unused. */
 static UNUSED void require_quarry(void)
 {
     static const char *const entries[] = {"malloc", "free", "calloc", "realloc", "posix_memalign"};
@@ -122,8 +122,8 @@ static UNUSED void require_quarry(void)
     free(large);
 }
 
-/* Demands that every invariant of the heap holds, where the library can tell. Only where no other
- * thread uses it. */
+/* Demands that every invariant of the heap holds, if the library can check them. No other thread
+ * may use the heap meanwhile. */
 static UNUSED void check_heap(const char *when)
 {
     int (*validate)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "quarry_validate");
@@ -146,7 +146,7 @@ static inline uint64_t next_random(uint64_t *state)
     return mix((*state)++);
 }
 
-/* A size from 1 to `limit`, each power of two as likely as any other. */
+/* A random size from 1 to `limit`; all powers of two are equally likely. */
 static UNUSED size_t random_size(uint64_t *state, size_t limit)
 {
     unsigned powers = 64 - (unsigned)__builtin_clzl(limit);
@@ -156,9 +156,9 @@ static UNUSED size_t random_size(uint64_t *state, size_t limit)
 }
 
 /*
- * Contents of an object: a function of the seed and the offset alone, so that they can be checked
- * after a realloc to any size. Up to 64 KiB every byte counts, above that the first and the last
- * 64 bytes of each page.
+ * Contents of an object: a function of the seed and the offset only, so that they can be checked
+ * after a realloc to any size. Up to 64 KiB every byte is checked, above that the first and the
+ * last 64 bytes of each page.
  */
 enum { PATTERN_DENSE = 64 * 1024, PATTERN_EDGE = 64 };
 
@@ -179,7 +179,7 @@ static UNUSED void pattern_fill(void *object, size_t size, uint64_t seed)
     }
 }
 
-/* The first offset where the contents differ from the pattern, or `size` where none does. */
+/* The first offset where the contents differ from the pattern; `size` if they do not. */
 static UNUSED size_t pattern_mismatch(const void *object, size_t size, uint64_t seed)
 {
     const unsigned char *bytes = (const unsigned char *)object;
@@ -198,7 +198,7 @@ static UNUSED size_t pattern_mismatch(const void *object, size_t size, uint64_t 
               (size_t)(size), differs);                                                        \
     } while (0)
 
-/* Sizes around every place where the way of allocating may change. */
+/* Sizes on both sides of every boundary between two ways of allocating. */
 static const size_t EDGE_SIZES[] UNUSED = {
     1,          2,           7,           8,           9,           15,         16,
     17,         24,          31,          32,          33,          48,         63,

@@ -1,4 +1,4 @@
-/* A process that hangs says where it was, and ends. */
+/* A process that hangs prints the step in which it hangs, and exits. */
 #ifndef QUARRY_TEST_DEADLINE_H
 #define QUARRY_TEST_DEADLINE_H
 
@@ -14,7 +14,7 @@ static UNUSED void deadline_passed(int number)
     CHECK(0, "hangs: %s", deadline_step);
 }
 
-/* From now on `step` may take `seconds`; only a hang takes as long. */
+/* From now on `step` may take `seconds`, which only a hang exceeds. */
 static UNUSED void deadline(unsigned seconds, const char *step)
 {
     deadline_step = step;

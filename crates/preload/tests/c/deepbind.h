@@ -1,4 +1,4 @@
-/* Functions that the plugin of `deepbind` and `deepbind_search` gives its program. */
+/* Functions that the plugin of `deepbind` and `deepbind_search` passes to its program. */
 #include <stddef.h>
 
 struct plugin {
@@ -6,6 +6,6 @@ struct plugin {
     void *(*resize)(void *object, size_t size);
     void (*release)(void *object);
     char *(*copy)(const char *text);
-    /* The file that the `free` comes from which the plugin calls. */
+    /* The file of the object whose `free` the plugin calls. */
     const char *(*owner)(void);
 };

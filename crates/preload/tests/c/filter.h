@@ -1,4 +1,4 @@
-/* Filters of system calls that end the process at what they do not know, as sandboxes have them. */
+/* Filters of system calls as in sandboxes: any call that is not allowed ends the process. */
 #ifndef QUARRY_TEST_FILTER_H
 #define QUARRY_TEST_FILTER_H
 
@@ -10,13 +10,13 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/* System calls of the C library's malloc (2.36: sysmalloc, systrim, heaps, arenas, its locks). */
+/* System calls of glibc 2.36's malloc (sysmalloc, systrim, heaps, arenas, locks). */
 static const int OF_MALLOC[] UNUSED = {
     SYS_mmap,  SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise,           SYS_brk,
     SYS_futex, SYS_openat, SYS_read,   SYS_close,    SYS_sched_getaffinity, SYS_getrandom,
 };
 
-/* Other calls of a thread that only allocates, says why it fails, and ends. */
+/* Other system calls of a thread that only allocates, reports an error, and ends. */
 static const int OF_THREADS[] UNUSED = {
     SYS_write, SYS_exit, SYS_exit_group, SYS_rt_sigprocmask, SYS_set_robust_list, SYS_rseq,
 };
@@ -41,7 +41,7 @@ static UNUSED void filter_start(struct filter *filter)
                                                      offsetof(struct seccomp_data, nr)));
 }
 
-/* Answers a call with `action`. */
+/* Adds a rule: `call` gets `action`. */
 static UNUSED void filter_answer(struct filter *filter, int call, unsigned action)
 {
     filter_step(filter,
@@ -55,7 +55,7 @@ static UNUSED void filter_allow(struct filter *filter, const int *calls, size_t 
         filter_answer(filter, calls[i], SECCOMP_RET_ALLOW);
 }
 
-/* Allows a call with one value of its third argument; others end the process. */
+/* Allows a call only with this value of its third argument; with others the process ends. */
 static UNUSED void filter_allow_value(struct filter *filter, int call, unsigned value)
 {
     size_t third = offsetof(struct seccomp_data, args[2]);
@@ -68,7 +68,7 @@ static UNUSED void filter_allow_value(struct filter *filter, int call, unsigned 
     filter_step(filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
 }
 
-/* Puts the calling thread, or all of them (SECCOMP_FILTER_FLAG_TSYNC), behind the filter. */
+/* Installs the filter for the calling thread, or for all threads (SECCOMP_FILTER_FLAG_TSYNC). */
 static UNUSED void filter_install(struct filter *filter, unsigned flags)
 {
     filter_step(filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));

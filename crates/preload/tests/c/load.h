@@ -1,4 +1,4 @@
-/* Everything that an allocator does, as fast as it goes: for processes that watch what it calls. */
+/* All kinds of requests, as fast as possible, for processes that watch the system calls. */
 #ifndef QUARRY_TEST_LOAD_H
 #define QUARRY_TEST_LOAD_H
 
@@ -6,7 +6,7 @@
 
 enum { BURST = 1500, LARGE = 4096, SMALL = 100000 };
 
-/* Bursts that arrays of a CPU do not hold until they become wide. */
+/* Bursts of more objects than a CPU's arrays hold before they become wide. */
 static UNUSED void bursts(void)
 {
     static const size_t sizes[] = {16, 48, 112, 500, 1000, 4000};
@@ -23,7 +23,7 @@ static UNUSED void bursts(void)
     }
 }
 
-/* A heap that grows to 96 MiB, in objects of more than a page and of less. Keeps all of it. */
+/* A heap that grows to 96 MiB, of objects larger and smaller than a page. All stay in use. */
 struct heap {
     void *large[LARGE], *small[SMALL];
 };
@@ -50,7 +50,7 @@ static UNUSED void shrink(struct heap *heap)
         free(heap->small[i]);
 }
 
-/* A block that grows from a page to 24 MiB and shrinks again, and one of zeros. */
+/* A block that grows from a page to 24 MiB and shrinks again; and a zeroed block. */
 static UNUSED void resize(void)
 {
     unsigned char *block = NULL;

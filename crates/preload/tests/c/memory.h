@@ -1,4 +1,4 @@
-/* Shared by the memory tests: counts of the kernel, and objects of mixed sizes. */
+/* Shared by the memory tests: figures of the kernel, and objects of mixed sizes. */
 #ifndef QUARRY_TEST_MEMORY_H
 #define QUARRY_TEST_MEMORY_H
 
@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* The number behind `name` in a file of lines `name: number` or `name number`, or -1. */
+/* The number after `name` in a file of lines `name: number` or `name number`, or -1. */
 static UNUSED long field_of(const char *path, const char *name)
 {
     char text[8192];
@@ -23,7 +23,7 @@ static UNUSED long field_of(const char *path, const char *name)
     return found == NULL ? -1 : strtol(found + strlen(name), NULL, 10);
 }
 
-/* Most memory that this process has had resident, in bytes; can be set back. */
+/* The peak of the resident memory of this process, in bytes; the peak can be reset. */
 static UNUSED size_t peak_bytes(void)
 {
     return (size_t)field_of("/proc/self/status", "VmHWM:") * KIB;
@@ -36,7 +36,7 @@ static UNUSED void reset_peak(void)
     close(file);
 }
 
-/* Counts those of the calling thread: the reclaim thread has some of its own. */
+/* Minor faults of the calling thread only: the background thread has faults of its own. */
 static UNUSED long minor_faults(void)
 {
     struct rusage usage;
@@ -49,7 +49,7 @@ static UNUSED unsigned threads_now(void)
     return (unsigned)field_of("/proc/self/status", "Threads:");
 }
 
-/* Frees enough to start the reclaim thread, and demands that the process then has `threads`. */
+/* Frees enough to start the background thread; demands that `threads` threads exist then. */
 static UNUSED void give_a_thread_reason(unsigned threads)
 {
     static void *blocks[48];
@@ -61,8 +61,8 @@ static UNUSED void give_a_thread_reason(unsigned threads)
 }
 
 /*
- * Memory that the system counts for us: that of the control group that the test has made for this
- * process, or all memory of the machine that is not free.
+ * Memory that the kernel charges to us: to the control group that the test has made for this
+ * process, or else all memory of the machine that is not free.
  */
 static UNUSED int has_group(void)
 {
@@ -83,8 +83,8 @@ static UNUSED size_t charged_bytes(void)
 }
 
 /*
- * Bytes that are absent from ranges which ask for huge pages: khugepaged brings them back, 16 MiB
- * every ten seconds.
+ * Bytes that are not resident in ranges with huge pages enabled: khugepaged makes them resident, 16
+ * MiB every ten seconds.
  */
 static UNUSED size_t huge_holes(void)
 {
@@ -115,7 +115,7 @@ static UNUSED void nap_ms(long milliseconds)
     nanosleep(&time, NULL);
 }
 
-/* Objects with their sizes, outside the heap under test. */
+/* A table of objects with their sizes, outside the heap under test. */
 struct object {
     unsigned char *start;
     size_t size;
@@ -135,7 +135,7 @@ static UNUSED struct objects room_for(size_t most)
     return objects;
 }
 
-/* Memory that the table of objects itself has resident. */
+/* Resident memory of the table itself. */
 static UNUSED size_t table_bytes(const struct objects *objects)
 {
     return objects->count * sizeof(struct object);
@@ -161,7 +161,7 @@ static UNUSED void free_object(struct objects *objects, size_t index)
     *object = (struct object){NULL, 0};
 }
 
-/* Bytes of the pages on which objects lie. */
+/* Bytes of the pages that contain objects. */
 static UNUSED size_t pages_under(const struct objects *objects)
 {
     uintptr_t first = UINTPTR_MAX, last = 0;
@@ -187,7 +187,7 @@ static UNUSED size_t pages_under(const struct objects *objects)
     return pages * PAGE;
 }
 
-/* Each power of two up to `largest` has the same number of objects. */
+/* Random size: as many objects for each power of two up to `largest`. */
 static UNUSED size_t same_count(uint64_t *random, size_t smallest, size_t largest)
 {
     unsigned powers = (unsigned)__builtin_ctzl(largest) - (unsigned)__builtin_ctzl(smallest);

@@ -1,6 +1,6 @@
 /*
- * A run that asks for every kind of memory, for programs in which requests are refused: NULL comes
- * out with ENOMEM, and what is live keeps its contents.
+ * A run that makes every kind of request, for programs in which requests fail: each failure is NULL
+ * with ENOMEM, and live objects keep their contents.
  */
 #ifndef QUARRY_TEST_REFUSED_H
 #define QUARRY_TEST_REFUSED_H
@@ -75,7 +75,7 @@ static void free_all(void)
     }
 }
 
-/* The child of a fork finds what its parent had, and goes on for itself. */
+/* The child of a fork finds the objects of its parent, and continues with them. */
 static void live_as_child(void)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -98,7 +98,7 @@ static void fork_and_wait(void)
     CHECK(waitpid(child, &status, 0) == child && status == 0, "the child ends with %#x", status);
 }
 
-/* Asks for every kind of memory, returns how often it was refused. */
+/* Makes every kind of request; returns how many failed. */
 static int play(void)
 {
     static const size_t sizes[] = {16, 200, 3000, 30000, 100000, 700000, 2 * MIB};

@@ -1,4 +1,4 @@
-/* Slots of objects that come and go with their contents checked. */
+/* Slots for objects that are allocated and freed, with checks of their contents. */
 #ifndef QUARRY_TEST_SLOTS_H
 #define QUARRY_TEST_SLOTS_H
 
@@ -10,7 +10,7 @@ struct slot {
     uint64_t seed;
 };
 
-/* Frees what a slot holds, unchanged. */
+/* Frees the object of a slot, after checking that its contents are unchanged. */
 static UNUSED void slot_free(struct slot *slot)
 {
     if (slot->object != NULL)
@@ -19,7 +19,7 @@ static UNUSED void slot_free(struct slot *slot)
     slot->object = NULL;
 }
 
-/* Puts an object of `size` bytes with the contents of `seed` in its place. */
+/* Frees the object of a slot and allocates one of `size` bytes, with the contents of `seed`. */
 static UNUSED void slot_replace(struct slot *slot, size_t size, uint64_t seed)
 {
     slot_free(slot);

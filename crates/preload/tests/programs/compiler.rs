@@ -1,5 +1,5 @@
-//! gcc compiles a large file: many small objects, obstacks and big arrays, and an output that can
-//! be compared byte by byte.
+//! gcc compiles a large file, with many small objects, obstacks and big arrays. The output is
+//! compared byte by byte.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use super::installed;
 use crate::support::{Outcome, Run, scratch};
 
-/// Twice `number` functions with loops, switches, structures and strings, no two alike.
+/// Source of twice `number` functions: loops, switches, structures, strings, no two alike.
 pub(super) fn functions(number: u32) -> String {
     let mut text = String::from("#include <stdio.h>\n#include <string.h>\n");
     for n in 0..number {
@@ -57,8 +57,8 @@ fn gcc_makes_the_same_object_file() {
     compile(Run::bare(&gcc), &source, &without);
     let outcome = compile(Run::new(&gcc), &source, &with);
     let stats = outcome.stats();
-    // The driver, the compiler proper and the assembler; the compiler alone makes far more than
-    // this number of allocations for one source of this size.
+    // The driver, the compiler proper and the assembler are three processes; the compiler alone
+    // makes far more than this number of allocations for one source of this size.
     assert!(stats.processes() >= 3, "{} processes left statistics\n{outcome}", stats.processes());
     let most = stats.object_allocs_of_the_busiest();
     assert!(most > 100_000, "the busiest process made {most} allocations\n{outcome}");

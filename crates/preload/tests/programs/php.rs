@@ -1,4 +1,4 @@
-//! PHP opens its extensions with RTLD_DEEPBIND, and passes them memory of its own.
+//! PHP opens its extensions with RTLD_DEEPBIND, and passes them memory that it has allocated.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::{answer, installed};
 use crate::support::{Run, scratch};
 use std::process::Command;
 
-/// Documents, text in several encodings, a database, sorting, regular expressions, the collector.
+/// Documents, several encodings, a database, sorting, regular expressions, garbage collection.
 const SCRIPT: &str = r#"<?php
 $document = new DOMDocument();
 $root = $document->appendChild($document->createElement("list"));
@@ -60,7 +60,7 @@ fn php_with_its_extensions() {
     let file = scratch().join("script.php");
     fs::write(&file, SCRIPT).expect("scratch is writable");
     let without = Run::bare(&php).arg(&file).finish().success();
-    // Its own heap in front of malloc, and every object through malloc.
+    // With PHP's own heap on top of malloc, and with each object from malloc.
     for zend_heap in ["1", "0"] {
         let run = Run::new(&php).env("USE_ZEND_ALLOC", zend_heap).arg(&file);
         let with = run.finish().success();

@@ -24,7 +24,7 @@ fn povray_renders_the_same_picture() {
     };
     render(Run::bare(&povray), "without.ppm");
     let outcome = render(Run::new(&povray), "with.ppm");
-    // In front of the pixels stands the time.
+    // The time precedes the pixels in the file.
     let pixels = |picture: &str| {
         let bytes = fs::read(folder.join(picture)).expect("a picture");
         bytes[bytes.len() - 64 * 48 * 3..].to_vec()

@@ -1,11 +1,11 @@
-//! CPython runs a slice of its own regression tests, every object through malloc.
+//! CPython runs some of its own regression tests, with each object from malloc.
 
 use std::process::Command;
 
 use super::{answer, installed};
 use crate::support::{Run, scratch, skipped};
 
-/// Data structures, text, numbers, the collector, threads, forks: quick, and without a network.
+/// Quick tests without a network: data, text, numbers, garbage collection, threads, forks.
 const TESTS: [&str; 20] = [
     "test_array",
     "test_class",
@@ -29,9 +29,9 @@ const TESTS: [&str; 20] = [
     "test_unicode",
 ];
 
-/// The interpreter, which has its tests.
+/// A Python interpreter that has its regression tests.
 fn interpreter() -> String {
-    // A version manager puts a shell script in front; the library belongs under the interpreter.
+    // A version manager may install a shell script; the library is for the interpreter under it.
     let python = installed("python3", "python3");
     let executable = answer(Command::new(python).args(["-c", "import sys; print(sys.executable)"]));
     let executable = executable.trim().to_owned();
@@ -60,7 +60,7 @@ fn python_passes_its_own_tests() {
     assert!(outcome.stdout.contains(&all), "not `{all}`\n{outcome}");
 }
 
-/// One of its tests tries all numbers of descriptors that a process may have.
+/// A regression test of CPython that tries all descriptors finds none of Quarry's.
 #[test]
 fn python_finds_no_descriptor_that_it_did_not_open() {
     let script = "ulimit -Sn 1024 && ulimit -Hn && exec \"$@\"";

@@ -1,4 +1,4 @@
-//! redis-server under redis-benchmark, then through a save and a load of everything.
+//! redis-server under redis-benchmark, followed by a save and a load of all data.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::process::Command;
 use super::{answer, installed};
 use crate::support::{Run, Running, scratch};
 
-/// The path of a socket is short, and that of a target directory may not be.
+/// A short path for a socket, because the path of the target directory may be too long.
 pub(super) fn socket(purpose: &str) -> PathBuf {
     let name = format!("quarry-redis-{purpose}-{}.sock", std::process::id());
     std::env::temp_dir().join(name)
 }
 
-/// Options of a server that only this test can reach. `--save ''`: it forks when told to.
+/// Options of a server that only this test can reach. `--save ''`: it forks only on command.
 pub(super) fn start_server(folder: &Path, socket: &Path) -> Running {
     let mut server = Run::new(installed("redis-server", "redis-server"))
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
@@ -29,7 +29,7 @@ pub(super) fn start_server(folder: &Path, socket: &Path) -> Running {
     server
 }
 
-/// Speaks to the server through its socket.
+/// A connection to the server through its socket.
 pub(super) struct Client {
     program: PathBuf,
     socket: PathBuf,
@@ -44,7 +44,7 @@ impl Client {
         answer(Command::new(&self.program).arg("-s").arg(&self.socket).args(words))
     }
 
-    /// Runs the benchmark; it prints one line per test and fails where the server errs.
+    /// Runs the benchmark, which prints one line per test; panics if the server returns an error.
     pub(super) fn benchmark(&self, words: &str) {
         let program = installed("redis-benchmark", "redis-tools");
         let mut command = Command::new(program);
@@ -81,7 +81,7 @@ fn redis_serves_its_benchmark() {
     assert!(allocs > 200_000, "the server made {allocs} allocations\n{outcome}");
 }
 
-/// A forked child walks the whole heap while the parent goes on.
+/// A forked child reads the whole heap while the parent continues.
 fn save_in_a_child(client: &Client) {
     client.says(&["bgsave"]);
     client.benchmark("-q -n 20000 -r 20000 -d 100 -P 16 -t set,lpush");

@@ -1,6 +1,6 @@
-//! Short runs of four real programs, for the library of each slab policy in turn
-//! (`scripts/test.sh policies`). Each gives the answers that it gives without the library, and the
-//! statistics that it leaves name the policy that has served it.
+//! Short runs of four real programs, on the library of each slab policy in turn
+//! (`scripts/test.sh policies`). Each gives the same answers as without the library, and the
+//! statistics that it writes name the policy.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ VACUUM;
 PRAGMA integrity_check;
 ";
 
-/// Objects of many sizes and ages: dictionaries that grow and shrink, text, and both through JSON.
+/// Objects of many sizes and lifetimes: dictionaries that grow and shrink, text, both as JSON.
 const OBJECTS: &str = r#"
 import hashlib, json, random, threading
 random.seed(7)
@@ -53,7 +53,7 @@ for own in lists: digest.update("".join(own).encode())
 print(digest.hexdigest())
 "#;
 
-/// Demands that the policy of the library under test has served at least `fewest` objects.
+/// Demands that the slab policy of the library under test has served at least `fewest` objects.
 #[track_caller]
 fn was_served(outcome: &Outcome, fewest: u64) {
     let stats = outcome.stats();
@@ -71,7 +71,7 @@ fn rows(run: Run) -> Outcome {
     run.arg(folder.join("items.db")).input(&script).finish().success()
 }
 
-/// Demands that sqlite3 and python3 give the same answers with a variable as without the library.
+/// Demands that sqlite3 and python3 answer with a variable set as they do without the library.
 pub(crate) fn runs_in_mode(name: &str, value: &str) {
     let sqlite = installed("sqlite3", "sqlite3");
     let (without, with) = (rows(Run::bare(&sqlite)), rows(Run::new(&sqlite).env(name, value)));

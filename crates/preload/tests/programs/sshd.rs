@@ -1,5 +1,5 @@
 //! OpenSSH's server, with a real login over the loopback. Before authentication it talks to the
-//! client in a process behind a filter, which ends it at the first call that is not on a list.
+//! client in a process with a seccomp filter, which kills it at any call that is not on a list.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,11 +9,11 @@ use std::process::Command;
 use super::{answer, installed};
 use crate::support::{Run, Running, scratch, skipped};
 
-/// A server of its own: its keys, its port, its users.
+/// A server with its own keys, port and users.
 struct Server {
     folder: PathBuf,
     port: u16,
-    /// Until it is stopped.
+    /// `None` once the server was stopped.
     running: Option<Running>,
 }
 
@@ -32,14 +32,14 @@ impl Server {
             format!("HostKey {}", path("host")),
             format!("PidFile {}", path("pid")),
             format!("AuthorizedKeysFile {}", path("user.pub")),
-            // The folder lies where others may write.
+            // Needed, because the folder is in one to which others may write.
             "StrictModes no".into(),
             "UsePAM no".into(),
             "PermitRootLogin yes".into(),
             "PasswordAuthentication no".into(),
         ];
         fs::write(folder.join("config"), settings.join("\n") + "\n").expect("scratch is writable");
-        // Without one it does not start; Debian's service makes it.
+        // The server does not start without this folder, which Debian's service makes.
         fs::create_dir_all("/run/sshd").expect("root may");
         let running = Run::new(installed("sshd", "openssh-server"))
             .args(["-D", "-e", "-f"])
@@ -59,7 +59,7 @@ impl Server {
         fs::read_to_string(self.folder.join("pid")).ok()?.trim().parse().ok()
     }
 
-    /// Runs a command in a login of root and returns what it prints.
+    /// Logs in as root, runs a command, and returns its output.
     fn login(&self, command: &str) -> String {
         let known = self.folder.join("known");
         let mut client = Command::new(installed("ssh", "openssh-client"));
@@ -91,7 +91,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if self.running.is_some() {
-            // A test has failed.
+            // Only if a test has failed.
             self.terminate();
         }
     }
@@ -113,7 +113,7 @@ fn sshd_lets_somebody_in() {
     let maps = server.running().proc_file("maps");
     assert!(maps.contains("libquarry"), "the library is not mapped:\n{maps}");
     assert_eq!(server.login("echo $((6 * 7)) from inside"), "42 from inside\n");
-    // A session that carries more than the buffers of the start hold.
+    // This session's output exceeds the buffers that the server has at its start.
     let lines = server.login("seq 1 300000");
     assert_eq!(lines.lines().count(), 300_000);
     server.stop();

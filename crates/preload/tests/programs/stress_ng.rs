@@ -1,4 +1,4 @@
-//! stress-ng allocates, reallocates and frees in processes and threads, and checks what it wrote.
+//! stress-ng allocates, reallocates and frees in processes and threads, and checks the contents.
 
 use super::installed;
 use crate::support::{Run, scratch};

@@ -1,5 +1,5 @@
-//! Promises of Rust where memory is short, under QUARRY_LIMIT=64M. With the argument `abort` the
-//! program makes a request whose failure it does not check.
+//! The behaviour of Rust when memory is short, under QUARRY_LIMIT=64M. With the argument `abort`
+//! the program makes a request whose failure it does not check.
 
 use std::collections::{HashMap, TryReserveError};
 
@@ -25,7 +25,7 @@ fn main() {
         }
         assert!(pieces.len() > 32 && pieces.len() <= 64, "{} pieces of 1 MiB", pieces.len());
         assert!(pieces.iter().flatten().all(|byte| *byte == 1));
-        // The remaining pieces can still be used, and freed memory serves the next request.
+        // The remaining pieces are still usable, and the next request gets freed memory.
         pieces.truncate(pieces.len() / 2);
         let mut map = HashMap::new();
         map.try_reserve(100_000).expect("half of the limit is free");

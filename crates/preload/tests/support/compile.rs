@@ -1,4 +1,4 @@
-//! `tests/c/NAME` to an executable, once per test run.
+//! Compiles `tests/c/NAME` to an executable, once per test run.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use super::library::full_library;
 use super::run::own_folder;
 
-/// The executable of `tests/c/SOURCE`; `.c` goes through `cc`, `.cpp` through `c++`.
+/// The executable of `tests/c/SOURCE`; `.c` is compiled by `cc`, `.cpp` by `c++`.
 pub(crate) fn program(source: &'static str) -> PathBuf {
     compiled(source, &["-fPIE", "-pie"])
 }
@@ -19,7 +19,7 @@ pub(crate) fn linked_program(source: &'static str) -> PathBuf {
     once(source, |source| linked(&format!("tests/c/{source}"), &["-std=gnu11", "-D_GNU_SOURCE"]))
 }
 
-/// The executable of `examples/SOURCE`, compiled as strictly as a user may do it.
+/// The executable of `examples/SOURCE`, compiled with the warnings that a user may enable.
 pub(crate) fn example(source: &'static str) -> PathBuf {
     let standard = if source.ends_with(".cpp") { "-std=c++17" } else { "-std=c99" };
     once(source, |source| linked(&format!("examples/{source}"), &[standard, "-pedantic"]))
@@ -36,7 +36,7 @@ fn linked(path: &str, options: &[&str]) -> PathBuf {
     output
 }
 
-/// Runs a compiler, which must not complain.
+/// Runs a compiler, which must print nothing.
 fn run(command: &mut Command, source: &str) {
     let answer = command.output().unwrap_or_else(|error| {
         panic!("{:?} does not run (Debian: build-essential): {error}", command.get_program())
@@ -49,7 +49,7 @@ fn run(command: &mut Command, source: &str) {
     );
 }
 
-/// The executable of `tests/c/SOURCE` that lies at a fixed address.
+/// The executable of `tests/c/SOURCE`, linked at a fixed address.
 pub(crate) fn fixed_program(source: &'static str) -> PathBuf {
     compiled(source, &["-fno-pie", "-no-pie"])
 }
@@ -59,7 +59,7 @@ pub(crate) fn plugin(source: &'static str) -> PathBuf {
     compiled(source, &["-fPIC", "-shared"])
 }
 
-/// One cell per source, so that a slow compilation holds up only those who want that program.
+/// One cell per source, so that only tests of the same program wait for its compilation.
 type Cells = Mutex<HashMap<&'static str, Arc<OnceLock<PathBuf>>>>;
 
 fn compiled(source: &'static str, form: &[&str]) -> PathBuf {
@@ -79,7 +79,7 @@ fn compile(source: &str, form: &[&str]) -> PathBuf {
     let output = own_folder().join(source.replace('.', "-"));
     let (compiler, standard) =
         if source.ends_with(".cpp") { ("c++", "-std=c++17") } else { ("cc", "-std=gnu11") };
-    // -fno-builtin: the compiler may drop a malloc that it sees freed, and then nothing is tested.
+    // -fno-builtin, because the compiler may remove a pair of malloc and free.
     let mut command = Command::new(compiler);
     command
         .args([standard, "-O1", "-g", "-fno-builtin", "-Wall", "-Wextra", "-pthread"])

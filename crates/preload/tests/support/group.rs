@@ -1,4 +1,4 @@
-//! A memory control group of its own for a program under test, where this machine permits one.
+//! A memory control group for a program under test, if this machine permits one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::skipped;
 
-/// A fresh group below our own; removed when it is dropped, which is after its programs have ended.
+/// A new control group below this process's. A drop, after the programs have ended, removes it.
 pub(crate) struct Group {
     folder: PathBuf,
     version_2: bool,
 }
 
 impl Group {
-    /// Creates one, with a limit if there is to be one. Where this machine does not permit it, says
-    /// that `what` is skipped, and why.
+    /// Creates a group, with a limit if given. If this machine does not permit that, prints that
+    /// `what` is skipped, and why.
     pub(crate) fn create_or_skip(limit: Option<u64>, what: &str) -> Option<Self> {
         Self::create(limit).map_err(|why| skipped(&format!("{what}: {why}"))).ok()
     }
@@ -28,7 +28,7 @@ impl Group {
         let why = |error: std::io::Error| format!("no control group {}: {error}", folder.display());
         fs::create_dir(&folder).map_err(why)?;
         let group = Self { folder: folder.clone(), version_2 };
-        // Version 2 gives a group the controller only where its parent hands it down.
+        // In version 2 a group has the controller only if its parent enables that.
         fs::read(group.usage_file()).map_err(why)?;
         if let Some(limit) = limit {
             let name = if version_2 { "memory.max" } else { "memory.limit_in_bytes" };
@@ -37,18 +37,18 @@ impl Group {
         Ok(group)
     }
 
-    /// The file that a process joins the group by.
+    /// The file through which a process joins the group.
     pub(crate) fn processes_file(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
     }
 
-    /// The file that says how much memory the group has.
+    /// The file with the memory use of the group.
     pub(crate) fn usage_file(&self) -> PathBuf {
         let name = if self.version_2 { "memory.current" } else { "memory.usage_in_bytes" };
         self.folder.join(name)
     }
 
-    /// Processes that the kernel has killed because the group had met its limit.
+    /// Number of processes that the kernel has killed because of the group's limit.
     pub(crate) fn kills(&self) -> u64 {
         let name = if self.version_2 { "memory.events" } else { "memory.oom_control" };
         let text = fs::read_to_string(self.folder.join(name)).unwrap_or_default();
@@ -59,12 +59,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A group whose process a failed test has left stays; nothing can be done about it.
+        // If a failed test has left a process in the group, the group cannot be removed.
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// The folder of the group that this process is in, and whether it is one of version 2.
+/// The folder of this process's group, and whether the group is of version 2.
 fn own_group() -> Option<(PathBuf, bool)> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mut version_2 = None;
@@ -82,7 +82,7 @@ fn own_group() -> Option<(PathBuf, bool)> {
     version_2
 }
 
-/// In a container the path may be that of the host; then the root of the mount is the group.
+/// In a container the path may be that on the host; then the root of the mount is the group.
 fn existing(root: &str, path: &str) -> Option<PathBuf> {
     let (folder, root) = (Path::new(root).join(path), PathBuf::from(root));
     [folder, root].into_iter().find(|folder| folder.join("cgroup.procs").exists())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Returns whether another allocator stands in for Quarry, to try the programs themselves.
+/// Returns whether another allocator replaces Quarry, to test the programs themselves.
 pub(crate) fn testing_a_peer() -> bool {
     std::env::var_os("TEST_PEER").is_some()
 }
@@ -17,7 +17,7 @@ pub(crate) fn library() -> Option<&'static Path> {
     LIBRARY.get_or_init(find).as_deref()
 }
 
-/// The shared object that has what `quarry.h` declares, and checks: the one under test if it has
+/// The shared object with all functions of `quarry.h` and the checks: the one under test if it has
 /// them, otherwise `libquarry-full.so` beside it.
 pub(crate) fn full_library() -> Option<&'static Path> {
     static FULL: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -33,21 +33,21 @@ pub(crate) fn full_library() -> Option<&'static Path> {
     FULL.get_or_init(find).as_deref()
 }
 
-/// Returns whether a shared object has what `libquarry.so` leaves out.
+/// Returns whether a shared object has the functions and checks that `libquarry.so` lacks.
 pub(crate) fn is_full(library: &Path) -> bool {
     library.file_name().is_some_and(|name| name != "libquarry.so")
 }
 
-/// The slab policy of a shared object, by its name: `libquarry.so` and `libquarry-full.so` have the
-/// default one.
+/// The slab policy of a shared object, by the file's name: `libquarry.so` and `libquarry-full.so`
+/// have the default policy.
 pub(crate) fn slab_policy(library: &Path) -> &str {
     let name = library.file_name().and_then(|name| name.to_str()).expect("a file");
     let policy = name.strip_prefix("libquarry-").and_then(|name| name.strip_suffix(".so"));
     policy.filter(|policy| *policy != "full").unwrap_or(SLAB_POLICIES[0].name)
 }
 
-/// `libquarry-full.so`, and the shared objects of all slab policies, as far as they lie beside the
-/// one under test.
+/// `libquarry-full.so`, and the shared objects of all slab policies, if they are beside the one
+/// under test.
 pub(crate) fn libraries() -> impl Iterator<Item = PathBuf> {
     let own = library().expect("the library is under test");
     let name = |policy: &RegisteredPolicy| match policy.name == SLAB_POLICIES[0].name {
@@ -72,7 +72,7 @@ fn find() -> Option<PathBuf> {
     }
 }
 
-/// Builds the release shared objects into the target directory that these tests were built in.
+/// Builds the release shared objects into the target directory in which these tests were built.
 fn build() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

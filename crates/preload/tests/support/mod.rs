@@ -1,4 +1,4 @@
-//! Compiles the programs of `tests/c`, runs them with the library in front, and says what happened.
+//! Compiles the programs of `tests/c`, runs them with the library preloaded, checks the outcome.
 
 mod compile;
 mod group;

@@ -1,4 +1,4 @@
-//! One run of one program: what goes in, what came out, and a story when it went wrong.
+//! One run of one program: its input, its output, and a description if it failed.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,10 +15,10 @@ use quarry_mm::heap::options::CHECK_OPTIONS;
 
 use super::{Group, Stats, full_library, library, testing_a_peer};
 
-/// Far above what our programs need, so that only a hang meets it.
+/// Far longer than our programs run, so that only a hang reaches it.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Variables of the caller that would change what a program under test does.
+/// Variables of the environment that would change the program under test; they are removed.
 const CLEARED: [&str; 6] = [
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
@@ -35,7 +35,7 @@ pub(crate) fn own_folder() -> &'static Path {
         let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libquarry");
         for old in fs::read_dir(&all).into_iter().flatten().flatten() {
             if !Path::new("/proc").join(old.file_name()).exists() {
-                // Another run that starts now may be removing the same.
+                // Another test run that starts now may be removing the same folder.
                 let _ = fs::remove_dir_all(old.path());
             }
         }
@@ -45,7 +45,7 @@ pub(crate) fn own_folder() -> &'static Path {
     })
 }
 
-/// An empty folder of its own for each call.
+/// Makes a new empty folder at each call.
 pub(crate) fn scratch() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let folder = own_folder().join(format!("run-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -63,11 +63,11 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// `program` with the library in front and its statistics written at exit.
+    /// `program` with the library preloaded and its statistics written at exit.
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let mut run = Self::bare(program);
         run.preload(library());
-        // `TEST_MODE=QUARRY_HARDEN=1 cargo test ..` runs what it can in that mode.
+        // `TEST_MODE=QUARRY_HARDEN=1 cargo test ..` runs as many programs as possible in that mode.
         if let Some((name, value)) =
             std::env::var("TEST_MODE").ok().as_deref().and_then(|mode| mode.split_once('='))
         {
@@ -81,7 +81,7 @@ impl Run {
         run
     }
 
-    /// The same with the library that has what `quarry.h` declares.
+    /// `program` with the library that has all functions of `quarry.h`.
     pub(crate) fn full(program: impl AsRef<OsStr>) -> Self {
         let mut run = Self::new(program);
         run.preload(full_library());
@@ -94,7 +94,7 @@ impl Run {
         }
     }
 
-    /// `program` as it runs without us.
+    /// `program` without the library.
     pub(crate) fn bare(program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
@@ -120,8 +120,8 @@ impl Run {
         self
     }
 
-    /// One variable of the environment. One that asks for checks also takes the library that has
-    /// them, as `quarry run` does.
+    /// One variable of the environment. For a variable that switches checks on, the run also uses
+    /// the library with the checks, as `quarry run` does.
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         if CHECK_OPTIONS.iter().any(|option| name.strip_prefix("QUARRY_") == Some(option.name)) {
             self.preload(full_library());
@@ -130,7 +130,7 @@ impl Run {
         self
     }
 
-    /// The folder that the program starts in.
+    /// The program's working directory.
     pub(crate) fn current_dir(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);
         self
@@ -142,32 +142,32 @@ impl Run {
         self
     }
 
-    /// How long a program may run that does more than ours.
+    /// The longest time of a program that runs longer than ours.
     pub(crate) fn limit_s(mut self, seconds: u64) -> Self {
         self.limit = Duration::from_secs(seconds);
         self
     }
 
-    /// Does not ask for statistics at exit: the program ends in a way that cannot write them, or
-    /// its standard error is compared byte by byte.
+    /// Requests no statistics at exit: the program ends in a way that cannot write them, or its
+    /// standard error is compared byte by byte.
     pub(crate) fn without_stats(mut self) -> Self {
         self.command.env_remove("QUARRY_STATS");
         self.stats = None;
         self
     }
 
-    /// Lets the program run in a control group, and tells it where to read what the group has.
+    /// Puts the program into a control group, and tells it where to read the group's memory use.
     pub(crate) fn in_group(mut self, group: &Group) -> Self {
         let file = File::options().write(true).open(group.processes_file());
         let mut file = file.expect("the group is ours");
-        // SAFETY: writing to a file that is open is a bare system call, allowed between fork and
-        // exec; "0" is the process that writes.
+        // SAFETY: writing to an open file is a bare system call, allowed between fork and exec; "0"
+        // stands for the writing process.
         unsafe { self.command.pre_exec(move || file.write_all(b"0")) };
         self.command.env("TEST_GROUP_USAGE", group.usage_file());
         self
     }
 
-    /// The command itself, for a test that runs it in a way of its own.
+    /// The command itself, for a test that starts it differently.
     pub(crate) fn into_command(self) -> Command {
         self.command
     }
@@ -182,8 +182,8 @@ impl Run {
             .stdout(Stdio::from(File::create(&out).expect("scratch is writable")))
             .stderr(Stdio::from(File::create(&err).expect("scratch is writable")))
             .process_group(0);
-        // A shell starts what it puts in the background with SIGINT and SIGQUIT ignored, and the
-        // tests of CPython raise SIGINT.
+        // A shell starts background commands with SIGINT and SIGQUIT ignored, and the tests of
+        // CPython raise SIGINT.
         // SAFETY: signal is async-signal-safe, so it may be called between fork and exec.
         unsafe {
             self.command.pre_exec(|| {
@@ -204,7 +204,7 @@ impl Run {
     }
 }
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Running {
     child: Child,
     story: String,
@@ -229,14 +229,14 @@ impl Running {
         self.child.try_wait().expect("the child is ours").is_some()
     }
 
-    /// Waits for the end; a program that hangs is described and killed.
+    /// Waits for the end; describes and kills a program that hangs.
     pub(crate) fn finish(self) -> Outcome {
         let Self { mut child, story, scratch, stats, limit } = self;
         let pid = child.id();
         let (sender, receiver) = mpsc::channel();
         let waiter = std::thread::spawn(move || {
             let status = child.wait().expect("the child is ours");
-            // The receiver is gone only when the test has panicked.
+            // The receiver is missing only if the test has panicked.
             let _ = sender.send(status);
         });
         let mut hang = None;
@@ -273,7 +273,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Demands exit code 0 and, where statistics were asked for, that Quarry served allocations.
+    /// Demands exit code 0 and, if statistics were requested, that Quarry served allocations.
     #[track_caller]
     pub(crate) fn success(self) -> Self {
         assert!(self.status.success(), "the program failed\n{self}");
@@ -298,7 +298,7 @@ impl Outcome {
     /// Demands death by SIGABRT and exactly `line` on standard error.
     #[track_caller]
     pub(crate) fn aborted_with(&self, line: &str) {
-        // A mode that looks for errors tells more, in lines of its own.
+        // A mode that looks for errors prints more lines.
         let has_mode = std::env::var_os("TEST_MODE").is_some();
         let is_said = match self.stderr.strip_prefix(line) {
             Some(rest) if has_mode => rest.starts_with('\n'),
@@ -320,7 +320,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Returns the end of a long output, which tells most.
+/// Returns the end of a long output, which usually has the cause.
 fn tail(text: &str) -> &str {
     const BYTES: usize = 8000;
     let mut start = text.len().saturating_sub(BYTES);
@@ -330,12 +330,12 @@ fn tail(text: &str) -> &str {
     &text[start..]
 }
 
-/// The file as text; a file that cannot be read is empty, its owner may be gone.
+/// The file as text; empty if it cannot be read, for example because its process has ended.
 fn read(file: &Path) -> String {
     String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
 }
 
-/// The command as one could type it.
+/// The command as a line for a shell.
 fn describe(command: &Command) -> String {
     let mut words: Vec<OsString> = command
         .get_envs()
@@ -351,8 +351,8 @@ fn describe(command: &Command) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Describes where the threads of the process group `group` stand, from /proc and from the debugger
-/// if there is one. Often a child hangs, and its parent only waits.
+/// Describes the threads of the processes in the group `group`, from /proc and by the debugger if
+/// there is one. Often a child hangs, and its parent only waits.
 fn describe_hang(group: u32) -> String {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes
@@ -363,7 +363,7 @@ fn describe_hang(group: u32) -> String {
         .collect()
 }
 
-/// The process group, which is the third word behind the command in parentheses.
+/// The process group: the third word after the command in parentheses.
 fn group_of(process: &Path) -> Option<u32> {
     let stat = read(&process.join("stat"));
     stat.rsplit_once(") ")?.1.split_whitespace().nth(2)?.parse().ok()
@@ -388,9 +388,9 @@ fn describe_process(process: &Path) -> String {
     }
 }
 
-/// Ends the process and everything that it started.
+/// Kills the process and all processes that it has started.
 fn kill_group(pid: u32) {
     let group = -i32::try_from(pid).expect("a pid fits");
-    // SAFETY: kill has no memory preconditions, and the group is the one that we created.
+    // SAFETY: kill has no memory preconditions, and the group is the one that we have created.
     unsafe { libc::kill(group, libc::SIGKILL) };
 }

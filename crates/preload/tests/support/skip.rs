@@ -1,9 +1,9 @@
-//! The line of a test that cannot run here.
+//! Prints that a test cannot run here.
 
 use std::io::Write;
 
-/// Says that the running test is skipped, or the part of it that `why` begins with, and why. Past
-/// the capture of the test harness, which hides what tests print that pass.
+/// Prints that the running test, or the part of it that `why` begins with, is skipped, and why.
+/// Writes to standard error directly, because the test harness hides the output of passing tests.
 pub(crate) fn skipped(why: &str) {
     let current = std::thread::current();
     let test = current.name().unwrap_or("a test");

@@ -1,17 +1,17 @@
-//! Reads the statistics that `QUARRY_STATS=FILE` has left.
+//! Reads the statistics that a program has written to `QUARRY_STATS=FILE`.
 
 use std::path::Path;
 
-/// Start of the line about sizes that were ignored, which only a process that met some prints.
+/// Start of the line about ignored wrong sizes, which is printed only if there were some.
 const WRONG_SIZES: &str = "wrong sizes given to delete or free_sized, and ignored: ";
 
-/// The tables of every process of a run, one after the other in one file.
+/// The tables of all processes of a run, one after the other in one file.
 pub(crate) struct Stats {
     text: String,
 }
 
 impl Stats {
-    /// Reads the file; the error says why there is nothing to read.
+    /// Reads the file; the error says why there are no tables.
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         match std::fs::read_to_string(file) {
             Ok(text) if text.contains("slabinfo - version") => Ok(Self { text }),
@@ -20,12 +20,12 @@ impl Stats {
         }
     }
 
-    /// All of it.
+    /// The text of all tables.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Allocations that slab caches served, summed over the processes.
+    /// Allocations by slab caches, summed over the processes.
     pub(crate) fn object_allocs(&self) -> u64 {
         self.text.lines().filter_map(allocs_of_line).sum()
     }
@@ -36,12 +36,12 @@ impl Stats {
         counts.map(|count| count.parse::<u64>().expect("a number")).sum()
     }
 
-    /// Processes that have left tables.
+    /// Number of processes that have written tables.
     pub(crate) fn processes(&self) -> usize {
         self.of_processes().count()
     }
 
-    /// Allocations that slab caches served in the process with most of them.
+    /// Allocations by slab caches in the process with most of them.
     pub(crate) fn object_allocs_of_the_busiest(&self) -> u64 {
         self.of_processes()
             .map(|text| text.lines().filter_map(allocs_of_line).sum())
@@ -54,7 +54,7 @@ impl Stats {
     }
 }
 
-/// The first number behind `: operations` in a line of `slabinfo`.
+/// The first number after `: operations` in a line of `slabinfo`.
 fn allocs_of_line(line: &str) -> Option<u64> {
     let (cache, operations) = line.split_once(": operations ")?;
     if cache.starts_with('#') {

@@ -1,16 +1,16 @@
-//! Counts the system calls of one thread, by ptrace: no tool is needed, and no clock.
+//! Counts the system calls of one thread by ptrace, which needs no tool and no clock.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// How often each system call was made, in the order in which they came first.
+/// The number of calls of each system call, in the order of their first calls.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(Vec<(u64, u64)>);
 
 impl Calls {
-    /// All together.
+    /// The sum of all counts.
     pub(crate) fn total(&self) -> u64 {
         self.0.iter().map(|(_, count)| count).sum()
     }
@@ -23,8 +23,8 @@ impl Calls {
     }
 }
 
-/// Runs the command to its end. Returns the calls of its first thread between each pair of calls of
-/// `getppid`, which is the mark that programs set; demands exit code 0.
+/// Runs the command to its end. Returns the system calls of its first thread between each pair of
+/// calls of `getppid`, which programs make as marks. Demands exit code 0.
 pub(crate) fn calls_between_marks(mut command: Command) -> Vec<Calls> {
     // SAFETY: ptrace(TRACEME) is a bare system call, allowed between fork and exec.
     unsafe {
@@ -71,7 +71,7 @@ pub(crate) fn calls_between_marks(mut command: Command) -> Vec<Calls> {
     }
 }
 
-/// The number of the call that the thread is about to make; `None` where it returns from one.
+/// The number of the system call that the thread enters; `None` if it returns from one.
 fn entered(pid: libc::pid_t) -> Option<u64> {
     let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
     let size = size_of::<libc::ptrace_syscall_info>();
@@ -82,7 +82,7 @@ fn entered(pid: libc::pid_t) -> Option<u64> {
         assert!(got > 0, "PTRACE_GET_SYSCALL_INFO: {}", std::io::Error::last_os_error());
         info.assume_init()
     };
-    // SAFETY: every member of the union is valid for any bytes; this one counts at an entry.
+    // SAFETY: every member of the union is valid for any bytes; at an entry this one is filled.
     let number = unsafe { info.u.entry.nr };
     (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY).then_some(number)
 }

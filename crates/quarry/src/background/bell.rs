@@ -1,4 +1,4 @@
-//! The state of the background thread, its permission, and the bell that wakes it.
+//! The state of the background thread, whether it may start, and the bell that wakes it.
 
 use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering, futex};
 

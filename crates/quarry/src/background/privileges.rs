@@ -1,10 +1,10 @@
-//! Gives up, in the background thread, rights that the main thread has given up: each thread has
-//! rights of its own.
+//! Gives up, in the background thread, rights that the main thread has given up: in Linux each
+//! thread has its own rights.
 //!
 //! Changes of user and group need no work here: the C library repeats them in every thread, and
 //! ends the process if one thread fails (`nptl_setxid.c`). So this thread must never have fewer
-//! rights than the main thread may still use: it follows the *permitted* set, not the effective
-//! one.
+//! rights than the main thread may still use. For that reason it copies the main thread's
+//! *permitted* set of capabilities, not the effective one.
 
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
@@ -29,7 +29,7 @@ struct Sets {
 
 type Capabilities = [Sets; 2];
 
-/// The thread has no rights left to give up.
+/// True if the thread has no rights left to give up.
 static HAS_NONE: AtomicBool = AtomicBool::new(false);
 static HAS_VOWED: AtomicBool = AtomicBool::new(false);
 
@@ -39,7 +39,7 @@ pub(super) fn begin() {
     HAS_VOWED.store(false, Ordering::Relaxed);
 }
 
-/// Gives up rights that the main thread has given up, also the right to gain rights by `exec`.
+/// Gives up what the main thread has given up, also the right to gain rights by `exec`.
 pub(super) fn follow_main(no_new_privileges: bool) {
     if !HAS_NONE.load(Ordering::Relaxed) {
         give_up();

@@ -1,10 +1,10 @@
-//! The state of the process as a whole from `/proc`, read without allocating.
+//! Properties of the whole process, read from `/proc` without allocating.
 
 use core::str::from_utf8;
 use quarry_sys::file::find_piece;
 
 /// Lines of `/proc/self/status` (`fs/proc/array.c`, Linux 6.x). The file describes the main thread,
-/// which stays there until all other threads have ended.
+/// which stays listed until all other threads have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     /// The main thread has ended by `pthread_exit`.
@@ -24,7 +24,7 @@ impl Status {
             match name {
                 "State" => status.main_has_ended = value.starts_with('Z'),
                 "Threads" => status.threads = value.parse().ok()?,
-                // The last of the three lines, from Linux 4.10 on.
+                // The last line that is needed. The file has it from Linux 4.10 on.
                 "NoNewPrivs" => {
                     status.no_new_privileges = value == "1";
                     return Some(());

@@ -1,7 +1,7 @@
-//! The start of the background thread, its invisibility to the program, and its end.
+//! Starts the background thread, keeps it invisible to the program, and ends it.
 //!
-//! * Its stack has room for its own work in addition to what the C library puts there: the static
-//!   thread-local storage of all objects, which may be larger.
+//! * Its stack has room for its own work beside the static thread-local storage of all loaded
+//!   objects, which the C library puts there and which may be larger.
 //! * It is an ordinary thread on all CPUs of the process, even if a real-time thread starts it.
 //! * It blocks every signal, so that no handler of the program runs on it.
 //! * If it is the last thread, after the main thread has ended by `pthread_exit`, it ends the
@@ -37,9 +37,9 @@ unsafe impl Sync for Signals {}
 
 static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// Looks up glibc's function behind `PTHREAD_STACK_MIN`, which has no public name (2.15). The
-/// loader takes a lock for that, under which another thread may wait for a thread that allocates.
-/// So the caller runs where no other thread can have the lock.
+/// Looks up the glibc function from which `PTHREAD_STACK_MIN` comes, which has no public name
+/// (2.15). The loader takes a lock for that, under which another thread may wait for a thread that
+/// allocates. So the caller runs where no other thread can have the lock.
 pub(crate) fn find_least_stack() {
     // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
@@ -83,7 +83,7 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
         libc::sigfillset(every.as_mut_ptr());
         let before = (*BLOCKED.0.get()).as_mut_ptr();
         libc::pthread_sigmask(libc::SIG_BLOCK, every.as_ptr(), before);
-        // If the system refuses this, `begin` makes the thread ordinary.
+        // If the system refuses these attributes, `begin` makes the thread ordinary.
         let ordinary = ordinary();
         libc::pthread_attr_setschedpolicy(attributes, libc::SCHED_OTHER);
         libc::pthread_attr_setschedparam(attributes, &raw const ordinary);
@@ -123,8 +123,8 @@ pub(super) fn watch_process() {
     privileges::follow_main(status.is_some_and(|status| status.no_new_privileges));
 }
 
-/// Runs the exit handlers of the program on a thread of the usual stack size, which they may need,
-/// with the signals blocked that the program had blocked.
+/// Runs the program's exit handlers on a thread with the usual stack size, which they may need, and
+/// with the signal mask that the program had.
 fn end_process() -> ! {
     // SAFETY: the entry point lives as long as the process. If no thread starts, exit runs here.
     unsafe {
@@ -140,7 +140,7 @@ fn end_process() -> ! {
 }
 
 extern "C" fn exit(_: *mut c_void) -> *mut c_void {
-    // SAFETY: the set was filled when the background thread was made, which has made this one.
+    // SAFETY: the set was filled by the background thread's creator; that thread made this one.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, (*BLOCKED.0.get()).as_ptr(), null_mut());
         libc::exit(0)

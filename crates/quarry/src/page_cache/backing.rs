@@ -58,10 +58,10 @@ mod sealed {
 /// # Ok::<(), quarry::Error>(())
 /// ```
 ///
-/// Any thread that uses the mapping calls these functions, several at once; the background thread
-/// calls those that write, on a stack of 256 KiB. They must not use the mapping that the backing
-/// belongs to, or wait for a thread that does. If a function unwinds, the call fails with `EIO`; on
-/// the background thread it ends the process.
+/// Any threads that use the mapping call these functions, several at once. The background thread
+/// calls those that write, on a stack of 256 KiB. They must not use the mapping of this backing, or
+/// wait for a thread that uses it. If a function panics, the call fails with `EIO`; on the
+/// background thread the process ends.
 pub trait Backing: Send + Sync + 'static {
     /// [`ReadWrite`] if pages may be written.
     type Access: Access;
@@ -70,8 +70,8 @@ pub trait Backing: Send + Sync + 'static {
     /// that contains the end is filled up with zeroes.
     fn size(&self) -> u64;
 
-    /// Like [`size`](Self::size), but up to date: a backing that remembers its size asks again.
-    /// Called before a page is refused because it begins after the end.
+    /// Like [`size`](Self::size), but up to date: a backing that caches its size finds it out
+    /// again. Called before a page is refused because it begins after the end.
     fn size_anew(&self) -> u64 {
         self.size()
     }

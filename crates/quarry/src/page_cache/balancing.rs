@@ -1,9 +1,9 @@
-//! Balances of the budget: when the background thread runs them, and how requests wait for them.
+//! Balances of the budget: when the background thread does them, and how requests wait for them.
 //!
-//! A request that leaves the budget below its low mark rings the bell of the background thread,
-//! once until the balance begins. If a balance ends below the high mark, the thread tries again
-//! after 100 ms, or when the limit changes: it must not spin while all memory is in use (kswapd
-//! sleeps after 16 failures, Linux 6.x).
+//! A request that leaves the budget below its low mark wakes the background thread; until the
+//! balance begins, later requests do not. If a balance ends below the high mark, the thread tries
+//! again after 100 ms, or when the limit changes: it must not spin while all memory is in use
+//! (kswapd sleeps after 16 failures, Linux 6.x).
 
 use super::writers;
 use crate::background::{self, has_thread, ring};
@@ -26,21 +26,21 @@ use quarry_sys::primitive::{
 const RETRY_NS: u64 = 100_000_000;
 /// Longest wait of a request for balances: 20 ms.
 const REQUEST_WAIT_NS: u64 = 20_000_000;
-/// Longest wait if enough pages for the request are dirty, and need only be written: 200 ms.
+/// Longest wait if writing dirty pages would free enough for the request: 200 ms.
 const DIRTY_WAIT_NS: u64 = 200_000_000;
-/// Time after a useless wait during which later requests do not wait: 200 ms.
+/// After a wait in vain, no request waits for this time: 200 ms.
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
-/// A balance is wanted, and has not begun.
+/// A balance is requested, and has not begun.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// Time from which a failed balance may be tried again, on the coarse clock.
+/// Time from which a failed balance may be repeated, by the coarse clock.
 static RETRY_AT_NS: AtomicU64 = AtomicU64::new(0);
 static PROGRESS: AtomicU32 = AtomicU32::new(0);
-/// Time from which a request may wait again, on the coarse clock.
+/// Time from which a request may wait again, by the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 /// A task asks the background thread to write dirty pages.
 static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
-/// Frames of the largest request that waits; 0 if no request waits. The end of any wait clears it.
+/// Frames of the largest waiting request; 0 if no request waits. The end of any wait clears it.
 static AWAITED: AtomicU32 = AtomicU32::new(0);
 
 /// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget is
@@ -51,7 +51,7 @@ fn is_due() -> bool {
     budget.has_reserve() && (budget.is_below(Mark::Low) || budget.room() < AWAITED.load(Relaxed))
 }
 
-/// The high mark, plus the frames that a request waits for.
+/// The high mark, plus the frames for which a request waits.
 fn goal() -> Goal {
     let budget = zones().budget();
     match AWAITED.load(Relaxed) {
@@ -131,7 +131,7 @@ impl Wait for BalanceWait {
         RETRY_AT_NS.store(0, Relaxed);
         AWAITED.fetch_max(self.frames as u32, Relaxed);
         wait_for_progress(most - self.waited_ns);
-        // Without a clock, the request waits once.
+        // Without a clock (a confined process), the request waits once.
         let waited = if start == 0 { most } else { monotonic_ns().saturating_sub(start) };
         self.waited_ns += waited.max(1);
         true
@@ -219,7 +219,7 @@ impl Balancer for PageCaching {
     }
 
     fn forget_work() {
-        // The child writes only where it must, because the kernel copies each page that it writes.
+        // Only where it must, because the kernel copies each page to which the child writes.
         if WANTED.load(Relaxed) {
             WANTED.store(false, Relaxed);
         }

@@ -1,4 +1,4 @@
-//! The interface of programs to the budget of the process: one limit for its heap and its caches.
+//! The budget of the process, as programs use it: one limit for the heap and all caches.
 //! `docs/budget.md` describes what is counted, and what happens at the limit.
 
 use super::balancing;
@@ -13,7 +13,7 @@ use quarry_mm::stack::{BudgetStats, Pressure};
 use quarry_mm::zone::{GroupId, GroupLimits, MarkOptions};
 use quarry_sys::statm::anonymous_bytes;
 
-/// More bytes than any heap has.
+/// A size in bytes above that of any heap.
 const MOST_BYTES: usize = 16 << 40;
 
 /// The budget of the process.
@@ -85,7 +85,7 @@ pub struct Group(GroupId);
 pub struct GroupUse {
     /// Bytes that are charged to the group.
     pub used: usize,
-    /// Bytes that are pinned, if the group limits them.
+    /// Pinned bytes, which are counted only if the group limits them.
     pub pinned: usize,
     /// Requests that failed at the limit.
     pub refusals: u64,
@@ -141,8 +141,8 @@ impl Budget {
         balancing::reclaim(bytes)
     }
 
-    /// Registers a cache of the program that frees objects when memory is short, until the
-    /// registration is dropped. An `Arc` of a shrinker is a shrinker.
+    /// Registers a cache of the program, which frees objects when memory is short. A drop of the
+    /// registration removes it. An `Arc` of a shrinker is a shrinker.
     ///
     /// # Errors
     /// If 64 shrinkers are registered, or there is no memory.
@@ -160,8 +160,8 @@ impl Budget {
         Ok(registered)
     }
 
-    /// Calls `tell` when the pressure changes, on the background thread or on a thread that asks
-    /// for a reclaim, until the registration is dropped.
+    /// Calls `tell` when the pressure changes, on the background thread or on a thread that calls
+    /// for a reclaim. A drop of the registration ends this.
     ///
     /// # Errors
     /// If 16 functions are registered, or there is no memory.
@@ -211,7 +211,7 @@ impl Group {
         self.0
     }
 
-    /// Changes the limits. Use beyond them stays, and falls as the group asks for more memory.
+    /// Changes the limits. A group above them keeps its memory until it requests more.
     pub fn set_limits(&self, options: &GroupOptions) {
         STACK.groups().at(self.0).set_limits(options.limits());
     }

@@ -32,15 +32,15 @@ use std::{
 /// ```
 ///
 /// A file is named by its path, or is an open [`File`], an [`OwnedFd`], or a [`BorrowedFd`] that
-/// lives as long as the process. A backing that is written needs a descriptor for reading and
+/// lives as long as the process. A [`ReadWrite`] backing needs a descriptor for reading and
 /// writing: otherwise its flushes return the error of the system.
 ///
 /// Quarry asks the system for the file's size when the file is opened, after a read that ends
 /// early, and before it refuses a page that begins after the end. So it reads to the new end of a
 /// file that another process has made longer. Cached pages keep their bytes: the page that
-/// contained the old end has zeroes after it, so drop that page before you change it. A page that
-/// contains the end of the file is written up to the end only; a page after the end extends the
-/// file by the whole page. [`set_size`](FileBacking::set_size) moves the end.
+/// contained the old end still has zeroes after it, so drop that page from the cache before you
+/// change it. A page that contains the end of the file is written up to the end only; a page after
+/// the end extends the file by the whole page. [`set_size`](FileBacking::set_size) moves the end.
 ///
 /// `O_DIRECT` works: pages lie at multiples of their size in memory and in the file. The size of a
 /// file that is written this way must be a multiple of the block size of its device.
@@ -88,7 +88,7 @@ impl<A: Access> From<OwnedFd> for FileBacking<A> {
     }
 }
 
-/// For a file that stays open as long as the process, because backings may.
+/// Uses a file that stays open as long as the process does, because a backing may live as long.
 #[cfg(feature = "std")]
 impl<A: Access> From<BorrowedFd<'static>> for FileBacking<A> {
     fn from(descriptor: BorrowedFd<'static>) -> Self {
@@ -127,14 +127,14 @@ impl FileBacking<ReadWrite> {
 }
 
 impl<A: Access> FileBacking<A> {
-    /// The size is 0 if the system does not tell it: then the first read asks again.
+    /// The size is 0 if the system does not report it: then the first read asks for it again.
     fn over(file: FileDescriptor) -> Self {
         let _errno = KeepErrno::new();
         let size = AtomicU64::new(file.size().unwrap_or(0));
         Self { file, size, access: PhantomData }
     }
 
-    /// Uses a descriptor of C, and closes it at the end if this owns it.
+    /// Uses a descriptor of C; if `is_owned`, dropping this closes it.
     ///
     /// # Errors
     /// If the number is no open descriptor.
@@ -151,7 +151,7 @@ impl<A: Access> FileBacking<A> {
         Ok(Self::over(file))
     }
 
-    /// Asks the system for the size; asks again if another task changed the known size meanwhile.
+    /// Asks the system for the size, again if another task has changed the known size meanwhile.
     fn ask_size(&self) -> Result<u64, OsError> {
         let mut known = self.size.load(Ordering::Acquire);
         loop {
@@ -163,7 +163,7 @@ impl<A: Access> FileBacking<A> {
         }
     }
 
-    /// The result of a read. A read that ends early may have met a new end of the file.
+    /// The result of a read. If it ended early, the file may have a new end, so this asks for it.
     fn found(&self, moved: Transfer, asked: usize) -> Result<usize, OsError> {
         match moved {
             Transfer { bytes: 0, error: Some(error) } => Err(error),
@@ -213,7 +213,7 @@ impl<A: Access> Backing for FileBacking<A> {
                     Some(_) => moved,
                     None => {
                         let cut = self.file.write_at(&[&last[..within]], begin);
-                        // Bytes after the end belong to no file: they count as written.
+                        // Bytes after the end of the file count as written.
                         let rest = if cut.error.is_none() { last.len() } else { cut.bytes };
                         Transfer { bytes: moved.bytes + rest, error: cut.error }
                     }

@@ -22,7 +22,7 @@ use quarry_sys::report::warn;
 
 #[repr(C)]
 struct Inner<B> {
-    /// First, because its first field is the writer: a pointer to the writer points to the `Inner`.
+    /// First, because its first field is the writer: so a pointer to the writer points to `Inner`.
     core: MappingCore,
     backing: B,
 }
@@ -140,7 +140,7 @@ impl<B: Backing> Mapping<B> {
         &self.inner().backing
     }
 
-    /// The number of the mapping, for the untyped interface.
+    /// The number that the untyped interface uses for the mapping.
     #[must_use]
     pub fn raw(&self) -> RawMapping {
         self.raw
@@ -332,9 +332,9 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// are written. Waits for latches: the caller must have no latch of the mapping.
     ///
     /// # Errors
-    /// An error of the backing since the last flush of the mapping, whichever task wrote: each
-    /// error is reported once, and its pages are still dirty. [`Error::Withheld`] if the
-    /// backing did not allow some writes; [`Error::Forked`].
+    /// An error of the backing since the last flush of the mapping, whichever task wrote. Each
+    /// error is reported once, and the pages that it concerns are still dirty. [`Error::Withheld`]
+    /// if the backing did not allow some writes; [`Error::Forked`].
     pub fn flush(&self, range: impl RangeBounds<u64>) -> Result<(), Error> {
         let Inner { core, backing } = self.inner();
         writeback::flush(core, backing, of_bounds(range), None)
@@ -361,7 +361,7 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
         Ok(())
     }
 
-    /// A flusher, which learns of each error once, independently of other flushers.
+    /// A flusher: it gets each error once, whether or not other flushers got it.
     #[must_use]
     pub fn flusher(&self) -> Flusher<'_, B> {
         Flusher { mapping: self, cursor: self.core().error_cursor() }
@@ -418,19 +418,19 @@ impl<B: Backing> Drop for Mapping<B> {
     }
 }
 
-/// Frees a mapping whose writer was removed, even if the backing unwinds in the last write.
+/// Frees a mapping whose writer was removed, even if the backing panics in the last write.
 struct Remains<'a, B: Backing>(&'a Mapping<B>);
 
 impl<B: Backing> Drop for Remains<'_, B> {
     fn drop(&mut self) {
         let Mapping { inner, raw, .. } = *self.0;
         if self.0.core().is_forked() {
-            // The parent writes the dirty pages; the child lacks the threads that hold latches.
+            // The parent writes the dirty pages; the child lacks the threads that hold the latches.
             raw.invalidate(0..u64::MAX, Invalidate::All);
         } else {
             raw.destroy();
         }
-        // SAFETY: the mapping is being dropped and not linked as a writer: no code has it.
+        // SAFETY: the mapping is being dropped, and its writer was removed: no other code uses it.
         unsafe {
             inner.drop_in_place();
             process::free(inner.cast());
@@ -442,7 +442,7 @@ impl<B: Backing> Mapping<B> {
     fn write_or_report(&self) {
         let Inner { core, backing } = self.inner();
         let flushed = writeback::flush(core, backing, 0..u64::MAX, None);
-        // The error may come from an earlier write, which was repeated with success since.
+        // The error may be of an earlier write that has succeeded since.
         if let Err(error) = flushed
             && writeback::is_any_dirty(core)
         {

@@ -1,9 +1,9 @@
-//! Reads pages into the cache: one task fills a page while others wait for it, and reads ahead.
+//! Reads pages into the cache. One task fills a page while others wait for it; it reads ahead too.
 //!
-//! A *run* is a row of neighbouring new pages that this task has made, and reads together. A task
-//! makes pages in the order of their indexes, so no two tasks wait for each other's pages. If a run
-//! is dropped with unfilled pages, because the backing has refused or unwound, it takes them out of
-//! the mapping, and the tasks that wait for them get the error.
+//! A *run* is a row of neighbouring new pages that one task has made, and reads together. Tasks
+//! make pages in the order of their indexes, so no two tasks wait for each other's pages. If a run
+//! is dropped with unfilled pages, because the backing failed or panicked, it removes them from the
+//! mapping, and the tasks that wait for them get the error.
 
 use super::backing::Backing;
 use super::mapping_core::MappingCore;
@@ -20,14 +20,14 @@ struct Run<'a> {
     first: u64,
     pages: [Option<RawPage>; RUN],
     count: usize,
-    /// Number of filled pages, at the front; the run does not own them any more.
+    /// Number of filled pages, the first ones; the run does not own them any more.
     filled: usize,
     errno: i32,
 }
 
 impl<'a> Run<'a> {
     fn new(core: &'a MappingCore, first: u64) -> Self {
-        // The error for waiters if the backing unwinds.
+        // The error that waiting tasks get if the backing panics.
         let errno = libc::EIO;
         Self { core, first, pages: [None; RUN], count: 0, filled: 0, errno }
     }
@@ -42,7 +42,7 @@ impl<'a> Run<'a> {
     }
 
     /// Ends the fill of the next page; returns it, pinned. A page that the caller has not `asked`
-    /// for is marked as read ahead, and as the marker if its index is `marker`.
+    /// for gets the flag for read-ahead; the page with index `marker` also becomes the marker.
     fn finish_next(&mut self, marker: Option<u64>, asked: bool) -> Option<RawPage> {
         let page = self.pages[self.filled].take()?;
         if !asked {
@@ -65,7 +65,7 @@ impl<'a> Run<'a> {
         kept: bool,
     ) -> Result<(), OsError> {
         let bytes = self.core.page_bytes;
-        // Bytes of the page at `filled` that have been read.
+        // Bytes read so far into the page number `filled`.
         let mut within = 0;
         while self.filled < self.count {
             let offset = (self.first + self.filled as u64) * bytes as u64 + within as u64;
@@ -152,7 +152,7 @@ pub(crate) fn read_missed<B: Backing>(
     core.check_process()?;
     let mut end = end_of(core, backing);
     if index >= end {
-        // Another task may be filling a new page after the end.
+        // Another task may be filling a new page after the end of the backing.
         if let Some(page) = core.raw.get_waiting(index)? {
             return Ok(page);
         }
@@ -175,7 +175,7 @@ pub(crate) fn read_missed<B: Backing>(
     let beside = if ahead.start == index { index + 1..ahead.end } else { index + 1..index + 1 };
     let next = extend(&mut run, beside);
     read_first(run, backing, marker)?;
-    // The pages of the window that the run has not taken.
+    // The pages of the window that are not in the run.
     read_ahead(core, backing, next.max(ahead.start)..ahead.end, marker);
     Ok(slot.page)
 }
@@ -242,7 +242,7 @@ pub(crate) fn read_ahead<B: Backing>(
                 return;
             }
         } else if !core.raw.is_cached(index) {
-            // There is no memory for a page that no task waits for.
+            // No memory is left for read-ahead, for which no task waits.
             return;
         }
         index = if run.count > 0 { next } else { index + 1 };
@@ -258,7 +258,7 @@ pub(crate) fn prefetch<B: Backing>(core: &MappingCore, backing: &B, range: Range
     read_ahead(core, backing, range.start..range.end.min(end), None);
 }
 
-/// Reads the next window, after the marked page of the previous window was used.
+/// Reads the next window, after a task has used the marked page of the previous window.
 #[cold]
 pub(crate) fn read_after_marker<B: Backing>(core: &MappingCore, backing: &B, index: u64) {
     if core.is_forked() {
@@ -276,7 +276,7 @@ fn end_of<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
     page_behind(core, backing.size())
 }
 
-/// Like [`end_of`], after a look whether the backing has become longer.
+/// Like [`end_of`], after asking the backing whether it has become longer.
 fn end_anew<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
     page_behind(core, backing.size_anew())
 }

@@ -17,32 +17,32 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Pages that a mapping makes dirty between two looks at the number of dirty pages
+/// Number of pages that a mapping makes dirty between two checks of all dirty pages
 /// (`ratelimit_pages`, `mm/page-writeback.c`, Linux 6.6).
 const DIRTIED_BETWEEN_LOOKS: u32 = 32;
-/// Dirty pages that a request without memory writes in one round, and its most rounds.
+/// Dirty pages that a request without memory writes per round; also its most rounds.
 const WRITTEN_FOR_ROOM: usize = 64;
 const MOST_ROUNDS: u32 = 16;
-/// Nanoseconds for which the background skips a mapping whose backing has refused: 5 s
+/// Nanoseconds for which the background thread skips a mapping whose backing has failed: 5 s
 /// (`dirty_writeback_interval`, `mm/page-writeback.c`, Linux 6.6).
 const AFTER_ERROR_NS: u64 = 5_000_000_000;
 
 #[repr(C)]
 pub(crate) struct MappingCore {
-    /// First, so that its address is the address of the whole.
+    /// First, so that the address of the writer is that of the whole.
     writer: Writer,
     pub(crate) raw: RawMapping,
     pub(crate) page_bytes: usize,
-    /// The group that counts pins of the pages; the root group if no group counts them.
+    /// The group that limits the pins of the pages; the root group if none does.
     pins_of: GroupId,
-    /// Number of forks of the process when the mapping was made.
+    /// Number of forks up to the process that made the mapping.
     process: u32,
     dirtied: AtomicU32,
     most_ahead: AtomicU32,
-    /// The background thread writes nothing before this time, on the coarse clock.
+    /// The background thread writes no page before this time, by the coarse clock.
     quiet_until_ns: AtomicU64,
     errors: ErrorSequence,
-    /// The position in `errors` of flushes without a cursor.
+    /// The position in `errors` up to which flushes without a cursor have reported.
     reported: CountedLock<ErrorCursor>,
     ahead: CountedLock<ReadAhead>,
 }
@@ -86,7 +86,7 @@ impl MappingCore {
         }
     }
 
-    /// Refuses another pin, if the group of the mapping has as many pins as it may have.
+    /// Refuses another pin if the mapping's group has as many pins as its limit.
     #[inline]
     pub(crate) fn check_pins(&self) -> Result<(), Error> {
         let may_pin =
@@ -107,8 +107,8 @@ impl MappingCore {
         NonNull::from(&self.writer)
     }
 
-    /// Number of pages that a mapping can have: all offsets are below 2^63 (`MAX_LFS_FILESIZE`,
-    /// `include/linux/fs.h`, Linux 6.6).
+    /// Number of pages that a mapping can have: all byte offsets are below 2^63
+    /// (`MAX_LFS_FILESIZE`, `include/linux/fs.h`, Linux 6.6).
     pub(crate) fn most_pages(&self) -> u64 {
         (1 << 63) / self.page_bytes as u64
     }
@@ -126,14 +126,14 @@ impl MappingCore {
         self.most_ahead.store(pages, Relaxed);
     }
 
-    /// The window to read after a miss, or after a use of a marked page; `None` without read-ahead.
+    /// The read-ahead window after a miss, or after a use of a marked page; `None` if it is off.
     pub(crate) fn window(&self, index: u64, trigger: Trigger) -> Option<Window> {
         let most = self.most_ahead.load(Relaxed);
         if most <= 1 {
             return None;
         }
         inside(|_| {
-            // While another task computes a window, this task reads nothing ahead.
+            // While another task computes a window, this one reads nothing ahead.
             let mut ahead = self.ahead.try_lock()?;
             let is_cached = |index| self.raw.is_cached(index);
             let window = ahead.window(Need { index, pages: 1, most, trigger }, is_cached);
@@ -141,8 +141,8 @@ impl MappingCore {
         })
     }
 
-    /// Called before a page is latched for writing: keeps dirty memory within its share. May call
-    /// the backing, or start the background thread; the caller must have no latch yet.
+    /// Called before a page is latched for writing: keeps dirty pages within their share of memory.
+    /// May call the backing, or start the background thread; the caller must not have a latch yet.
     pub(crate) fn balance(&self) {
         if !self.dirtied.fetch_add(1, Relaxed).wrapping_add(1).is_multiple_of(DIRTIED_BETWEEN_LOOKS)
         {
@@ -182,8 +182,8 @@ impl MappingCore {
         }
     }
 
-    /// Has the slots of all CPUs emptied, or writes some dirty pages, first of this mapping, or
-    /// waits for the background thread. Returns whether this may have freed memory.
+    /// Empties the slots of all CPUs, writes some dirty pages, first of this mapping, or waits for
+    /// the background thread. Returns whether this may have freed memory.
     #[cold]
     fn make_room(&self, wait: &mut BalanceWait) -> bool {
         // Other CPUs may hold the only free pages.
@@ -206,7 +206,7 @@ impl MappingCore {
         self.quiet_until_ns.store(coarse_ns() + AFTER_ERROR_NS, Relaxed);
     }
 
-    /// Records a failed sync of the backing. The background goes on writing the mapping.
+    /// Records a failed sync of the backing. The background thread still writes this mapping.
     pub(crate) fn note_sync_error(&self, errno: i32) {
         self.errors.record(errno);
     }
@@ -226,7 +226,7 @@ impl MappingCore {
         self.errors.cursor()
     }
 
-    /// The last error after the cursor, or without a cursor, after the last flush of that kind.
+    /// The last error since the cursor, or without a cursor, since the last flush of that kind.
     pub(crate) fn news(&self, cursor: Option<&mut ErrorCursor>) -> Option<i32> {
         match cursor {
             Some(cursor) => self.errors.advance(cursor),

@@ -1,6 +1,6 @@
 //! The page cache of the process, and the budget that it shares with the heap.
 //!
-//! Files use only those before them:
+//! Each file uses only those before it:
 //!
 //! ```text
 //! writers -> balancing

@@ -1,4 +1,4 @@
-//! Pages in use: pins, and latches for reading and writing.
+//! Pinned pages, and latches for reading and writing them.
 
 use super::backing::{Access, ReadOnly, ReadWrite};
 use super::mapping_core::MappingCore;
@@ -9,8 +9,8 @@ use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// A pin of a cached page: until all its pins are dropped, the page stays where it is, and reclaim
-/// does not take it. Cloning adds a pin.
+/// A pin of a cached page: until all pins of a page are dropped, the page stays in place, and
+/// reclaim does not evict it. Cloning adds a pin.
 ///
 /// With a [`ReadOnly`] backing, a pin gives access to the bytes:
 ///
@@ -59,7 +59,7 @@ impl<'a, A: Access> PageRef<'a, A> {
         self.page
     }
 
-    /// Gives the pin away: the caller ends it by unpinning the [`RawPage`].
+    /// Gives the pin to the caller, who ends it by unpinning the [`RawPage`].
     #[must_use]
     pub fn into_raw(self) -> RawPage {
         self.core.note_unpin();
@@ -116,8 +116,8 @@ impl<A: Access> fmt::Debug for PageRef<'_, A> {
 }
 
 impl<'a> PageRef<'a, ReadWrite> {
-    /// Waits until no task writes the page, and keeps writers away. A thread that has latched the
-    /// page for writing itself would wait for ever.
+    /// Waits until no task writes the page, and keeps writers away. A thread that itself has the
+    /// page latched for writing would wait for ever.
     #[inline]
     #[must_use]
     pub fn latch_shared(self) -> PageRead<'a> {
@@ -136,8 +136,8 @@ impl<'a> PageRef<'a, ReadWrite> {
         if cache().try_latch_shared(self.page.0) { Ok(PageRead { pin: self }) } else { Err(self) }
     }
 
-    /// Waits until no task reads or writes the page, and keeps other tasks away. A thread that has
-    /// latched the page itself would wait for ever. If more than 20 % of the memory is dirty
+    /// Waits until no task reads or writes the page, and keeps other tasks away. A thread that
+    /// itself has the page latched would wait for ever. If more than 20 % of the memory is dirty
     /// (`vm.dirty_ratio`), this writes some dirty pages first.
     #[inline]
     #[must_use]
@@ -162,7 +162,7 @@ impl<'a> PageRef<'a, ReadWrite> {
     }
 
     /// The version of the page, which every writer raises; `None` while a task writes. Versions
-    /// repeat after 65,536 writes.
+    /// wrap around after 65,536 writes.
     #[inline]
     #[must_use]
     pub fn version(&self) -> Option<u16> {
@@ -177,8 +177,8 @@ impl<'a> PageRef<'a, ReadWrite> {
     }
 
     /// Copies bytes from offset `at` on, without a latch (optimistic reading). Returns whether the
-    /// bytes belong to one version; if not, because a task writes, the contents of `into` are
-    /// undefined.
+    /// bytes belong to one version; after false, because a task was writing, the contents of `into`
+    /// are undefined.
     ///
     /// # Panics
     /// If the page ends before the last byte.
@@ -204,7 +204,7 @@ pub struct PageRead<'a> {
 }
 
 impl<'a> PageRead<'a> {
-    /// Gives up the latch, and keeps the pin.
+    /// Releases the latch, and keeps the pin.
     #[must_use]
     pub fn unlatch(self) -> PageRef<'a, ReadWrite> {
         self.pin.clone()
@@ -235,8 +235,8 @@ impl Drop for PageRead<'_> {
     }
 }
 
-/// A page that is latched for writing. It dereferences to its bytes; after a mutable dereference
-/// the page is dirty when the latch is given up.
+/// A page that is latched for writing. It dereferences to its bytes; after a mutable dereference,
+/// releasing the latch makes the page dirty.
 #[derive(Debug)]
 pub struct PageWrite<'a> {
     pin: PageRef<'a, ReadWrite>,
@@ -249,15 +249,15 @@ impl<'a> PageWrite<'a> {
         self.is_changed = true;
     }
 
-    /// Like [`mark_dirty`](Self::mark_dirty), with a mark: the number of the change in a log.
-    /// [`Backing::may_write`](crate::Backing::may_write) gets the mark before the page is written.
-    /// Marks of a page only grow.
+    /// Like [`mark_dirty`](Self::mark_dirty), with a mark: the sequence number of the change in a
+    /// log. [`Backing::may_write`](crate::Backing::may_write) gets the page's highest mark before
+    /// the page is written.
     pub fn mark_dirty_at(&mut self, mark: u64) {
         self.is_changed = true;
         note_mark(self.pin.page, mark);
     }
 
-    /// Gives up the latch, and keeps the pin.
+    /// Releases the latch, and keeps the pin.
     #[must_use]
     pub fn unlatch(self) -> PageRef<'a, ReadWrite> {
         self.pin.clone()
@@ -318,8 +318,8 @@ pub enum PageSlot<'a, A: Access = ReadWrite> {
     New(NewPage<'a, A>),
 }
 
-/// A new page, which only this object can use. Its bytes are undefined, and tasks that ask for the
-/// page wait. Dropping this takes the page out of the mapping again.
+/// A new page, which only this object can use. Its bytes are undefined, and tasks that request the
+/// page wait. Dropping this removes the page from the mapping.
 ///
 /// ```
 /// # use quarry::{FileBacking, NewPage, PageCache};
@@ -343,7 +343,7 @@ unsafe impl<A: Access> Send for NewPage<'_, A> {}
 unsafe impl<A: Access> Sync for NewPage<'_, A> {}
 
 impl<'a, A: Access> NewPage<'a, A> {
-    /// Takes over the pin and the latch of a new page.
+    /// Takes ownership of the pin and the latch of a new page.
     pub(crate) fn of(page: RawPage, core: &'a MappingCore) -> Self {
         Self { page, core, access: PhantomData }
     }
@@ -361,7 +361,7 @@ impl<'a, A: Access> NewPage<'a, A> {
         unsafe { core::slice::from_raw_parts_mut(start, self.core.page_bytes) }
     }
 
-    /// Publishes the page: its bytes are those of the backing.
+    /// Publishes the page as clean: its bytes are those of the backing.
     ///
     /// # Safety
     /// The caller has written all bytes.
@@ -373,8 +373,7 @@ impl<'a, A: Access> NewPage<'a, A> {
         PageRef::of(this.page, this.core)
     }
 
-    /// Sets all bytes to 0, lets `make` change them, and publishes the page: its bytes are those of
-    /// the backing.
+    /// Sets all bytes to 0, lets `make` change them, and publishes the page as clean.
     #[must_use]
     pub fn fill(mut self, make: impl FnOnce(&mut [u8])) -> PageRef<'a, A> {
         self.zero();
@@ -396,7 +395,7 @@ impl<'a, A: Access> NewPage<'a, A> {
 }
 
 impl<'a> NewPage<'a, ReadWrite> {
-    /// Like [`fill`](Self::fill), with bytes that the backing does not have yet: the page is dirty.
+    /// Like [`fill`](Self::fill), with bytes that the backing lacks: the page becomes dirty.
     #[must_use]
     pub fn fill_dirty(mut self, make: impl FnOnce(&mut [u8])) -> PageRef<'a, ReadWrite> {
         self.zero();

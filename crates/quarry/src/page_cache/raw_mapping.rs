@@ -18,13 +18,13 @@ use quarry_sys::primitive::task;
 
 pub(crate) type ProcessCache = PageCacheRef<'static, Stack<ProcessConfig>>;
 
-/// The page cache, which exists because the caller has a mapping.
+/// The page cache. It exists, because the caller has a mapping.
 #[inline(always)]
 pub(crate) fn cache() -> ProcessCache {
     STACK.used_page_cache().expect("whoever has a mapping has used the page cache")
 }
 
-/// Runs `work` on the page cache, which may take its locks.
+/// Runs `work`, which may take locks of the page cache, on the page cache.
 #[inline]
 pub(crate) fn inside<T>(work: impl FnOnce(ProcessCache) -> T) -> T {
     let _errno = KeepErrno::new();
@@ -32,7 +32,7 @@ pub(crate) fn inside<T>(work: impl FnOnce(ProcessCache) -> T) -> T {
     work(cache())
 }
 
-/// Runs `work` that waits for other tasks and takes no lock of the page cache.
+/// Runs `work`, which waits for other tasks and takes no lock of the page cache.
 #[inline]
 pub(crate) fn waiting<T>(work: impl FnOnce(ProcessCache) -> T) -> T {
     let _errno = KeepErrno::new();
@@ -74,7 +74,7 @@ impl RawMapping {
         process::giving_back(|| cache().destroy_mapping(self.id))
     }
 
-    /// Number of its pages. O(1).
+    /// Number of the mapping's pages. O(1).
     #[must_use]
     pub fn pages(self) -> u64 {
         inside(|cache| cache.pages_of(self.id))
@@ -123,11 +123,10 @@ impl RawMapping {
         collect(out, |found| inside(|cache| cache.pages_in_writeback(self.id, from, found)))
     }
 
-    /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort,
+    /// Holds the page at `index`: one pin, however often its owner requests it. Without an effort,
     /// returns only a cached page. With an effort, also makes a new page, which is up to date at
     /// once, is not latched, and has the private word 0. Only one task at a time holds pages of a
-    /// mapping. While it holds a page, only this task may truncate the mapping, or discard or move
-    /// its pages.
+    /// mapping. Meanwhile only this task may truncate the mapping, or discard or move its pages.
     ///
     /// # Errors
     /// Same as [`get_or_alloc`](Self::get_or_alloc).
@@ -147,7 +146,7 @@ impl RawMapping {
         cache().hold_present(self.id, index).map(RawPage)
     }
 
-    /// Drops all pages from index `from` on, dirty ones too, and ends their holding; waits for
+    /// Drops all pages from index `from` on, dirty ones too, and ends their holding. Waits for
     /// latches and for writeback. Pinned pages leave the mapping, and are freed with their last
     /// pin. Returns the number of dropped pages.
     pub fn truncate(self, from: u64) -> u64 {
@@ -170,7 +169,7 @@ impl RawMapping {
 #[cold]
 fn refusal(index: u64) -> Error {
     if index >= INDEX_LIMIT {
-        // Without a backing, the largest index is the only end.
+        // Without a backing, only the largest possible index is an end.
         return Error::OutOfRange { index, size: u64::MAX };
     }
     Error::Full
@@ -197,7 +196,7 @@ impl From<ReadError> for Error {
     }
 }
 
-/// A number of the running task. Thread control blocks are pages apart, so their low bits are cut.
+/// A number for the running task. Thread control blocks lie pages apart: low bits are dropped.
 fn writer() -> u32 {
     (task::current() >> 6) as u32
 }
@@ -241,7 +240,7 @@ impl RawPage {
         STACK.used_page_cache()?.is_pinned(page).then_some(Self(page))
     }
 
-    /// Returns whether a task has the latch of the page: for writing if `is_exclusive`, else for
+    /// Returns whether a task has the page latched: for writing if `is_exclusive`, else for
     /// reading.
     #[must_use]
     pub fn is_latched(self, is_exclusive: bool) -> bool {
@@ -304,15 +303,15 @@ impl RawPage {
         cache().take_readahead_mark(self.0)
     }
 
-    /// The private word of the page, 0 in a new page.
+    /// The private word of the page; 0 in a new page.
     #[inline]
     #[must_use]
     pub fn private(self) -> u64 {
         cache().private(self.0)
     }
 
-    /// Changes the private word. If the mapping names a cache for such words, the word is 0 or the
-    /// address of an object of that cache, which is freed with the page.
+    /// Changes the private word. If the mapping has a cache for such words, the word must be 0 or
+    /// the address of an object of that cache; the object is freed with the page.
     ///
     /// # Safety
     /// The caller pins the page, and owns the object.
@@ -331,7 +330,7 @@ impl RawPage {
         cache().pin_again(self.0);
     }
 
-    /// Gives up a pin; frees the page if this was the last pin, and no mapping has the page.
+    /// Gives up a pin; frees the page if this was the last pin and the page is in no mapping.
     ///
     /// # Safety
     /// The pin belongs to the caller, which does not use it any more.
@@ -340,11 +339,11 @@ impl RawPage {
         cache().unpin(self.0);
     }
 
-    /// Takes the latch of the page: for writing if `is_exclusive`, else for reading. Returns
-    /// whether it has the latch, which is always true if it `waits`.
+    /// Latches the page: for writing if `is_exclusive`, else for reading. Returns whether it has
+    /// the latch, which is always true if it `waits`.
     ///
     /// # Safety
-    /// The caller pins the page, and has no latch of it if it waits.
+    /// The caller pins the page, and has not latched it if it waits.
     #[must_use]
     pub unsafe fn latch(self, is_exclusive: bool, waits: bool) -> bool {
         waiting(|cache| {
@@ -367,7 +366,7 @@ impl RawPage {
         })
     }
 
-    /// Gives up the latch.
+    /// Releases the latch.
     ///
     /// # Safety
     /// The caller has latched the page, for writing if `is_exclusive`, else for reading.
@@ -398,10 +397,10 @@ impl RawPage {
         process::giving_back(|| cache().fill_failed(self.0, errno));
     }
 
-    /// Ends the holding of the page; with `discard`, the page leaves the mapping as well.
+    /// Ends the holding of the page; with `discard`, also removes the page from the mapping.
     ///
     /// # Safety
-    /// The caller holds the page, and does not use it any more; since it began to hold it, no other
+    /// The caller holds the page, and does not use it any more. While it held the page, no other
     /// task has truncated the mapping, or discarded or moved a page of it.
     #[inline]
     pub unsafe fn unhold(self, discard: bool) {

@@ -1,4 +1,4 @@
-//! Registrations of shrinkers and callbacks with the budget, kept in the heap until their removal.
+//! Registrations of shrinkers and callbacks with the budget, stored in the heap until removed.
 
 use crate::error::Error;
 use crate::instance::STACK;
@@ -19,14 +19,14 @@ pub(crate) enum Kind {
 
 #[repr(C)]
 struct Head {
-    /// Marks the memory as a registration: [`seal_of`] its address.
+    /// Identifies the memory as a registration: [`seal_of`] its address.
     seal: usize,
     kind: Option<Kind>,
     free: unsafe fn(NonNull<Head>),
 }
 
 fn seal_of(head: NonNull<u8>) -> usize {
-    // The number is odd and a head is aligned, so no aligned pointer looks like a seal.
+    // The constant is odd and a head is aligned, so no aligned pointer is equal to a seal.
     head.addr().get() ^ 0x5ead_ca11_b0a7_1057_u64 as usize
 }
 
@@ -40,14 +40,14 @@ struct Block<T> {
 ///
 /// Dropping waits for a call of the function that runs on another thread, so the caller must not
 /// hold anything that the call needs. If a registered function drops its own registration, the
-/// process prints one line and ends.
+/// process prints one line and aborts.
 #[derive(Debug)]
 #[must_use = "what is registered is removed when this is dropped"]
 pub struct Registration(NonNull<Head>);
 
 // SAFETY: any thread may use and drop a registered value (`of` demands `Send + Sync`).
 unsafe impl Send for Registration {}
-// SAFETY: a shared registration does nothing.
+// SAFETY: a shared reference to a registration gives access to nothing.
 unsafe impl Sync for Registration {}
 
 impl Registration {
@@ -85,7 +85,7 @@ impl Registration {
         head
     }
 
-    /// Returns whether a registered value is at an address, which may be any number.
+    /// Returns whether a registered value is at an address, which may be any number at all.
     #[must_use]
     pub fn is_at(address: NonNull<u8>) -> bool {
         let is_head = address.cast::<Head>().is_aligned()

@@ -1,8 +1,8 @@
 //! Writes dirty pages to their backing, in the order of their indexes, neighbours together.
 //!
-//! While a page is written, it is latched for reading: its bytes belong to one moment, and readers
-//! go on. Before a writeback waits for a latch, it writes the pages that it has latched and gives
-//! up their latches, so it never waits for a task that waits for it.
+//! While a page is written, it is latched for reading: so its bytes do not change, and readers need
+//! not wait. Before a writeback waits for a latch, it writes the pages that it has latched and
+//! releases their latches, so it never waits for a task that waits for it.
 //!
 //! A page that is made dirty again while it is written stays dirty. A page that the backing refuses
 //! stays dirty as well, and the error is recorded for the next flush.
@@ -21,16 +21,16 @@ const RUN: usize = 64;
 /// How the caller of a writeback waits (`enum writeback_sync_modes`, Linux 6.6).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// No caller waits: pages in use are left out (`WB_SYNC_NONE`).
+    /// No caller waits, so pages in use are skipped (`WB_SYNC_NONE`).
     Background,
-    /// A caller waits for all pages (`WB_SYNC_ALL`).
+    /// A caller waits until all pages are written (`WB_SYNC_ALL`).
     Flush,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) pages: usize,
-    /// Pages that the backing does not allow to be written yet.
+    /// Number of pages that the backing does not allow to be written yet.
     pub(crate) withheld: usize,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
     /// Writes all pages, and unpins them. Returns how many were written.
     fn write<B: Backing>(mut self, backing: &B) -> usize {
         let bytes = self.core.page_bytes;
-        // Bytes of the page at `done` that were written.
+        // Bytes written so far of the page number `done`.
         let mut within = 0;
         while self.done < self.count {
             let mut pieces = [&[] as &[u8]; RUN];
@@ -105,7 +105,7 @@ impl<'a> Run<'a> {
 }
 
 impl Drop for Run<'_> {
-    /// Pages that were not written, because the backing has refused or unwound, stay dirty.
+    /// Pages that were not written, because the backing failed or panicked, stay dirty.
     fn drop(&mut self) {
         while self.done < self.count {
             self.end_next(true);
@@ -237,7 +237,7 @@ pub(crate) fn flush<B: Backing>(
     cursor: Option<&mut ErrorCursor>,
 ) -> Result<(), Error> {
     core.check_process()?;
-    // Writes of other tasks may fail, or may have begun before later changes of the pages.
+    // Another task's write may fail, or may have begun before the page's last change.
     wait_writeback(core, range.clone());
     let written = write_range(core, backing, range.clone(), usize::MAX, Mode::Flush);
     wait_writeback(core, range);
@@ -264,7 +264,7 @@ pub(crate) fn sync<B: Backing>(
         core.note_sync_error(errno);
     }
     // A recorded error counts even if this sync succeeded, because the backing may have reported it
-    // to another flusher. The error of this sync counts even if the cursor has passed it already.
+    // to another flusher. The error of this sync counts even if the cursor is past it already.
     match core.news(cursor) {
         Some(errno) => Err(Error::System(OsError(errno))),
         None => Ok(synced?),

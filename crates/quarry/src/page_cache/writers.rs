@@ -1,7 +1,7 @@
-//! The list of mappings that write to a backing, and the limits of dirty memory.
+//! The list of mappings that write to a backing, and the limits on dirty pages.
 //!
 //! Equation: a writer is linked from its registration until its removal, and `uses` is the number
-//! of tasks, other than its owner, that work with it now. Its owner removes it once `uses` is 0.
+//! of tasks, except its owner, that use it now. Its owner removes it once `uses` is 0.
 
 use crate::gate;
 use crate::instance::{STACK, is_ready, zones};
@@ -19,10 +19,10 @@ use quarry_sys::primitive::{
     futex,
 };
 
-/// Percentage of memory: if more is dirty, the background thread writes
+/// Percentage of memory; if more is dirty, the background thread writes
 /// (`vm.dirty_background_ratio`, `mm/page-writeback.c`, Linux 6.6).
 pub(crate) const BACKGROUND_RATIO: u32 = 10;
-/// Percentage of memory: if more is dirty, threads that make pages dirty write (`vm.dirty_ratio`).
+/// Percentage of memory; if more is dirty, threads that make pages dirty write (`vm.dirty_ratio`).
 pub(crate) const HARD_RATIO: u32 = 20;
 /// Pages of one mapping that the background thread writes before it goes to the next mapping
 /// (`MIN_WRITEBACK_PAGES`, 4 MiB, `fs/fs-writeback.c`, Linux 6.6).
@@ -61,11 +61,11 @@ unsafe impl Send for Writers {}
 
 static WRITERS: CountedLock<Writers> = CountedLock::new(Writers { first: None });
 
-/// The percentages in force, by default [`BACKGROUND_RATIO`] and [`HARD_RATIO`].
+/// The current percentages, by default [`BACKGROUND_RATIO`] and [`HARD_RATIO`].
 static BACKGROUND: AtomicU32 = AtomicU32::new(BACKGROUND_RATIO);
 static HARD: AtomicU32 = AtomicU32::new(HARD_RATIO);
 
-/// Pages of memory and swap of the machine; 0 until they are first needed.
+/// Pages of the machine's memory and swap; 0 until they are first needed.
 static MACHINE: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
@@ -138,13 +138,13 @@ fn unlink(writers: &mut Writers, writer: &Writer) {
     }
 }
 
-/// In the child of a fork: tasks that used writers do not exist here.
+/// In the child of a fork: the tasks that used writers do not exist here.
 pub(crate) fn forget_uses() {
     // SAFETY: linked writers are alive.
     each(|writer| unsafe { writer.as_ref() }.uses.store(0, Relaxed));
 }
 
-/// Ends the use of `used`, and begins the use of the writer after it, or without it of the first.
+/// Ends the use of `used` and begins the use of the next writer; with `None`, of the first one.
 fn next_used(used: Option<NonNull<Writer>>) -> Option<NonNull<Writer>> {
     let _inside = gate::enter();
     let writers = WRITERS.lock();
@@ -195,7 +195,7 @@ pub(crate) fn dirty() -> usize {
     cache.map_or(0, |cache| cache.events().dirty() as usize)
 }
 
-/// Pages that could hold file data: pages of the limit or the machine, less pages of the heap.
+/// Pages that could hold file data: those of limit or machine, minus those of the heap.
 fn dirtyable() -> usize {
     let budget = zones().budget();
     let cached = STACK.used_page_cache().map_or(0, |cache| cache.events().pages() as usize);
@@ -211,12 +211,12 @@ fn machine() -> usize {
     MACHINE.load(Relaxed)
 }
 
-/// Returns whether the background thread should write, because too much is dirty. O(slots).
+/// Returns whether the background thread should write, because too many pages are dirty. O(slots).
 pub(crate) fn is_due() -> bool {
     is_beyond(&BACKGROUND)
 }
 
-/// Returns whether threads that make pages dirty should write, because too much is. O(slots).
+/// Returns whether threads that make pages dirty should write some themselves. O(slots).
 pub(crate) fn is_overdue() -> bool {
     is_beyond(&HARD)
 }

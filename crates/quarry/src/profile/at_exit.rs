@@ -1,5 +1,5 @@
-//! A profile of the whole life of a process (`QUARRY_PROFILE`). It shows memory in use at the end
-//! of the process as leaked; the program may have left it to the system on purpose.
+//! A profile of the whole life of a process (`QUARRY_PROFILE`). It shows memory in use at the exit
+//! as leaked, although the program may have left that to the system on purpose.
 
 use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to_descriptor;
@@ -43,7 +43,7 @@ pub(crate) fn start_if_asked() {
     }
 }
 
-/// In the child of a fork: starts a profile for it, if its file gets a different name.
+/// In the child of a fork: starts a profile for the child, if its file gets another name.
 pub(super) fn start_in_child() {
     if name().is_some_and(|name| name.contains("%p")) {
         start_if_asked();
@@ -80,7 +80,7 @@ impl Drop for File {
     }
 }
 
-/// Opens a regular file of this name: another user may have put something else there.
+/// Opens a file of this name only if it is regular: another user may have put a pipe there.
 fn open(path: &CStr) -> Result<File, Error> {
     let access = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
     let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;

@@ -1,27 +1,27 @@
-//! Switches the profile on a client's request: without a signal, without the right to trace the
+//! Switches the profile at a client's request: without a signal, without the right to trace the
 //! process, and without a file that other users write.
 //!
 //! A client sleeps on words of the process's record in the statistics page, as futexes. When the
-//! process publishes its statistics, at most ten times a second, it wakes these sleepers, and
-//! learns from the words that had sleepers what clients ask for. No word ever changes. `malloc` of
-//! the C library also makes this system call (futex).
+//! process publishes its statistics, at most ten times a second, it wakes these sleepers. The words
+//! that had sleepers say what clients request. No word ever changes. The C library's `malloc` also
+//! makes this system call (futex).
 //!
 //! | word of the record | its sleepers |
 //! |---|---|
-//! | [`BELL`] | ask for a profile, and live: they sleep there again after a wake-up |
-//! | [`STOP`] | ask for the end of the profile |
-//! | [`WISHES`]` + 4 * n` | ask for one sample in 2^(n mod 32) bytes; from n = 32 on with frees |
+//! | [`BELL`] | request a profile, and are alive: they sleep there again after a wake-up |
+//! | [`STOP`] | request the end of the profile |
+//! | [`WISHES`]` + 4 * n` | request one sample in 2^(n mod 32) bytes; from n = 32 on with frees |
 //!
-//! Such a profile ends after [`PATIENCE`] looks without a sleeper on the bell.
+//! A profile started this way ends after [`PATIENCE`] looks without a sleeper on the bell.
 
 use super::switch::{start, start_with_frees, stop};
 use quarry_record::profile_bell::{BELL, PATIENCE, STOP, WISHES, mean_of};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, futex};
 
-/// Looks without a sleeper until the profile ends; 0 if no client has started a profile.
+/// Looks without a sleeper after which the profile ends; 0 if no client has started a profile.
 static LEFT: AtomicU32 = AtomicU32::new(0);
 
-/// Does what clients ask for. Called after each publication, with no lock held, outside the gate;
+/// Does what clients request. Called after each publication, without a lock, outside the gate;
 /// `record` is the address of the process's record.
 pub(crate) fn look(record: usize) {
     let sleeps_on = |offset: usize| futex::wake_others(record + offset, i32::MAX) > 0;

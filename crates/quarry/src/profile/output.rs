@@ -1,11 +1,11 @@
-//! Writes a profile: the counts as they are, and a copy of `/proc/self/maps`.
+//! Writes a profile: the words of the counts, followed by a copy of `/proc/self/maps`.
 
 use crate::error::{Error, OsError};
 use crate::instance::{is_ready, profile};
 use core::ffi::{c_int, c_void};
 
-/// Writes the profile that is on, or the last one, to a file: raw, for `quarry profile FILE`. About
-/// 1 MiB; may be called while the profile is on. O(size).
+/// Writes the current profile, or else the last one, to a file: raw, for `quarry profile FILE`.
+/// About 1 MiB; may be called while the profile is on. O(size).
 ///
 /// # Errors
 /// [`Error::NoProfile`], or the system's error for the file.

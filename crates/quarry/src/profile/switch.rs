@@ -1,9 +1,9 @@
 //! Switches the profile on and off.
 //!
-//! The counts lie in a mapping that the first start makes, and that lives as long as the process: a
-//! memfd that the same user may read, or private memory in a confined process and if the system
-//! refuses a memfd. In the child of a fork private memory replaces the memfd at once, so that the
-//! child never adds to the counts of its parent.
+//! The counts are in a mapping that the first start makes, and that exists until the process ends.
+//! It is a memfd that the same user may read, or private memory in a confined process or if the
+//! system refuses a memfd. In the child of a fork private memory replaces the memfd at once, so
+//! that the child never changes the counts of its parent.
 
 use crate::error::Error;
 use crate::gate;
@@ -30,7 +30,7 @@ const NAME: &core::ffi::CStr = c"quarry-profile";
 /// The lowest number that its descriptor may have.
 const LEAST_DESCRIPTOR: i32 = 100;
 
-/// Mean bytes from one sample to the next by default.
+/// Mean bytes between two samples by default.
 pub const DEFAULT_MEAN_BYTES: usize = quarry_watch::profile::DEFAULT_MEAN as usize;
 
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
@@ -55,8 +55,8 @@ pub fn start_with_frees(mean_bytes: usize) -> Result<(), Error> {
     begin(mean_bytes, true)
 }
 
-/// Stops the profile. Its counts can still be written; sampled objects stay samples until they are
-/// freed. Does nothing if no profile is on, or if another thread is switching it.
+/// Stops the profile. Its counts can still be written to a file; sampled objects stay samples until
+/// they are freed. Does nothing if no profile is on, or if another thread is switching it.
 pub fn stop() {
     let _errno = KeepErrno::new();
     if !is_ready() || !profile().is_on() {
@@ -83,7 +83,7 @@ fn begin(mean_bytes: usize, frees: bool) -> Result<(), Error> {
     let options = ProfileOptions {
         mean: (mean_bytes as u64).clamp(1, LARGEST_MEAN),
         frees,
-        // The stack has a different address in each process.
+        // The address of a local variable differs from process to process.
         seed: coarse_ns() ^ core::ptr::from_ref(&frees) as u64,
         tracer: |frames: &mut [u64; MOST_FRAMES]| unwind::trace(frames),
     };
@@ -100,7 +100,7 @@ fn note(word: Head, value: u64) {
     }
 }
 
-/// Makes the tables, if there are no tables yet, and shares the counts with readers, if allowed.
+/// Makes the tables at the first call, and lets readers map the counts, if allowed.
 fn make_tables() -> OsResult<()> {
     let os: &'static dyn Os = if is_confined() { &Confined } else { &Linux };
     if profile().area().is_none() {
@@ -125,7 +125,7 @@ fn with_memory(change: impl FnOnce(NonNull<u8>, usize) -> OsResult<()>) -> OsRes
     change(area.start().cast(), area.bytes().next_multiple_of(Linux.page_size()))
 }
 
-/// In the child of a fork. Sampled objects stay samples. Returns whether there was a profile.
+/// In a fork's child. Sampled objects stay samples. Returns whether there was a profile.
 pub(super) fn adopt_in_child() -> bool {
     if !is_ready() || profile().area().is_none() {
         return false;

@@ -1,10 +1,10 @@
-//! Parts of tests that need a process of their own: its limit is small, or it forks.
+//! Runs parts of tests that need a process of their own: with a small limit, or because they fork.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 
-/// Runs the test of this binary with the name `name`, which is ignored otherwise, in a process of
-/// its own, with variables of the environment. Returns what it has printed to standard error.
+/// Runs the test `name` of this binary, which is ignored otherwise, in a process of its own, with
+/// variables of the environment. Returns the process's standard error.
 pub(crate) fn alone(name: &str, variables: &[(&str, &str)]) -> String {
     let output = run(name, variables);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -14,7 +14,7 @@ pub(crate) fn alone(name: &str, variables: &[(&str, &str)]) -> String {
     said
 }
 
-/// The same of a test that aborts.
+/// Runs a test that aborts, like `alone`.
 pub(crate) fn dies(name: &str, variables: &[(&str, &str)]) -> String {
     let output = run(name, variables);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -22,7 +22,7 @@ pub(crate) fn dies(name: &str, variables: &[(&str, &str)]) -> String {
     said
 }
 
-/// The same of a test that goes on until its caller kills it.
+/// Starts a test that runs until its caller kills it, like `alone`.
 pub(crate) fn started(name: &str, variables: &[(&str, &str)]) -> Child {
     command(name, variables).stdout(Stdio::null()).spawn().expect("it starts")
 }

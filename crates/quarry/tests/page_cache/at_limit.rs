@@ -1,5 +1,5 @@
-//! Heap beside a busy cache at the limit: no request is refused while clean pages cover it, and no
-//! reader is while the heap has not all of the memory.
+//! The heap beside a busy cache at the limit: no request fails while there are enough clean pages,
+//! and no read fails unless the heap has all of the memory.
 
 use crate::alone::alone;
 use crate::store::PAGE;
@@ -13,7 +13,7 @@ const LIMIT: usize = 64 << 20;
 const PAGES: u64 = 4 * (LIMIT / PAGE) as u64;
 const TASKS: u64 = 8;
 
-/// A disk without limits, whose pages tell their numbers; it may refuse to be written.
+/// A disk without limits, on which each page contains its number; writes to it may be refused.
 #[derive(Default)]
 struct Numbers(Arc<AtomicBool>);
 
@@ -39,7 +39,7 @@ impl Backing for Numbers {
     }
 }
 
-/// Memory of the heap, whose last byte was written.
+/// Memory of the heap whose last byte was written.
 struct Block(*mut u8, Layout);
 
 impl Block {
@@ -67,12 +67,12 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout, and nobody else has it.
+        // SAFETY: it was allocated with this layout, and no other code has it.
         unsafe { Quarry.dealloc(self.0, self.1) };
     }
 }
 
-/// Runs `heap` beside tasks that read pages at random, and write every `write`th, if any.
+/// Runs `heap` beside tasks that read random pages, and write each `write`th of them, if given.
 fn beside(write: Option<u64>, heap: impl FnOnce(&dyn Fn())) {
     let mapping = PageCache::builder().read_ahead(0).open(Numbers::default()).unwrap();
     let (over, reads) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -96,7 +96,7 @@ fn beside(write: Option<u64>, heap: impl FnOnce(&dyn Fn())) {
             reads.fetch_add(1, SeqCst);
         }
     };
-    /// Ends the tasks also where the heap panics.
+    /// Ends the tasks, even if `heap` panics.
     struct Ends<'a>(&'a AtomicBool);
     impl Drop for Ends<'_> {
         fn drop(&mut self) {
@@ -114,7 +114,7 @@ fn beside(write: Option<u64>, heap: impl FnOnce(&dyn Fn())) {
             })
             .collect();
         heap(&|| {
-            // The cache has all of the memory again.
+            // Wait until the cache has all of the memory again.
             while Budget::get().unwrap().stats().free > LIMIT / 16 {
                 assert!(!tasks.iter().any(|task| task.is_finished()), "no read fails");
                 thread::yield_now();
@@ -192,7 +192,7 @@ fn floor() {
             filled();
             let held: Vec<Block> = std::iter::from_fn(|| Block::of(bytes)).collect();
             assert!(held.len() * bytes > LIMIT * 8 / 10, "{} blocks of {bytes}", held.len());
-            // Refused again and again, with tasks that go on beside it.
+            // These are refused again and again, while the tasks continue.
             (0..20).for_each(|_| assert!(Block::of(8 << 20).is_none()));
         }
     });
@@ -217,7 +217,7 @@ fn dirty() {
     };
     let balances = || Budget::get().unwrap().stats().balances;
     let is_full = || PageCache::stats().dirty() > (LIMIT / PAGE) as u64 * 9 / 10;
-    // The thread begins to write; from then on nothing is written before it is asked for.
+    // The background thread begins to write; afterwards pages are written only on request.
     change(&|| PageCache::stats().events().any(|(name, count)| name == "nr_written" && count > 0));
     PageCache::set_dirty_ratios(100, 100).unwrap();
     change(&is_full);

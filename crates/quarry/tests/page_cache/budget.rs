@@ -1,4 +1,4 @@
-//! One budget: the heap and the cache have the same memory, and either gives way to the other.
+//! One budget: heap and cache share the memory, and each gives some back when the other needs it.
 
 use crate::alone::alone;
 use crate::store::{Disk, PAGE, page_of, readable, writable};
@@ -85,7 +85,7 @@ fn dirty_pages_are_written_to_make_room() {
 fn all_dirty() {
     const PAGES: u64 = 64 << 20 >> 12;
     let disk = Disk::of_pages(0);
-    // All memory may be dirty: nothing is written before it is used up.
+    // All memory may be dirty, so that no page is written before memory is used up.
     PageCache::set_dirty_ratios(100, 100).unwrap();
     let mapping = PageCache::open(writable(&disk)).unwrap();
     for index in 0..PAGES {
@@ -96,7 +96,7 @@ fn all_dirty() {
     for index in (0..PAGES).step_by(7) {
         assert_eq!(disk.page(index)[..8], index.to_le_bytes());
     }
-    // A device that takes nothing: the memory fills up, and what was said is kept.
+    // A device that refuses all writes: the memory fills up, and written data is kept in it.
     *disk.bad_writes.lock().unwrap() = vec![libc::EIO; 1 << 20];
     let mut made = PAGES;
     let refused = loop {

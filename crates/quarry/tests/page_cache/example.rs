@@ -1,4 +1,4 @@
-//! The example of a store: more data than its limit, found again by another process.
+//! The example `store`: more data than its limit, read back by another process.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn a_store_keeps_more_than_its_memory_holds() {
     let file = std::env::temp_dir().join(format!("quarry-store-{}", std::process::id()));
     let _ = std::fs::remove_file(&file);
     let key = |number: u32| format!("key-{}", number.wrapping_mul(2_654_435_761));
-    // Each of these lies on a page of its own, as a rule: 20,000 of 64 MiB, with 12 MiB of memory.
+    // Most of these are on different pages: 20,000 keys in a file of 64 MiB, with 12 MiB of memory.
     let sets: String = (0..20_000).map(|n| format!("set {} value {n}\n", key(n))).collect();
     let written = run(&program, &file, "12", &sets);
     assert!(String::from_utf8_lossy(&written.stdout).lines().all(|line| line == "ok"));

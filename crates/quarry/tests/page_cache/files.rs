@@ -1,4 +1,4 @@
-//! Real files: their ends, their sizes, and transfers past the page cache of the kernel.
+//! Real files: their ends, their sizes, and transfers with `O_DIRECT`.
 
 use crate::store::{PAGE, page_of};
 use quarry::{Error, FileBacking, OsError, PageCache, ReadOnly, ReadWrite};
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-/// A file of a test, gone with this.
+/// A file of a test, deleted when this is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -176,7 +176,7 @@ fn a_file_of_the_standard_library_is_read_and_written() {
     assert_eq!(scratch.bytes()[0], 77);
 }
 
-/// The device that is always full stands for one that has become full.
+/// `/dev/full` stands for a device that has become full.
 #[test]
 fn a_full_device_is_an_error_of_the_flush() {
     let full = FileBacking::open_writable("/dev/full").unwrap();

@@ -1,5 +1,5 @@
-//! A fork in the middle of everything: the parent goes on, and the child has what its documentation
-//! says.
+//! A fork while other threads work: the parent continues, and the child finds what the
+//! documentation promises.
 
 use crate::alone::alone;
 use crate::store::{Disk, page_of, readable, writable};
@@ -12,10 +12,10 @@ fn a_fork_in_the_middle_of_reads_writes_and_waits() {
     alone("forks::in_the_middle", &[("QUARRY_LIMIT", "32M")]);
 }
 
-/// Runs `child` in a forked child, which leaves without the parent's destructors.
+/// Runs `child` in a forked child, which exits without running the parent's destructors.
 fn in_child(child: impl FnOnce()) {
-    // SAFETY: the child has one thread; it uses no lock that another thread of the parent may have
-    // had, beside those of Quarry, and leaves by `_exit`.
+    // SAFETY: the child has one thread. It uses no lock that another thread of the parent may have
+    // held, except Quarry's, and leaves by `_exit`.
     let id = unsafe { libc::fork() };
     assert!(id >= 0, "no fork");
     if id == 0 {
@@ -67,7 +67,7 @@ fn in_the_middle() {
                 assert_eq!(reading.read(PAGES - 1).map(drop).err(), child_error(&reading));
                 assert_eq!(writing.flush(..), Err(Error::Forked));
                 assert_eq!(reading.truncate(0), Err(Error::Forked));
-                // A cache of the child's own, over a disk that nobody else has.
+                // A cache made by the child, over a disk that only it uses.
                 let own = Disk::of_pages(60);
                 let mapping = PageCache::open(writable(&own)).unwrap();
                 for index in 0..60 {
@@ -88,7 +88,7 @@ fn in_the_middle() {
     assert_eq!(PageCache::stats().pages(), 0, "no page is left in the parent");
 }
 
-/// What reading the last page says in the child: nothing, if it is cached.
+/// The error of reading the last page in the child; none if the page is cached.
 fn child_error<B: quarry::Backing>(mapping: &quarry::Mapping<B>) -> Option<Error> {
     mapping.get(599).is_none().then_some(Error::Forked)
 }
@@ -146,7 +146,7 @@ fn background_writes() {
             let page = mapping.create(index).unwrap();
             drop(page.fill_dirty(|bytes| bytes.copy_from_slice(&page_of(index))));
         }
-        // A write of the background is under way, with pages latched and marked.
+        // The background thread is writing now, with pages latched and marked.
         begun(before + 1);
         in_child(|| {
             let page = mapping.get(round * 500).expect("it is cached");

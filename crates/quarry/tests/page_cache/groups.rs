@@ -1,4 +1,4 @@
-//! Groups: mappings with limits of their own.
+//! Groups: limits for the pages of some mappings.
 
 use crate::alone::alone;
 use crate::store::{Disk, PAGE, readable};
@@ -26,7 +26,7 @@ fn shared_limits() {
         assert!(group.usage().used <= MAX);
     }
     assert!(one.pages() + two.pages() > 200 && free.pages() == 1000);
-    // Pins of both mappings count.
+    // The pins of both mappings count against the group.
     let mut pins: Vec<_> = (0..32).map(|index| one.read(index).unwrap()).collect();
     pins.extend((0..32).map(|index| two.read(index).unwrap()));
     assert_eq!(group.usage().pinned, 64 * PAGE);

@@ -1,4 +1,4 @@
-//! Programs that ask for what nobody asks for.
+//! Programs that make requests which no sensible program makes.
 
 use crate::alone::{alone, dies};
 use crate::store::{Disk, PAGE, page_of, readable, writable};
@@ -7,7 +7,7 @@ use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// An endless file of zeroes, which asks for an alignment of its own.
+/// An endless file of zeroes, whose type has an unusual alignment.
 #[repr(align(8192))]
 struct Zeroes;
 
@@ -65,7 +65,7 @@ fn a_page_that_no_index_holds_is_out_of_range() {
         assert_eq!(unsafe { last.rekey(index) }, Err(Error::Full));
     }
     assert_eq!(raw.pages(), 1);
-    // SAFETY: the pin is that of its maker.
+    // SAFETY: the pin is the one from making the page.
     unsafe { last.unpin() };
     assert!(raw.destroy());
 }

@@ -1,12 +1,12 @@
 //! A process that is killed while the background thread writes its dirty pages to a file.
 //!
-//! Quarry gives the kernel whole pages, in `pwritev` of neighbours, whose bytes nobody changes
-//! until the call returns. The kernel copies them into its cache page by page, and looks between
-//! two pages whether the process is to die (`generic_perform_write`, `mm/filemap.c`, Linux 6.6),
-//! never within one: afterwards each page of the file is as it was before or after one of its
-//! writes. Which pages are new is not said: the background writes in an order of its own.
-//! Nothing of this holds where the machine loses power: there a page may be torn, or be lost, until
-//! a `sync` has returned.
+//! Quarry passes whole pages to the kernel, by `pwritev` of neighbours, and no task changes their
+//! bytes until the call returns. The kernel copies page by page into its own cache, and checks only
+//! between two pages whether the process is to die (`generic_perform_write`, `mm/filemap.c`, Linux
+//! 6.6). So afterwards each page of the file is as it was before or after one of its writes. It is
+//! not defined which pages are new: the background thread writes in its own order. All this does
+//! not hold if the machine loses power: then a page may be torn or lost until a `sync` has
+//! returned.
 
 use crate::alone::started;
 use quarry::{FileBacking, PageCache};
@@ -14,12 +14,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 const PAGE: usize = 4096;
-/// Pages of the file: 16 MiB, of which 1 % of the limit may be dirty before the background writes.
+/// Pages of the file (16 MiB); the background thread writes if 1 % of the limit is dirty.
 const PAGES: u64 = 4096;
 const FILE: &str = "KILLED_TEST_FILE";
 
-/// A page as one write leaves it: its index, the number of the change, bytes made of both, and
-/// their sum.
+/// A page as one write leaves it: its index, the number of the change, bytes computed from both,
+/// and their sum.
 fn version_of(index: u64, change: u64) -> Vec<u8> {
     let mut words = vec![index, change];
     let mut word = index << 32 ^ change;
@@ -35,7 +35,7 @@ fn sum(words: &[u64]) -> u64 {
     words.iter().fold(0, |sum: u64, word| sum.rotate_left(7) ^ word.wrapping_mul(0x9e37_79b9))
 }
 
-/// The change that a page of the file comes from, which is whole.
+/// The number of the change that has written a page of the file. Checks that the page is whole.
 fn change_of(index: u64, bytes: &[u8]) -> u64 {
     let words: Vec<u64> =
         bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
@@ -52,7 +52,7 @@ fn a_torn_page_is_seen() {
     change_of(3, &torn);
 }
 
-/// Pages of the file that somebody has written.
+/// Number of pages of the file that were written.
 fn changed(path: &Path) -> usize {
     let bytes = std::fs::read(path).unwrap();
     bytes.chunks_exact(PAGE).filter(|page| page[8..16] != [0; 8]).count()
@@ -61,7 +61,7 @@ fn changed(path: &Path) -> usize {
 #[test]
 fn a_killed_process_leaves_whole_pages() {
     let path = std::env::temp_dir().join(format!("quarry-killed-{}", std::process::id()));
-    // A new file each time, so that what one process has written is not taken for another's.
+    // A new file each time, so that the pages of an earlier process do not count.
     for kill_after in [1, 200, 3_000] {
         std::fs::write(
             &path,
@@ -70,7 +70,7 @@ fn a_killed_process_leaves_whole_pages() {
         .unwrap();
         let variables = [("QUARRY_LIMIT", "64M"), (FILE, path.to_str().unwrap())];
         let mut writer = started("killed::changes_pages_for_ever", &variables);
-        // A page that is being written may be read as a mixture, so this looks at one word of each.
+        // A page that is being written may be read half new, so this reads one word of each.
         while changed(&path) < kill_after {
             assert_eq!(writer.try_wait().unwrap(), None, "it goes on until it is killed");
         }

@@ -1,5 +1,5 @@
-//! The page cache of a process: mappings over files, and over backings that fail, stop in the
-//! middle, stall and panic.
+//! The page cache of a process: mappings over files, and over backings that fail, do only a part of
+//! a call, stall and panic.
 
 mod alone;
 mod at_limit;

@@ -1,4 +1,4 @@
-//! Reading: every byte is the backing's, whatever that does.
+//! Reading: every byte comes from the backing, whatever the backing does.
 
 use crate::store::{Disk, PAGE, page_of, readable};
 use quarry::{Error, OsError, PageCache};
@@ -193,7 +193,7 @@ fn pins_keep_bytes_that_nobody_finds_any_more() {
     assert_eq!(mapping.read(20).unwrap()[..], page_of(20), "a new one");
 }
 
-/// Lets other threads run until something holds.
+/// Lets other threads run until the condition holds.
 pub(crate) fn wait_until(holds: impl Fn() -> bool) {
     while !holds() {
         thread::yield_now();

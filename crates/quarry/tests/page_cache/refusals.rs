@@ -1,4 +1,4 @@
-//! Refusals beside those of reads and writes: of syncs, of new sizes, and of what is read ahead.
+//! Errors other than those of reads and writes: of syncs, of new sizes, and of read-ahead.
 
 use crate::store::{Disk, page_of, readable, writable};
 use quarry::{Error, FileBacking, OsError, PageCache, ReadWrite};

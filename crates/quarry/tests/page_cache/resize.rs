@@ -1,4 +1,4 @@
-//! Limits that change, what is in memory beside them, and values that no budget accepts.
+//! Limits that change, the memory beside them, and values that no budget accepts.
 
 use crate::alone::alone;
 use crate::store::PAGE;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
-/// Has no memory of its own.
+/// A backing of zeroes, without memory of its own.
 struct Zeroes;
 
 impl Backing for Zeroes {

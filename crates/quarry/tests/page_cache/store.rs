@@ -1,4 +1,4 @@
-//! A backing in memory that fails as it is told.
+//! A backing in memory that fails as a test tells it to.
 
 use quarry::{Access, Backing, OsError, ReadOnly, ReadWrite};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 pub(crate) const PAGE: usize = 4096;
 
-/// A call that the store has got: offset, bytes asked, bytes of the pieces.
+/// A call that the store has received: offset, requested bytes, bytes of the pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) offset: u64,
@@ -16,34 +16,34 @@ pub(crate) struct Call {
     pub(crate) pieces: usize,
 }
 
-/// The bytes and the plan of a store.
+/// The bytes of a store, and how its calls are to fail.
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) bytes: Mutex<Vec<u8>>,
-    /// Most bytes that one call moves; 0 for all.
+    /// Most bytes that one call moves; 0 for no limit.
     pub(crate) most: AtomicUsize,
-    /// Errors of pages that are read, by offset.
+    /// Errors for reads of pages, by offset.
     pub(crate) bad_reads: Mutex<BTreeMap<u64, i32>>,
     /// The errors of the next writes, the last one first.
     pub(crate) bad_writes: Mutex<Vec<i32>>,
     /// The errors of the next syncs, the last one first.
     pub(crate) bad_syncs: Mutex<Vec<i32>>,
-    /// Syncs that went through.
+    /// Number of syncs that succeeded.
     pub(crate) synced: AtomicUsize,
-    /// Marks up to here may be written.
+    /// Pages with marks up to this one may be written.
     pub(crate) log: AtomicU64,
     pub(crate) reads: Mutex<Vec<Call>>,
     pub(crate) writes: Mutex<Vec<Call>>,
     pub(crate) panics: AtomicBool,
-    /// Number of calls that may pass; all where there is none.
+    /// Number of calls that may pass; `None` for all.
     gate: Mutex<Option<usize>>,
     opened: Condvar,
-    /// Calls that have come to the gate.
+    /// Number of calls that have begun, including those that wait to pass.
     pub(crate) arrived: AtomicUsize,
 }
 
 impl Disk {
-    /// A disk on which every page tells its number.
+    /// A disk on which every page contains its number.
     pub(crate) fn of_pages(pages: u64) -> Arc<Self> {
         let disk = Self { log: AtomicU64::new(u64::MAX), ..Self::default() };
         *disk.bytes.lock().unwrap() = (0..pages).flat_map(page_of).collect();
@@ -73,7 +73,7 @@ impl Disk {
         assert!(!self.panics.load(SeqCst), "the backing panics, as it was told");
     }
 
-    /// The bytes that a call moves that asks for so many.
+    /// The number of bytes that a call moves if `bytes` are requested.
     fn moved(&self, bytes: usize) -> usize {
         match self.most.load(SeqCst) {
             0 => bytes,
@@ -82,20 +82,20 @@ impl Disk {
     }
 }
 
-/// The bytes of a page that tells its number.
+/// The bytes of a page that contains its number.
 pub(crate) fn page_of(index: u64) -> Vec<u8> {
     (0..PAGE as u64 / 8).flat_map(|word| (index * 1_000_003 + word).to_le_bytes()).collect()
 }
 
-/// A store over a disk.
+/// A backing over a disk.
 pub(crate) struct Store<A>(pub(crate) Arc<Disk>, PhantomData<A>);
 
-/// A store that nobody writes to.
+/// A backing that is only read.
 pub(crate) fn readable(disk: &Arc<Disk>) -> Store<ReadOnly> {
     Store(Arc::clone(disk), PhantomData)
 }
 
-/// A store that is written to.
+/// A backing that is read and written.
 pub(crate) fn writable(disk: &Arc<Disk>) -> Store<ReadWrite> {
     Store(Arc::clone(disk), PhantomData)
 }

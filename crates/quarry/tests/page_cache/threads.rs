@@ -1,4 +1,4 @@
-//! Everything at the same time, with bytes that tell what they are.
+//! All operations at the same time, on pages whose bytes identify their version.
 
 use crate::alone::alone;
 use crate::store::{Disk, Store, page_of, writable};
@@ -10,14 +10,14 @@ use std::thread;
 
 #[test]
 fn readers_writers_truncation_reclaim_and_writeback_at_once() {
-    // A quarter of the pages fit.
+    // A quarter of the pages fit into the limit.
     alone("threads::at_once", &[("QUARRY_LIMIT", "24M"), ("QUARRY_PURGE_DELAY", "100")]);
 }
 
 const PAGES: u64 = 8192;
 const STEPS: u64 = 12_000;
 
-/// The number of a page's version, which its first word tells; checks that all bytes agree.
+/// The number of a page's version, from its first word; checks that all bytes belong to it.
 fn version_of(bytes: &[u8]) -> u64 {
     let number = u64::from_le_bytes(bytes[..8].try_into().unwrap()) / 1_000_003;
     assert_eq!(bytes, page_of(number), "a mixture of versions");
@@ -29,7 +29,7 @@ fn version_of(bytes: &[u8]) -> u64 {
 fn at_once() {
     let disk = Disk::of_pages(PAGES);
     let mapping = PageCache::open(writable(&disk)).unwrap();
-    // The newest version that each page of the front half may have; nobody truncates these.
+    // The newest version that each page of the front half may have; no task truncates these.
     let newest: Mutex<HashMap<u64, u64>> = Mutex::new(HashMap::new());
     let (versions, over) = (AtomicU64::new(1 << 20), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -89,8 +89,8 @@ fn at_once() {
     assert_eq!(PageCache::stats().pages(), 0, "no page is left");
 }
 
-/// Flushes, and demands that disk and cache agree, and have the last changes of what was never
-/// truncated.
+/// Flushes, and demands that disk and cache are equal, and that pages which were never truncated
+/// have their last change.
 fn check_all(disk: &Disk, mapping: &Mapping<Store<ReadWrite>>, newest: &HashMap<u64, u64>) {
     mapping.flush(..).unwrap();
     for index in 0..PAGES {

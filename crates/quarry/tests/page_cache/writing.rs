@@ -1,4 +1,4 @@
-//! Writing: what is dirty comes to the backing, once and whole; and what a backing refuses.
+//! Writing: each dirty page is written to the backing once and whole; and backings that refuse.
 
 use crate::alone::alone;
 use crate::reading::wait_until;
@@ -14,7 +14,7 @@ fn opened(disk: &Arc<Disk>) -> Written {
     PageCache::open(writable(disk)).unwrap()
 }
 
-/// Changes a page to that of another index.
+/// Fills a page with the bytes of another index.
 fn change(mapping: &Written, index: u64, to: u64) {
     mapping.read(index).unwrap().latch_exclusive().copy_from_slice(&page_of(to));
 }
@@ -126,7 +126,7 @@ fn some_of_a_run_may_be_written() {
     let disk = Disk::of_pages(10);
     let mapping = opened(&disk);
     (0..10).for_each(|index| change(&mapping, index, 100 + index));
-    // Two calls for one and a half pages each, and then a refusal.
+    // Two calls that move one and a half pages each, and then an error.
     disk.most.store(PAGE * 3 / 2, SeqCst);
     *disk.bad_writes.lock().unwrap() = vec![libc::EIO];
     let refusal = thread::scope(|scope| {
@@ -289,7 +289,7 @@ fn the_background_writes_where_much_is_dirty() {
 fn much_is_dirty() {
     let disk = Disk::of_pages(0);
     let mapping = opened(&disk);
-    // 32 MiB, of which a tenth of 64 MiB may be dirty before somebody writes.
+    // 32 MiB; the background thread starts to write when a tenth of 64 MiB is dirty.
     for index in 0..8192 {
         let page = mapping.create(index).unwrap();
         drop(page.fill_dirty(|bytes| bytes.copy_from_slice(&page_of(index))));
@@ -341,7 +341,7 @@ fn goes_unwritten() {
     *disk.bad_writes.lock().unwrap() = vec![libc::EIO];
     drop(mapping);
     assert_eq!((disk.page(1), PageCache::stats().pages()), (page_of(1), 0));
-    // An error that was made good is no loss.
+    // An error after which the same pages were written with success is no loss.
     let mapping = opened(&disk);
     change(&mapping, 2, 9);
     *disk.bad_writes.lock().unwrap() = vec![libc::ENOSPC];

@@ -1,5 +1,5 @@
-//! A shared object whose global allocator is Quarry. A program may open and close it as it likes;
-//! it stays loaded once it was opened, with its heap.
+//! A shared object whose global allocator is Quarry. However often a program opens and closes it,
+//! it stays loaded, with its heap, once it was opened.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ static A: quarry::Quarry = quarry::Quarry;
 
 static CALLS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Fills a table, drops it, and says how often that was done.
+/// Fills a table, drops it, and returns how often it has done so.
 #[unsafe(no_mangle)]
 pub extern "C" fn plugin_work(entries: usize) -> usize {
     let table: BTreeMap<usize, Vec<u8>> =

@@ -1,9 +1,9 @@
-//! A cache whose index has no memory when a page gets another key.
+//! A cache whose index has no memory for a node when a page gets another key.
 
 use super::*;
 use quarry::process::{Mode, ensure_ready};
 
-/// Bytes of SQLite's own beside a page.
+/// Bytes that SQLite keeps beside a page.
 const EXTRA: usize = 200;
 /// Bytes of the budget.
 const LIMIT: usize = 2 << 20;
@@ -13,9 +13,9 @@ fn key_of(page: NonNull<Record>) -> u32 {
     unsafe { page.as_ref() }.key
 }
 
-/// Fills the budget with held pages, and gives each a key that needs a node of the index of its
-/// own, until there is no memory for nodes either. `xRekey` cannot fail: whatever happens, SQLite
-/// finds each page under its new key until it lets go of it, and nothing else under the old one.
+/// Fills the budget with held pages, and gives each a key that needs an index node of its own,
+/// until there is no memory for nodes. `xRekey` must not fail: SQLite finds each page under its new
+/// key until it unpins it, and no page under the old key.
 #[test]
 fn pages_that_the_index_has_no_room_for_are_found_by_their_new_keys() {
     assert_eq!(ensure_ready(), Mode::Ready);
@@ -43,7 +43,7 @@ fn pages_that_the_index_has_no_room_for_are_found_by_their_new_keys() {
             assert_eq!(cache.fetch(old, Want::IfThere), None, "old key {old}");
         }
     }
-    // With memory again, a displaced page gets the place of its next key.
+    // Once there is memory, a displaced page moves to the index of its next key.
     quarry::Quarry::set_limit(16 * LIMIT).unwrap();
     let page = *held.iter().find(|page| is_displaced(page)).expect("one is displaced");
     let next = new_key(held.len() as u32 + 1);
@@ -51,7 +51,7 @@ fn pages_that_the_index_has_no_room_for_are_found_by_their_new_keys() {
     unsafe { cache.rekey(page, next) };
     assert!(!is_displaced(&page));
     assert_eq!(cache.fetch(next, Want::IfThere), Some(page));
-    // Those from the middle on go by a truncation, the others as SQLite lets go of them.
+    // The pages from the middle on are removed by a truncation, the others by unpinning.
     let middle = new_key(held.len() as u32 / 2);
     let (kept, gone): (Vec<_>, Vec<_>) = held.iter().partition(|page| key_of(**page) < middle);
     cache.truncate(middle);

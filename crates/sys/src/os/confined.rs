@@ -5,12 +5,12 @@ use super::system::{NotMoved, Os};
 use crate::errno::{OsError, OsResult};
 use core::ptr::NonNull;
 
-/// [`Linux`] without the system calls that the C library does not make.
+/// [`Linux`] restricted to the system calls that the C library's `malloc` makes.
 pub struct Confined;
 
 const REFUSED: OsError = OsError(libc::EPERM);
 
-// SAFETY: `Linux` does what this does not refuse, and `purge` acts on exactly its range.
+// SAFETY: each call is refused or passed to `Linux`; `purge` acts on exactly its range.
 unsafe impl Os for Confined {
     fn page_size(&self) -> usize {
         Linux.page_size()

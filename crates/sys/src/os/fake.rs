@@ -1,15 +1,15 @@
 //! A fake operating system for tests: plain private mappings, failures on demand.
 //!
 //! Windows and reservations are accessible from the start (one plain `mmap`, no fixed or partial
-//! unmapping), so that the code above runs unchanged under sanitizers and valgrind. A few bytes in
-//! front of each name the mapping to unmap. To walk every error path, a test can make each call
-//! fail by its number, counted from 1, and can make a range foreign: mapped by other code.
+//! unmapping), so that the code above runs unchanged under sanitizers and valgrind. A header in
+//! front of each records the mapping to unmap. To walk every error path, a test can make the n-th
+//! call fail, counted from 1. It can also make a range *foreign*, as if other code had mapped it.
 
 use super::{NotMoved, Os, OsError, OsResult};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// The mapping around a reservation, which `release` unmaps.
+/// The mapping that contains a reservation; `release` unmaps it.
 struct Head {
     raw: *mut libc::c_void,
     span: usize,
@@ -33,7 +33,7 @@ pub struct FakeOs {
     huge_bytes: AtomicUsize,
     foreign: [AtomicUsize; 2],
     loses_targets: AtomicBool,
-    /// Start and end of the locked range, which is not purged.
+    /// Start and end of the locked range; `purge` fails there.
     locked: [AtomicUsize; 2],
     refused_purges: AtomicU64,
 }
@@ -65,17 +65,17 @@ impl FakeOs {
         self.locked[1].store(start + bytes, Ordering::Relaxed);
     }
 
-    /// Purges that were refused because of the lock.
+    /// Number of purges refused because of locked memory.
     pub fn refused_purges(&self) -> u64 {
         self.refused_purges.load(Ordering::Relaxed)
     }
 
-    /// Makes the `nth` fallible call from now on fail once (1 = the next); with 0, no call fails.
+    /// Makes the `nth` fallible call from now on fail once (1: the next call; 0: no call).
     pub fn fail_nth(&self, nth: u64) {
         self.fail(nth, 1);
     }
 
-    /// Makes `count` calls fail, from the `nth` on.
+    /// Makes `count` calls fail, beginning with the `nth` from now on.
     pub fn fail(&self, nth: u64, count: u64) {
         let now = self.calls.load(Ordering::Relaxed);
         self.fail_count.store(count, Ordering::Relaxed);
@@ -97,18 +97,18 @@ impl FakeOs {
         self.populated_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes for which huge pages were asked, less those for which ordinary pages were asked.
+    /// Bytes advised to be huge pages, minus the bytes advised back to ordinary pages.
     pub fn huge_bytes(&self) -> usize {
         self.huge_bytes.load(Ordering::Relaxed)
     }
 
-    /// Makes a range foreign, as if other code had mapped it, instead of the earlier foreign range.
+    /// Makes this range foreign, as if other code had mapped it; an earlier one is foreign no more.
     pub fn occupy(&self, address: NonNull<u8>, bytes: usize) {
         self.foreign[0].store(address.as_ptr() as usize, Ordering::Relaxed);
         self.foreign[1].store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets whether the next moves fail and leave their targets foreign.
+    /// Sets whether each following move fails and its target becomes foreign.
     pub fn lose_targets(&self, loses: bool) {
         self.loses_targets.store(loses, Ordering::Relaxed);
     }
@@ -158,7 +158,7 @@ impl FakeOs {
     }
 }
 
-/// Makes a range read as zero, and does not touch untouched pages.
+/// Zeroes a range without touching pages that no code has touched.
 ///
 /// # Safety
 /// The range is accessible and unused.
@@ -171,8 +171,8 @@ unsafe fn forget(address: NonNull<u8>, bytes: usize) {
     }
 }
 
-// SAFETY: windows and reservations are whole private mappings, kept until closed or released and
-// writable from the start, so `map` changes nothing; `purge` and `unmap` clear exactly their range.
+// SAFETY: windows and reservations are whole private mappings until closed or released, and
+// writable from the start, so `map` changes nothing. `purge` and `unmap` clear exactly their range.
 unsafe impl Os for FakeOs {
     fn page_size(&self) -> usize {
         self.page_size
@@ -202,7 +202,7 @@ unsafe impl Os for FakeOs {
 
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
         self.count()?;
-        // SAFETY: both pieces lie in the same window, as the caller promises.
+        // SAFETY: both pieces lie in one window, as the caller promises.
         let after = unsafe { address.add(bytes) };
         let is_free = !self.is_foreign(after, new_bytes - bytes);
         if is_free { Ok(()) } else { Err(OsError(libc::ENOMEM)) }

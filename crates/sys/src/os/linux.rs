@@ -12,7 +12,7 @@ pub struct Linux;
 /// Bytes of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Shows whether Quarry's memory may be in huge pages, on request or unasked.
+/// Shows if the kernel may put Quarry's memory into huge pages, on advice or unasked.
 static MAY_BE_HUGE: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const NOT_HUGE: u32 = 1;
@@ -28,7 +28,7 @@ fn may_be_huge() -> bool {
     MAY_BE_HUGE.load(Ordering::Relaxed) == HUGE
 }
 
-/// Reads the system's setting once.
+/// Reads `transparent_hugepage/enabled`, only once.
 fn gives_huge_unasked() -> bool {
     static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
     let known = KNOWN.load(Ordering::Relaxed);
@@ -40,8 +40,8 @@ fn gives_huge_unasked() -> bool {
     found
 }
 
-/// The auxiliary vector's page size. `sysconf` would bring 192 KiB of the C library's file into a
-/// process that does not touch them otherwise.
+/// The page size, from the auxiliary vector. `sysconf` would read 192 KiB of the C library's file
+/// into a process that uses them for nothing else.
 fn page_size() -> usize {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     let known = KNOWN.load(Ordering::Relaxed);
@@ -64,7 +64,7 @@ fn check(result: i32) -> OsResult<()> {
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// A private mapping without a file, at `at` if possible.
+/// Makes a private anonymous mapping, at `at` if the addresses are free.
 fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
     // SAFETY: a new mapping that replaces nothing (no caller passes MAP_FIXED) touches no live
@@ -82,13 +82,13 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     if got == at {
         return Ok(());
     }
-    // Before Linux 4.17 the kernel ignores the flag and takes the address for a hint.
+    // Before Linux 4.17 the kernel takes the address for a hint.
     // SAFETY: the mapping just made, which no other code knows.
     unsafe { libc::munmap(got.as_ptr().cast(), bytes) };
     Err(OsError(libc::EEXIST))
 }
 
-/// A mapping where the kernel chooses, not charged where it is not writable.
+/// Makes a mapping where the kernel chooses; if it is not writable, without commit charge.
 fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
     map_at(0, bytes, protection, libc::MAP_NORESERVE)
 }
@@ -112,18 +112,18 @@ fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<
     NonNull::new(aligned as *mut u8).ok_or(OsError(libc::ENOMEM))
 }
 
-/// Windows lie between 17 and 64 TiB: above the fixed addresses of sanitizers, Go and Java, below
-/// programs, libraries and stacks, and within the 47 bits of x86-64 and the 48 of aarch64.
+/// Windows lie between 17 and 64 TiB: above the fixed addresses of sanitizers, Go and Java; below
+/// programs, libraries and stacks; and within the 47 address bits of x86-64 and the 48 of aarch64.
 const LOWEST_WINDOW: usize = 17 << 40;
 const END_OF_WINDOWS: usize = 64 << 40;
-/// Bytes between two windows, so that an access beyond the end of one reaches no memory.
+/// Unmapped bytes between two windows, so that an access beyond the end of one faults.
 const GAP_BYTES: usize = 1 << 30;
 
 /// Where the next window of the process begins; 0 before the first one.
 static NEXT_WINDOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Addresses for a window of `bytes`: random for the first window, like the kernel's mappings; a
-/// later window follows the last one, so that no two overlap.
+/// Chooses addresses for a window of `bytes`. The first window's are random, like those of the
+/// kernel's mappings; a later window follows the last one, so that no two overlap.
 fn next_window(bytes: usize, align: usize) -> Option<usize> {
     let room = END_OF_WINDOWS - LOWEST_WINDOW;
     let span = bytes.checked_add(GAP_BYTES)?.checked_next_multiple_of(align)?;
@@ -142,30 +142,30 @@ fn next_window(bytes: usize, align: usize) -> Option<usize> {
     }
 }
 
-/// As long as all addresses of a program on x86-64, and so longer than the free addresses after any
-/// mapping. (From Linux 6.17 on, a longer range is `EINVAL`.)
+/// All addresses that a program on x86-64 has, so more than can be free after any mapping. (From
+/// Linux 6.17 on, a longer range is `EINVAL`.)
 const ENDLESS: usize = 0x7fff_ffff_f000;
 
-/// Returns whether a range lies in one mapping of the kernel's. Asks the kernel to grow the range
-/// in place by more than the free addresses: for several mappings it returns `EFAULT` before it
-/// looks for room (Linux 2.6.12 to 6.18, `vma_to_resize` and its successors in `mm/mremap.c`).
+/// Returns whether a range lies in one VMA of the kernel. Asks the kernel to grow the range in
+/// place by more than the free addresses: for several VMAs `mremap` fails with `EFAULT` before it
+/// looks for room (Linux 2.6.12 to 6.18, `vma_to_resize` and successors in `mm/mremap.c`).
 fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: without MREMAP_MAYMOVE nothing moves, and the range grows only into free addresses.
     let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, ENDLESS, 0) };
     if grown == libc::MAP_FAILED {
         return matches!(OsError::last().0, libc::ENOMEM | libc::EAGAIN);
     }
-    // SAFETY: where addresses have more bits there was room. Unmaps only the grown part.
+    // SAFETY: where addresses have more bits, `mremap` grew the range. Unmaps only the new part.
     unsafe { libc::munmap(address.as_ptr().add(bytes).cast(), ENDLESS - bytes) };
     true
 }
 
 /// Linux 5.14, `include/uapi/asm-generic/mman-common.h`.
 const MADV_POPULATE_WRITE: i32 = 23;
-/// Linux 5.18, the same file.
+/// Linux 5.18, `include/uapi/asm-generic/mman-common.h`.
 const MADV_DONTNEED_LOCKED: i32 = 24;
 
-// SAFETY: `map` and `reserve` make fresh private mappings and replace nothing. `madvise`, `munmap`
+// SAFETY: `map` and `reserve` make new private mappings and replace nothing. `madvise`, `munmap`
 // and a fixed `mremap` act on exactly their range, the last two only in unsafe calls.
 unsafe impl Os for Linux {
     fn page_size(&self) -> usize {
@@ -176,7 +176,7 @@ unsafe impl Os for Linux {
         let page = self.page_size();
         let usual = next_window(bytes, align).and_then(|start| NonNull::new(start as *mut u8));
         if let Some(start) = usual
-            // Tries whether such addresses exist: not under valgrind or with 39-bit addresses.
+            // Tests that such addresses exist: they do not under valgrind or with 39-bit addresses.
             && map_exactly(start, page, libc::PROT_NONE, libc::MAP_NORESERVE).is_ok()
         {
             // SAFETY: the page just mapped, which no other code knows.
@@ -192,7 +192,7 @@ unsafe impl Os for Linux {
     fn close_window(&self, _address: NonNull<u8>, _bytes: usize) {}
 
     fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        // Without MAP_NORESERVE, so that the kernel refuses what is larger than the machine.
+        // Without MAP_NORESERVE, so that the kernel refuses more than the machine's memory.
         map_exactly(address, bytes, READ_WRITE, 0)
     }
 
@@ -212,7 +212,7 @@ unsafe impl Os for Linux {
         (from, bytes): (NonNull<u8>, usize),
         (to, new_bytes): (NonNull<u8>, usize),
     ) -> Result<(), NotMoved> {
-        // Of several mappings the kernel moves only the first, after it has unmapped the target.
+        // Of several VMAs `mremap` moves only the first, after it has unmapped the target.
         if !is_one_mapping(from, bytes) {
             return Err(NotMoved::Unchanged);
         }
@@ -249,8 +249,8 @@ unsafe impl Os for Linux {
 
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         if !is_huge_aligned(address, bytes) && may_be_huge() {
-            // The kernel unmaps a part of a huge page but keeps it allocated: the process shrinks,
-            // and free memory does not grow. MADV_COLD (Linux 5.4) splits the page first.
+            // The kernel keeps a huge page allocated when a part of it is purged: the process
+            // shrinks, but no memory becomes free. MADV_COLD (Linux 5.4) splits the page first.
             // SAFETY: a hint that keeps contents.
             unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_COLD) };
         }
@@ -258,7 +258,7 @@ unsafe impl Os for Linux {
         let purge =
             |advice| check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) });
         purge(libc::MADV_DONTNEED).or_else(|error| match error {
-            // Some of it is locked (`mm/madvise.c`), for a use that is over.
+            // Some pages are locked by `mlock` (`mm/madvise.c`), for a use that is over.
             OsError(libc::EINVAL) => purge(MADV_DONTNEED_LOCKED),
             _ => Err(error),
         })

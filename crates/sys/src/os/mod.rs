@@ -1,5 +1,5 @@
-//! Memory from the operating system: the calls that the layers above need ([`Os`]), as Linux, as
-//! Linux with fewer calls, and as a fake for tests.
+//! Memory from the operating system: the trait [`Os`] with the calls that the layers above need,
+//! implemented by Linux, by Linux with fewer system calls, and by a fake for tests.
 //!
 //! Order of the files, each using only those before it: `system`, `linux`, `confined`; `fake`.
 

@@ -2,18 +2,18 @@
 //!
 //! There are two kinds of address space:
 //!
-//! * A *window* is a range of addresses. Choosing it maps nothing, so it counts in no limit, and a
-//!   foreign mapping may lie in it. Pieces are mapped when needed and unmapped when given back.
-//!   Mapping a piece shows whether its addresses are free, and replaces nothing.
-//! * A *reservation* is mapped as a whole, wherever the system chooses. It serves for small things,
-//!   and for memory that code must be able to address before it is used.
+//! * A *window* is a range of addresses. Choosing it maps nothing, so no limit counts it, and other
+//!   code may map memory inside it. Pieces are mapped when needed and unmapped when given back.
+//!   Mapping a piece fails where its addresses are in use, and so replaces nothing.
+//! * A *reservation* is mapped as a whole, wherever the kernel chooses. Small structures use it,
+//!   and arrays that must be addressable as a whole before all of their memory is used.
 //!
 //! Preconditions of all calls: addresses and lengths are multiples of [`Os::page_size`], lengths
 //! are not zero, ranges lie in one window or reservation of the `Os`. Calls may change `errno`.
 //!
-//! States of a page of a window: *free* -> `map` -> *ours* (reads as zero when first touched)
-//! -> touched -> `purge` -> *ours*, zero again -> `unmap` -> *free*. Only pages that are *ours*
-//! are ever touched, purged, moved or moved onto.
+//! States of a page in a window: *free* -> `map` -> *ours* (reads as zero when first touched) ->
+//! touched -> `purge` -> *ours*, zero again -> `unmap` -> *free*. Only pages that are *ours* are
+//! ever touched, purged, moved or moved onto.
 
 use crate::errno::{OsError, OsResult};
 use core::ptr::NonNull;
@@ -21,9 +21,9 @@ use core::ptr::NonNull;
 /// The state after a move that the operating system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMoved {
-    /// The pages are where they were, the target's contents unspecified: the caller may copy.
+    /// The pages stay; the contents of the target are unspecified. The caller may copy instead.
     Unchanged,
-    /// The pages are where they were. The target may be foreign, and the caller must not touch it.
+    /// The pages stay. The target may belong to other code, and the caller must not touch it.
     Lost,
 }
 
@@ -32,13 +32,13 @@ pub enum NotMoved {
 /// # Safety
 /// `map` and `reserve` return fresh memory that no live object overlaps and that belongs to this
 /// process until it is unmapped or released; `purge` and `populate` never change the contents of
-/// other ranges; no call changes a mapping that it was not given.
+/// other ranges; no call changes mappings outside its arguments.
 pub unsafe trait Os: Sync {
     /// Bytes per page of the OS: 4, 16 or 64 KiB. Quarry's frames always have 4 KiB.
     fn page_size(&self) -> usize;
 
-    /// Chooses `bytes` of probably free addresses at a multiple of `align`, a power of two. Maps
-    /// nothing.
+    /// Chooses `bytes` of addresses that are probably free, at a multiple of `align`, a power of
+    /// two. Maps nothing.
     ///
     /// # Errors
     /// `ENOMEM` where there is no such range.
@@ -47,16 +47,16 @@ pub unsafe trait Os: Sync {
     /// Gives up a window in which nothing is mapped.
     fn close_window(&self, address: NonNull<u8>, bytes: usize);
 
-    /// Maps a piece of a window: readable, writable, zero, charged as its pages are touched.
+    /// Maps a piece of a window: readable, writable, zeroed, and charged as its pages are touched.
     ///
     /// # Errors
-    /// `EEXIST` where a mapping exists there, which stays as it is; `ENOMEM` at a limit.
+    /// `EEXIST` where other code has a mapping there, which stays; `ENOMEM` at a limit.
     fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Unmaps a piece of a window.
     ///
     /// # Errors
-    /// `ENOMEM` where the split of a mapping would exceed the system's limit; nothing has changed.
+    /// `ENOMEM` where splitting a VMA would exceed the system's limit; then nothing has changed.
     ///
     /// # Safety
     /// The piece is mapped, and no code uses it any more.
@@ -66,15 +66,15 @@ pub unsafe trait Os: Sync {
     /// new part is zero.
     ///
     /// # Errors
-    /// Where a mapping follows, at a limit, or of several mappings; nothing has changed.
+    /// If another mapping follows, at a limit, or if several VMAs are given; nothing changes.
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()>;
 
-    /// Moves the pages of a mapped piece to the front of another, at least as long, which loses its
-    /// contents and is zero beyond the pages. The addresses at `from` become free.
+    /// Moves the pages of a mapped piece to the front of another mapped piece, at least as long,
+    /// which loses its contents and is zero after the pages. Then the addresses at `from` are free.
     ///
     /// # Errors
-    /// Where the OS cannot move the pages, for example those of several mappings. `from` has not
-    /// changed then; the caller may copy unless the target is [`Lost`](NotMoved::Lost).
+    /// If the OS cannot move the pages, for example because they are in several VMAs. `from` has
+    /// not changed then; the caller may copy unless the target is [`Lost`](NotMoved::Lost).
     ///
     /// # Safety
     /// Both pieces are mapped and only the caller uses them.
@@ -90,20 +90,20 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno` where address space or memory is limited or exhausted.
     fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>>;
 
-    /// Brings the pages of an accessible range into memory in one call.
+    /// Brings the pages of an accessible range into memory by one call.
     ///
     /// # Errors
-    /// `EINVAL` before Linux 5.14, `ENOMEM` or `EFAULT` at a memory limit: plain faults then serve.
+    /// `EINVAL` before Linux 5.14, `ENOMEM` or `EFAULT` at a limit: page faults do the work then.
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Gives the memory of an accessible range back, even if it is locked. It then reads as zero.
+    /// Gives the memory of an accessible range back, even if locked. The range then reads as zero.
     ///
     /// # Errors
-    /// The OS's `errno` (locked pages before Linux 5.18, filters); the contents are then
+    /// The OS's `errno` (locked pages before Linux 5.18, a seccomp filter); the contents are then
     /// unspecified.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Makes whole pages of a mapped range fault at every access, or accessible again.
+    /// Makes every access to whole pages of a mapped range fault, or succeed again.
     ///
     /// # Errors
     /// The OS's `errno` (`ENOSYS` where it has no such call); some of the mappings may have
@@ -124,7 +124,7 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno`.
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()>;
 
-    /// Returns whether the system gives huge pages, and khugepaged makes them, without a request.
+    /// Returns whether faults and khugepaged make huge pages without `madvise`.
     fn gives_huge_unasked(&self) -> bool {
         false
     }

@@ -1,21 +1,21 @@
 //! Restartable sequences on aarch64: the object fast path.
 //!
 //! They have the shape and keep the rules of the x86-64 sequences (see `assembly.rs`). Constants of
-//! the layout are operands here, because no other file writes these sequences.
+//! the slot's layout are operands here, because only this file contains these sequences.
 //!
-//! Differences to x86-64:
-//! * x86-64 keeps the order of loads. Here `ldar` loads the bounds (or the guard), so that the
-//!   header is not older than the bounds; see `SlotArea::give_room` and `SlotArea::empty_list`. A
-//!   walk loads each word by `ldar`: a node is not older than the word that names it.
-//! * x86-64 keeps the order of stores. Here objects, links and headers are stored plainly. They are
-//!   read by the same CPU (the kernel executes a barrier before it runs another thread there), or
-//!   by a task that has called `Cpus::barrier` since. Only what `compare_store` stores may be read
-//!   by other CPUs at once: it is a release.
-//! * An instruction reads the thread pointer, between labels 2 and 3: a sequence that starts again
-//!   in another thread (a handler has moved its coroutine) arms the registration of that thread.
+//! Differences from x86-64:
+//! * x86-64 does not reorder loads. Here `ldar` loads the bounds (or the guard), so that the
+//!   header, loaded next, is at least as new; see `SlotArea::give_room` and `SlotArea::empty_list`.
+//!   A walk loads each word by `ldar`, so that a node is at least as new as the word that names it.
+//! * x86-64 does not reorder stores. Here objects, links and headers are stored plainly. They are
+//!   read on the same CPU (the kernel executes a barrier before it runs another thread there), or
+//!   by a task that has called `Cpus::barrier` since. Only the word that `compare_store` stores may
+//!   be read by other CPUs at once: that store is a release.
+//! * The thread pointer is read between labels 2 and 3. So a sequence that restarts in another
+//!   thread (a handler has moved its coroutine) arms the registration of that thread.
 //!
-//! A sequence with a result first sets it to null, and goes to label 7 to refuse; one without
-//! leaves by a label operand. Branches test flags, because `tbz` and `tbnz` reach only 32 KiB.
+//! A sequence with a result sets it to null first, and refuses by a jump to label 7; another one by
+//! a jump to a label operand. Branches test flags, as `tbz` and `tbnz` reach only 32 KiB.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, LIST_MAX, SLOT_SHIFT, SlotIndex, TOP_BITS};
@@ -26,14 +26,14 @@ use super::word_tree::WordTree;
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-/// One operation in the header of an array, in units of 4,096: the shifted immediate of `add`.
+/// The addend to an array's header per operation, divided by 4,096: a shifted immediate.
 const OPERATION: u64 = (1 << TOP_BITS) >> 12;
-/// Bits of the count of objects in the header of a list; the head is above them.
+/// Bits of the count of objects in a list's header; the address of the head is above them.
 const HEAD_SHIFT: u32 = LIST_MAX.count_ones();
 const _: () = assert!(TOP_BITS == 16, "`uxth` takes as many bits");
 
-/// Arms the sequence's descriptor, with `t` as scratch. In a thread without a registration, goes to
-/// `leave`, or, in a sequence with a `result`, sets the result to null and goes to label 7.
+/// Arms the sequence's descriptor, with `t` as scratch. If the thread has no registration, jumps to
+/// `leave`, or, in a sequence with a `result`, sets the result to null and jumps to label 7.
 macro_rules! arm {
     (leave: $leave:literal) => {
         arm!(@text "", $leave)
@@ -59,7 +59,7 @@ macro_rules! arm {
     };
 }
 
-/// Opens a sequence: arms its descriptor, and finds the slot's address in `t`.
+/// Begins a sequence: arms its descriptor, and finds the slot's address in `t`.
 macro_rules! enter {
     ($($leave:tt)+) => {
         concat!(
@@ -82,7 +82,7 @@ macro_rules! end {
             ".quad 3b, 5b-3b, 88f\n",
             ".popsection\n",
             ".pushsection .text.quarry_rseq_abort, \"ax\"\n",
-            // RSEQ_SIG of glibc 2.35: a trap, which disassemblers can decode.
+            // RSEQ_SIG of glibc 2.35: a trap instruction, so that disassembly stays valid.
             "brk #0x45e0\n",
             "88: b 2b\n",
             ".popsection\n",
@@ -91,7 +91,7 @@ macro_rules! end {
     };
 }
 
-/// Loads the bounds of the array whose cell is `c` into `b`, then its header into `h`.
+/// Loads the bounds of the array whose cell is at `c` into `b`, then its header into `h`.
 macro_rules! load_array {
     () => {
         "add {c}, {t}, {cell}\n\
@@ -101,7 +101,7 @@ macro_rules! load_array {
     };
 }
 
-/// Turns `t` into the address of the cell of a list, and loads its guard into `b`.
+/// Turns `t` into the address of a list's cell, and loads the list's guard into `b`.
 macro_rules! load_guard {
     () => {
         "add {t}, {t}, {cell}\n\
@@ -110,7 +110,7 @@ macro_rules! load_guard {
     };
 }
 
-/// Puts `object` in front of the list whose cell is `t`: `h` holds the count so far, `r` the head.
+/// Puts `object` at the head of the list whose cell is `t`: `h` has its count, `r` its old head.
 macro_rules! link {
     () => {
         "str {r}, [{object}]\n\
@@ -171,7 +171,7 @@ unsafe impl Sequences for Rseq {
                 "add {o}, {t}, {o}, lsl #3",
                 "ldp {t}, {b}, [{o}, #-16]",
                 "cmp {b}, {object}",
-                // Compares the lower object where the upper one differs.
+                // Compares the lower object if the upper one differs.
                 "ccmp {t}, {object}, #4, ne",
                 "b.eq {duplicate}",
                 "str {object}, [{o}]",

@@ -1,4 +1,4 @@
-//! The memory of the slots: its reservation, its words, and where arrays lie in it.
+//! The memory of the slots: its reservation, its words, and the places of the arrays in it.
 
 use super::layout::{
     ArrayId, CELL_SHIFT, FIRST_WIDE, FIRST_WORD, LAST_WORD, LOOKED_AT, MAX_ARRAYS, PLACE, Place,
@@ -11,28 +11,28 @@ use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
-/// Most slot numbers beyond the possible CPUs that read as zero: 8 MiB of address space. Higher
-/// numbers, which no CPU should have, fault.
+/// Most slots reserved beyond those of the possible CPUs, which read as zero: 8 MiB of addresses. A
+/// still higher number, which no CPU should have, faults.
 const MOST_GUARDS: u32 = 64;
 
-/// Bytes of a slot that are populated at once: the cells, and the arrays of twelve classes.
+/// Bytes of a slot populated by one call: the cells, and the arrays of twelve size classes.
 const POPULATED_BYTES: usize = 16 << 10;
 
-/// Slots that have a bit in `awake`: those of 1,024 CPUs, and stripes. A slot beyond them counts as
-/// awake once it has been used.
+/// Number of slots with a bit in `awake`: those of 1,024 CPUs, and stripes. A slot beyond them
+/// counts as awake from its first use on.
 const TRACKED: u32 = 1024 + 64;
 
-/// Fewest objects that the narrow place of an array holds, however many arrays are defined.
+/// Fewest objects in the narrow place of an array, however many arrays are defined.
 const FEWEST_DEFINED: usize = 8;
 
 #[repr(C)]
 pub(super) struct Rooms {
-    /// Bytes that all arrays have room for.
+    /// Bytes for which all arrays together have room.
     pub(super) all: AtomicUsize,
     /// Bytes of one object of each array; 0 counts as 1.
     pub(super) each: [AtomicU32; MAX_ARRAYS],
     pub(super) awake: [AtomicU64; (TRACKED / 64) as usize],
-    /// Operations that arrays had counted before their slots fell asleep.
+    /// Operations that arrays counted in slots that have fallen asleep since.
     pub(super) operations: [AtomicU64; MAX_ARRAYS],
 }
 
@@ -58,28 +58,28 @@ impl Rooms {
 ///                               ^ base
 /// ```
 ///
-/// Sequences compute a slot's address from whatever number the kernel gives them, and a container
-/// may forge the number of possible CPUs in `/sys`. So the third part (up to the size of the
-/// kernel's CPU mask, at most 64 slots) reads as zero: a number out of range meets closed cells.
+/// Sequences compute a slot's address from whatever number the kernel returns, and a container may
+/// forge the number of possible CPUs in `/sys`. So the third part (up to the size of the kernel's
+/// CPU mask, at most 64 slots) reads as zero: there every cell is closed, and sequences refuse.
 pub struct SlotArea {
     pub(super) base: AtomicUsize,
     slots: AtomicU32,
-    /// Slots `0..cpus` lie above the base, the others below.
+    /// Slots `0..cpus` lie above the base, the stripes below it.
     cpus: AtomicU32,
     reserved: AtomicU32,
-    /// Capacity of each array in its narrow place, 0 where it is not defined.
+    /// Capacity of each array in its narrow place, 0 where the array is not defined.
     pub(super) narrow: [AtomicU32; MAX_ARRAYS],
-    /// Words of the narrow place of each array: the capacity of its first definition.
+    /// Words of each array's narrow place: its capacity when it was first defined.
     place_words: [AtomicU32; MAX_ARRAYS],
-    /// Capacity of each array in a wide place, 0 where it stays in its narrow one.
+    /// Capacity of each array in a wide place, 0 where the array has only its narrow one.
     pub(super) wide: [AtomicU32; MAX_ARRAYS],
-    /// Words that the narrow places of all defined arrays take in a slot.
+    /// Words of a slot that the narrow places of all defined arrays occupy.
     laid_out: AtomicU32,
     /// Held while bounds or layouts change: by prepare, drain and define.
     pub(super) bounds_lock: CountedLock<()>,
     pub(super) rooms: Rooms,
     pub(super) barriers: AtomicU64,
-    /// Bit `n % 64` is set once a task has tried to lock slot `n`.
+    /// Bit `n % 64` is set once any task has tried to lock slot `n`.
     ever_locked: AtomicU64,
 }
 
@@ -102,9 +102,9 @@ impl SlotArea {
         }
     }
 
-    /// Reserves slots for `cpus` CPUs and for `stripes`, as one mapping, because a fork pays for
-    /// each mapping. The numbers from `cpus` to `numbers` read as zero, or fault where the address
-    /// space is too small for them. A slot takes memory only when a CPU uses it.
+    /// Reserves slots for `cpus` CPUs and for `stripes` stripes, as one mapping, because a fork
+    /// pays for each mapping. Slots of the numbers `cpus..numbers` read as zero, or fault if there
+    /// are too few addresses for them. A slot occupies memory only after a CPU has used it.
     pub(super) fn reserve(
         &self,
         os: &dyn Os,
@@ -142,11 +142,11 @@ impl SlotArea {
         }
     }
 
-    /// Brings the cells and the first arrays of a slot into memory by one call, which a program
-    /// would touch page by page when it starts. A hint.
+    /// Brings the cells and the first arrays of a slot into memory by one call. Otherwise a
+    /// starting program would fault their pages in one by one. A hint.
     pub fn populate(&self, os: &dyn Os, slot: SlotIndex) {
         let start = NonNull::from(self.control(slot)).cast();
-        // Where the OS refuses, page faults bring the pages in.
+        // If the OS refuses, page faults bring the pages in later.
         let _ = os.populate(start, POPULATED_BYTES.next_multiple_of(os.page_size()));
     }
 
@@ -156,14 +156,14 @@ impl SlotArea {
         self.slots.load(Ordering::Relaxed)
     }
 
-    /// Barriers for which drains have asked the kernel so far.
+    /// Number of barriers that drains have requested so far.
     #[must_use]
     pub fn barriers(&self) -> u64 {
         self.barriers.load(Ordering::Relaxed)
     }
 
-    /// Gives `array` room for `capacity` objects in every slot: once, before its first use
-    /// ([`define_again`](Self::define_again) serves later), never for a list's cell.
+    /// Gives `array` a place for `capacity` objects in every slot: once, before its first use
+    /// ([`define_again`](Self::define_again) is for later), and never for the cell of a list.
     ///
     /// # Errors
     /// `ENOMEM` where the slot's words are used up, `EEXIST` where the array has room already.
@@ -197,7 +197,7 @@ impl SlotArea {
         self.place_words[array.index()].load(Ordering::Relaxed) as usize
     }
 
-    /// Lets [`widen`](super::Arrays::widen) move `array` to a wide place, where it holds up to
+    /// Allows [`widen`](super::Arrays::widen) to move `array` to a wide place, where it holds up to
     /// `capacity` objects, at most [`WIDE_OBJECTS`].
     pub fn define_wide(&self, array: ArrayId, capacity: usize) {
         self.wide[array.index()].store(capacity.min(WIDE_OBJECTS) as u32, Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl SlotArea {
         self.narrow[array.index()].load(Ordering::Relaxed) as usize
     }
 
-    /// The narrow place of `array` of `slot`, and the place where the array lies now.
+    /// Returns the narrow place of `array` in `slot`, and its present place.
     pub(super) fn places(&self, slot: SlotIndex, array: ArrayId) -> (Place, Place) {
         let word = self.word(slot, array, PLACE).load(Ordering::Relaxed);
         (Place((word >> 32) as u32), Place(word as u32))
@@ -236,12 +236,12 @@ impl SlotArea {
     pub fn slot_level(&self, slot: SlotIndex, array: ArrayId) -> u64 {
         let header = self.word(slot, array, 0).load(Ordering::Relaxed);
         let (top, place) = (header & 0xffff, self.place(slot, array));
-        // The header may have been read before a move, and the place after it.
+        // The array may have moved after its header was read, so `top` may lie outside its place.
         if top > place.end() { 0 } else { top.saturating_sub(place.begin()) }
     }
 
-    /// Returns whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of a CPU's
-    /// slot. Other tasks may change it meanwhile: a caller that must be sure takes the objects out.
+    /// Returns whether `object` seems to be among the [`LOOKED_AT`] on top of `array` in a CPU's
+    /// slot. A hint: other tasks may change the array. To be sure, a caller takes the objects out.
     #[inline(always)]
     #[must_use]
     pub fn seems_on_top(&self, slot: SlotIndex, array: ArrayId, object: Object) -> bool {
@@ -259,7 +259,7 @@ impl SlotArea {
         top > LOOKED_AT && (1..=LOOKED_AT).any(|depth| word(top - depth) == object.as_ptr() as u64)
     }
 
-    /// One of the four words of a cell.
+    /// One of the four words of an array's cell.
     ///
     /// # Panics
     /// Where the slot or the word does not exist.
@@ -302,8 +302,8 @@ impl SlotArea {
         }
     }
 
-    /// Returns whether a task may have locked the slot; if not, its control word may not be in
-    /// memory.
+    /// Returns whether a task may ever have locked the slot; if not, reading the slot's control
+    /// word could bring its page into memory for nothing.
     #[inline]
     pub(super) fn was_locked(&self, slot: SlotIndex) -> bool {
         self.ever_locked.load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1

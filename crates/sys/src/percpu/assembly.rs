@@ -1,6 +1,6 @@
-//! The sequences of the fast paths as text for the assembler. Their registers are parameters: in
-//! `rseq` the compiler chooses them, the entry points of the shared object name them. Only this
-//! file writes the layout of a slot as text; the asserts below compare the text with `layout`.
+//! The fast paths' sequences as assembler text with registers as parameters: in `rseq` the compiler
+//! chooses the registers, in the entry points of the shared object they are fixed. Only this file
+//! writes the layout of a slot as text; the asserts below compare the text with `layout`.
 //!
 //! Shape of every sequence; `slot` is the address of the running CPU's slot:
 //!
@@ -16,22 +16,22 @@
 //! 88: jmp 2b                        ; abort handler, after the signature that glibc registered
 //! ```
 //!
-//! A walk (`WordTree`) is the exception: it only loads, so an interrupted thread walks again.
+//! A walk (`WordTree`) commits nothing: it only loads, and an interrupted thread walks again.
 //!
-//! Three rules hold for each of them; `crates/preload/tests/sequences.rs` checks the machine code
-//! of the libraries for the second and the third.
+//! All sequences keep three rules. `crates/preload/tests/sequences.rs` checks the machine code of
+//! the libraries for the second and the third.
 //!
 //! * Bounds are loaded before the header: see `SlotArea::give_room`. An array's `begin` is stored
-//!   complemented, so `top + !begin` carries out of 16 bits exactly where `top > begin`.
+//!   complemented, so that `top + !begin` carries out of 16 bits exactly where `top > begin`.
 //! * A committed word is loaded and stored through one plain register, because the next sequence on
 //!   the cell loads what this one stores: an Intel Xeon of family 6, model 207 (Emerald Rapids)
 //!   forwards such a store early only to a load without an index register in its address.
-//! * A restarted sequence begins again at 2 with whatever its registers hold then. So between 2 and
-//!   5 it never writes a register that it is given, not even by an `add` that saves an instruction.
+//! * A restarted sequence begins again at 2, with its registers as the aborted attempt left them.
+//!   So between 2 and 5 it never writes an input register, even where that would save a `mov`.
 
 use super::layout::{CELL_SHIFT, LOOKED_AT, SLOT_SHIFT};
 
-/// A register as text, in 64, 32 or 16 bits: `rax`, or `[name]` for an operand of `asm!`.
+/// The name of a register in 64, 32 or 16 bits: `rax`, or `[name]` for an operand of `asm!`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! register {
@@ -107,7 +107,7 @@ macro_rules! slot_layout {
     (one_push) => {
         "0x10001"
     };
-    // Bytes of a cell, in units of 16.
+    // Bytes of a cell, divided by 16.
     (cells_of_16) => {
         "2"
     };
@@ -137,13 +137,13 @@ const _: () = {
     assert!(number(slot_layout!(cells_of_16)) * 16 == 1 << CELL_SHIFT);
     // Word 1 is `{end : 16 | !begin : 16}`, little-endian.
     assert!(number(slot_layout!(begin)) == 8 && number(slot_layout!(end)) == 10);
-    // Word 0 is `{operations : 48 | top : 16}`: one operation more, one object less or more.
+    // Word 0 is `{operations : 48 | top : 16}`: a pop adds one operation and takes one object.
     assert!(number(slot_layout!(one_pop)) == (1 << 16) - 1);
     assert!(number(slot_layout!(one_push)) == (1 << 16) + 1);
     assert!(LOOKED_AT == 2, "a push compares the object with as many");
 };
 
-/// Turns the number of an array into the offset of its cell in a slot: one instruction.
+/// Turns an array's number into the offset of its cell in a slot, by one instruction.
 #[macro_export]
 macro_rules! cell_offset {
     ($register:tt) => {
@@ -151,7 +151,7 @@ macro_rules! cell_offset {
     };
 }
 
-/// The offset of a cell as an addend, from a register with 16 times the number of its array.
+/// The offset of a cell as an addend, from a register that holds 16 times the array's number.
 #[macro_export]
 macro_rules! cell_offset_of_16 {
     ($register:tt) => {
@@ -159,7 +159,7 @@ macro_rules! cell_offset_of_16 {
     };
 }
 
-/// Opens a sequence: arms its descriptor, with `slot` as scratch, or goes to `leave` where the
+/// Begins a sequence: arms its descriptor, with `slot` as scratch, or jumps to `leave` if the
 /// thread has no registration.
 #[doc(hidden)]
 #[macro_export]
@@ -186,8 +186,8 @@ macro_rules! arm_sequence {
     };
 }
 
-/// Opens a sequence: arms its descriptor and puts the slot's address into `slot`, or goes to
-/// `leave` where the thread has no registration.
+/// Begins a sequence: arms its descriptor and loads the slot's address into `slot`, or jumps to
+/// `leave` if the thread has no registration.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! enter_sequence {
@@ -207,7 +207,7 @@ macro_rules! enter_sequence {
     };
 }
 
-/// Ends a sequence after its committing store: descriptor, abort handler, code out of line.
+/// Ends a sequence after its committing store: descriptor, abort handler, and `out_of_line`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! end_sequence {
@@ -220,7 +220,7 @@ macro_rules! end_sequence {
             ".quad 3b, 5b-3b, 88f\n",
             ".popsection\n",
             ".pushsection .text.quarry_rseq_abort, \"ax\"\n",
-            // ud1 with the signature as its operand, so that disassemblers stay in step.
+            // The signature is the operand of a ud1 instruction, so that disassembly stays valid.
             ".byte 0x0f, 0xb9, 0x3d\n",
             ".long 0x53053053\n",
             "88: jmp 2b\n",
@@ -231,7 +231,7 @@ macro_rules! end_sequence {
 }
 
 /// The sequence of [`Arrays::pop`](crate::percpu::Arrays::pop). It ends with the object in
-/// `object`, or goes to `leave`, where the registers from `slot` to `object` hold anything.
+/// `object`, or jumps to `leave`, where the registers `slot` to `object` are undefined.
 ///
 /// * `rseq`, `index`: registers with the offsets of the registration and of the number of the slot
 ///   from the thread pointer; `slots`: an operand with the address of slot 0 (see
@@ -280,8 +280,8 @@ macro_rules! pop_sequence {
     };
 }
 
-/// The sequence of [`Arrays::push`](crate::percpu::Arrays::push). It goes to `leave` where there is
-/// no room and to `duplicate` where the object is on top already. Operands as for
+/// The sequence of [`Arrays::push`](crate::percpu::Arrays::push). It jumps to `leave` if the array
+/// has no room, and to `duplicate` if the object is on top already. Operands as for
 /// [`pop_sequence!`]; `object` is an input.
 #[macro_export]
 macro_rules! push_sequence {

@@ -1,13 +1,13 @@
-//! Limits of the room of arrays.
+//! Limits of the bytes for which arrays may have room.
 
-/// Limits of the room of arrays, in bytes of objects.
+/// Limits of the room of arrays, in bytes of the objects that fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of one slot.
+    /// Most bytes in one slot.
     pub slot: usize,
-    /// Most bytes of all slots together.
+    /// Most bytes in all slots together.
     pub all: usize,
-    /// Bytes that each slot may have even where `all` is reached.
+    /// Bytes allowed to each slot even if `all` is reached.
     pub least: usize,
 }
 
@@ -15,7 +15,7 @@ impl Limits {
     /// No limits.
     pub const NONE: Self = Self { slot: usize::MAX, all: usize::MAX, least: usize::MAX };
 
-    /// Returns the bytes that a slot with room for `bytes`, of `all` in all slots, may still get.
+    /// Returns the bytes that a slot may still get, if it has `bytes` and all slots together `all`.
     pub(super) fn left(&self, bytes: usize, all: usize) -> usize {
         let beside = self.all.saturating_sub(all).max(self.least.saturating_sub(bytes));
         self.slot.saturating_sub(bytes).min(beside)

@@ -1,5 +1,5 @@
-//! Slots that tasks use under their locks only: for CPUs without sequences, for sanitizers, and for
-//! tests and simulators that say which CPU a thread is on.
+//! Slots that are only used under their locks: for CPUs without sequences, for sanitizers, and for
+//! tests and simulators that declare the CPU of each thread.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SlotIndex};
@@ -13,7 +13,7 @@ use crate::os::{Os, OsResult};
 use crate::primitive::{AtomicPtr, AtomicU32, Ordering};
 use core::mem::MaybeUninit;
 
-/// The slot that a function of the owner names: the virtual CPU of the calling thread. That
+/// Chooses the slot that a given function returns: the virtual CPU of the calling thread. The
 /// function usually reads a thread-local, which this `no_std` crate cannot have.
 pub struct DeclaredSlot {
     slots: AtomicU32,
@@ -21,7 +21,7 @@ pub struct DeclaredSlot {
 }
 
 impl DeclaredSlot {
-    /// Sets the number of slots and the function that names the caller's; before `init`.
+    /// Sets the number of slots and the function that returns the caller's slot. Before `init`.
     pub fn declare(&self, slots: u32, current: fn() -> u32) {
         self.slots.store(slots, Ordering::Relaxed);
         self.current.store(current as *mut (), Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl ChooseSlot for DeclaredSlot {
     }
 }
 
-/// Slots that are used under their locks only.
+/// Slots that are only used under their locks.
 pub struct LockedSlots<C: ChooseSlot> {
     area: SlotArea,
     stripes: Stripes,
@@ -57,7 +57,7 @@ pub struct LockedSlots<C: ChooseSlot> {
 }
 
 impl<C: ChooseSlot> LockedSlots<C> {
-    /// The choice of slots; [`DeclaredSlot`] takes its number of slots here.
+    /// The object that chooses slots; a [`DeclaredSlot`] is told its number of slots through this.
     pub fn choice(&self) -> &C {
         &self.choice
     }
@@ -168,7 +168,7 @@ unsafe impl<C: ChooseSlot> Lists for LockedSlots<C> {
         expected: u64,
         new: u64,
     ) -> bool {
-        // A declared slot is a CPU: no CPU writes the cells of another one.
+        // A declared slot is a CPU's: no other CPU may write its cells.
         (C::MAY_WANDER || slot == self.current())
             && self.stripes.compare_store(&self.area, slot, array, word, expected, new)
     }

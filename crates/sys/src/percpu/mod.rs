@@ -1,36 +1,36 @@
 //! Per-CPU slots: arrays and lists that the running CPU changes without a lock.
 //!
-//! A *slot* belongs to one CPU (or to a stripe of threads without restartable
-//! sequences). It holds one *cell* per cache, and a cell is used in one of two forms:
+//! A *slot* belongs to one CPU (or to a stripe of threads without restartable sequences). It holds
+//! one *cell* per cache, which has one of two forms:
 //!
 //! * **array** ([`Arrays`]; SLAB, sheaves): `word0 = {operations : 48 | top : 16}`,
-//!   `word1 = {end : 16 | !begin : 16}`, `word3` = where the array lies; the objects are the
-//!   slot's words `begin..top`. `operations` counts pushes and pops, so the one committing store
-//!   also keeps the statistics. `begin` is complemented so that bounds of 0 (fresh memory, or
-//!   stored by a drain) refuse pops as well as pushes: a sequence may find the new header of an
-//!   opening array beside old bounds.
-//! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard.
-//!   Either a push must match the guard (the slab whose objects the list holds), or the guard's
-//!   lower half bounds the list. While a drain stops the list, the guard is all ones. `word2`,
-//!   `word3` = pops and pushes, interrupted attempts included.
+//!   `word1 = {end : 16 | !begin : 16}`, `word3` = where the array lies; the objects are the slot's
+//!   words `begin..top`. `operations` counts pushes and pops, so that the one committing store also
+//!   counts. `begin` is complemented so that bounds of 0 (fresh memory, or stored by a drain)
+//!   refuse pops as well as pushes: while an array is opened, a sequence may see the new header
+//!   beside the old bounds.
+//! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard. A
+//!   push must either pass a value equal to the guard (the slab whose objects the list holds), or
+//!   the guard's lower half bounds the list's length. While a drain stops the list, the guard is
+//!   all ones. `word2`, `word3` = pops and pushes, interrupted attempts included.
 //!
 //! Each primitive has exactly one committing store. A thread that is preempted, migrated or hit by
-//! a signal before that store starts again; afterwards the operation has happened.
+//! a signal before that store starts the operation again; after the store the operation is done.
 //!
-//! Readers use sequences too: a *walk* ([`PerCpu::walk`]) finds a leaf, by loads only, in a tree
-//! that other tasks change under a lock, and [`PerCpu::wait_for_walks`] waits until no walk is in a
-//! node that the tree has lost.
+//! Readers use sequences too. A *walk* ([`PerCpu::walk`]) finds a leaf, by loads only, in a tree
+//! that other tasks change under a lock. [`PerCpu::wait_for_walks`] waits until no walk is in a
+//! node that was removed before.
 //!
 //! Backends of these traits: `RseqSlots` (x86-64 and aarch64, with locked stripes for threads that
-//! have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or simulator says
-//! which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (lists of steps that a
-//! model checker interrupts). `sequenced` is all that `RseqSlots` and `SteppedSlots` share.
+//! have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or simulator declares
+//! its slot) and, under `--cfg quarry_model`, `SteppedSlots` (lists of steps that a model checker
+//! interrupts). `sequenced` has the code that `RseqSlots` and `SteppedSlots` share.
 //!
 //! Order of the files, each using only those before it:
 //! * `object`, `limits`, `layout`, `word_tree`: objects, limits of room, a slot's layout; trees for
 //!   walks
-//! * `area`, `room`, `place`, `usage`: the memory of slots; the room, the opening and emptying of
-//!   arrays; figures
+//! * `area`, `room`, `place`, `usage`: the memory of slots; the room of arrays, their opening and
+//!   emptying; counts
 //! * `per_cpu`: the traits of a backend
 //! * `stripes`, `locked`: slots under a try-lock each
 //! * `sequences`, `sequenced`: traits for restartable sequences, and the backend above them
@@ -97,7 +97,7 @@ pub use stepped::{PlantedBug, Stepped, SteppedSlots};
 pub use stripes::{ChooseSlot, ThreadStripe};
 pub use word_tree::WordTree;
 
-/// Slots that a test or a simulator chooses; see [`DeclaredSlot`].
+/// Slots declared by a test or a simulator; see [`DeclaredSlot`].
 pub type VirtualSlots = LockedSlots<DeclaredSlot>;
 
 /// The default backend of this architecture.
@@ -119,8 +119,8 @@ pub type NativeSlots = SteppedSlots;
 )))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
-/// Registers the process for membarrier(2), which the slots need: once, at its start, because a
-/// filter of system calls may kill for that later.
+/// Registers the process for membarrier(2), which the slots need. Once, when the process starts,
+/// because a seccomp filter installed later may kill for that call.
 pub fn ask() {
     #[cfg(all(
         any(target_arch = "x86_64", target_arch = "aarch64"),

@@ -1,8 +1,8 @@
-//! Objects, the result of a push, and the counts of slots.
+//! Objects, the result of a push, and the counts of arrays and lists.
 
 use core::ptr::NonNull;
 
-/// An object of a cache: its address, aligned to at least 16 bytes.
+/// The address of an object of a cache, aligned to at least 16 bytes.
 pub type Object = NonNull<u8>;
 
 /// The result of a push.
@@ -11,10 +11,10 @@ pub enum Push {
     /// The object is in the slot.
     Stored,
     /// The array is full, not prepared or stopped by a drain, the guard differs, or the thread has
-    /// no slot: the caller takes the slow path.
+    /// no slot. The caller takes the slow path.
     Refused,
-    /// There was room, but the object is on top already (among [`LOOKED_AT`](super::LOOKED_AT) of
-    /// an array, at the head of a list): it was freed a moment ago. Nothing changed.
+    /// There was room, but the object is on top already (one of the [`LOOKED_AT`](super::LOOKED_AT)
+    /// top ones of an array, or the head of a list): a double free. Nothing changed.
     Duplicate,
 }
 
@@ -23,7 +23,7 @@ pub enum Push {
 pub struct ArrayUse {
     /// Objects in the array now.
     pub level: u64,
-    /// Single pushes and pops so far, batches not included.
+    /// Pushes and pops of single objects so far.
     pub operations: u64,
 }
 
@@ -32,8 +32,8 @@ pub struct ArrayUse {
 pub struct ListUse {
     /// Objects on the list now.
     pub level: u64,
-    /// Pops so far, attempts that were interrupted and repeated included.
+    /// Pops so far, interrupted and repeated attempts included.
     pub pops: u64,
-    /// Pushes so far, attempts that were interrupted and repeated included.
+    /// Pushes so far, interrupted and repeated attempts included.
     pub pushes: u64,
 }

@@ -1,5 +1,5 @@
 //! The traits of a backend of per-CPU slots: one for the slots, and one for each of the two forms
-//! in which a cell is used. A policy asks for the forms that it uses.
+//! of a cell. A policy requires the traits that it uses.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
@@ -10,15 +10,15 @@ use crate::locks::Visit;
 use crate::os::{Os, OsResult};
 use core::mem::MaybeUninit;
 
-/// The slots of CPUs, in whatever form their cells are used.
+/// The slots of CPUs, whatever the form of their cells.
 ///
 /// # Safety
 /// [`area`](Self::area) is the same at every call, and once [`init`](Self::init) has succeeded,
 /// [`current`](Self::current) is below the number of its slots.
 pub unsafe trait PerCpu: Sync + Sized {
-    /// An instance without slots. Only [`init`](Self::init) may be called on it: any other
+    /// An instance without slots. Only [`init`](Self::init) may be called on it. Any other
     /// operation would write over the thread's control block, because the instance does not know
-    /// yet where the running thread has its registration.
+    /// yet where the running thread's registration is.
     const INERT: Self;
 
     /// Reserves slots for every CPU this process may run on. Does nothing when repeated.
@@ -30,17 +30,17 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// The memory of the slots.
     fn area(&self) -> &SlotArea;
 
-    /// The slot of the running CPU, always below `area().slots()`. A hint that may be stale when it
-    /// returns: callers choose page lists and counters by it, which have locks of their own.
+    /// The slot of the running CPU, always below `area().slots()`. A hint, which may be out of date
+    /// on return: callers choose page lists and counters by it, which have locks of their own.
     fn current(&self) -> SlotIndex;
 
-    /// From now on, while the process has several threads, only `thread` (a
-    /// [task](crate::primitive::task::current)), or no thread at all, stops the sequences of other
-    /// CPUs by membarrier(2), because a filter may kill for that call. Before the first call of
-    /// this function every thread may. Backends that never make it ignore this.
+    /// Restricts membarrier(2), by which a thread stops the sequences of other CPUs, to `thread` (a
+    /// [task](crate::primitive::task::current)) or to no thread, while the process has several
+    /// threads: a seccomp filter may kill a thread for that call. Until this is called every thread
+    /// may make it. Backends that never make the call ignore this.
     fn leave_barrier_to(&self, _thread: Option<usize>) {}
 
-    /// Does `work`; meanwhile the calling thread, too, may stop sequences. One thread at a time.
+    /// Does `work`, during which the calling thread may call the barrier too. One thread at a time.
     fn lending_barrier<T>(&self, work: impl FnOnce() -> T) -> T {
         work()
     }
@@ -56,78 +56,78 @@ pub unsafe trait PerCpu: Sync + Sized {
     }
 
     /// Returns the leaf at `index` of a tree that other threads may be changing, by one sequence of
-    /// loads. Returns 0 where there is no leaf, and where the running thread cannot walk: the
-    /// caller then looks under the lock of the tree. O(height).
+    /// loads. Returns 0 if there is no leaf, or if the running thread cannot walk: the caller then
+    /// looks it up under the tree's lock. O(height).
     ///
     /// # Safety
-    /// Nodes that the tree has lost stay readable, and keep the form of nodes, until a call of
-    /// [`wait_for_walks`](Self::wait_for_walks) that began later has returned true.
+    /// Nodes removed from the tree stay readable, and keep the form of nodes, until a
+    /// [`wait_for_walks`](Self::wait_for_walks) that began after the removal has returned true.
     #[inline(always)]
     unsafe fn walk(&self, _tree: &WordTree, _index: u64) -> u64 {
         0
     }
 
-    /// Waits until all earlier walks have ended, by at most one membarrier. Returns false where the
-    /// kernel refuses or the thread may not stop the sequences of other CPUs.
+    /// Waits until all earlier walks have ended, by at most one membarrier. Returns false if the
+    /// kernel refuses, or if the thread may not call it.
     fn wait_for_walks(&self) -> bool {
         true
     }
 
-    /// Visits the locks, those of the stripes included, which fast paths take outside the gate.
+    /// Visits the locks that fast paths take outside the gate, those of the stripes included.
     fn visit_locks(&self, visit: &mut Visit<'_>);
 }
 
 /// Cells that are used as arrays.
 ///
 /// # Safety
-/// An object pushed is popped exactly once (or taken once by [`drain`](Self::drain)), unchanged;
-/// nothing else is ever returned. Callers push only objects that no other code uses, and give each
-/// array objects of one cache only.
+/// Each object pushed is popped exactly once (or taken once by [`drain`](Self::drain)), unchanged;
+/// no operation returns anything else. Callers push only objects that no other code uses, and give
+/// each array objects of one cache only.
 pub unsafe trait Arrays: PerCpu {
-    /// Takes the top object of the running CPU's array, or `None` (empty or no slot). O(1).
+    /// Takes the top object of the running CPU's array; `None` if it is empty or closed. O(1).
     fn pop(&self, array: ArrayId) -> Option<Object>;
 
     /// Puts an object on top of the running CPU's array. O(1).
     fn push(&self, array: ArrayId, object: Object) -> Push;
 
     /// Returns whether `object` seems to be among the [`LOOKED_AT`](super::LOOKED_AT) on top of the
-    /// running CPU's array, at a glance: see [`SlotArea::seems_on_top`].
+    /// running CPU's array, without certainty: see [`SlotArea::seems_on_top`].
     #[inline(always)]
     fn seems_on_top(&self, array: ArrayId, object: Object) -> bool {
         self.area().seems_on_top(self.current(), array, object)
     }
 
-    /// [`pop`](Self::pop) for the slow path: serves a thread without a registration.
+    /// [`pop`](Self::pop) for the slow path: also works in a thread without a registration.
     fn pop_unregistered(&self, _array: ArrayId) -> Option<Object> {
         None
     }
 
-    /// [`push`](Self::push) for the slow path, as [`pop_unregistered`](Self::pop_unregistered).
+    /// [`push`](Self::push) for the slow path: also works in a thread without a registration.
     fn push_unregistered(&self, _array: ArrayId, _object: Object) -> Push {
         Push::Refused
     }
 
     /// Takes the top `out.len()` objects, all or none, as one operation that is not counted; an
-    /// empty batch always succeeds. Where it returns false, `out` may hold anything. O(n).
+    /// empty batch always succeeds. After false, the contents of `out` are unspecified. O(n).
     fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
 
     /// Puts `objects` on top in order (the last becomes the top), all or none, not counted; an
     /// empty batch always succeeds. O(n).
     fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool;
 
-    /// Gives the running CPU's slot all the room for `array` of a narrow place. O(1), rare.
+    /// Gives `array` all the room of its narrow place in the running CPU's slot. O(1), rare.
     ///
     /// # Errors
-    /// Where the OS refuses memory for the slot; the slow path then serves.
+    /// Where the OS refuses memory for the slot; then the slow path does the work.
     fn prepare(&self, array: ArrayId) -> OsResult<()> {
         while self.make_room(array, &Limits::NONE, &mut |_, _| {}) {}
         Ok(())
     }
 
-    /// Gives `array` room, or more of it, in the running CPU's slot, within `limits`. At the limits
-    /// it takes room from unused arrays of the slot, and gives their objects to `take`, with the
-    /// rules of [`drain_where`](Self::drain_where). Returns whether it gave any, perhaps to a CPU
-    /// that the thread has left meanwhile. O(arrays + objects taken), no system call.
+    /// Gives `array` room, or more room, in the running CPU's slot, within `limits`. At the limits
+    /// it takes room from unused arrays of the slot, and passes their objects to `take`, with the
+    /// rules of [`drain_where`](Self::drain_where). Returns whether it gave any, perhaps in the
+    /// slot of a CPU that the thread has left meanwhile. O(arrays + objects taken), no system call.
     fn make_room(
         &self,
         array: ArrayId,
@@ -136,8 +136,8 @@ pub unsafe trait Arrays: PerCpu {
     ) -> bool;
 
     /// Moves the running CPU's array to a wide place, if the array may have one, a place is free,
-    /// and `limits` allow it. It stays there until it is drained. Returns whether it moved; a
-    /// thread that changes its CPU meanwhile may find that it did not. O(objects), no system call.
+    /// and `limits` allow it. There it stays until drained. Returns whether an array moved: that of
+    /// another CPU, if the thread migrates meanwhile. O(objects), no system call.
     fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
 
     /// [`widen_within`](Self::widen_within) without limits.
@@ -145,21 +145,21 @@ pub unsafe trait Arrays: PerCpu {
         self.widen_within(array, &Limits::NONE)
     }
 
-    /// Takes all objects of `array` out of every slot and hands them to `take`, in pieces; as
-    /// [`drain_where`](Self::drain_where).
+    /// Takes all objects of `array` out of every slot and passes them to `take`, in pieces. The
+    /// rules are those of [`drain_where`](Self::drain_where).
     fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool {
         self.drain_where(&|_, other| other == array, &mut |_, objects| take(objects))
     }
 
-    /// Takes all objects and the room of the arrays that `which` chooses, in all slots, and hands
+    /// Takes the objects and the room of all arrays that `which` chooses, in all slots, and passes
     /// the objects to `take` in pieces. Returns whether it reached every slot. If the kernel
-    /// refuses membarrier(2) (a seccomp filter came after `init`), it leaves out the slots of CPUs;
-    /// if the call is [left to another thread](PerCpu::leave_barrier_to), the slots of other CPUs.
+    /// refuses membarrier(2) (a seccomp filter came after `init`), it skips the slots of CPUs; if
+    /// [another thread](PerCpu::leave_barrier_to) has to make that call, the slots of other CPUs.
     ///
-    /// Closed bounds, which no sequence writes, stop the slots, and one membarrier(2) serves all of
-    /// them. `take` runs under `bounds_lock`, which is held for one slot at a time: it must not
-    /// drain, prepare or define. `which` always gives the same answer. O(arrays * slots awake +
-    /// objects), at most one membarrier(2), and none where no array that `which` chooses has room.
+    /// Closed bounds, which no sequence writes, stop a slot; one membarrier(2) serves all slots.
+    /// `take` runs under `bounds_lock`, which is held for one slot at a time: it must not drain,
+    /// prepare or define. `which` always gives the same answer. O(arrays * slots awake + objects),
+    /// at most one membarrier(2), and none if no array that `which` chooses has room.
     fn drain_where(
         &self,
         which: &dyn Fn(SlotIndex, ArrayId) -> bool,
@@ -175,9 +175,9 @@ pub unsafe trait Arrays: PerCpu {
 /// Cells that are used as lists.
 ///
 /// # Safety
-/// An object pushed is popped exactly once (or taken once by [`drain_lists`](Self::drain_lists)),
-/// and nothing else is ever returned, as long as callers push only objects that no other code uses
-/// and leave the first word of each to the list.
+/// Each object pushed is popped exactly once (or taken once by [`drain_lists`](Self::drain_lists)),
+/// and no operation returns anything else, as long as callers push only objects that no other code
+/// uses and leave the first word of each to the list.
 pub unsafe trait Lists: PerCpu {
     /// Takes the head of the running CPU's list. O(1).
     ///
@@ -194,15 +194,15 @@ pub unsafe trait Lists: PerCpu {
 
     /// Puts an object at the head of the running CPU's list if the list has fewer objects than the
     /// lower half of the cell's guard (at most 2^20 - 1; 0 in fresh memory and after a drain). The
-    /// caller uses the upper half. O(1).
+    /// upper half is free for the caller. O(1).
     ///
     /// # Safety
-    /// As [`list_push`](Self::list_push).
+    /// The same as for [`list_push`](Self::list_push).
     unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push;
 
     /// Stores `new`, which is not all ones, in `word` (0..4) of a list's cell in `slot`, if the
-    /// running CPU has that slot and the word holds `expected`. Returns whether it did; refuses
-    /// while a drain has stopped the list. O(1).
+    /// running CPU has that slot and the word holds `expected`. Returns whether it stored; it does
+    /// not while a drain has stopped the list. O(1).
     ///
     /// # Panics
     /// Where the slot or the word does not exist.
@@ -215,8 +215,8 @@ pub unsafe trait Lists: PerCpu {
         new: u64,
     ) -> bool;
 
-    /// Hands the list of `array` in every slot (guard, head, length) to `take`, and zeroes its two
-    /// words. The first word of each object names the next object. Returns whether it reached every
+    /// Passes the list of `array` in every slot (guard, head, length) to `take`, and zeroes its two
+    /// words. The first word of each object points to the next. Returns whether it reached every
     /// slot. `take` must not drain, prepare or define: see [`Arrays::drain_where`].
     fn drain_lists(&self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize))
     -> bool;

@@ -11,7 +11,7 @@ use crate::primitive::{AtomicU64, Ordering};
 use core::ptr::NonNull;
 
 impl SlotArea {
-    /// Opens `array` of `slot` at its place again, after it was stopped and perhaps moved.
+    /// Opens `array` of `slot` again at its present place, after it was stopped and perhaps moved.
     pub(super) fn reopen(&self, slot: SlotIndex, array: ArrayId) {
         self.word(slot, array, 1).store(self.place(slot, array).bounds(), Ordering::Release);
     }
@@ -24,14 +24,14 @@ impl SlotArea {
         Place::new(begin, begin + words)
     }
 
-    /// Gives `array` of `slot` room for `room` objects, no fewer than it has now. The array lies in
+    /// Gives `array` of `slot` room for `room` objects, no fewer than it has now. The array is in
     /// its narrow place or was never opened. Does nothing before `define`, or while a drain has
     /// stopped the array. The caller holds `bounds_lock`.
     ///
     /// Stores the header before the bounds; sequences load the bounds first. So a sequence that
-    /// finds the new bounds also finds the new header (x86-64 keeps loads and stores in order;
-    /// aarch64 loads the bounds by `ldar`; locked slots hold their lock), and a sequence that finds
-    /// the old bounds refuses, or finds less room, whatever the header.
+    /// sees the new bounds also sees the new header (x86-64 keeps loads and stores in order;
+    /// aarch64 loads the bounds by `ldar`; locked slots hold their lock). A sequence that sees the
+    /// old bounds refuses or sees less room, whatever the header is.
     pub(super) fn give_room(
         &self,
         _bounds: &Guard<'_, ()>,
@@ -54,8 +54,8 @@ impl SlotArea {
         self.reopen(slot, array);
     }
 
-    /// [`Arrays::make_room`](super::Arrays::make_room) for one slot. At the limits `take_unused`
-    /// takes the room of other arrays first, until it returns false.
+    /// [`Arrays::make_room`](super::Arrays::make_room) for one slot. At the limits it first calls
+    /// `take_unused`, which takes the room of another array, until that returns false.
     pub(super) fn make_room_held(
         &self,
         bounds: &Guard<'_, ()>,
@@ -82,25 +82,25 @@ impl SlotArea {
         }
     }
 
-    /// Returns whether a drain has stopped `array` of `slot`; a hint without `bounds_lock`.
+    /// Returns whether a drain has stopped `array` of `slot`; without `bounds_lock`, only a hint.
     pub(super) fn is_stopped(&self, slot: SlotIndex, array: ArrayId) -> bool {
         let bounds = self.word(slot, array, 1).load(Ordering::Relaxed);
         bounds == 0 && self.place(slot, array).len() > 0
     }
 
-    /// The word (cell 0, word 1) with a byte for each wide place: the number of the array in it.
-    /// Changed under `bounds_lock`.
+    /// The word (cell 0, word 1) with a byte for each wide place: the number of the array there.
+    /// Changes only under `bounds_lock`.
     fn owners(&self, slot: SlotIndex) -> &AtomicU64 {
         self.at(slot, 1)
     }
 
-    /// The numbers of the arrays that lie in wide places of `slot` now. Takes no lock.
+    /// The numbers of the arrays that are in wide places of `slot` now. Takes no lock.
     pub fn wide_owners(&self, slot: SlotIndex) -> impl Iterator<Item = usize> + use<> {
         let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
         owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
     }
 
-    /// Returns a free wide place for `array` of `slot`, if it is open, narrow and within `limits`.
+    /// Returns a free wide place for `array` of `slot`, if it is open, narrow and in `limits`.
     pub(super) fn free_wide_place(
         &self,
         slot: SlotIndex,
@@ -139,7 +139,7 @@ impl SlotArea {
         header.store(value & !0xffff | (to.begin() + level), Ordering::Release);
     }
 
-    /// Frees the wide place that `array` of `slot`, which is stopped, may have.
+    /// Frees the wide place of `array` of `slot`, if it is in one. The array is stopped.
     fn narrow_stopped(&self, slot: SlotIndex, array: ArrayId) {
         let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
         let left = owners.map(|owner| if owner == array.index() as u8 { 0 } else { owner });
@@ -148,8 +148,8 @@ impl SlotArea {
         }
     }
 
-    /// Gives all objects of `array`, which no sequence can change now, to `take`. The array then
-    /// lies at the front of its narrow place, without room.
+    /// Passes all objects of `array`, which no sequence can change now, to `take`. Afterwards the
+    /// array is at the front of its narrow place, without room.
     pub(super) fn empty_stopped(
         &self,
         slot: SlotIndex,
@@ -174,12 +174,12 @@ impl SlotArea {
         self.narrow_stopped(slot, array);
         let (narrow, _) = self.places(slot, array);
         header.store(value & !0xffff | narrow.begin(), Ordering::Release);
-        // The misses concerned the room that the array had.
+        // The counted misses were those of the old room.
         self.word(slot, array, MISSES).store(0, Ordering::Relaxed);
         self.set_room(slot, array, narrow.front(0));
     }
 
-    /// Gives the list and the guard of a cell, which no sequence can change now, to `take`.
+    /// Passes the list and the guard of a cell, which no sequence can change now, to `take`.
     pub(super) fn empty_list(
         &self,
         slot: SlotIndex,

@@ -1,7 +1,7 @@
 //! The running thread's `struct rseq`: finding and reading it, and restarting sequences.
 //!
-//! glibc (2.35 and later) registers one for each thread, at `__rseq_offset`; Quarry writes only its
-//! `rseq_cs` field. A process without registrations uses a stand-in that the kernel does not know.
+//! glibc (2.35 and later) registers one `struct rseq` per thread, at `__rseq_offset`; Quarry writes
+//! only its `rseq_cs` field. A process without registrations uses a stand-in unknown to the kernel.
 
 use super::area::SlotArea;
 use super::sequenced::Sequenced;
@@ -11,9 +11,9 @@ use crate::primitive::{AtomicIsize, AtomicU32, Ordering, task};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
-// The stand-in: cpu_id (offset 4) is -1, so that sequences of a process without rseq refuse without
-// an extra branch. Code finds it by its offset from the thread pointer, because `thread_local!` in
-// a shared object calls __tls_get_addr, which may allocate.
+// The stand-in: its cpu_id (offset 4) is -1, so that sequences of a process without rseq refuse
+// without an extra branch. It is found by its offset from the thread pointer, because
+// `thread_local!` in a shared object calls __tls_get_addr, which may allocate.
 global_asm!(
     ".pushsection .tdata.quarry_no_rseq, \"awT\", @progbits",
     ".balign 32",
@@ -27,7 +27,7 @@ global_asm!(
 
 /// Offset of `cpu_id` in `struct rseq`, `include/uapi/linux/rseq.h`, Linux 6.3.
 const CPU_ID: isize = 4;
-/// Offset of `mm_cid`, which numbers the running threads of a process (same header).
+/// Offset of `mm_cid`, a small number of the running thread in its process (same header).
 const MM_CID: isize = 24;
 /// `AT_RSEQ_FEATURE_SIZE`, `include/uapi/linux/auxvec.h`, Linux 6.3.
 const AT_RSEQ_FEATURE_SIZE: u64 = 27;
@@ -38,16 +38,16 @@ const FEATURE_SIZE_MM_CID: u64 = 28;
 const MEMBARRIER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 7;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 8;
 
-/// Where sequences find the registration of their thread, and whether they can run.
+/// The registration of a thread, as sequences find it, and whether sequences can run.
 struct Registration {
     offset: isize,
-    /// Offset of the field that numbers the slot, from the thread pointer.
+    /// Offset from the thread pointer of the field that holds the slot's number.
     slot_field: isize,
     active: bool,
 }
 
-/// Finds glibc's registration (without it the kernel restarts no sequence) and registers for
-/// membarrier(2) (without it no task can stop another's). Returns the stand-in if either fails.
+/// Finds glibc's registration, without which the kernel restarts no sequence, and registers for
+/// membarrier(2), without which no task can stop another's. Returns the stand-in if either fails.
 fn find() -> Registration {
     let glibc = glibc_rseq_offset().filter(|_| has_barrier());
     let offset = glibc.unwrap_or_else(stand_in_offset);
@@ -58,7 +58,7 @@ fn find() -> Registration {
     Registration { offset, slot_field, active: glibc.is_some() }
 }
 
-/// Returns whether the kernel grants the barrier. Asks once, before a filter can forbid it.
+/// Returns whether the kernel grants the barrier. Asks once, before a seccomp filter may forbid it.
 pub(super) fn has_barrier() -> bool {
     const GRANTED: u32 = 1;
     const REFUSED: u32 = 2;
@@ -74,7 +74,7 @@ pub(super) fn has_barrier() -> bool {
     granted
 }
 
-/// `__rseq_offset` where glibc defines it and has registered this process.
+/// `__rseq_offset`, if glibc defines it and has registered this process.
 fn glibc_rseq_offset() -> Option<isize> {
     // A strong reference would keep the library from loading on older glibc and on musl.
     let offset = weak_address!("__rseq_offset").cast::<isize>();
@@ -82,8 +82,8 @@ fn glibc_rseq_offset() -> Option<isize> {
     if offset.is_null() || size.is_null() {
         return None;
     }
-    // SAFETY: glibc defines them as const ptrdiff_t and const unsigned int. The size says 20 where
-    // glibc 2.36 registers 32 bytes; only 0 (not registered) means anything.
+    // SAFETY: glibc defines them as const ptrdiff_t and const unsigned int. The size is 20 although
+    // glibc 2.36 registers 32 bytes; only 0 (not registered) matters.
     let (offset, size) = unsafe { (offset.read(), size.read()) };
     (size != 0).then_some(offset)
 }
@@ -115,14 +115,14 @@ fn membarrier(command: i32) -> bool {
 
 /// Makes every sequence of this process start again. Returns false where the kernel refuses.
 fn restart_sequences() -> bool {
-    // The second try is for a transient lack of memory, and for a process that lost its
-    // registration by checkpoint and restore.
+    // The second try is for a lack of memory that passes, and for a process that lost its
+    // registration when it was checkpointed and restored.
     membarrier(MEMBARRIER_PRIVATE_EXPEDITED_RSEQ)
         || membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ)
             && membarrier(MEMBARRIER_PRIVATE_EXPEDITED_RSEQ)
 }
 
-/// A 32-bit field of `struct rseq` or of the stand-in, by its offset from the thread pointer.
+/// Loads a 32-bit field of `struct rseq` or the stand-in, by its offset from the thread pointer.
 #[inline(always)]
 fn field(offset: isize) -> i32 {
     let value: i32;
@@ -133,8 +133,8 @@ fn field(offset: isize) -> i32 {
         asm!("mov {0:e}, dword ptr fs:[{1}]", out(reg) value, in(reg) offset,
             options(nostack, preserves_flags, readonly));
     }
-    // SAFETY: as above. One `asm!` reads the thread pointer and loads, so that the compiler does
-    // not keep the thread pointer where a coroutine goes on in another thread.
+    // SAFETY: as above. One `asm!` reads the thread pointer and loads, because the compiler could
+    // keep the thread pointer while a coroutine moves to another thread.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         asm!("mrs {thread}, tpidr_el0", "ldr {value:w}, [{thread}, {offset}]",
@@ -147,21 +147,21 @@ fn field(offset: isize) -> i32 {
 /// Slots of CPUs under restartable sequences, with locked stripes for threads without registration.
 pub type RseqSlots = Sequenced<Rseq>;
 
-/// Offsets of a thread's `struct rseq` and of the field that numbers its slot, from the thread
-/// pointer; the sequences of each architecture are methods of this type.
+/// Offsets, from the thread pointer, of a thread's `struct rseq` and of the field that holds the
+/// slot's number. The sequences of each architecture are methods of this type.
 pub struct Rseq {
     rseq: AtomicIsize,
     index: AtomicIsize,
 }
 
-/// Offsets of three words in [`RseqSlots`], for sequences in assembler.
+/// Offsets of three words in [`RseqSlots`], for sequences written in assembler.
 #[derive(Clone, Copy)]
 pub struct SequenceOffsets {
-    /// The word with the offset of the thread's `struct rseq` from the thread pointer.
+    /// The word that holds the offset of the thread's `struct rseq` from the thread pointer.
     pub rseq: usize,
-    /// The word with the offset of the field that numbers the slot from the thread pointer.
+    /// The word that holds the offset, from the thread pointer, of the slot number's field.
     pub index: usize,
-    /// The word with the address of slot 0.
+    /// The word that holds the address of slot 0.
     pub slots: usize,
 }
 
@@ -175,8 +175,8 @@ impl RseqSlots {
 }
 
 impl Rseq {
-    /// The arguments of every sequence: the offsets of the registration and of the slot's number
-    /// from the thread pointer, and the address of slot 0.
+    /// Returns the arguments of every sequence: the offsets from the thread pointer of the
+    /// registration and of the slot's number, and the address of slot 0.
     #[inline(always)]
     pub(super) fn registers(&self, area: &SlotArea) -> (isize, isize, usize) {
         (self.offset(), self.index.load(Ordering::Relaxed), area.base.load(Ordering::Relaxed))

@@ -1,14 +1,14 @@
-//! Room: how much each array, the arrays of a slot, and the arrays of all slots may hold.
+//! Room: the number of objects that an array may hold, and its limits per slot and in all slots.
 //!
-//! An array has room for some objects (its place, see `layout`), and all of its room counts as if
-//! it were full. So arrays hold no more than is counted, and sequences count nothing. An array gets
-//! room on a miss, within the caller's [`Limits`]: all of its narrow place while much is left, less
-//! towards the limits, and more on later misses. At the limits it takes room from arrays of the
-//! same slot that were not used since the hand of a clock last passed them. A drain takes all room
-//! along with the objects, so an unused array holds no share of the limits.
+//! An array has room for some objects (its place, see `layout`), and all of its room counts against
+//! the limits, as if it were full. So arrays never hold more than is counted, and sequences need
+//! not count. An array gets room on a miss, within the caller's [`Limits`]: all of its narrow place
+//! while far from the limits, less near them, and more on later misses. At the limits it takes room
+//! from arrays of the same slot that were not used since the hand of a clock last passed them. A
+//! drain takes all room along with the objects, so an unused array uses up no part of the limits.
 //!
-//! A slot without room is *asleep*. A bit outside the slot shows it, and the counts of its arrays
-//! are kept outside as well, so that readers do not touch a slot that was never used.
+//! A slot without room is *asleep*. A bit outside the slot shows this, and the counts of its arrays
+//! are kept outside too, so that readers do not touch the memory of a slot that was never used.
 //!
 //! Equations, under `bounds_lock`, with `room(s, a)` objects of `each(a)` bytes:
 //! * `bytes(s) = sum over a of room(s, a) * each(a)`
@@ -27,7 +27,7 @@ use crate::primitive::Ordering::Relaxed;
 /// Fewest objects of an array's first room, unless its place or `FEWEST_BYTES` holds fewer.
 const FEWEST: usize = 8;
 const FEWEST_BYTES: usize = 256 << 10;
-/// First room of more than `FEWEST` objects is at most this part (1/8) of the room that is left.
+/// A first room of more than `FEWEST` objects is at most this part (1/8) of what the limits leave.
 const PART_OF_LEFT: usize = 8;
 
 /// Word 3 of a slot's control cell: `{bytes : 40 | hand : 8 | words : 16}`.
@@ -57,17 +57,17 @@ fn arrays() -> impl Iterator<Item = ArrayId> {
 }
 
 impl SlotArea {
-    /// Sets the bytes of an object of `array`, by which its room is counted; before its first use.
+    /// Sets the bytes of each object of `array`, to count its room by. Before the first use.
     pub fn weigh(&self, array: ArrayId, bytes: usize) {
         self.rooms.each[array.index()].store(bytes as u32, Relaxed);
     }
 
-    /// Gives `array`, whose cache is gone, room for `capacity` objects of another cache, at most as
-    /// many as it was first defined for. O(slots awake).
+    /// Gives `array`, whose cache was destroyed, room for `capacity` objects of another cache, at
+    /// most as many as in its first definition. O(slots awake).
     ///
     /// # Errors
-    /// `ENOENT` where the array was never defined, `EBUSY` where a slot still has room in it: a
-    /// drain has not reached that slot.
+    /// `ENOENT` where the array was never defined, `EBUSY` where it still has room in a slot that a
+    /// drain could not reach.
     pub fn define_again(&self, array: ArrayId, capacity: usize) -> OsResult<()> {
         let _held = self.bounds_lock.lock();
         if self.capacity(array) == 0 {
@@ -93,7 +93,7 @@ impl SlotArea {
         self.at(slot, 3).store(count.0, Relaxed);
     }
 
-    /// Takes the next words of a slot for a narrow place; returns how many were taken before.
+    /// Takes the next words of a slot for a narrow place, and returns how many were taken before.
     /// The caller holds `bounds_lock`.
     pub(super) fn take_words(&self, slot: SlotIndex, words: usize) -> usize {
         let count = self.count(slot);
@@ -101,8 +101,8 @@ impl SlotArea {
         count.words()
     }
 
-    /// Objects for which `array` of `slot` has room, 0 where it is not open. An array that a drain
-    /// has stopped keeps its room until the drain has emptied it.
+    /// Number of objects for which `array` of `slot` has room, 0 where it is not open. A stopped
+    /// array keeps its room until the drain that has stopped it has emptied it.
     #[must_use]
     pub fn room(&self, slot: SlotIndex, array: ArrayId) -> usize {
         self.place(slot, array).len()
@@ -114,13 +114,13 @@ impl SlotArea {
         if self.is_awake(slot) { self.count(slot).bytes() } else { 0 }
     }
 
-    /// Bytes for which all arrays have room: they never hold more.
+    /// Bytes for which all arrays together have room; they never hold more.
     #[must_use]
     pub fn all_room(&self) -> usize {
         self.rooms.all.load(Relaxed)
     }
 
-    /// Bytes of the objects that arrays hold now; a snapshot. O(arrays * slots awake).
+    /// Bytes of the objects that all arrays hold now; a snapshot. O(arrays * slots awake).
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let of_slot = |slot| {
@@ -146,9 +146,9 @@ impl SlotArea {
         (0..self.slots()).map(SlotIndex).filter(|slot| self.is_awake(*slot))
     }
 
-    /// Notes that `array` of `slot` lies at `now`, and counts its room. The caller holds
-    /// `bounds_lock`. An array that loses its place is closed to every sequence; one that loses
-    /// room is empty.
+    /// Records `now` as the place of `array` in `slot`, and counts its room. The caller holds
+    /// `bounds_lock`. An array that changes its place must be closed to every sequence; one that
+    /// loses room must be empty.
     pub(super) fn set_room(&self, slot: SlotIndex, array: ArrayId, now: Place) {
         let (narrow, before) = self.places(slot, array);
         self.set_places(slot, array, narrow, now);
@@ -182,8 +182,8 @@ impl SlotArea {
         };
     }
 
-    /// Returns the larger room, in objects, that `array` of `slot` may get in its narrow place;
-    /// `None` if it may not grow enough. A hint without `bounds_lock`.
+    /// Returns the room, in objects, to which `array` of `slot` may grow in its narrow place;
+    /// `None` if it may not grow enough. Without `bounds_lock`, only a hint.
     pub fn room_within(&self, slot: SlotIndex, array: ArrayId, limits: &Limits) -> Option<usize> {
         let (most, now) = (self.capacity(array), self.room(slot, array));
         let each = self.each(array);
@@ -193,7 +193,7 @@ impl SlotArea {
             0 => most.min((left / PART_OF_LEFT).max(FEWEST)).min(left),
             _ => most.min(2 * now).min(now.saturating_add(left)),
         };
-        // A little more room is not worth the work.
+        // Growing by less than a quarter is not worth the work.
         let least = if now == 0 { fewest } else { most.min(now + now.div_ceil(4)) };
         (room > now && room >= least).then_some(room)
     }
@@ -216,7 +216,7 @@ impl SlotArea {
     }
 
     /// Returns the next array of `slot`, other than `but`, that was not used since the hand last
-    /// passed it. `steps` bounds the hand's way: once around. The caller holds `bounds_lock`.
+    /// passed it. `steps` limits the hand to one round. The caller holds `bounds_lock`.
     pub(super) fn next_unused(
         &self,
         slot: SlotIndex,
@@ -242,7 +242,7 @@ impl SlotArea {
         None
     }
 
-    /// Checks the equations at the top of this file, for limits that have not changed.
+    /// Checks the equations at the top of this file. The limits must not have changed.
     ///
     /// # Errors
     /// The first equation that does not hold.

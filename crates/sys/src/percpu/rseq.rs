@@ -1,11 +1,11 @@
 //! Restartable sequences on x86-64: the object fast path.
 //!
-//! A sequence chooses its slot by `mm_cid` where the kernel keeps that number, else by `cpu_id`. It
-//! leaves where `cpu_id` is negative: the thread has no registration.
+//! A sequence chooses its slot by `mm_cid` where the kernel provides that number, else by `cpu_id`.
+//! It leaves if `cpu_id` is negative, because then the thread has no registration.
 //!
-//! `assembly` has the shape and the rules of sequences, and the text of those that `malloc` and
-//! `free` contain too. A sequence that commits falls through. One that refuses leaves by a label
-//! operand, or, with a result (which Rust does not combine with labels), by label 6 out of line.
+//! `assembly` has the shape and the rules of sequences, and the text of those that are also part of
+//! `malloc` and `free`. A sequence that commits falls through. One that refuses jumps to a label
+//! operand; or, if it has a result (Rust allows no labels then), to its own label 6, out of line.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};
@@ -17,14 +17,14 @@ use crate::{arm_sequence, end_sequence, enter_sequence, pop_sequence, push_seque
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-/// The way out of a sequence that refuses a result: the null object.
+/// The exit of a sequence with a result that refuses: it returns the null object.
 macro_rules! nothing {
     () => {
         "6: xor {r:e}, {r:e}\n jmp 7f\n"
     };
 }
 
-/// Copies `{n}` objects by twos, the odd one first: half the time of one by one.
+/// Copies `{n}` objects in pairs, an odd one first: half the time of copying single objects.
 macro_rules! copy_objects {
     ($from:literal, $to:literal) => {
         concat!(
@@ -54,7 +54,7 @@ macro_rules! copy_objects {
     };
 }
 
-/// Opens a sequence with the operands that all sequences here share.
+/// Begins a sequence, with the operands that all sequences here share.
 macro_rules! enter {
     ($leave:literal) => {
         enter_sequence!(rseq: [rseq], index: [index], slots: "{slots}", slot: [t], leave: $leave)
@@ -94,9 +94,9 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `pop`; the store into the array lies at `top < end`, above what
-        // any reader considers, and the committing store publishes it. `[top - 1]` and `[top - 2]`
-        // are elements or the guard words in front of the array.
+        // SAFETY: as for `pop`; the store into the array lies at `top < end`, above `top`, where no
+        // reader looks, until the committing store publishes it. `[top - 1]` and `[top - 2]` are
+        // elements or the guard words in front of the array.
         unsafe {
             asm!(
                 push_sequence!(
@@ -118,8 +118,8 @@ unsafe impl Sequences for Rseq {
 
     fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `pop`; the copy reads `[top - n, top)` of the array and writes
-        // the caller's buffer, which is overwritten by the next attempt if this one aborts.
+        // SAFETY: as for `pop`; the copy reads `[top - n, top)` of the array and writes the
+        // caller's buffer, which the next attempt overwrites if this one aborts.
         unsafe {
             asm!(
                 enter!("{refused}"),
@@ -150,8 +150,8 @@ unsafe impl Sequences for Rseq {
 
     fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `push`; the copy writes `[top, top + n)`, which lies below `end`
-        // and above what any reader considers until the committing store.
+        // SAFETY: as for `push`; the copy writes `[top, top + n)`, which lies below `end` and above
+        // `top`, where no reader looks before the committing store.
         unsafe {
             asm!(
                 enter!("{refused}"),
@@ -184,7 +184,7 @@ unsafe impl Sequences for Rseq {
         let (rseq, index, slots) = self.registers(area);
         let object: *mut u8;
         // SAFETY: as for `pop`; the head's link is read inside the sequence, so no other task on
-        // this CPU has taken the object since. The count in word2 may include aborted attempts.
+        // this CPU has taken the object since. Word 2 also counts aborted attempts.
         unsafe {
             asm!(
                 enter!("6f"),

@@ -1,24 +1,24 @@
 //! Slots of CPUs under restartable sequences, and locked stripes for threads that cannot run them.
 //!
 //! This file holds the protocol between sequences and a task that stops them to open an array,
-//! drain it or take a list. The CPU's sequences and the step lists of the model checker plug in
-//! below it, so the checker walks through the code that runs.
+//! drain it or take a list. It is generic over the sequences, which are those of the CPU or the
+//! step lists of the model checker. So the model checker runs the code that runs in products.
 //!
 //! * A sequence loads its cell's bounds (or guard) first and refuses where they are closed.
-//! * A task that changes a cell from another CPU first closes it, by a word that sequences never
-//!   write (`compare_store` on a list's guard is the exception, see `drain_lists`), and then calls
-//!   `Cpus::barrier`: after it no sequence is running that saw the cell open.
+//! * A task that changes a cell of another CPU first closes it, by a word that sequences never
+//!   write (except `compare_store` on a list's guard, see `drain_lists`). Then it calls
+//!   `Cpus::barrier`: afterwards no sequence that saw the cell open is running.
 //! * A task that changes a cell of its own CPU closes it by a sequence, `compare_store`, and calls
-//!   no barrier: any other sequence on that slot was preempted, or the closer could not run there,
-//!   and starts again. Then the closer may move; the cell stays closed until the closer opens it.
+//!   no barrier: any other sequence on that slot was preempted, for the closer ran there, and will
+//!   restart. Then the closer may migrate; the cell stays closed until the closer opens it.
 //! * Only the holder of the bounds' lock opens or closes a cell. A drain releases that lock between
-//!   closing and emptying; other tasks leave closed cells alone meanwhile.
+//!   closing and emptying; meanwhile other tasks leave cells that they find closed alone.
 //!
-//! The barrier is membarrier(2), which no other allocator calls, and a filter may kill for it. So
-//! [`PerCpu::leave_barrier_to`] can leave it to one thread. Drains of other threads then empty the
-//! slot of the running CPU and the stripes, and report that they have not reached every slot,
+//! The barrier is membarrier(2), which no other allocator calls, so a seccomp filter may kill for
+//! it. [`PerCpu::leave_barrier_to`] can leave it to one thread. Then drains of other threads empty
+//! the slot of the running CPU and the stripes, and report that they have not reached every slot,
 //! unless they borrow the right to the barrier ([`PerCpu::lending_barrier`]). The only thread of a
-//! process is in no sequence when it drains, so it need not stop any.
+//! process is in no sequence when it drains, so it needs no barrier.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
@@ -34,21 +34,21 @@ use crate::os::{Os, OsResult};
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering, task};
 use core::mem::MaybeUninit;
 
-/// Bounds that refuse every push and pop: `end = 0`, `begin = 0xffff`. Fresh memory holds them, so
-/// an array that was never opened refuses like one that a drain has stopped.
+/// Bounds that refuse every push and pop: `end = 0`, `begin = 0xffff`. Fresh memory has this value,
+/// so an array that was never opened refuses, as does one that a drain has stopped.
 const CLOSED: u64 = 0;
 
-/// Slots `0..Q::slots()` for CPUs, then stripes.
+/// Slots `0..Q::slots()` for CPUs, followed by the stripes.
 pub struct Sequenced<Q: Sequences> {
     pub(super) area: SlotArea,
     pub(super) sequences: Q,
     active: AtomicBool,
-    /// The task that may call the barrier, `ANYBODY` or `NOBODY`.
+    /// The task that may call the barrier, or `ANYBODY` or `NOBODY`.
     caller: AtomicUsize,
-    /// Another task that may call it for now, 0 = no task.
+    /// Another task that may call the barrier for now; 0 if none.
     borrower: AtomicUsize,
     stripes: Stripes,
-    /// Held by a drain, which stops arrays for longer than it holds the lock of the bounds.
+    /// Held by a drain, whose arrays stay stopped while it has released the bounds' lock.
     draining: CountedLock<()>,
     once: CountedLock<bool>,
 }
@@ -56,10 +56,10 @@ pub struct Sequenced<Q: Sequences> {
 const ANYBODY: usize = 0;
 const NOBODY: usize = 1;
 
-/// Tries to close a cell of the running CPU; a try fails where the thread is moved meanwhile.
+/// Attempts to close a cell of the running CPU; one fails if the thread migrates meanwhile.
 const TRIES_TO_CLOSE: u32 = 8;
 
-/// Returns whether a batch may go to the sequences, which count objects in 32 bits.
+/// Returns whether a batch is small enough for the sequences, which count in 32 bits.
 fn is_countable(objects: usize) -> bool {
     objects <= 0xffff
 }
@@ -70,7 +70,7 @@ impl<Q: Sequences> Sequenced<Q> {
         &self.sequences
     }
 
-    /// Returns whether sequences are in use; false where the process lacks rseq or membarrier.
+    /// Returns whether sequences are in use; false if the process lacks rseq or membarrier.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)
@@ -90,7 +90,7 @@ impl<Q: Sequences> Sequenced<Q> {
         self.sequences.registered() && self.sequences.slot() < self.cpu_count()
     }
 
-    /// Waits until no earlier sequence runs. Returns false where the kernel refuses.
+    /// Waits until no earlier sequence runs. Returns false if the kernel refuses.
     fn barrier(&self) -> bool {
         if !self.is_active() || self.sequences.is_alone() {
             return true;
@@ -109,8 +109,8 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     /// Stores `closed` in place of the bounds or the guard (word 1) of the running CPU's cell, by a
-    /// sequence: from then on no other sequence runs on that cell. Returns the slot and the old
-    /// word; `None` where the thread has no slot or was moved at each try, or the cell is closed
+    /// sequence: from then on no sequence changes that cell. Returns the slot and the old word;
+    /// `None` if the thread has no slot or migrated at each attempt, or if the cell is closed
     /// already. The caller holds `bounds_lock`.
     fn close_own(&self, array: ArrayId, closed: u64) -> Option<(SlotIndex, u64)> {
         for _ in 0..TRIES_TO_CLOSE {
@@ -129,8 +129,8 @@ impl<Q: Sequences> Sequenced<Q> {
         None
     }
 
-    /// Empties the running CPU's arrays that `which` chooses, one after the other. A thread that is
-    /// moved meanwhile goes on with the arrays of its new CPU.
+    /// Empties those of the running CPU's arrays that `which` chooses, one after the other. A
+    /// thread that migrates meanwhile goes on with the arrays of its new CPU.
     fn drain_own(
         &self,
         which: &dyn Fn(SlotIndex, ArrayId) -> bool,
@@ -166,7 +166,7 @@ impl<Q: Sequences> Sequenced<Q> {
         closed == slot
     }
 
-    /// Stops the arrays of CPUs that `which` chooses; returns whether it has stopped any.
+    /// Stops the arrays in CPUs' slots that `which` chooses; returns whether it has stopped any.
     fn stop_arrays(&self, which: &dyn Fn(SlotIndex, ArrayId) -> bool) -> bool {
         let _bounds = self.area.bounds_lock.lock();
         let mut any = false;
@@ -179,7 +179,7 @@ impl<Q: Sequences> Sequenced<Q> {
         any
     }
 
-    /// Opens the arrays that [`Arrays::drain_where`] has stopped; if `flushed`, empties them first.
+    /// Opens the arrays that [`Arrays::drain_where`] has stopped, after emptying them if `flushed`.
     fn empty_stopped_slots(&self, flushed: bool, take: &mut dyn FnMut(ArrayId, &[Object])) {
         for slot in self.cpu_slots().filter(|slot| self.area.is_awake(*slot)) {
             let _bounds = self.area.bounds_lock.lock();
@@ -195,13 +195,13 @@ impl<Q: Sequences> Sequenced<Q> {
         }
     }
 
-    /// Stops the list of `array` in each CPU's slot, unless it is empty and has no guard: replaces
-    /// its guard by [`STOPPED_LIST`], and saves it. Returns whether it stopped any.
+    /// Stops the list of `array` in each CPU's slot, unless it is empty and has no guard: saves its
+    /// guard and stores the *mark* [`STOPPED_LIST`] instead. Returns whether it stopped any.
     fn stop_lists(&self, array: ArrayId) -> bool {
         let word = |slot, word| self.area.word(slot, array, word);
         let mut missing = false;
         for slot in self.cpu_slots() {
-            // Stopping a slot that was never used would give it memory.
+            // Writing to a slot that was never used would bring its page into memory.
             if (0..2).all(|index| word(slot, index).load(Ordering::Relaxed) == 0) {
                 continue;
             }
@@ -215,13 +215,13 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     fn stopped_lists(&self, array: ArrayId) -> impl Iterator<Item = SlotIndex> {
-        // Looks for marks: a list may have come into use since the last mark was set.
+        // Reads the marks again: a list may have come into use since `stop_lists` set them.
         self.cpu_slots().filter(move |slot| {
             self.area.word(*slot, array, 1).load(Ordering::Relaxed) == STOPPED_LIST
         })
     }
 
-    /// Takes the marks away. A mark that an earlier `compare_store` has replaced stays replaced.
+    /// Puts the guards back, except where an earlier `compare_store` has overwritten the mark.
     fn restart_lists(&self, array: ArrayId) {
         for slot in self.stopped_lists(array) {
             let guard = self.saved_guard(slot).load(Ordering::Relaxed);
@@ -234,7 +234,7 @@ impl<Q: Sequences> Sequenced<Q> {
         }
     }
 
-    /// The word that keeps the guard of a stopped list: word 2 of the slot's control cell.
+    /// The word in which the guard of a stopped list is saved: word 2 of the slot's control cell.
     fn saved_guard(&self, slot: SlotIndex) -> &crate::primitive::AtomicU64 {
         self.area.at(slot, 2)
     }
@@ -399,7 +399,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
             return false;
         }
         let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
-        // The thread may have been moved, and have closed the cell of another slot.
+        // The thread may have migrated before, and so have closed the cell of another slot.
         let wide = self.area.free_wide_place(slot, array, limits);
         if let Some(wide) = wide {
             self.area.widen_stopped(slot, array, wide);
@@ -418,7 +418,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
             self.stripes.drain(&self.area, which, take);
             return false;
         }
-        // Arrays that are stopped while the lock of the bounds is free are this drain's.
+        // While this lock is held, only this drain leaves arrays stopped without `bounds_lock`.
         let _draining = self.draining.lock();
         let mut flushed = true;
         if self.stop_arrays(which) {
@@ -494,9 +494,9 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
             self.stripes.drain_lists(&self.area, array, take);
             return false;
         }
-        // A `compare_store` that began before a mark may overwrite it, so mark and call `barrier`
-        // until a round finds every mark in place. One that begins later refuses: two rounds
-        // suffice.
+        // A `compare_store` that began before a mark was set may overwrite it, so this sets marks
+        // and calls `barrier` until a round finds all in place. One that begins later refuses: two
+        // rounds suffice.
         let mut flushed = true;
         while flushed && self.stop_lists(array) {
             flushed = self.barrier();

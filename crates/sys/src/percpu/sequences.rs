@@ -9,13 +9,13 @@ use core::mem::MaybeUninit;
 /// The guard that stops every push to, pop from and `compare_store` on a list.
 pub(super) const STOPPED_LIST: u64 = u64::MAX;
 
-/// CPUs as sequences use them: where the running thread is, and how all threads are stopped.
+/// The CPUs, as sequences see them: the slot of the running thread, and a barrier for all threads.
 ///
 /// # Safety
 /// After `barrier` has returned true, no sequence that loaded bounds, a guard or a word of a tree
 /// before the call still runs; where `is_alone` returns true, no other thread runs one.
 pub unsafe trait Cpus: Sync {
-    /// The value before `start`.
+    /// The value before `start` is called.
     const INERT: Self;
 
     /// Prepares the process. Returns whether sequences run; if not, every operation refuses.
@@ -24,18 +24,18 @@ pub unsafe trait Cpus: Sync {
     /// Slots of CPUs: an exclusive upper bound of CPU numbers, as the system reports it.
     fn slots(&self) -> u32;
 
-    /// An exclusive upper bound of CPU numbers that no container can forge.
+    /// An exclusive upper bound of CPU numbers from a source that no container can forge.
     fn numbers(&self) -> u32 {
         self.slots()
     }
 
-    /// Returns whether the running thread can run sequences now.
+    /// Returns whether the running thread can use sequences now.
     fn registered(&self) -> bool;
 
-    /// The slot of the running CPU now; any number where the thread is not registered.
+    /// The slot of the running CPU; any number if the thread is not registered.
     fn slot(&self) -> u32;
 
-    /// Makes every running sequence start again. Returns false where the kernel refuses.
+    /// Restarts every running sequence. Returns false if the kernel refuses.
     fn barrier(&self) -> bool;
 
     /// Returns whether the calling thread is certainly the only one that can run sequences.
@@ -45,10 +45,10 @@ pub unsafe trait Cpus: Sync {
 /// The restartable sequences of an architecture (or of the model checker).
 ///
 /// # Safety
-/// Each operation does what its namesake of [`Arrays`](super::Arrays) or [`Lists`](super::Lists)
-/// promises for the running CPU's slot, by one committing store, or starts again. It loads bounds
-/// (or guard) before the header, and refuses a closed cell, a stopped list and an unregistered
-/// thread.
+/// Each operation does what the operation of the same name of [`Arrays`](super::Arrays) or
+/// [`Lists`](super::Lists) promises, for the running CPU's slot, by one committing store, or
+/// restarts. It loads bounds (or guard) before the header. It refuses a closed cell, a stopped
+/// list, and a thread without a registration.
 pub unsafe trait Sequences: Cpus {
     /// See [`Arrays::pop`](super::Arrays::pop).
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
@@ -56,7 +56,7 @@ pub unsafe trait Sequences: Cpus {
     /// See [`Arrays::push`](super::Arrays::push).
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
 
-    /// See [`Arrays::pop_batch`](super::Arrays::pop_batch); `out` holds 1..=0xffff objects.
+    /// See [`Arrays::pop_batch`](super::Arrays::pop_batch); `out` has 1..=0xffff objects.
     fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
 
     /// See [`Arrays::push_batch`](super::Arrays::push_batch); there are 1..=0xffff objects.
@@ -65,20 +65,20 @@ pub unsafe trait Sequences: Cpus {
     /// See [`Lists::list_pop`](super::Lists::list_pop).
     ///
     /// # Safety
-    /// As [`Lists::list_pop`](super::Lists::list_pop).
+    /// See [`Lists::list_pop`](super::Lists::list_pop).
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
 
     /// See [`Lists::list_push`](super::Lists::list_push).
     ///
     /// # Safety
-    /// As [`Lists::list_push`](super::Lists::list_push).
+    /// See [`Lists::list_push`](super::Lists::list_push).
     unsafe fn list_push(&self, area: &SlotArea, array: ArrayId, guard: u64, object: Object)
     -> Push;
 
     /// See [`Lists::list_push_below`](super::Lists::list_push_below).
     ///
     /// # Safety
-    /// As [`Lists::list_push_below`](super::Lists::list_push_below).
+    /// See [`Lists::list_push_below`](super::Lists::list_push_below).
     unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
 
     /// See [`Lists::compare_store`](super::Lists::compare_store); slot and word exist.
@@ -95,6 +95,6 @@ pub unsafe trait Sequences: Cpus {
     /// See [`PerCpu::walk`](super::PerCpu::walk); it only loads, and commits nothing.
     ///
     /// # Safety
-    /// As [`PerCpu::walk`](super::PerCpu::walk).
+    /// See [`PerCpu::walk`](super::PerCpu::walk).
     unsafe fn walk(&self, area: &SlotArea, tree: &WordTree, index: u64) -> u64;
 }

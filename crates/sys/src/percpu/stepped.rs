@@ -2,17 +2,17 @@
 //!
 //! [`SteppedSlots`] is `RseqSlots` without the assembly: the same cells, the same code for opening,
 //! draining and stripes (`sequenced`), but each sequence is a list of steps (one load or store
-//! each) over virtual CPUs, and shuttle may run another thread before every step. A sequence starts
-//! again at its next step when
+//! each) on a virtual CPU, and shuttle may run another thread before every step. Instead of its
+//! next step, a sequence restarts if
 //!
 //! * another sequence has begun on its virtual CPU since its last step (it was preempted),
-//! * a barrier has passed over its CPU, or
-//! * shuttle's dice ask for it (a signal, a migration: about one step in 16).
+//! * a barrier has been called since then, or
+//! * shuttle's random source demands it (a signal or a migration: about one step in 16).
 //!
 //! An unpinned thread changes its virtual CPU at random when a sequence begins. The model is
-//! sequentially consistent: it does not show store buffers and reordering.
+//! sequentially consistent: it has no store buffers and no reordering.
 //!
-//! How to check something above this layer (a barn, a slab policy):
+//! How to check code above this layer (a barn, a slab policy):
 //!
 //! ```ignore
 //! #![cfg(quarry_model)]                       // tests/model_barn.rs, run by scripts/model.sh
@@ -31,9 +31,9 @@
 //! shuttle::check_random(scenario, 5_000);     // and shuttle::check_pct(scenario, 5_000, 3)
 //! ```
 //!
-//! Rules: threads are shuttle's; waiting loops call `primitive::relax`; all shared state lives in
-//! `primitive`'s atomics or under a `CountedLock`; calls of the scenario share nothing. A failing
-//! one prints a schedule for `shuttle::replay`. To test a model, plant a bug ([`Stepped::plant`]).
+//! Rules: use shuttle's threads; call `primitive::relax` in waiting loops; keep all shared state in
+//! `primitive`'s atomics or under a `CountedLock`, and none between runs. A failing run prints a
+//! schedule for `shuttle::replay`. To test that a model can fail, plant a bug ([`Stepped::plant`]).
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
@@ -49,40 +49,40 @@ use shuttle::rand::{Rng, thread_rng};
 
 /// Most virtual CPUs of a model; four CPUs suffice for three threads.
 const MAX_CPUS: usize = 8;
-/// One step in this many is interrupted, as by a signal.
+/// On average one step in this many is interrupted, as by a signal.
 const INTERRUPT_ONE_IN: u32 = 16;
-/// One sequence in this many begins on another CPU than the thread's last sequence.
+/// One sequence in this many begins on another CPU than the thread's last one.
 const MIGRATE_ONE_IN: u32 = 4;
-/// Attempts after which a thread keeps its virtual CPU until its sequence has ended. Two threads
-/// that preempt each other at every step would need hundreds, which no OS scheduler lets happen.
+/// Attempts after which a thread keeps its virtual CPU until its sequence has ended. Without this,
+/// two threads that preempt each other at every step would need hundreds, as on no real scheduler.
 const ATTEMPTS_BEFORE_SLICE: u32 = 4;
 
 /// Slots of virtual CPUs under sequences that the model checker interrupts.
 pub type SteppedSlots = Sequenced<Stepped>;
 
-/// A mistake that a model of this file can make on purpose, to show that its checks find it.
+/// A bug that this file can contain on purpose, to show that a model finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PlantedBug {
     /// No mistake.
     None = 0,
-    /// A preempted sequence goes on where it was.
+    /// A preempted sequence continues instead of restarting.
     CommitsAfterPreemption,
     /// The barrier interrupts no sequence.
     BarrierDoesNothing,
     /// A push loads the header before the bounds.
     HeaderBeforeBounds,
-    /// A push commits before it checks the bounds, and takes the commit back where they refuse.
+    /// A push commits before it checks the bounds, and undoes the commit if they refuse.
     CommitBeforeBounds,
-    /// A pop takes the closed bounds of fresh memory for `begin = 0`.
+    /// A pop reads the closed bounds of fresh memory as `begin = 0`.
     FreshBoundsAdmitPops,
-    /// `compare_store` ignores that the list is stopped.
+    /// `compare_store` also stores to a stopped list.
     CompareStoreIgnoresStop,
-    /// A pop from a list ignores that the list is stopped.
+    /// A pop also takes from a stopped list.
     ListPopIgnoresStop,
-    /// A bounded push to a list takes the guard of a stopped list for an endless bound.
+    /// A bounded push reads the guard of a stopped list as an endless bound.
     ListPushBelowIgnoresStop,
-    /// `compare_store` writes to the slot that it is given, also from another CPU.
+    /// `compare_store` writes to the given slot even from another CPU.
     CompareStoreIgnoresCpu,
 }
 
@@ -103,9 +103,9 @@ const BUGS: [PlantedBug; 10] = [
 pub struct Stepped {
     cpus: AtomicU32,
     next_attempt: AtomicU64,
-    /// For each CPU, the attempt that began there last; 0 after a barrier.
+    /// For each CPU, the attempt that last began there; 0 after a barrier.
     running: [AtomicU64; MAX_CPUS],
-    /// For each CPU, the thread that keeps it; 0 = none.
+    /// For each CPU, the thread that keeps it until its sequence ends; 0 = none.
     slice_of: [AtomicU64; MAX_CPUS],
     refuses_barrier: AtomicBool,
     bug: AtomicU8,
@@ -121,13 +121,13 @@ impl Stepped {
     /// Sets the number of virtual CPUs (2 by default); before `init`.
     ///
     /// # Panics
-    /// Outside 1..=8.
+    /// If `cpus` is outside 1..=8.
     pub fn set_cpus(&self, cpus: u32) {
         assert!(cpus > 0 && cpus as usize <= MAX_CPUS, "a model has 1..=8 CPUs");
         self.cpus.raw().store(cpus, Ordering::Relaxed);
     }
 
-    /// Puts the running thread on `cpu` and keeps it there.
+    /// Moves the running thread to `cpu` and keeps it there.
     pub fn pin(cpu: u32) {
         CPU.with(|current| current.set(cpu));
         PINNED.with(|pinned| pinned.set(true));
@@ -138,12 +138,12 @@ impl Stepped {
         UNREGISTERED.with(|unregistered| unregistered.set(true));
     }
 
-    /// From now on the kernel refuses the barrier, as under a late seccomp filter.
+    /// From now on the kernel refuses the barrier, as under a seccomp filter installed late.
     pub fn refuse_barrier(&self) {
         self.refuses_barrier.raw().store(true, Ordering::Relaxed);
     }
 
-    /// Makes the sequences wrong in one way; before they run.
+    /// Plants one bug in the sequences. To be called before they run.
     pub fn plant(&self, bug: PlantedBug) {
         self.bug.raw().store(bug as u8, Ordering::Relaxed);
     }
@@ -193,10 +193,10 @@ impl Stepped {
     }
 }
 
-/// A sequence was preempted, signalled or flushed, and has to start again.
+/// A sequence was preempted, signalled or stopped by a barrier, and has to restart.
 struct Interrupted;
 
-/// One try at a sequence, on the CPU on which it began.
+/// One attempt at a sequence, on the CPU on which it began.
 struct Attempt<'a> {
     stepped: &'a Stepped,
     area: &'a SlotArea,
@@ -205,7 +205,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Makes one step: another thread may run first and interrupt this attempt. `act` is atomic.
+    /// Makes one step. Another thread may run before it and interrupt this attempt.
     fn step<T>(&self, act: impl FnOnce() -> T) -> Result<T, Interrupted> {
         point();
         let running = &self.stepped.running[self.slot.index()];
@@ -233,7 +233,7 @@ impl Attempt<'_> {
         self.area.at(self.slot, index as usize)
     }
 
-    /// `begin` from word 1, 0xffff where it is closed.
+    /// `begin` from word 1 of a cell; 0xffff where it is closed.
     fn begin_of(&self, bounds: u64) -> u64 {
         let fresh_admits = bounds == 0 && self.stepped.has(PlantedBug::FreshBoundsAdmitPops);
         if fresh_admits { 0 } else { !bounds & 0xffff }
@@ -275,7 +275,7 @@ impl Attempt<'_> {
         if top >= bounds >> 16 {
             return Ok(Push::Refused);
         }
-        // With the planted order of loads `top` may be 0; the CPU would read the slot in front.
+        // With the bug `HeaderBeforeBounds`, `top` may be 0: a CPU would read the slot in front.
         for depth in 1..=LOOKED_AT as u64 {
             if top != 0 && self.load(self.at(top - depth))? == address {
                 return Ok(Push::Duplicate);
@@ -399,7 +399,7 @@ impl Attempt<'_> {
     /// Does what the CPU's sequence does: see [`WordTree`] for the form of a tree.
     ///
     /// # Safety
-    /// As [`PerCpu::walk`](super::PerCpu::walk).
+    /// See [`PerCpu::walk`](super::PerCpu::walk).
     unsafe fn walk(&self, tree: &WordTree, index: u64) -> Result<u64, Interrupted> {
         const LAST: u64 = WordTree::FAN_OUT as u64 - 1;
         let root = self.load(tree.root())?;
@@ -431,9 +431,9 @@ fn link(object: &Object) -> &AtomicU64 {
     unsafe { object.cast::<AtomicU64>().as_ref() }
 }
 
-// SAFETY: every step checks, in one piece with its act, that its attempt is still the last one on
-// its CPU. So a sequence commits only if no other sequence began on its slot since and no barrier
-// passed. Each loads bounds or guard first, and refuses where they are closed.
+// SAFETY: every step checks, atomically with its act, that its attempt is still the last one on its
+// CPU. So a sequence commits only if no other sequence and no barrier came on its slot since. Each
+// loads bounds or guard first, and refuses where they are closed.
 unsafe impl Cpus for Stepped {
     const INERT: Self = Self {
         cpus: AtomicU32::new(2),
@@ -464,7 +464,7 @@ unsafe impl Cpus for Stepped {
         if self.refuses_barrier.raw().load(Ordering::Relaxed) {
             return false;
         }
-        // The CPUs are interrupted one after the other, as by the kernel.
+        // One CPU is interrupted after the other, as by the kernel.
         for running in &self.running[..self.slots() as usize] {
             point();
             if !self.has(PlantedBug::BarrierDoesNothing) {

@@ -1,9 +1,9 @@
 //! Stripes: slots under a try-lock each, for CPUs without restartable sequences, threads without a
-//! registration, sanitizers, and tests and simulators that say which CPU a thread is on.
+//! registration, sanitizers, and tests and simulators that declare the CPU of a thread.
 //!
-//! Stripes have the cells and arrays that sequences use, so one drain serves both kinds. The lock
-//! is a word that holds its owner's task. Single operations only try it, so that no fast path
-//! waits; `prepare` and `drain`, which need it, spin briefly and then nap.
+//! Stripes have the cells and arrays that sequences use, so one drain serves both kinds. A stripe's
+//! lock is a word that holds its owner's task. Pushes and pops only try the lock, so that no fast
+//! path waits; `prepare` and `drain` wait for it: they spin briefly and then nap.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
@@ -16,22 +16,22 @@ use crate::primitive::touch::touch_bytes;
 use crate::primitive::{Access, AtomicU32, AtomicU64, Ordering, relax, task, timer};
 use core::mem::MaybeUninit;
 
-/// Stripes that an operation tries before the slow path serves it.
+/// Stripes that an operation tries to lock before the slow path takes over.
 const TRIES: u32 = 4;
 
-/// A choice of the slot that the running thread uses.
+/// Chooses the slot that the running thread uses.
 pub trait ChooseSlot: Sync {
     /// The initial value.
     const NEW: Self;
-    /// Slots to reserve.
+    /// Number of slots to reserve.
     fn slots(&self) -> u32;
-    /// The preferred slot: any number, which is reduced modulo [`slots`](Self::slots).
+    /// The preferred slot: any number, reduced modulo [`slots`](Self::slots) by the caller.
     fn choose(&self) -> u32;
-    /// True if a thread may take a neighbouring slot while its slot is locked.
+    /// True if a thread may use a neighbouring slot while its own is locked.
     const MAY_WANDER: bool;
 }
 
-/// Spreads threads over stripes by their tasks.
+/// Chooses a stripe by a hash of the thread's task.
 pub struct ThreadStripe;
 
 impl ChooseSlot for ThreadStripe {
@@ -55,10 +55,10 @@ pub(super) struct Stripes {
     pub(super) count: AtomicU32,
 }
 
-/// Rounds of spinning before a waiter naps, as in `lock`.
+/// Rounds of spinning before a waiting task naps, as in `lock`.
 const SPIN_ROUNDS: u32 = 100;
 
-/// Proof that a slot is locked; unlocks it when dropped.
+/// Proof that a slot is locked. Dropping the guard unlocks the slot.
 struct SlotGuard<'a> {
     area: &'a SlotArea,
     slot: SlotIndex,
@@ -100,10 +100,10 @@ impl SlotGuard<'_> {
         Cell { header, begin, end }
     }
 
-    /// Puts an object at the head of the list if the list has fewer than `below`.
+    /// Puts an object at the head of the list, if the list has fewer than `below` objects.
     ///
     /// # Safety
-    /// As [`Lists::list_push`](super::Lists::list_push).
+    /// See [`Lists::list_push`](super::Lists::list_push).
     unsafe fn link(&self, array: ArrayId, below: u64, object: Object) -> Push {
         let word = self.word(array, 0);
         let value = word.load(Ordering::Relaxed);
@@ -128,12 +128,12 @@ impl SlotGuard<'_> {
     }
 
     fn set_top(&self, array: ArrayId, header: u64, operations: u64, top: usize) {
-        // The count has 48 bits and wraps, as it does in the sequences.
+        // The count has 48 bits and wraps around, as in the sequences.
         let counted = header.wrapping_add(operations << 16) & !0xffff;
         self.word(array, 0).store(counted | top as u64, Ordering::Relaxed);
     }
 
-    /// Takes the top `out.len()` objects, if the array has them; the header counts `operations`.
+    /// Takes the top `out.len()` objects if the array has as many; adds `operations` to the header.
     fn take(&self, array: ArrayId, out: &mut [MaybeUninit<Object>], operations: u64) -> bool {
         let cell = self.cell(array);
         if cell.top() < cell.begin + out.len() {
@@ -153,7 +153,7 @@ impl SlotGuard<'_> {
         (count <= cell.end.saturating_sub(cell.top())).then_some(cell.top())
     }
 
-    /// Puts `objects` on top of the array, which has room for them; the header counts `operations`.
+    /// Puts `objects` on top of the array, which has room; adds `operations` to the header.
     fn put(&self, array: ArrayId, objects: &[Object], operations: u64) {
         let cell = self.cell(array);
         let top = cell.top();
@@ -274,10 +274,10 @@ impl Stripes {
         })
     }
 
-    /// Not inlined: the slow path of the sequences.
+    /// Not inlined, because it is the slow path of the sequences.
     ///
     /// # Safety
-    /// As [`Lists::list_pop`](super::Lists::list_pop).
+    /// See [`Lists::list_pop`](super::Lists::list_pop).
     #[cfg_attr(
         all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
         inline(never)
@@ -300,10 +300,10 @@ impl Stripes {
         Some(head)
     }
 
-    /// Not inlined: the slow path of the sequences.
+    /// Not inlined, because it is the slow path of the sequences.
     ///
     /// # Safety
-    /// As [`Lists::list_push`](super::Lists::list_push).
+    /// See [`Lists::list_push`](super::Lists::list_push).
     #[cfg_attr(
         all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
         inline(never)
@@ -324,10 +324,10 @@ impl Stripes {
         unsafe { slot.link(array, LIST_MAX, object) }
     }
 
-    /// Not inlined: the slow path of the sequences.
+    /// Not inlined, because it is the slow path of the sequences.
     ///
     /// # Safety
-    /// As [`Lists::list_push_below`](super::Lists::list_push_below).
+    /// See [`Lists::list_push_below`](super::Lists::list_push_below).
     #[cfg_attr(
         all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
         inline(never)
@@ -372,7 +372,7 @@ impl Stripes {
         limits: &Limits,
         take: &mut dyn FnMut(ArrayId, &[Object]),
     ) -> bool {
-        // Lock order: bounds before slots, as in drain and fork.
+        // Lock order: bounds before slots, as in a drain and a fork.
         let _slot = lock(area, slot);
         area.make_room_held(bounds, (slot, array), limits, |unused| {
             area.empty_stopped(slot, unused, take);
@@ -432,7 +432,7 @@ impl Stripes {
     }
 }
 
-/// The lock of one stripe: the task that holds it, or 0.
+/// The lock of one stripe: the task that holds the lock, or 0.
 struct Stripe<'a>(&'a AtomicU64);
 
 impl AnyLock for Stripe<'_> {
@@ -444,8 +444,8 @@ impl AnyLock for Stripe<'_> {
         None
     }
 
-    /// Frees the stripe unless the calling task holds it. The child has no other holder; the
-    /// operation of such a holder has stored its one word, or nothing.
+    /// Unlocks the stripe in the child of a fork, unless the calling task holds it. No other holder
+    /// is left in the child; its operation has stored its only word, or nothing.
     fn adopt_in_child(&self) {
         let me = task::current() as u64;
         if ![0, me].contains(&self.0.load(Ordering::Relaxed)) {

@@ -1,4 +1,4 @@
-//! Figures of all slots: the objects that they hold and the operations that they have counted.
+//! Counts over all slots: the objects that they hold and the operations so far.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, MAX_ARRAYS, SlotIndex};
@@ -6,7 +6,7 @@ use super::object::{ArrayUse, ListUse};
 use crate::primitive::Ordering;
 
 impl SlotArea {
-    /// Level and operations of an array summed over all slots; a snapshot. O(slots awake).
+    /// Objects and operations of an array, summed over all slots; a snapshot. O(slots awake).
     #[must_use]
     pub fn usage(&self, array: ArrayId) -> ArrayUse {
         let operations = self.rooms.operations_asleep(array);
@@ -29,12 +29,12 @@ impl SlotArea {
     pub fn slot_operations(&self, slot: SlotIndex) -> u64 {
         (1..MAX_ARRAYS).map(ArrayId::new).fold(0, |sum, array| {
             let word = |word| self.word(slot, array, word).load(Ordering::Relaxed);
-            // An array counts in its header, a list in words 2 and 3, which arrays seldom change.
+            // Arrays count in word 0, lists in words 2 and 3, which arrays seldom change.
             sum.wrapping_add(word(0)).wrapping_add(word(2)).wrapping_add(word(3))
         })
     }
 
-    /// Objects, pops and pushes of a list summed over all slots; a snapshot. O(slots).
+    /// Objects, pops and pushes of a list, summed over all slots; a snapshot. O(slots).
     #[must_use]
     pub fn list_usage(&self, array: ArrayId) -> ListUse {
         let mut sum = ListUse::default();

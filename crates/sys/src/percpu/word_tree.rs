@@ -1,19 +1,19 @@
-//! A tree of words that sequences walk while another thread changes it under the owner's lock.
+//! A tree of words that sequences walk while another thread changes it under its owner's lock.
 //!
 //! ```text
 //! root word   0: empty | a leaf, for the index 0 | the head's address + its shift
 //! node        64 words at its address, which is a multiple of 64; each of them
 //!             0: empty | a leaf | the address of a node + 2
-//! leaf        ..01: what it holds is the owner's
+//! leaf        ..01: the other bits belong to the owner
 //! ```
 //!
 //! A node with the shift `s` has the word for index `i` at place `(i >> s) % 64`. The nodes below
-//! it have the shift `s - 6`; nodes with the shift 0 have leaves. Shifts are even, so one bit tells
-//! a leaf from a head, and another bit a node from a leaf or an empty word.
+//! it have the shift `s - 6`; nodes with the shift 0 have leaves. Shifts are even, so bit 0
+//! distinguishes a leaf from a head; bit 1 distinguishes a node from a leaf and from an empty word.
 //!
-//! A walk goes down until a word is no node. A node that leaves the tree under a walk may join
-//! another tree, or its own at another height. The walk then ends at an empty word, or at a leaf
-//! that it did not look for: the leaf's owner can tell from what it holds.
+//! A walk descends until a word names no node. A node that is removed during a walk may join
+//! another tree, or the same one at another height. The walk then ends at an empty word, or at a
+//! wrong leaf, which the leaf's owner detects by its contents.
 
 use crate::primitive::{AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ impl WordTree {
     pub const IS_LEAF: u64 = 1;
     /// Set in the word of a node below another node, and not in the word of a leaf.
     pub const IS_NODE: u64 = 2;
-    /// The alignment of a node: an address has room for a shift, which is below 64.
+    /// The alignment of a node: its low bits hold a shift, which is below 64.
     pub const NODE_ALIGN: usize = 64;
 
     /// An empty tree.
@@ -48,7 +48,7 @@ impl WordTree {
         self.root.load(Ordering::Acquire)
     }
 
-    /// Sets the root word. A walk that finds it also finds what the caller wrote to nodes before.
+    /// Sets the root word. A walk that reads it also sees the caller's earlier writes to nodes.
     #[inline]
     pub fn set(&self, word: u64) {
         self.root.store(word, Ordering::Release);

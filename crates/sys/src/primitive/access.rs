@@ -1,12 +1,12 @@
-//! Ways to use memory.
+//! The kinds of access to memory.
 
-/// The way in which an operation uses the memory that it reaches.
+/// How an operation accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it.
+    /// The operation reads.
     Read,
-    /// Writes it.
+    /// The operation writes.
     Write,
-    /// Reads and writes it in one step, without another CPU in between.
+    /// The operation reads and writes in one indivisible step.
     Update,
 }

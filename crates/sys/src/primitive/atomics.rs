@@ -1,4 +1,4 @@
-//! Atomics of products: core's own.
+//! The atomics of products: those of `core`.
 
 pub use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,

@@ -1,22 +1,22 @@
-//! Work of a critical section that costs time besides its shared memory.
+//! Announces the time that critical sections take besides their accesses to shared memory.
 //!
 //! A simulated machine counts accesses to shared memory, not instructions: without these calls a
-//! critical section would take no time. In products, and under the model, they are empty.
+//! critical section would take no time. In products, and under the model, the calls are empty.
 
 use super::backend;
 
-/// A kind of work whose time a simulated machine knows.
+/// A kind of work that takes a known time on a simulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// A block that leaves or enters the free lists of a zone, under its lock.
+    /// A block that enters or leaves a zone's free lists, under the zone's lock.
     ZoneBlock,
-    /// A page that enters or leaves an LRU list, under the lock of that list.
+    /// A page that enters or leaves an LRU list, under the list's lock.
     LruPage,
-    /// An allocation or a free that the per-CPU form of a slab policy does not serve.
+    /// An allocation or a free that takes the slow path of its slab policy.
     SlabSlow,
 }
 
-/// Announces that the running task has done `count` pieces of this work.
+/// Announces that the running task has done this work `count` times.
 #[inline(always)]
 pub fn spend(effort: Effort, count: usize) {
     backend::spend(effort, count);

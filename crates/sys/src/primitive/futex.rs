@@ -1,4 +1,4 @@
-//! Sleeping until another task announces a change of a word.
+//! Futexes: a task sleeps until another task has changed a word.
 
 use super::atomics::AtomicU32;
 use super::backend;
@@ -15,7 +15,7 @@ fn raw(word: &AtomicU32) -> &core::sync::atomic::AtomicU32 {
     }
 }
 
-/// Sleeps if the word is `expected`, until a task wakes this one; may also return early.
+/// Sleeps if the word equals `expected`, until a task wakes this one; may also return early.
 pub fn wait(word: &AtomicU32, expected: u32) {
     backend::wait(raw(word), expected, None);
 }
@@ -36,13 +36,13 @@ pub fn wake_all(word: &AtomicU32) {
 }
 
 /// Wakes up to `most` tasks of all processes that sleep on the 32-bit word at `address`, a multiple
-/// of 4, perhaps in shared memory; returns how many. One system call.
+/// of 4, perhaps in shared memory. Returns how many it has woken. One system call.
 pub fn wake_others(address: usize, most: i32) -> usize {
     backend::wake_others(address, most)
 }
 
-/// Returns whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where the kernel,
-/// which looks, cannot read it. One system call; always `None` in a model and a simulated machine.
+/// Returns whether the 32-bit word at `address`, a multiple of 4, is zero; `None` if the kernel,
+/// which does the load, faults. One system call; always `None` in a model and a simulated machine.
 #[must_use]
 pub fn reads_zero(address: usize) -> Option<bool> {
     backend::reads_zero(address)

@@ -1,4 +1,4 @@
-//! The seam to what threads share: atomics, task identity, clock, futexes, timers, plain memory.
+//! The seam for all that threads share: atomics, tasks, clock, futexes, timers, plain memory.
 //!
 //! The configuration of a build chooses the backend of the seam:
 //!
@@ -6,14 +6,14 @@
 //! |---|---|---|
 //! | nothing (products) | the CPU and the kernel; the seam itself costs nothing | `product` |
 //! | `--cfg quarry_model` | shuttle, which decides every interleaving | `model` |
-//! | `--cfg quarry_sim` | a simulated machine that the binary brings along | `simulated` |
+//! | `--cfg quarry_sim` | a simulated machine, which the binary contains | `simulated` |
 //!
 //! Under the last two, the atomics are wrappers that report each operation before it happens
 //! (`watched`). They have the size, the alignment and the zero value of core's, so fresh memory may
 //! hold arrays of them.
 //!
-//! The model is sequentially consistent, and so is a simulated machine on one OS thread: they find
-//! wrong interleavings, not wrong memory orders.
+//! The model is sequentially consistent, as is a simulated machine on one OS thread. They find
+//! wrong interleavings, but not wrong memory orders.
 //!
 //! Order of the files, each using only those before it: `access`, `effort`, `waited`;
 //! `unannounced` (of the first two backends); `product`, `model` or `simulated` (one of them is the
@@ -49,7 +49,7 @@ pub use backend::point;
 pub use backend::{Machine, run_on};
 pub use effort::Effort;
 
-/// Reports that this task waits for another task and looks again at once.
+/// Reports that this task busily waits for another task: it looks again at once.
 #[inline]
 pub fn relax() {
     backend::relax();

@@ -1,6 +1,6 @@
 //! The seam's backend of a model: shuttle, which may let another thread run at every scheduling
 //! point. Outside a run of the checker every operation happens at once. A function without a
-//! comment serves its namesake in the files of this folder.
+//! comment implements the function of the same name in another file of this folder.
 
 use super::access::Access;
 pub(super) use super::unannounced::{
@@ -18,7 +18,7 @@ fn is_running() -> bool {
 /// A place where the model checker may let another thread run. Does nothing outside a model test.
 pub fn point() {
     if is_running() {
-        // Shuttle's only scheduling point that does not ask to be scheduled last.
+        // Shuttle's only scheduling point that leaves the running thread's priority as it is.
         shuttle::sync::atomic::AtomicBool::new(false).load(Ordering::SeqCst);
     }
 }
@@ -28,7 +28,7 @@ pub(super) fn before(_address: usize, _bytes: usize, _access: Access) {
     point();
 }
 
-/// Returns whether a weak exchange shall fail although its value matches.
+/// Returns whether a weak exchange is to fail although the value matches.
 pub(super) fn fails_weakly() -> bool {
     is_running()
         && shuttle::rand::RngCore::next_u32(&mut shuttle::rand::thread_rng()).is_multiple_of(8)
@@ -42,7 +42,7 @@ pub(super) fn relax() {
     }
 }
 
-/// See [`super::task::current`]: threads of a model share one OS thread.
+/// See [`super::task::current`]. A thread pointer would not do: the model has one OS thread.
 pub(super) fn task() -> usize {
     shuttle::current::try_get_current_task().map_or(64, |task| 64 * (usize::from(task) + 2))
 }
@@ -55,7 +55,7 @@ pub(super) fn is_alone() -> bool {
     false
 }
 
-/// The real time, because time is no part of the model.
+/// The real time, because the model has no time of its own.
 pub(super) fn now_ns() -> u64 {
     static START: std::sync::LazyLock<std::time::Instant> =
         std::sync::LazyLock::new(std::time::Instant::now);
@@ -80,12 +80,12 @@ fn key(word: &AtomicU32) -> usize {
     std::ptr::from_ref(word) as usize
 }
 
-/// See [`super::futex::wait_at_most`]. Comparing and queueing are one step, as in the kernel; the
+/// See [`super::futex::wait_at_most`]. Comparing and queueing are one step, as in the kernel. The
 /// checker reports a deadlock if no thread wakes this one. A wait with a timeout may end at any
 /// time.
 pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     if !is_running() || at_most_ns.is_some() {
-        // The caller looks at the word again.
+        // An early return is allowed: the caller reads the word again.
         return relax();
     }
     point();
@@ -94,7 +94,7 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
         let id = me.id();
         SLEEPERS.with_borrow_mut(|sleepers| sleepers.push_back((key(word), me)));
         shuttle::thread::park();
-        // Shuttle sometimes wakes threads for no reason; a thread that is awake is in no queue.
+        // Shuttle also wakes threads spuriously; a thread that is awake must leave the queue.
         SLEEPERS.with_borrow_mut(|sleepers| sleepers.retain(|(_, thread)| thread.id() != id));
     }
 }
@@ -125,5 +125,5 @@ pub(super) fn reads_zero(_address: usize) -> Option<bool> {
     None
 }
 
-/// Plain loads and stores are no scheduling points.
+/// Plain loads and stores are not scheduling points.
 pub(super) fn touch(_address: usize, _bytes: usize, _access: Access) {}

@@ -1,5 +1,5 @@
-//! The seam's backend of products: the CPU and the kernel. A function without a comment serves its
-//! namesake in the files of this folder.
+//! The seam's backend of products: the CPU and the kernel. A function without a comment implements
+//! the function of the same name in another file of this folder.
 
 pub(super) use super::unannounced::{
     frame_array, lock_released, lock_taken, lock_waits, lock_wanted, sequence_begins,
@@ -113,17 +113,17 @@ pub(super) fn wake_others(address: usize, most: i32) -> usize {
 }
 
 pub(super) fn sleep(ns: u64) {
-    // Locks make this call as well, so a filter that allows the calls of the C library's `malloc`
-    // allows it. libc's nanosleep is a cancellation point, where a thread would end with locks
+    // Locks make this call as well, so a filter that allows what the C library's `malloc` calls
+    // allows it. libc's nanosleep is a cancellation point: a cancelled thread would end with locks
     // held.
     static NEVER: AtomicU32 = AtomicU32::new(0);
-    // The word never changes and no call wakes its waiters, so the wait ends with its time.
+    // The word never changes and no thread wakes its waiters, so only the timeout ends this.
     wait(&NEVER, 0, Some(ns));
 }
 
 #[cfg(not(miri))]
 pub(super) fn reads_zero(address: usize) -> Option<bool> {
-    // The call takes a second futex, which has no waiters either.
+    // The call needs a second futex; this one has no waiters either.
     static UNUSED: AtomicU32 = AtomicU32::new(0);
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: with no thread to wake or to move, the call compares the word with 0 and does
@@ -142,6 +142,6 @@ pub(super) fn reads_zero(_address: usize) -> Option<bool> {
     None
 }
 
-/// A CPU needs no announcement.
+/// The CPU needs no announcement.
 #[inline(always)]
 pub(super) fn touch(_address: usize, _bytes: usize, _access: super::access::Access) {}

@@ -1,9 +1,9 @@
-//! The seam's backend of a simulator: a machine that the binary brings along, which keeps the time
-//! of its CPUs and decides which task runs.
+//! The seam's backend of a simulator: a machine, contained in the binary, that keeps the time of
+//! its CPUs and decides which task runs.
 //!
-//! The machine lives on one OS thread and switches between tasks inside the calls that it gets.
-//! Outside [`run_on`] every operation happens at once, as on a machine with one task. A function
-//! without a comment serves its namesake in the files of this folder.
+//! The machine uses one OS thread and switches between tasks inside the calls of [`Machine`].
+//! Outside [`run_on`] every operation happens at once, as with a single task. A function without a
+//! comment implements the function of the same name in another file of this folder.
 
 use super::access::Access;
 use super::effort::Effort;
@@ -19,22 +19,22 @@ pub trait Machine {
     /// The time of the running task's CPU, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// The running task is about to use memory by an atomic.
+    /// The running task is about to access memory by an atomic operation.
     fn access(&self, address: usize, bytes: usize, access: Access);
 
-    /// The running task is about to use memory by plain accesses.
+    /// The running task is about to access memory by plain loads and stores.
     fn touch(&self, address: usize, bytes: usize, access: Access) {
         self.access(address, bytes, access);
     }
 
-    /// The running task has done work that shares nothing.
+    /// The running task has done work without accesses to shared memory.
     fn effort(&self, _effort: Effort, _count: usize) {}
 
-    /// The running task waits for another task, and looks again at once.
+    /// The running task busily waits for another task: it looks again at once.
     fn relax(&self);
 
     /// Suspends the running task until another task wakes `key`, or the time is over. No other task
-    /// runs between the caller's look at its word and this call. A `key` of 0 is never woken.
+    /// runs between the caller's read of its word and this call. No task wakes a `key` of 0.
     fn sleep(&self, key: usize, at_most_ns: Option<u64>);
 
     /// Wakes up to `most` tasks that sleep on `key`.
@@ -46,7 +46,7 @@ pub trait Machine {
     }
 
     /// The running task has found the lock held. A machine with queues of waiting tasks suspends
-    /// it; a lock that waits by itself spins, and sleeps on its word.
+    /// it; otherwise the lock's own code spins, and sleeps on its word.
     fn lock_waits(&self, _lock: usize) -> Waited {
         Waited::ByItself
     }
@@ -54,30 +54,30 @@ pub trait Machine {
     /// The running task has taken the lock.
     fn lock_taken(&self, _lock: usize) {}
 
-    /// The running task releases the lock. Returns whether a waiting task got it from the machine.
+    /// The running task releases the lock. Returns whether the machine passed it to a waiting task.
     fn lock_released(&self, lock: usize) -> bool {
         self.access(lock, size_of::<AtomicU32>(), Access::Update);
         false
     }
 
-    /// An array has an entry of `bytes` for each of `frames` frames.
+    /// An array has an entry of `bytes` for each of `frames` frames of memory.
     fn frame_array(&self, _start: usize, _frames: usize, _bytes: usize, _grows_down: bool) {}
 
-    /// A sequence begins on the slot with this control word. A machine may charge for it here, and
-    /// nothing for the task's atomics before [`sequence_ends`](Self::sequence_ends).
+    /// A sequence begins on the slot with this control word. A machine may charge its time here,
+    /// and nothing for the task's atomics until [`sequence_ends`](Self::sequence_ends).
     fn sequence_begins(&self, _slot: usize) {}
 
-    /// The running task's last sequence ends.
+    /// The sequence that the running task began last ends.
     fn sequence_ends(&self) {}
 }
 
 std::thread_local! {
     static MACHINE: Cell<Option<&'static dyn Machine>> = const { Cell::new(None) };
-    /// True inside [`unseen`].
+    /// True while [`unseen`] runs its body.
     static UNSEEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Removes the machine when dropped, also where the body panics.
+/// Dropping this, also in a panic of the body, removes the machine.
 struct Behind;
 
 impl Drop for Behind {
@@ -90,7 +90,7 @@ impl Drop for Behind {
 /// Runs `body` with `machine` as the backend of this OS thread.
 ///
 /// # Panics
-/// Where the thread has a machine already.
+/// If the thread has a machine already.
 pub fn run_on<R>(machine: &dyn Machine, body: impl FnOnce() -> R) -> R {
     assert!(MACHINE.get().is_none(), "one machine at a time");
     // SAFETY: only the lifetime changes. `Behind` takes the reference out of the thread-local
@@ -113,7 +113,7 @@ pub(super) fn before(address: usize, bytes: usize, access: Access) {
     }
 }
 
-/// A weak exchange fails only where it must.
+/// A weak exchange never fails spuriously here.
 pub(super) fn fails_weakly() -> bool {
     false
 }
@@ -214,7 +214,7 @@ pub(super) fn lock_released(lock: usize) -> bool {
     machine().is_some_and(|machine| machine.lock_released(lock))
 }
 
-/// See [`super::announce::unseen`]. No other task runs inside of it.
+/// See [`super::announce::unseen`]. No other task runs during `body`.
 pub(super) fn unseen<T>(body: impl FnOnce() -> T) -> T {
     let before = UNSEEN.replace(true);
     let result = body();

@@ -1,4 +1,4 @@
-//! The identity of the running task, by which locks and gates notice a second entry.
+//! The identity of the running task, by which locks and gates detect that a task enters twice.
 //!
 //! A task is a thread of the process or of a model, or a coroutine of a simulated machine.
 
@@ -6,21 +6,21 @@ use super::backend;
 
 /// The running task: unique among live tasks, never 0. O(1); in products one load.
 ///
-/// It marks a lock's owner, and spreads threads over striped slots; no code dereferences it.
+/// It identifies a lock's owner and spreads threads over stripes; no code dereferences it.
 #[inline(always)]
 #[must_use]
 pub fn current() -> usize {
     backend::task()
 }
 
-/// The kernel's number of the running thread, for people. One system call.
+/// The kernel's thread id of the running thread, for messages. One system call.
 #[must_use]
 pub fn number() -> u32 {
     backend::task_number()
 }
 
-/// Returns whether the running task is certainly the only one of the process, so that no other
-/// changes the memory that it reads. O(1); in products one load. False in models and simulations.
+/// Returns whether the running task is certainly the only one of the process, so that no other task
+/// changes shared memory. O(1); in products one load. False in models and simulations.
 #[inline(always)]
 #[must_use]
 pub fn is_alone() -> bool {

@@ -1,5 +1,5 @@
-//! Announcements that do nothing, by the names of `announce` and `effort`: a CPU and the model
-//! notice by themselves what a simulated machine must be told.
+//! Empty functions with the names of those in `announce` and `effort`: a CPU and the model need no
+//! announcements.
 
 use super::effort::Effort;
 use super::waited::Waited;

@@ -1,12 +1,12 @@
-//! The ways in which a wait for a lock ends.
+//! The ways in which the wait for a lock may go on.
 
-/// How a wait for a lock has ended.
+/// The next step of a task that waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// The lock waits by itself.
+    /// The lock's own code waits: it spins, then sleeps.
     ByItself,
-    /// The caller has the lock: its last holder has handed it over, still held.
+    /// The wait is over: the last holder has passed the lock on, still held.
     HandedOver,
-    /// The lock may be free: the caller looks again.
+    /// The lock may be free, and the task tries again.
     LookAgain,
 }

@@ -1,18 +1,18 @@
-//! Atomics that report each operation to a model checker or a simulated machine beforehand.
+//! Atomics that report each operation to a model checker or simulated machine beforehand.
 
 use super::access::Access;
 use super::backend::{before, fails_weakly};
 use core::sync::atomic as real;
 pub use real::Ordering;
 
-/// Orders nothing: with these backends everything is sequentially consistent already.
+/// Does nothing: with these backends everything is sequentially consistent already.
 pub fn fence(_order: Ordering) {
     before(0, 0, Access::Update);
 }
 
 macro_rules! atomic {
     ($name:ident, $value:ty, $($generic:ident)?) => {
-        /// The atomic of core with a report before every operation.
+        /// An atomic of `core` that reports every operation beforehand.
         #[repr(transparent)]
         #[derive(Debug)]
         pub struct $name$(<$generic>)?(real::$name$(<$generic>)?);
@@ -27,7 +27,7 @@ macro_rules! atomic {
                 before(std::ptr::from_ref(self) as usize, size_of::<Self>(), access);
             }
 
-            /// The atomic itself, for one step that has been reported already.
+            /// The atomic of `core`, for a step that has been reported already.
             pub fn raw(&self) -> &real::$name$(<$generic>)? {
                 &self.0
             }

@@ -1,17 +1,17 @@
-//! The callers of the running thread, found without a lock, an allocation or a fault.
+//! Finds the callers of the running thread without a lock, an allocation or a fault.
 //!
-//! On x86-64 the tables that compilers write for exceptions (`.eh_frame`) lead to a caller, or, in
-//! code without tables, its frame pointer. `_dl_find_object` finds the tables of the object that
-//! contains the code: it takes no lock, and signal handlers may call it (glibc manual, "Dynamic
-//! Linker Introspection"). The C library has it from 2.35 on; before that, and on other
-//! architectures, a trace follows only frame pointers.
+//! On x86-64 the callers are found by the tables that compilers write for exceptions (`.eh_frame`),
+//! or, in code without tables, by frame pointers. `_dl_find_object` finds the tables of the object
+//! that contains the code. It takes no lock, and signal handlers may call it (glibc manual,
+//! "Dynamic Linker Introspection"). glibc has it from 2.35 on; without it, and on other
+//! architectures, a trace follows frame pointers only.
 //!
-//! Reading a table takes long, so the small table of `rule` keeps answers by the address of the
-//! code: then a frame costs some nanoseconds. Code that replaced unloaded code may meet the old
-//! code's rule for a while: then a trace ends early, or names a wrong caller.
+//! Reading a table takes long, so the small table of `rule` caches results by the address of the
+//! code: then a frame costs some nanoseconds. After `dlclose`, new code at the same address may get
+//! the old code's rule for a while; then a trace ends early, or names a wrong caller.
 //!
-//! The kernel reads each page of the stack before a trace does (`stack`), so that a register which
-//! is not a frame pointer ends the trace instead of the process.
+//! The kernel reads each page of the stack before a trace does (`stack`), so that a register that
+//! holds no frame pointer ends the trace and not the process.
 //!
 //! Order of the files, each using only those before: `reader`, `rule`, `stack`, `program`,
 //! `tables`, `walk`.

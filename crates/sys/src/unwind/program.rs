@@ -1,7 +1,7 @@
-//! Programs of the tables: they compute the rule for an address of code (DWARF 5, section 6.4).
+//! Runs the tables' programs, which compute the rule for a code address (DWARF 5, section 6.4).
 //!
-//! A [`Run`] computes only the caller's stack and frame pointers, and whether there is a caller.
-//! Where a program needs more than a [`Rule`] can hold, the rule is [`Unknown`](Base::Unknown).
+//! A [`Run`] computes only the caller's stack and frame pointers, and whether a caller exists. If a
+//! program needs more than a [`Rule`] can express, the rule is [`Unknown`](Base::Unknown).
 
 use super::reader::Reader;
 use super::rule::{Base, Rule, Saved};
@@ -11,7 +11,7 @@ const FRAME_POINTER: u64 = 6;
 const STACK_POINTER: u64 = 7;
 const RETURN_ADDRESS: u64 = 16;
 
-/// States that a program may remember at a time.
+/// Most states that a program may have saved (`remember_state`) at a time.
 const REMEMBERED: usize = 4;
 
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ struct State {
     base: Base,
     offset: i64,
     saved: Saved,
-    /// False where the return address is not in the usual place.
+    /// False if the return address is saved in an unusual place.
     is_usual: bool,
 }
 
@@ -27,11 +27,11 @@ struct State {
 pub(super) struct Scales {
     pub(super) code: u64,
     pub(super) data: i64,
-    /// How addresses of code are encoded.
+    /// The encoding of code addresses.
     pub(super) pointers: u8,
 }
 
-/// A run of the program of a function up to an address.
+/// A run of a function's program, up to one address of its code.
 pub(super) struct Run {
     state: State,
     initial: State,
@@ -46,7 +46,7 @@ impl Run {
         Self { state, initial: state, remembered: [state; REMEMBERED], depth: 0, scales }
     }
 
-    /// Makes the present state the initial one of a function.
+    /// Makes the present state the initial state of a function.
     pub(super) fn begin_function(&mut self) {
         self.initial = self.state;
     }
@@ -118,7 +118,7 @@ impl Run {
                 let register = program.number()?;
                 self.restore(register);
             }
-            // undefined: for the return address, it means that there is no caller
+            // undefined: for the return address, it means that the function has no caller
             0x07 => {
                 if program.number()? == RETURN_ADDRESS {
                     self.state.base = Base::Outermost
@@ -150,10 +150,10 @@ impl Run {
         Some(())
     }
 
-    /// The steps that define the caller's stack pointer.
+    /// Executes the instructions that define the caller's stack pointer.
     fn define(&mut self, step: u8, program: &mut Reader) -> Option<()> {
         if step == 0x0f {
-            // An expression: compilers write one for a function that aligns its stack. It takes the
+            // An expression, which compilers write for a function that aligns its stack: load the
             // word at an offset from the frame pointer.
             let bytes = program.number()? as usize;
             let mut expression = program.part(bytes);
@@ -198,8 +198,8 @@ impl Run {
         }
     }
 
-    /// The steps that save a register in a way that a rule seldom holds: in another register, by an
-    /// expression, or as a value.
+    /// Executes the instructions that save a register in a way that rules seldom express: in
+    /// another register, by an expression, or as a value.
     fn save_unusually(&mut self, step: u8, program: &mut Reader) -> Option<()> {
         let register = program.number()?;
         let mut saved = None;

@@ -1,4 +1,4 @@
-//! Numbers in the tables of exceptions (DWARF 5, section 7.6; Linux Standard Base 5, section 10.5).
+//! Reads numbers in the tables for exceptions (DWARF 5, 7.6; Linux Standard Base 5, 10.5).
 
 /// A position in a table with a known end.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ impl Reader {
         self.at
     }
 
-    /// The next `bytes`, or as many as remain.
+    /// A reader of the next `bytes` bytes, or of as many as remain.
     pub(super) fn part(&self, bytes: usize) -> Self {
         Self { at: self.at, end: self.at.saturating_add(bytes).min(self.end) }
     }
@@ -55,7 +55,7 @@ impl Reader {
         Some(u64::from_le_bytes(self.take()?))
     }
 
-    /// An unsigned number of seven bits per byte.
+    /// Reads an unsigned LEB128 number: seven bits per byte.
     pub(super) fn number(&mut self) -> Option<u64> {
         let (mut value, mut shift) = (0u64, 0);
         loop {
@@ -68,7 +68,7 @@ impl Reader {
         }
     }
 
-    /// A signed number of seven bits per byte.
+    /// Reads a signed LEB128 number: seven bits per byte.
     pub(super) fn signed(&mut self) -> Option<i64> {
         let (mut value, mut shift) = (0i64, 0);
         loop {
@@ -82,7 +82,7 @@ impl Reader {
         }
     }
 
-    /// A pointer in this encoding; `None` for one that no compiler uses for code.
+    /// Reads a pointer in this encoding; `None` for an encoding that no compiler uses for code.
     pub(super) fn pointer(&mut self, encoding: u8) -> Option<usize> {
         let from = self.at;
         let value = self.offset(encoding)?;
@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// The value of a pointer before its base is added.
+    /// Reads the value of a pointer, to which its base is still to be added.
     pub(super) fn offset(&mut self, encoding: u8) -> Option<i64> {
         Some(match encoding & 0x0f {
             0x00 | 0x04 | 0x0c => self.long()? as i64,

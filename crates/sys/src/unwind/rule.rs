@@ -1,10 +1,10 @@
-//! A rule, in one word, that leads from code to its caller, and the rules found lately.
+//! Rules: each leads from code to its caller, in one word. A table caches recent rules.
 //!
-//! As with the kernel's ORC tables (Linux 4.14), code uses little of what tables can express.
+//! Like the kernel's ORC tables (Linux 4.14), a rule expresses the small part of DWARF in use.
 
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// The base from which the caller's stack pointer is counted.
+/// The value to which a rule adds its offset to get the caller's stack pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     /// There is no caller.
@@ -13,22 +13,22 @@ pub(super) enum Base {
     Stack,
     /// The frame pointer.
     Frame,
-    /// The word at the offset from the frame pointer: a function that has aligned its stack.
+    /// The word at the offset from the frame pointer, in a function that has aligned its stack.
     AtFrame,
-    /// The registers that the kernel has saved for a signal handler.
+    /// The registers that the kernel saved before it ran a signal handler.
     Signal,
     /// No table describes this code.
     Unknown,
 }
 
-/// The place of the caller's frame pointer.
+/// Where the caller's frame pointer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Saved {
-    /// Still in the register.
+    /// In the register, unchanged.
     Same,
-    /// This far from the caller's stack pointer.
+    /// In memory, at this offset from the caller's stack pointer.
     At(i16),
-    /// This far from where the register points.
+    /// In memory, at this offset from the frame pointer.
     AtFrame(i16),
 }
 
@@ -76,11 +76,11 @@ impl Rule {
     }
 }
 
-/// Places of the table: 16 KiB, which a program without profiles does not touch.
+/// Entries of the table: 16 KiB, which a program without profiles does not touch.
 const PLACES: usize = 1024;
 
-/// The rules found lately. A place holds the rule's word, and the code's address exclusive-or that
-/// word: a reader that meets halves of two writers finds an address that it did not ask for.
+/// The cache of recent rules. An entry has the rule's word, and the code's address XOR that word.
+/// So a reader that gets two halves from different writers sees a wrong address.
 pub(super) struct Rules([[AtomicU64; 2]; PLACES]);
 
 impl Rules {

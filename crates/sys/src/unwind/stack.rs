@@ -1,13 +1,13 @@
-//! Words of a stack that may end anywhere.
+//! Reads words of a stack whose end is not known.
 
 use crate::peek;
 
 /// Bytes that the kernel checks at a time; pages are at least as large.
 const PAGE: usize = 4096;
-/// Pages that one step may lead upwards.
+/// Most pages by which one step may go up the stack.
 const MOST_PAGES: usize = 64;
 
-/// The part of a stack that is known to be readable: whole pages in a row.
+/// The part of a stack that is known to be readable: consecutive whole pages.
 pub(super) struct Stack {
     begin: usize,
     end: usize,
@@ -17,14 +17,14 @@ impl Stack {
     /// The stack of the running function, whose stack pointer is `pointer`.
     ///
     /// # Safety
-    /// The word at `pointer` is one of the running thread's stack.
+    /// The word at `pointer` is on the running thread's stack.
     pub(super) unsafe fn of(pointer: usize) -> Self {
         let page = pointer & !(PAGE - 1);
         Self { begin: pointer, end: page + PAGE }
     }
 
-    /// Goes on at another stack pointer, for example that of code that a signal has interrupted;
-    /// false where the memory there cannot be read.
+    /// Continues at another stack pointer, for example that of code that a signal has interrupted;
+    /// false if the memory there cannot be read.
     pub(super) fn go_to(&mut self, pointer: usize) -> bool {
         let page = pointer & !(PAGE - 1);
         if pointer < self.begin || page >= self.end {
@@ -37,7 +37,7 @@ impl Stack {
         true
     }
 
-    /// The word at `address`, if it lies on the same stack and above the trace's position.
+    /// The word at `address`, if that is on the same stack and above the trace's position.
     pub(super) fn word(&mut self, address: usize) -> Option<usize> {
         let end = address.checked_add(8)?;
         if !address.is_multiple_of(8) || address < self.begin || end > self.end + MOST_PAGES * PAGE
@@ -45,7 +45,7 @@ impl Stack {
             return None;
         }
         while end > self.end {
-            // The page may be the first beyond the stack.
+            // Asks the kernel, because this page may be the first after the stack.
             peek::is_zero(self.end)?;
             self.end += PAGE;
         }

@@ -21,8 +21,8 @@ pub(super) fn are_known() -> bool {
     cfg!(target_arch = "x86_64") && !weak_address!("_dl_find_object").is_null()
 }
 
-/// The rule for the code at this address; [`Base::Unknown`] where no table describes it. Takes no
-/// lock. O(log functions of the object).
+/// Returns the rule for the code at this address; [`Base::Unknown`] if no table describes it. Takes
+/// no lock. O(log functions of the object).
 pub(super) fn rule(code: usize) -> Rule {
     find(code).unwrap_or(Rule::of(Base::Unknown))
 }
@@ -55,7 +55,7 @@ fn find(code: usize) -> Option<Rule> {
     read_description(reader(description)?, code, &reader)
 }
 
-/// The description of the function that may hold `code`, from the object's sorted table
+/// Finds the description of the function that may contain `code`, in the object's sorted table
 /// (`.eh_frame_hdr`) at `origin`.
 fn look_up(mut header: Reader, origin: usize, code: usize) -> Option<usize> {
     let version = header.byte()?;
@@ -81,10 +81,10 @@ fn look_up(mut header: Reader, origin: usize, code: usize) -> Option<usize> {
     Some(entry(low.checked_sub(1)?)?.1)
 }
 
-/// The data that the descriptions of several functions share.
+/// The data that the descriptions of several functions share (a CIE).
 struct Common {
     scales: Scales,
-    /// True if the descriptions of functions have data beside their programs.
+    /// True if each function's description has augmentation data beside its program.
     has_data: bool,
     is_signal: bool,
     program: Reader,

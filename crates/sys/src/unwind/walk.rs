@@ -1,33 +1,33 @@
-//! The walk from frame to frame.
+//! Walks from frame to frame.
 
 use super::rule::{Base, Rule, Rules, Saved};
 use super::stack::Stack;
 use super::tables;
 
-/// The way to find callers on this machine.
+/// How callers are found on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwinder {
     /// By the tables for exceptions, and by frame pointers where code has none.
     Tables,
-    /// By frame pointers alone: without glibc 2.35 or newer, or on a machine that is no x86-64.
+    /// By frame pointers alone: without glibc 2.35 or newer, or not on x86-64.
     FramePointers,
 }
 
 static RULES: Rules = Rules::new();
 
-/// The way to find callers. Forgets the rules, because their code may have been unloaded.
+/// Returns how callers are found. Clears the cache of rules, whose code may have been unloaded.
 pub fn unwinder() -> Unwinder {
     RULES.clear();
     if tables::are_known() { Unwinder::Tables } else { Unwinder::FramePointers }
 }
 
-/// The registers that lead from frame to frame.
+/// The registers from which the next frame is computed.
 #[derive(Clone, Copy)]
 struct Registers {
     code: usize,
     stack: usize,
     frame: usize,
-    /// True for a return address: the running code is the call before it.
+    /// True if `code` is a return address: then the call is the instruction before it.
     is_return: bool,
 }
 
@@ -38,7 +38,7 @@ const SAVED_STACK: usize = 160;
 const SAVED_CODE: usize = 168;
 
 impl Registers {
-    /// The registers of the function into which this is inlined.
+    /// Returns the registers of the function into which this is inlined.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     fn here() -> Self {
@@ -74,7 +74,7 @@ impl Registers {
         Self { code: 0, stack: 0, frame: 0, is_return: false }
     }
 
-    /// Goes to the caller; `None` where there is no caller, or it cannot be found.
+    /// Returns the registers of the caller; `None` if there is none, or it cannot be found.
     fn caller(self, stack: &mut Stack) -> Option<Self> {
         let code = self.code - usize::from(self.is_return);
         let rule = RULES.find(code).unwrap_or_else(|| {
@@ -95,7 +95,7 @@ impl Registers {
     }
 
     fn caller_by_rule(self, rule: Rule, next: usize, stack: &mut Stack) -> Option<Self> {
-        // The stack becomes shorter with each frame.
+        // Each caller's frame must be higher on the stack, or the trace could loop.
         if next <= self.stack {
             return None;
         }
@@ -109,15 +109,15 @@ impl Registers {
         Self { code, stack: next, frame, is_return: true }.at_some_code(stack)
     }
 
-    /// The caller of code that first saves the frame pointer and then points it there.
+    /// The caller of a function that saves the frame pointer and then sets it to that place.
     fn caller_by_frame_pointer(self, stack: &mut Stack) -> Option<Self> {
         let (frame, code) = (stack.word(self.frame)?, stack.word(self.frame + 8)?);
         let next = self.frame.checked_add(16)?;
         Self { code, stack: next, frame, is_return: true }.at_some_code(stack)
     }
 
-    /// The code that a signal has interrupted. In the code that returns from a handler to the
-    /// kernel, the stack pointer points to the registers that the kernel has saved.
+    /// The code that a signal has interrupted. When a handler returns, it runs code that calls the
+    /// kernel; there the stack pointer points to the registers that the kernel has saved.
     fn interrupted(self, stack: &mut Stack) -> Option<Self> {
         let [frame, pointer, code] =
             [SAVED_FRAME, SAVED_STACK, SAVED_CODE].map(|at| stack.word(self.stack + at));
@@ -131,9 +131,9 @@ impl Registers {
 }
 
 /// Writes the addresses of the running code and its callers into `frames`, the callee first, and
-/// returns how many. They are return addresses, except the first one and those that signals have
-/// interrupted. O(frames); a system call for each page of the stack; some microseconds for code not
-/// met before.
+/// returns how many. They are return addresses, except the first and those of code interrupted by a
+/// signal. O(frames). Makes a system call for each page of stack. Code that is not in the cache
+/// takes microseconds.
 #[inline(never)]
 pub fn trace(frames: &mut [u64]) -> usize {
     let mut registers = Registers::here();

@@ -1,5 +1,5 @@
-//! Arrays: single and batch operations against a drain, opening, unregistered threads, a refused
-//! barrier. Objects are conserved and operations counted in every interleaving.
+//! Arrays under the model checker: single and batch operations beside drains, opening, threads
+//! without a registration, and a refused barrier. Each run conserves objects and counts operations.
 
 use crate::{Slots, all_once, check, expect_failure, number, tag};
 use quarry_sys::percpu::Stepped;
@@ -15,7 +15,7 @@ fn slots_of(cpus: u32, capacity: usize, bug: PlantedBug) -> Slots {
     slots
 }
 
-/// The objects that one thread holds, and the single operations that it has done.
+/// The objects that one thread holds, and the number of single operations that it has done.
 #[derive(Default)]
 struct Hand {
     objects: Vec<usize>,
@@ -68,7 +68,7 @@ impl Hand {
     }
 }
 
-/// Two threads with two objects each do `work` while the main thread drains.
+/// Two threads with two objects each run `work` while the main thread drains.
 fn against_drain(bug: PlantedBug, cpus: u32, work: fn(usize, &mut Hand, &Slots)) {
     let slots = slots_of(cpus, 3, bug);
     let mut found = Vec::new();
@@ -120,7 +120,7 @@ fn batches(bug: PlantedBug) {
     });
 }
 
-/// Both threads on one CPU: nothing but preemption.
+/// Both threads on one CPU: only preemption disturbs a sequence.
 fn one_cpu(bug: PlantedBug) {
     against_drain(bug, 1, |_, hand, slots| {
         hand.push(slots);
@@ -144,8 +144,8 @@ fn mixed(bug: PlantedBug) {
     });
 }
 
-/// A thread opens the array of CPU 0, where it was when it asked, and is on another CPU by then,
-/// while a thread on CPU 0 pops and pushes.
+/// A thread on CPU 0 asks to open that CPU's array, and has migrated by the time it is opened;
+/// meanwhile a thread on CPU 0 pops and pushes.
 fn opening(bug: PlantedBug) {
     let slots = slots_of(1, 1, bug);
     let neighbour = ArrayId::new(2);
@@ -166,7 +166,7 @@ fn opening(bug: PlantedBug) {
     all_once(hand.objects, [0]);
 }
 
-/// A thread widens its CPU's array while the other one pushes and pops, and a drain narrows it.
+/// One thread widens its CPU's array, another one pushes and pops, and a drain narrows it.
 fn widening(bug: PlantedBug) {
     let slots = slots_of(1, 1, bug);
     slots.area().define_wide(ARRAY, 3);
@@ -189,7 +189,7 @@ fn widening(bug: PlantedBug) {
     all_once(found, 0..3);
 }
 
-/// A thread that is moved between two CPUs widens the array of one of them.
+/// A thread that migrates between two CPUs widens the array of one of them.
 fn widening_while_moved(bug: PlantedBug) {
     let slots = slots_of(2, 1, bug);
     slots.area().define_wide(ARRAY, 3);
@@ -209,8 +209,8 @@ fn widening_while_moved(bug: PlantedBug) {
     all_once(found, 0..3);
 }
 
-/// Two arrays of one CPU, or of two, share room for two objects each. An array that is missed takes
-/// room that the other one has not used, while that is in use, and a drain takes all.
+/// Two arrays of one CPU, or of two, share room for two objects each. On a miss an array takes room
+/// that the other one has not used, while that one is in use; and a drain takes all room.
 fn sharing_room(bug: PlantedBug, cpus: u32) {
     const LIMITS: Limits = Limits { slot: 2, all: 3, least: 1 };
     let slots = slots_of(cpus, 2, bug);
@@ -256,8 +256,8 @@ fn sharing_room_of_two_cpus(bug: PlantedBug) {
     sharing_room(bug, 2);
 }
 
-/// Pushes three objects, two of them as a batch, and pops some; returns the objects that it has at
-/// the end.
+/// Pushes three objects, two of them as a batch, and pops some; returns the objects that it holds
+/// at the end.
 fn push_and_pop(slots: &Slots) -> Vec<usize> {
     let mut hand = Hand { objects: vec![0, 1, 2], operations: 0 };
     for _ in 0..2 {
@@ -268,8 +268,8 @@ fn push_and_pop(slots: &Slots) -> Vec<usize> {
     hand.objects
 }
 
-/// No thread may call the barrier: a thread drains the CPU that it is on while the other one pushes
-/// and pops there, or elsewhere.
+/// No thread may call the barrier: one drains the CPU that it runs on, while another one pushes and
+/// pops on the same CPU, or on another one.
 fn own_slot(bug: PlantedBug) {
     let slots = slots_of(2, 2, bug);
     slots.area().define_wide(ARRAY, 3);
@@ -293,7 +293,7 @@ fn own_slot(bug: PlantedBug) {
     all_once(found, 0..3);
 }
 
-/// The kernel refuses the barrier at some point: drains give up, everything stays usable.
+/// The kernel refuses the barrier from some point on: drains give up, slots stay usable.
 fn refusal(bug: PlantedBug) {
     let slots = slots_of(2, 2, bug);
     slots.area().define_wide(ARRAY, 3);
@@ -311,7 +311,7 @@ fn refusal(bug: PlantedBug) {
         let mut take = |objects: &[Object]| found.extend(objects.iter().map(number));
         let first = slots.drain(ARRAY, &mut take);
         slots.sequences().refuse_barrier();
-        // Where no array has room there is nothing to refuse.
+        // Unless an array has room, a drain does not call the barrier.
         slots.prepare(ARRAY).expect("memory");
         let second = slots.drain(ARRAY, &mut take);
         slots.widen(ARRAY);

@@ -1,11 +1,11 @@
-//! The gate of `fork`: no thread is in the middle of anything while it is closed, and none waits
-//! forever.
+//! The gate of `fork` under the model checker: while it is closed no thread has unfinished work,
+//! and no thread waits forever.
 
 use crate::check;
 use quarry_sys::gate::{self, Gate};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, relax};
 
-/// Two numbers that differ while a thread is inside.
+/// Two numbers that differ while a thread has work unfinished.
 #[derive(Default)]
 struct Pair {
     first: AtomicU32,
@@ -28,7 +28,7 @@ impl Pair {
     }
 }
 
-/// There are two places: the third thread is counted.
+/// Three threads and two places: the third thread inside is counted in the crowd.
 #[test]
 fn no_thread_is_inside_a_closed_gate() {
     check(|| {
@@ -43,7 +43,7 @@ fn no_thread_is_inside_a_closed_gate() {
             }
             gate.close();
             assert!(pair.is_whole(), "a thread is inside");
-            // Handlers of `fork` that allocate, and a handler of a signal that forks.
+            // Like a handler of `fork` that allocates, and a signal handler that forks.
             drop(gate.enter(|| 0));
             gate.close();
             gate.open();
@@ -54,7 +54,7 @@ fn no_thread_is_inside_a_closed_gate() {
     });
 }
 
-/// A thread that is inside goes in again, though the gate has been closed meanwhile.
+/// A thread that is inside enters again, although the gate has been closed meanwhile.
 #[test]
 fn inside_twice() {
     check(|| {
@@ -72,7 +72,7 @@ fn inside_twice() {
     });
 }
 
-/// One thread waits inside for what another one does inside, and a third one closes the gate.
+/// One thread waits inside for work of another thread inside, and a third one closes the gate.
 #[test]
 fn who_waits_for_another_thread_does_not_keep_it_out() {
     check(|| {
@@ -100,7 +100,7 @@ fn who_waits_for_another_thread_does_not_keep_it_out() {
     });
 }
 
-/// Closers wait for each other.
+/// Two threads close the gate: each waits for the other.
 #[test]
 fn two_forks_at_once() {
     check(|| {

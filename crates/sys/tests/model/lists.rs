@@ -1,7 +1,7 @@
-//! Lists: pushes, pops and guards against a drain. Objects and guards are conserved.
+//! Lists under the model checker: pushes, pops and guards beside drains, which lose nothing.
 //!
-//! A guard stands for a slab that a CPU has frozen: for each one that is installed by
-//! `compare_store`, exactly one drain hands it back.
+//! A guard stands for a slab that a CPU has frozen: for each guard that `compare_store` installs,
+//! exactly one drain returns it.
 
 use crate::{Slots, all_once, check, expect_failure};
 use quarry_sys::percpu::{ArrayId, Lists, Object, PerCpu, PlantedBug, Push, SlotIndex, Stepped};
@@ -10,7 +10,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 
 const LIST: ArrayId = ArrayId::new(5);
 
-/// An object: its first word is the list's.
+/// An object: the list uses its first word.
 #[repr(align(16))]
 struct Cell([AtomicU64; 2]);
 
@@ -43,7 +43,7 @@ impl Objects {
     }
 }
 
-/// The guards and objects that come out of a drain.
+/// The guards and objects that a drain returns.
 #[derive(Default)]
 struct Drained {
     guards: Vec<u64>,
@@ -63,14 +63,14 @@ impl Drained {
     }
 }
 
-/// Two threads install guards of their own where there is none, push under the guard that they
-/// find, and pop; the main thread drains twice.
+/// Two threads install guards of their own where there is none, push with whatever guard they find,
+/// and pop; the main thread drains twice.
 fn guarded(bug: PlantedBug, cpus: u32) {
     drained_beside(bug, cpus, true);
 }
 
-/// The same where no thread may call the barrier while the threads run: the main thread drains the
-/// CPU that it is on.
+/// Like `guarded`, but no thread may call the barrier while the threads run: the main thread drains
+/// only the CPU that it runs on.
 fn own_slot(bug: PlantedBug) {
     drained_beside(bug, 2, false);
 }
@@ -151,8 +151,8 @@ fn on_one_cpu(bug: PlantedBug) {
     guarded(bug, 1);
 }
 
-/// A whole list is put into word 0, as a slab's free list is, and taken out again as a whole,
-/// against pops and a drain.
+/// A whole list is stored into word 0, as a slab's free list is, and taken out as a whole, beside
+/// pops and a drain.
 fn whole_lists(bug: PlantedBug) {
     let slots = Slots::new(1, bug);
     let objects = Objects::new(2);
@@ -179,8 +179,8 @@ fn whole_lists(bug: PlantedBug) {
     all_once(found, 0..2);
 }
 
-/// An object that was on a list before a drain began comes out of that drain, although the guard is
-/// being exchanged and other objects are pushed and popped.
+/// A drain returns each object that was on a list before it began, although other threads exchange
+/// the guard and push and pop other objects.
 fn complete(bug: PlantedBug) {
     let slots = Slots::new(1, bug);
     let objects = Objects::new(2);
@@ -199,8 +199,8 @@ fn complete(bug: PlantedBug) {
     });
 }
 
-/// Bounded pushes and pops beside drains and beside who sets the bound: objects are conserved, and
-/// no list is longer than its bound.
+/// Bounded pushes and pops beside drains and beside a thread that sets the bound: objects are
+/// conserved, and no list is longer than its bound.
 fn bounded(bug: PlantedBug) {
     const BOUND: u64 = 2;
     let slots = Slots::new(2, bug);
@@ -251,7 +251,7 @@ fn push_bounded(slots: &Slots, objects: &Objects, index: usize, bound: u64) -> V
     hand
 }
 
-/// The barrier is refused from the middle on: marks go away again, guards stay.
+/// The barrier is refused from some point on: drains restore the guards that they replaced.
 fn refusal(bug: PlantedBug) {
     let slots = Slots::new(1, bug);
     let objects = Objects::new(1);
@@ -271,13 +271,13 @@ fn refusal(bug: PlantedBug) {
         drained.drain(&slots, &objects);
         slots.sequences().refuse_barrier();
         if drained.drain(&slots, &objects) {
-            // No list was in use, so no barrier was needed.
+            // No list was in use, so the drain needed no barrier.
             assert!(drained.guards.len() <= 1);
         }
         installed = worker.join().expect("no panic");
     });
     Stepped::pin(0);
-    // Objects that no drain has taken are in the cell, and the cell works.
+    // Objects that no drain has taken are still in the cell, and the cell works.
     let guard = slots.area().word(SlotIndex(0), LIST, 1).load(Ordering::Relaxed);
     assert_ne!(guard, u64::MAX, "a mark was left");
     // SAFETY: the object is ours and on no list.

@@ -1,11 +1,11 @@
-//! The counted lock: one holder at a time, no thread sleeps forever, every contention is counted.
+//! The counted lock: one holder at a time, no thread sleeps forever, each contention is counted.
 
 use crate::check;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU32, Ordering, relax};
 
-/// Threads read, let others run, and write: only mutual exclusion keeps the sum right. A wake-up
-/// that is lost leaves a thread asleep, which shuttle reports as a deadlock.
+/// Threads read, let others run, and write: only mutual exclusion keeps the sum right. A lost
+/// wake-up leaves a thread asleep, which shuttle reports as a deadlock.
 #[test]
 fn excludes_and_wakes() {
     check(|| {
@@ -30,7 +30,7 @@ fn excludes_and_wakes() {
     });
 }
 
-/// `try_lock` never waits, counts its failures, and shuts out as `lock` does.
+/// `try_lock` never waits, counts its failures, and excludes as `lock` does.
 #[test]
 fn try_lock_counts_what_it_meets() {
     check(|| {

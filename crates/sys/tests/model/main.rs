@@ -1,8 +1,8 @@
-//! Models: shuttle walks through interleavings of the slot protocol, of the counted lock
-//! and of the gate of `fork`.
+//! Models: shuttle runs interleavings of the slot protocol, the counted lock, the gate of `fork`
+//! and others.
 //!
-//! `scripts/model.sh` runs them. Each scenario runs under two schedulers, and each has a mutation
-//! beside it: with a bug planted in the sequences, the check has to fail.
+//! `scripts/model.sh` runs them. Each scenario runs under two schedulers. It also runs with a bug
+//! planted in the sequences, and then its check has to fail.
 #![cfg(quarry_model)]
 
 mod arrays;
@@ -20,10 +20,10 @@ use std::ops::Deref;
 
 static OS: FakeOs = FakeOs::new(4096);
 
-/// The most runs of each scheduler in which a planted bug has to show; the first that shows it is
-/// the last.
+/// The most runs under each scheduler in which a planted bug has to show. The first run that shows
+/// it is the last.
 const PLANTED_RUNS: usize = 50_000;
-/// Turns in which the schedulers take them.
+/// Number of times that each scheduler has its turn.
 const TURNS: usize = 25;
 
 /// Runs of a scenario under each scheduler; QUARRY_MODEL_RUNS sets another number.
@@ -40,17 +40,17 @@ fn run<S: Scheduler + 'static>(scheduler: S, persistence: FailurePersistence, sc
 
 type Scenario = fn();
 
-/// Checks a scenario under random schedules, and under few preemptions at chosen points.
+/// Checks a scenario under random schedules, and under schedules with few preemptions (PCT).
 fn check(scenario: Scenario) {
     run(RandomScheduler::new(runs()), FailurePersistence::Print, scenario);
     run(PctScheduler::new(3, runs()), FailurePersistence::Print, scenario);
 }
 
 /// Expects the check of a scenario with a planted bug to fail. Makes more runs than `check`, on a
-/// thread of the OS of their own: the remains of a failed run must not meet the next one.
+/// new OS thread: thread-locals that a failed run leaves must not reach the next one.
 fn expect_failure(scenario: Scenario) {
     let fails = |body: fn(Scenario)| std::thread::spawn(move || body(scenario)).join().is_err();
-    // By turns: a bug that one of them hardly ever shows is often the first thing the other meets.
+    // By turns: a bug that one scheduler hardly ever shows, the other often shows at once.
     let found = (0..TURNS).any(|_| {
         fails(|scenario| {
             let scheduler = PctScheduler::new(3, PLANTED_RUNS / TURNS);

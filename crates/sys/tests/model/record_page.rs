@@ -1,11 +1,11 @@
 //! The statistics page: processes claim records, publish in them and lose them, while a reader
-//! copies words at any moment. Publishers stand for processes: they share the page only.
+//! copies words at any moment. A `Publisher` stands for a process: they share only the page.
 
 use crate::{check, expect_failure};
 use quarry_record::{Head, Owner, RECORDS, Sequence, body, sum};
 use quarry_sys::record_page::{Published, Publisher, RecordPage, STALE_NS};
 
-/// Words of the body that a publication writes: all of them hold the same number.
+/// Words of the body that a publication writes, all with the same number.
 const WORDS: [usize; 2] = [body::START, body::START + 1];
 
 /// A page of one run.
@@ -26,7 +26,7 @@ impl Shared {
         unsafe { &*self.0 }
     }
 
-    /// A process that has the page; a child, if it did not make it.
+    /// A process that has mapped the page: a child if it did not make it.
     fn process(&self, is_child: bool) -> Publisher {
         let publisher = Publisher::new();
         // SAFETY: the page lives as long as the run, and everybody writes it by atomic words.
@@ -45,7 +45,7 @@ impl Drop for Shared {
     }
 }
 
-/// Publishes a number that names the process and the publication.
+/// Publishes a number that is made of the process and the publication.
 fn publish(process: &Publisher, pid: u32, time: u64, now_ns: u64) -> Published {
     let number = u64::from(pid) * 100 + time;
     process.publish(now_ns, pid, |sink| {
@@ -54,7 +54,7 @@ fn publish(process: &Publisher, pid: u32, time: u64, now_ns: u64) -> Published {
     })
 }
 
-/// A copy of a record that was taken for a publication: its owner, and the numbers in it.
+/// Copies a record that seems published completely: its owner, and the numbers in it.
 fn read(page: &RecordPage, record: usize, trusts_all: bool) -> Option<(Owner, [u64; 2])> {
     let sequence = || Sequence::from_word(page.word(record, Head::SEQUENCE_AT));
     let before = sequence();
@@ -102,7 +102,7 @@ fn a_reader_without_sequences_sees_mixtures() {
     expect_failure(|| a_reader(true));
 }
 
-/// Each of two children has a record of its own, and none has the maker's.
+/// Each of two children gets a record of its own, and neither gets the maker's.
 #[test]
 fn children_claim_different_records() {
     check(|| {
@@ -124,8 +124,8 @@ fn children_claim_different_records() {
     });
 }
 
-/// All records are old. One owner works again just when two others take records over: an owner
-/// that loses its record notices, and no reader takes a mixture for a publication.
+/// All records are old. One owner publishes again just when two other processes take records over.
+/// An owner that loses its record notices it, and no reader accepts a mixture of two publications.
 #[test]
 fn a_record_that_passes_on_is_never_read_as_another_processes() {
     check(|| {
@@ -134,7 +134,7 @@ fn a_record_that_passes_on_is_never_read_as_another_processes() {
         for record in 1..RECORDS as u32 {
             let other = shared.process(true);
             let process = if record == 1 { &owner } else { &other };
-            // The first one is the oldest.
+            // The first record is the oldest.
             let now_ns = u64::from(record);
             assert_eq!(publish(process, 20 + record, 1, now_ns), Published::Done);
         }

@@ -1,5 +1,5 @@
-//! Walks of a tree of words beside a task that takes nodes out of it, frees them after a barrier,
-//! or uses them again at once.
+//! Walks of a tree of words beside a task that removes nodes and frees them after a barrier, or
+//! uses them again at once.
 
 use crate::{Slots, check, expect_failure};
 use quarry_sys::percpu::{PerCpu, PlantedBug, WordTree};
@@ -31,13 +31,13 @@ impl Node {
         std::ptr::from_ref(self) as u64
     }
 
-    /// The word of this node in one above it.
+    /// The word that refers to this node, for the node above it.
     fn word(&self) -> u64 {
         self.address() + WordTree::IS_NODE
     }
 }
 
-/// A head with two nodes of leaves, and a node whose only leaf shows that its memory was free.
+/// A head with two leaf nodes, and a node whose only leaf marks memory that was freed.
 struct Trees {
     slots: Slots,
     tree: WordTree,
@@ -66,7 +66,7 @@ impl Trees {
         unsafe { self.slots.walk(&self.tree, index) }
     }
 
-    /// Two readers, each of which walks to both leaves; `changes` run beside them.
+    /// Two readers, each of which walks to both leaves, while `changes` runs.
     fn read_beside(&self, changes: impl FnOnce(), may_be_first: &[u64], may_be_second: &[u64]) {
         shuttle::thread::scope(|scope| {
             for _ in 0..2 {
@@ -83,7 +83,7 @@ impl Trees {
     }
 }
 
-/// Takes the second node of leaves out, and then the head; each is free after a barrier.
+/// Removes the second leaf node, and then the head; each is freed after a barrier.
 fn freed_after_barrier(bug: PlantedBug, waits: bool) {
     let trees = Trees::new(bug);
     let free = |node: &Node, at: usize, word: u64| {
@@ -99,8 +99,8 @@ fn freed_after_barrier(bug: PlantedBug, waits: bool) {
     trees.read_beside(changes, &[FIRST], &[SECOND, 0]);
 }
 
-/// Takes the head out and uses it as a node of leaves of another tree at once; uses the first node
-/// of leaves as the head of that tree. A walk that is in one of them ends.
+/// Removes the head, and uses it at once as a leaf node of another tree whose head is the first
+/// leaf node. Walks that are in one of these nodes still end.
 fn used_again() {
     let trees = Trees::new(PlantedBug::None);
     let changes = || {

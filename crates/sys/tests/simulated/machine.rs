@@ -1,9 +1,9 @@
-//! A machine of two CPUs with one task each, on one thread of the system: what a simulator does
-//! behind the seam, as small as it can be.
+//! A machine of two CPUs with one task each, on one thread of the system: the smallest simulator
+//! that can be the backend of the seam.
 //!
-//! Each CPU has a time of its own, and the task whose CPU is behind runs next. So tasks meet each
-//! other in the order of simulated time, the same in every run. A cache line that another CPU has
-//! changed costs its transfer.
+//! Each CPU has a time of its own, and the task whose CPU has the least time runs next. So tasks
+//! meet in the order of simulated time, the same in every run. An access to a cache line that
+//! another CPU has changed takes the time of a transfer.
 
 use quarry_sys::primitive::{Access, Machine, run_on};
 use std::any::Any;
@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// CPUs, and tasks.
+/// Number of CPUs, and of tasks.
 pub(crate) const CPUS: usize = 2;
-/// A load or store that finds its line.
+/// Time of a load or store whose line is in the CPU's cache.
 pub(crate) const HIT_NS: u64 = 1;
-/// One that has to fetch it from the other CPU or from memory.
+/// Time of a load or store whose line is in the other CPU's cache, or in memory.
 pub(crate) const TRANSFER_NS: u64 = 60;
-/// A round of waiting.
+/// Time of one round of busy waiting.
 pub(crate) const RELAX_NS: u64 = 10;
-/// A call of the kernel.
+/// Time of a system call.
 pub(crate) const CALL_NS: u64 = 500;
 /// Time from a call that wakes until the woken task runs.
 pub(crate) const WAKE_NS: u64 = 2_000;
@@ -33,7 +33,7 @@ const STACK_BYTES: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ready,
-    /// On a key (0: on none), perhaps until a time.
+    /// Sleeps on a key (0: on none), perhaps until a time.
     Asleep(usize, Option<u64>),
     Done,
 }
@@ -45,18 +45,18 @@ struct Cpu {
     work: Cell<Option<Box<dyn FnOnce()>>>,
 }
 
-/// Something that a task has said: when, on which CPU, and what.
+/// A note of a task: the time, the CPU, and the text.
 pub(crate) type Event = (u64, usize, &'static str);
 
 /// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) events: Vec<Event>,
-    /// Lines fetched.
+    /// Cache lines fetched.
     pub(crate) transfers: u64,
-    /// Times that a task slept on a key.
+    /// Times that a task has slept on a key.
     pub(crate) sleeps: u64,
-    /// When each task has ended.
+    /// The time at which each task has ended.
     pub(crate) ends: [u64; CPUS],
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct TwoCpus {
     cpus: [Cpu; CPUS],
     running: Cell<usize>,
     main: UnsafeCell<MaybeUninit<libc::ucontext_t>>,
-    /// Which CPUs hold each line, a bit each.
+    /// The CPUs whose cache has each line, one bit each.
     lines: RefCell<BTreeMap<usize, u8>>,
     outcome: RefCell<Outcome>,
     /// The payload of a task that has panicked.
@@ -88,7 +88,7 @@ pub(crate) fn run(tasks: [Box<dyn FnOnce()>; CPUS]) -> Outcome {
         context: UnsafeCell::new(MaybeUninit::uninit()),
         work: Cell::new(Some(work)),
     };
-    // A machine is a few hundred bytes, and tests run a dozen of them.
+    // A leaked machine takes a few hundred bytes, and tests run a dozen of them.
     let machine: &'static TwoCpus = Box::leak(Box::new(TwoCpus {
         cpus: tasks.map(cpu),
         running: Cell::new(0),
@@ -122,7 +122,7 @@ impl TwoCpus {
                 libc::makecontext(context, task, 0);
             }
         }
-        // SAFETY: the first task's context is ready; this one comes back when all tasks are done.
+        // SAFETY: the first task's context is ready; this one continues when all tasks are done.
         let switched =
             unsafe { libc::swapcontext(self.main.get().cast(), self.cpus[0].context.get().cast()) };
         assert_eq!(switched, 0);
@@ -137,23 +137,23 @@ impl TwoCpus {
         self.running.get()
     }
 
-    /// Notes that the running task has come here.
+    /// Records the time at which the running task has come here.
     pub(crate) fn note(&self, what: &'static str) {
         self.outcome.borrow_mut().events.push((self.cpu().now_ns.get(), self.running.get(), what));
     }
 
-    /// Lines fetched so far.
+    /// Cache lines fetched so far.
     pub(crate) fn transfers(&self) -> u64 {
         self.outcome.borrow().transfers
     }
 
-    /// Lets the running task work for `ns` nanoseconds.
+    /// Lets `ns` nanoseconds pass on the running task's CPU.
     pub(crate) fn spend(&self, ns: u64) {
         self.cpu().now_ns.set(self.cpu().now_ns.get() + ns);
         self.let_others_run();
     }
 
-    /// When a task can go on; `None` where it cannot by itself.
+    /// The time at which a task can continue; `None` if another task has to wake it.
     fn due(&self, cpu: usize) -> Option<u64> {
         let now = self.cpus[cpu].now_ns.get();
         match self.cpus[cpu].state.get() {
@@ -163,7 +163,7 @@ impl TwoCpus {
         }
     }
 
-    /// Goes on with the task whose CPU is behind, which may be the caller.
+    /// Continues with the task whose CPU has the least time, which may be the caller.
     fn let_others_run(&self) {
         let due = (0..CPUS).filter_map(|cpu| self.due(cpu).map(|due| (due, cpu)));
         let Some((due, next)) = due.min() else {
@@ -174,8 +174,8 @@ impl TwoCpus {
         self.cpus[next].now_ns.set(due);
         let before = self.running.replace(next);
         if before != next {
-            // SAFETY: both are contexts of this machine, of tasks that are not done; the other one
-            // was left here or is at its start. Nothing is borrowed.
+            // SAFETY: both are contexts of unfinished tasks of this machine; the other task was
+            // suspended here or has not begun. No borrow is held.
             let switched = unsafe {
                 let (from, to) = (&self.cpus[before].context, &self.cpus[next].context);
                 libc::swapcontext(from.get().cast(), to.get().cast())
@@ -185,13 +185,13 @@ impl TwoCpus {
     }
 }
 
-/// The function with which a task's context begins. Its end leads back to the start of the machine,
-/// once the other task is done too.
+/// The function with which a task's context begins. When both tasks are done, it switches back to
+/// the context that started the machine.
 extern "C" fn task() {
     let machine = here();
     let (index, cpu) = (machine.running(), machine.cpu());
     let work = cpu.work.take().expect("a task starts once");
-    // Nothing unwinds past the end of a task's stack.
+    // A panic must not unwind past the end of a task's stack.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
         machine.panic.set(Some(panic));
     }

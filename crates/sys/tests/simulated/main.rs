@@ -1,7 +1,7 @@
-//! The seam suffices for a simulated machine: locks, slots, clock and sleep of this crate run on
-//! two virtual CPUs, in simulated time, and every run is the same.
+//! The seam suffices for a simulated machine: this crate's locks, slots, clock and sleeps run on
+//! two virtual CPUs, in simulated time, and every run gives the same result.
 //!
-//! `scripts/test.sh sim` builds it with `--cfg quarry_sim`.
+//! `scripts/test.sh sim` builds these tests with `--cfg quarry_sim`.
 #![cfg(quarry_sim)]
 
 mod machine;
@@ -16,7 +16,7 @@ use quarry_sys::primitive::{Access, task, timer};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// A lock in cache lines of its own, wherever it is allocated.
+/// A lock that shares its cache lines with no other data, wherever it is allocated.
 #[repr(align(128))]
 struct Apart(CountedLock<u64>);
 
@@ -40,7 +40,7 @@ fn contend(rounds: u64, hold_ns: u64) -> (Outcome, Rc<Apart>) {
     (outcome, lock)
 }
 
-/// The events without their times: who did what.
+/// The events without their times: which task did what.
 fn order(outcome: &Outcome) -> Vec<(usize, &'static str)> {
     outcome.events.iter().map(|(_, cpu, what)| (*cpu, *what)).collect()
 }
@@ -60,7 +60,7 @@ fn a_lock_is_contended_in_simulated_time() {
             _ => assert!(after > before, "{pair:?}: the lock changes hands in no time"),
         }
     }
-    // A waiter spins, and fetches the line when the holder has let go of it.
+    // The waiter spins, and fetches the line once the holder has released the lock.
     let (given, taken) = (outcome.events[1].0, outcome.events[2].0);
     assert!(taken - given < 10 * (TRANSFER_NS + RELAX_NS), "it took {} ns", taken - given);
     assert_eq!(outcome.sleeps, 0, "a short section is not worth a call of the kernel");
@@ -78,12 +78,12 @@ fn a_waiter_sleeps_where_the_section_is_long() {
     let (given, taken) = (outcome.events[1].0, outcome.events[2].0);
     assert!(taken - given >= WAKE_NS, "it was woken in {} ns", taken - given);
     assert!(taken - given < WAKE_NS + 10 * TRANSFER_NS + CALL_NS, "{outcome:?}");
-    // The waiter came while the holder had most of its section before it.
+    // The waiter came early in the holder's section, and waited for most of it.
     let wait_ns = lock.0.stats().wait_ns;
     assert!((90_000..100_000 + WAKE_NS + CALL_NS).contains(&wait_ns), "it waited {wait_ns} ns");
 }
 
-/// Hold times are measured by the machine's clock: exactly as long as the section.
+/// Hold times are measured by the machine's clock: each is exactly as long as the section.
 #[test]
 fn hold_times_are_simulated() {
     let lock = Rc::new(Apart(CountedLock::new(0)));
@@ -100,8 +100,8 @@ fn hold_times_are_simulated() {
     assert!((700..700 + 10 * TRANSFER_NS).contains(&stats.hold_ns), "{stats:?}");
 }
 
-/// Both tasks run on one thread of the system: a lock that told them apart by that would take the
-/// second one for the first, and report that it was entered again.
+/// Both tasks run on one OS thread. A lock that identified tasks by that thread would take the
+/// second task for the first, and report that it entered twice.
 #[test]
 fn tasks_are_told_apart() {
     let ids = Rc::new(CountedLock::new(Vec::new()));
@@ -120,7 +120,7 @@ fn sleeping_lets_time_pass() {
         Box::new(|| {
             let start = monotonic_ns();
             timer::nap();
-            // The clock looks whether the process is confined.
+            // Reading the clock includes one load: whether the process is confined.
             assert_eq!(monotonic_ns() - start, 50_000 + CALL_NS + HIT_NS);
             timer::sleep(9_000_000);
             assert_eq!(coarse_ns(), 8_000_000, "the last tick of 4 ms");
@@ -135,7 +135,7 @@ fn sleeping_lets_time_pass() {
     assert_eq!(outcome.ends, [9_050_000 + 2 * CALL_NS + TRANSFER_NS + HIT_NS, 60_000]);
 }
 
-/// Only announced memory is seen: two CPUs that write one plain line fetch it from each other.
+/// Plain accesses count if announced: two CPUs that write a line fetch it from each other.
 #[test]
 fn plain_lines_move_between_cpus() {
     #[repr(align(64))]
@@ -145,7 +145,7 @@ fn plain_lines_move_between_cpus() {
         move || {
             for _ in 0..5 {
                 touch(&*line, access);
-                // Longer than a transfer, so that the tasks take turns.
+                // More than a transfer takes, so that the tasks run in turns.
                 here().spend(200);
             }
         }
@@ -168,7 +168,7 @@ fn block() -> Object {
     NonNull::from(Box::leak(Box::new(Block([0; LINE])))).cast()
 }
 
-/// A CPU fills its array; the other one finds its own empty, and drains both.
+/// One CPU fills its array; the other one finds its own empty, and drains both.
 #[test]
 fn slots_belong_to_virtual_cpus() {
     let slots = Rc::new(VirtualSlots::INERT);
@@ -199,7 +199,7 @@ fn slots_belong_to_virtual_cpus() {
     unsafe { slots.area().release(&OS) };
 }
 
-/// Links of lists lie in plain memory: a CPU that takes an object off a list reads its line.
+/// Links of lists are in plain memory: a CPU that pops an object from a list reads its line.
 #[test]
 fn links_of_lists_are_seen() {
     let slots = Rc::new(VirtualSlots::INERT);

@@ -1,9 +1,9 @@
 //! The real assembly, interrupted at each of its instructions.
 //!
-//! A child prepares its slot, performs one operation between two markers, checks what came of it,
-//! and starts over. The tracer steps into the operation's sequence, each round one instruction
-//! further, and there does one of several things to the thread before the kernel restarts the
-//! sequence. Whatever it is, the operation has to happen exactly once.
+//! A child prepares its slot, performs one operation between two markers, checks the result, and
+//! starts over. The tracer steps into the operation's sequence, one instruction further in each
+//! round. There it disturbs the thread in one of several ways before the kernel restarts the
+//! sequence. Whatever the disturbance, the operation has to happen exactly once.
 
 use crate::support::{Backend, Objects, Slots, number, tag};
 use crate::threads::{allowed_cpus, pin, pin_thread};
@@ -14,25 +14,25 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 const ARRAY: ArrayId = ArrayId::new(7);
 const CAPACITY: usize = 6;
-/// Capacity in the wide place.
+/// Capacity of the array in its wide place.
 const WIDE: usize = 9;
 const LIST: ArrayId = ArrayId::new(8);
-/// The guard of the list, and so the bound of a bounded push.
+/// The guard of the list, which is also the bound of a bounded push.
 const GUARD: u64 = 5;
 
 /// A disturbance of a thread inside a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Disturbance {
-    /// Nothing but the stop itself: a preemption with no other thread on the CPU.
+    /// Nothing but the stop itself, as if preempted with no other thread on the CPU.
     Preemption = 1,
-    /// A signal whose handler works on the same cell.
+    /// A signal whose handler changes the same cell.
     Signal,
-    /// It wakes up on another CPU.
+    /// The thread continues on another CPU.
     Migration,
-    /// Another thread of the process, on the same CPU, works on the same cell meanwhile.
+    /// Meanwhile another thread of the process, on the same CPU, changes the same cell.
     Intruder,
-    /// Another thread drains the cell meanwhile.
+    /// Meanwhile another thread drains the cell.
     Drain,
 }
 
@@ -95,7 +95,7 @@ const OPERATIONS: [Operation; 21] = [
 ];
 
 impl Operation {
-    /// Objects in the cell before it.
+    /// Objects in the cell before the operation.
     fn level(self) -> usize {
         match self {
             Self::PopEmpty | Self::ListPopEmpty => 0,
@@ -114,7 +114,7 @@ impl Operation {
             || matches!(self, O::ListPushBelow | O::ListPushBelowFull | O::ListPushBelowAgain)
     }
 
-    /// How far below the end of the array the object lies that is pushed again.
+    /// How far below the end of the array the object is that the operation pushes again.
     fn again(self) -> Option<usize> {
         match self {
             Self::PushAgain => Some(1),
@@ -123,7 +123,7 @@ impl Operation {
         }
     }
 
-    /// The answer if no other thread touches the cell.
+    /// The result if no other thread touches the cell.
     fn answer(self) -> Answer {
         use Operation as O;
         match self {
@@ -142,7 +142,7 @@ impl Operation {
         }
     }
 
-    /// Returns whether the operation holds the lock of the bounds, for which a drain would wait.
+    /// Returns whether the operation holds the bounds' lock, for which a drain would wait.
     fn excludes(self, disturbance: Disturbance) -> bool {
         self == Self::Widen && disturbance == Disturbance::Drain
     }
@@ -165,18 +165,18 @@ enum Answer {
     Swapped(bool),
 }
 
-/// Messages between tracer and child.
+/// Shared memory of tracer and child.
 #[derive(Default)]
 struct Shared {
-    /// The disturbance of this round, once it has taken place; 0 before.
+    /// The disturbance of this round, once it has happened; 0 before.
     disturbance: AtomicU32,
-    /// Order to the intruder, 0 = none. It clears it when done.
+    /// The tracer's order to the intruder, 0 = none. The intruder clears it when done.
     order: AtomicU32,
-    /// Rounds in which handler or intruder found the cell to work on.
+    /// Rounds in which the handler or the intruder found the cell to change.
     met: AtomicU32,
-    /// No more rounds.
+    /// The child makes no more rounds.
     over: AtomicU32,
-    /// The CPU of child and intruder, and the one that migrations lead to.
+    /// The CPU of child and intruder, and the CPU to which migrations lead.
     home: AtomicU32,
     away: AtomicU32,
 }
@@ -186,9 +186,9 @@ struct Stage {
     slots: Slots<RseqSlots>,
     objects: Objects,
     operation: Operation,
-    /// Objects that they took and could not put back.
+    /// Objects that handler or intruder took and could not put back.
     stolen: [AtomicU32; 16],
-    /// Single operations on the array that they did.
+    /// Single operations on the array by handler and intruder.
     operations: AtomicU32,
 }
 
@@ -225,8 +225,8 @@ impl Stage {
         }
     }
 
-    /// Takes two objects and puts one back: the cell looks different, and its top may be the same.
-    /// Returns whether there was one to take. Allocates nothing, waits for nothing.
+    /// Takes two objects and puts one back: the cell has changed, although its top may be the same.
+    /// Returns whether there was an object to take. Allocates nothing and does not wait.
     fn interfere(&self) -> bool {
         let (first, second) = (self.pop(), self.pop());
         let put_back = first.is_some_and(|object| self.push(object));
@@ -269,7 +269,7 @@ extern "C" fn handler(_signal: i32) {
     shared().met.fetch_add(u32::from(met), Ordering::Relaxed);
 }
 
-/// The intruder's thread: waits for orders, on the same CPU.
+/// The intruder's thread: waits for orders, on the child's CPU.
 fn intrude() {
     while shared().over.load(Ordering::Acquire) == 0 {
         match shared().order.load(Ordering::Acquire) {
@@ -287,7 +287,7 @@ fn intrude() {
     }
 }
 
-/// The child: rounds of the same operation until the tracer has seen all of its instructions.
+/// The child: repeats an operation until the tracer has stopped at each of its instructions.
 fn child(operation: Operation) {
     let stage: &'static Stage = Box::leak(Box::new(Stage {
         slots: Slots::new(),
@@ -328,7 +328,7 @@ fn round(stage: &Stage) {
     }
 }
 
-/// Empties everything, and fills the running CPU's cell as the operation needs it.
+/// Empties all slots, and fills the running CPU's cell as the operation needs it.
 fn set_up(stage: &Stage) -> SlotIndex {
     stage.drain();
     stage.stolen.iter().for_each(|place| place.store(0, Ordering::Relaxed));
@@ -393,8 +393,8 @@ fn perform(stage: &Stage, slot: SlotIndex) -> Answer {
     answer
 }
 
-/// Checks that objects are conserved and operations counted. Where nothing interfered, the answer
-/// is known too.
+/// Checks that objects are conserved and operations counted. If nothing interfered, also checks the
+/// result.
 fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
     let operation = stage.operation;
     if alone {
@@ -418,7 +418,7 @@ fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
     let counted = stage.slots.usage(ARRAY).operations - operations_before;
     let others = matches!(operation, Operation::PopEmpty | Operation::PushFull)
         || matches!(operation, Operation::PushAgain | Operation::PushBelowAgain);
-    // These may succeed where another task interfered; then they count as well.
+    // These pushes and pops succeed only if another task has interfered; then they count, too.
     assert!(
         counted == u64::from(done) || others && counted == u64::from(done) + 1,
         "{operation:?}"
@@ -432,7 +432,7 @@ fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
     if let Some(depth) = operation.again()
         && *answer == Answer::Push(Push::Stored)
     {
-        // The object was taken from under it, so the same number was free to be pushed.
+        // Another task took the object before, so pushing it again was no double free.
         wanted.push(operation.level() - depth);
         wanted.sort_unstable();
     }
@@ -440,8 +440,8 @@ fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
 }
 
 /// Steps through one operation, interrupts it at instruction `index` of its sequence (its end
-/// counts), and runs on to the second marker. Returns false where the sequence was left before
-/// that. `arming` is the address of the instruction that arms the sequence, once it is known.
+/// counts), and runs on to the second marker. Returns false if the sequence was left before that.
+/// `arming` is the address of the instruction that arms the sequence, once it is known.
 fn interrupt(
     tracee: &Tracee,
     arming: &mut Option<u64>,
@@ -454,7 +454,7 @@ fn interrupt(
             true
         }
         Stand::AtEnd(sequence) => {
-            // Past the committing store: interrupted here, it must not start again.
+            // After the committing store, an interruption must not restart the sequence.
             disturb(tracee, sequence, disturbance);
             false
         }
@@ -471,13 +471,13 @@ fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
     shared().disturbance.store(disturbance as u32, Ordering::Release);
     match disturbance {
         Disturbance::Preemption => {
-            // One step more: the kernel has sent the thread back, or let it go on.
+            // After one more step the thread is at the sequence's start, or past its end.
             let before = tracee.address();
             tracee.step();
             let after = tracee.address();
             let restarts = !sequence.contains(after) && after < sequence.start;
             assert_eq!(restarts, inside, "{before:x} -> {after:x} in {sequence:x?}");
-            // It arms itself anew, and is interrupted once more where it has just begun.
+            // The thread arms the sequence again, and is interrupted once more near its start.
             let mut steps = 0..6;
             while inside && tracee.armed_here() != Some(sequence) {
                 assert!(steps.next().is_some(), "a sequence started again unprotected");
@@ -502,7 +502,7 @@ fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
     assert!(tracee.run_to_marker());
 }
 
-/// One child per operation: every instruction of its sequence meets every disturbance.
+/// Each operation has one child: every instruction of its sequence meets every disturbance.
 fn every_instruction(operation: Operation) -> usize {
     let tracee = Tracee::start(|| child(operation));
     let (mut instructions, mut arming) = (0, None);

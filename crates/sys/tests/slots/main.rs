@@ -1,5 +1,5 @@
-//! The per-CPU slots: one suite over every backend, threads that hammer them, signals, aborts at
-//! each instruction, and surroundings without restartable sequences.
+//! The per-CPU slots: one suite for every backend, many threads, signals, aborts at each
+//! instruction, and processes without restartable sequences.
 #![cfg(not(quarry_model))]
 
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]

@@ -1,5 +1,5 @@
-//! The naive slots: a `Vec` per slot and array. It watches the words of every slot to learn on
-//! which slot the machine put an operation, and then says what must have come of it.
+//! The oracle: a `Vec` per slot and array. It watches the words of every slot to learn in which
+//! slot an operation happened, and then computes what the operation should have done.
 
 use crate::support::{
     A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, WIDE_A, number, tag,
@@ -14,26 +14,26 @@ pub(crate) enum Op {
     Prepare(ArrayId),
     Pop(ArrayId),
     Push(ArrayId),
-    /// Pushes the object that lies on top already, or this many objects below it.
+    /// Pushes an object again: the one on top, or the one this far below it.
     PushAgain(ArrayId, usize),
     PopBatch(ArrayId, usize),
     PushBatch(ArrayId, usize),
     Widen(ArrayId),
     Drain(ArrayId),
-    /// `compare_store` of the list's guard, from what it is (or is not) to a number.
+    /// `compare_store` of the list's guard, expecting the true one (or a wrong one), to a number.
     SetGuard(bool, u64),
     ListPush(u64),
     ListPushAgain,
     ListPushBelow,
     ListPop,
     DrainLists,
-    /// `PushAgain`, resolved: the object that was there in the slot that was current.
+    /// `PushAgain` with the object that was there in the slot that was current.
     Repeat(ArrayId, usize),
-    /// `ListPushAgain`, resolved: guard and head of the slot that was current.
+    /// `ListPushAgain` with the guard and the head of the slot that was current.
     ListRepeat(u64, usize),
 }
 
-/// Any operation; those that empty everything are rare.
+/// A random operation; those that empty everything are rare.
 pub(crate) fn any_op() -> impl Strategy<Value = Op> {
     let array = prop_oneof![Just(A), Just(B)];
     prop_oneof![
@@ -67,7 +67,7 @@ struct ArrayModel {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ListModel {
     guard: u64,
-    /// The last one is the head.
+    /// The objects; the last one is the head.
     stack: Vec<usize>,
 }
 
@@ -77,7 +77,7 @@ struct SlotModel {
     list: ListModel,
 }
 
-/// The arrays with their narrow and their wide capacities.
+/// The arrays with the capacities of their narrow and wide places.
 const ARRAYS: [(ArrayId, [usize; 2]); 2] =
     [(A, [CAPACITY_A, WIDE_A]), (B, [CAPACITY_B, CAPACITY_B])];
 
@@ -104,12 +104,12 @@ enum Outcome {
 pub(crate) struct Oracle<'a, S: Backend> {
     slots: &'a Slots<S>,
     models: Vec<SlotModel>,
-    /// The words that `models` were read from, to see which slots have changed.
+    /// The words from which `models` were read, to detect which slots have changed.
     words: Vec<[u64; 6]>,
     objects: Objects,
     spare: Vec<usize>,
     next_tag: usize,
-    /// Operations of slots that have lost all room since.
+    /// Operations counted in slots that have lost all their room since.
     asleep: [u64; 2],
 }
 
@@ -127,7 +127,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
         }
     }
 
-    /// Runs one operation on both and compares everything that can be seen.
+    /// Runs one operation on the slots and on the oracle, and compares all visible results.
     pub(crate) fn step(&mut self, op: &Op) {
         match op {
             Op::Enter(hint) => S::enter(*hint),
@@ -141,7 +141,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
         self.compare_usage();
     }
 
-    /// Runs an operation; finds out where it happened, and whether it was right there.
+    /// Runs an operation, finds the slot in which it happened, and checks its effect there.
     fn step_on_one_slot(&mut self, op: &Op) {
         let fresh = [self.next_tag, self.spare.last().copied().unwrap_or(0)];
         if self.spare.is_empty() && matches!(op, Op::ListPush(_) | Op::ListPushBelow) {
@@ -165,7 +165,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
         if S::DECLARED {
             assert!(changed.iter().all(|slot| *slot == before.index()), "not the declared slot");
         }
-        // An operation that changed nothing happened on the running CPU's slot, whichever it was.
+        // An operation that changed nothing happened in the running CPU's slot, whichever that was.
         let places = match changed.first() {
             Some(slot) => vec![*slot],
             None if before == after => vec![before.index()],
@@ -184,8 +184,8 @@ impl<'a, S: Backend> Oracle<'a, S> {
         self.words[slot] = self.words(slot);
     }
 
-    /// Replaces "the same again" by what lies there in the running CPU's slot. The thread may move
-    /// before it pushes: no other list may have the same guard, or the object would be on two.
+    /// Replaces "push again" by the object that is there in the running CPU's slot. The thread may
+    /// migrate before it pushes: if another list had the same guard, the object would be on two.
     fn resolve(&mut self, op: &Op, here: SlotIndex) -> Op {
         let guards = self.models.iter().map(|model| model.list.guard);
         let guard = self.models[here.index()].list.guard;
@@ -237,7 +237,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
             }
             Op::ListRepeat(guard, head) => {
                 let object = self.objects.get(*head);
-                // SAFETY: as above; a push of the head of the only list with this guard changes
+                // SAFETY: as above; pushing the head of the only list with this guard changes
                 // nothing.
                 Outcome::Pushed(unsafe { slots.list_push(LIST, *guard, object) })
             }
@@ -263,7 +263,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
             wanted.append(&mut model.stack);
             model.wide = false;
             model.opened = false;
-            // The counts of a slot without room are kept outside.
+            // The counts of a slot without room are kept outside the slot.
             if slot.arrays.iter().all(|array| !array.opened) {
                 for (array, asleep) in slot.arrays.iter_mut().zip(&mut self.asleep) {
                     *asleep += std::mem::take(&mut array.operations);
@@ -302,7 +302,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
         [a[0], a[1], b[0], b[1], list[0], list[1]]
     }
 
-    /// The words of a slot in the oracle's terms.
+    /// The contents of a slot, in the oracle's form.
     fn seen(&self, slot: usize) -> SlotModel {
         let words = self.words(slot);
         let mut seen = SlotModel::default();
@@ -353,7 +353,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
     }
 }
 
-/// The effect of an operation on a slot. `here` says whether the slot was current before.
+/// Applies an operation to the model of a slot. `here`: whether the slot was current before.
 fn apply(model: &mut SlotModel, op: &Op, here: bool, fresh: [usize; 2]) -> Outcome {
     match op {
         Op::Prepare(array) => {

@@ -1,4 +1,4 @@
-//! Room: which array gets how much of it, within limits.
+//! Room: how much each array gets, within limits.
 
 use crate::support::{Backend, Slots, Virtual, number, tag};
 use quarry_sys::percpu::{ArrayId, Arrays, Limits, PerCpu, Push, SlotIndex};
@@ -25,7 +25,7 @@ fn room(slots: &Slots<FourCpus>, array: ArrayId) -> usize {
     slots.area().room(slots.current(), array)
 }
 
-/// Asks for room; returns the objects that were taken for it.
+/// Asks for room; returns whether it was given, and the objects taken from other arrays for it.
 fn ask(slots: &Slots<FourCpus>, array: ArrayId, limits: &Limits) -> (bool, Vec<usize>) {
     let mut taken = Vec::new();
     let has_more = slots.make_room(array, limits, &mut |_, objects| {
@@ -65,7 +65,7 @@ fn one_slot_and_all_slots_have_limits() {
     assert_eq!(area.all_room(), of_slots.iter().sum::<usize>() * BYTES);
 }
 
-/// Room is taken from arrays that have not been used since the hand came by, with their objects.
+/// An array at the limits takes room, and the objects, from arrays unused since the last round.
 #[test]
 fn unused_arrays_make_room() {
     let slots = slots();
@@ -94,7 +94,7 @@ fn large_objects_get_room_for_a_few() {
     assert_eq!(slots.push(Z, tag(1)), Push::Stored);
 }
 
-/// A drain of some arrays in some slots leaves the others alone.
+/// A drain of some arrays in some slots does not change the others.
 #[test]
 fn drains_choose_arrays_and_slots() {
     let slots = slots();

@@ -1,6 +1,6 @@
-//! A storm of timer signals whose handler uses the slots that its thread is using.
+//! Many timer signals, whose handler uses the slots that its thread is using.
 //!
-//! Every signal that lands inside a sequence makes the kernel restart it, after the handler has
+//! Every signal inside a sequence makes the kernel restart the sequence, after the handler has
 //! changed the very words that the sequence had loaded.
 
 use crate::support::{A, B, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, number, tag};
@@ -13,28 +13,28 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 const THREADS: usize = 3;
 const OBJECTS: usize = 60;
 const INTERVAL_NS: i64 = 30_000;
-/// Signals that each thread waits for.
+/// Number of signals for which each thread waits.
 const SIGNALS: u64 = 1_500;
 const ROUNDS: usize = 50_000;
 
-/// The slots on which the handler works; null while no storm blows.
+/// The slots that the handler uses; null unless a test runs.
 static SLOTS: AtomicPtr<Slots<NativeSlots>> = AtomicPtr::new(null_mut());
 /// Objects that the handler could not put back.
 static STASH: [AtomicPtr<u8>; OBJECTS] = [const { AtomicPtr::new(null_mut()) }; OBJECTS];
-/// Single operations of handlers that took place.
+/// Single operations that handlers have done.
 static HANDLER_OPERATIONS: AtomicU64 = AtomicU64::new(0);
-/// One storm at a time.
+/// Only one of these tests runs at a time.
 static EXCLUSIVE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 std::thread_local! {
     static SIGNALS_SEEN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Pops and pushes on every cell; keeps the objects that it cannot put back. Allocates nothing,
-/// waits for nothing.
+/// Pops from and pushes to every cell; keeps the objects that it cannot put back. Allocates nothing
+/// and does not wait.
 extern "C" fn handler(_signal: i32) {
     SIGNALS_SEEN.set(SIGNALS_SEEN.get() + 1);
-    // SAFETY: the storm is over, and all its threads joined, before the slots are dropped.
+    // SAFETY: the storm is over, and its threads are joined, before the slots are dropped.
     let Some(slots) = (unsafe { SLOTS.load(Ordering::Acquire).as_ref() }) else { return };
     for array in [A, B] {
         let Some(object) = slots.take(array) else { continue };
@@ -52,7 +52,7 @@ extern "C" fn handler(_signal: i32) {
     unsafe {
         if let Some(object) = slots.list_pop(LIST) {
             let guard = guard_here(slots);
-            // An object taken from a list can go back on that list or on none.
+            // An object taken from a list can only be put back on the same list.
             if slots.list_push(LIST, guard, object) != Push::Stored {
                 LOST_FROM_LISTS.fetch_add(1, Ordering::Relaxed);
             }
@@ -60,7 +60,7 @@ extern "C" fn handler(_signal: i32) {
     }
 }
 
-/// Objects that a handler took from a list whose CPU it then left.
+/// Objects that a handler took from a list before its thread migrated to another CPU.
 static LOST_FROM_LISTS: AtomicU64 = AtomicU64::new(0);
 
 fn guard_here(slots: &Slots<NativeSlots>) -> u64 {
@@ -102,8 +102,8 @@ impl Drop for Storm {
     }
 }
 
-/// Runs `work` on every thread under a storm; it is called with a round's number and throw until
-/// enough rounds and signals have passed.
+/// Calls `work` on every thread while signals arrive, with the round's number and a random number,
+/// until enough rounds and signals have passed.
 fn under_storm<T: Send>(slots: &Slots<NativeSlots>, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     SLOTS.store(std::ptr::from_ref(slots).cast_mut(), Ordering::Release);
     let results = std::thread::scope(|scope| {

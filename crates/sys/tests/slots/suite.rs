@@ -1,5 +1,5 @@
-//! One suite over every backend: an oracle follows random operations, and each promise of the
-//! traits has a case of its own.
+//! One suite for every backend: an oracle checks random operations, and each promise of the traits
+//! has a test of its own.
 
 use crate::oracle::{Oracle, any_op};
 use crate::support::{A, B, Backend, CAPACITY_A, LIST, Objects, Slots, Virtual, number, tag};
@@ -27,7 +27,7 @@ fn follows_the_oracle<S: Backend>() {
     result.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Nothing goes in or out before `prepare`, or without `define`.
+/// Pushes and pops are refused before `prepare`, or without `define`.
 fn closed_until_prepared<S: Backend>() {
     let slots = Slots::<S>::new();
     let never_defined = ArrayId::new(50);
@@ -42,7 +42,7 @@ fn closed_until_prepared<S: Backend>() {
     }
 }
 
-/// Objects below the bottom of an array are not looked at, whatever the array in front holds.
+/// A push does not compare its object with words below the array's bottom, whatever they hold.
 fn a_neighbours_top_is_no_duplicate<S: Backend>() {
     let slots = Slots::<S>::new();
     fill(&slots, A, CAPACITY_A);
@@ -55,7 +55,7 @@ fn a_neighbours_top_is_no_duplicate<S: Backend>() {
 
 fn fill<S: Backend>(slots: &Slots<S>, array: ArrayId, count: usize) {
     for object in 0..count {
-        // The thread may move to a CPU whose slot has not been prepared.
+        // The thread may migrate to a CPU whose slot has not been prepared.
         while slots.put(array, tag(object)) == Push::Refused {
             slots.prepare(array).expect("memory");
         }
@@ -74,7 +74,7 @@ fn empty_batches_succeed<S: Backend>() {
     assert_eq!(slots.usage(A).level, 1);
 }
 
-/// Batches larger than any array, also by multiples of what a header counts, are refused whole.
+/// Batches larger than any array are refused, also by multiples of what a header can count.
 fn huge_batches_are_refused<S: Backend>() {
     let slots = Slots::<S>::new();
     fill(&slots, A, 2);
@@ -86,8 +86,8 @@ fn huge_batches_are_refused<S: Backend>() {
     assert_eq!(slots.usage(A).level, 2);
 }
 
-/// A request for room opens a drained array again, and a drain takes more than one piece where
-/// there is more.
+/// A request for room opens a drained array again. A drain of many objects passes them on in
+/// several pieces.
 fn drains_in_pieces<S: Backend>() {
     let slots = Slots::<S>::new();
     let wide = ArrayId::new(3);
@@ -132,12 +132,12 @@ fn layouts_run_out<S: Backend>() {
         slots.area().define(ArrayId::new(60), usize::MAX).map_err(|error| error.0),
         Err(libc::ENOMEM)
     );
-    // The last word in front of the wide places is usable.
+    // The last word before the wide places is usable.
     fill(&slots, last, 1000);
     assert_eq!(slots.drained(last).len(), 1000);
 }
 
-/// An array whose cache is gone serves another one, and takes no words for it.
+/// An array whose cache was destroyed serves another cache, and takes no further words.
 fn defined_again<S: Backend>() {
     let slots = Slots::<S>::new();
     S::enter(0);
@@ -163,7 +163,7 @@ fn defined_again<S: Backend>() {
     }
 }
 
-/// However many arrays are defined, each finds a fair part of the words.
+/// However many arrays are defined, each can be given a fair part of the words.
 fn words_are_shared_out<S: Backend>() {
     let slots = Slots::<S>::new();
     let mut capacities = Vec::new();
@@ -176,7 +176,7 @@ fn words_are_shared_out<S: Backend>() {
     assert_eq!((capacities[0], capacities.iter().min()), (128, Some(&8)), "{capacities:?}");
 }
 
-/// All wide places full to the last word, one array too many, and a place that becomes free.
+/// All wide places are full; one array finds none until a place becomes free.
 fn wide_places_run_out<S: Backend>() {
     let slots = Slots::<S>::new();
     S::enter(0);
@@ -189,11 +189,11 @@ fn wide_places_run_out<S: Backend>() {
         fill(&slots, array, 3);
         slots.widen(array)
     };
-    // A thread that moves meanwhile finds other slots: there may be more successes, not fewer.
+    // A thread that migrates meanwhile uses several slots: then more may succeed, not fewer.
     let widened = arrays.iter().filter(|array| widen(**array)).count();
     assert!(widened >= WIDE_PLACES, "{widened} arrays are wide");
     if !S::DECLARED {
-        // Elsewhere the array may be a narrow one: no way to fill a wide one.
+        // On another slot the array may be narrow, so a wide one cannot be filled.
         return;
     }
     assert_eq!(widened, WIDE_PLACES, "the last one found no place");
@@ -212,7 +212,7 @@ fn wide_places_run_out<S: Backend>() {
 fn full_lists_refuse<S: Backend>() {
     let slots = Slots::<S>::new();
     let objects = Objects::new(2);
-    // Forge a list of 2^20 - 2 objects: only its head is looked at.
+    // Forge a list of 2^20 - 2 objects: a push reads only its head.
     let head = objects.get(0);
     let almost_full = (head.as_ptr() as u64 >> 4) << 20 | 0xf_fffe;
     while !slots.compare_store(slots.current(), LIST, 0, 0, almost_full) {}
@@ -227,8 +227,8 @@ fn full_lists_refuse<S: Backend>() {
     }
 }
 
-/// A bounded push goes by the lower half of the guard, and refuses where there is none, or where
-/// the list is stopped.
+/// A bounded push obeys the lower half of the guard, and refuses if the guard is 0 or the list is
+/// stopped.
 fn bounded_lists_refuse<S: Backend>() {
     let slots = Slots::<S>::new();
     S::enter(0);
@@ -259,8 +259,8 @@ fn bounded_lists_refuse<S: Backend>() {
     assert_eq!(push(5), Push::Refused, "a drain takes the bound");
 }
 
-/// Each call to the OS fails, alone or with the next: `init` finds a way around, or returns an
-/// error and can be repeated.
+/// Each call to the OS fails, alone or together with the next one: `init` works nevertheless, or
+/// returns an error and can be repeated.
 fn init_repeats_and_fails_cleanly<S: Backend>() {
     static FAILING: quarry_sys::os::FakeOs = quarry_sys::os::FakeOs::new(4096);
     let _alone = EXCLUSIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

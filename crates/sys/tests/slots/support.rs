@@ -1,4 +1,4 @@
-//! Shared by the tests of the slots: backends under one name each, slots, and objects.
+//! Shared by the tests of the slots: a trait for all backends, slots, and objects.
 
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::{
@@ -8,35 +8,35 @@ use std::io::Write;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 
-/// The OS under every slot of these tests.
+/// The OS from which all slots of these tests get memory.
 pub(crate) static OS: FakeOs = FakeOs::new(4096);
 
-/// Two arrays and a list.
+/// The numbers of two arrays and a list.
 pub(crate) const A: ArrayId = ArrayId::new(1);
 pub(crate) const B: ArrayId = ArrayId::new(2);
 pub(crate) const LIST: ArrayId = ArrayId::new(100);
 pub(crate) const CAPACITY_A: usize = 3;
-/// Capacity of A in its wide place; B has none.
+/// Capacity of A in its wide place; B has no wide place.
 pub(crate) const WIDE_A: usize = 9;
 pub(crate) const CAPACITY_B: usize = 9;
 
-/// Says that the running test is skipped, and why. Writes past the capture of the test harness,
-/// which hides the output of tests that pass.
+/// Says that the running test is skipped, and why. Writes to standard error directly, because the
+/// test harness hides the output of tests that pass.
 pub(crate) fn skipped(why: &str) {
     let current = std::thread::current();
     let test = current.name().unwrap_or("a test");
     writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
 }
 
-/// A backend as a suite sees it.
+/// A backend as the suite uses it.
 pub(crate) trait Backend: Arrays + Lists + Send + 'static {
-    /// Before `init`.
+    /// Called before `init`.
     fn configure(&self) {}
-    /// Declares the slot of the running thread, where a backend lets it.
+    /// Declares the slot of the running thread, if the backend allows that.
     fn enter(_hint: u32) {}
     /// True if a thread's slot is the one that `enter` declared.
     const DECLARED: bool = false;
-    /// Returns whether slots are used under locks only.
+    /// Returns whether slots are only used under locks.
     fn is_locked(&self) -> bool {
         true
     }
@@ -49,7 +49,7 @@ impl Backend for NativeSlots {
     }
 }
 
-/// Every slot under its lock, also where sequences are available.
+/// Every slot under its lock, even where sequences are available.
 #[cfg(not(quarry_no_rseq))]
 impl Backend for quarry_sys::percpu::LockedSlots<quarry_sys::percpu::ThreadStripe> {}
 
@@ -128,7 +128,7 @@ unsafe impl<const N: u32> Lists for Virtual<N> {
     }
 }
 
-/// Slots of one test, with A and B defined; given back at its end.
+/// The slots of one test, with A and B defined. Dropping them releases their memory.
 pub(crate) struct Slots<S: Backend>(Box<S>);
 
 impl<S: Backend> Slots<S> {
@@ -142,12 +142,12 @@ impl<S: Backend> Slots<S> {
         Self(slots)
     }
 
-    /// Pops, by the slow half where the fast one refuses: also for threads without registration.
+    /// Pops by the fast path, then by the slow one: also for threads without a registration.
     pub(crate) fn take(&self, array: ArrayId) -> Option<Object> {
         self.pop(array).or_else(|| self.pop_unregistered(array))
     }
 
-    /// Pushes, by the slow half where the fast one refuses.
+    /// Pushes by the fast path, then by the slow one.
     pub(crate) fn put(&self, array: ArrayId, object: Object) -> Push {
         match self.push(array, object) {
             Push::Refused => self.push_unregistered(array, object),
@@ -164,7 +164,7 @@ impl<S: Backend> Slots<S> {
         })
     }
 
-    /// Everything in all slots.
+    /// Drains the array in all slots; returns its objects.
     pub(crate) fn drained(&self, array: ArrayId) -> Vec<Object> {
         let mut all = Vec::new();
         assert!(self.drain(array, &mut |objects| all.extend_from_slice(objects)));
@@ -186,7 +186,7 @@ impl<S: Backend> Drop for Slots<S> {
     }
 }
 
-/// An object without memory: a number.
+/// An object without memory: only a number.
 pub(crate) fn tag(number: usize) -> Object {
     Object::new(((number + 1) * 16) as *mut u8).expect("numbers are small")
 }
@@ -224,7 +224,7 @@ impl Objects {
         offset / 16
     }
 
-    /// The objects that hang together from `head` on.
+    /// The numbers of the objects that are linked from `head` on.
     pub(crate) fn walk(&self, head: Option<Object>) -> Vec<usize> {
         let mut found = Vec::new();
         let mut next = head;

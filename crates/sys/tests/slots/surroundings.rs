@@ -1,7 +1,7 @@
 //! Processes and threads without restartable sequences, without membarrier, and after `fork`.
 //!
-//! The suites run again in child processes that lack something; `EXPECT` tells a child what it
-//! should find, so that no suite passes by running somewhere else.
+//! The suites run again in child processes that lack something. `EXPECT` says what the child should
+//! find, so that no suite passes by using another backend.
 
 use crate::support::{A, Backend, LIST, Objects, Slots, number, tag};
 use crate::threads::all_once;
@@ -13,7 +13,7 @@ use std::process::Command;
 
 const EXPECT: &str = "QUARRY_TEST_EXPECT_SEQUENCES";
 
-/// The suites that a child runs, this file's own check among them.
+/// The suites that a child runs, and the check of `EXPECT` in this file.
 const SUITES: [&str; 5] = [
     "suite::native",
     "threads::native",
@@ -78,7 +78,7 @@ fn child_finds_what_was_said() {
     let slots = Slots::<NativeSlots>::new();
     match std::env::var(EXPECT).as_deref() {
         Ok(expected) => assert_eq!(slots.is_locked(), expected == "no"),
-        // Started by hand or by cargo, on a machine with or without sequences.
+        // Run by hand or by cargo, on a machine with or without sequences.
         Err(_) => println!("sequences in use: {}", !slots.is_locked()),
     }
 }
@@ -98,7 +98,7 @@ fn suites_pass_where_membarrier_is_refused() {
     }
 }
 
-/// A filter that comes after `init`: drains give up, and nothing is lost or stuck.
+/// A seccomp filter is installed after `init`: drains give up, and nothing is lost or blocked.
 #[test]
 fn a_late_refusal_leaves_the_slots_as_they_are() {
     in_fork(|| {
@@ -130,7 +130,7 @@ fn a_late_refusal_leaves_the_slots_as_they_are() {
     });
 }
 
-/// Only the thread that the barrier was left to reaches the slots of other CPUs.
+/// Only the thread to which the barrier was left reaches the slots of other CPUs.
 #[test]
 fn the_barrier_is_left_to_one_thread() {
     use quarry_sys::primitive::task;
@@ -138,8 +138,8 @@ fn the_barrier_is_left_to_one_thread() {
     if slots.is_locked() {
         return;
     }
-    // glibc may or may not count this process as one with threads; a second thread makes sure that
-    // it does.
+    // glibc may count this process as one without threads, so a second thread makes sure that it
+    // has some.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             assert!(slots.reaches_every_slot(), "until a thread is named, every thread may");
@@ -155,7 +155,7 @@ fn the_barrier_is_left_to_one_thread() {
     assert!(!slots.reaches_every_slot(), "the other thread had it");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // The name of a thread that is gone may be another one's.
+            // A new thread may get the task number of one that has ended.
             slots.leave_barrier_to(None);
             slots.lending_barrier(|| {
                 assert!(slots.reaches_every_slot() && slots.drain(A, &mut |_| {}));
@@ -175,7 +175,7 @@ fn stay_on_one_cpu() {
     crate::threads::hop(unsafe { libc::sched_getcpu() } as u32);
 }
 
-/// Takes the running thread's registration away; returns whether there was one.
+/// Unregisters the running thread's `struct rseq`; returns whether there was one.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
 fn unregister() -> bool {
     const UNREGISTER: i32 = 1;
@@ -234,8 +234,8 @@ fn a_thread_without_registration_uses_the_stripes() {
     assert_eq!(lists, [0]);
 }
 
-/// Threads use the slots while their process forks; each child finds every slot in a state that it
-/// had, and goes on with it.
+/// Threads use the slots while their process forks. Each child finds every slot in a state between
+/// two operations, and continues to use it.
 fn forks_see_whole_slots<S: Backend>() {
     const OBJECTS: usize = 12;
     let slots = Slots::<S>::new();
@@ -297,8 +297,8 @@ fn locked_slots_survive_fork() {
     forks_see_whole_slots::<crate::support::Virtual<2>>();
 }
 
-/// Puts a file of our own over the kernel's list of possible CPUs, for this process
-/// only. False where the machine does not let us.
+/// Mounts a file over the kernel's list of possible CPUs, for this process only. False where the
+/// machine does not allow it.
 fn forge_possible_cpus(list: &str) -> bool {
     use std::ffi::CString;
     let file = std::env::temp_dir().join(format!("quarry-possible-{}", std::process::id()));
@@ -317,13 +317,13 @@ fn forge_possible_cpus(list: &str) -> bool {
     }
 }
 
-/// `/sys` lists one CPU, and the process may run on one only, until it is let loose on
-/// all: stripes serve threads whose number has no slot, and nothing is overwritten.
+/// `/sys` lists one CPU. The process may run on one CPU at first, and then on all. Stripes serve
+/// threads whose CPU number has no slot, and nothing is overwritten.
 #[test]
 fn a_forged_list_of_cpus_does_no_harm() {
     const FORGED: &str = "QUARRY_TEST_FORGED_CPUS";
     if std::env::var_os(FORGED).is_none() {
-        // A fresh process: this one may have counted its CPUs already.
+        // A new process, because this one may have counted its CPUs already.
         let mut command = this_program();
         command.args(["--exact", "surroundings::a_forged_list_of_cpus_does_no_harm"]);
         let status = command.env(FORGED, "1").status().expect("the child starts");
@@ -347,7 +347,7 @@ fn a_forged_list_of_cpus_does_no_harm() {
     });
 }
 
-/// Two threads on two CPUs share objects until one of them has met a number without a slot.
+/// Two threads on two CPUs share objects until one of them has had a number without a slot.
 fn use_all_cpus(slots: &Slots<NativeSlots>, cpus: u32, on: [usize; 2]) {
     const EACH: usize = 6;
     let met = std::sync::atomic::AtomicBool::new(false);
@@ -356,7 +356,7 @@ fn use_all_cpus(slots: &Slots<NativeSlots>, cpus: u32, on: [usize; 2]) {
         crate::threads::pin(on[index]);
         let mut hand: Vec<usize> = (index * EACH..(index + 1) * EACH).collect();
         let mut rounds = 0;
-        // Threads that run at once have different numbers, so one has no slot.
+        // Threads that run at once have different numbers, so one of them has no slot.
         while !met.load(relaxed) || rounds < 20_000 {
             rounds += 1;
             slots.prepare(A).expect("memory");

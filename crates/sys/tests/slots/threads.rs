@@ -1,7 +1,7 @@
-//! Conservation: whatever threads do to the slots, every object comes out exactly once.
+//! Conservation: whatever threads do with the slots, every object comes out exactly once.
 //!
-//! Objects are numbers. Each thread starts with some of its own, moves them in and out of the slots
-//! and keeps what it got; at the end the hands of all threads and the slots hold each number once.
+//! Objects are numbers. Each thread starts with some of its own, pushes and pops them, and keeps
+//! those it has popped. At the end the threads' hands and the slots hold each number once.
 
 use crate::support::{
     A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, Virtual, number, tag,
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Barrier, Mutex};
 
 const OBJECTS_EACH: usize = 12;
-/// Operations of all threads of a run together, where sequences are at stake.
+/// Operations of all threads of a run together, if the slots use sequences.
 const ROUNDS: usize = 1_000_000;
-/// Drains of a run with them.
+/// Drains of such a run.
 const DRAINS: usize = 5_000;
-/// Slots under locks show their mistakes sooner.
+/// Slots under locks show bugs sooner: they make this fraction of the operations.
 const LOCKED_SHARE: usize = 20;
 
-/// The threads that take part in a run.
+/// The threads of a run.
 #[derive(Clone, Copy)]
 struct Run {
     /// Threads that push and pop.
@@ -31,22 +31,22 @@ struct Run {
     drain: bool,
 }
 
-/// Limits that are too small for both arrays: each takes room from the other one.
+/// Limits too small for both arrays: each takes room from the other one.
 const LIMITS: Limits = Limits { slot: (CAPACITY_A + CAPACITY_B) * 3 / 4, ..Limits::NONE };
 
 const RUNS: [Run; 4] = [
     Run { threads: 4, hop: false, drain: false },
     Run { threads: 4, hop: true, drain: false },
-    // A duel: on two CPUs both run all the time.
+    // One thread beside the draining one: on two CPUs both run all the time.
     Run { threads: 1, hop: false, drain: true },
     Run { threads: 3, hop: true, drain: true },
 ];
 
-/// A source of decisions, the same in every run (splitmix64).
+/// A generator of random decisions, the same in every run (splitmix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// The decisions of thread `index`.
+    /// The generator of thread `index`.
     pub(crate) fn new(index: usize) -> Self {
         Self(index as u64 + 1)
     }
@@ -86,7 +86,7 @@ pub(crate) fn pin_thread(thread: libc::pid_t, cpu: usize) {
     }
 }
 
-/// Moves the running thread to the CPU that `hint` points at among those allowed.
+/// Moves the running thread to the allowed CPU that `hint` selects.
 pub(crate) fn hop(hint: u32) {
     let cpus = allowed_cpus();
     pin(cpus[hint as usize % cpus.len()]);
@@ -104,7 +104,7 @@ fn own_objects(index: usize) -> Vec<usize> {
     (index * OBJECTS_EACH..(index + 1) * OBJECTS_EACH).collect()
 }
 
-/// Puts the running thread elsewhere, now and then.
+/// Moves the running thread to another CPU now and then.
 fn disturb<S: Backend>(round: usize, throw: u32) {
     if round.is_multiple_of(64) {
         S::enter(throw >> 8);
@@ -145,7 +145,7 @@ fn array_walk<S: Backend>(
     hand
 }
 
-/// Returns whether the array had no room.
+/// Pushes or pops; returns whether the array had no room.
 fn move_some<S: Backend>(
     slots: &Slots<S>,
     array: ArrayId,
@@ -179,7 +179,7 @@ fn move_some<S: Backend>(
     false
 }
 
-/// The length of a run: the rounds of all threads together, and the drains.
+/// The length of a run: rounds of all threads together, and drains.
 struct Pace {
     rounds: usize,
     drains: usize,
@@ -198,7 +198,7 @@ impl Pace {
         }
     }
 
-    /// The rounds of one thread.
+    /// Yields the rounds of one thread.
     fn rounds(&self) -> impl Iterator<Item = usize> {
         (0..).take_while(|round| {
             if !usize::is_multiple_of(*round, 64) {
@@ -209,7 +209,7 @@ impl Pace {
         })
     }
 
-    /// Drains until it is over.
+    /// Drains until the run is over.
     fn drain(&self, drain: impl Fn()) {
         let rounds_missing = || self.rounds_done.load(Ordering::Relaxed) < self.rounds;
         (0..self.drains).for_each(|_| drain());
@@ -220,7 +220,7 @@ impl Pace {
     }
 }
 
-/// Runs `work` on every thread, and `drain` on this one; returns what all threads found.
+/// Runs `work` on every thread, and `drain` on this one; returns what the threads hold.
 fn run_threads(
     run: Run,
     pace: &Pace,
@@ -265,7 +265,7 @@ fn arrays_conserve<S: Backend>(run: Run) {
     all_once(found, run.threads * OBJECTS_EACH);
 }
 
-/// Long sequences: most drains find one in the middle of its copy.
+/// Batches are long sequences: most drains interrupt one in the middle of its copy.
 fn batches_conserve<S: Backend>() {
     const BATCH: usize = 120;
     let slots = Slots::<S>::new();
@@ -284,7 +284,7 @@ fn batches_conserve<S: Backend>() {
         let mut full = false;
         *drained.lock().expect("no panic") = (0..BATCH).collect();
         for _ in pace.rounds() {
-            // Nothing but sequences as long as no drain interferes.
+            // Only the sequences, unless a drain interferes.
             // SAFETY: every element is written, at the start and by every batch.
             let objects = unsafe { &*(&raw const hand).cast::<[Object; BATCH]>() };
             full = if full {
@@ -312,7 +312,7 @@ fn batches_conserve<S: Backend>() {
     all_once(found, BATCH);
 }
 
-/// A list per slot with the slot's number (plus one) as its guard.
+/// Uses lists whose guard is the slot's number plus one.
 fn list_walk<S: Backend>(
     slots: &Slots<S>,
     objects: &Objects,

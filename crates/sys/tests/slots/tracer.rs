@@ -1,9 +1,9 @@
-//! A debugger of a few calls: steps a child through its code one instruction at a time.
+//! A minimal debugger: it steps a child through its code one instruction at a time.
 //!
-//! A stop of a traced thread is a preemption, so the kernel restarts a restartable sequence in
-//! which a debugger stops: stepped plainly, no sequence ever ends (the tests of `abort` see it
-//! restart). The tracer therefore clears `rseq_cs` while it steps through a sequence, and puts it
-//! back at the one instruction at which the sequence is to be interrupted.
+//! A stop of a traced thread is a preemption, so the kernel restarts a sequence in which the thread
+//! stops: by single steps no sequence would ever end (the tests of `abort` see it restart). So the
+//! tracer clears `rseq_cs` while it steps through a sequence, and restores it at the one
+//! instruction at which the sequence is to be interrupted.
 
 use quarry_sys::report::warn;
 use std::sync::Once;
@@ -29,13 +29,13 @@ pub(crate) fn marker() {
     }
 }
 
-/// The trap of a marker, as a word of code and the bits of it that count.
+/// The trap instruction of a marker, and a mask of the bits to compare.
 #[cfg(target_arch = "x86_64")]
 const TRAP: (u64, u64) = (0xcc, 0xff);
 #[cfg(target_arch = "aarch64")]
 const TRAP: (u64, u64) = (0xd420_0000, 0xffff_ffff);
 
-/// The distance from a trap to the thread that has run into it.
+/// Bytes from a trap to the program counter of the thread that has stopped there.
 const AFTER_TRAP: u64 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 
 /// The register that holds the address of the next instruction.
@@ -61,18 +61,18 @@ impl Sequence {
     }
 }
 
-/// Where a child stands that was led into a sequence.
+/// Where a child that was stepped into a sequence has stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stand {
-    /// In front of an instruction of it.
+    /// Before an instruction of the sequence.
     Inside(Sequence),
-    /// Behind its last instruction.
+    /// After its last instruction.
     AtEnd(Sequence),
-    /// It has left the sequence on another way.
+    /// Outside, after a branch out of the sequence.
     Left,
 }
 
-/// A fresh `T` that this process and its children share.
+/// A new `T` in memory that this process and its children share.
 pub(crate) fn shared_memory<T: Default + Sync>() -> &'static T {
     // SAFETY: a fresh mapping of enough bytes, aligned to a page; never unmapped.
     unsafe {
@@ -90,10 +90,10 @@ pub(crate) fn shared_memory<T: Default + Sync>() -> &'static T {
     }
 }
 
-/// A child that is traced, and stopped whenever this is not waiting for it.
+/// A traced child, stopped except while a method waits for it.
 pub(crate) struct Tracee {
     thread: libc::pid_t,
-    /// The address at which the traced thread arms its sequences.
+    /// The address of the thread's field `rseq_cs`, by which it arms its sequences.
     rseq_cs: u64,
 }
 
@@ -126,7 +126,7 @@ impl Tracee {
         result
     }
 
-    /// Waits for the next stop: its signal, or `None` where the child has ended well.
+    /// Waits for the next stop; returns its signal, or `None` if the child has exited with success.
     fn wait(&self) -> Option<i32> {
         let mut status = 0;
         // SAFETY: `status` is writable.
@@ -140,12 +140,12 @@ impl Tracee {
         None
     }
 
-    /// Runs to the next marker. False where the child has ended instead.
+    /// Runs to the next marker. False if the child has exited instead.
     pub(crate) fn run_to_marker(&self) -> bool {
         self.run_to_marker_with(0)
     }
 
-    /// Runs to the next marker, with a signal for the child to handle first.
+    /// Delivers a signal to the child, and runs to the next marker.
     pub(crate) fn run_to_marker_with(&self, signal: i32) -> bool {
         let reached = self.resume(libc::PTRACE_CONT, signal);
         if reached && AFTER_TRAP == 0 {
@@ -156,7 +156,7 @@ impl Tracee {
         reached
     }
 
-    /// Runs to `address`, which the thread is sure to reach next, by a breakpoint.
+    /// Runs to `address`, which the thread is certain to reach next, by a breakpoint.
     pub(crate) fn run_to(&self, address: u64) {
         let code = self.word(address);
         self.request(libc::PTRACE_POKEDATA, address, code & !TRAP.1 | TRAP.0);
@@ -166,7 +166,7 @@ impl Tracee {
         self.go_on_at(address);
     }
 
-    /// One instruction.
+    /// Executes one instruction.
     pub(crate) fn step(&self) {
         assert!(self.resume(libc::PTRACE_SINGLESTEP, 0), "the child ended in the middle");
     }
@@ -182,7 +182,7 @@ impl Tracee {
         }
     }
 
-    /// Asks for a set of registers, or gives it to the thread.
+    /// Reads a set of registers of the thread, or writes it.
     fn register_set<T>(&self, request: libc::c_uint, set: libc::c_int, registers: &mut T) {
         let mut part =
             libc::iovec { iov_base: std::ptr::from_mut(registers).cast(), iov_len: size_of::<T>() };
@@ -190,7 +190,7 @@ impl Tracee {
     }
 
     fn registers(&self) -> libc::user_regs_struct {
-        // SAFETY: numbers all of them, so zero bytes are valid.
+        // SAFETY: all its fields are numbers, so zero bytes are valid.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         self.register_set(libc::PTRACE_GETREGSET, libc::NT_PRSTATUS, &mut registers);
         registers
@@ -210,12 +210,12 @@ impl Tracee {
         pointer
     }
 
-    /// Address of the next instruction.
+    /// Returns the address of the next instruction.
     pub(crate) fn address(&self) -> u64 {
         *program_counter(&mut self.registers())
     }
 
-    /// Lets the thread go on at an address.
+    /// Sets the address at which the thread continues.
     fn go_on_at(&self, address: u64) {
         let mut registers = self.registers();
         *program_counter(&mut registers) = address;
@@ -226,17 +226,17 @@ impl Tracee {
         self.request(libc::PTRACE_PEEKDATA, address, 0) as u64
     }
 
-    /// Forgets the sequence that the thread has armed, if any.
+    /// Clears `rseq_cs`, so that the thread has no sequence armed.
     pub(crate) fn disarm(&self) {
         self.request(libc::PTRACE_POKEDATA, self.rseq_cs, 0);
     }
 
-    /// Arms a sequence, as the thread has done itself before `disarm`.
+    /// Sets `rseq_cs` to the sequence that `disarm` has cleared.
     pub(crate) fn arm(&self, sequence: Sequence) {
         self.request(libc::PTRACE_POKEDATA, self.rseq_cs, sequence.descriptor);
     }
 
-    /// The sequence that the thread has armed, if it stands at its first instruction.
+    /// Returns the sequence that the thread has armed, if it is at its first instruction.
     pub(crate) fn armed_here(&self) -> Option<Sequence> {
         let descriptor = self.word(self.rseq_cs);
         if descriptor == 0 {
@@ -299,8 +299,8 @@ impl Tracee {
 /// True if this process is a traced child.
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
-/// Makes a traced child say by one system call what it panics with. Before the fork: in the child,
-/// the lock of the hook may stay held for another test that was panicking then.
+/// Makes a traced child report a panic by one system call. Called before the fork: in the child,
+/// the hook's lock may stay locked by another test that was panicking at the fork.
 fn prepare_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -315,7 +315,7 @@ fn prepare_panics() {
     });
 }
 
-/// The child's side.
+/// Runs `body` in the child.
 fn run_traced(body: impl FnOnce()) -> ! {
     IS_TRACED.store(true, Ordering::Relaxed);
     // SAFETY: plain system calls; _exit runs no handlers of the parent's.

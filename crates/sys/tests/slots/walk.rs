@@ -1,9 +1,9 @@
-//! The walk in assembly, interrupted at each of its instructions, as `abort` does it with the other
+//! The assembly of a walk, interrupted at each of its instructions, as `abort` does with the other
 //! sequences.
 //!
-//! The tracer stops a walk at each instruction. Meanwhile a handler in the same thread, or another
-//! thread, after a barrier, moves the tree to other nodes and overwrites the old ones. The walk has
-//! to begin again and find the new leaf.
+//! The tracer stops a walk at each instruction. Meanwhile a signal handler of the thread, or
+//! another thread after a barrier, moves the tree to other nodes and overwrites the old ones. The
+//! walk has to restart and find the new leaf.
 
 use crate::support::{Backend, Slots};
 use crate::threads::{allowed_cpus, pin};
@@ -13,7 +13,7 @@ use quarry_sys::percpu::{PerCpu, RseqSlots, WordTree};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// The leaf that a walk finds if it stayed in a node too long.
+/// The leaf that a walk finds if it has stayed in an old node.
 const FREED: u64 = leaf(u64::MAX >> 2);
 const OLD: u64 = 4;
 const NEW: u64 = 9;
@@ -21,17 +21,17 @@ const NEW: u64 = 9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Disturbance {
-    /// Nothing but the stop.
+    /// Nothing but the stop itself.
     Preemption = 1,
     /// A signal whose handler moves the tree.
     Signal,
     /// Another thread moves the tree, after a barrier.
     Intruder,
-    /// As `Signal`, but the kernel is not told that the thread is in a sequence.
+    /// Like `Signal`, but `rseq_cs` is cleared, so that the kernel does not restart the walk.
     Unprotected,
 }
 
-/// A tree and an index in it: height 0, 1, 2 and 3, a place without a leaf at two depths, an index
+/// A tree and an index to walk to: heights 0 to 3, an empty place at two depths, and an index
 /// beyond the tree.
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -56,24 +56,24 @@ impl Case {
         Forest::of(&self.leaves.iter().map(|at| (*at, number)).collect())
     }
 
-    /// The word that a walk finds where all leaves have this number.
+    /// The word that a walk returns if all leaves have this number.
     fn answer(self, number: u64) -> u64 {
         if self.leaves.contains(&self.index) { leaf(number) } else { 0 }
     }
 }
 
-/// Messages between tracer and child.
+/// Shared memory of tracer and child.
 #[derive(Default)]
 struct Shared {
-    /// The order to the intruder: 1 = move the tree. It clears it when done.
+    /// The tracer's order to the intruder: 1 = move the tree. The intruder clears it when done.
     order: AtomicU32,
-    /// The tracer stopped the walk inside its sequence.
+    /// Nonzero if the tracer stopped the walk inside its sequence.
     inside: AtomicU32,
-    /// The disturbance of the round.
+    /// The disturbance of this round.
     disturbance: AtomicU32,
     /// Walks that found an overwritten node.
     strayed: AtomicU32,
-    /// No more rounds.
+    /// The child makes no more rounds.
     over: AtomicU32,
     home: AtomicU32,
 }
@@ -83,7 +83,7 @@ struct Stage {
     slots: Slots<RseqSlots>,
     tree: WordTree,
     forests: [Forest; 2],
-    /// Words to put the old nodes back with.
+    /// The words with which the old nodes are restored.
     kept: Vec<Vec<u64>>,
     freed: Box<Node>,
     found: AtomicU64,
@@ -122,7 +122,7 @@ impl Stage {
         self.tree.set(self.forests[1].tree.word());
     }
 
-    /// Overwrites the old nodes: those of leaves by leaves, the others by addresses.
+    /// Overwrites the old nodes: those of leaves with leaves, the others with addresses.
     fn overwrite(&self) {
         for (node, kept) in self.forests[0].nodes.iter().zip(&self.kept) {
             let has_leaves = kept.iter().any(|word| word & 1 == 1);
@@ -156,7 +156,7 @@ fn intrude() {
     }
 }
 
-/// The child: walks until the tracer has seen all instructions.
+/// The child: walks until the tracer has stopped at all instructions.
 fn child(case: Case) {
     let stage: &'static Stage = Box::leak(Box::new(Stage::new(case)));
     STAGE.store(std::ptr::from_ref(stage).cast_mut(), Ordering::Release);
@@ -183,7 +183,7 @@ fn child(case: Case) {
 #[inline(never)]
 fn walk(stage: &Stage, index: u64) {
     marker();
-    // SAFETY: nodes keep their form for good, whatever their words say.
+    // SAFETY: a node stays a node until the end, whatever its words are.
     let found = unsafe { stage.slots.walk(&stage.tree, index) };
     marker();
     stage.found.store(found, Ordering::Relaxed);
@@ -197,8 +197,8 @@ fn check(case: Case, found: u64) {
         shared().strayed.fetch_add(u32::from(found == FREED), Ordering::Relaxed);
         return;
     }
-    // A walk that is stopped inside begins again and finds the new leaf; past its end it has found
-    // the old one.
+    // A walk that is stopped inside its sequence restarts and finds the new leaf; after its end it
+    // has already found the old one.
     let number = if moved && inside { NEW } else { OLD };
     assert_eq!(found, case.answer(number), "{case:?}, disturbance {disturbance}, inside {inside}");
 }
@@ -228,7 +228,7 @@ fn disturb(tracee: &Tracee, stand: Stand, disturbance: Disturbance) {
     assert!(reached, "the child ended in the middle");
 }
 
-/// One child per case: every instruction of its walk meets every disturbance.
+/// Each case has one child: every instruction of its walk meets every disturbance.
 fn every_instruction(case: Case) -> usize {
     let tracee = Tracee::start(|| child(case));
     let (mut instructions, mut arming) = (0, None);

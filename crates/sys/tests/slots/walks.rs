@@ -1,12 +1,12 @@
-//! Walks of trees of words: every backend beside a map, and threads that walk while others take
-//! nodes out.
+//! Walks of trees of words: every backend is compared with a map; and threads walk while another
+//! one removes nodes.
 
 use crate::support::{Backend, Slots};
 use quarry_sys::percpu::{LockedSlots, NativeSlots, PerCpu, ThreadStripe, WordTree};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A node that knows nothing but its words.
+/// A node that contains only its words.
 #[repr(align(64))]
 pub(crate) struct Node(pub(crate) [AtomicU64; WordTree::FAN_OUT]);
 
@@ -19,7 +19,7 @@ impl Node {
         self.0.iter().for_each(|place| place.store(word, Ordering::Release));
     }
 
-    /// The word of this node in one above it.
+    /// The word that refers to this node, for the node above it.
     pub(crate) fn word(&self) -> u64 {
         std::ptr::from_ref(self) as u64 + WordTree::IS_NODE
     }
@@ -30,7 +30,7 @@ pub(crate) const fn leaf(number: u64) -> u64 {
     number << 2 | WordTree::IS_LEAF
 }
 
-/// A tree that is built from a map, and its nodes.
+/// A tree that is built from a map, with its nodes.
 pub(crate) struct Forest {
     pub(crate) tree: WordTree,
     #[expect(clippy::vec_box, reason = "nodes know each other by their addresses")]
@@ -70,7 +70,7 @@ impl Forest {
     }
 }
 
-/// Walks to every leaf, beside every leaf, and beyond the tree.
+/// Walks to every leaf, to the indexes beside each, and beyond the tree.
 fn walks_as_a_map_says<S: Backend>() {
     let slots = Slots::<S>::new();
     let shapes: [&[u64]; 7] = [
@@ -112,7 +112,7 @@ fn slots_under_locks_do_not_walk() {
 }
 
 /// A writer moves the tree from one set of nodes to another, over and over, and overwrites the old
-/// nodes after a barrier. No walk may find what it has written there.
+/// nodes after a barrier. No walk may return a word from an overwritten node.
 #[test]
 fn walks_of_threads_find_no_node_that_was_overwritten_behind_a_barrier() {
     const ROUNDS: u64 = if cfg!(miri) { 3 } else { 2_000 };
@@ -130,7 +130,7 @@ fn walks_of_threads_find_no_node_that_was_overwritten_behind_a_barrier() {
             scope.spawn(move || {
                 let mut last = 0;
                 while !over.load(Ordering::Relaxed) {
-                    // SAFETY: nodes keep their form for good: the last ones are freed when all
+                    // SAFETY: a node stays a node until the end: the last nodes are freed after all
                     // threads have ended.
                     let found = unsafe { slots.walk(tree, at) };
                     assert_ne!(found, FREED, "a walk in a node that was overwritten");
@@ -147,7 +147,7 @@ fn walks_of_threads_find_no_node_that_was_overwritten_behind_a_barrier() {
             assert!(slots.wait_for_walks());
             let leaves = old.nodes.iter().enumerate();
             for (at, node) in leaves {
-                // Nodes of leaves come first; a head or an inner node leads to one that is freed.
+                // Leaf nodes, which come first, get leaves; other nodes lead to a freed node.
                 let is_leaf = node.0.iter().any(|word| word.load(Ordering::Relaxed) & 1 == 1);
                 node.fill(if is_leaf { FREED } else { freed.word() });
                 assert!(at < 6);

@@ -1,8 +1,8 @@
-//! Objects with a page each, between pages that fault: a sample of all objects.
+//! Guard pages: a sample of all objects get a page each, between inaccessible pages.
 //!
-//! The design is that of KFENCE (Linux 6.18, `Documentation/dev-tools/kfence.rst`): an object lies
-//! at the left or the right end of its page, at random; canaries fill the rest; freed objects
-//! fault, and their places are reused as late as possible.
+//! The design is that of KFENCE (Linux 6.18, `Documentation/dev-tools/kfence.rst`): an object is at
+//! the left or the right end of its page, at random. Canaries fill the rest of the page. Freed
+//! objects are inaccessible, and their places are reused as late as possible.
 //!
 //! ```text
 //! guard | guard | object 0 | guard | object 1 | guard | .. | object 254 | guard
@@ -13,9 +13,9 @@ use super::zones::Range;
 use quarry_sys::primitive::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use quarry_sys::primitive::{AtomicU8, AtomicUsize};
 
-/// Objects of the pool (`CONFIG_KFENCE_NUM_OBJECTS`, by default): with their guards 2 MiB.
+/// Objects of the pool (default of `CONFIG_KFENCE_NUM_OBJECTS`): 2 MiB with their guards.
 pub const GUARDED_OBJECTS: usize = 255;
-/// Bytes of a page, of an object or of a guard.
+/// Bytes of a page, whether of an object or a guard.
 pub const GUARD_PAGE: usize = 4096;
 /// Bytes of the pool.
 pub const POOL_BYTES: usize = (GUARDED_OBJECTS + 1) * 2 * GUARD_PAGE;
@@ -27,30 +27,30 @@ const NEVER: u8 = 0;
 const LIVE: u8 = 1;
 const FREED: u8 = 2;
 
-/// The record of one object of the pool; it lies outside of the pool, out of the program's reach.
+/// The record of one object of the pool. It is outside the pool, so that programs do not reach it.
 #[repr(C)]
 pub struct GuardedObject {
     state: AtomicU8,
     address: AtomicUsize,
     size: AtomicUsize,
-    /// The threads that allocated and freed it.
+    /// The threads that allocated and freed the object.
     pub tracks: Tracks,
 }
 
 impl GuardedObject {
-    /// Marks it as an object in use.
+    /// Marks the object as in use.
     pub fn set(&self, user: Range) {
         self.address.store(user.start, Relaxed);
         self.size.store(user.bytes, Relaxed);
         self.state.store(LIVE, Release);
     }
 
-    /// Marks it as freed, if it is in use; otherwise returns false.
+    /// Marks the object as freed; returns false if it was not in use.
     pub fn free(&self) -> bool {
         self.state.compare_exchange(LIVE, FREED, AcqRel, Relaxed).is_ok()
     }
 
-    /// Its state; `Broken` if it never was in use.
+    /// The state of the object; `Broken` if it was never in use.
     pub fn seal(&self) -> Seal {
         match self.state.load(Acquire) {
             LIVE => Seal::Live,
@@ -59,7 +59,7 @@ impl GuardedObject {
         }
     }
 
-    /// The bytes that the program has, or had.
+    /// The bytes that the program uses, or used before it freed the object.
     pub fn user(&self) -> Range {
         Range { start: self.address.load(Relaxed), bytes: self.size.load(Relaxed) }
     }
@@ -83,7 +83,7 @@ impl GuardedObject {
         self.rest().into_iter().for_each(|range| unsafe { range.fill(CANARY) });
     }
 
-    /// The first canary that was written over.
+    /// The address of the first overwritten canary.
     ///
     /// # Safety
     /// The page of the object is accessible.
@@ -99,7 +99,7 @@ pub fn page_of(number: usize) -> usize {
     (number + 1) * 2 * GUARD_PAGE
 }
 
-/// The object whose page, or whose nearer half of a guard, contains an offset in the pool.
+/// The object whose page, or whose nearer half of a guard, contains this offset in the pool.
 #[must_use]
 pub fn nearest(offset: usize) -> usize {
     let page = offset / GUARD_PAGE;
@@ -109,14 +109,14 @@ pub fn nearest(offset: usize) -> usize {
     number.min(GUARDED_OBJECTS - 1)
 }
 
-/// The place of `size` bytes at a multiple of `align`, at the left or the right end of a page.
+/// The position of `size` bytes at a multiple of `align`, at the left or right end of a page.
 #[must_use]
 pub fn place(page: usize, size: usize, align: usize, right: bool) -> Range {
     let start = if right { (page + GUARD_PAGE - size.max(1)) & !(align - 1) } else { page };
     Range { start, bytes: size }
 }
 
-/// Numbers of free objects, first in, first out.
+/// A queue of the numbers of free objects.
 pub struct FreePlaces {
     ring: [u8; GUARDED_OBJECTS],
     first: u8,
@@ -124,13 +124,13 @@ pub struct FreePlaces {
 }
 
 impl FreePlaces {
-    /// No free objects.
+    /// A queue without numbers.
     #[must_use]
     pub const fn new() -> Self {
         Self { ring: [0; GUARDED_OBJECTS], first: 0, len: 0 }
     }
 
-    /// Takes the number that has been free for longest.
+    /// Takes the number that was added first.
     pub fn pop(&mut self) -> Option<usize> {
         if self.len == 0 {
             return None;
@@ -141,7 +141,7 @@ impl FreePlaces {
         Some(usize::from(number))
     }
 
-    /// Adds a number.
+    /// Adds a number at the end.
     pub fn push(&mut self, number: usize) {
         let place = (usize::from(self.first) + usize::from(self.len)) % GUARDED_OBJECTS;
         self.ring[place] = number as u8;

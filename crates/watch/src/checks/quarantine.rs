@@ -1,9 +1,9 @@
-//! Freed objects that are not allocated again for a while, so that writes to them are found.
+//! Freed objects whose memory is not reused for a while, so that writes to them are detected.
 //!
 //! A ring: objects enter at one end and leave at the other. Under `QUARRY_HARDEN` each new object
-//! changes places with a random one, so that a program cannot predict when an object comes back.
+//! is exchanged with a random one, so that programs cannot predict when memory is reused.
 //!
-//! Equations: `len <= capacity`, `bytes = sum of the slots that wait`.
+//! Equations: `len <= capacity`, `bytes = sum of the slots in quarantine`.
 
 use super::record::Slot;
 use quarry_sys::broken::{Broken, Check};
@@ -30,7 +30,7 @@ impl Quarantine {
         Self { slots: core::ptr::null_mut(), first: 0, len: 0, bytes: 0, most_bytes: 0 }
     }
 
-    /// Gives it room for [`MOST_OBJECTS`] objects with at most `most_bytes` in total.
+    /// Gives the quarantine room for [`MOST_OBJECTS`] objects with at most `most_bytes` in total.
     ///
     /// # Safety
     /// `slots` has room for [`MOST_OBJECTS`], is zeroed, and is never used by other code.
@@ -40,11 +40,11 @@ impl Quarantine {
 
     fn at(&mut self, place: usize) -> &mut Slot {
         assert!(place < self.len && !self.slots.is_null());
-        // SAFETY: the place is taken modulo the size of the room, and we have the only reference.
+        // SAFETY: the index is taken modulo the size of the ring, and we have the only reference.
         unsafe { &mut *self.slots.add((self.first + place) % MOST_OBJECTS) }
     }
 
-    /// Adds an object. With `at_random`, it changes places with the object of that number. O(1).
+    /// Adds an object. With `at_random`, exchanges it with the object of that number. O(1).
     pub fn push(&mut self, slot: Slot, at_random: Option<usize>) {
         debug_assert!(!self.is_full());
         self.len += 1;
@@ -58,13 +58,13 @@ impl Quarantine {
         }
     }
 
-    /// Returns whether there is no room for another object.
+    /// Returns whether the ring has no room for another object.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.slots.is_null() || self.len == MOST_OBJECTS
     }
 
-    /// Takes the oldest object, if there are too many bytes or objects, or if `all` leave. O(1).
+    /// Takes the oldest object if there are too many bytes or objects, or if `all` is true. O(1).
     pub fn pop(&mut self, all: bool) -> Option<Slot> {
         let is_due = all || self.bytes > self.most_bytes || self.len == MOST_OBJECTS;
         if self.len == 0 || !is_due {
@@ -77,19 +77,19 @@ impl Quarantine {
         Some(slot)
     }
 
-    /// Number of objects that wait.
+    /// Number of objects in quarantine.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether no object waits.
+    /// Returns whether the quarantine is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The object at a place; place 0 has waited longest.
+    /// The object with this number; number 0 entered first.
     #[must_use]
     pub fn get(&mut self, place: usize) -> Option<Slot> {
         (place < self.len).then(|| *self.at(place))

@@ -7,14 +7,14 @@
 //! front zone | bytes of the program | zone | tracks (with OWNER only) | record
 //! ```
 //!
-//! `user = slot + front` is the object's address, and `user + size <= tail`, where the tail is the
-//! tracks and the record; the zone lies between. The front zone is a multiple of the requested
-//! alignment, so that the program's bytes have this alignment.
+//! `user = slot + front` is the object's address, and `user + size <= tail`. The tail consists of
+//! tracks and record; the zone lies between object and tail. The front zone is a multiple of the
+//! requested alignment, so that the program's bytes have this alignment.
 //!
 //! A record is *sealed*: one of its words is a function of its other words, of the address, of the
-//! state of the object (in use or not), and of a secret of the process. A program that writes over
-//! a record breaks the seal, whatever bytes it writes. A thread that frees an object changes the
-//! seal by one compare-and-swap: of two threads that do so, the second finds the object freed.
+//! state of the object (in use or not), and of a secret of the process. A program that overwrites a
+//! record breaks the seal, whatever bytes it writes. A thread that frees an object changes the seal
+//! by one compare-and-swap: if two threads do so, the second finds the object freed.
 
 use super::track::Track;
 use quarry_mm::heap::CheckFlags;
@@ -23,9 +23,9 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 pub(super) const RECORD_BYTES: usize = size_of::<Record>();
 pub(super) const TRACKS_BYTES: usize = size_of::<Tracks>();
 
-/// Largest alignment of an object with a front zone: the zone is as large as the alignment.
+/// Largest alignment of an object with a front zone, which is as long as the alignment.
 const MOST_FRONT: usize = 256;
-/// Fewest bytes of a zone after an object.
+/// Fewest bytes in the zone after an object.
 const LEAST_ZONE: usize = 8;
 
 const LIVE: u64 = 0x11fe_11fe_11fe_11fe;
@@ -44,40 +44,40 @@ pub struct Record {
 #[repr(C)]
 #[derive(Default)]
 pub struct Tracks {
-    /// The thread that allocated it.
+    /// The thread that allocated the object.
     pub allocated: Track,
-    /// The thread that freed it.
+    /// The thread that freed the object.
     pub freed: Track,
 }
 
-/// The state that the seal of a record proves.
+/// The state of an object, as the seal of its record proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// In use.
+    /// The object is in use.
     Live,
-    /// Not in use any more.
+    /// The object was freed.
     Freed,
-    /// The record was written over, or there has never been an object.
+    /// The record was overwritten, or there never was an object.
     Broken,
 }
 
 /// The position of an object in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes that the program asked for.
+    /// Bytes that the program requested.
     pub size: usize,
     /// Bytes of the front zone.
     pub front: usize,
-    /// The checks of the object.
+    /// The checks that apply to the object.
     pub flags: CheckFlags,
 }
 
-/// The memory of one object.
+/// The memory of one object: its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Its address.
+    /// The slot's address.
     pub start: usize,
-    /// Its bytes, a multiple of 16.
+    /// The slot's bytes, a multiple of 16.
     pub bytes: usize,
 }
 
@@ -89,14 +89,14 @@ impl Shape {
         Self { size, front: if has_front { align.max(16) } else { 0 }, flags }
     }
 
-    /// Bytes of tracks and record.
+    /// Bytes of tracks (if any) and record.
     #[must_use]
     pub fn tail(&self) -> usize {
         let tracks = if self.flags.has(CheckFlags::OWNER) { TRACKS_BYTES } else { 0 };
         tracks + RECORD_BYTES
     }
 
-    /// Fewest bytes of a slot of this shape; `None` if their number overflows.
+    /// Fewest bytes of a slot for this shape; `None` if the number overflows.
     #[must_use]
     pub(crate) fn slot_bytes(&self) -> Option<usize> {
         let has_zone = self.flags.has_any(CheckFlags::RED_ZONES.with(CheckFlags::CANARY));
@@ -107,7 +107,7 @@ impl Shape {
 }
 
 impl Slot {
-    /// The record at its end.
+    /// The record at the slot's end.
     ///
     /// # Safety
     /// The slot is readable memory of the stack, and stays so for `'a`. (Its words are atomic, so
@@ -149,7 +149,7 @@ impl Record {
         mixed(mixed(secret ^ address).wrapping_add(size) ^ shape.rotate_left(17))
     }
 
-    /// Sets the record of an object in use. O(1).
+    /// Writes the record of an object in use. O(1).
     pub fn set(&self, secret: u64, shape: &Shape) {
         self.size.store(shape.size as u64, Ordering::Relaxed);
         let packed = (shape.front as u64) << 32 | u64::from(shape.flags.bits());
@@ -157,7 +157,7 @@ impl Record {
         self.seal.store(self.unstated(secret) ^ LIVE, Ordering::Release);
     }
 
-    /// Its state by its seal. O(1).
+    /// The object's state, by its seal. O(1).
     #[must_use]
     pub fn seal(&self, secret: u64) -> Seal {
         match self.seal.load(Ordering::Acquire) ^ self.unstated(secret) {
@@ -167,7 +167,7 @@ impl Record {
         }
     }
 
-    /// Seals it as freed, if the seal is that of an object in use; otherwise returns false.
+    /// Seals the record as freed, if its seal is that of an object in use; else returns false.
     pub fn free(&self, secret: u64) -> bool {
         let unstated = self.unstated(secret);
         let (live, freed) = (unstated ^ LIVE, unstated ^ FREED);

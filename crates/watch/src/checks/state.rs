@@ -1,4 +1,4 @@
-//! State of the checks of a stack.
+//! The state of a stack's checks.
 
 use super::guards::{FreePlaces, GuardedObject};
 use super::quarantine::Quarantine;
@@ -11,17 +11,17 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Objects of each class that are ready to be handed out in random order.
+/// Most parked objects per size class, for a random order of allocations.
 pub const WAYS: usize = 16;
 
-/// Most large blocks that fault at every access after they were freed, until later blocks replace
-/// them. Each takes two of the mappings that the kernel allows a process (65,530 by default).
+/// Most freed large blocks that are kept inaccessible, until later ones replace them. Each takes
+/// two of the mappings that the kernel allows a process (65,530 by default).
 const MOST_HIDDEN: usize = 32;
 
-/// An object that filled a large block which was freed.
+/// A freed object whose large block is kept inaccessible.
 #[derive(Clone, Copy, Debug)]
 pub struct Freed {
-    /// True if the block is a mapping.
+    /// True if its block is a mapping.
     pub is_mapping: bool,
     /// The position of the object in the block.
     pub shape: Shape,
@@ -40,27 +40,27 @@ impl Freed {
 /// The checks of a stack. All zero bytes while none of them is on.
 pub struct Checks {
     options: Late<CheckOptions>,
-    /// Secret of the process.
+    /// The secret of the process.
     pub secret: AtomicU64,
     seed: AtomicU64,
-    /// Small objects that were freed.
+    /// Small objects that were freed, and large ones that are not hidden.
     pub quarantine: CountedLock<Quarantine>,
     pub(crate) hidden: CountedLock<Ring<Freed, MOST_HIDDEN>>,
-    /// [`WAYS`] addresses for each size class; null without random order.
+    /// [`WAYS`] addresses for each size class; null if allocations have no random order.
     pub shuffled: AtomicPtr<AtomicUsize>,
-    /// Guard pages by sampling.
+    /// The pool of objects with guard pages.
     pub guards: GuardState,
 }
 
 /// The pool of objects between guard pages.
 pub struct GuardState {
-    /// Its address; 0 while there is none.
+    /// The pool's address; 0 without a pool.
     pub base: AtomicUsize,
-    /// The records of its objects.
+    /// The records of the pool's objects.
     pub objects: AtomicPtr<GuardedObject>,
-    /// Objects that are free.
+    /// The numbers of the pool's free objects.
     pub free: CountedLock<FreePlaces>,
-    /// Time of the next sample, on the coarse clock; 0 while the next request may be a sample.
+    /// Time of the next sample, by the coarse clock; 0 if the next request may be a sample.
     pub next_ns: AtomicU64,
 }
 
@@ -102,7 +102,7 @@ impl Checks {
         visit("checks->guards", &self.guards.free);
     }
 
-    /// A pseudorandom number, keyed by the secret. Two threads may get the same number.
+    /// A pseudorandom number that depends on the secret. Two threads may get the same number.
     pub fn random(&self) -> usize {
         let next = self.seed.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.seed.store(next, Relaxed);

@@ -1,12 +1,12 @@
-//! Tracks: the thread that allocated or freed an object, and the time.
+//! Tracks: which thread allocated or freed an object, and when.
 
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Callers that a track keeps, innermost first (`TRACK_ADDRS_COUNT`, `mm/slub.c`, Linux 6.18).
+/// Callers in a track, innermost first (`TRACK_ADDRS_COUNT`, `mm/slub.c`, Linux 6.18).
 pub const TRACK_FRAMES: usize = 16;
 
 /// The thread that allocated or freed an object, the time, and its callers; all zero before that. A
-/// track may lie where a program can write, so readers use no value of it as an address.
+/// program may overwrite a track, so readers use no value in it as an address.
 #[repr(C)]
 pub struct Track {
     thread: AtomicU64,
@@ -17,9 +17,9 @@ pub struct Track {
 /// A copy of a [`Track`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracked {
-    /// The kernel's number of the thread.
+    /// The kernel's thread id.
     pub thread: u32,
-    /// On the monotonic clock.
+    /// The time, by the monotonic clock.
     pub at_ns: u64,
     /// Return addresses, innermost first; 0 after the last.
     pub frames: [u64; TRACK_FRAMES],

@@ -14,7 +14,7 @@
 use super::record::{Shape, Slot, mixed};
 use quarry_mm::heap::CheckFlags;
 
-/// Longest zone after an object that is written and checked: a page, or a line for canaries.
+/// Longest part of a zone that is checked: a page, or a line for canaries.
 const MOST_ZONE: usize = 4096;
 const MOST_CANARY: usize = 64;
 
@@ -24,7 +24,7 @@ const POISON_INUSE: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 const POISON_FREE: u64 = 0x6b6b_6b6b_6b6b_6b6b;
 const POISON_END: u8 = 0xa5;
 
-/// Bytes in a row: an address and a length.
+/// Consecutive bytes: an address and a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first byte.
@@ -33,7 +33,7 @@ pub struct Range {
     pub bytes: usize,
 }
 
-/// A part of a slot that was written over.
+/// A part of a slot that was overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// Before the object.
@@ -45,10 +45,10 @@ pub enum Damage {
 }
 
 impl Range {
-    /// Writes the pattern.
+    /// Fills the range with the pattern.
     ///
     /// # Safety
-    /// The bytes are writable memory of the stack, and the program does not know of them.
+    /// The bytes are writable memory of the stack, and the program does not know them.
     pub unsafe fn fill(self, pattern: u64) {
         let bytes = pattern.to_le_bytes();
         let pointer = core::ptr::with_exposed_provenance_mut::<u8>(self.start);
@@ -62,7 +62,7 @@ impl Range {
         }
     }
 
-    /// The first byte that differs from the pattern. The program may write at the same time.
+    /// Finds the first byte that differs from the pattern. The program may write meanwhile.
     ///
     /// # Safety
     /// The bytes are readable memory of the stack.
@@ -92,7 +92,7 @@ impl Range {
     }
 }
 
-/// The parts of the slot of an object, at the positions that `shape` gives.
+/// The parts of an object's slot, at the positions that follow from `shape`.
 #[derive(Clone, Copy)]
 pub struct Parts {
     slot: Slot,
@@ -101,10 +101,10 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts; `secret` is the secret of the process.
+    /// The parts of a slot; `secret` is the secret of the process.
     #[must_use]
     pub fn of(slot: Slot, shape: Shape, secret: u64) -> Self {
-        // No byte is 0, so that a string that is one byte too long changes the canary.
+        // No byte of a canary is 0: so the 0 of a string that is too long by one byte changes it.
         let canary = mixed(secret.rotate_left(32) ^ slot.start as u64) | 0x0101_0101_0101_0101;
         Self { slot, shape, canary }
     }
@@ -119,7 +119,7 @@ impl Parts {
         Range { start: self.slot.start, bytes: self.shape.front }
     }
 
-    /// The zone after the object, as far as it is checked.
+    /// The part of the zone after the object that is checked.
     fn behind(&self) -> Range {
         let user = self.user();
         let start = user.start + user.bytes;
@@ -152,7 +152,7 @@ impl Parts {
         }
     }
 
-    /// Fills a new object, if it has `POISON`. O(size).
+    /// Fills a new object with the pattern, if its checks include `POISON`. O(size).
     ///
     /// # Safety
     /// Same as [`arm`](Self::arm).
@@ -163,7 +163,7 @@ impl Parts {
         }
     }
 
-    /// Fills a freed object and its zones. O(size).
+    /// Fills a freed object and its zones with their patterns. O(size).
     ///
     /// # Safety
     /// The slot is writable memory of the stack, and its user has given it up.
@@ -187,7 +187,7 @@ impl Parts {
         }
     }
 
-    /// The first byte in the zones of an object in use that was written over. O(zones).
+    /// Finds the first overwritten byte in the zones of an object in use. O(zones).
     ///
     /// # Safety
     /// The slot is readable memory of the stack.
@@ -197,7 +197,7 @@ impl Parts {
         unsafe { self.damage_of_zones(self.active()) }
     }
 
-    /// The first byte of a buried object or its zones that was written over. O(size).
+    /// Finds the first overwritten byte of a freed object or its zones. O(size).
     ///
     /// # Safety
     /// The slot is readable memory of the stack.

@@ -1,8 +1,8 @@
 //! The counts of a profile, by call site and size, in memory that other processes may read.
 //!
 //! No code here waits or allocates: a signal handler may interrupt any step. The task that first
-//! puts a key into a bucket also writes its frames; other tasks with that key need not wait for
-//! this before they count. Samples that find no room are counted as lost.
+//! stores a key in a bucket also writes the call site's frames; other tasks with the same key count
+//! without waiting for this. Samples that find no room are counted as lost.
 
 use super::layout::{
     BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, SIZE_OF_FREES, TRACE_WRITTEN, VERSION, about,
@@ -11,7 +11,7 @@ use super::layout::{
 use core::ptr::NonNull;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// Buckets that are looked at for a key.
+/// Most buckets that are searched for a key.
 const PROBES: u64 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +68,13 @@ impl Area {
         unsafe { self.start.add(index).as_ref() }
     }
 
-    /// The address of its first word.
+    /// The address of the area's first word.
     #[must_use]
     pub fn start(&self) -> NonNull<u64> {
         self.start.cast()
     }
 
-    /// Bytes up to the last frame in use.
+    /// Bytes of the area up to the last frame in use.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         let frames = self.head(Head::FramesUsed).load(Ordering::Relaxed) as usize;
@@ -94,7 +94,7 @@ impl Area {
     /// Clears every count. No other task may add to the area. O(buckets).
     pub(super) fn clear(&self) {
         for number in 0..self.buckets as u64 {
-            // A page that is only read takes no memory.
+            // Only buckets in use are written, because a page that is only read takes no memory.
             if self.bucket(number, Bucket::Key).load(Ordering::Relaxed) != 0 {
                 for word in 0..BUCKET_WORDS {
                     self.word(HEAD_WORDS + number as usize * BUCKET_WORDS + word)
@@ -115,7 +115,7 @@ impl Area {
         self.head(Head::Lost).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an object at a call site; returns the bucket, or `None` without room. O(frames).
+    /// Counts an object at a call site; returns the bucket, `None` if there is no room. O(frames).
     pub(super) fn count(&self, did: Did, trace: &[u64], size: u64) -> Option<u32> {
         let number = self.find(did, trace, size)?;
         self.head(Head::Samples).fetch_add(1, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl Area {
         None
     }
 
-    /// Writes the frames of a call site, if there is room; returns the word that locates them.
+    /// Writes the frames of a call site, if there is room; returns a word with their position.
     fn write(&self, trace: &[u64]) -> u64 {
         let used = self.head(Head::FramesUsed);
         let fits = |first: u64| {
@@ -174,8 +174,8 @@ impl Area {
     }
 }
 
-/// A number for a call site and a size, not 0. Two pairs with the same number are counted as one:
-/// among 16,384 pairs this happens once in 10^11 profiles.
+/// Hashes a call site and a size to a number, not 0. Two pairs with the same hash are counted as
+/// one: among 16,384 pairs this happens once in 10^11 profiles.
 fn hash(trace: &[u64], size: u64) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = trace.iter().fold(size.wrapping_mul(FACTOR), |hash, address| {

@@ -1,10 +1,10 @@
 //! The number of bytes between two samples.
 //!
 //! Sampling is a Poisson process over allocated bytes, as in tcmalloc and Go: each byte has a
-//! *point* with the same small probability. An object with a point is a sample, with the
-//! probability `1 - exp(-n / mean)` for `n` bytes; counts divided by it are unbiased, whatever the
-//! order and the sizes of requests. The gaps between points are exponentially distributed, without
-//! memory: as long as no code has looked at a gap, another may replace it.
+//! *point* with the same small probability. An object with a point is a sample. The probability of
+//! this is `1 - exp(-n / mean)` for `n` bytes; counts divided by it are unbiased, whatever the
+//! order and the sizes of requests. The gaps between points are exponentially distributed, and so
+//! memoryless: as long as no code has read a gap, another may replace it.
 
 use quarry_mm::frame::fresh_zero;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
@@ -13,8 +13,8 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 const FRACTION: u32 = 32;
 const LN_2: u64 = 0xb172_17f7;
 
-/// `log2(number)` with [`FRACTION`] fractional bits; `number` is not 0. To square the mantissa
-/// doubles its logarithm, whose next bit is 1 if the square reaches 2.
+/// `log2(number)` with [`FRACTION`] fractional bits; `number` is not 0. Squaring the mantissa
+/// doubles its logarithm; the logarithm's next bit is 1 if the square is at least 2.
 fn log2(number: u64) -> u64 {
     let place = 63 - number.leading_zeros();
     let mut rest = number << (63 - place);
@@ -28,7 +28,7 @@ fn log2(number: u64) -> u64 {
     bits
 }
 
-/// The gap that belongs to a number drawn from `1..=u64::MAX`: `-ln(number / 2^64) * mean`.
+/// The gap for a random number in `1..=u64::MAX`: `-ln(number / 2^64) * mean`.
 fn gap(number: u64, mean: u64) -> u64 {
     let below_one = (64 << FRACTION) - log2(number);
     let nats = (u128::from(below_one) * u128::from(LN_2)) >> FRACTION;
@@ -45,8 +45,8 @@ fn next(mut state: u64) -> u64 {
 fresh_zero! {
     /// The bytes up to the next sample on one CPU.
     ///
-    /// Loads and stores are plain: a thread that loses its CPU between them later stores an old gap
-    /// in place of one that no code has looked at. The cache line belongs to its CPU.
+    /// Loads and stores are plain: a thread that loses its CPU between them may later store an old
+    /// gap over one that no code has read. The cache line belongs to its CPU.
     #[repr(align(128))]
     pub(super) struct Countdown {
         left: AtomicU64,
@@ -55,9 +55,9 @@ fresh_zero! {
 }
 
 impl Countdown {
-    /// Begins a new gap. Each CPU has a different `seed`.
+    /// Begins the first gap. Each CPU has a different `seed`.
     pub(super) fn begin(&self, seed: u64, mean: u64) {
-        // The multiplication separates seeds that differ in few bits, and moves their low bits up.
+        // The multiplication separates seeds that differ in few bits, also in the high bits.
         let mixed = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         self.random.store(next(next((mixed ^ mixed >> 32) | 1)), Relaxed);
         self.renew(mean);
@@ -73,7 +73,7 @@ impl Countdown {
         self.left.store(self.left.load(Relaxed).saturating_sub(size), Relaxed);
     }
 
-    /// Begins the next gap after an object that is a sample. O(1), some 50 ns.
+    /// Begins the next gap, after an object that became a sample. O(1), some 50 ns.
     pub(super) fn renew(&self, mean: u64) {
         let random = next(self.random.load(Relaxed).max(1));
         self.random.store(random, Relaxed);

@@ -1,4 +1,4 @@
-//! The profile of one heap: chooses samples among requests, and follows them until they are freed.
+//! The profile of one heap: selects samples among requests, and follows each until it is freed.
 
 use super::area::{Area, Did};
 use super::gap::Countdown;
@@ -13,7 +13,7 @@ use quarry_sys::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 /// number. Runs inside `malloc` and signal handlers: it neither allocates nor waits.
 pub type Tracer = fn(&mut [u64; MOST_FRAMES]) -> usize;
 
-/// Mean bytes from one sample to the next (tcmalloc and Go 1.26: 512 KiB).
+/// Mean bytes between two samples (tcmalloc and Go 1.26: 512 KiB).
 pub const DEFAULT_MEAN: u64 = 512 << 10;
 
 /// The largest mean: with a larger one nothing is sampled in practice.
@@ -22,7 +22,7 @@ pub const LARGEST_MEAN: u64 = 1 << 50;
 /// Options of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileOptions {
-    /// Mean bytes from one sample to the next, `1..=`[`LARGEST_MEAN`].
+    /// Mean bytes between two samples, `1..=`[`LARGEST_MEAN`].
     pub mean: u64,
     /// True if frees of samples are traced too.
     pub frees: bool,
@@ -32,7 +32,7 @@ pub struct ProfileOptions {
     pub tracer: Tracer,
 }
 
-/// Another task takes a sample at this moment; a retry may succeed.
+/// Another task is taking a sample at this moment; a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -42,13 +42,13 @@ struct Tables {
     countdowns: OsArray<Countdown>,
 }
 
-/// The heap profile of one stack; all zero bytes at first. At first it is not prepared; after that
-/// it is off (`session` is even) and on (odd) in turns.
+/// The heap profile of one stack; all zero bytes at first. It is unprepared at first. Once
+/// prepared, it is off (`session` is even) and on (odd) by turns.
 pub struct HeapProfile {
     tables: Late<Tables>,
-    /// Counts beginnings and ends: odd while a profile is on.
+    /// How often a profile was begun or ended: odd while one is on.
     session: AtomicU32,
-    /// Tasks that are adding to the area.
+    /// Number of tasks that are adding to the area.
     busy: AtomicU32,
     mean: AtomicU64,
     traces_frees: AtomicU32,
@@ -133,7 +133,7 @@ impl HeapProfile {
         Ok(())
     }
 
-    /// Ends the profile; its counts stay. Samples in use are freed as before.
+    /// Ends the profile; its counts stay. Samples still in use are freed as usual later.
     pub(crate) fn end(&self) {
         if let Some(tables) = self.tables.get()
             && self.is_on()
@@ -143,7 +143,7 @@ impl HeapProfile {
         }
     }
 
-    /// In the child of a fork: tasks that were adding to the profile do not exist here.
+    /// In the child of a fork: the tasks that were adding to the profile do not exist here.
     pub fn adopt_in_child(&self) {
         if self.busy.load(Ordering::Relaxed) != 0 {
             self.busy.store(0, Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl HeapProfile {
 
     #[inline(always)]
     fn countdown(&self, slot: usize) -> Option<&Countdown> {
-        // No modulo, which would cost more than all other steps: `slot` is in range.
+        // No modulo, which would cost more than all other steps; `slot` is below the length.
         Some(self.tables.get()?.countdowns.at(slot))
     }
 
@@ -164,7 +164,7 @@ impl HeapProfile {
         countdown.is_beyond(size as u64).then_some(Passing { countdown, size: size as u64 })
     }
 
-    /// Counts an object of `size` bytes; returns whether it is a sample of the profile. O(1).
+    /// Counts an object of `size` bytes; returns whether it becomes a sample. O(1).
     pub(crate) fn is_due(&self, slot: usize, size: usize) -> bool {
         // An object of 0 bytes takes memory as well.
         let size = size.max(1);
@@ -186,7 +186,7 @@ impl HeapProfile {
 
             bucket.and_then(|bucket| {
                 let Some(record) = tables.records.take() else {
-                    // Counts it as freed, because otherwise it would count as in use for ever.
+                    // Counts it as freed, or it would count as in use for ever.
                     tables.area.count_freed(bucket, size);
                     tables.area.note_lost();
                     return None;
@@ -222,7 +222,7 @@ impl HeapProfile {
         self.busy.fetch_add(1, Ordering::SeqCst);
         let session = self.session.load(Ordering::SeqCst);
         let added = if session % 2 == 1 { add(tables, session) } else { None };
-        // If a signal handler has forked since, the child has reset the count.
+        // A signal handler may have forked meanwhile, and the child has reset the count.
         let less = |busy: u32| busy.checked_sub(1);
         let _ = self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         added

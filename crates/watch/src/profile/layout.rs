@@ -1,18 +1,18 @@
 //! The layout of a heap profile: words of 64 bits, the same in memory, in a file, and for readers.
 //!
 //! ```text
-//! head       512 words; `Head` names those that are used
+//! head       512 words; `Head` names the words in use
 //! buckets    8 words each: one call site's actions on objects of about one size
-//! frames     addresses of code, in a row for each call site, the callee first
+//! frames     code addresses: for each call site consecutive ones, the callee first
 //! ```
 //!
-//! Readers may look while the process samples, so they check every word. In a file, a copy of
-//! `/proc/self/maps` follows the profile; it tells readers which code lies at the addresses.
+//! Readers may read while the process samples, so they check every word. In a file, a copy of
+//! `/proc/self/maps` follows the profile, by which readers find the code at the addresses.
 
 /// First word: "QUARRYHP".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"QUARRYHP");
 
-/// The layout that this file describes.
+/// Version of the layout that this file describes.
 pub const VERSION: u64 = 1;
 
 /// Words of the head.
@@ -21,14 +21,14 @@ pub const HEAD_WORDS: usize = 512;
 /// Words of a bucket.
 pub const BUCKET_WORDS: usize = 8;
 
-/// Buckets of a profile of a process. Programs of some million lines need this many, with up to 64
-/// frames per call site and a few sizes; samples that find no bucket are counted as lost.
+/// Buckets of a process's profile. Programs of some million lines need this many, with up to 64
+/// frames per call site and a few sizes each. Samples that find no bucket are counted as lost.
 pub const BUCKETS: usize = 16 << 10;
 
-/// Addresses of code that a profile of a process has room for.
+/// Most code addresses in a process's profile.
 pub const FRAMES: usize = 512 << 10;
 
-/// Most addresses of one call site (as tcmalloc has; the outermost callers are left out).
+/// Most code addresses of one call site (as in tcmalloc); further callers are left out.
 pub const MOST_FRAMES: usize = 64;
 
 /// A word of the head.
@@ -41,23 +41,23 @@ pub enum Head {
     Version,
     /// Number of buckets.
     Buckets,
-    /// Room for addresses of code.
+    /// Room for code addresses.
     Frames,
-    /// The number of the process.
+    /// The process id.
     Pid,
-    /// Mean bytes from one sample to the next.
+    /// Mean bytes between two samples.
     Mean,
-    /// Counts the profiles of the process; odd while the present one is on.
+    /// How often a profile of the process was begun or ended; odd while one is on.
     Session,
     /// Start of the profile, in nanoseconds since 1970.
     Started,
     /// End of the profile; 0 while it is on.
     Stopped,
-    /// Samples that were taken.
+    /// Samples taken.
     Samples,
     /// Samples that found no room.
     Lost,
-    /// Addresses of code that are in use.
+    /// Code addresses in use.
     FramesUsed,
     /// 1 if frees are traced too.
     TracesFrees,
@@ -67,17 +67,17 @@ pub enum Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Bucket {
-    /// A hash of the call site and the size, 0 if the bucket is free.
+    /// A hash of call site and size; 0 if the bucket is free.
     Key,
-    /// `{written : 1 | first frame : 47 | frames : 16}`, 0 if it has not been written yet.
+    /// `{written : 1 | first frame : 47 | frames : 16}`; 0 until the frames' position is stored.
     Trace,
-    /// `{frees : 1 | bytes : 63}`: the bucket's kind, and leading bits of sizes (see [`about`]).
+    /// `{frees : 1 | bytes : 63}`: the bucket's kind, and the leading bits of the size: [`about`].
     Size,
-    /// Objects that were allocated (or freed, if the bucket counts frees).
+    /// Number of objects allocated (or freed, if the bucket counts frees).
     Allocated,
-    /// Requested bytes of these objects.
+    /// Requested bytes of the allocated (or freed) objects.
     AllocatedBytes,
-    /// Number of these objects that have been freed since.
+    /// Number of the allocated objects that have been freed since.
     Freed,
     /// Requested bytes of the freed objects.
     FreedBytes,
@@ -89,8 +89,8 @@ pub const TRACE_WRITTEN: u64 = 1 << 63;
 /// The bit of [`Bucket::Size`] of a bucket that counts frees.
 pub const SIZE_OF_FREES: u64 = 1 << 63;
 
-/// A size reduced to its highest four bits. Sizes in one bucket differ by an eighth at most, so the
-/// probability of a sample that follows from their mean is right to some thousandths.
+/// A size reduced to its highest four bits. Sizes in one bucket differ by at most an eighth, so the
+/// sampling probability computed from their mean is right to some thousandths.
 #[must_use]
 pub const fn about(size: u64) -> u64 {
     let bits = 64 - size.leading_zeros();

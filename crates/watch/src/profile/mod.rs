@@ -2,8 +2,8 @@
 //!
 //! A profile is switched on and off at run time. Each byte that the program requests has the same
 //! small chance to make its object a *sample*: an object with its own frames, whose call site is
-//! recorded. The fast path of `free` does not handle such frames, so the profile also sees the
-//! free. Counts lie in an [`Area`] that other processes may read; the samples in use are `Records`.
+//! recorded. The fast path of `free` refuses such frames, so the profile also sees the free. Counts
+//! are in an [`Area`] that other processes may read; the samples in use are `Records`.
 //!
 //! Nothing here takes a lock or allocates, so signal handlers may be samples too.
 //!

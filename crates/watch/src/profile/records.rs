@@ -1,31 +1,31 @@
 //! The sampled objects that are in use.
 //!
-//! A record keeps its place, so any task that has its number may read it. Free records form a
-//! linked stack whose head counts changes, so that an interrupted task notices if another task has
-//! taken and returned a record.
+//! A record stays at its place, so any task that has its number may read it. Free records form a
+//! linked stack whose head counts changes, so that an interrupted task detects that another task
+//! has taken and returned a record meanwhile (ABA).
 
 use quarry_mm::frame::{OsArray, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// Records: 32 GiB of live objects at a mean of 512 KiB.
+/// Number of records: 32 GiB of live objects at a mean of 512 KiB.
 pub const MOST_RECORDS: usize = if cfg!(any(test, quarry_model)) { 32 } else { 64 << 10 };
 
-/// The number of no record.
+/// The number that stands for no record.
 pub const NO_RECORD: u32 = 0;
 
 fresh_zero! {
     /// One sampled object. The user of the object owns its record too.
     struct Record {
         size: AtomicU64,
-        /// The first frame of the object, to tell its address from those after it.
+        /// The first frame of the object, which identifies the object's address.
         pfn: AtomicU32,
-        /// Frames of its block; 0 for a mapping, which describes itself.
+        /// Frames of the object's block; 0 for a mapping, which has its own descriptor.
         frames: AtomicU32,
         usable: AtomicU32,
-        /// The bucket that counts its free.
+        /// The bucket in which the object's free is counted.
         bucket: AtomicU32,
-        /// The session of the profile that it is a sample of.
+        /// The session of the profile whose sample this is.
         session: AtomicU32,
         next: AtomicU32,
     }
@@ -38,7 +38,7 @@ pub struct Sampled {
     pub size: usize,
     /// The first frame.
     pub pfn: Pfn,
-    /// Frames of its block; 0 for a mapping.
+    /// Frames of the object's block; 0 for a mapping.
     pub frames: u32,
     /// Bytes that the program may use.
     pub usable: usize,
@@ -51,7 +51,7 @@ pub(super) struct Records {
     records: OsArray<Record>,
     /// `{changes : 32 | first free record : 32}`.
     free: AtomicU64,
-    /// Records that were ever used; the first is never given out.
+    /// Number of records ever used; the first one is never given out.
     used: AtomicU32,
 }
 

@@ -1,7 +1,7 @@
 //! The frames of a machine. The group that takes a block pays until it comes back, also for objects
 //! of others in it, as with the fake nodes and control groups of document 002's time.
 //!
-//! Equation: `used of a group = sum over the blocks that it pays for of their frames`.
+//! Equation: `used of a group = sum over the blocks that it pays for of their frames <= limit`.
 
 use crate::frames;
 use anyhow::{Result, anyhow};
@@ -9,10 +9,12 @@ use quarry_eras::pages::Chosen;
 use quarry_mm::frame::{FRAME_SHIFT, MigrateType, Order, Pfn};
 use quarry_mm::pcp::{Machine, Page, PageAllocator, PageRequest};
 use quarry_mm::slab::SlabPages;
-use quarry_mm::zone::{GroupId, Groups};
 use quarry_sys::percpu::SlotIndex;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+
+/// A job's group; `None` is the kernel, which has no limit.
+pub(super) type Payer = Option<usize>;
 
 /// The document's machines have 16 CPUs and 4 nodes.
 pub(super) const CPUS: u32 = 16;
@@ -20,27 +22,42 @@ const NODES: u8 = 4;
 
 pub(super) struct Charged {
     pub(super) pages: PageAllocator<Chosen>,
-    pub(super) groups: Groups,
+    /// The frames that each group pays for.
+    used: RefCell<Vec<u32>>,
+    /// The most of them.
+    limit: u32,
     /// The group that pays for what is taken now.
-    pub(super) payer: Cell<GroupId>,
-    payers: RefCell<HashMap<Pfn, GroupId>>,
+    pub(super) payer: Cell<Payer>,
+    payers: RefCell<HashMap<Pfn, Payer>>,
     pub(super) slabs: Cell<u32>,
 }
 
 impl Charged {
-    /// Builds a memory of `mib` MiB, or a few more: each node has whole pageblocks.
-    pub(super) fn build(mib: u32) -> Result<Self> {
+    /// Builds a memory of `mib` MiB or a few more, whose groups have at most `limit` frames each.
+    pub(super) fn build(mib: u32, limit: u32) -> Result<Self> {
         let frames = mib.next_multiple_of(8) << (20 - FRAME_SHIFT);
         let mut config = frames::config(Chosen::named("order0").expect("a policy"), frames);
         config.declare(Machine { cpus: CPUS, frames, nodes: NODES });
         config.initial_frames = frames / u32::from(NODES);
         Ok(Self {
             pages: frames::allocator(&config, CPUS)?,
-            groups: Groups::new(),
+            used: RefCell::default(),
+            limit,
             payer: Cell::default(),
             payers: RefCell::default(),
             slabs: Cell::new(0),
         })
+    }
+
+    pub(super) fn group(&self) -> Payer {
+        self.used.borrow_mut().push(0);
+        Some(self.used.borrow().len() - 1)
+    }
+
+    /// The frames that all groups pay for, and the most that one of them does.
+    pub(super) fn used(&self) -> (u32, u32) {
+        let used = self.used.borrow();
+        (used.iter().sum(), used.iter().max().copied().unwrap_or(0))
     }
 
     /// Takes a page of the CPU's node.
@@ -54,20 +71,18 @@ impl Charged {
     /// Takes a block; `None` if the group may not have it, or the machine has none.
     fn take(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         let (payer, frames) = (self.payer.get(), request.order.frames());
-        if !self.groups.charge(payer, frames) {
+        if payer.is_some_and(|group| self.used.borrow()[group] + frames > self.limit) {
             return None;
         }
-        let page = self.pages.alloc(slot, request);
-        match &page {
-            Some(page) => drop(self.payers.borrow_mut().insert(page.pfn, payer)),
-            None => self.groups.uncharge(payer, frames),
-        }
-        page
+        let page = self.pages.alloc(slot, request)?;
+        self.payers.borrow_mut().insert(page.pfn, payer);
+        payer.into_iter().for_each(|group| self.used.borrow_mut()[group] += frames);
+        Some(page)
     }
 
     pub(super) fn put(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
         let payer = self.payers.borrow_mut().remove(&pfn).expect("a block in use has a payer");
-        self.groups.uncharge(payer, order.frames());
+        payer.into_iter().for_each(|group| self.used.borrow_mut()[group] -= order.frames());
         self.pages.free(slot, pfn, order);
     }
 
@@ -75,8 +90,7 @@ impl Charged {
     pub(super) fn check_at_end(&self) -> Result<()> {
         self.pages.drain_all();
         self.pages.validate().map_err(|broken| anyhow!("{broken}"))?;
-        let left: u32 = self.groups.iter().map(|(_, group)| group.used()).sum();
-        let slabs = self.slabs.get();
+        let ((left, _), slabs) = (self.used(), self.slabs.get());
         anyhow::ensure!(left == 0 && slabs == 0, "{left} frames are charged, {slabs} in slabs");
         Ok(())
     }
@@ -103,7 +117,6 @@ impl SlabPages for Charged {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use quarry_mm::zone::GroupLimits;
 
     /// Frames that each group may have.
     const MAX: u32 = 40;
@@ -115,9 +128,8 @@ mod tests {
                 (0usize..3, 0u8..4, any::<bool>(), 0usize..64), 0..300,
             ),
         ) {
-            let memory = Charged::build(64).expect("there is memory");
-            let limits = GroupLimits { max: MAX, ..GroupLimits::default() };
-            let groups = [(); 3].map(|()| memory.groups.create(limits).expect("there are few"));
+            let memory = Charged::build(64, MAX).expect("there is memory");
+            let groups = [(); 3].map(|()| memory.group());
             let mut blocks: Vec<(usize, Pfn, Order)> = Vec::new();
             let naive = |blocks: &[(usize, Pfn, Order)], of: usize| -> u32 {
                 blocks.iter().filter(|block| block.0 == of).map(|block| block.2.frames()).sum()
@@ -138,11 +150,9 @@ mod tests {
                     let (_, pfn, order) = blocks.swap_remove(which % blocks.len());
                     memory.free_list(slot, &[(pfn, order)]);
                 }
-                for (of, group) in groups.iter().enumerate() {
-                    prop_assert_eq!(memory.groups.at(*group).used(), naive(&blocks, of));
-                }
-                let all: u32 = (0..3).map(|of| naive(&blocks, of)).sum();
-                prop_assert_eq!(memory.slabs.get(), all);
+                let used = [0, 1, 2].map(|of| naive(&blocks, of));
+                prop_assert_eq!(&memory.used.borrow()[..], &used[..]);
+                prop_assert_eq!(memory.slabs.get(), used.iter().sum::<u32>());
             }
             blocks.into_iter().for_each(|(_, pfn, order)| memory.free(slot, pfn, order));
             prop_assert!(memory.check_at_end().is_ok());

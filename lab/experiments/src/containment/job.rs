@@ -1,11 +1,10 @@
 //! A recorded program as steps, and a job that goes through them.
 
-use super::charged::CPUS;
+use super::charged::{CPUS, Payer};
 use super::machine::{Block, Machine};
 use anyhow::Result;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::SlabPolicy;
-use quarry_mm::zone::{GroupId, GroupLimits};
 use quarry_sim::simulate::{Op, Program};
 use quarry_sys::percpu::VirtualSlots;
 use quarry_trace::Trace;
@@ -77,7 +76,7 @@ fn number(of: Op) -> usize {
 /// A job: it runs a recorded program again and again, in a group of its own.
 pub(super) struct Job<'a> {
     recorded: &'a Recorded,
-    group: GroupId,
+    group: Payer,
     cpu: u32,
     next: usize,
     /// Steps of all lives.
@@ -87,15 +86,15 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A job in a group with this limit, which pays for the pages of its files first. `None` if the
-    /// machine has not as many, or there are too many groups.
+    /// A job in a group of its own, which pays for the pages of its files first. `None` if the
+    /// machine has not as many.
     pub(super) fn start<S: SlabPolicy<VirtualSlots>>(
         machine: &Machine<S>,
         recorded: &'a Recorded,
         files: usize,
-        (cpu, max): (u32, u32),
+        cpu: u32,
     ) -> Option<Self> {
-        let group = machine.memory.groups.create(GroupLimits { max, ..GroupLimits::default() })?;
+        let group = machine.memory.group();
         machine.enter(cpu, group);
         let files = machine.pages(files)?;
         let blocks = (0..recorded.places).map(|_| None).collect();

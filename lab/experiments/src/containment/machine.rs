@@ -1,13 +1,12 @@
 //! A machine whose jobs take small blocks from the caches of `kmalloc`, and pages.
 
-use super::charged::{CPUS, Charged};
+use super::charged::{CPUS, Charged, Payer};
 use anyhow::{Context, Result, anyhow};
-use quarry_mm::frame::{FRAME_BYTES, Metadata, Order, Pfn};
+use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Metadata, Order, Pfn};
 use quarry_mm::slab::{
     Cache, CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, Reclaim,
     SlabContext, SlabPolicy, SlabSetup, create_cache,
 };
-use quarry_mm::zone::GroupId;
 use quarry_replay::Source;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex, VirtualSlots};
@@ -26,6 +25,9 @@ thread_local! {
 /// Bytes of the largest objects of `kmalloc`: two pages, unless the policy's kernel has smaller
 /// ones. (SLAB had larger ones, but programs' large blocks are pages under any policy.)
 const LARGEST: usize = 2 * FRAME_BYTES;
+
+/// The limit of a group: document 002's "chunks".
+const GROUP_MIB: u32 = 128;
 
 pub(super) struct Machine<S> {
     pub(super) memory: Charged,
@@ -56,7 +58,7 @@ impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
         percpu.choice().declare(CPUS, || CPU.get());
         percpu.init(&Linux).map_err(|error| anyhow!("there are no slots: {error:?}"))?;
         let mut machine = Self {
-            memory: Charged::build(mib)?,
+            memory: Charged::build(mib, GROUP_MIB << (20 - FRAME_SHIFT))?,
             percpu,
             metadata: Metadata::new(&Linux),
             caches: Box::new(CacheTable::new()),
@@ -94,7 +96,7 @@ impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
     }
 
     /// The next requests come from this CPU, and this group pays for them.
-    pub(super) fn enter(&self, cpu: u32, payer: GroupId) {
+    pub(super) fn enter(&self, cpu: u32, payer: Payer) {
         CPU.set(cpu);
         self.memory.payer.set(payer);
     }

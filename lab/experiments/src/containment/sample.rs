@@ -17,14 +17,11 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The limit of a group: document 002's "chunks".
-const GROUP_MIB: u32 = 128;
-/// A job's life is cut into this many parts; all jobs take a part in turn.
-const LIFE: usize = 64;
-/// Parts that all take before the next job comes, once the memory is three quarters full.
-const STAY: usize = 16;
+/// Before the next job comes, all run for this many parts of their lives, of as many as the memory
+/// has MiB. So up to a number of jobs, all policies take the same steps, whatever they hold.
+const PARTS: usize = 16;
 
-/// The figures, with their units and decimals. Means are those before the last job came.
+/// The figures, with their units and decimals, as they were before the last job came.
 pub(crate) const FIGURES: [(&str, &str, u8); 6] = [
     ("jobs", "", 0),
     ("charged per job", "MiB", 2),
@@ -50,23 +47,22 @@ pub(crate) struct ContainmentSample {
     pub(crate) seed: u64,
 }
 
-/// Sums over the looks of a life.
+/// Bytes in use at one moment.
 #[derive(Clone, Copy, Default)]
-struct Looks {
+struct Look {
     charged: usize,
     slabs: usize,
     in_objects: usize,
-    largest: u32,
+    largest_group: usize,
 }
 
-impl Looks {
-    fn add<S: SlabPolicy<VirtualSlots>>(&mut self, machine: &Machine<S>) {
+impl Look {
+    fn at<S: SlabPolicy<VirtualSlots>>(machine: &Machine<S>) -> Self {
         let memory = &machine.memory;
-        let used = || memory.groups.iter().map(|(_, group)| group.used());
-        self.charged += used().sum::<u32>() as usize * FRAME_BYTES;
-        self.slabs += memory.slabs.get() as usize * FRAME_BYTES;
-        self.in_objects += machine.in_objects.get();
-        self.largest = self.largest.max(used().max().unwrap_or(0));
+        let (charged, largest) = memory.used();
+        let [charged, slabs, largest_group] =
+            [charged, memory.slabs.get(), largest].map(|frames| frames as usize * FRAME_BYTES);
+        Self { charged, slabs, in_objects: machine.in_objects.get(), largest_group }
     }
 }
 
@@ -78,7 +74,7 @@ impl Work for ContainmentSample {
         nix::unistd::alarm::set(3600);
         let read = |traced: &Traced| {
             let recorded = Recorded::read(&traced.trace)?;
-            anyhow::ensure!(recorded.steps.len() >= LIFE, "{}: no job", traced.trace.display());
+            anyhow::ensure!(!recorded.steps.is_empty(), "{}: no job", traced.trace.display());
             Ok((recorded, traced.file_pages))
         };
         let mix: Vec<_> = self.mix.iter().map(read).collect::<Result<_>>()?;
@@ -100,7 +96,7 @@ impl SlabVisitor<VirtualSlots> for Packing<'_> {
     fn visit<S: SlabPolicy<VirtualSlots> + 'static>(self) -> Self::Output {
         let start = Instant::now();
         let machine = Machine::<S>::build(self.mib)?;
-        let (mut jobs, mut fitted, mut last) = (Vec::new(), 0, Looks::default());
+        let (mut jobs, mut fitted, mut last) = (Vec::new(), 0, Look::default());
         let mut random = StdRng::seed_from_u64(self.seed);
         let mut order = Vec::new();
         loop {
@@ -111,14 +107,17 @@ impl SlabVisitor<VirtualSlots> for Packing<'_> {
             let (recorded, files) = &self.mix[order.pop().expect("a mix has jobs")];
             // Copies of a program share its files, for which the first one pays.
             let files = if jobs.len() < self.mix.len() { *files } else { 0 };
-            let place = (random.random_range(0..CPUS), GROUP_MIB << (20 - FRAME_SHIFT));
-            let Some(job) = Job::start(&machine, recorded, files, place) else { break };
+            let cpu = random.random_range(0..CPUS);
+            let Some(job) = Job::start(&machine, recorded, files, cpu) else { break };
             jobs.push(job);
             let job = jobs.last_mut().expect("it was added");
             // Jobs are in different parts of their lives.
-            let is_served = job.advance(&machine, random.random_range(0..recorded.steps.len()));
-            let Some(looks) = is_served.then(|| stay(&machine, &mut jobs)).flatten() else { break };
-            (fitted, last) = (jobs.len(), looks);
+            let is_served = job.advance(&machine, random.random_range(0..job.life()));
+            let part = |job: &Job<'_>| (job.life() * PARTS).div_ceil(self.mib as usize);
+            if !is_served || !jobs.iter_mut().all(|job| job.advance(&machine, part(job))) {
+                break;
+            }
+            (fitted, last) = (jobs.len(), Look::at(&machine));
         }
         let steps = jobs.iter().map(|job| job.steps).sum();
         jobs.into_iter().for_each(|job| job.end(&machine));
@@ -126,33 +125,19 @@ impl SlabVisitor<VirtualSlots> for Packing<'_> {
         machine.memory.check_at_end()?;
         let ns = start.elapsed().as_nanos() as u64;
         let window = Measurement::of_window(steps, ns, ns, ns, S::NAME);
-        let mean = |bytes: usize| bytes as f64 / (fitted * STAY).max(1) as f64 / f64::from(1 << 20);
+        let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+        let mean = |bytes: usize| mib(bytes) / fitted.max(1) as f64;
         let values = [
             fitted as f64,
             mean(last.charged),
             mean(last.slabs),
             mean(last.slabs - last.in_objects),
-            f64::from(last.largest) * FRAME_BYTES as f64 / f64::from(1 << 20),
-            (S::BYTES_PER_FRAME << (36 - FRAME_SHIFT)) as f64 / f64::from(1 << 20),
+            mib(last.largest_group),
+            mib(S::BYTES_PER_FRAME << (36 - FRAME_SHIFT)),
         ];
         let figures = FIGURES.iter().map(|(name, ..)| (*name).to_owned()).zip(values);
         Ok(Measurement { verified: steps, figures: figures.collect(), ..window })
     }
-}
-
-/// All jobs take some parts of their lives; `None` if one of them was refused.
-fn stay<S: SlabPolicy<VirtualSlots>>(machine: &Machine<S>, jobs: &mut [Job<'_>]) -> Option<Looks> {
-    let mut looks = Looks::default();
-    let budget = machine.memory.pages.zones().budget();
-    let frames: u32 = machine.memory.pages.zones().all().map(|zone| zone.managed()).sum();
-    let parts = if budget.used() / 3 > frames / 4 { STAY } else { 0 };
-    for _ in 0..parts {
-        if !jobs.iter_mut().all(|job| job.advance(machine, job.life().div_ceil(LIFE))) {
-            return None;
-        }
-        looks.add(machine);
-    }
-    Some(looks)
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ const MIX: &str = "mix";
 ///
 /// As in document 002, all jobs share the caches of one kernel, and a group pays for each page that
 /// one of its jobs is the first to need: of slabs, of blocks above `kmalloc`'s largest, of files.
-/// Jobs of the mix are added in turn, each somewhere in its life, and run again when they end. Once
-/// the memory is three quarters full, all run for a quarter of their lives before the next one
-/// comes. The first refusal, by the machine or by a group, after all caches have given back what
-/// they could, ends it: the jobs before the last one fitted.
+/// Jobs of the mix are added in turn, each somewhere in its life, and run again when they end.
+/// Before the next one comes, all run for 16 parts of their lives, of as many parts as the memory
+/// has MiB: the same steps under every policy. The first refusal, by the machine or by a group,
+/// after all caches have given back what they could, ends it: the jobs before the last one fitted.
 ///
 /// The machine has 16 CPUs and 4 nodes. Every round has a seed of its own, the same for all
 /// variants.
@@ -28,7 +28,7 @@ pub(super) struct Containment {
     #[arg(long, value_delimiter = ',', value_name = "TRACE[=KIB]", value_parser = traced)]
     jobs: Vec<Traced>,
     /// The memory, in MiB.
-    #[arg(long, default_value = "2048", value_parser = clap::value_parser!(u32).range(64..=16384))]
+    #[arg(long, default_value = "1024", value_parser = clap::value_parser!(u32).range(64..=16384))]
     mib: u32,
 }
 

@@ -1,7 +1,6 @@
 //! Models: pages are added, truncated and scanned at the same time, while the model checker chooses
 //! which task runs next. Each page must be freed once, and the equations must hold at the end. The
-//! tests of other eras' policies include this file too, so it names only items of the module around
-//! it.
+//! tests of other eras' policies include this file too, so it uses only items of its parent module.
 
 use super::*;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -96,7 +95,7 @@ pub(super) fn explore(runs: usize, story: impl Fn() + Send + Sync + Clone + 'sta
 pub(super) fn explore_at_most(runs: usize, story: impl Fn() + Send + Sync + Clone + 'static) {
     let config = || {
         let mut config = shuttle::Config::new();
-        // Tables of locks are built on the stack of the first thread.
+        // The first thread builds tables of locks on its stack, which needs room.
         config.stack_size = 1 << 20;
         config
     };

@@ -1,5 +1,5 @@
-//! Models of cases that only batches have, and a release without one of its rules, which the model
-//! checker must detect.
+//! Models of cases that only batches have. In one, a release breaks a rule of batches, and the
+//! model checker must detect this.
 
 use super::model::{
     SLOT, World, add_and_truncate, explore, explore_at_most, release_and_scan, together,
@@ -8,7 +8,7 @@ use super::*;
 use crate::lru::batches::INNER;
 
 /// A task closes the open batch of pages 3, 1 and 0, and so makes page 1 an inner page. Meanwhile
-/// page 1 is released and comes to the other node. The task must not go on from page 1.
+/// page 1 is released and reused on the other node. The task must not continue from page 1.
 fn release_while_a_batch_is_closed() {
     let world = World::new(Batched, 3, 2, 6);
     together(
@@ -30,8 +30,8 @@ fn release_while_a_batch_is_closed() {
     world.finish(&[1], 5);
 }
 
-/// Page 1 is released while a scan moves it into another batch, which is closed at once. So it is
-/// an inner page again, but under another batch lock.
+/// Page 1 is released while a scan moves it into another batch, which is closed at once. So page 1
+/// is an inner page again, but under another batch lock.
 fn release_while_a_scan_passes() {
     let world = World::new(Batched, 3, 4, 4);
     together(&world, [|world| world.truncate(&[1]), |world| world.scan(2, false)]);

@@ -1,6 +1,5 @@
 //! Compares a policy with double-ended queues: both must have the same pages in the same order. The
-//! tests of other eras' policies include this file too, so it names only items of the module around
-//! it.
+//! tests of other eras' policies include this file too, so it uses only items of its parent module.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,13 +12,13 @@ const SLOTS: usize = 2;
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// A new page is added, on the active list or not; the task that finds it keeps a pin or not.
+    /// A new page is added, active or inactive; the task that finds it keeps a pin or gives it up.
     Add {
         slot: u32,
         active: bool,
         pinned: bool,
     },
-    /// An index drops up to this many pages from here on; those without pins are released together.
+    /// An index drops up to this many pages, from this one on, and releases unpinned ones together.
     Truncate {
         from: u32,
         count: u32,
@@ -32,7 +31,7 @@ pub(super) enum Op {
         from: bool,
         most: usize,
     },
-    /// The oldest scan puts its pages back, each on the list that a bit names.
+    /// The oldest scan puts its pages back. A bit for each page selects its list.
     PutBack {
         slot: u32,
         active: u64,
@@ -112,7 +111,7 @@ impl Oracle {
         if self.batches[slot].len() < batch { Vec::new() } else { self.drain(slot) }
     }
 
-    /// Takes pages in no index and without pins off their lists; returns which are to be released.
+    /// Takes pages in no index and without pins off their lists; returns those to be released.
     fn release(&mut self, pages: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let mut released = Vec::new();
         for page in pages {

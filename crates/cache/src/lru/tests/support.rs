@@ -1,5 +1,5 @@
 //! Pages without memory, on a fake system. The tests of other eras' policies include this file too,
-//! so it names only items of the module around it.
+//! so it uses only items of its parent module.
 
 use super::*;
 
@@ -18,7 +18,7 @@ pub(super) fn table(pages: u32, nodes: u8) -> DescriptorTable {
     table
 }
 
-/// Makes a descriptor that of a page which is in an index and has a pin of the caller.
+/// Sets a descriptor up for a page that is in an index and has one pin, the caller's.
 pub(super) fn begin(table: &DescriptorTable, page: PageNo) {
     let state = &table.at(page).state;
     assert_eq!(state.load(), State(0), "a descriptor names one page at a time");

@@ -1,5 +1,5 @@
 //! Threads add, truncate and scan at full speed, and share two slots and two nodes. The tests of
-//! other eras' policies include this file too, so it names only items of the module around it.
+//! other eras' policies include this file too, so it uses only items of its parent module.
 
 use super::*;
 use std::sync::Mutex;

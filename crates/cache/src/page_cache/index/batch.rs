@@ -10,8 +10,8 @@ pub const BATCH: usize = 14;
 
 impl<T> LockedIndex<'_, T> {
     /// Takes out pages, in ascending order of their indexes, in one walk
-    /// (`page_cache_delete_batch`, Linux 4.15). Leaves places that hold other entries. Returns how
-    /// many. O(pages + nodes).
+    /// (`page_cache_delete_batch`, Linux 4.15). Skips a place that now has another entry. Returns
+    /// how many it took out. O(pages + nodes).
     pub fn remove_batch(&mut self, pages: &[(u64, PageNo)]) -> usize {
         self.remove_each(pages, |page| page.0, |page, here| here == Entry::Page(page.1))
     }
@@ -54,7 +54,7 @@ impl<T> LockedIndex<'_, T> {
         removed
     }
 
-    /// Updates counts and tags after removals, and unlinks an empty node; returns the number.
+    /// Updates counts and tags after removals; unlinks an empty node. Returns the removals.
     fn note_gone(&mut self, node: NodeRef, gone: Gone) -> usize {
         if gone.places == 0 {
             return 0;

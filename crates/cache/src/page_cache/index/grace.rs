@@ -1,12 +1,12 @@
 //! Index nodes that left their index while walks may still read them.
 //!
 //! A node goes back to its slab cache after a barrier that ends all walks (`wait_for_walks`, a
-//! membarrier(2)); one serves all waiting nodes. If the calling task may not make that system call,
-//! they wait for a task that may.
+//! membarrier(2)). One barrier serves all waiting nodes. If a task may not make that system call,
+//! the nodes wait for a task that may.
 //!
-//! An index takes waiting nodes first, without a barrier, so no more nodes wait than were in use at
-//! once. A walk that strays into another index through a recycled node finds nothing or a page with
-//! another key, and looks again under the lock (like `SLAB_TYPESAFE_BY_RCU` of Linux 4.12).
+//! An index that needs nodes reuses waiting ones first, so no more nodes wait than were ever in use
+//! at once. A walk that strays into another index through a reused node finds nothing or a page
+//! with another key, and looks again under the lock (like `SLAB_TYPESAFE_BY_RCU` of Linux 4.12).
 
 use super::node::{Chain, NodeRef};
 use crate::page_cache::host::NodeHost;
@@ -17,8 +17,8 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// This many waiting nodes are worth a barrier: it costs as much as some thousand instructions on
-/// every CPU that runs the process, and 64 nodes hold 36 KiB.
+/// This many waiting nodes are worth a barrier. A barrier costs some thousand instructions on every
+/// CPU that runs the process, and 64 nodes hold 36 KiB.
 pub const GRACE_BATCH: usize = 64;
 
 const FREED_AT_ONCE: usize = 32;
@@ -42,7 +42,7 @@ pub struct GraceStats {
     pub waiting: u64,
     /// Nodes that went back to their slab cache.
     pub freed: u64,
-    /// Nodes that an index reused instead.
+    /// Nodes that an index reused while they waited.
     pub recycled: u64,
     /// Barriers that were raised.
     pub barriers: u64,

@@ -22,7 +22,7 @@ impl Select {
 }
 
 impl<T> LockedIndex<'_, T> {
-    /// The first selected place from `from` on, with its node unless it is the root.
+    /// Returns the index and the place of the first selected entry from `from` on.
     fn next(&mut self, from: u64, select: Select) -> Option<(u64, Place)> {
         let Some((mut node, shift)) = self.head() else {
             let selected = match select {

@@ -48,7 +48,7 @@ impl<'a, H: NodeHost> Preload<'a, H> {
 
 impl<H: NodeHost> Drop for Preload<'_, H> {
     fn drop(&mut self) {
-        // A recycled node may still have walks in it.
+        // A recycled node may still have walks in it, so it waits again.
         self.grace.defer(&mut self.nodes);
     }
 }

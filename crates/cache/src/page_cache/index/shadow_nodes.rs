@@ -4,7 +4,7 @@
 //! Equations: a node is on the list of its memory iff `holds_shadows_only()`; the length of a list
 //! is the number of its nodes.
 //!
-//! Lock order: an index, then a list. The shrinker goes the other way by `try_lock`.
+//! Lock order: an index, then a list. The shrinker takes a list first, so it only tries an index.
 
 use super::node::NodeRef;
 use quarry_mm::frame::{FreshZero, MAX_NODES, NodeId, fresh_zero};
@@ -13,8 +13,8 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// The shrinker leaves one node for each `1 << this` pages (`count_shadow_nodes`, Linux 6.12). If
-/// an eighth of a node's entries are shadows, there are then as many of them as pages.
+/// The shrinker leaves one node for each `1 << this` pages (`count_shadow_nodes`, Linux 6.12): as
+/// many shadow entries as pages, if an eighth of a node's entries are shadow entries.
 pub const PAGES_PER_SHADOW_NODE_SHIFT: u32 = super::node::LEVEL_BITS - 3;
 
 #[derive(Default)]
@@ -132,7 +132,7 @@ impl ShadowNodes {
         }
     }
 
-    /// Moves the oldest node to the end of its list, and calls `lock` on it under the list's lock.
+    /// Under the list's lock, moves the oldest node to the end and calls `lock`; returns both.
     pub(super) fn rotate<L>(
         &self,
         memory: NodeId,

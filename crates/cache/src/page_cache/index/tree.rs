@@ -1,10 +1,10 @@
 //! The index of a mapping: a radix tree of 64 slots per node (`lib/xarray.c`, Linux 6.12).
 //!
-//! The root is one word that walks read without the lock: 0 if the index is empty, a leaf if it
-//! holds only the place 0 (a file of one page has no node, as in the kernel), else the head's
-//! address plus its shift. A tree is only as high as its largest index needs.
+//! The root is one word that walks read without the lock: 0 if the index is empty, a leaf if only
+//! the place 0 is used (a file of one page has no node, as in the kernel), else the address of the
+//! *head*, the topmost node, plus its shift. A tree is only as high as its largest index needs.
 //!
-//! Equations: `nodes`, `pages` and `shadows` count the contents; a head uses words after its first.
+//! Equations: `nodes`, `pages`, `shadows` count the contents; a head uses more than its first word.
 
 use super::entry::{Entry, Tag, is_leaf};
 use super::node::{Chain, LEVEL_BITS, NODE_SLOTS, NodeRef};
@@ -36,7 +36,7 @@ unsafe impl<T: FreshZero> FreshZero for Index<T> {}
 pub(super) struct Inner<T> {
     pub(super) counts: IndexCounts,
     owner: u32,
-    /// Tags of the page at 0 if it is in the root: bit `tag`.
+    /// The tags of the page at 0 while it is in the root: bit `tag` is set iff it has that tag.
     pub(super) root_tags: u8,
     value: T,
 }
@@ -145,7 +145,7 @@ pub(super) enum Place {
     Word(NodeRef, usize),
 }
 
-/// An index whose lock is held. A drop passes nodes that left it to [`IndexNodes::grace`].
+/// An index whose lock is held. A drop passes nodes that left the index to [`IndexNodes::grace`].
 pub struct LockedIndex<'a, T> {
     pub(super) root: &'a WordTree,
     pub(super) inner: Guard<'a, Inner<T>>,
@@ -266,7 +266,7 @@ impl<T> LockedIndex<'_, T> {
     pub fn missing(&self, index: u64) -> usize {
         let wanted = levels_for(index) as usize;
         let Some((mut node, shift)) = self.head() else {
-            // The page at 0 in the root needs its own path below the new head.
+            // A page at 0 that was in the root needs its own path below the new head.
             let old_path = if self.root.word() == 0 { 0 } else { wanted.saturating_sub(1) };
             return wanted + old_path;
         };
@@ -438,7 +438,7 @@ impl<T> LockedIndex<'_, T> {
         }
     }
 
-    /// Counts a node out of the tree. Its words stay as they are, because walks may be in it.
+    /// Subtracts a node from the counts and defers its release. Walks may still read its words.
     fn unlink(&mut self, node: NodeRef) {
         self.shared.shadow.forget(node);
         self.inner.counts.nodes -= 1;

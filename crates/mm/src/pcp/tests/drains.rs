@@ -13,7 +13,7 @@ const ORDERS_5_14: &[u8] = &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 9, 9, 9];
 const BATCHES_FROM_0: DrainWalk = DrainWalk::GrowingBatches { first: 0 };
 const BATCHES_FROM_1: DrainWalk = DrainWalk::GrowingBatches { first: 1 };
 
-/// Drains `pages` pages from lists with `blocks[i]` blocks each. Returns the lists in turn.
+/// Drains `pages` pages from lists with `blocks[i]` blocks each. Returns the list of each block.
 fn drained(
     orders: &'static [u8],
     walk: DrainWalk,
@@ -50,8 +50,7 @@ fn drained(
 
 #[test]
 fn the_2016_drain_starves_order_3() {
-    // As document 000's reviewers found: with batch 7, 1 + 1 + 1 + 2 + 4 = 9 pages go before order
-    // 3.
+    // Document 000: with batch 7, the lists before order 3 give 1 + 1 + 1 + 2 + 4 = 9 pages.
     let lists = drained(ORDERS_2016, BATCHES_FROM_0, &[9; 6], 7, 3);
     assert_eq!(lists, [0, 1, 2, 3, 4]);
 }
@@ -59,7 +58,7 @@ fn the_2016_drain_starves_order_3() {
 #[test]
 fn the_2016_drain_takes_more_from_lists_behind_empty_ones() {
     let lists = drained(ORDERS_2016, BATCHES_FROM_0, &[9, 0, 0, 9, 0, 0], 12, 0);
-    // 1 from list 0, then 3 from list 3 (two empty lists were passed), then 3 from list 0 likewise.
+    // 1 from list 0, 3 from list 3 (two empty lists were passed), 3 from list 0 likewise.
     assert_eq!(lists, [0, 3, 3, 3, 0, 0, 0, 3]);
     let alone = drained(ORDERS_2016, BATCHES_FROM_0, &[0, 9, 0, 0, 0, 0], 5, 0);
     assert_eq!(alone, [1; 5], "a list that is alone gives all");

@@ -69,8 +69,7 @@ fn an_allocation_grows_into_listed_frames() {
     assert!(!pages.extend_exact(SLOT, first, 35, 50), "the third one is in use");
     pages.trim_exact(SLOT, third, 20, 10);
     pages.free_exact(SLOT, third, 10);
-    // Some of these frames are on the list and the others in the zone, so the list gives up its
-    // extents.
+    // Some of these frames are on the list and others in the zone, so the list's extents leave it.
     assert!(pages.extend_exact(SLOT, first, 35, 58));
     assert_eq!(pages.listed_frames(SLOT, HERE), 0);
     assert_eq!(pages.validate(), Ok(()));

@@ -1,5 +1,5 @@
-//! A suite of properties for every policy: the default is tested here, those of other eras in their
-//! crate. So this file names only items of the module around it.
+//! A suite of properties for every policy. The default is tested here, policies of other eras in
+//! their crate, which includes this file. So it uses only items of its parent module.
 
 use super::MigrateType::{Movable, Reclaimable, Unmovable};
 use super::*;
@@ -43,8 +43,7 @@ pub(super) enum Step {
     Purge {
         node: u8,
     },
-    /// Runs the steps up to the next `Reclaim` while the zone is marked as being reclaimed for, or
-    /// not.
+    /// Runs the steps up to the next `Reclaim` while the zone is marked as being reclaimed, or not.
     Reclaim {
         node: u8,
         active: bool,

@@ -1,5 +1,5 @@
 //! A page allocator on a fake system, and a caller that records what it owns. The tests of other
-//! eras' policies include this file too, so it names only items of the module around it.
+//! eras' policies include this file too, so it uses only items of its parent module.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub(super) fn request(order: u8, migratetype: MigrateType) -> PageRequest {
 /// The blocks of a caller. They must not overlap; the caller writes to each of their frames.
 pub(super) struct Owner<'a, P> {
     pages: &'a PageAllocator<P>,
-    /// From the first frame of each block to its number of frames.
+    /// Maps the first frame of each block to its number of frames.
     pub(super) owned: BTreeMap<u32, u32>,
 }
 

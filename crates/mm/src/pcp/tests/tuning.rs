@@ -16,7 +16,7 @@ fn tuned(batch: u32, high_min: u32, high_max: u32) -> Sizes {
 
 #[test]
 fn sizes_follow_the_zone_and_its_cpus() {
-    // Low mark of 1 GiB: 1,286 frames; an eighth of it: 32,768, bounded by 8 MiB a CPU.
+    // 1 GiB: the low mark is 1,286 frames; an eighth of the zone is 32,768, bounded by 8 MiB a CPU.
     assert_eq!(sizes(&V6_18, GIB, 2), tuned(63, 643, 2048));
     assert_eq!(sizes(&V6_18, GIB, 16), tuned(63, 252, 2048));
     assert_eq!(sizes(&V6_18, GIB, 64), tuned(63, 252, 512));
@@ -24,7 +24,7 @@ fn sizes_follow_the_zone_and_its_cpus() {
     assert_eq!(sizes(&V6_18, GIB / 16, 4).batch, 3);
     // A growing zone gets the sizes of a zone of 1 GiB, even if it is small at the start.
     assert_eq!(V6_18.sizes(SizeInputs::of(0, true, 1, 2)), sizes(&V6_18, GIB, 2));
-    // Two zones share the CPUs.
+    // Each of two zones has half of the CPUs.
     assert_eq!(SizeInputs::of(GIB, false, 2, 16).cpus, 8);
 }
 
@@ -46,7 +46,7 @@ fn refills_of_order_0_double_up_to_2016() {
     assert_eq!(refills, [63, 126, 252, 504, 1008, 2016, 2016]);
     V6_18.after_free(&mut tuning, near, Order::ZERO);
     assert_eq!(tuning.alloc_factor, 2, "a free halves the factor");
-    // No refill takes more than fits below `high`: 2,048 - 0 - 63.
+    // No refill takes more than fits below `high`: 2,048 - 0 - 63 (`high - count - batch`).
     let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
     let mut tuning = Tuning { alloc_factor: 5, high: 2048, ..Tuning::default() };
     assert_eq!(V6_18.refill(&mut tuning, near, Order::ZERO), 1985);
@@ -93,8 +93,7 @@ fn high_rises_with_bursts_of_frees_and_decays() {
             tuning.count -= drain;
         }
     }
-    // At 252 pages, the 252 pages of the row are drained as far as `high - batch` allows; then high
-    // = 315.
+    // A row of 252 frees may drain 252 pages, but only down to `high - batch`. Then `high` is 315.
     assert_eq!(drained[0], (252, 189));
     assert_eq!(tuning.high, 315);
     let mut tuning = Tuning { high: 2048, count: 2000, ..Tuning::default() };

@@ -1,7 +1,7 @@
-//! Returns pages of slabs that hold no object in use to the operating system.
+//! Gives pages of slabs back to the operating system if they hold no object in use.
 //!
 //! A free object is a bit, and no code reads its memory, which may become zero at any time. Before
-//! pages go back, their free objects are taken out of the slab, as if by a request: so no other
+//! pages go back, their free objects are taken out of the slab, as if by a request. So no other
 //! task gets them, and no system call is made under the list lock. Then the slab goes to the tail
 //! of its list, to be used last.
 //!
@@ -50,7 +50,7 @@ impl Slab<'_> {
         start as u32..end.min(self.cache.objects())
     }
 
-    /// Returns whether a page holds objects, but none in use except `leaving`, and no bits.
+    /// Returns whether a page holds objects and no bits, and only `leaving` of them may be in use.
     fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
         let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
         let objects = self.objects_on(page, page_bytes);
@@ -96,7 +96,7 @@ impl Slab<'_> {
         })
     }
 
-    /// Returns how many objects changed.
+    /// Marks the objects of `pages` as free or not; returns how many changed.
     fn mark(&self, pages: u64, page_bytes: usize, free: bool) -> u32 {
         let mut changed = 0;
         for page in (0..MOST_PAGES).filter(|page| pages >> page & 1 == 1) {
@@ -133,7 +133,7 @@ impl Lists {
         let before = slab.free();
         let count = slab.mark(pages, page_bytes, false);
         self.nr_free -= u64::from(count);
-        // The slab can no longer be a sample: it does not show how much the program touches.
+        // The slab no longer shows how much the program touches, so it can be no sample.
         self.populating.gone(slab.pfn);
         self.moved(slab, before, before - count, End::Tail);
     }
@@ -170,10 +170,10 @@ impl BitmapSlabs {
         let (own, empty) = (live(pfn), u64::from(lists.nr_empty()));
         let partial_slabs = lists.nr_slabs - lists.nr_full - empty;
         let partial_live = (partial_slabs + empty) * u64::from(cache.objects()) - lists.nr_free;
-        // The slab that objects are taken from next, unless it is empty or the object's own.
+        // The slab that objects are taken from next; none if it is empty or holds `object` itself.
         let dense = lists.slabs[..EMPTY].iter().find_map(List::first).filter(|dense| *dense != pfn);
         let is_sparse = dense.map(live).is_some_and(|dense| {
-            // The average leaves `dense` out, which may be the emptiest slab while it is filled.
+            // The average excludes `dense`, which may be the emptiest slab while it is filled.
             let (weight, others) = (own * (partial_slabs - 1), partial_live - dense);
             weight <= others || weight <= others * 9 / 8 && own <= dense
         });
@@ -189,7 +189,7 @@ impl BitmapSlabs {
     }
 
     /// One step of a walk through the partial slabs: gives some of their pages back, and returns
-    /// the bytes. Holds the list lock for at most 128 slabs at a time, and not over a system call.
+    /// the bytes. Holds the list lock for at most 128 slabs at a time, never in a system call.
     pub fn purge_sparse<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,

@@ -4,10 +4,10 @@
 //! *head*, holds `{address of the next bundle's head >> 4 : 44 | digest : 20}` in word 0 and the
 //! addresses of the bundle's other objects in the next words. So a thread that follows a chain
 //! waits for one cache miss per bundle. (With larger bundles, a CPU that frees the objects of
-//! several others would fill fewer.)
+//! several other CPUs would fill fewer of them.)
 //!
-//! A program that writes to a freed object may change these words. One change in a million leaves
-//! the digest right.
+//! A program that writes to a freed object may change these words. The digest misses one such
+//! change in a million.
 //!
 //! Equation: `digest(head) = fold(next) ^ hash(addresses of the others)`.
 

@@ -1,4 +1,4 @@
-//! The policy's state, and one cache with what its slow paths need.
+//! The policy's state, and a cache together with the data of its slow paths.
 
 use super::bundle;
 use super::stock::Stock;
@@ -10,7 +10,7 @@ use crate::slab::late::Late;
 use crate::slab::sheaf_cache::Sheaf;
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
-/// Of objects that come to a CPU together, at least one in this many is looked at.
+/// Of objects that come to a CPU together, at least one in this many is looked up.
 const OWNED_STEP: usize = 16;
 
 /// The policy `slam`; see its module.
@@ -31,7 +31,7 @@ pub(super) struct SlamCache<'a, P: Arrays> {
 
 impl<P: Arrays> SlamCache<'_, P> {
     /// Notes `slot`, which got the objects by a miss, as the owner of their slabs. The objects are
-    /// mostly neighbours, so a look at a few of them finds all slabs.
+    /// mostly neighbours, so looking at a few of them finds all slabs.
     #[inline]
     pub(super) fn own(&self, slot: SlotIndex, objects: &[Object]) {
         let step = (self.cache.objects() as usize / 2).clamp(1, OWNED_STEP);

@@ -14,7 +14,7 @@ use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 /// Most objects that one miss moves.
 const MOST: usize = 128;
 /// Most objects and bytes of an inbox (SLQB's high water mark). Further objects go to the barn,
-/// where every CPU finds them, because the CPU of the inbox may never look into it.
+/// where every CPU finds them, because the inbox's CPU may never empty it.
 const INBOX_OBJECTS: u64 = 1024;
 const INBOX_BYTES: u64 = 1 << 20;
 
@@ -84,7 +84,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Pushes a chain whose last bundle is not known, before later bundles. O(bundles).
+    /// Pushes a chain in front of a stock, after a search for its last bundle. O(bundles).
     #[cold]
     fn push_behind(&self, stock: &Stock, chain: Chain) {
         let Some(mut last) = chain.head else { return };
@@ -99,7 +99,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Gives all objects of a chain, which no stock counts, to the slabs.
+    /// Gives all objects of a chain to the slabs. No stock counts the chain.
     pub(super) fn give(&self, mut chain: Chain) {
         let mut buffer: Buffer = [MaybeUninit::uninit(); MOST];
         while chain.head.is_some() {
@@ -128,7 +128,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
         // SAFETY: pop_batch wrote all `leaving` elements.
         let objects = unsafe { written(&buffer, leaving) };
-        // A push to a full array is refused before it is checked for a double free.
+        // An array that is full refuses a push before it checks for a double free.
         if is_among(objects, object) {
             not_in_use(self.cache, object);
         }
@@ -143,7 +143,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         true
     }
 
-    /// Puts objects into the running CPU's array, or if it has no room, away.
+    /// Puts objects into the running CPU's array, or into barns and slabs if it has no room.
     fn park(&self, cpu: &CpuCache, objects: &[Object]) {
         if self.context.percpu.push_batch(self.cache.id().array(), objects) {
             local::add(&cpu.batched_in, objects.len() as u64);
@@ -152,7 +152,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Puts whole bundles of objects into the CPU's stock; or away, if it may hold no more.
+    /// Puts whole bundles of objects into the CPU's stock, or into barns and slabs if it is full.
     fn stock(&self, cpu: &CpuCache, objects: &[Object]) {
         let limits = self.context.limits;
         let is_enough = limits.barns() > CacheLimits::barns_most(self.context.zones);
@@ -174,7 +174,7 @@ impl<P: Arrays> SlamCache<'_, P> {
             }
         }
         let Some(last) = last else { return true };
-        // Count before the push: another thread may take the chain at once, and counts it out.
+        // Counted before the push: another thread may take the chain at once, and subtract it.
         self.count_in(stock, chain.bundles);
         // SAFETY: this thread made the chain, and `last` was pushed to it first.
         let is_pushed = unsafe { stock.push(chain, last) };
@@ -190,7 +190,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         let Some(owner) = self.owner(objects[0]).filter(|owner| *owner != slot) else {
             return self.send_groups(slot, cpu, objects);
         };
-        // Neighbours in an array mostly lie in one slab.
+        // Neighbours in an array mostly belong to one slab.
         let mut slab = self.slab(objects[0]);
         let is_alike = objects.iter().all(|object| {
             let here = self.slab(*object);
@@ -231,7 +231,7 @@ impl<P: Arrays> SlamCache<'_, P> {
             from = to;
         }
         if kept > objects.len() / 2 {
-            // They would fill the array again at once.
+            // In the array, these objects would fill it again at once.
             self.sheaf.put_away(self.context, self.cache, &own[..kept]);
         } else {
             self.park(cpu, &own[..kept]);

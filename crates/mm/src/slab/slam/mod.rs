@@ -5,7 +5,7 @@
 //! its slow paths adapt to its use in real time.
 //!
 //! In every mode the fast path uses the CPU's array, by the same sequence. Each cache has a mode on
-//! each CPU; it decides where objects go for which the array has no room.
+//! each CPU. The mode decides where objects go if the array has no room.
 //!
 //! | mode | objects beyond the array go to | as | pays where |
 //! |---|---|---|---|
@@ -13,8 +13,8 @@
 //! | linked | the CPU's own *stock* | SLUB, SLQB | bursts exceed array and barn |
 //! | remote | the *inbox* of the CPU that took them | SLQB | one CPU frees what another allocates |
 //!
-//! The objects of a stock are linked through themselves, and a stock has no bound of its own. An
-//! object is *taken* by the CPU that gets it from its slab.
+//! The objects of a stock are linked through themselves, and a stock has no bound of its own. A CPU
+//! has *taken* an object if it got the object from its slab.
 //!
 //! In every mode a CPU whose array is empty takes from its inbox, its stock, the barn and the
 //! slabs, in this order. So a CPU changes its mode by one store, and drains nothing.
@@ -24,7 +24,7 @@
 //! compare-and-swap suffices, and a reclaim takes the chain of any CPU without a barrier.
 //!
 //! A small table guesses the owner of an object: the slot that last got an object of its slab by a
-//! miss (`owners.rs`). A wrong guess sends the object to a CPU that uses this cache, too.
+//! miss (`owners.rs`). After a wrong guess the object goes to a CPU that also uses this cache.
 //!
 //! Equations, with those of `sheaf` for arrays, barns and slabs:
 //! * an object is in use, in one array, in one barn, in one bundle of one stock or inbox, or free

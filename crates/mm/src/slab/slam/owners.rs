@@ -1,9 +1,9 @@
 //! A small table that guesses which CPU took the objects of a slab.
 //!
 //! An entry holds `{part of the slab's number : 16 | slot + 1 : 16}` for one of the slabs that
-//! share the entry. After a miss a slot notes itself as the owner of the slabs of the objects that
-//! it got. A slab that is not in the table counts as the running CPU's. (SLQB reads a word of the
-//! slab instead; the table is small enough to stay in the CPU's cache.)
+//! share the entry. After a miss a slot records itself as the owner of the slabs whose objects it
+//! got. A slab that is not in the table counts as the running CPU's. (SLQB reads a word of the slab
+//! instead; this table is small enough to stay in the CPU's cache.)
 
 use crate::frame::{OsArray, Pfn};
 use quarry_sys::os::{Os, OsResult};

@@ -13,7 +13,7 @@ use core::mem::MaybeUninit;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{Arrays, Object};
 
-/// Most bytes that stocks give at a time under pressure, as for barns.
+/// Most bytes that stocks give to the slabs at a time under pressure, as for barns.
 const PRESSED_BYTES: i64 = 2 << 20;
 
 impl<P: Arrays> SlamCache<'_, P> {
@@ -86,8 +86,8 @@ impl Slam {
         }
     }
 
-    /// Gives the stocks of idle slots, or all stocks if the cache is idle, to the slabs; of other
-    /// stocks the bundles that were unneeded since the last call.
+    /// Gives the stocks of idle slots to the slabs, or all stocks if the cache is idle. Of other
+    /// stocks, gives the bundles that were not needed since the last call.
     fn trim_stocks<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -110,8 +110,8 @@ impl Slam {
         u32::from(any)
     }
 
-    /// Under pressure, makes the stocks of all caches and CPUs give in turn, until barns and stocks
-    /// are within their bound or 2 MiB are given.
+    /// Under pressure, makes the stocks of all caches and CPUs give bundles in turn, until barns
+    /// and stocks are within their bound or 2 MiB are given.
     pub(super) fn relieve_stocks<P: Arrays>(&self, context: &SlabContext<'_, P>) {
         let bound = CacheLimits::barns_pressed(context.zones);
         if context.limits.barns() > bound

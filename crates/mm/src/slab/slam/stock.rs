@@ -15,7 +15,7 @@ use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 const MOST: u64 = 0xf_ffff;
-/// Bytes by which a stock's announcement to [`CacheLimits`] may be wrong, because CPUs share it.
+/// Bytes by which a stock's announcement to [`CacheLimits`] may be wrong: CPUs share its counter.
 const ANNOUNCED_BYTES: i64 = 64 << 10;
 
 /// Bundles linked by their heads; the last link is null.
@@ -51,7 +51,7 @@ impl Chain {
 /// See the head of the file.
 pub(super) struct Stock {
     word: AtomicU64,
-    /// Bytes that came less those that went since the last announcement, signed.
+    /// Bytes added minus bytes removed since the last announcement, signed.
     unannounced: AtomicU64,
     /// The fewest bundles since the last [`unneeded`](Self::unneeded).
     lowest: AtomicU32,
@@ -116,7 +116,7 @@ impl Stock {
         u64::from(self.lowest.swap(bundles as u32, Ordering::Relaxed)).min(bundles)
     }
 
-    /// Counts bytes that came, or went if negative; announces them once they are many.
+    /// Adds bytes that came (negative: that went), and announces them once they are many.
     #[inline]
     pub(super) fn note_bytes(&self, limits: &CacheLimits, bytes: i64) {
         let before = self.unannounced.fetch_add(bytes as u64, Ordering::Relaxed) as i64;

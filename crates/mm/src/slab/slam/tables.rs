@@ -21,7 +21,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicU8, AtomicU64, Ordering};
 
-/// The state of one cache in one slot: a line that the slot's CPU writes, and one for all CPUs.
+/// The state of one cache in one slot: a cache line that its CPU writes, and one for all CPUs.
 #[repr(C, align(64))]
 pub(super) struct CpuCache {
     /// Objects that the CPU has freed, and for which its array had no room.
@@ -30,7 +30,7 @@ pub(super) struct CpuCache {
     /// Requests and frees that stocks served after a miss.
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
-    /// Objects that thereby entered and left the array in batches.
+    /// Objects that these requests and frees moved into and out of the array in batches.
     pub(super) batched_in: AtomicU64,
     pub(super) batched_out: AtomicU64,
     /// Objects that other CPUs have freed for this CPU.
@@ -68,7 +68,7 @@ impl CpuCache {
         }
     }
 
-    /// All stocks in the order of their use: objects freed elsewhere are warmer.
+    /// All stocks in the order of their use: objects that other CPUs freed are warmer.
     pub(super) fn stocks(&self) -> [&Stock; 3] {
         [&self.opened, &self.inbox, &self.stock]
     }

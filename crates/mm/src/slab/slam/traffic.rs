@@ -11,7 +11,7 @@
 //! | a run ended, all that did were shorter | array |
 //! | no run ended: the CPU only allocates, or is within a run | no opinion |
 //!
-//! To stay remote, 1/2 and 1/4 are enough; to stay linked, half of [`LONG`].
+//! A CPU stays in mode remote down to 1/2 and 1/4, and in mode linked down to half of [`LONG`].
 //!
 //! The CPU changes its mode once another mode fits [`WINS`] looks in a row; looks without an
 //! opinion do not count. For the mode linked one look is enough, because a long run lasts several
@@ -182,7 +182,7 @@ mod tests {
         traffic.mode()
     }
 
-    /// Misses of `runs` times as many frees as push `objects` out, then as many allocations.
+    /// The misses of `runs` rounds: frees that push `objects` out, then as many allocations.
     fn bursts(runs: usize, objects: usize) -> impl Iterator<Item = Miss> {
         let misses = objects / 64;
         (0..runs * 2).flat_map(move |half| {

@@ -1,4 +1,4 @@
-//! Extents of exact numbers of frames: the places where they are taken, and random traffic of
+//! Extents of exact numbers of frames: the places where they are taken, and random operations on
 //! extents and blocks, compared with an oracle that knows each frame.
 
 use super::{FIXED, NODE, ask, put, take, zones};
@@ -175,7 +175,7 @@ const ALL_FRAMES: u32 = 32 * PAGEBLOCK_FRAMES;
 /// The owner and the state of each frame.
 struct World {
     zones: Zones,
-    /// From the first frame to the number of frames, and whether they are an extent.
+    /// Maps the first frame of each allocation to (its number of frames, whether it is an extent).
     owned: BTreeMap<u32, (u32, bool)>,
     /// True once the frame was written, until it is zero again.
     written: Vec<bool>,
@@ -250,7 +250,7 @@ impl World {
         assert_eq!(self.zone().free_on_lists(), lists, "no block was touched");
     }
 
-    /// The frames after an extent that it needs in order to grow, if they are free in extents.
+    /// Takes the frames after an extent, for it to grow, if they are free in extents.
     fn extend(&mut self, which: usize, more: u32) {
         let Some((pfn, count, true)) = self.nth(which) else { return };
         let end = pfn.plus(count);
@@ -296,7 +296,7 @@ impl World {
         let dirty = self.zone().dirty();
         let purge = || self.zones.purge(NODE, Order::ZERO, usize::MAX);
         let mut bytes = purge();
-        // A pageblock of clean extents may have become a block and merged with a dirty block.
+        // A pageblock of clean extents may have become a block that merged with a dirty block.
         while self.zone().dirty() > 0 {
             let more = purge();
             assert!(more > 0, "{} frames stay dirty", self.zone().dirty());

@@ -1,4 +1,4 @@
-//! Pageblocks that slabs and the page cache ask to have as huge pages.
+//! Pageblocks that become huge pages for slabs and for the page cache.
 
 use super::*;
 use crate::frame::{
@@ -6,7 +6,7 @@ use crate::frame::{
 };
 use quarry_sys::os::FakeOs;
 
-/// Pageblocks of the zones that these tests claim from: 256 MiB.
+/// Pageblocks of the zones in these tests: 256 MiB.
 const PAGEBLOCKS: u32 = 128;
 
 fn zones_on(os: &'static FakeOs) -> Zones {
@@ -15,11 +15,11 @@ fn zones_on(os: &'static FakeOs) -> Zones {
     Zones::build(os, &config).expect("the fake OS refuses nothing")
 }
 
-/// Frames of slabs that are touched whole, and of others.
+/// The kinds of slabs that programs touch whole, and of others.
 const WHOLE: Kind = Kind(100);
 const IN_PARTS: Kind = Kind(1);
 
-/// Claims `count` blocks of 4 MiB for slabs. Returns the pageblocks that asked for huge pages.
+/// Claims `count` blocks of 4 MiB for slabs. Returns how many pageblocks became huge pages.
 fn claim(os: &FakeOs, zones: &Zones, count: u32, of: MigrateType) -> usize {
     let before = os.huge_bytes();
     for _ in 0..count {
@@ -91,7 +91,7 @@ fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
 }
 
 /// Takes a pageblock. `others` of its frames get other owners; the page cache takes each of the
-/// rest and calls `fill_whole` for it. Returns the number of huge pages that were asked for.
+/// rest and calls `fill_whole` for it. Returns the number of huge pages that it requested.
 fn fill(os: &FakeOs, zones: &Zones, others: u32) -> usize {
     let before = os.huge_bytes();
     let block = take(zones, &ask(9, Movable)).expect("the zone is large enough");

@@ -142,7 +142,7 @@ fn a_mostly_free_pageblock_is_claimed_and_a_crowded_one_is_stolen_from() {
     let (zone, memory) = (zones.zone(NODE), zones.memory());
     let mut singles: Vec<Block> =
         (0..1024).map(|_| take(&zones, &ask(0, Movable)).unwrap()).collect();
-    // Half of the first pageblock is free as a block of order 8, so free + alike = 256.
+    // Half of the first pageblock is free, as a block of order 8: enough for a claim.
     singles.drain(..256).for_each(|block| put(&zones, block));
     let first = take(&zones, &ask(0, Unmovable)).unwrap();
     assert_eq!(memory.pageblocks().of(first.pfn).migratetype(), Unmovable, "claimed");

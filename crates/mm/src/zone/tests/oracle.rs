@@ -1,11 +1,11 @@
-//! A buddy allocator so simple that it is obviously right: a map of free blocks. It does not choose
-//! addresses. It checks that a choice was legal, and records the free blocks that result.
+//! A buddy allocator so simple that it is obviously right: a map of free blocks. It chooses no
+//! addresses: it checks that the zone's choice was legal, and records the free blocks that result.
 
 use crate::frame::{Memory, MigrateType, Order, PAGEBLOCK_ORDER, Pfn};
 use crate::zone::{ORDERS, largest_blocks};
 use std::collections::BTreeMap;
 
-/// From the first frame of each free block to its order, and whether it is known to be zero.
+/// Maps the first frame of each free block to its order, and to whether it is known to be zero.
 pub(super) struct NaiveBuddy {
     free: BTreeMap<u32, (u8, bool)>,
 }

@@ -1,4 +1,4 @@
-//! Watermarks, the reserve, growth and purging, also if the system refuses.
+//! Watermarks, the reserve, growth and purging, also when the system refuses.
 
 use super::*;
 use crate::zone::{Mark, Marks, Urgency};
@@ -9,9 +9,9 @@ const GIB: u32 = 1 << 18;
 fn marks_are_those_of_the_kernel() {
     // sqrt(16 * 1048576 kB) = 4096 kB = 1024 frames; gap = max(256, 262144 * 10 / 10000).
     assert_eq!(Marks::of(GIB, GIB), Marks { min: 1024, low: 1286, high: 1548 });
-    // 64 MiB: 1024 kB; the gap is a quarter of min.
+    // 64 MiB: min is 1024 kB; the gap is a quarter of min.
     assert_eq!(Marks::of(GIB / 16, GIB / 16), Marks { min: 256, low: 320, high: 384 });
-    // Never below 128 kB, never above 256 MiB.
+    // Min is never below 128 kB, and never above 256 MiB.
     assert_eq!(Marks::of(16, 16).min, 32);
     assert_eq!(Marks::of(u32::MAX, u32::MAX).min, 65536);
     // Two zones share `min_free_kbytes`.

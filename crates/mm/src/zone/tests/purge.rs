@@ -1,4 +1,4 @@
-//! A purge of which the system refuses a part, as older kernels do for locked memory.
+//! Purges that the system refuses in part, as older kernels do for locked memory.
 
 use super::*;
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
@@ -66,8 +66,8 @@ fn extents_around_a_refused_one_go() {
     assert_eq!(zones.validate(), Ok(()));
 }
 
-/// If all memory is locked, a step makes a bounded number of calls, and the next step goes on where
-/// it ended.
+/// If all memory is locked, a step makes a bounded number of calls, and the next step continues
+/// where it ended.
 #[test]
 fn steps_go_on_behind_what_was_refused() {
     let os = fake_os();

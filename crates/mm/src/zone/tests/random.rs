@@ -1,4 +1,4 @@
-//! Random traffic, compared with the oracle.
+//! Random operations, compared with the oracle.
 
 use super::oracle::NaiveBuddy;
 use super::{FIXED, NODE, ask};
@@ -53,7 +53,7 @@ impl Run {
     fn take(&mut self, order: u8, of: MigrateType, count: u32) {
         let ask = ask(order, of);
         let memory = self.zones.memory();
-        // Only for the first block of a bulk request are the lists surely those of the oracle.
+        // In a bulk request, the zone's lists surely equal the oracle's only at the first block.
         let best = self.oracle.smallest(memory, ask.order, of);
         let mut blocks = Vec::new();
         let got = self.zones.take(NODE, &ask, count, Destination::User, |pfn, zeroed| {
@@ -83,7 +83,7 @@ impl Run {
             let (pfn, order) = self.taken.swap_remove(at);
             blocks.push(Block { pfn, order, zeroed: false });
         }
-        // Merging reads types, and the oracle changes none, so the oracle goes first.
+        // Merging depends on types. Only the zone changes these, so the oracle puts blocks first.
         for block in &blocks {
             self.oracle.put(self.zones.memory(), block.pfn, block.order, false);
         }

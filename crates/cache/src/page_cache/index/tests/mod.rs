@@ -1,6 +1,6 @@
-//! Tests of the index: shapes, counts and lack of memory here, random operations compared with a
-//! `BTreeMap` in `random`, nodes of shadow entries in `shadows`, and waiting nodes and walks in
-//! `grace`.
+//! Tests of the index. This file tests shapes, counts and lack of memory. `random` compares random
+//! operations with a `BTreeMap`, `shadows` tests nodes of shadow entries, and `grace` tests waiting
+//! nodes and walks.
 
 mod grace;
 mod random;
@@ -185,8 +185,8 @@ fn a_page_is_not_overwritten_and_a_shadow_entry_is_returned() {
     bed.end(&index);
 }
 
-/// The ladder of document 001: removing pages one at a time visits each level once per page,
-/// removing 14 at a time visits each level once for all of them.
+/// Document 001: removing pages one at a time visits each level once per page; removing 14 at a
+/// time visits each level once for all of them.
 #[test]
 fn a_batch_looks_at_fewer_places_than_its_pages_one_by_one() {
     const PAGES: u64 = 1024;

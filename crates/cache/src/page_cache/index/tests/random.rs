@@ -143,8 +143,7 @@ impl Pair {
         assert_eq!(self.index.lock(&self.bed.nodes).replace(at, entry), before);
     }
 
-    /// Removes places that have the given page, places that are empty, and places with another
-    /// page.
+    /// Removes a batch of places: some hold the given page, some are empty, some hold another page.
     fn remove_batch(&mut self, from: u64, len: u64) {
         let batch: Vec<(u64, PageNo)> = (from..from + len)
             .filter(|at| at % 7 != 3)
