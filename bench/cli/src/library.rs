@@ -3,8 +3,7 @@
 use flate2::read::GzDecoder;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use object::{Object, ObjectSection};
-use quarry_compare::companion;
-use quarry_compare::interpose;
+use quarry_compare::{companion, interpose};
 use quarry_harness::Usage;
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
 use quarry_mm::heap::options::asks_for_checks;
@@ -14,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::{env, fmt, fs};
+use std::{env, fs};
 
 /// Names a library, or a folder of libraries, to use instead of the installed one.
 pub const LIBRARY_VARIABLE: &str = "QUARRY_LIBRARY";
@@ -36,9 +35,10 @@ pub fn object_for<'a>(
 }
 
 /// The reason why no library can be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     /// A variable or an option names an unusable file.
+    #[error("{by}: {why}; accepted: a shared object such as libquarry.so, or a folder that has it")]
     Named {
         /// The variable or option, with its value.
         by: String,
@@ -46,6 +46,10 @@ pub enum LibraryError {
         why: String,
     },
     /// The library is in none of its places.
+    #[error(
+        "{name} not found in {}; build it ({}) or name it in {LIBRARY_VARIABLE}",
+        joined(.places), make_of(.name)
+    )]
     NotFound {
         /// Its file name.
         name: String,
@@ -53,45 +57,25 @@ pub enum LibraryError {
         places: Vec<PathBuf>,
     },
     /// `LD_PRELOAD` separates its entries by colons and spaces.
+    #[error("{}: {NOT_PRELOADABLE}; name a copy elsewhere in {LIBRARY_VARIABLE}", .0.display())]
     NotExpressible(PathBuf),
     /// The embedded library could not be written to any file.
+    #[error("cannot write the embedded library: {0}")]
     Embedded(io::Error),
 }
 
-impl fmt::Display for LibraryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Named { by, why } => write!(
-                f,
-                "{by}: {why}; accepted: a shared object such as libquarry.so, or a folder that has \
-                 it"
-            ),
-            Self::NotFound { name, places } => {
-                let places: Vec<_> =
-                    places.iter().map(|place| place.display().to_string()).collect();
-                let make = match name.strip_prefix("libquarry") {
-                    Some(".so" | "-full.so") => "make build",
-                    Some(policy) if policy.starts_with('-') => "make policies",
-                    _ => "make lab",
-                };
-                write!(
-                    f,
-                    "{name} not found in {}; build it ({make}) or name it in {LIBRARY_VARIABLE}",
-                    places.join(", ")
-                )
-            }
-            Self::NotExpressible(path) => write!(
-                f,
-                "{}: {NOT_PRELOADABLE}; name a copy \
-                 elsewhere in {LIBRARY_VARIABLE}",
-                path.display()
-            ),
-            Self::Embedded(error) => write!(f, "cannot write the embedded library: {error}"),
-        }
-    }
+fn joined(places: &[PathBuf]) -> String {
+    places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-impl std::error::Error for LibraryError {}
+/// The target of `make` that builds a library.
+fn make_of(name: &str) -> &'static str {
+    match name.strip_prefix("libquarry") {
+        Some(".so" | "-full.so") => "make build",
+        Some(policy) if policy.starts_with('-') => "make policies",
+        _ => "make lab",
+    }
+}
 
 impl LibraryError {
     /// Turns it into an error of the command: one of usage if the user has named the library.

@@ -21,7 +21,6 @@ pub(crate) struct Target {
     json: bool,
 }
 
-/// Running processes.
 #[derive(clap::Args)]
 pub(crate) struct Running {
     #[command(flatten)]

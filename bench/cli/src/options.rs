@@ -3,7 +3,6 @@
 use quarry_mm::heap::options::{
     CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions,
 };
-use std::fmt;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
@@ -12,28 +11,14 @@ pub(crate) struct Setting {
     pub(crate) value: String,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SettingError {
+    #[error("{0}: no '=' in it; accepted: KEY=VALUE")]
     NotAnAssignment(String),
+    #[error("{0}: no such option; accepted: {keys}", keys = names().join(", "))]
     UnknownKey(String),
+    #[error("{}={}: bad value; accepted: {accepted}", .setting.key, .setting.value)]
     BadValue { setting: Setting, accepted: &'static str },
-}
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAnAssignment(text) => {
-                write!(f, "{text}: no '=' in it; accepted: KEY=VALUE")
-            }
-            Self::UnknownKey(key) => {
-                let keys: Vec<_> = all().map(|option| option.name).collect();
-                write!(f, "{key}: no such option; accepted: {}", keys.join(", "))
-            }
-            Self::BadValue { setting: Setting { key, value }, accepted } => {
-                write!(f, "{key}={value}: bad value; accepted: {accepted}")
-            }
-        }
-    }
 }
 
 impl Setting {
@@ -63,6 +48,10 @@ impl Setting {
             }
         }
     }
+}
+
+fn names() -> Vec<&'static str> {
+    all().map(|option| option.name).collect()
 }
 
 fn all() -> impl Iterator<Item = &'static OptionHelp> {

@@ -13,14 +13,12 @@ use quarry_compare::interpose;
 use quarry_harness::Usage;
 use quarry_harness::launch::preload_value;
 use quarry_mm::heap::options::asks_for_checks;
-use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::{env, fs, io};
 
 /// Tells the library the number of this process, which becomes the program. If the library is
 /// loaded into that process but does not serve it, the library prints a line.

@@ -1,8 +1,7 @@
 //! The allocators that can serve a sample: glibc's, Quarry's, Debian's packages, shared objects.
 
-use crate::companion;
-use crate::interpose;
 use crate::known::KNOWN;
+use crate::{companion, interpose};
 use anyhow::{Context, Result};
 use procfs::process::{MMapPath, Process};
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};

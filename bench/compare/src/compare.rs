@@ -5,26 +5,23 @@ use crate::allocators::GLIBC;
 use crate::answer::Answer;
 use crate::condition::{self, Condition, Finding};
 use crate::contenders::{self, Contender};
-use crate::export;
 use crate::figure::Figure;
 use crate::first_look::FirstLook;
 use crate::input::Input;
 use crate::interrupt::Interrupt;
 use crate::judgement::Judgements;
 use crate::launch::Program;
-use crate::raw;
 use crate::reach::{self, NoVerdict};
 use crate::request::{Ending, Request, Runs, Work};
 use crate::supervised_program::SupervisedProgram;
+use crate::{export, raw};
 use anyhow::{Context, Result, bail};
 use quarry_harness::destination::{Destination, Present};
 use quarry_harness::experiment::{Enough, Experiment, Stop};
-use quarry_harness::nearest;
-use quarry_harness::report;
-use quarry_harness::results::{self, Direction, Metric, Origin, Run, Verify, Workload};
+use quarry_harness::results::{self, Direction, Metric, Run, Verify, Workload};
 use quarry_harness::statistics::MIN_PAIRS;
 use quarry_harness::usage::Usage;
-use std::collections::BTreeMap;
+use quarry_harness::{nearest, report};
 use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
@@ -253,25 +250,18 @@ fn experiment(
     let name = request.program();
     let workload = |work: &Work| Workload::new(&work.variant.name(&name), Verify::PerOperation(1));
     let prepare = request.works[0].variant.prepare.as_ref();
+    let workloads = request.works.iter().map(workload).collect();
+    let variants = contenders::variants(&program.contenders);
     let experiment = Experiment {
-        name: "compare".to_owned(),
         about: "the whole program.".to_owned(),
-        variants: contenders::variants(&program.contenders),
         baseline,
-        workloads: request.works.iter().map(workload).collect(),
-        tasks: vec![1],
         metrics: metrics(&program.figures, idles),
-        targets: Vec::new(),
         strict: true,
-        options: BTreeMap::new(),
-        origin: Origin::now(),
         rounds: request.runs.at_most(),
-        warm_up: true,
         enough: Some(enough(request.runs)),
         seed: request.seed,
-        shard: None,
         out: request.out.clone(),
-        sampler: Box::new(program),
+        ..Experiment::new("compare", variants, workloads, program)
     };
     let experiment = match prepare {
         Some(prepare) => experiment.option("prepare", prepare.display()),

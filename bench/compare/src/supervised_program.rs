@@ -14,9 +14,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 pub(super) struct SupervisedProgram {
-    /// The program of each workload.
     pub(super) programs: Vec<Program>,
-    /// The contender of each variant.
     pub(super) contenders: Vec<Contender>,
     pub(super) figures: Vec<Figure>,
     check_output: bool,

@@ -11,7 +11,6 @@ pub(crate) const SLOTS: usize = 1024;
 /// Bytes of the whole file; untouched slots are holes.
 pub(crate) const FILE_BYTES: usize = HEADER_BYTES + SLOTS * SLOT_BYTES;
 
-/// Bytes of a slot.
 pub(crate) const SLOT_BYTES: usize = 4096;
 /// Native u32: the process.
 pub(crate) const PID: usize = 0;
@@ -35,9 +34,7 @@ pub(crate) const PATH_BYTES: usize = 640;
 
 /// Counters of calls: stripes of native u64 in lines of their own, because threads count at once.
 pub(crate) const COUNTERS: usize = 2048;
-/// Stripes of counters.
 pub(crate) const STRIPES: usize = 16;
-/// Bytes of a stripe.
 pub(crate) const STRIPE_BYTES: usize = 64;
 /// In a stripe: calls that allocate.
 pub(crate) const ALLOCATIONS: usize = 0;

@@ -75,6 +75,36 @@ pub enum Enough {
 }
 
 impl Experiment {
+    /// An experiment that this process takes now: a warm-up round and one more, with one task; its
+    /// metric is time per operation, and the first variant is the baseline. No results are written.
+    pub fn new(
+        name: &str,
+        variants: Vec<Variant>,
+        workloads: Vec<Workload>,
+        sampler: impl Sampler + 'static,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            about: "a fresh process each.".to_owned(),
+            baseline: variants.first().map(|it| it.name.clone()).unwrap_or_default(),
+            variants,
+            workloads,
+            tasks: vec![1],
+            metrics: vec![Metric::time_per_operation().primary()],
+            targets: Vec::new(),
+            strict: false,
+            options: BTreeMap::new(),
+            origin: Origin::now(),
+            rounds: 1,
+            warm_up: true,
+            enough: None,
+            seed: None,
+            shard: None,
+            out: None,
+            sampler: Box::new(sampler),
+        }
+    }
+
     /// Adds a parameter.
     #[must_use]
     pub fn option(mut self, name: &str, value: impl ToString) -> Self {
@@ -289,26 +319,10 @@ mod tests {
     use std::rc::Rc;
 
     fn experiment(sampler: impl Sampler + 'static) -> Experiment {
-        Experiment {
-            name: "test".to_owned(),
-            about: "nothing.".to_owned(),
-            variants: vec![Variant::new("good", ""), Variant::new("bad", "")],
-            baseline: "good".to_owned(),
-            workloads: vec![Workload::new("w", Verify::PerOperation(1))],
-            tasks: vec![1],
-            metrics: vec![Metric::time_per_operation().primary()],
-            targets: Vec::new(),
-            strict: false,
-            options: BTreeMap::new(),
-            origin: Origin::default(),
-            rounds: 2,
-            warm_up: true,
-            enough: None,
-            seed: Some(3),
-            shard: None,
-            out: None,
-            sampler: Box::new(sampler),
-        }
+        let variants = vec![Variant::new("good", ""), Variant::new("bad", "")];
+        let workloads = vec![Workload::new("w", Verify::PerOperation(1))];
+        let experiment = Experiment::new("test", variants, workloads, sampler);
+        Experiment { origin: Origin::default(), rounds: 2, seed: Some(3), ..experiment }
     }
 
     fn measured(verified: u64) -> Taken {

@@ -35,9 +35,6 @@ pub trait Work: Serialize + DeserializeOwned {
     const NAME: &'static str;
 
     /// Does the work in this process.
-    ///
-    /// # Errors
-    /// The reason why there is no measurement.
     fn measure(self) -> Result<Measurement>;
 
     /// The order to a fresh process.

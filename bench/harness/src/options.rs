@@ -1,15 +1,13 @@
 //! The options of every experiment, with defaults of each experiment.
 
-use crate::destination;
 use crate::experiment::Experiment;
-use crate::nearest;
-use crate::results::{self, Metric, Origin, Variant, Workload};
+use crate::results::{self, Variant, Workload};
 use crate::sampler::Sampler;
 use crate::shard::Shard;
 use crate::usage::Usage;
+use crate::{destination, nearest};
 use anyhow::{Result, bail};
 use clap::Args;
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
@@ -101,24 +99,13 @@ impl<D: Defaults> Common<D> {
         sampler: impl Sampler + 'static,
     ) -> Result<Experiment> {
         Ok(Experiment {
-            name: name.to_owned(),
-            about: "a fresh process each.".to_owned(),
-            variants,
             baseline: baseline.to_owned(),
-            workloads,
             tasks: self.tasks()?,
-            metrics: vec![Metric::time_per_operation().primary()],
-            targets: Vec::new(),
-            strict: false,
-            options: BTreeMap::new(),
-            origin: Origin::now(),
             rounds: self.samples,
-            warm_up: true,
-            enough: None,
             seed: self.seed,
             shard: self.shard,
             out: self.out.clone(),
-            sampler: Box::new(sampler),
+            ..Experiment::new(name, variants, workloads, sampler)
         })
     }
 

@@ -65,9 +65,6 @@ impl From<Error> for NoSample {
 /// executable, a replayed kernel path, a supervised program, or a simulated machine.
 pub trait Sampler {
     /// Takes the sample of `key`.
-    ///
-    /// # Errors
-    /// The reason why no sample was taken.
     fn sample(&self, key: SampleKey) -> Result<Taken, NoSample>;
 }
 

@@ -51,8 +51,7 @@ impl Choice {
         let (mut found, mut hidden) = (Vec::new(), 0);
         for process in processes {
             match process.read() {
-                Err(Problem::Ended { .. }) if self.is_open() => {}
-                Err(Problem::NoQuarry { .. }) if self.is_open() => {}
+                Err(Problem::Ended(_) | Problem::NoQuarry(_)) if self.is_open() => {}
                 Err(problem) if self.is_any() && problem.is_of_rights() => hidden += 1,
                 figures => found.push(Found { process, figures }),
             }
@@ -81,7 +80,7 @@ impl Choice {
                     }
                     all.others += others;
                 }
-                Err(Problem::NoQuarry { .. }) if self.is_open() => {}
+                Err(Problem::NoQuarry(_)) if self.is_open() => {}
                 Err(error) => {
                     all.others += 1;
                     problem = problem.or(Some(error));
@@ -111,7 +110,7 @@ impl Choice {
             1 => Ok(found.remove(0).process),
             _ => {
                 let processes = found.iter().map(|it| it.process.who().clone()).collect();
-                Err(Problem::SeveralChosen { processes })
+                Err(Problem::SeveralChosen(processes))
             }
         }
     }

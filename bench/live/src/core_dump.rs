@@ -25,7 +25,7 @@ use std::path::Path;
 /// # Errors
 /// `Core`.
 pub fn read(path: &Path) -> Result<Vec<Snapshot>, Problem> {
-    let refused = |why| Problem::Core { file: path.to_owned(), why };
+    let refused = |why| Problem::Core(path.to_owned(), why);
     let unreadable = |error| refused(CoreProblem::Unreadable(error));
     let file = File::open(path).map_err(unreadable)?;
     let Found { start, process } = find(&file).map_err(refused)?;
@@ -39,7 +39,7 @@ pub fn read(path: &Path) -> Result<Vec<Snapshot>, Problem> {
     }
     if snapshots.is_empty() {
         let error = page.first_error().map_err(unreadable)?;
-        return Err(refused(error.map_or(CoreProblem::LeftOut, CoreProblem::Record)));
+        return Err(refused(error.map_or(CoreProblem::LeftOut, CoreProblem::from)));
     }
     Ok(snapshots)
 }

@@ -23,8 +23,8 @@ impl Format {
     }
 }
 
+type OfProcess = fn(&Snapshot) -> Option<u64>;
 type OfLock = fn(&Lock) -> u64;
-
 type OfCache = fn(&Cache) -> u64;
 
 const CACHE_COUNTERS: [(&str, &str, OfCache); 4] = [
@@ -44,12 +44,12 @@ const CACHE_GAUGES: [(&str, &str, OfCache); 4] = [
 /// The metrics of processes. Each has the labels `pid` and `process`. O(processes * caches).
 #[must_use]
 pub fn text(snapshots: &[Snapshot], format: Format) -> String {
-    let mut writer = Writer { text: String::new(), format };
-    information(&mut writer, snapshots);
-    memory(&mut writer, snapshots);
-    caches(&mut writer, snapshots);
-    locks(&mut writer, snapshots);
-    events(&mut writer, snapshots);
+    let mut writer = Writer { text: String::new(), format, snapshots };
+    information(&mut writer);
+    memory(&mut writer);
+    caches(&mut writer);
+    locks(&mut writer);
+    events(&mut writer);
     if format == Format::OpenMetrics {
         writer.text.push_str("# EOF\n");
     }
@@ -62,60 +62,59 @@ enum Kind {
     Gauge,
 }
 
-struct Writer {
+struct Writer<'a> {
     text: String,
     format: Format,
+    snapshots: &'a [Snapshot],
 }
 
-impl Writer {
-    /// Begins a metric; all its samples must follow at once.
-    fn family(&mut self, name: &str, help: &str, kind: Kind) {
-        let (kind, suffix) = match (kind, self.format) {
-            (Kind::Gauge, _) => ("gauge", ""),
-            (Kind::Counter, Format::OpenMetrics) => ("counter", ""),
-            (Kind::Counter, Format::Text) => ("counter", "_total"),
+impl<'a> Writer<'a> {
+    /// Writes a metric with all its samples: further labels, and a value. Label values contain no
+    /// quotes and backslashes.
+    fn write<V: Display, S: IntoIterator<Item = (String, V)>>(
+        &mut self,
+        (name, help, kind): (&str, &str, Kind),
+        samples: impl Fn(&'a Snapshot) -> S,
+    ) {
+        let (kind, suffix, of_samples) = match (kind, self.format) {
+            (Kind::Gauge, _) => ("gauge", "", ""),
+            (Kind::Counter, Format::OpenMetrics) => ("counter", "", "_total"),
+            (Kind::Counter, Format::Text) => ("counter", "_total", "_total"),
         };
         let _ = writeln!(self.text, "# HELP {name}{suffix} {help}");
         let _ = writeln!(self.text, "# TYPE {name}{suffix} {kind}");
-    }
-
-    /// Writes a sample. Label values contain no quotes and backslashes.
-    fn sample(&mut self, name: &str, of: &Snapshot, labels: &str, value: impl Display) {
-        let (pid, process) = (of.process.pid, &of.process.name);
-        let comma = if labels.is_empty() { "" } else { "," };
-        let _ = writeln!(
-            self.text,
-            "{name}{{pid=\"{pid}\",process=\"{process}\"{comma}{labels}}} {value}"
-        );
-    }
-}
-
-fn information(writer: &mut Writer, snapshots: &[Snapshot]) {
-    writer.family("quarry_build", "What serves the process.", Kind::Gauge);
-    for snapshot in snapshots {
-        let it = &snapshot.process;
-        let labels = format!(
-            "version=\"{}\",slab=\"{}\",pages=\"{}\",backend=\"{}\"",
-            it.version, it.slab_policy, it.page_policy, it.backend
-        );
-        writer.sample("quarry_build", snapshot, &labels, 1);
-    }
-    let name = "quarry_age_seconds";
-    writer.family(name, "Time since the process wrote its figures.", Kind::Gauge);
-    for snapshot in snapshots {
-        if let Some(age) = snapshot.age_ms {
-            let seconds = format!("{}.{:03}", age / 1000, age % 1000);
-            writer.sample(name, snapshot, "", seconds);
+        for snapshot in self.snapshots {
+            let (pid, process) = (snapshot.process.pid, &snapshot.process.name);
+            for (labels, value) in samples(snapshot) {
+                let comma = if labels.is_empty() { "" } else { "," };
+                let labels = format!("pid=\"{pid}\",process=\"{process}\"{comma}{labels}");
+                let _ = writeln!(self.text, "{name}{of_samples}{{{labels}}} {value}");
+            }
         }
     }
 }
 
-fn memory(writer: &mut Writer, snapshots: &[Snapshot]) {
-    let name = "quarry_memory_bytes";
-    writer.family(name, "Memory of the heap by what it is used for.", Kind::Gauge);
-    for snapshot in snapshots {
-        let it = &snapshot.memory;
-        for (state, bytes) in [
+fn information(writer: &mut Writer<'_>) {
+    writer.write(("quarry_build", "What serves the process.", Kind::Gauge), |it| {
+        let it = &it.process;
+        let labels = format!(
+            "version=\"{}\",slab=\"{}\",pages=\"{}\",backend=\"{}\"",
+            it.version, it.slab_policy, it.page_policy, it.backend
+        );
+        [(labels, 1)]
+    });
+    let age = ("quarry_age_seconds", "Time since the process wrote its figures.", Kind::Gauge);
+    writer.write(age, |it| {
+        let age = it.age_ms?;
+        Some((String::new(), format!("{}.{:03}", age / 1000, age % 1000)))
+    });
+}
+
+fn memory(writer: &mut Writer<'_>) {
+    let state = ("quarry_memory_bytes", "Memory of the heap by what it is used for.", Kind::Gauge);
+    writer.write(state, |it| {
+        let it = &it.memory;
+        let states = [
             ("objects", it.objects),
             ("parked", it.parked),
             ("free_in_slabs", it.free_in_slabs),
@@ -129,83 +128,55 @@ fn memory(writer: &mut Writer, snapshots: &[Snapshot]) {
             ("mappings", it.mappings),
             ("mappings_kept", it.mappings_kept),
             ("descriptors", it.descriptors),
-        ] {
-            writer.sample(name, snapshot, &format!("state=\"{state}\""), bytes);
-        }
+        ];
+        states.map(|(state, bytes)| (format!("state=\"{state}\""), bytes))
+    });
+    let of_process: [(&str, &str, OfProcess); 3] = [
+        ("quarry_resident_bytes", "Memory that the process has in RAM.", |it| it.resident),
+        ("quarry_used_bytes", "Memory that counts against the limit.", |it| Some(it.budget.used)),
+        ("quarry_limit_bytes", "The limit, where there is one.", |it| it.budget.limit),
+    ];
+    for (name, help, of) in of_process {
+        writer.write((name, help, Kind::Gauge), |it| Some((String::new(), of(it)?)));
     }
-    writer.family("quarry_resident_bytes", "Memory that the process has in RAM.", Kind::Gauge);
-    for snapshot in snapshots {
-        if let Some(bytes) = snapshot.resident {
-            writer.sample("quarry_resident_bytes", snapshot, "", bytes);
-        }
-    }
-    writer.family("quarry_used_bytes", "Memory that counts against the limit.", Kind::Gauge);
-    for snapshot in snapshots {
-        writer.sample("quarry_used_bytes", snapshot, "", snapshot.budget.used);
-    }
-    writer.family("quarry_limit_bytes", "The limit, where there is one.", Kind::Gauge);
-    for snapshot in snapshots {
-        if let Some(limit) = snapshot.budget.limit {
-            writer.sample("quarry_limit_bytes", snapshot, "", limit);
-        }
-    }
-    writer.family("quarry_zone_free_bytes", "Free memory of a zone.", Kind::Gauge);
-    for snapshot in snapshots {
-        for zone in &snapshot.zones {
-            let bytes = zone.free.saturating_mul(FRAME_BYTES);
-            let node = format!("node=\"{}\"", zone.node);
-            writer.sample("quarry_zone_free_bytes", snapshot, &node, bytes);
-        }
-    }
+    writer.write(("quarry_zone_free_bytes", "Free memory of a zone.", Kind::Gauge), |it| {
+        it.zones
+            .iter()
+            .map(|zone| (format!("node=\"{}\"", zone.node), zone.free.saturating_mul(FRAME_BYTES)))
+    });
 }
 
-fn caches(writer: &mut Writer, snapshots: &[Snapshot]) {
+fn caches(writer: &mut Writer<'_>) {
     let counters = CACHE_COUNTERS.map(|it| (it, Kind::Counter));
     let gauges = CACHE_GAUGES.map(|it| (it, Kind::Gauge));
     for ((name, help, of), kind) in counters.into_iter().chain(gauges) {
-        writer.family(name, help, kind);
-        let sample = match kind {
-            Kind::Counter => format!("{name}_total"),
-            Kind::Gauge => name.to_owned(),
-        };
-        for snapshot in snapshots {
-            for cache in &snapshot.caches {
-                let label = format!("cache=\"{}\"", cache.name);
-                writer.sample(&sample, snapshot, &label, of(cache));
-            }
-        }
+        writer.write((name, help, kind), |it| {
+            it.caches.iter().map(move |cache| (format!("cache=\"{}\"", cache.name), of(cache)))
+        });
     }
 }
 
-fn locks(writer: &mut Writer, snapshots: &[Snapshot]) {
+fn locks(writer: &mut Writer<'_>) {
     let counters: [(&str, &str, OfLock); 2] = [
         ("quarry_lock_acquisitions", "Times that a kind of lock was taken.", |it| it.acquisitions),
         ("quarry_lock_contentions", "Times that a task had to wait for it.", |it| it.contentions),
     ];
     for (name, help, of) in counters {
-        writer.family(name, help, Kind::Counter);
-        for snapshot in snapshots {
-            for lock in &snapshot.locks {
-                let label = format!("lock=\"{}\"", lock.name);
-                writer.sample(&format!("{name}_total"), snapshot, &label, of(lock));
-            }
-        }
+        writer.write((name, help, Kind::Counter), |it| {
+            it.locks.iter().map(move |lock| (format!("lock=\"{}\"", lock.name), of(lock)))
+        });
     }
 }
 
 /// Writes events as labels of two metrics, because a process may publish events of any name.
-fn events(writer: &mut Writer, snapshots: &[Snapshot]) {
+fn events(writer: &mut Writer<'_>) {
     for (is_gauge, name, kind) in
         [(false, "quarry_events", Kind::Counter), (true, "quarry_states", Kind::Gauge)]
     {
-        writer.family(name, "Counts as in /proc/vmstat.", kind);
-        let sample = if is_gauge { name.to_owned() } else { format!("{name}_total") };
-        for snapshot in snapshots {
-            for event in snapshot.events.iter().filter(|it| it.is_gauge == is_gauge) {
-                let label = format!("event=\"{}\"", event.name);
-                writer.sample(&sample, snapshot, &label, event.count);
-            }
-        }
+        writer.write((name, "Counts as in /proc/vmstat.", kind), |it| {
+            let events = it.events.iter().filter(move |it| it.is_gauge == is_gauge);
+            events.map(|event| (format!("event=\"{}\"", event.name), event.count))
+        });
     }
 }
 

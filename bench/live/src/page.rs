@@ -7,10 +7,9 @@ use quarry_record::{
     Head, PAGE_BYTES, RECORD_BYTES, RecordError, Snapshot as Record, record_of, records,
 };
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 /// Most copies of a record that its process keeps writing; one write takes microseconds.
 const MOST_COPIES: u32 = 20;

@@ -5,12 +5,11 @@
 //! only attaching, so they do not matter here. The same readers may list mappings, but only root
 //! may open them (`map_files`).
 
-use crate::clock;
-use crate::json;
 use crate::label::Label;
 use crate::page::{Page, Refusal};
 use crate::problem::{Problem, Who};
 use crate::snapshot::Snapshot;
+use crate::{clock, json};
 use procfs::ProcError;
 use procfs::process::{self, MMapPath, MemoryMap};
 use quarry_record::{LEAST_DESCRIPTOR, MEMFD_NAME, PAGE_BYTES, RecordError};
@@ -47,8 +46,8 @@ impl Process {
     /// # Errors
     /// `NoProcess`, `Ended`.
     pub fn new(pid: u32) -> Result<Self, Problem> {
-        let missing = |_| Problem::NoProcess { pid };
-        let number = i32::try_from(pid).map_err(|_| Problem::NoProcess { pid })?;
+        let missing = |_| Problem::NoProcess(pid);
+        let number = i32::try_from(pid).map_err(|_| Problem::NoProcess(pid))?;
         let files = process::Process::new(number).map_err(missing)?;
         let (status, stat) = (files.status().map_err(missing)?, files.stat().map_err(missing)?);
         let leader = status.tgid.unsigned_abs();
@@ -57,7 +56,7 @@ impl Process {
         }
         let who = Who { pid, name: Label::from(status.name.as_str()) };
         if matches!(stat.state, 'Z' | 'X') {
-            return Err(Problem::Ended { process: who });
+            return Err(Problem::Ended(who));
         }
         let own_pid = status.nspid.and_then(|all| all.last().copied());
         let began_ns = clock::began_ns(stat.starttime, procfs::ticks_per_second());
@@ -98,14 +97,9 @@ impl Process {
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
-        let process = self.who.clone();
         match refusal {
-            _ if !self.is_alive() => Err(Problem::Ended { process }),
-            Some(Refusal::Record(error)) => Err(self.unusable(error)),
-            Some(Refusal::Unreadable(error)) => {
-                Err(Problem::Proc { process, error: error.to_string() })
-            }
-            Some(Refusal::NoRecord) => Err(Problem::NoRecord { process }),
+            _ if !self.is_alive() => Err(Problem::Ended(self.who.clone())),
+            Some(refusal) => Err(self.refused(refusal)),
             None => self.mapped_page_or_reason(),
         }
     }
@@ -181,8 +175,8 @@ impl Process {
         let process = self.who.clone();
         let maps = self.files.maps().map_err(|error| match error {
             ProcError::PermissionDenied(_) => self.denied(&io::ErrorKind::PermissionDenied.into()),
-            _ if !self.is_alive() => Problem::Ended { process: process.clone() },
-            other => Problem::Proc { process: process.clone(), error: other.to_string() },
+            _ if !self.is_alive() => Problem::Ended(process.clone()),
+            other => Problem::Proc(process.clone(), other.to_string()),
         })?;
         let path_of = |map: &MemoryMap| match &map.pathname {
             MMapPath::Path(path) => Some(path.clone()),
@@ -196,29 +190,30 @@ impl Process {
             };
             let has_library = maps.iter().filter_map(path_of).any(|path| is_library(&path));
             return Err(match has_library {
-                true => Problem::NoPage { process },
-                false => Problem::NoQuarry { process },
+                true => Problem::NoPage(process),
+                false => Problem::NoQuarry(process),
             });
         };
         let (from, to) = map.address;
         let path = self.folder().join(format!("map_files/{from:x}-{to:x}"));
-        let Some(page) = open(&path) else { return Err(Problem::Closed { process }) };
+        let Some(page) = open(&path) else { return Err(Problem::Closed(process)) };
         let name = &self.who.name;
         let figures = page.of_process(self.who.pid, self.own_pid, name, self.began_ns);
-        figures.map(|it| self.with_resident(it)).map_err(|it| match it {
-            Refusal::Unreadable(error) => Problem::Proc { process, error: error.to_string() },
-            Refusal::NoRecord => Problem::NoRecord { process },
-            Refusal::Record(error) => self.unusable(error),
-        })
+        figures.map(|it| self.with_resident(it)).map_err(|it| self.refused(it))
     }
 
-    fn unusable(&self, error: RecordError) -> Problem {
+    fn refused(&self, refusal: Refusal) -> Problem {
         let process = self.who.clone();
-        match error {
-            RecordError::Blank | RecordError::Unpublished { .. } => {
-                Problem::Silent { process, resident: self.resident().unwrap_or(0) }
+        match refusal {
+            Refusal::Unreadable(error) => Problem::Proc(process, error.to_string()),
+            Refusal::NoRecord => Problem::NoRecord(process),
+            Refusal::Record(RecordError::Blank | RecordError::Unpublished { .. }) => {
+                Problem::Silent(process, self.resident().unwrap_or(0))
             }
-            error => Problem::Record { process, error },
+            Refusal::Record(RecordError::OtherVersion { version }) => {
+                Problem::OtherVersion(process, version)
+            }
+            Refusal::Record(error) => Problem::Record(process, error),
         }
     }
 
@@ -227,15 +222,13 @@ impl Process {
         let process = self.who.clone();
         let reader = nix::unistd::geteuid();
         match error.kind() {
-            _ if !self.is_alive() => Problem::Ended { process },
-            io::ErrorKind::PermissionDenied if reader.is_root() => {
-                Problem::NoCapability { process }
-            }
+            _ if !self.is_alive() => Problem::Ended(process),
+            io::ErrorKind::PermissionDenied if reader.is_root() => Problem::NoCapability(process),
             io::ErrorKind::PermissionDenied if reader.as_raw() == self.user => {
-                Problem::NotDumpable { process }
+                Problem::NotDumpable(process)
             }
-            io::ErrorKind::PermissionDenied => Problem::OtherUser { process, user: self.user },
-            _ => Problem::Proc { process, error: error.to_string() },
+            io::ErrorKind::PermissionDenied => Problem::OtherUser(process, self.user),
+            _ => Problem::Proc(process, error.to_string()),
         }
     }
 }
@@ -276,8 +269,8 @@ mod tests {
         let own = Process::new(std::process::id()).unwrap();
         assert!(own.is_alive());
         let problem = own.read().unwrap_err();
-        assert!(matches!(problem, Problem::NoQuarry { .. }), "{problem}");
+        assert!(matches!(problem, Problem::NoQuarry(_)), "{problem}");
         assert!(problem.to_string().contains("quarry run -- COMMAND"));
-        assert!(matches!(Process::new(u32::MAX), Err(Problem::NoProcess { .. })));
+        assert!(matches!(Process::new(u32::MAX), Err(Problem::NoProcess(_))));
     }
 }

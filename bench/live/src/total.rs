@@ -5,6 +5,13 @@ use crate::snapshot::{
     Budget, Cache, CpuLists, Event, Identity, Lock, Memory, PageLists, Snapshot, Zone,
 };
 
+/// Adds fields of a part to a sum.
+macro_rules! add_each {
+    ($sum:ident, $part:ident: $($field:ident),+) => {{
+        $($sum.$field = $sum.$field.saturating_add($part.$field);)+
+    }};
+}
+
 /// The sums over all processes. Caches, events and locks are summed by name, zones by node, page
 /// lists by CPU. The limit is the smallest one, the age the greatest. A policy or version that
 /// differs becomes `mixed`. JSON has a line for each process. O(n * rows).
@@ -47,9 +54,7 @@ fn add(total: &mut Snapshot, other: &Snapshot) {
     for lists in &other.cpu_lists {
         let of = |it: &CpuLists| (it.cpu, it.node);
         match total.cpu_lists.iter_mut().find(|it| of(it) == of(lists)) {
-            Some(sum) => {
-                add_each([(&mut sum.count, lists.count), (&mut sum.high, lists.high)]);
-            }
+            Some(sum) => add_each!(sum, lists: count, high),
             None => total.cpu_lists.push(*lists),
         }
     }
@@ -82,24 +87,9 @@ fn add_identity(total: &mut Identity, other: &Identity) {
     total.cpus = total.cpus.max(other.cpus);
 }
 
-fn add_each<const N: usize>(parts: [(&mut u64, u64); N]) {
-    for (sum, part) in parts {
-        *sum = sum.saturating_add(part);
-    }
-}
-
 fn add_cache(sum: &mut Cache, part: &Cache) {
-    add_each([
-        (&mut sum.live, part.live),
-        (&mut sum.parked, part.parked),
-        (&mut sum.objects, part.objects),
-        (&mut sum.active_slabs, part.active_slabs),
-        (&mut sum.slabs, part.slabs),
-        (&mut sum.allocs, part.allocs),
-        (&mut sum.fast_allocs, part.fast_allocs),
-        (&mut sum.frees, part.frees),
-        (&mut sum.fast_frees, part.fast_frees),
-    ]);
+    add_each!(sum, part: live, parked, objects, active_slabs, slabs);
+    add_each!(sum, part: allocs, fast_allocs, frees, fast_frees);
 }
 
 fn add_zone(sum: &mut Zone, part: &Zone) {
@@ -111,31 +101,13 @@ fn add_zone(sum: &mut Zone, part: &Zone) {
     for (sum, part) in sum.marks.iter_mut().zip(part.marks) {
         *sum = sum.saturating_add(part);
     }
-    add_each([
-        (&mut sum.managed, part.managed),
-        (&mut sum.free, part.free),
-        (&mut sum.in_extents, part.in_extents),
-        (&mut sum.dirty, part.dirty),
-        (&mut sum.boost, part.boost),
-    ]);
+    add_each!(sum, part: managed, free, in_extents, dirty, boost);
 }
 
 fn add_memory(sum: &mut Memory, part: &Memory) {
-    add_each([
-        (&mut sum.objects, part.objects),
-        (&mut sum.parked, part.parked),
-        (&mut sum.free_in_slabs, part.free_in_slabs),
-        (&mut sum.empty_slabs, part.empty_slabs),
-        (&mut sum.around_objects, part.around_objects),
-        (&mut sum.blocks, part.blocks),
-        (&mut sum.page_cache, part.page_cache),
-        (&mut sum.page_lists, part.page_lists),
-        (&mut sum.free_dirty, part.free_dirty),
-        (&mut sum.free_returned, part.free_returned),
-        (&mut sum.mappings, part.mappings),
-        (&mut sum.mappings_kept, part.mappings_kept),
-        (&mut sum.descriptors, part.descriptors),
-    ]);
+    add_each!(sum, part: objects, parked, free_in_slabs, empty_slabs, around_objects);
+    add_each!(sum, part: blocks, page_cache, page_lists, free_dirty, free_returned);
+    add_each!(sum, part: mappings, mappings_kept, descriptors);
 }
 
 fn add_budget(sum: &mut Budget, part: &Budget) {
@@ -143,17 +115,11 @@ fn add_budget(sum: &mut Budget, part: &Budget) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
     };
-    add_each([(&mut sum.used, part.used), (&mut sum.available, part.available)]);
+    add_each!(sum, part: used, available);
 }
 
 fn add_page_lists(sum: &mut PageLists, part: &PageLists) {
-    add_each([
-        (&mut sum.frames, part.frames),
-        (&mut sum.allocs, part.allocs),
-        (&mut sum.frees, part.frees),
-        (&mut sum.allocs_at_zone, part.allocs_at_zone),
-        (&mut sum.frees_at_zone, part.frees_at_zone),
-    ]);
+    add_each!(sum, part: frames, allocs, frees, allocs_at_zone, frees_at_zone);
 }
 
 /// Takes the greatest of durations, and the sum of other events.
@@ -165,13 +131,7 @@ fn add_event(sum: &mut Event, part: &Event) {
 }
 
 fn add_lock(sum: &mut Lock, part: &Lock) {
-    add_each([
-        (&mut sum.acquisitions, part.acquisitions),
-        (&mut sum.contentions, part.contentions),
-        (&mut sum.wait_ns, part.wait_ns),
-        (&mut sum.hold_samples, part.hold_samples),
-        (&mut sum.hold_ns, part.hold_ns),
-    ]);
+    add_each!(sum, part: acquisitions, contentions, wait_ns, hold_samples, hold_ns);
 }
 
 #[cfg(test)]

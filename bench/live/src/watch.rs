@@ -2,12 +2,11 @@
 //!
 //! A page stays readable after its process has ended as long as a descriptor of it is open.
 
-use crate::clock;
 use crate::label::Label;
 use crate::page::Page;
 use crate::process::is_page;
 use crate::snapshot::Snapshot;
-use crate::total;
+use crate::{clock, total};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};

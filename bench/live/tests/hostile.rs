@@ -2,8 +2,10 @@
 //! characters, and no number makes them panic.
 
 use proptest::prelude::*;
-use quarry_live::{Activity, Label, Snapshot, activity, metrics, total};
-use quarry_live::{buddyinfo, farewell, lockstat, slabinfo, vmstat, zoneinfo};
+use quarry_live::{
+    Activity, Label, Snapshot, activity, buddyinfo, farewell, lockstat, metrics, slabinfo, total,
+    vmstat, zoneinfo,
+};
 use quarry_record::{
     About, Budget, CacheRow, Draft, Head, ListRow, LockRow, MAGIC, Memory, Name, Owner,
     RECORD_BYTES, RECORD_WORDS, Sequence, Sink, Snapshot as Record, VERSION, ZoneRow, events,

@@ -51,8 +51,9 @@ fn of(stack: &Stack, value: Value) -> i64 {
 fn sorted(profile: &Profile, shown: Value) -> Vec<&Stack> {
     let mut stacks: Vec<_> = profile.stacks.iter().filter(|it| of(it, shown) != 0).collect();
     stacks.sort_by(|one, other| {
-        let keys = |it: &Stack| of(it, shown).abs();
-        keys(other).cmp(&keys(one)).then_with(|| one.lines().cmp_by_function(other.lines()))
+        let size = |it: &Stack| of(it, shown).abs();
+        let names = |it: &Stack| it.lines().map(|line| line.function.clone()).collect::<Vec<_>>();
+        size(other).cmp(&size(one)).then_with(|| names(one).cmp(&names(other)))
     });
     stacks
 }
@@ -127,15 +128,6 @@ fn counted(count: i64, what: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} {what}{s}")
 }
-
-/// Orders call sites with equal values.
-trait ByFunction<'a>: Iterator<Item = &'a Line> + Sized {
-    fn cmp_by_function(self, other: Self) -> std::cmp::Ordering {
-        self.map(|line| &line.function).cmp(other.map(|line| &line.function))
-    }
-}
-
-impl<'a, I: Iterator<Item = &'a Line>> ByFunction<'a> for I {}
 
 #[cfg(test)]
 mod tests {

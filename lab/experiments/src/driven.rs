@@ -51,9 +51,6 @@ pub(crate) struct Script {
 
 impl Script {
     /// Names of the scripts in `folder`, sorted.
-    ///
-    /// # Errors
-    /// A usage error if the folder cannot be read.
     pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
         let entries = fs::read_dir(folder).map_err(|error| {
             let folder = folder.display();
@@ -112,9 +109,6 @@ impl Script {
     }
 
     /// Prepares a folder by the script, and runs the script once on glibc under the counter.
-    ///
-    /// # Errors
-    /// The script fails even on glibc.
     pub(crate) fn make_ready(self, quick: bool, launcher: &Launcher) -> Result<ReadyProgram> {
         let folder = tempfile::Builder::new().prefix("quarry-driven").tempdir()?;
         // For servers that refuse to run as root and have folders in it.
@@ -144,9 +138,6 @@ impl Script {
     }
 
     /// Prepares `folder` by the script, on the C library's allocator.
-    ///
-    /// # Errors
-    /// The script fails: the end of its output.
     fn prepare(&self, folder: &Path, size: &str) -> Result<()> {
         let mut command = Command::new("bash");
         command.arg(&self.file).arg("prepare").arg(folder).arg(size);

@@ -58,9 +58,6 @@ pub struct PredictArgs {
 
 impl PredictArgs {
     /// Starts the program and prints its predictions.
-    ///
-    /// # Errors
-    /// The program is absent or fails, or the page cannot be written.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         let text = self.ask()?;
         if self.json {

@@ -47,9 +47,6 @@ pub(crate) struct ReadyProgram {
 impl ReadyProgram {
     /// Runs the program once on glibc, with its calls of malloc counted ([`Launcher::probe`]). Its
     /// output there is the reference for every allocator.
-    ///
-    /// # Errors
-    /// The program fails even on glibc.
     pub(crate) fn new(
         label: Label,
         program: Program,
@@ -87,9 +84,6 @@ impl ReadyProgram {
     }
 
     /// Takes a sample on an allocator, and checks the result.
-    ///
-    /// # Errors
-    /// The reason why the sample does not count.
     pub(crate) fn take(
         &self,
         contender: &Contender,

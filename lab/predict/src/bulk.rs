@@ -19,7 +19,6 @@ pub(crate) const MACHINE: &str = "llfree";
 /// Linux 6.0: orders 0 to 3 and 9 on lists per CPU.
 const LINUX: &str = "slub-4.9+v5.18";
 
-/// Cores of the machine.
 const CORES: usize = 26;
 
 /// The published figures: nanoseconds of 4 KiB on one core and on all, and the factor of 2 MiB.
@@ -38,7 +37,6 @@ impl Act for Bulk {
     }
 }
 
-/// Nanoseconds of a block.
 fn block_ns(machine: &MachineFile, order: u8, blocks: u32, tasks: usize) -> Result<f64> {
     let pages = Pages { order, movable: true };
     let work_ns = machine.value("block_ns") as u64;
@@ -51,7 +49,6 @@ pub(crate) fn calibration(machine: &MachineFile) -> Result<Vec<Cell>> {
     Ok(vec![Cell::figure("4 KiB, 1 core", "ns a block", SMALL_NS[0], alone).calibrated()])
 }
 
-/// All cells.
 pub(crate) fn predict(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = calibration(machine)?;
     let all = block_ns(machine, 0, SMALL_BLOCKS, CORES)?;

@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 /// time.
 type Compared = (&'static str, &'static str, &'static str, usize, u32);
 
-/// Replays that are compared.
 const REPLAYS: [Compared; 8] = [
     ("page-fault1", "slub-4.9+order0+single", "page-fault", 0, 4_096),
     ("page-fault1", "slub-4.9+order0-310+single", "page-fault", 0, 4_096),
@@ -32,7 +31,6 @@ pub(crate) struct Counted {
     per_message: BTreeMap<&'static str, f64>,
 }
 
-/// Time that is measured of each.
 const MEASURED_US: u64 = 100_000;
 
 /// Runs all of them with two tasks, and says what was counted for each message.

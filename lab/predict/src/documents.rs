@@ -61,9 +61,6 @@ pub(crate) fn transactions() -> Vec<Transactions> {
 }
 
 /// The numbers of a figure of a document, in their order there.
-///
-/// # Panics
-/// If there is none of this name.
 pub(crate) fn numbers(document: &str, figure: &str) -> Vec<f64> {
     let all: Vec<Figure> =
         lines(include_str!("../../../bench/harness/tests/golden/figures_outside_tables.csv"));
@@ -77,12 +74,10 @@ pub(crate) fn deviation((from, from_deviates): (f64, f64), (to, to_deviates): (f
     to / from * (from_deviates / from).hypot(to_deviates / to) * 100.0
 }
 
-/// The means of a benchmark of document 000 on a machine.
 pub(crate) fn means(machine: &str, benchmark: &str) -> Vec<Mmtests> {
     statistics(machine, benchmark, "mean")
 }
 
-/// The standard deviations of a benchmark of document 000 on a machine.
 pub(crate) fn deviations(machine: &str, benchmark: &str) -> Vec<Mmtests> {
     statistics(machine, benchmark, "Stddev")
 }

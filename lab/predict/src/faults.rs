@@ -49,7 +49,6 @@ const LARGER_GAINS: [(usize, f64); 5] = [(1, 0.0), (4, 0.0), (16, 0.0), (32, 0.0
 const WAITING: [usize; 2] = [32, 64];
 const TRIPLED: f64 = 3.0;
 
-/// Faults under some policies.
 fn replay(machine: &MachineFile, policies: &str, tasks: usize, space: Space) -> Result<Replayed> {
     let work = WorkRow::of_ns(machine.value("fault_ns") as u64);
     let round = if machine.quick { QUICK_ROUND } else { ROUND };

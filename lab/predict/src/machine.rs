@@ -33,7 +33,6 @@ pub(crate) struct Constant {
     pub(crate) from: String,
 }
 
-/// The file of a machine.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MachineFile {
@@ -66,9 +65,6 @@ pub(crate) struct MachineFile {
 
 impl MachineFile {
     /// The machine of this name.
-    ///
-    /// # Errors
-    /// If there is none, or its file is not one.
     pub(crate) fn named(name: &str) -> Result<Self> {
         let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) else {
             let known: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();

@@ -95,7 +95,6 @@ pub(crate) fn calibration(machine: &MachineFile) -> Result<Vec<Cell>> {
     Ok(vec![baseline(&streams(machine, SLUB, BYTES)?.0)])
 }
 
-/// All cells.
 pub(crate) fn predict(machine: &MachineFile) -> Result<Vec<Cell>> {
     let (slub, caches) = streams(machine, SLUB, BYTES)?;
     let mut cells = vec![baseline(&slub)];

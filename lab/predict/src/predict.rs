@@ -79,7 +79,6 @@ impl Options {
         Ok(machine)
     }
 
-    /// The machines of the document.
     fn machines(&self) -> Result<Vec<&'static str>> {
         Ok(match self.document.as_str() {
             "000" => messages::MACHINES.map(|(name, _)| name).to_vec(),

@@ -20,7 +20,6 @@ const SEED: u64 = 1;
 /// The part of its time that a quick run takes.
 const QUICK_PART: u64 = 5;
 
-/// A replay.
 pub(crate) struct Run<'a> {
     pub(crate) machine: &'a MachineFile,
     /// The variant, by the names of the lab.
@@ -77,10 +76,8 @@ impl Host for OnMachine {
 
 /// The work of tasks on any memory.
 pub(crate) trait Act {
-    /// Its result.
     type Figure;
 
-    /// Does it.
     fn act<M: FileCache>(self, memory: &M) -> Self::Figure;
 }
 
@@ -134,18 +131,12 @@ pub(crate) fn events() -> u64 {
 
 impl Run<'_> {
     /// Runs it to its end, in simulated time. The memory is never taken down.
-    ///
-    /// # Errors
-    /// A variant that does not exist, or something that did not hold at the end.
     pub(crate) fn replay(&self) -> Result<Replayed> {
         on_machine(self.machine, self.policies, self)
     }
 }
 
 /// Acts on a stack of these policies, on a machine, to the end in simulated time.
-///
-/// # Errors
-/// A variant that does not exist, or something that did not hold at the end.
 pub(crate) fn on_machine<A: Act>(
     machine: &MachineFile,
     policies: &str,

@@ -19,7 +19,6 @@ const THROUGHPUTS: [(&str, &str); 2] =
 /// Paths of sockperf under load, of which the document has no table.
 const UNDER_LOAD: [(&str, &str); 2] = [("udp-linux-4-9", "UDP"), ("tcp-messages", "TCP")];
 
-/// Time that is measured of each.
 const MEASURED_US: u64 = 20_000;
 
 /// Messages a second under load, and their bytes.

@@ -25,9 +25,6 @@ pub(crate) struct AnonymousLru {
 
 impl AnonymousLru {
     /// Makes empty lists for a stack with this many frames, slots and nodes.
-    ///
-    /// # Errors
-    /// A call that the operating system refuses.
     pub(crate) fn build(
         options: LruOptions<Chosen>,
         frames: usize,
@@ -41,16 +38,12 @@ impl AnonymousLru {
         Ok(Self { table, lists, growing: Mutex::new(()) })
     }
 
-    /// The lists, for their counts.
     pub(crate) fn lists(&self) -> &LruSet<Chosen> {
         &self.lists
     }
 
     /// Adds a page that a page table names from now on. If draining the add batch drops the last
     /// reference to some pages, their frames go to `free`.
-    ///
-    /// # Panics
-    /// If the operating system has no memory for its descriptor.
     pub(crate) fn add(
         &self,
         (slot, node): (SlotIndex, NodeId),
@@ -109,9 +102,6 @@ impl AnonymousLru {
     }
 
     /// Checks lists and batches, once everything was released and no thread is at work.
-    ///
-    /// # Errors
-    /// The first condition that does not hold.
     pub(crate) fn check_at_end(&self, nodes: u8) -> Result<(), String> {
         self.lists.validate(&self.table).map_err(|broken| broken.to_string())?;
         let pages = |node| self.lists.sizes(NodeId(node));

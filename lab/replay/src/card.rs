@@ -75,7 +75,6 @@ impl Socket {
     }
 }
 
-/// The state that all tasks share.
 struct Scene<'a, M: KernelMemory> {
     card: Card,
     memory: &'a M,
@@ -91,9 +90,6 @@ struct Scene<'a, M: KernelMemory> {
 
 /// Lets `scale.tasks` processes send along `path`. The scheduler chooses their CPUs, and the card
 /// interrupts the first CPU of the scale.
-///
-/// # Panics
-/// If there is no memory left, or the CPU is not ours to use.
 pub(crate) fn run<M: KernelMemory>(
     memory: &M,
     path: &Path,

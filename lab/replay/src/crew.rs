@@ -83,7 +83,6 @@ enum Length {
 /// and lists are as full as they get. With slqb, which takes longest, that needs some 40 bursts.
 const WARM_UP_TURNS: u64 = 64;
 
-/// The state that all threads of a crew share.
 struct Scene<'a, M: KernelMemory> {
     crew: &'a Crew,
     scale: Scale<'a>,
@@ -91,9 +90,7 @@ struct Scene<'a, M: KernelMemory> {
     plan: &'a Plan<M::Cache>,
     queues: &'a [Queue],
     stage: &'a Stage<Length>,
-    /// Messages sent by all senders together.
     sent: AtomicU64,
-    /// Messages that found no room.
     lost: AtomicU64,
     /// The moment from which tags count nanoseconds.
     origin: Moment,

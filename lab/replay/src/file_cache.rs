@@ -9,9 +9,6 @@ pub trait FileCache: KernelMemory {
     type Mapping: Copy + Send + Sync;
 
     /// Makes a mapping without pages.
-    ///
-    /// # Panics
-    /// If there is no memory.
     fn create_mapping(&self) -> Self::Mapping;
 
     /// Ends a mapping that has no pages left.
@@ -19,9 +16,6 @@ pub trait FileCache: KernelMemory {
 
     /// Reads a page: if it is not cached, `fill` writes its bytes first; then `see` looks at them.
     /// Returns whether the page was cached.
-    ///
-    /// # Panics
-    /// If there is no memory.
     fn read(
         &self,
         mapping: Self::Mapping,
@@ -32,9 +26,6 @@ pub trait FileCache: KernelMemory {
 
     /// Changes a page and makes it dirty. If the page is not cached, `fill` writes its bytes first.
     /// Returns whether the page was cached.
-    ///
-    /// # Panics
-    /// If there is no memory.
     fn write(
         &self,
         mapping: Self::Mapping,

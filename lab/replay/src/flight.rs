@@ -20,7 +20,6 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// Makes an empty flight for a plan with this many kinds of pieces.
     pub(crate) fn new(pieces: usize) -> Self {
         let held = (0..pieces).map(|_| VecDeque::new()).collect();
         Self { held, ..Self::default() }
@@ -40,7 +39,6 @@ impl Flight {
         }
     }
 
-    /// Returns whether no memory is held.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.iter().all(VecDeque::is_empty) && self.kept.is_none()
     }

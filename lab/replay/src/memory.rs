@@ -148,9 +148,6 @@ pub trait KernelMemory: Sync {
 
     /// Takes back everything that caches keep, and checks that no memory is missing. All objects
     /// must have been freed, and no thread may be at work.
-    ///
-    /// # Errors
-    /// The first condition that does not hold.
     fn check_at_end(&self) -> Result<(), String>;
 }
 
@@ -196,78 +193,103 @@ impl Footprint {
     }
 }
 
-/// The counts of a stack. All values only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+macro_rules! counters {
+    ($($(#[$about:meta])* $name:ident,)+) => {
+        /// The counts of a stack. All values only grow.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$about])* pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// Returns the counts since `earlier`.
+            pub fn since(self, earlier: Self) -> Self {
+                Self { $($name: self.$name - earlier.$name),+ }
+            }
+
+            /// The sum of both.
+            pub fn plus(self, other: Self) -> Self {
+                Self { $($name: self.$name + other.$name),+ }
+            }
+
+            /// Every counter with its name.
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),+]
+            }
+        }
+    };
+}
+
+counters! {
     /// Times the zone's lock was taken.
-    pub zone_lock: u64,
+    zone_lock,
     /// Times the lock was found held.
-    pub zone_contended: u64,
+    zone_contended,
     /// Nanoseconds that were spent waiting for the zone's lock.
-    pub zone_wait_ns: u64,
+    zone_wait_ns,
     /// Number of measurements of how long the lock was held.
-    pub zone_hold_samples: u64,
+    zone_hold_samples,
     /// The sum of these hold times, in nanoseconds.
-    pub zone_hold_ns: u64,
+    zone_hold_ns,
     /// Critical sections of the zone that handed blocks out.
-    pub zone_allocs: u64,
+    zone_allocs,
     /// Critical sections of the zone that took blocks back.
-    pub zone_frees: u64,
+    zone_frees,
     /// Blocks that the zone handed out, to pcp lists or directly to callers.
-    pub zone_taken: u64,
+    zone_taken,
     /// Blocks that pcp lists gave back to the zone.
-    pub lists_drained: u64,
+    lists_drained,
     /// Blocks that callers received, from pcp lists or directly from the zone.
-    pub handed_out: u64,
+    handed_out,
     /// Blocks that callers freed.
-    pub taken_back: u64,
+    taken_back,
     /// Critical sections that freed pages, under the lock of a pcp list or of the zone.
-    pub page_sections: u64,
+    page_sections,
     /// Times a lock of the slab allocator was taken. Such a lock guards the slabs of a node or CPU,
     /// one slab, a barn, or objects that CPUs hand to each other (alien arrays, remote lists).
-    pub slab_lock: u64,
+    slab_lock,
     /// Times such a lock was found held.
-    pub slab_contended: u64,
+    slab_contended,
     /// Nanoseconds that were spent waiting for these locks.
-    pub slab_wait_ns: u64,
+    slab_wait_ns,
     /// Times the lock bit of a slab was taken, if the policy has such bits.
-    pub lock_bits: u64,
+    lock_bits,
     /// Slabs that were made.
-    pub slabs: u64,
+    slabs,
     /// Allocations of objects by the per-CPU form.
-    pub fast_allocs: u64,
+    fast_allocs,
     /// Other allocations of objects.
-    pub slow_allocs: u64,
+    slow_allocs,
     /// Frees of objects by the per-CPU form.
-    pub fast_frees: u64,
+    fast_frees,
     /// Other frees of objects.
-    pub slow_frees: u64,
+    slow_frees,
     /// Blocks that pcp lists handed out or took back.
-    pub listed: u64,
+    listed,
     /// Times a lock of an LRU list was taken; how many locks there are depends on the policy.
-    pub lru_lock: u64,
+    lru_lock,
     /// Times such a lock was found held.
-    pub lru_contended: u64,
+    lru_contended,
     /// Nanoseconds that were spent waiting for these locks.
-    pub lru_wait_ns: u64,
+    lru_wait_ns,
     /// Times add batches were drained because of a truncation.
-    pub drains: u64,
+    drains,
     /// Pages that left the LRU lists.
-    pub lru_removed: u64,
+    lru_removed,
     /// Pages among them that were sentinels, if the policy has any.
-    pub sentinels: u64,
+    sentinels,
     /// Times the lock of a mapping was taken.
-    pub index_lock: u64,
+    index_lock,
     /// Lists of pages that the page cache gave to the page allocator.
-    pub page_list_frees: u64,
+    page_list_frees,
     /// Pages that truncation dropped.
-    pub pages_truncated: u64,
+    pages_truncated,
     /// Pages that reclaim looked at.
-    pub scanned: u64,
+    scanned,
     /// Pages that it evicted.
-    pub evicted: u64,
+    evicted,
     /// Pages that were read again after they had been evicted.
-    pub refaults: u64,
+    refaults,
 }
 
 impl Counters {
@@ -281,20 +303,17 @@ impl Counters {
         }
     }
 
-    /// Adds what a lock of the slab allocator has counted.
     pub(crate) fn add_slab_lock(&mut self, lock: LockStats) {
         self.slab_lock += lock.acquisitions;
         self.slab_contended += lock.contentions;
         self.slab_wait_ns += lock.wait_ns;
     }
 
-    /// Adds what LRU lists have counted.
     pub(crate) fn add_lru(&mut self, lists: LruCounters) {
         self.lru_removed += lists.removed;
         self.sentinels += lists.sentinels;
     }
 
-    /// Adds what happened to the pages of a page cache.
     pub(crate) fn add_events(&mut self, events: EventCounts) {
         self.index_lock += events[Event::IndexHolds];
         self.pages_truncated += events[Event::Truncated];
@@ -305,65 +324,6 @@ impl Counters {
         self.page_list_frees += events[Event::FreeSections];
     }
 }
-
-/// Names and values of all counters, so that an operation on all of them is written once.
-macro_rules! counters {
-    ($($name:ident),*) => {
-        impl Counters {
-            /// Returns the counts since `earlier`.
-            pub fn since(self, earlier: Self) -> Self {
-                Self { $($name: self.$name - earlier.$name),* }
-            }
-
-            /// The sum of both.
-            pub fn plus(self, other: Self) -> Self {
-                Self { $($name: self.$name + other.$name),* }
-            }
-
-            /// Every counter with its name.
-            pub fn named(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name)),*]
-            }
-        }
-    };
-}
-
-counters!(
-    zone_lock,
-    zone_contended,
-    zone_wait_ns,
-    zone_hold_samples,
-    zone_hold_ns,
-    zone_allocs,
-    zone_frees,
-    zone_taken,
-    lists_drained,
-    handed_out,
-    taken_back,
-    page_sections,
-    slab_lock,
-    slab_contended,
-    slab_wait_ns,
-    lock_bits,
-    slabs,
-    fast_allocs,
-    slow_allocs,
-    fast_frees,
-    slow_frees,
-    listed,
-    lru_lock,
-    lru_contended,
-    lru_wait_ns,
-    drains,
-    lru_removed,
-    sentinels,
-    index_lock,
-    page_list_frees,
-    pages_truncated,
-    scanned,
-    evicted,
-    refaults
-);
 
 #[cfg(test)]
 pub(crate) mod tests {

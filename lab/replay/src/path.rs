@@ -157,7 +157,6 @@ pub struct Work {
     pub wire: u64,
 }
 
-/// Number of legs.
 const LEGS: usize = 3;
 
 /// A path, divided into its legs. Its pieces come from sources of type `S`.

@@ -48,7 +48,6 @@ pub struct Policies {
     slab: String,
     /// Name of the page policy in the registry.
     pages: String,
-    /// Further parts.
     parts: Parts,
 }
 
@@ -59,7 +58,6 @@ struct Parts {
     free_list: Option<FreeListPolicy>,
     /// Policy of the LRU lists' locks; none = pages of programs are on no list.
     lru: Option<lru::Chosen>,
-    /// Pages of an add batch.
     add_batch: Option<usize>,
     /// True if the locks of the LRU lists keep no counts.
     uncounted: bool,
@@ -95,7 +93,6 @@ impl UnknownPolicy {
     }
 }
 
-/// The ways to free lists.
 const FREE_LISTS: [(&str, FreeListPolicy); 2] =
     [("per_page", FreeListPolicy::PerPage), ("one_section", FreeListPolicy::OneSection)];
 
@@ -105,12 +102,10 @@ const ADD_BATCH_4_15: usize = ADD_BATCHES[0];
 /// The slab and page policy of the kernels of document 001.
 const KERNEL_4_14: [&str; 2] = ["slub-4.9", "order0"];
 
-/// Returns the entry of this name in a table.
 fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
     table.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
 }
 
-/// Returns the name of an entry of a table.
 fn name_of<T: PartialEq>(table: &[(&'static str, T)], wanted: Option<T>) -> Option<&'static str> {
     let wanted = wanted?;
     table.iter().find(|(_, it)| *it == wanted).map(|(name, _)| *name)
@@ -154,7 +149,6 @@ impl Parts {
         names.chain(["cold", "uncounted"].map(str::to_owned))
     }
 
-    /// The names of the parts that the variant names.
     fn names(&self) -> Vec<String> {
         let fixed = [
             name_of(&FREE_LISTS, self.free_list),

@@ -196,14 +196,12 @@ impl Queue {
         drop(self.wait_while(self.lock(), |inside| inside.used > 0));
     }
 
-    /// Notes that one sender has ended.
     pub(crate) fn close(&self) {
         let mut inside = self.lock();
         inside.senders -= 1;
         self.wake_receiver(inside);
     }
 
-    /// Messages that arrived intact so far.
     pub(crate) fn verified(&self) -> u64 {
         self.lock().verified
     }

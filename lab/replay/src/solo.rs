@@ -84,9 +84,6 @@ struct Shared {
 
 /// Runs rounds along `path` until the measured legs have taken as long as `scale` states. A warm-up
 /// of one round and the warm-up's time come first.
-///
-/// # Panics
-/// If there is no memory left, or a CPU is not ours to use.
 pub(crate) fn run<M: KernelMemory>(
     memory: &M,
     path: &Path,

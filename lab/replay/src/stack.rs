@@ -137,7 +137,6 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
 }
 
 impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
-    /// The stack itself.
     pub(crate) fn stack(&self) -> &'static Stack<LabConfig<S>> {
         self.stack
     }

@@ -17,7 +17,6 @@ const DIRTY_BATCH: usize = 14;
 /// while other programs run.
 const MOST_ATTEMPTS: u32 = 100_000;
 
-/// The handle of the page cache of a stack.
 type Cache<'a, S> = PageCacheRef<'a, Stack<LabConfig<S>>>;
 
 impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {

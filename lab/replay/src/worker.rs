@@ -25,15 +25,11 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         Self { memory, plan, payload: vec![FILLER; plan.payload], list: Vec::new(), verified: 0 }
     }
 
-    /// Makes an empty flight for this worker's plan.
     pub(crate) fn flight(&self) -> Flight {
         Flight::new(self.plan.pieces.len())
     }
 
     /// Takes the first leg of one more message.
-    ///
-    /// # Panics
-    /// If there is no memory.
     pub(crate) fn send(&mut self, flight: &mut Flight, tag: u64) {
         let message = flight.messages();
         for step in &self.plan.legs[0] {
@@ -57,9 +53,6 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
     }
 
     /// Takes the second leg of all messages; `see` is called with each tag.
-    ///
-    /// # Panics
-    /// If there is no memory.
     pub(crate) fn receive(&mut self, flight: &mut Flight, mut see: impl FnMut(u64)) {
         let count = flight.messages();
         let carriers = self.carriers(flight);
@@ -86,9 +79,6 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
     }
 
     /// Takes the third leg of all messages that were received.
-    ///
-    /// # Panics
-    /// If there is no memory.
     pub(crate) fn settle(&mut self, flight: &mut Flight) {
         let count = std::mem::take(&mut flight.answered);
         for message in 0..count {

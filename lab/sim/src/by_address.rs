@@ -25,5 +25,4 @@ impl Hasher for Mixer {
     }
 }
 
-/// A map by addresses.
 pub(crate) type ByAddress<V> = HashMap<usize, V, BuildHasherDefault<Mixer>>;

@@ -154,17 +154,12 @@ impl Costs {
     pub fn none() -> Self {
         Self {
             hit_ns: 0,
-            locked_ns: 0,
-            zone_block_ns: 0.0,
-            lru_page_ns: 0.0,
-            slab_slow_ns: 0.0,
             socket_ns: 0,
             remote_ns: 0,
             memory_ns: 0,
             next_line_ns: 0,
             sequence_ns: 0,
             section_ns: 0,
-            hand_over_ns: 0,
             ticket_waiter_ns: 0,
             spin_ns: 0,
             relax_ns: 1,
@@ -174,13 +169,7 @@ impl Costs {
             slice_ns: u64::MAX,
             core_bytes_per_ns: f64::INFINITY,
             socket_bytes_per_ns: f64::INFINITY,
-            ghz: Vec::new(),
-            idle_states: Vec::new(),
-            smt_slowdown: 1.0,
-            waiting: Waiting::Queued,
-            frames_have_lines: false,
-            section_overlap: 1.0,
-            caches: None,
+            ..Self::default()
         }
     }
 

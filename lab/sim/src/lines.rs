@@ -50,7 +50,6 @@ const FRAME_LINES: usize = 1 << 58;
 /// Number of the line of address 0, where each address has a line of its own.
 const STATIC_LINES: usize = 1 << 59;
 
-/// The table.
 #[derive(Default)]
 pub(crate) struct Lines {
     /// The program's own memory: a linker puts its variables beside each other as it likes, so each

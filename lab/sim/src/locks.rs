@@ -4,7 +4,6 @@ use crate::by_address::ByAddress;
 use crate::outcome::LockClass;
 use std::collections::{BTreeMap, VecDeque};
 
-/// One lock.
 #[derive(Default)]
 pub(crate) struct Lock {
     pub(crate) is_held: bool,

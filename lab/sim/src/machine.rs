@@ -12,7 +12,6 @@ use std::cmp::Reverse;
 const INTERRUPT_NS: u64 = 500;
 
 type Yielder = corosensei::Yielder<(), ()>;
-/// The work of a task.
 pub(crate) type Work<'a> = Box<dyn FnOnce() + 'a>;
 
 /// The machine that a run is on. Its state is borrowed for one step only, never while another task
@@ -23,7 +22,6 @@ pub(crate) struct Simulated {
     yielders: RefCell<Vec<*const Yielder>>,
     /// Tasks that have been spawned by running ones and not begun, and what they do.
     spawned: RefCell<Vec<(TaskId, Work<'static>)>>,
-    /// The state of the random numbers.
     random: Cell<u64>,
 }
 

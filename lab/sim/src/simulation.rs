@@ -12,7 +12,6 @@ use corosensei::{Coroutine, CoroutineResult};
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::run_on;
 use std::cmp::Reverse;
-use std::fmt;
 use std::ops::Range;
 
 /// Bytes of a task's stack. The system gives memory for what is used; the deepest path of Quarry
@@ -24,25 +23,17 @@ const OUTSIDE_STACK_BYTES: usize = 4 << 20;
 const EVENTS_TO_END: u64 = 1_000_000;
 
 /// A run that cannot go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "at {time_ns} ns of simulated time, tasks {tasks:?} wait for each other: nothing else will \
+     happen"
+)]
 pub struct Stuck {
     /// When nothing was left to happen.
     pub time_ns: u64,
     /// Tasks that are not done, in the order in which they were spawned.
     pub tasks: Vec<usize>,
 }
-
-impl fmt::Display for Stuck {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            to,
-            "at {} ns of simulated time, tasks {:?} wait for each other: nothing else will happen",
-            self.time_ns, self.tasks
-        )
-    }
-}
-
-impl std::error::Error for Stuck {}
 
 /// A machine and the tasks that it will run, which may borrow what lives for `'env`.
 pub struct Simulation<'env> {

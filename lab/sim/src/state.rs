@@ -17,7 +17,6 @@ use crate::topology::Topology;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// The number of a task.
 pub(crate) type TaskId = usize;
 
 /// Where a task may run.
@@ -40,7 +39,6 @@ pub enum Placement {
     Outside,
 }
 
-/// An event at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// The task of this number goes on: it is on its CPU.
@@ -69,7 +67,6 @@ pub(crate) struct Task {
     pub(crate) wait: u64,
     /// Locks held, and switched-off interrupts: while there are any, it keeps its CPU.
     pub(crate) keeps_cpu: u32,
-    /// Sequences that it is in.
     pub(crate) sequences: u32,
     /// Looks that it is taking at no cost.
     pub(crate) watches: u32,

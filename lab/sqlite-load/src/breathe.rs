@@ -29,7 +29,6 @@ enum Division {
     Split,
 }
 
-/// The load.
 #[derive(Args)]
 pub(crate) struct Breathe {
     #[arg(value_enum)]

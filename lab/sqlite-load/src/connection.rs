@@ -8,7 +8,8 @@ use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::slice;
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("SQLite: {message} ({code})")]
 pub(crate) struct SqlError {
     pub(crate) code: i32,
     pub(crate) message: String,
@@ -20,14 +21,6 @@ impl SqlError {
         self.code & 0xff == ffi::SQLITE_NOMEM || self.code == ffi::SQLITE_IOERR_NOMEM
     }
 }
-
-impl std::fmt::Display for SqlError {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "SQLite: {} ({})", self.message, self.code)
-    }
-}
-
-impl std::error::Error for SqlError {}
 
 pub(crate) struct Connection {
     pub(crate) api: &'static Api,

@@ -25,7 +25,6 @@ pub(crate) enum Kind {
     Persistent,
 }
 
-/// The load.
 #[derive(Args)]
 pub(crate) struct Faults {
     /// The page cache.

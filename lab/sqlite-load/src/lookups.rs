@@ -16,7 +16,6 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The load.
 #[derive(Args)]
 pub(crate) struct Lookups {
     /// The page cache.

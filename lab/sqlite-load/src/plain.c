@@ -30,7 +30,6 @@ struct quarry_plain_api {
   int (*vfs_register)(sqlite3_vfs *, int);
   sqlite3_int64 (*soft_heap_limit64)(sqlite3_int64);
   sqlite3_int64 (*memory_used)(void);
-  int (*db_release_memory)(sqlite3 *);
 };
 
 const struct quarry_plain_api quarry_plain_api = {
@@ -58,5 +57,4 @@ const struct quarry_plain_api quarry_plain_api = {
   sqlite3_vfs_register,
   sqlite3_soft_heap_limit64,
   sqlite3_memory_used,
-  sqlite3_db_release_memory,
 };

@@ -9,7 +9,6 @@ use std::fs;
 use std::io::{BufWriter, Write, stdout};
 use std::path::{Path, PathBuf};
 
-/// A script.
 #[derive(Args)]
 pub(crate) struct Script {
     /// The page cache.

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// The load.
 #[derive(Args)]
 pub(crate) struct Stress {
     /// The page cache.

@@ -31,7 +31,6 @@ pub(crate) enum Way {
     OneByOne,
 }
 
-/// The load.
 #[derive(Args)]
 pub(crate) struct Truncate {
     /// The page cache.

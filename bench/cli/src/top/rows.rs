@@ -2,7 +2,6 @@
 
 use quarry_live::{Cache, Snapshot, percentage};
 
-/// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Column {
     Name,

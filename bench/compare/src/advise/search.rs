@@ -9,11 +9,11 @@ use anyhow::Result;
 use quarry_harness::blocks;
 use quarry_harness::experiment::{Enough, Experiment, Stop};
 use quarry_harness::judge::MARGIN;
-use quarry_harness::results::{Metric, Origin, Run, Variant, Verify, Workload};
+use quarry_harness::results::{Metric, Run, Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey, Taken};
 use quarry_harness::statistics::MIN_PAIRS;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -49,7 +49,6 @@ pub(super) struct StageResult {
     pub(super) failure: Option<String>,
 }
 
-/// The result of a stage.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looked {
     pub(super) rounds: usize,
@@ -139,25 +138,17 @@ impl Search<'_> {
             }
             taken
         };
+        let workloads = vec![Workload::new("program", Verify::PerOperation(1))];
         let experiment = Experiment {
-            name: "advise".to_owned(),
             about: "the whole program.".to_owned(),
-            variants,
             baseline: self.baseline.name.clone(),
-            workloads: vec![Workload::new("program", Verify::PerOperation(1))],
-            tasks: vec![1],
             metrics: self.metrics.to_vec(),
-            targets: Vec::new(),
             strict: true,
-            options: BTreeMap::new(),
-            origin: Origin::now(),
             rounds,
             warm_up: false,
             enough: Some(self.until_deadline(is_test)),
             seed: Some(seed),
-            shard: None,
-            out: None,
-            sampler: Box::new(sample),
+            ..Experiment::new("advise", variants, workloads, sample)
         };
         experiment.conduct()
     }

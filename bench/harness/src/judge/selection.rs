@@ -1,10 +1,9 @@
 //! Variants of one or several runs side by side, over the rows that the runs share.
 
 use super::decision::Figures;
-use crate::nearest;
 use crate::results::{Cell, Metric, Run, Variant};
-use crate::statistics;
 use crate::usage::Usage;
+use crate::{nearest, statistics};
 use anyhow::{Result, bail};
 
 /// A variant of a run, as a column of tables.

@@ -2,15 +2,12 @@ use super::*;
 use crate::experiment::Experiment;
 use crate::judge::Selection;
 use crate::report;
-use crate::results::{
-    Measurement, Metric, Origin, Run, Sample, Variant, Verify, Workload, below, read,
-};
+use crate::results::{Measurement, Origin, Run, Sample, Variant, Verify, Workload, below, read};
 use crate::sampler::{NoSample, SampleKey, Taken};
 use crate::shard::Shard;
 use crate::tables::CompareArgs;
 use crate::usage::Usage;
 use clap::FromArgMatches;
-use std::collections::BTreeMap;
 use tempfile::TempDir;
 
 type Size = (usize, u32, u32);
@@ -30,24 +27,11 @@ fn experiment((workloads, tasks, rounds): Size) -> Experiment {
     let variants = vec![good.clone(), Variant::new("bad", "v2"), good.copy()];
     let workload = |it| Workload::new(&format!("w{it}"), Verify::PerOperation(1));
     Experiment {
-        name: "fake".to_owned(),
-        about: "computed.".to_owned(),
-        variants,
-        baseline: "good".to_owned(),
-        workloads: (0..workloads).map(workload).collect(),
         tasks: (1..=tasks).collect(),
-        metrics: vec![Metric::time_per_operation().primary()],
-        targets: Vec::new(),
-        strict: false,
-        options: BTreeMap::new(),
         origin: Origin { began: 7, ..Origin::default() },
         rounds,
-        warm_up: true,
-        enough: None,
         seed: Some(5),
-        shard: None,
-        out: None,
-        sampler: Box::new(fake),
+        ..Experiment::new("fake", variants, (0..workloads).map(workload).collect(), fake)
     }
 }
 

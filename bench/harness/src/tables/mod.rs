@@ -59,7 +59,6 @@ pub struct CompareArgs {
     style: Style,
 }
 
-/// Styles of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Style {
     /// As mmtests printed them in 2017: positive percentages are better.

@@ -8,8 +8,7 @@
 //! one type, such as those of slabs, the three lists behave the same.
 
 use quarry_mm::frame::{MigrateType, Order};
-use quarry_mm::pcp::Tuning;
-use quarry_mm::pcp::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes};
+use quarry_mm::pcp::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes, Tuning};
 
 /// The policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

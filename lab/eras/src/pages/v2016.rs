@@ -14,9 +14,9 @@
 //! the mark contributes. With it, one refill of order 3 is 248 pages, and the next free drains.
 
 use quarry_mm::frame::{MigrateType, Order, PCP_TYPES};
-use quarry_mm::pcp::Tuning;
 use quarry_mm::pcp::{
-    COSTLY_ORDER, DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes, batch_before_4_20,
+    COSTLY_ORDER, DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes, Tuning,
+    batch_before_4_20,
 };
 
 /// The policy. Units: pages.

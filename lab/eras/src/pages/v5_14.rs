@@ -6,9 +6,8 @@
 //! During reclaim the lists keep four batches.
 
 use quarry_mm::frame::{MigrateType, Order, PAGEBLOCK_ORDER};
-use quarry_mm::pcp::Tuning;
 use quarry_mm::pcp::{
-    COSTLY_ORDER, DrainWalk, LOW_LISTS, PagePolicy, PolicyContext, SizeInputs, Sizes,
+    COSTLY_ORDER, DrainWalk, LOW_LISTS, PagePolicy, PolicyContext, SizeInputs, Sizes, Tuning,
     batch_since_4_20, low_list, scaled_to,
 };
 

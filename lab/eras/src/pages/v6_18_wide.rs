@@ -3,8 +3,9 @@
 //! contend for the zone. One bound still limits the pages of all lists together.
 
 use quarry_mm::frame::{MigrateType, PAGEBLOCK_ORDER};
-use quarry_mm::pcp::{LOW_LISTS, SizeInputs, Sizes};
-use quarry_mm::pcp::{Release, V6_18};
+use quarry_mm::pcp::{LOW_LISTS, Release, SizeInputs, Sizes, V6_18};
+
+const HUGE: u8 = PAGEBLOCK_ORDER;
 
 /// The policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,35 +14,7 @@ pub struct V6_18Wide;
 impl Release for V6_18Wide {
     const NAME: &'static str = "v6.18-wide";
     const ORDERS: &'static [u8] = &[
-        0,
-        0,
-        0,
-        1,
-        1,
-        1,
-        2,
-        2,
-        2,
-        3,
-        3,
-        3,
-        PAGEBLOCK_ORDER,
-        PAGEBLOCK_ORDER,
-        4,
-        4,
-        4,
-        5,
-        5,
-        5,
-        6,
-        6,
-        6,
-        7,
-        7,
-        7,
-        8,
-        8,
-        8,
+        0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, HUGE, HUGE, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8,
     ];
     const RELEASES_BETWEEN_BATCHES: bool = V6_18::RELEASES_BETWEEN_BATCHES;
     const TESTS_EVERY_REQUEST: bool = <V6_18 as Release>::TESTS_EVERY_REQUEST;

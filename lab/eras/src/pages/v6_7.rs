@@ -3,8 +3,7 @@
 //! of the zone, divided by its CPUs, without another bound.
 
 use quarry_mm::frame::{MigrateType, PAGEBLOCK_ORDER};
-use quarry_mm::pcp::Release;
-use quarry_mm::pcp::{SizeInputs, Sizes};
+use quarry_mm::pcp::{Release, SizeInputs, Sizes};
 
 /// The policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,10 @@
 //! `crates/mm/src/slab/names.rs` and a page in `docs/policies`. Files use only those to their left:
 //!
 //! ```text
-//! records -> sheaf_6_18, slub, linux_slab, slqb -> registry
+//! records, freelist -> sheaf_6_18, slub, linux_slab, slqb -> registry
 //! ```
 
+mod freelist;
 mod linux_slab;
 mod records;
 mod registry;

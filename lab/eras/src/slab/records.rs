@@ -9,13 +9,14 @@
 //! the frame table.
 
 use quarry_mm::frame::{
-    DOWN, FRAME_BYTES, FreshZero, GrowingArray, Link, MetadataKind, Pfn, Window,
+    DOWN, FRAME_BYTES, FrameTable, FreshZero, GrowingArray, Link, Links, MetadataKind, NodeId,
+    Order, Pfn, Window,
 };
-use quarry_mm::slab::SlabContext;
+use quarry_mm::slab::{Cache, SlabContext};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::percpu::PerCpu;
+use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
 /// Frames whose entries become accessible together: 64 MiB of memory.
@@ -47,7 +48,7 @@ impl<W: FreshZero> Records<W> {
     }
 
     /// Makes the entries of `slab` and of all lower frames accessible.
-    pub(super) fn grow<P: PerCpu>(&self, context: &SlabContext<'_, P>, slab: Pfn) -> OsResult<()> {
+    fn grow<P: PerCpu>(&self, context: &SlabContext<'_, P>, slab: Pfn) -> OsResult<()> {
         if slab.index() < self.previous.len() {
             return Ok(());
         }
@@ -71,15 +72,90 @@ impl<W: FreshZero> Records<W> {
         self.words.at(slab.index())
     }
 
-    pub(super) fn previous(&self, slab: Pfn) -> Link<Pfn> {
-        Link::from_word(self.previous.at(slab.index()).load(Ordering::Relaxed))
+    pub(super) fn links<'a>(&'a self, frames: &'a FrameTable) -> SlabLinks<'a> {
+        SlabLinks { frames, previous: &self.previous }
     }
 
-    pub(super) fn second_links(&self) -> &GrowingArray<AtomicU32, DOWN> {
-        &self.previous
+    /// A block that becomes a slab, with accessible entries and constructed objects. Its pages are
+    /// brought in at once if the policy `writes` to each of them anyway. Its memory may be of
+    /// another node than wanted.
+    pub(super) fn new_slab<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        (slot, node): (SlotIndex, NodeId),
+        writes: bool,
+    ) -> Option<Pfn> {
+        let page = context.take_block(slot, node, cache)?;
+        let (slab, order) = (page.pfn, cache.order());
+        if self.grow(context, slab).is_err() {
+            context.pages.free(slot, slab, order);
+            return None;
+        }
+        if page.zeroed && writes && order > Order::ZERO {
+            context.zones.populate(slab, order.frames());
+        }
+        // SAFETY: the block is a slab of this cache, and no other task has its address yet.
+        unsafe { cache.construct(context.zones.arena().address(slab)) };
+        Some(slab)
+    }
+}
+
+/// The links of slabs on a list.
+#[derive(Clone, Copy)]
+pub(super) struct SlabLinks<'a> {
+    pub(super) frames: &'a FrameTable,
+    previous: &'a GrowingArray<AtomicU32, DOWN>,
+}
+
+impl SlabLinks<'_> {
+    pub(super) fn second(&self, slab: Pfn) -> &AtomicU32 {
+        self.previous.at(slab.index())
+    }
+}
+
+impl Links for SlabLinks<'_> {
+    type Member = Pfn;
+
+    fn next(&self, slab: Pfn) -> Link<Pfn> {
+        Link::from_word(self.frames.link(slab))
     }
 
-    pub(super) fn set_previous(&self, slab: Pfn, previous: Link<Pfn>) {
-        self.previous.at(slab.index()).store(previous.word(), Ordering::Relaxed);
+    fn set_next(&self, slab: Pfn, next: Link<Pfn>) {
+        self.frames.set_link(slab, next.word());
+    }
+
+    fn previous(&self, slab: Pfn) -> Link<Pfn> {
+        Link::from_word(self.second(slab).load(Ordering::Relaxed))
+    }
+
+    fn set_previous(&self, slab: Pfn, previous: Link<Pfn>) {
+        self.second(slab).store(previous.word(), Ordering::Relaxed);
+    }
+}
+
+/// Slabs linked by their first link only, on their way to another place. No slab is ever taken out
+/// of the middle.
+#[derive(Default)]
+pub struct SlabChain {
+    pub(super) head: Link<Pfn>,
+}
+
+impl SlabChain {
+    pub(super) fn of(links: SlabLinks<'_>, slab: Pfn) -> Self {
+        let mut chain = Self::default();
+        chain.push(links, slab);
+        chain
+    }
+
+    pub(super) fn push(&mut self, links: SlabLinks<'_>, slab: Pfn) {
+        links.set_next(slab, self.head);
+        self.head = Link::to(slab);
+    }
+
+    pub(super) fn pop(&mut self, links: SlabLinks<'_>) -> Option<Pfn> {
+        let slab = self.head.get()?;
+        self.head = links.next(slab);
+        Some(slab)
     }
 }

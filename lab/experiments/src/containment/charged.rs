@@ -29,15 +29,11 @@ pub(super) struct Charged {
     /// The group that pays for what is taken now.
     pub(super) payer: Cell<Payer>,
     payers: RefCell<HashMap<Pfn, Payer>>,
-    /// Frames of slabs.
     pub(super) slabs: Cell<u32>,
 }
 
 impl Charged {
     /// Builds a memory of `mib` MiB or a few more, whose groups have at most `limit` frames each.
-    ///
-    /// # Errors
-    /// The operating system refuses a call.
     pub(super) fn build(mib: u32, limit: u32) -> Result<Self> {
         let frames = mib.next_multiple_of(8) << (20 - FRAME_SHIFT);
         let mut config = frames::config(Chosen::named("order0").expect("a policy"), frames);
@@ -91,9 +87,6 @@ impl Charged {
     }
 
     /// Checks that everything came back, and the equations of the memory.
-    ///
-    /// # Errors
-    /// The first condition that does not hold.
     pub(super) fn check_at_end(&self) -> Result<()> {
         self.pages.drain_all();
         self.pages.validate().map_err(|broken| anyhow!("{broken}"))?;

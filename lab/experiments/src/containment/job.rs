@@ -17,7 +17,6 @@ pub(super) struct Step {
     bytes: Option<usize>,
 }
 
-/// A recorded program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
     pub(super) steps: Vec<Step>,
@@ -27,9 +26,6 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// Reads a trace.
-    ///
-    /// # Errors
-    /// The file is no whole trace.
     pub(super) fn read(trace: &Path) -> Result<Self> {
         Ok(Self::of(&Program::of(&Trace::read(trace)?, usize::MAX)))
     }
@@ -105,7 +101,6 @@ impl<'a> Job<'a> {
         Some(Self { recorded, group, cpu, next: 0, steps: 0, blocks, files })
     }
 
-    /// Steps of a life.
     pub(super) fn life(&self) -> usize {
         self.recorded.steps.len()
     }

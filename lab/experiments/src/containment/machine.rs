@@ -52,9 +52,6 @@ pub(super) enum Block {
 impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
     /// Builds a machine with `mib` MiB of memory, of which the policy's descriptors take their
     /// part.
-    ///
-    /// # Errors
-    /// The operating system refuses a call.
     pub(super) fn build(mib: u32) -> Result<Self> {
         CPU.set(0);
         let percpu = Box::new(VirtualSlots::INERT);

@@ -145,9 +145,6 @@ impl Memory {
     }
 
     /// Checks that all frames are free and that the equations of the memory hold.
-    ///
-    /// # Errors
-    /// The first condition that does not hold.
     pub(super) fn check_at_end(&self) -> Result<()> {
         self.pages.drain_all();
         self.pages.validate().map_err(|broken| anyhow!("{broken}"))?;

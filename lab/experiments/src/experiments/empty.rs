@@ -62,15 +62,12 @@ impl Plan for Empty {
     const WORK: Option<WorkKind> = Some(WorkKind::of::<EmptySample>());
 
     fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
-        let find = |name: &String| Timing::find(name);
-        let mut timings = self.common.variants.iter().map(find).collect::<Result<Vec<_>>>()?;
-        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
-        let baseline = self.common.baseline(&names, names[0])?.to_owned();
-        let mut variants: Vec<Variant> =
-            names.iter().map(|name| Variant::new(name, "time-keeping of a sample")).collect();
-        let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
-        timings.push(timings[original]);
-        variants.push(variants[original].copy());
+        let find = |name: &String| {
+            Ok((Timing::find(name)?, Variant::new(name, "time-keeping of a sample")))
+        };
+        let found = self.common.variants.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let lineup = Lineup::new(&self.common, found, &self.common.variants[0])?;
+        let Lineup { baseline, variants, subjects: timings } = lineup;
         let workload = |(_, name): &(_, &str)| Workload::new(name, Verify::PerOperation(1));
         let workloads = EmptyWork::ALL.iter().map(workload).collect();
         let cpu = affinity::choose(&affinity::allowed(), 1)[0];

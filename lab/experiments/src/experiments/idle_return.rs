@@ -122,9 +122,6 @@ impl IdleReturn {
 }
 
 /// Takes one sample, with readings at these numbers of seconds after the last free.
-///
-/// # Errors
-/// The reason why there is no sample.
 pub(crate) fn take(contender: &Contender, sample: &IdleSample, looks: &[u64]) -> Result<Taken> {
     let rest = Duration::from_secs(*looks.last().context("no look")?);
     let interval = if rest > SHORT_REST { LONG_INTERVAL } else { INTERVAL };

@@ -153,9 +153,6 @@ pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
 }
 
 /// Prints the quantiles, which only `latency` has.
-///
-/// # Errors
-/// The run does not have them, or `out` cannot be written.
 pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
     for (name, _) in latency::QUANTILES {
         let workloads = vec![Pattern::Latency.to_string()];
@@ -168,9 +165,6 @@ pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Prints the peak memory of workloads, with the geometric mean over all.
-///
-/// # Errors
-/// The run does not have it, or `out` cannot be written.
 pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
     let all = Matrix::new(run, tables::group("all", workloads));
     let memory = run.meta.metric(PEAK)?;
@@ -180,9 +174,6 @@ pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write
 }
 
 /// Prints the page faults of workloads, and their memory in huge pages.
-///
-/// # Errors
-/// The run does not have the faults, or `out` cannot be written.
 pub(crate) fn print_faults(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
     let all = Matrix::new(run, tables::group("all", workloads));
     let faults = run.meta.metric(FAULTS)?;

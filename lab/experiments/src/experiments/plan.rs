@@ -67,6 +67,35 @@ impl Lab<'_> {
     }
 }
 
+/// The subjects of an experiment, with an A/A copy of the baseline at the end.
+pub(crate) struct Lineup<T> {
+    pub(crate) baseline: String,
+    pub(crate) variants: Vec<Variant>,
+    /// The subject of each variant.
+    pub(crate) subjects: Vec<T>,
+}
+
+impl<T: Clone> Lineup<T> {
+    /// The baseline is `usual` unless the user names another.
+    pub(crate) fn new<D: Defaults>(
+        of: &Common<D>,
+        found: impl IntoIterator<Item = (T, Variant)>,
+        usual: &str,
+    ) -> Result<Self> {
+        let (mut subjects, mut variants): (Vec<T>, Vec<Variant>) = found.into_iter().unzip();
+        let names: Vec<&str> = variants.iter().map(|it| it.name.as_str()).collect();
+        let baseline = of.baseline(&names, usual)?.to_owned();
+        let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
+        variants.push(variants[original].copy());
+        subjects.push(subjects[original].clone());
+        Ok(Self { baseline, variants, subjects })
+    }
+}
+
+pub(crate) fn micros(name: &str, figure: &str) -> Metric {
+    Metric::new(name, "us", Direction::Lower, figure).times(1e-3).digits(1)
+}
+
 type Print = Box<dyn FnOnce(&Run, &mut dyn Write) -> Result<()>>;
 
 pub(crate) struct Staged {

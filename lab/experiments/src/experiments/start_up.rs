@@ -8,10 +8,9 @@ use quarry_compare::contenders::Contender;
 use quarry_harness::launch::{place_of, preload_into};
 use quarry_harness::proc;
 use quarry_harness::results::Measurement;
-use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// A program that does almost nothing.
 pub(super) struct SmallProgram {
@@ -105,9 +104,6 @@ pub(super) fn others_than_true() -> &'static [SmallProgram] {
 }
 
 /// Starts a program `times` times, one after the other.
-///
-/// # Errors
-/// A start failed, or a program did.
 pub(super) fn start_often(
     program: &SmallProgram,
     allocator: &Allocator,
@@ -130,9 +126,6 @@ pub(super) fn start_often(
 
 /// Measures `times` starts of `true`, and the resident memory of `sleep`, which is the
 /// measurement's counter `resident_kib`.
-///
-/// # Errors
-/// The reason why there is no measurement.
 pub(crate) fn small_process(allocator: &Allocator, times: u32) -> Result<Measurement> {
     let memory = memory_of_sleep(allocator)?;
     let mut measurement = start_often(&PROGRAMS[0], allocator, times)?;

@@ -115,11 +115,12 @@ fn variant(name: &str) -> Result<Option<(Allocator, String)>> {
 }
 
 impl Zone {
-    fn variants(&self) -> Result<Vec<(Allocator, String)>> {
+    fn variants(&self) -> Result<Vec<(Allocator, Variant)>> {
         let mut found = Vec::new();
         for (index, name) in self.common.variants.iter().enumerate() {
             options::check_once(&self.common.variants, index)?;
-            found.extend(variant(name)?);
+            let known = variant(name)?;
+            found.extend(known.map(|(allocator, about)| (allocator, Variant::new(name, &about))));
         }
         Ok(found)
     }
@@ -133,14 +134,7 @@ impl Plan for Zone {
         let found = self.variants()?;
         // Only LLFree can be absent.
         let is_left_out = found.len() < self.common.variants.len();
-        let names: Vec<&str> = found.iter().map(|(allocator, _)| allocator.name()).collect();
-        let baseline = self.common.baseline(&names, DEFAULT)?.to_owned();
-        let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
-        let mut variants: Vec<Variant> =
-            found.iter().map(|(allocator, about)| Variant::new(allocator.name(), about)).collect();
-        variants.push(variants[original].copy());
-        let mut allocators: Vec<Allocator> = found.into_iter().map(|(it, _)| it).collect();
-        allocators.push(allocators[original].clone());
+        let Lineup { baseline, variants, subjects } = Lineup::new(&self.common, found, DEFAULT)?;
         let rows = options::named(Row::all(), &self.only, "row --only", |_| true)?;
         self.common.check_early()?;
         if is_left_out {
@@ -156,7 +150,7 @@ impl Plan for Zone {
         let sampler = move |key: SampleKey| {
             let Row { state, pattern, order } = rows[key.workload];
             let sample = FramesSample {
-                variant: allocators[key.variant].clone(),
+                variant: subjects[key.variant].clone(),
                 state,
                 pattern,
                 order,

@@ -33,9 +33,6 @@ const fn reserved(frames: u32) -> usize {
 
 impl ZoneAlone {
     /// Builds a zone of `frames` frames.
-    ///
-    /// # Errors
-    /// The operating system refuses a call.
     pub(super) fn build(frames: u32) -> Result<Self> {
         let config = ZoneConfig {
             reserve_bytes: reserved(frames),
@@ -106,9 +103,6 @@ pub(crate) fn config(policy: Chosen, frames: u32) -> PageConfig<Chosen> {
 }
 
 /// Builds a page allocator with `slots` sets of lists.
-///
-/// # Errors
-/// The operating system refuses a call.
 pub(crate) fn allocator(config: &PageConfig<Chosen>, slots: u32) -> Result<PageAllocator<Chosen>> {
     let pages = PageAllocator::build(&Linux, config, slots);
     pages.map_err(|error| anyhow!("the page lists cannot be built: {error:?}"))
@@ -116,9 +110,6 @@ pub(crate) fn allocator(config: &PageConfig<Chosen>, slots: u32) -> Result<PageA
 
 impl PageLists {
     /// Builds the lists of `policy` for `tasks` tasks over a zone of `frames` frames.
-    ///
-    /// # Errors
-    /// The operating system refuses a call.
     pub(super) fn build(policy: Chosen, frames: u32, tasks: u32) -> Result<Self> {
         let pages = allocator(&config(policy, frames), tasks)?;
         let base = first_frame(pages.zones());

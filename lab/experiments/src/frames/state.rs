@@ -36,9 +36,6 @@ impl State {
 
     /// Brings `frames` free frames into this state; the `tasks` tasks allocate the blocks in turn.
     /// Returns the blocks that stay in use, in random order.
-    ///
-    /// # Errors
-    /// The memory has too few blocks.
     pub(super) fn establish(
         self,
         allocator: &impl Frames,
@@ -59,9 +56,6 @@ impl State {
 }
 
 /// Allocates `count` blocks for `tasks` tasks in turn; returns them in random order.
-///
-/// # Errors
-/// The memory has too few blocks.
 pub(super) fn take(
     allocator: &impl Frames,
     count: u32,

@@ -62,9 +62,6 @@ impl EmptyWork {
 
 impl Timing {
     /// The timing of this name.
-    ///
-    /// # Errors
-    /// If there is no such timing.
     pub(crate) fn find(name: &str) -> Result<Self> {
         match name {
             "window" => Ok(Self::Window),

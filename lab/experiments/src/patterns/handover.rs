@@ -3,9 +3,8 @@
 use super::heap::{Block, Heap};
 use super::others::Others;
 use super::window::{self, Budget, Done, Window};
-use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::{hint, thread};
 
 /// Bytes of a head, like a network packet's in the kernel's `skbuff_head_cache`.
 pub(super) const HEAD: usize = 256;

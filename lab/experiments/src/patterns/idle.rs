@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 /// Time to read the process's memory in, once before it allocates and once before it frees.
 pub(crate) const BASE: Duration = Duration::from_millis(150);
 
-/// The distribution of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Sizes {
     /// As many objects of each power of two.
@@ -28,9 +27,6 @@ pub(crate) enum Sizes {
 
 impl Sizes {
     /// Returns its name on the command line.
-    ///
-    /// # Errors
-    /// None: every value has a name.
     pub(crate) fn name(self) -> Result<String> {
         let value = self.to_possible_value().context("every value has a name")?;
         Ok(value.get_name().to_owned())

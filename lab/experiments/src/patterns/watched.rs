@@ -10,9 +10,6 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 /// Joins the control group that the parent made, if there is one. Allocates.
-///
-/// # Errors
-/// If the process may not join the group.
 pub(crate) fn join_group() -> Result<()> {
     let Some(file) = std::env::var_os(GROUP_VARIABLE) else { return Ok(()) };
     // "0" stands for the writing process.

@@ -1,7 +1,6 @@
 //! Makes a program ready: its files in a new folder, its command, its check.
 
-use super::clients;
-use super::{Proof, RealProgram};
+use super::{Proof, RealProgram, clients};
 use crate::ready_program::{Check, Label, ReadyProgram, Server};
 use anyhow::{Context, Result};
 use quarry_compare::{Launcher, Program, allocators};
@@ -16,9 +15,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 impl RealProgram {
     /// Writes the program's files, and runs it once on glibc, with its calls of malloc counted.
     /// `file` is its executable.
-    ///
-    /// # Errors
-    /// The program fails even on glibc.
     pub(crate) fn make_ready(
         &self,
         file: PathBuf,

@@ -26,9 +26,6 @@ fn channel(pipes: bool) -> Result<[File; 2]> {
 }
 
 /// The threads of a group with at least `operations` messages.
-///
-/// # Errors
-/// If there is no pipe or socket.
 pub(super) fn group(bytes: usize, pipes: bool, operations: u64) -> Result<Vec<Task<'static>>> {
     let rounds = operations.div_ceil(MEMBERS * MEMBERS);
     let channels: Result<Vec<_>> = (0..MEMBERS).map(|_| channel(pipes)).collect();

@@ -40,9 +40,6 @@ pub(super) struct Files {
 
 impl Files {
     /// A task that creates and unlinks `operations` files in the new folder `folder`.
-    ///
-    /// # Errors
-    /// If the folder cannot be created.
     pub(super) fn task(self, folder: PathBuf, operations: u64) -> Result<Task<'static>> {
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         Ok(Box::new(move |gate| {

@@ -3,10 +3,9 @@
 use crate::patterns::window::{Window, process_cpu_ns};
 use anyhow::Result;
 use quarry_harness::affinity;
-use std::process;
 use std::sync::Barrier;
-use std::thread;
 use std::time::Instant;
+use std::{process, thread};
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
@@ -39,9 +38,6 @@ pub(super) type Task<'a> = Box<dyn FnOnce(&Gate) -> Result<End<'a>> + Send + 'a>
 /// Calls `open` when all threads are ready, and `close` when all have finished. A task that fails
 /// ends the process, because the other threads would wait for it. Returns the measured window, and
 /// the times of operations that tasks have timed.
-///
-/// # Errors
-/// The errors of `open` and `close`.
 pub(super) fn run<T>(
     tasks: Vec<(Option<usize>, Task<'_>)>,
     open: impl FnOnce() -> Result<T>,

@@ -36,7 +36,6 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// The guest's CPUs.
     pub(crate) fn cpus(self) -> Vec<usize> {
         match self {
             Self::Host => vec![0, 1],
@@ -93,9 +92,6 @@ impl Guest {
     }
 
     /// Takes a sample in a fresh process of the guest.
-    ///
-    /// # Errors
-    /// If the guest ends or the sample fails.
     pub(crate) fn sample(&mut self, order: &Order) -> Result<Measurement> {
         let command = launch::command(order, None, &[])?;
         let words: Vec<_> = command.get_args().skip(1).map(|it| it.to_string_lossy()).collect();

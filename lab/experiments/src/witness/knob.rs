@@ -53,9 +53,6 @@ pub(crate) struct Knob {
 impl Knob {
     /// Writes `value` into the file of a setting. If a folder of its path is `*`, writes to every
     /// matching file that accepts the value.
-    ///
-    /// # Errors
-    /// If no file can be read and written.
     pub(crate) fn set(setting: &Path, value: &str) -> Result<Self> {
         let shown = || format!("{}: {value}", setting.display());
         let files = files(setting);
@@ -93,9 +90,6 @@ pub(crate) struct Folder {
 
 impl Folder {
     /// Creates a folder in `place`.
-    ///
-    /// # Errors
-    /// If the folder cannot be created.
     pub(crate) fn within(place: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("quarry-lab-").tempdir_in(place);
         let folder = folder.with_context(|| format!("no folder in {}", place.display()))?;

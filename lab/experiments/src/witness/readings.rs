@@ -89,7 +89,6 @@ fn slabs_of(text: &str) -> Option<u64> {
     slabs.filter_map(|count| count.parse().ok()).reduce(|sum: u64, count| sum + count)
 }
 
-/// All readings at one time.
 pub(super) struct Readings {
     vmstat: Vmstat,
     lists: Option<PageLists>,

@@ -38,9 +38,6 @@ pub(super) fn in_window(
 }
 
 /// Sender and receiver of datagrams. They alternate by bursts, so that no datagram is lost.
-///
-/// # Errors
-/// If there is no socket.
 pub(super) fn datagrams(bytes: usize, operations: u64) -> Result<Pair> {
     let receiver = UdpSocket::bind(end())?;
     receiver.set_read_timeout(Some(PATIENCE))?;
@@ -89,9 +86,6 @@ fn connection() -> Result<[TcpStream; 2]> {
 }
 
 /// Sender and receiver of a stream of messages, with Nagle's algorithm.
-///
-/// # Errors
-/// If there is no connection.
 pub(super) fn stream(bytes: usize, operations: u64) -> Result<Pair> {
     let [mut client, mut server] = connection()?;
     client.set_nodelay(false)?;
@@ -119,9 +113,6 @@ pub(super) fn stream(bytes: usize, operations: u64) -> Result<Pair> {
 }
 
 /// Client and server of transactions of a byte each way.
-///
-/// # Errors
-/// If there is no connection.
 pub(super) fn transactions(operations: u64) -> Result<Pair> {
     let [mut client, mut server] = connection()?;
     let ask = move |count: u64| {

@@ -9,7 +9,6 @@ use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 use quarry_harness::affinity;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -48,20 +47,13 @@ pub(crate) enum Scope {
 }
 
 /// The reason why the kernel does not count for this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{missing}; {remedy}")]
 pub(crate) struct Refusal {
     pub(crate) missing: String,
     /// The setting or right that the user lacks.
     pub(crate) remedy: String,
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.missing, self.remedy)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// The folder of the kernel's events, and the processes whose events count.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,9 +64,6 @@ pub(crate) struct Events {
 
 impl Events {
     /// Looks for the events, in `tracefs` if that is given, and opens a counter as a trial.
-    ///
-    /// # Errors
-    /// The reason why the kernel refuses.
     pub(crate) fn find(tracefs: Option<&Path>, scope: Scope) -> Result<Self, Refusal> {
         let mounts = tracefs.map_or_else(|| MOUNTS.map(PathBuf::from).into(), |it| vec![it.into()]);
         let mut denied = None;
@@ -113,9 +102,6 @@ impl Events {
     }
 
     /// Opens a counter for each tracepoint that the kernel has. The counters do not count yet.
-    ///
-    /// # Errors
-    /// The reason why the kernel refuses.
     pub(crate) fn open(&self) -> Result<Counts, Refusal> {
         let mut counts = Counts(Vec::new());
         for name in TRACEPOINTS {
@@ -179,14 +165,10 @@ fn refused(name: &str, error: &Error) -> Refusal {
 pub(crate) struct Counts(Vec<(&'static str, Vec<Counter>)>);
 
 impl Counts {
-    /// # Errors
-    /// The kernel's errors.
     pub(crate) fn start(&mut self) -> anyhow::Result<()> {
         self.each(|counter| counter.enable())
     }
 
-    /// # Errors
-    /// The kernel's errors.
     pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
         self.each(|counter| counter.disable())
     }
@@ -204,8 +186,6 @@ impl Counts {
         Ok(())
     }
 
-    /// # Errors
-    /// The kernel's errors.
     pub(crate) fn read(&mut self) -> anyhow::Result<Vec<(&'static str, u64)>> {
         let sum = |(name, counters): &mut (&'static str, Vec<Counter>)| {
             let counts = counters.iter_mut().map(|counter| counter.read());

@@ -12,19 +12,34 @@ use std::path::{Path, PathBuf};
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 pub(crate) enum Calls {
     /// Page faults in rounds of `pages` pages.
-    Faults { pages: u32 },
+    Faults {
+        pages: u32,
+    },
     /// Pages freed in lists of `length`.
-    Lists { length: u32 },
+    Lists {
+        length: u32,
+    },
     /// Messages of `bytes` bytes between the 40 threads of a group, through pipes or sockets.
-    Crowd { bytes: u32, pipes: bool },
-    /// Datagrams of `bytes` bytes.
-    Datagrams { bytes: u32 },
+    Crowd {
+        bytes: u32,
+        pipes: bool,
+    },
+    Datagrams {
+        bytes: u32,
+    },
     /// A stream of messages of `bytes` bytes.
-    Stream { bytes: u32 },
+    Stream {
+        bytes: u32,
+    },
     /// Transactions of a byte each way.
     Transactions,
     /// Files of `pages` pages; `shared` files are in memory.
-    Files { content: Content, measured: Measured, pages: u32, shared: bool },
+    Files {
+        content: Content,
+        measured: Measured,
+        pages: u32,
+        shared: bool,
+    },
 }
 
 impl Calls {
@@ -47,9 +62,6 @@ impl Calls {
     }
 
     /// The threads of `tasks` tasks with `operations` operations each, with their CPUs of `cpus`.
-    ///
-    /// # Errors
-    /// If there is no socket, or no folder can be created in `folder`.
     pub(super) fn threads(
         self,
         tasks: u32,

@@ -19,7 +19,6 @@ pub(crate) struct Aim {
     job: u64,
 }
 
-/// The kinds of jobs.
 #[derive(Clone, Copy)]
 enum Job {
     ReadInOrder,

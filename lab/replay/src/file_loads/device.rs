@@ -4,7 +4,6 @@
 use crate::host;
 use serde::Deserialize;
 
-/// Bytes of a page.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// The time that a device takes for a request, in nanoseconds. The CPU spins for it, as if it

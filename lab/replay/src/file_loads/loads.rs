@@ -36,7 +36,6 @@ pub struct FileLoad {
     budget_mib: u64,
     #[serde(default)]
     budget_percent: u64,
-    /// The device of the files.
     #[serde(default)]
     device: Device,
     #[serde(flatten)]
@@ -60,7 +59,6 @@ pub struct Loaded {
     pub counters: Counters,
 }
 
-/// The order to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Prepare,

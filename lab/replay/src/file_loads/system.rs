@@ -36,7 +36,6 @@ pub(crate) struct Inode<M: FileCache> {
 /// The data that the lock of an inode protects.
 struct Content<M: FileCache> {
     mapping: M::Mapping,
-    /// Length in pages.
     pages: u64,
     /// True for a page that is on the device. A page that is neither there nor cached is a hole.
     on_device: Vec<bool>,
@@ -52,7 +51,6 @@ struct Directory<M: FileCache> {
     files: Mutex<Vec<Option<Arc<Inode<M>>>>>,
 }
 
-/// The file system.
 pub(crate) struct FileSystem<'a, M: FileCache> {
     memory: &'a M,
     inodes: M::Cache,
@@ -90,9 +88,6 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
     }
 
     /// Creates a file at the end of a directory; returns its number there.
-    ///
-    /// # Panics
-    /// If there is no memory.
     pub(crate) fn create(&self, directory: usize) -> (usize, Arc<Inode<M>>) {
         let mut objects = [self.inodes, self.dentries]
             .map(|cache| self.memory.alloc(cache).expect("memory for an inode"));
@@ -147,9 +142,6 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
     }
 
     /// Reads pages; returns whether all their bytes were right. Pages beyond the end do not count.
-    ///
-    /// # Panics
-    /// If there is no memory.
     pub(crate) fn read(&self, inode: &Inode<M>, from: u64, count: u64) -> bool {
         let content = lock(&inode.content);
         let (mut is_right, mut ahead) = (true, 0);
@@ -182,9 +174,6 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
 
     /// Writes whole pages, and makes the file longer if they lie beyond its end. Returns false if
     /// the file was deleted.
-    ///
-    /// # Panics
-    /// If there is no memory.
     pub(crate) fn write(&self, inode: &Arc<Inode<M>>, from: u64, count: u64) -> bool {
         self.balance_dirty();
         let mut content = lock(&inode.content);

@@ -21,7 +21,6 @@ pub(crate) struct Varmail {
 const CALLS: u64 = 13;
 
 impl Varmail {
-    /// Writes the task's share of the file set.
     pub(crate) fn prepare<M: FileCache>(
         self,
         system: &FileSystem<'_, M>,
@@ -35,7 +34,6 @@ impl Varmail {
         }
     }
 
-    /// Runs this many rounds.
     pub(crate) fn run<M: FileCache>(
         self,
         system: &FileSystem<'_, M>,

@@ -36,7 +36,6 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// The time now.
     #[inline]
     pub(crate) fn now() -> Self {
         Self { ns: quarry_sys::primitive::clock::now_ns() }

@@ -99,7 +99,6 @@ pub(crate) fn scope<'env, T>(body: impl for<'scope> FnOnce(&'scope Scope<'scope,
     result
 }
 
-/// A task that was started.
 pub(crate) struct Handle<T> {
     result: Rc<Cell<Option<T>>>,
     running: Rc<Countdown>,
@@ -421,7 +420,6 @@ pub(crate) fn cpu() -> u32 {
     host().cpu()
 }
 
-/// Sleeps for `ns` nanoseconds.
 pub(crate) fn sleep(ns: u64) {
     if ns > 0 {
         host().sleep(ns);

@@ -68,9 +68,6 @@ impl RwLock {
 
 /// Starts a thread on the CPU at position `index` of `cpus`, counted modulo their number; on any
 /// CPU if the list is empty.
-///
-/// # Panics
-/// If the thread cannot be started, or the CPU is not ours to use.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     cpus: &[usize],

@@ -5,15 +5,12 @@
 //! word leaves its line to the next new word, in an order that does not depend on addresses.
 
 use quarry_sys::primitive::AtomicU32;
-use std::array;
 use std::cell::RefCell;
-use std::fmt;
 use std::ops::Deref;
+use std::{array, fmt};
 
-/// Lines of a page.
 const LINES: usize = 64;
 
-/// One cache line.
 #[repr(align(64))]
 struct Line(AtomicU32);
 

@@ -34,7 +34,6 @@ const WRITTEN_BYTES: usize = 64;
 /// Copies begin within this time, so that they do not run in step.
 const SPREAD_NS: u64 = 50_000;
 
-/// A block of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     /// Where it is: `None` before its allocation, while it changes, and after its end.
@@ -210,7 +209,6 @@ impl OnHeap<'_> {
     }
 }
 
-/// A thread of a copy.
 #[derive(Clone, Copy)]
 struct Thread<'a> {
     steps: &'a [Step],
@@ -264,7 +262,6 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         locks
     }
 
-    /// One step of one copy.
     fn make(&self, step: &Step, blocks: &[Cell<Block>]) {
         task::compute(step.think_ns);
         let (Op::Alloc { block, .. } | Op::Free { block } | Op::Resize { block, .. }) = step.op;

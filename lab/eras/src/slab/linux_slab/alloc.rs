@@ -4,7 +4,7 @@
 use super::cache::SlabCache;
 use super::tuning::MOST_LIMIT;
 use core::mem::MaybeUninit;
-use quarry_mm::frame::{FRAME_BYTES, NodeId, Order, Pfn};
+use quarry_mm::frame::{FRAME_BYTES, NodeId, Pfn};
 use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
@@ -74,18 +74,8 @@ impl<P: Arrays> SlabCache<'_, P> {
     /// A new slab with all objects free. Its memory may be of another node than wanted.
     fn new_slab(&self, slot: SlotIndex, node: NodeId) -> Option<Pfn> {
         let (context, cache) = (self.context, self.cache);
-        let page = context.take_block(slot, node, cache)?;
-        let slab = page.pfn;
-        if self.tables.records.grow(context, slab).is_err() {
-            context.pages.free(slot, slab, cache.order());
-            return None;
-        }
         let fills_pages = cache.stride() <= FRAME_BYTES;
-        if page.zeroed && fills_pages && cache.order() > Order::ZERO {
-            context.zones.populate(slab, cache.order().frames());
-        }
-        // SAFETY: the block is a slab of this cache, and no other task has its address yet.
-        unsafe { cache.construct(context.zones.arena().address(slab)) };
+        let slab = self.tables.records.new_slab(context, cache, (slot, node), fills_pages)?;
         self.slabs().at(slab).start();
         context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         Some(slab)

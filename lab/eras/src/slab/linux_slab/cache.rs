@@ -6,9 +6,7 @@ use super::slab::Slabs;
 use super::tables::Tables;
 use super::tuning::{MOST_LIMIT, Tuning};
 use quarry_mm::frame::{NodeId, Pfn};
-use quarry_mm::slab::Cache;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::home;
+use quarry_mm::slab::{Cache, SlabContext, home};
 use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 

@@ -4,11 +4,10 @@
 //! A slab of objects below 512 bytes begins with a descriptor and a number for each object; for
 //! larger objects both lie elsewhere. The kernel's sizes are kept, because they decide how many
 //! objects a slab has. But the descriptor's 48 bytes are unused here: what the kernel writes there
-//! is in [`Records`](super::records::Records), where a program cannot overwrite it.
+//! is in [`Records`](super::slab::Records), where a program cannot overwrite it.
 
 use quarry_mm::frame::{MAX_ORDER, Order};
-use quarry_mm::slab::SlabLayout;
-use quarry_mm::slab::{CacheParams, MIN_ALIGN};
+use quarry_mm::slab::{CacheParams, MIN_ALIGN, SlabLayout};
 
 const DESCRIPTOR_BYTES: usize = 48;
 /// Bytes of a `kmem_bufctl_t`, an object's number.

@@ -6,8 +6,7 @@ use super::cache::SlabCache;
 use super::tuning::MOST_LIMIT;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::NodeId;
-use quarry_mm::slab::not_in_use;
-use quarry_mm::slab::written;
+use quarry_mm::slab::{not_in_use, written};
 use quarry_sys::percpu::{Arrays, Object, Push, SlotIndex};
 
 impl<P: Arrays> SlabCache<'_, P> {

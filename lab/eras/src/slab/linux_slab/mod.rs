@@ -29,7 +29,7 @@
 //! Files use only those to their left:
 //!
 //! ```text
-//! tuning, estimate -> records -> slab -> shared, alien -> node -> tables -> cache -> reap ->
+//! tuning, estimate -> slab -> shared, alien -> node -> tables -> cache -> reap ->
 //! free -> alloc, stats, validate -> policy
 //! ```
 
@@ -41,7 +41,6 @@ mod free;
 mod node;
 mod policy;
 mod reap;
-mod records;
 mod shared;
 mod slab;
 mod stats;

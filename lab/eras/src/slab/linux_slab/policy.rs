@@ -2,20 +2,15 @@
 
 use super::cache::{SlabCache, tuning};
 use super::estimate;
-use super::records::Records;
+use super::slab::Records;
 use super::tables::Tables;
 use super::tuning::Tuning;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::{MetadataKind, Pfn};
-use quarry_mm::slab::CacheParams;
-use quarry_mm::slab::Late;
-use quarry_mm::slab::ParkedObjects;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::SlabPolicy;
-use quarry_mm::slab::SlabStats;
-use quarry_mm::slab::written;
-use quarry_mm::slab::{Cache, CacheId, SlabLayout};
-use quarry_mm::slab::{Idle, Reclaim};
+use quarry_mm::slab::{
+    Cache, CacheId, CacheParams, Idle, Late, ParkedObjects, Reclaim, SlabContext, SlabLayout,
+    SlabPolicy, SlabStats, written,
+};
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;

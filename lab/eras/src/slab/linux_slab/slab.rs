@@ -15,17 +15,17 @@
 //! Equation: `in use + length of the free list = objects`.
 
 use super::estimate::{INDEX_BYTES, is_off_slab};
-use super::records::{Records, SlabLinks};
+use crate::slab::records::{self, SlabLinks};
 use quarry_mm::frame::Pfn;
-use quarry_mm::slab::Cache;
-use quarry_mm::slab::CacheTable;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::{not_in_use, overwritten};
+use quarry_mm::slab::{Cache, CacheTable, SlabContext, not_in_use, overwritten};
 use quarry_mm::zone::Zones;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::fatal;
+
+/// The words of slabs, outside the slabs, where a program cannot overwrite them.
+pub(super) type Records = records::Records<AtomicU64>;
 
 /// Follows the number of the last free object (`BUFCTL_END`).
 const END: u16 = u16::MAX;
@@ -55,7 +55,7 @@ impl<'a> Slabs<'a> {
     }
 
     pub(super) fn links(&self) -> SlabLinks<'a> {
-        SlabLinks { frames: self.zones.frames(), records: self.records }
+        self.records.links(self.zones.frames())
     }
 
     pub(super) fn at(&self, pfn: Pfn) -> Slab<'a> {

@@ -3,11 +3,9 @@
 
 use super::alien::AlienArray;
 use super::node::Node;
-use super::records::Records;
+use super::slab::Records;
 use quarry_mm::frame::{FreshZero, NodeId, OsArray};
-use quarry_mm::slab::CacheTable;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::{CacheId, MAX_CACHES};
+use quarry_mm::slab::{CacheId, CacheTable, MAX_CACHES, SlabContext};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};

@@ -5,8 +5,7 @@ use super::cache::{View, count};
 use super::capacity;
 use super::sheaf::Sheaf;
 use core::mem::MaybeUninit;
-use quarry_mm::slab::not_in_use;
-use quarry_mm::slab::written;
+use quarry_mm::slab::{not_in_use, written};
 use quarry_sys::percpu::{Arrays, Object, Push};
 
 /// Most objects that leave `main` for slabs in one batch (`PCS_BATCH_MAX`, Linux 6.18).

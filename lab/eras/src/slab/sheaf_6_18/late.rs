@@ -18,9 +18,6 @@ impl<T: FreshZero + Sync> LateSlice<T> {
     }
 
     /// Allocates `len` entries at the first call. The table of caches ensures one call at a time.
-    ///
-    /// # Errors
-    /// The error of the OS.
     pub(super) fn build(&self, metadata: &Metadata, len: usize) -> OsResult<()> {
         if self.len.load(Ordering::Relaxed) == 0 {
             let bytes = len * size_of::<T>();

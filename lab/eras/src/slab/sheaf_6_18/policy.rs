@@ -6,15 +6,10 @@ use super::pool::Pool;
 use super::sheaf::Sheaf;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
-use quarry_mm::slab::BitmapSlabs;
-use quarry_mm::slab::CacheParams;
-use quarry_mm::slab::ParkedObjects;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::SlabPolicy;
-use quarry_mm::slab::written;
-use quarry_mm::slab::{BarnStats, Occupancy, SlabStats};
-use quarry_mm::slab::{Cache, CacheId, MAX_CACHES, SlabLayout};
-use quarry_mm::slab::{Idle, Reclaim};
+use quarry_mm::slab::{
+    BarnStats, BitmapSlabs, Cache, CacheId, CacheParams, Idle, MAX_CACHES, Occupancy,
+    ParkedObjects, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats, written,
+};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;

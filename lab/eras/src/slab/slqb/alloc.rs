@@ -5,10 +5,10 @@
 //! slab; and, without memory for a new slab, slabs of other CPUs.
 
 use super::cache::{Misuse, SlqbCache};
-use super::chain;
+use super::list::PartialList;
 use super::slab_word::{ListId, SlabState};
-use super::slabs::PartialList;
-use quarry_mm::frame::{NodeId, Order, Pfn};
+use crate::slab::freelist::{self, Freelist};
+use quarry_mm::frame::{NodeId, Pfn};
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
@@ -68,7 +68,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         let head = head.expect("slabs on a partial list have free objects");
         let object = self.object(slab, head);
         // SAFETY: on the slab's free list, whose lock is held.
-        let link = unsafe { chain::next(object) };
+        let link = unsafe { freelist::next(object) };
         let next = link.and_then(|link| self.number(slab, link));
         let is_last = inuse + 1 == self.cache.objects();
         if next.is_some() != link.is_some() || link.is_none() != is_last {
@@ -119,30 +119,16 @@ impl<P: Lists> SlqbCache<'_, P> {
     fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, ListId)> {
         let (context, cache) = (self.context, self.cache);
         let node = context.zones.node_of(slot);
-        let page = context.take_block(slot, node, cache)?;
-        let slab = page.pfn;
-        if self.tables.slabs.grow(context, slab).is_err() {
-            context.pages.free(slot, slab, cache.order());
-            return None;
-        }
-        if page.zeroed && cache.order() > Order::ZERO {
-            // Linking writes to every page of the slab anyway.
-            context.zones.populate(slab, cache.order().frames());
-        }
+        // Linking writes to every page of the slab.
+        let slab = self.tables.slabs.new_slab(context, cache, (slot, node), true)?;
         let to = match self.node_of(slab) {
             other if self.tables.nodes() > 0 && other != node => self.tables.of_node(other),
             _ => self.tables.of_slot(slot),
         };
-        // SAFETY: the block is a slab of this cache, and no other task has its address yet.
-        unsafe { cache.construct(context.zones.arena().address(slab)) };
-        let mut behind = None;
-        for number in (0..cache.objects()).rev() {
-            let object = self.object(slab, number);
-            // SAFETY: the slab is new: all its objects are free, and only this thread has their
-            // addresses.
-            unsafe { chain::set_next(object, behind) };
-            behind = Some(object);
-        }
+        let objects = (0..cache.objects()).map(|number| self.object(slab, number));
+        // SAFETY: the slab is new: all its objects are free, and only this thread has their
+        // addresses.
+        unsafe { Freelist::linked(objects) };
         self.word(slab).set(SlabState { list: to, inuse: 0, head: Some(0) });
         context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         self.list(to).slabs_allocated.fetch_add(1, Ordering::Relaxed);
@@ -162,7 +148,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             left -= 1;
             // SAFETY: on the slab's free list, and no other thread uses the cache (callers'
             // promise).
-            next = unsafe { chain::next(object) };
+            next = unsafe { freelist::next(object) };
             Some((self.number(slab, object)?, object))
         })
     }

@@ -1,16 +1,14 @@
 //! One cache during an operation: the context, the cache and the tables, with conversions between
 //! objects, slabs, lists and cells.
 
-use super::chain::{self, Freelist};
 use super::list::CacheList;
 use super::sizes;
 use super::slab_word::{ListId, SlabWord};
-use super::slabs::SlabLinks;
 use super::tables::Tables;
+use crate::slab::freelist::{self, Freelist};
+use crate::slab::records::SlabLinks;
 use quarry_mm::frame::{NodeId, Pfn};
-use quarry_mm::slab::Cache;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::{not_in_use, written_after_free};
+use quarry_mm::slab::{Cache, SlabContext, not_in_use, written_after_free};
 use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
@@ -54,7 +52,7 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
     }
 
     pub(super) fn links(&self) -> SlabLinks<'a> {
-        SlabLinks { frames: self.context.zones.frames(), slabs: &self.tables.slabs }
+        self.tables.slabs.links(self.context.zones.frames())
     }
 
     pub(super) fn list(&self, list: ListId) -> &'a CacheList {
@@ -96,7 +94,7 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
     pub(super) fn pop(&self, list: &mut Freelist) -> Result<Object, Misuse> {
         let first = list.head.expect("the list has objects");
         // SAFETY: the object is free and on a list of the caller.
-        let link = unsafe { chain::next(first) };
+        let link = unsafe { freelist::next(first) };
         let is_last = list.count == 1;
         if link.is_none() != is_last || link.is_some_and(|link| !self.is_object(link)) {
             return Err(Misuse::Written(first));

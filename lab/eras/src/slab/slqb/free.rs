@@ -1,9 +1,11 @@
 //! Freeing objects that a full CPU list cannot take, or whose slabs belong to another list.
 
 use super::cache::{GUARD, LIST, Misuse, SlqbCache};
-use super::chain::{self, Chain, Freelist};
+use super::chain::Chain;
+use super::list::PartialList;
 use super::slab_word::{ListId, SlabState};
-use super::slabs::{PartialList, SlabChain};
+use crate::slab::freelist::{self, Freelist};
+use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Kind, Order, Pfn};
 use quarry_mm::slab::MAX_BATCH;
 use quarry_sys::percpu::{Lists, Object, Push, SlotIndex};
@@ -23,7 +25,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             if self.is_foreign(slot, object) {
                 self.count_free(slot);
                 // SAFETY: the caller gives the object up; a list of one.
-                unsafe { chain::set_next(object, None) };
+                unsafe { freelist::set_next(object, None) };
                 return self.free_to_remote(slot, Freelist { head: Some(object), count: 1 });
             }
             self.bound(slot);
@@ -40,7 +42,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         // A drain has stopped the cell, or the thread has moved too often.
         self.count_free(self.context.percpu.current());
         // SAFETY: the caller gives the object up; a list of one.
-        unsafe { chain::set_next(object, None) };
+        unsafe { freelist::set_next(object, None) };
         self.put_back(self.list_of(object), Freelist { head: Some(object), count: 1 });
     }
 
@@ -89,7 +91,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             return Push::Refused;
         }
         // SAFETY: the object is being freed.
-        unsafe { chain::set_next(object, list.head) };
+        unsafe { freelist::set_next(object, list.head) };
         let longer = Freelist { head: Some(object), count: list.count + 1 };
         if !self.store(slot, LIST, word, longer.word()) {
             return Push::Refused;
@@ -267,7 +269,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             return Ok(Some(slab));
         }
         // SAFETY: the object is the caller's, and free.
-        unsafe { chain::set_next(object, head.map(|head| self.object(slab, head))) };
+        unsafe { freelist::set_next(object, head.map(|head| self.object(slab, head))) };
         word.set(SlabState { list, inuse: inuse - 1, head: number });
         if head.is_none() {
             slabs.push_front(&self.links(), slab);

@@ -17,11 +17,13 @@
 
 use super::chain::Chain;
 use super::slab_word::ListId;
-use super::slabs::PartialList;
-use quarry_mm::frame::FreshZero;
+use quarry_mm::frame::{FreshZero, FrontList, Pfn};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// A list of slabs with free objects. Nothing needs its tail.
+pub(super) type PartialList = FrontList<Pfn>;
 
 /// Objects that a CPU gathers for one other list (`rlist`, `remote_cache_list`).
 #[derive(Debug, Default)]

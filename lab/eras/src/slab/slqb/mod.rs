@@ -47,7 +47,7 @@
 //! Files use only those to their left:
 //!
 //! ```text
-//! sizes -> slab_word -> slabs, chain -> list -> tables -> cache -> free -> trim -> alloc ->
+//! sizes -> slab_word, chain -> list -> tables -> cache -> free -> trim -> alloc ->
 //! stats, validate -> policy
 //! ```
 
@@ -59,7 +59,6 @@ mod list;
 mod policy;
 mod sizes;
 mod slab_word;
-mod slabs;
 mod stats;
 mod tables;
 #[cfg(test)]

@@ -2,17 +2,13 @@
 
 use super::cache::SlqbCache;
 use super::sizes;
-use super::slabs::Slabs;
+use super::slab_word::Slabs;
 use super::tables::Tables;
 use quarry_mm::frame::{MetadataKind, Pfn};
-use quarry_mm::slab::CacheParams;
-use quarry_mm::slab::Late;
-use quarry_mm::slab::ParkedObjects;
-use quarry_mm::slab::Reclaim;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::SlabPolicy;
-use quarry_mm::slab::SlabStats;
-use quarry_mm::slab::{Cache, CacheId, SlabLayout};
+use quarry_mm::slab::{
+    Cache, CacheId, CacheParams, Late, ParkedObjects, Reclaim, SlabContext, SlabLayout, SlabPolicy,
+    SlabStats,
+};
 use quarry_sys::broken::Broken;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::locks::Visit;

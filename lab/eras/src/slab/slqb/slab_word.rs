@@ -12,7 +12,10 @@
 //! thread that owns an object of the slab reads it without the lock.
 
 use super::sizes::MAX_OBJECTS;
+use crate::slab::records::Records;
 use quarry_sys::primitive::{AtomicU32, Ordering};
+
+pub(super) type Slabs = Records<SlabWord>;
 
 const HEAD_BITS: u32 = 9;
 const INUSE_SHIFT: u32 = HEAD_BITS;

@@ -10,12 +10,9 @@
 //! a stack with another policy pays nothing.
 
 use super::list::CacheList;
-use super::slab_word::ListId;
-use super::slabs::Slabs;
+use super::slab_word::{ListId, Slabs};
 use quarry_mm::frame::{FreshZero, NodeId, OsArray};
-use quarry_mm::slab::CacheTable;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::{CacheId, MAX_CACHES};
+use quarry_mm::slab::{CacheId, CacheTable, MAX_CACHES, SlabContext};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{PerCpu, SlotIndex};

@@ -5,9 +5,10 @@
 //! ([`Reclaim::Idle`](quarry_mm::slab::Reclaim::Idle)).
 
 use super::cache::{LIST, SlqbCache};
-use super::chain::{Chain, Freelist};
+use super::chain::Chain;
 use super::list::CacheList;
 use super::slab_word::ListId;
+use crate::slab::freelist::Freelist;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;

@@ -1,8 +1,9 @@
 //! Checks of the equations in `slab_word`, `list` and `chain`. Slow; for tests.
 
 use super::cache::{GUARD, LIST, SlqbCache};
-use super::chain::{self, Chain, Freelist};
+use super::chain::Chain;
 use super::slab_word::ListId;
+use crate::slab::freelist::{self, Freelist};
 use quarry_mm::frame::Pfn;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, SlotIndex};
@@ -69,7 +70,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         check.that(state.head.is_none() == is_full, "head = none <=> inuse = objects")?;
         let last = self.free_objects(slab).last();
         // SAFETY: on the slab's free list, and no other thread uses the cache.
-        let ends = last.is_none_or(|(_, object)| unsafe { chain::next(object) }.is_none());
+        let ends = last.is_none_or(|(_, object)| unsafe { freelist::next(object) }.is_none());
         check.that(ends, "the link of the last free object = 0")?;
         Ok(free)
     }

@@ -8,11 +8,11 @@ use super::cache::{SlubCache, guard_of};
 use super::cell::{GUARD, LIST};
 use super::cpu::count;
 use super::era::Era;
-use super::freelist::Freelist;
 use super::node::Node;
 use super::slow_path::SlowPath;
 use super::state::SlabWord;
-use quarry_mm::frame::{Order, Pfn};
+use crate::slab::freelist::Freelist;
+use quarry_mm::frame::Pfn;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
@@ -134,18 +134,9 @@ where
 
     fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, Freelist)> {
         let (context, cache) = (self.context, self.cache);
-        let page = context.take_block(slot, context.zones.node_of(slot), cache)?;
-        let slab = page.pfn;
-        if self.tables.words.grow(context, slab).is_err() {
-            context.pages.free(slot, slab, cache.order());
-            return None;
-        }
-        if page.zeroed && cache.order() > Order::ZERO {
-            // Linking writes to every page of the slab anyway.
-            context.zones.populate(slab, cache.order().frames());
-        }
-        // SAFETY: the block is a slab of this cache, and no other task has its address yet.
-        unsafe { cache.construct(context.zones.arena().address(slab)) };
+        let place = (slot, context.zones.node_of(slot));
+        // Linking writes to every page of the slab.
+        let slab = self.tables.words.new_slab(context, cache, place, true)?;
         self.word(slab).start(self.tag(), cache.objects());
         context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         self.node_of(slab).slabs_allocated.fetch_add(1, Ordering::Relaxed);

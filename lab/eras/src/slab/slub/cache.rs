@@ -4,15 +4,14 @@
 use super::cell::GUARD;
 use super::cpu::CpuSlab;
 use super::era::Era;
-use super::freelist::{self, Freelist};
-use super::node::{Node, SlabChain, SlabLinks};
+use super::node::Node;
 use super::state::{FreedChain, SlabState, SlabWord, TakenChain};
 use super::tables::Tables;
+use crate::slab::freelist::{self, Freelist};
+use crate::slab::records::{SlabChain, SlabLinks};
 use core::marker::PhantomData;
 use quarry_mm::frame::{Kind, NodeId, Pfn};
-use quarry_mm::slab::Cache;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::written_after_free;
+use quarry_mm::slab::{Cache, SlabContext, written_after_free};
 use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::fatal;
@@ -67,10 +66,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     }
 
     pub(super) fn links(&self) -> SlabLinks<'a> {
-        SlabLinks {
-            frames: self.context.zones.frames(),
-            previous: self.tables.words.second_links(),
-        }
+        self.tables.words.links(self.context.zones.frames())
     }
 
     pub(super) fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a, P, E> {
@@ -129,7 +125,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     }
 
     pub(super) fn taken(&self, slab: Pfn, chain: TakenChain) -> Freelist {
-        Freelist::taken(chain, |number| self.object(slab, number))
+        Freelist { head: Some(self.object(slab, chain.first)), count: chain.count }
     }
 
     /// The objects of a list, in order. During the walk the caller may relink only objects that the

@@ -9,7 +9,7 @@
 //! Equations, under the slot's lock: `slabs = slabs on the list`; all are frozen; `objects` = the
 //! sum of each slab's free objects at its push (more may have been freed since).
 
-use super::node::{SlabChain, SlabLinks};
+use crate::slab::records::{SlabChain, SlabLinks};
 use quarry_mm::frame::{FreshZero, Link, Links, Pfn};
 use quarry_sys::local;
 use quarry_sys::lock::{Guard, LockStats};

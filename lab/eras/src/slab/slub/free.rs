@@ -3,12 +3,12 @@
 use super::cache::{SlubCache, guard_of};
 use super::cpu::count;
 use super::era::Era;
-use super::freelist::{self, Freelist};
-use super::node::{Node, SlabChain};
+use super::node::Node;
 use super::slow_path::SlowPath;
+use crate::slab::freelist::{self, Freelist};
+use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Links, Pfn};
-use quarry_mm::slab::MAX_BATCH;
-use quarry_mm::slab::not_in_use;
+use quarry_mm::slab::{MAX_BATCH, not_in_use};
 use quarry_sys::percpu::{Lists, Object, Push};
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E>

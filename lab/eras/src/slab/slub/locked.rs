@@ -5,11 +5,12 @@
 use super::cache::SlubCache;
 use super::cpu::count;
 use super::era::Era;
-use super::freelist::Freelist;
 use super::lock_word::{HeldSlab, LockWord};
-use super::node::{Node, SlabChain};
+use super::node::Node;
 use super::slow_path::SlowPath;
 use super::state::TakenChain;
+use crate::slab::freelist::Freelist;
+use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Links, Pfn};
 use quarry_mm::slab::not_in_use;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};

@@ -3,12 +3,13 @@
 
 use super::cache::SlubCache;
 use super::era::Era;
-use super::freelist::Freelist;
-use super::node::{Node, SlabChain};
+use super::node::Node;
 use super::order;
 use super::page_word::{PageWord, Put};
 use super::slow_path::SlowPath;
 use super::state::TakenChain;
+use crate::slab::freelist::Freelist;
+use crate::slab::records::SlabChain;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::not_in_use;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};

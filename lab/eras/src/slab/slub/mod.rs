@@ -52,7 +52,7 @@
 //! Files use only those to their left, and within a row only those above:
 //!
 //! ```text
-//! order, state -> lock_word, page_word -> era    freelist    node -> cpu, cell -> tables
+//! order, state -> lock_word, page_word -> era    node -> cpu, cell -> tables
 //! cache -> slow_path -> locked, lockless
 //! alloc, free, stats, validate -> policy
 //! ```
@@ -65,7 +65,6 @@ mod cell;
 mod cpu;
 mod era;
 mod free;
-mod freelist;
 mod lock_word;
 mod locked;
 mod lockless;

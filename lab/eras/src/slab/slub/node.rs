@@ -3,44 +3,13 @@
 //! Equations: `nr_partial = slabs on the list`; a slab is on the list exactly if it is not frozen
 //! and has a free object.
 
-use quarry_mm::frame::{DOWN, FrameTable, FreshZero, GrowingArray, Link, Links, List, Pfn};
+use crate::slab::records::SlabLinks;
+use quarry_mm::frame::{FreshZero, List, Pfn};
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 pub(super) type PartialList = List<Pfn>;
-
-#[derive(Clone, Copy)]
-pub(super) struct SlabLinks<'a> {
-    pub(super) frames: &'a FrameTable,
-    pub(super) previous: &'a GrowingArray<AtomicU32, DOWN>,
-}
-
-impl SlabLinks<'_> {
-    pub(super) fn second(&self, slab: Pfn) -> &AtomicU32 {
-        self.previous.at(slab.index())
-    }
-}
-
-impl Links for SlabLinks<'_> {
-    type Member = Pfn;
-
-    fn next(&self, slab: Pfn) -> Link<Pfn> {
-        Link::from_word(self.frames.link(slab))
-    }
-
-    fn set_next(&self, slab: Pfn, next: Link<Pfn>) {
-        self.frames.set_link(slab, next.word());
-    }
-
-    fn previous(&self, slab: Pfn) -> Link<Pfn> {
-        Link::from_word(self.second(slab).load(Ordering::Relaxed))
-    }
-
-    fn set_previous(&self, slab: Pfn, previous: Link<Pfn>) {
-        self.second(slab).store(previous.word(), Ordering::Relaxed);
-    }
-}
 
 /// One cache's part of one node.
 #[repr(C, align(64))]
@@ -111,31 +80,5 @@ impl Node {
         let first = list.first()?;
         self.remove(list, links, first);
         Some(first)
-    }
-}
-
-/// Slabs linked by their first link only, on their way to another place. No slab is ever taken out
-/// of the middle.
-#[derive(Default)]
-pub struct SlabChain {
-    pub(super) head: Link<Pfn>,
-}
-
-impl SlabChain {
-    pub(super) fn of(links: SlabLinks<'_>, slab: Pfn) -> Self {
-        let mut chain = Self::default();
-        chain.push(links, slab);
-        chain
-    }
-
-    pub(super) fn push(&mut self, links: SlabLinks<'_>, slab: Pfn) {
-        links.set_next(slab, self.head);
-        self.head = Link::to(slab);
-    }
-
-    pub(super) fn pop(&mut self, links: SlabLinks<'_>) -> Option<Pfn> {
-        let slab = self.head.get()?;
-        self.head = links.next(slab);
-        Some(slab)
     }
 }

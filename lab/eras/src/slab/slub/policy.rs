@@ -8,14 +8,10 @@ use super::tables::Tables;
 use crate::slab::records::Records;
 use core::marker::PhantomData;
 use quarry_mm::frame::Pfn;
-use quarry_mm::slab::CacheParams;
-use quarry_mm::slab::Late;
-use quarry_mm::slab::ParkedObjects;
-use quarry_mm::slab::Reclaim;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::SlabPolicy;
-use quarry_mm::slab::SlabStats;
-use quarry_mm::slab::{Cache, CacheId, SlabLayout};
+use quarry_mm::slab::{
+    Cache, CacheId, CacheParams, Late, ParkedObjects, Reclaim, SlabContext, SlabLayout, SlabPolicy,
+    SlabStats,
+};
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{OsError, OsResult};

@@ -2,9 +2,10 @@
 
 use super::cache::SlubCache;
 use super::era::Era;
-use super::freelist::Freelist;
-use super::node::{Node, SlabChain};
+use super::node::Node;
 use super::state::{SlabWord, TakenChain};
+use crate::slab::freelist::Freelist;
+use crate::slab::records::SlabChain;
 use quarry_mm::frame::Pfn;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 

@@ -3,9 +3,9 @@
 use super::cache::SlubCache;
 use super::cell::LIST;
 use super::era::Era;
-use super::freelist::{self, Freelist};
 use super::node::PartialList;
 use super::state::SlabWord;
+use crate::slab::freelist::{self, Freelist};
 use quarry_mm::frame::Pfn;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, Object};
@@ -127,9 +127,8 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     }
 
     fn walk_cell(&self, word: u64) -> Result<u64, Broken> {
-        let count = word & 0xf_ffff;
-        let head = Object::new(((word >> 20) << 4) as *mut u8);
-        let list = Freelist { head, count: count as u32 };
+        let list = Freelist::of_word(word);
+        let count = u64::from(list.count);
         let (mut walked, check) = (0, Check::of("slub CPU"));
         for object in self.walk(list) {
             let slab = self.slab_of(object);

@@ -3,9 +3,8 @@
 use anyhow::{Context, Result, bail};
 use quarry_compare::allocators::peer_folders;
 use quarry_harness::launch::{self, SAMPLE_COMMAND};
-use quarry_harness::nearest;
-use quarry_harness::options;
 use quarry_harness::results::Measurement;
+use quarry_harness::{nearest, options};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::Command;
@@ -69,9 +68,6 @@ pub(super) struct Order<'a> {
 }
 
 /// Checks the names of variants.
-///
-/// # Errors
-/// A name is unknown or occurs twice.
 pub(super) fn check_variants(names: &[String]) -> Result<()> {
     for (index, name) in names.iter().enumerate() {
         if !VARIANTS.contains(&name.as_str()) {
@@ -83,17 +79,12 @@ pub(super) fn check_variants(names: &[String]) -> Result<()> {
 }
 
 /// The workloads whose names begin with one of `prefixes`; without prefixes all.
-///
-/// # Errors
-/// No name begins with a prefix.
 pub(super) fn workloads(prefixes: &[String]) -> Result<Vec<&'static str>> {
     options::named(WORKLOADS.to_vec(), prefixes, "workload --only", |_| true)
 }
 
 impl Program {
     /// Finds the program in the folder of other peers, and checks its variants and workloads.
-    ///
-    /// # Errors The program is not built, or has another version.
     pub(super) fn find() -> Result<Self> {
         let files = peer_folders().into_iter().map(|folder| folder.join(PROGRAM));
         let Some(file) = files.into_iter().find(|file| file.is_file()) else {
@@ -123,9 +114,6 @@ impl Program {
     }
 
     /// Takes a sample in a fresh process.
-    ///
-    /// # Errors
-    /// The failure of the process.
     pub(super) fn sample(&self, order: &Order<'_>) -> Result<Measurement> {
         let mut command = Command::new(&self.file);
         command.arg(SAMPLE_COMMAND).arg(PROGRAM).arg(serde_json::to_string(order)?);

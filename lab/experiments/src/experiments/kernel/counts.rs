@@ -15,67 +15,55 @@ pub(super) struct Count {
 /// The name, in a guest's sample, of the instructions of its CPUs while no counter was on.
 pub(super) const INSTRUCTIONS: &str = "instructions";
 
+const fn count(
+    name: &'static str,
+    kernel: &'static [&'static str],
+    stack: &'static [&'static str],
+) -> Count {
+    Count { name, kernel, stack }
+}
+
 pub(super) const COUNTS: [Count; 18] = [
-    Count {
-        name: "page blocks handed out",
-        kernel: &["kmem:mm_page_alloc"],
-        stack: &["handed_out"],
-    },
-    Count {
-        name: "blocks from the zone, locked",
-        kernel: &["kmem:mm_page_alloc_zone_locked"],
-        stack: &["zone_taken"],
-    },
-    Count {
-        name: "blocks drained to the zone",
-        kernel: &["kmem:mm_page_pcpu_drain"],
-        stack: &["lists_drained"],
-    },
-    Count { name: "page blocks freed", kernel: &["kmem:mm_page_free"], stack: &["taken_back"] },
-    Count { name: "of these in batches", kernel: &["kmem:mm_page_free_batched"], stack: &[] },
-    Count {
-        name: "objects allocated",
-        kernel: &[
+    count("page blocks handed out", &["kmem:mm_page_alloc"], &["handed_out"]),
+    count("blocks from the zone, locked", &["kmem:mm_page_alloc_zone_locked"], &["zone_taken"]),
+    count("blocks drained to the zone", &["kmem:mm_page_pcpu_drain"], &["lists_drained"]),
+    count("page blocks freed", &["kmem:mm_page_free"], &["taken_back"]),
+    count("of these in batches", &["kmem:mm_page_free_batched"], &[]),
+    count(
+        "objects allocated",
+        &[
             "kmem:kmalloc",
             "kmem:kmem_cache_alloc",
             "kmem:kmalloc_node",
             "kmem:kmem_cache_alloc_node",
         ],
-        stack: &["fast_allocs", "slow_allocs"],
-    },
-    Count { name: "of these kmalloc", kernel: &["kmem:kmalloc", "kmem:kmalloc_node"], stack: &[] },
-    Count {
-        name: "of these kmem_cache_alloc",
-        kernel: &["kmem:kmem_cache_alloc", "kmem:kmem_cache_alloc_node"],
-        stack: &[],
-    },
-    Count {
-        name: "objects freed",
-        kernel: &["kmem:kfree", "kmem:kmem_cache_free"],
-        stack: &["fast_frees", "slow_frees"],
-    },
-    Count { name: "of these kfree", kernel: &["kmem:kfree"], stack: &[] },
-    Count { name: "of these kmem_cache_free", kernel: &["kmem:kmem_cache_free"], stack: &[] },
-    Count {
-        name: "folios into the page cache",
-        kernel: &["filemap:mm_filemap_add_to_page_cache"],
-        stack: &[],
-    },
-    Count {
-        name: "folios out of the page cache",
-        kernel: &["filemap:mm_filemap_delete_from_page_cache"],
-        stack: &["pages_truncated"],
-    },
+        &["fast_allocs", "slow_allocs"],
+    ),
+    count("of these kmalloc", &["kmem:kmalloc", "kmem:kmalloc_node"], &[]),
+    count(
+        "of these kmem_cache_alloc",
+        &["kmem:kmem_cache_alloc", "kmem:kmem_cache_alloc_node"],
+        &[],
+    ),
+    count("objects freed", &["kmem:kfree", "kmem:kmem_cache_free"], &["fast_frees", "slow_frees"]),
+    count("of these kfree", &["kmem:kfree"], &[]),
+    count("of these kmem_cache_free", &["kmem:kmem_cache_free"], &[]),
+    count("folios into the page cache", &["filemap:mm_filemap_add_to_page_cache"], &[]),
+    count(
+        "folios out of the page cache",
+        &["filemap:mm_filemap_delete_from_page_cache"],
+        &["pages_truncated"],
+    ),
     // Locks of any kind, those of sockets and files included: not comparable with locks of a stack.
-    Count { name: "locks found held", kernel: &["lock:contention_begin"], stack: &[] },
-    Count { name: "page faults", kernel: &[FAULTS], stack: &[] },
-    Count { name: SLABS, kernel: &[SLABS], stack: &[] },
-    Count {
-        name: "reclaim asked for",
-        kernel: &["vmscan:mm_vmscan_direct_reclaim_begin", "vmscan:mm_vmscan_wakeup_kswapd"],
-        stack: &[],
-    },
-    Count { name: INSTRUCTIONS, kernel: &[INSTRUCTIONS], stack: &[] },
+    count("locks found held", &["lock:contention_begin"], &[]),
+    count("page faults", &[FAULTS], &[]),
+    count(SLABS, &[SLABS], &[]),
+    count(
+        "reclaim asked for",
+        &["vmscan:mm_vmscan_direct_reclaim_begin", "vmscan:mm_vmscan_wakeup_kswapd"],
+        &[],
+    ),
+    count(INSTRUCTIONS, &[INSTRUCTIONS], &[]),
 ];
 
 impl Count {

@@ -128,15 +128,11 @@ impl Plan for Kernel {
         let events = Events::find(self.tracefs.as_deref(), self.scope);
         let (mut left_out, guests) = (Vec::new(), self.guests.as_deref());
         let found = variants::find(&self.common.variants, &events, guests, &mut left_out)?;
-        let (mut contenders, mut variants): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-        let names: Vec<&str> = variants.iter().map(|it| it.name.as_str()).collect();
         // A mistake is told alone; but where nothing is left, the lines say why.
-        let why = if names.is_empty() { &left_out[..] } else { &[] };
+        let why = if found.is_empty() { &left_out[..] } else { &[] };
         lab.out.write_all(why)?;
-        let baseline = self.common.baseline(&names, KERNEL)?.to_owned();
-        let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
-        variants.push(variants[original].copy());
-        contenders.push(contenders[original].clone());
+        let lineup = Lineup::new(&self.common, found, KERNEL)?;
+        let Lineup { baseline, variants, subjects: contenders } = lineup;
         let rows = options::named(Row::all(), &self.only, "row --only", |_| true)?;
         self.common.check_early()?;
         lab.out.write_all(&left_out)?;

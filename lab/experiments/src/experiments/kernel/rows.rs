@@ -52,9 +52,6 @@ impl Row {
     }
 
     /// The replay of the same kernel path.
-    ///
-    /// # Errors
-    /// There is no such replay.
     pub(super) fn replay(&self) -> Result<Beside> {
         let Replay { experiment, row, amount } = &self.replay;
         Beside::find(experiment, row, *amount)

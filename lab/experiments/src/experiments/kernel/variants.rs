@@ -126,9 +126,6 @@ impl Contender {
 }
 
 /// The variants of `names` that this machine allows. Prints a line for each other variant.
-///
-/// # Errors
-/// A name is unknown.
 pub(super) fn find(
     names: &[String],
     events: &Result<Events, Refusal>,

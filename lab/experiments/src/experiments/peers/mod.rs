@@ -11,11 +11,9 @@ mod part;
 mod targets;
 
 use super::cast::Cast;
-use super::idle_return;
 use super::malloc_patterns::{self, PEAK, PatternSample};
 use super::plan::*;
-use super::real_programs;
-use super::{start_up, tables};
+use super::{idle_return, real_programs, start_up, tables};
 use crate::patterns::Pattern;
 use crate::patterns::growth::GrowthSample;
 use crate::patterns::idle::{IdleSample, Sizes};

@@ -11,11 +11,9 @@ const GROWING: [usize; 4] = [64, 1000, 16000, 200_000];
 
 #[derive(Clone, Copy)]
 pub(crate) enum Part {
-    /// A pattern of `malloc-patterns`.
     Pattern(Pattern),
     /// `growth`, with objects of this many bytes.
     Growth(usize),
-    /// A program of `real-programs`.
     Program(&'static RealProgram),
     /// `idle-return`: all objects are freed.
     Burst,

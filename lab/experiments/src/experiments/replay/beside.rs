@@ -32,9 +32,6 @@ pub(crate) struct Terms {
 
 impl Beside {
     /// The row of this experiment and name, with this amount or the usual one.
-    ///
-    /// # Errors
-    /// There is no such row.
     pub(crate) fn find(experiment: &str, row: &str, amount: Option<u32>) -> Result<Self> {
         let spec = Spec::find(experiment)?;
         let usual = spec.amount.as_ref().map_or(0, |it| it.usual);
@@ -56,9 +53,6 @@ impl Beside {
     }
 
     /// Replays the row in a fresh process.
-    ///
-    /// # Errors
-    /// The reason why there is no measurement.
     pub(crate) fn measure(&self, policies: &Policies, terms: Terms) -> Result<Measurement> {
         let Terms { machine, tasks, millis, place } = terms;
         let amount = self.spec.amount.as_ref();

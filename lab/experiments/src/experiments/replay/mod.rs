@@ -13,20 +13,19 @@ mod spread;
 mod tables;
 mod warm;
 
-use super::plan::{Entry, Lab, Staged};
+use super::plan::{Entry, Lab, Lineup, Staged};
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use quarry_harness::affinity;
 use quarry_harness::destination::{Destination, Present};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::WorkKind;
-use quarry_harness::nearest;
 use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
+use quarry_harness::{affinity, nearest};
 use quarry_mm::frame::MAX_NODES;
 use quarry_mm::heap::options::parse_bytes;
 use quarry_replay::crew::Place;
@@ -137,12 +136,11 @@ impl Replaying {
         if options.amount.is_some() && spec.amount.is_none() {
             bail!(Usage(format!("--amount: nothing to choose in {}", spec.name)));
         }
-        let parsed = options.common.variants.iter().map(|text| policies_of(text));
-        let mut policies: Vec<_> = parsed.collect::<Result<_>>()?;
-        let mut variants: Vec<Variant> = policies.iter().map(variant_of).collect();
-        let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-        let baseline = options.common.baseline(&names, names[0])?.to_owned();
-        let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
+        let parsed = options.common.variants.iter().map(|text| variant_of(text));
+        let found = parsed.collect::<Result<Vec<_>>>()?;
+        let usual = found[0].1.name.clone();
+        let Lineup { baseline, variants, subjects: policies } =
+            Lineup::new(&options.common, found, &usual)?;
         let rows = self.rows()?;
         self.check_place(&rows)?;
         if options.calibrate {
@@ -151,7 +149,8 @@ impl Replaying {
                 let Some(scenario) = row.scenario(self.amount(), None) else {
                     bail!(Usage(format!("--calibrate: {} has no stand-in for work", spec.name)));
                 };
-                anyhow::Ok((self.path(&row, &policies[original]), scenario))
+                let of_baseline = policies.last().expect("the copy of the baseline");
+                anyhow::Ok((self.path(&row, of_baseline), scenario))
             };
             let rows = rows.iter().map(of).collect::<Result<Vec<_>>>()?;
             let Common { tasks, samples, .. } = &options.common;
@@ -160,8 +159,6 @@ impl Replaying {
         }
         let open = |place: &PathBuf| Destination::open("--json", place, Present::Replaced);
         let json = options.json.as_ref().map(open).transpose()?;
-        policies.push(policies[original].clone());
-        variants.push(variants[original].copy());
         let workload = |row: &String| Workload::new(row, Verify::PerOperation(1));
         let workloads = rows.iter().map(workload).collect();
         let on_each = |name: &String| {
@@ -276,23 +273,19 @@ impl Sampler for ReplayedPaths {
     }
 }
 
-fn policies_of(text: &str) -> Result<Policies> {
-    text.parse().map_err(|UnknownPolicy { variant, what, name, accepted }| {
-        let unknown = nearest::unknown(what, &name, &accepted);
-        Usage(format!("{variant}: {unknown}")).into()
-    })
+fn variant_of(text: &str) -> Result<(Policies, Variant)> {
+    let policies: Policies =
+        text.parse().map_err(|UnknownPolicy { variant, what, name, accepted }| {
+            Usage(format!("{variant}: {}", nearest::unknown(what, &name, &accepted)))
+        })?;
+    let about = match policies.in_full() {
+        full if full == text => "slab and page policy on a stack of its own".to_owned(),
+        full => format!("{full}, on a stack of its own"),
+    };
+    Ok((policies, Variant::new(text, &about)))
 }
 
 pub(crate) fn place() -> impl TypedValueParser<Value = Place> {
     PossibleValuesParser::new(Place::ALL.map(|(name, _)| name))
         .map(|name| Place::named(&name).expect("one of those that are accepted"))
-}
-
-fn variant_of(policies: &Policies) -> Variant {
-    let name = policies.to_string();
-    let about = match policies.in_full() {
-        full if full == name => "slab and page policy on a stack of its own".to_owned(),
-        full => format!("{full}, on a stack of its own"),
-    };
-    Variant::new(&name, &about)
 }

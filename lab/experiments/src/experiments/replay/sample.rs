@@ -18,9 +18,8 @@ use quarry_replay::stack::{Machine, Replay};
 use quarry_replay::stage::{Replayed, Scale};
 use quarry_replay::timed::TimedPages;
 use serde::{Deserialize, Serialize};
-use std::panic;
-use std::process;
 use std::time::Duration;
+use std::{panic, process};
 
 /// The name of a figure and of a series: each operation's time in whole microseconds.
 const EACH_US: &str = "each_us";
@@ -126,9 +125,6 @@ impl Work for ReplaySample {
 
 impl ReplaySample {
     /// Takes the sample in a fresh process, and checks that these policies ran.
-    ///
-    /// # Errors
-    /// The reason why there is no measurement.
     pub(super) fn take(&self) -> Result<Measurement> {
         let measurement = launch::sample(&self.order(), None, &[])?;
         if measurement.served_by != self.policies.to_string() {

@@ -87,9 +87,6 @@ impl Amount {
 
 impl Spec {
     /// The experiment of this name.
-    ///
-    /// # Errors
-    /// There is no such experiment.
     pub(super) fn find(name: &str) -> Result<&'static Self> {
         let names: Vec<&str> = REPLAYS.experiment.iter().map(|spec| spec.name.as_str()).collect();
         let found = REPLAYS.experiment.iter().find(|spec| spec.name == name);
@@ -138,9 +135,6 @@ impl Spec {
     }
 
     /// The row of this name.
-    ///
-    /// # Errors
-    /// There is no such row.
     pub(super) fn row(&'static self, name: &str) -> Result<Row> {
         let rows = self.rows();
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();

@@ -2,7 +2,7 @@
 
 use super::super::plan::*;
 use super::super::tables;
-use super::load::{LoadProgram, QUARRY, cache_of, variants};
+use super::load::{CACHES, LoadProgram, QUARRY, lineup};
 use super::same_size::{UNBOUNDED, budgets};
 use quarry_harness::results::{Against, Over, Relation, Target};
 use quarry_harness::sampler::NoSample;
@@ -70,7 +70,7 @@ impl Plan for SqliteBudget {
     fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let (variants, baseline) = variants(&self.common)?;
+        let Lineup { baseline, variants, subjects: caches } = lineup(&self.common, &CACHES)?;
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
         program.create(&folder, self.databases, self.mib * MIB)?;
@@ -94,7 +94,6 @@ impl Plan for SqliteBudget {
             .iter()
             .map(|tasks| (*tasks, self.options(*tasks, self.lookups)))
             .collect();
-        let caches: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
         let sampler = move |key: SampleKey| {
             let _kept = &scratch;
             let cache = &caches[key.variant];
@@ -142,17 +141,14 @@ fn metrics() -> Vec<Metric> {
     let mib = |name: &str, figure: &str| {
         Metric::new(name, "MiB", Direction::Lower, figure).times(1.0 / MIB as f64).digits(1)
     };
-    let us = |name: &str, figure: &str| {
-        Metric::new(name, "us", Direction::Lower, figure).times(1e-3).digits(1)
-    };
     vec![
         Metric::rate("look-ups per second").digits(0),
         Metric::new(TIME, "us per look-up", Direction::Lower, "time_ns")
             .per("operations")
             .times(1e-3)
             .primary(),
-        us("p50, us", "p50_ns"),
-        us("p99, us", "p99_ns"),
+        micros("p50, us", "p50_ns"),
+        micros("p99, us", "p99_ns"),
         Metric::counted("pages read", "page_reads"),
         mib("peak RSS, MiB", "peak_rss"),
         mib("beyond the budget, MiB", "overshoot"),

@@ -2,7 +2,7 @@
 
 use super::super::plan::*;
 use super::super::tables;
-use super::load::{LoadProgram, cache_of, variants};
+use super::load::{CACHES, LoadProgram, lineup};
 use quarry_harness::results::{Against, Over, Relation, Target};
 use std::path::PathBuf;
 
@@ -47,11 +47,10 @@ impl Plan for SqliteHot {
     fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let (variants, baseline) = variants(&self.common)?;
+        let Lineup { baseline, variants, subjects: caches } = lineup(&self.common, &CACHES)?;
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
         program.create(&folder, 1, self.mib * MIB)?;
-        let caches: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
         let (mib, lookups) = (self.mib, self.lookups);
         let sampler = move |key: SampleKey| {
             let _kept = &scratch;

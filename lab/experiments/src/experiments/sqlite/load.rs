@@ -1,8 +1,10 @@
 //! `quarry-sqlite-load`: its place, and its output.
 
+use crate::experiments::plan::Lineup;
 use anyhow::{Context, Result, bail};
 use quarry_compare::companion;
 use quarry_harness::launch::{cleared_variables, end_of};
+use quarry_harness::nearest;
 use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Measurement, Variant};
 use serde_json::{Map, Value};
@@ -33,37 +35,17 @@ pub(super) const CACHES: [(&str, &str); 7] = [
     ("default", "SQLite's own, 2,000 KiB for each connection; without that flag"),
 ];
 
-fn variant(known: &[(&str, &str)], name: &str) -> Result<Variant> {
-    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-    let known = known.iter().find(|(known, _)| *known == name);
-    let (name, what) =
-        known.ok_or_else(|| quarry_harness::nearest::unknown("variant", name, &names))?;
-    Ok(Variant::new(name, what))
-}
-
-/// The page caches of `--variants` with an A/A copy of the baseline, and the baseline's name.
-///
-/// # Errors
-/// A name is unknown, or the baseline is not among them.
-pub(super) fn variants<D: Defaults>(of: &Common<D>) -> Result<(Vec<Variant>, String)> {
-    variants_of(&CACHES, of)
-}
-
-/// The same among `known`, whose first is the usual baseline.
-pub(super) fn variants_of<D: Defaults>(
-    known: &[(&str, &str)],
+/// The chosen ones of the program's `known` names; the first of these is the usual baseline.
+pub(super) fn lineup<D: Defaults>(
     of: &Common<D>,
-) -> Result<(Vec<Variant>, String)> {
-    let names: Vec<&str> = of.variants.iter().map(String::as_str).collect();
-    let baseline = of.baseline(&names, known[0].0)?.to_owned();
-    let mut all = names.iter().map(|name| variant(known, name)).collect::<Result<Vec<_>>>()?;
-    all.extend(all.iter().find(|it| it.name == baseline).map(Variant::copy));
-    Ok((all, baseline))
-}
-
-/// The program's name of a variant.
-pub(super) fn cache_of(variant: &Variant) -> &str {
-    variant.copy_of.as_deref().unwrap_or(&variant.name)
+    known: &[(&str, &str)],
+) -> Result<Lineup<String>> {
+    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    let find = |name: &String| match known.iter().find(|(known, _)| known == name) {
+        Some((_, what)) => Ok((name.clone(), Variant::new(name, what))),
+        None => Err(nearest::unknown("variant", name, &names)),
+    };
+    Lineup::new(of, of.variants.iter().map(find).collect::<Result<Vec<_>>>()?, names[0])
 }
 
 pub(super) struct LoadProgram {
@@ -75,18 +57,12 @@ pub(super) struct LoadProgram {
 impl LoadProgram {
     /// Finds the program: the file that QUARRY_SQLITE_LOAD names, or the file beside this
     /// executable.
-    ///
-    /// # Errors
-    /// The program is not there; the error says how to build it.
     pub(super) fn find() -> Result<Self> {
         let file = companion::find(NAME, "QUARRY_SQLITE_LOAD")?;
         Ok(Self { file, checksums: RefCell::default() })
     }
 
     /// Creates the databases, unless they exist.
-    ///
-    /// # Errors
-    /// The error of the program.
     pub(super) fn create(&self, folder: &Path, databases: u64, bytes: u64) -> Result<()> {
         let options = [format!("--databases={databases}"), format!("--bytes={bytes}")];
         let mut command = self.command("create");
@@ -94,9 +70,6 @@ impl LoadProgram {
     }
 
     /// Looks rows up, and compares the checksum with that of earlier equal look-ups.
-    ///
-    /// # Errors
-    /// The error of the program, or another checksum.
     pub(super) fn lookups(
         &self,
         cache: &str,
@@ -117,9 +90,6 @@ impl LoadProgram {
     }
 
     /// Removes pages from a cache.
-    ///
-    /// # Errors
-    /// The error of the program.
     pub(super) fn truncate(&self, cache: &str, way: &str, pages: u64) -> Result<Measurement> {
         let mut command = self.command("truncate");
         let figures = self.figures(command.arg(cache).arg(way).arg(format!("--pages={pages}")))?;
@@ -127,9 +97,6 @@ impl LoadProgram {
     }
 
     /// Grows and shrinks a heap beside a page cache.
-    ///
-    /// # Errors
-    /// The error of the program.
     pub(super) fn breathe(&self, division: &str, options: &[String]) -> Result<Measurement> {
         let figures = self.figures(self.command("breathe").arg(division).args(options))?;
         measurement(&figures, "lookups", division)
@@ -181,7 +148,7 @@ fn measurement(figures: &Map<String, Value>, operations: &str, cache: &str) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use clap::{Args, Command, FromArgMatches};
 
     #[test]
     fn figures_become_a_measurement() {
@@ -194,29 +161,25 @@ mod tests {
         assert!(super::measurement(&figures, "pages", QUARRY).is_err());
     }
 
-    #[derive(Parser)]
-    struct Asked {
-        #[command(flatten)]
-        common: Common<Asked>,
-    }
+    struct Any;
 
-    impl Defaults for Asked {
-        const VARIANTS: &'static str = "shared,quarry";
-        const SAMPLES: &'static str = "2";
+    impl Defaults for Any {
+        const VARIANTS: &'static str = "";
+        const SAMPLES: &'static str = "1";
         const QUICK_SAMPLES: &'static str = "1";
     }
 
     #[test]
     fn an_unknown_page_cache_is_told() {
-        let asked = |words: &[&str]| Asked::parse_from([&["quarry-lab"], words].concat()).common;
-        let (all, baseline) = variants(&asked(&[])).unwrap();
-        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+        let lineup = |variants: &str| {
+            let command = Common::<Any>::augment_args(Command::new("any"));
+            let matches = command.get_matches_from(["any", "--variants", variants]);
+            super::lineup(&Common::<Any>::from_arg_matches(&matches).unwrap(), &CACHES)
+        };
+        let Lineup { baseline, variants, subjects } = lineup("shared,quarry").unwrap();
+        let names: Vec<&str> = variants.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["shared", "quarry", "quarry A/A"]);
-        assert_eq!((cache_of(&all[2]), &*baseline), (QUARRY, QUARRY));
-        let (all, _) = variants(&asked(&["--baseline=shared"])).unwrap();
-        assert_eq!(all[2].name, "shared A/A");
-        for wrong in ["--variants=seperate", "--baseline=separate"] {
-            assert!(variants(&asked(&[wrong])).is_err(), "{wrong}");
-        }
+        assert_eq!((baseline.as_str(), subjects[2].as_str()), (QUARRY, QUARRY));
+        assert!(lineup("seperate").is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! `one-budget`: a heap that grows and shrinks beside readers and writers of the page cache.
 
 use super::super::plan::*;
-use super::load::{LoadProgram, cache_of, variants_of};
+use super::load::{LoadProgram, lineup};
 
 const MIB: u64 = 1 << 20;
 const WORK: &str = "breathe";
@@ -49,8 +49,7 @@ impl Plan for OneBudget {
     fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let (variants, baseline) = variants_of(&DIVISIONS, &self.common)?;
-        let divisions: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
+        let Lineup { baseline, variants, subjects: divisions } = lineup(&self.common, &DIVISIONS)?;
         let Self { mib, millis, latency, .. } = self;
         let sampler = move |key: SampleKey| {
             let options = [
@@ -84,9 +83,6 @@ impl Plan for OneBudget {
 }
 
 fn metrics() -> Vec<Metric> {
-    let us = |name: &str, figure: &str| {
-        Metric::new(name, "us", Direction::Lower, figure).times(1e-3).digits(1)
-    };
     let count =
         |name: &str, figure: &str| Metric::new(name, "", Direction::Lower, figure).digits(0);
     vec![
@@ -95,10 +91,10 @@ fn metrics() -> Vec<Metric> {
         count("reads refused", "lookups_refused"),
         Metric::new("1 MiB blocks", "", Direction::Higher, "large").digits(0),
         count("of them refused", "large_refused"),
-        us("1 MiB p99.9, us", "large_p999_ns"),
-        us("1 MiB longest, us", "large_longest_ns"),
+        micros("1 MiB p99.9, us", "large_p999_ns"),
+        micros("1 MiB longest, us", "large_longest_ns"),
         count("100 bytes refused", "small_refused"),
-        us("100 bytes p99.9, us", "small_p999_ns"),
-        us("100 bytes longest, us", "small_longest_ns"),
+        micros("100 bytes p99.9, us", "small_p999_ns"),
+        micros("100 bytes longest, us", "small_longest_ns"),
     ]
 }

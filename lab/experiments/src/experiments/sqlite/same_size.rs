@@ -17,9 +17,6 @@ pub(super) const UNBOUNDED: &str = "default";
 
 /// The bytes for each of `caches`, if Quarry has `budget`. `options` are those of short look-ups
 /// that fill the caches.
-///
-/// # Errors
-/// The error of the load.
 pub(super) fn budgets(
     program: &LoadProgram,
     caches: &[&str],

@@ -1,7 +1,7 @@
 //! `truncate-stall`: a million cached pages are freed at once while another thread works.
 
 use super::super::plan::*;
-use super::load::{LoadProgram, cache_of, variants};
+use super::load::{CACHES, LoadProgram, lineup};
 
 const WAYS: [(&str, &str); 3] =
     [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];
@@ -36,8 +36,7 @@ impl Plan for TruncateStall {
     fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let (variants, baseline) = variants(&self.common)?;
-        let caches: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
+        let Lineup { baseline, variants, subjects: caches } = lineup(&self.common, &CACHES)?;
         let pages = self.pages;
         let sampler = move |key: SampleKey| {
             Ok(program.truncate(&caches[key.variant], WAYS[key.workload].0, pages)?.into())
@@ -65,15 +64,12 @@ impl Plan for TruncateStall {
 }
 
 fn metrics() -> Vec<Metric> {
-    let us = |name: &str, figure: &str| {
-        Metric::new(name, "us", Direction::Lower, figure).times(1e-3).digits(1)
-    };
     vec![
         Metric::time_per_operation().primary(),
         Metric::new("all, ms", "ms", Direction::Lower, "wall_ns").times(1e-6).digits(1),
-        us("longest stall, us", "longest_stall_ns"),
-        us("longest while idle, us", "idle_stall_ns"),
-        us("p99, us", "p99_stall_ns"),
+        micros("longest stall, us", "longest_stall_ns"),
+        micros("longest while idle, us", "idle_stall_ns"),
+        micros("p99, us", "p99_stall_ns"),
         Metric::new("peak RSS, MiB", "MiB", Direction::Lower, "peak_rss")
             .times(1.0 / 1048576.0)
             .digits(0),

@@ -6,15 +6,10 @@ use crate::slab::slqb::list::CacheList;
 use crate::slab::slqb::policy::Slqb;
 use quarry_mm::frame::Metadata;
 use quarry_mm::pcp::{PageAllocator, PageConfig};
-use quarry_mm::slab::CacheLimits;
-use quarry_mm::slab::CacheTable;
-use quarry_mm::slab::Mechanisms;
-use quarry_mm::slab::SlabContext;
-use quarry_mm::slab::SlabSetup;
-use quarry_mm::slab::SlabStats;
-use quarry_mm::slab::{Cache, CacheId};
-use quarry_mm::slab::{CacheOptions, CacheParams};
-use quarry_mm::slab::{SlabPolicy, create_cache};
+use quarry_mm::slab::{
+    Cache, CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, SlabContext,
+    SlabPolicy, SlabSetup, SlabStats, create_cache,
+};
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::{Lists, Object, SlotIndex, VirtualSlots};
 use std::cell::Cell;

@@ -2,11 +2,10 @@
 
 use super::bed::{Bed, on_cpu};
 use crate::pages::tests::TINY;
-use crate::slab::slqb::chain::{self, Freelist};
+use crate::slab::freelist::Freelist;
 use quarry_mm::frame::MetadataKind;
 use quarry_mm::pcp::PageConfig;
-use quarry_mm::slab::CacheId;
-use quarry_mm::slab::SlabPolicy;
+use quarry_mm::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
 
 /// Objects of this size: two to a slab, batches of 128, a high mark of 512.
@@ -22,13 +21,8 @@ fn bed() -> Bed {
 
 /// Objects that the test holds, linked.
 fn linked(objects: &[Object]) -> Freelist {
-    let mut behind = None;
-    for object in objects.iter().rev() {
-        // SAFETY: the test has allocated them and uses none.
-        unsafe { chain::set_next(*object, behind) };
-        behind = Some(*object);
-    }
-    Freelist { head: behind, count: objects.len() as u32 }
+    // SAFETY: the test has allocated them and uses none.
+    unsafe { Freelist::linked(objects.iter().copied()) }
 }
 
 /// Frees up to the high mark are pushes; the one above flushes a batch.

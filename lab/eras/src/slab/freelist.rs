@@ -1,7 +1,6 @@
 //! Free objects linked through themselves: the first word of each holds the address of the next, or
 //! 0.
 
-use super::state::TakenChain;
 use quarry_sys::percpu::Object;
 
 /// The object after a free one.
@@ -25,23 +24,19 @@ pub(super) unsafe fn set_next(object: Object, next: Option<Object>) {
 }
 
 /// Linked objects that one thread owns, ending with a link of 0.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Freelist {
     pub(super) head: Option<Object>,
     pub(super) count: u32,
 }
 
 impl Freelist {
-    pub(super) fn taken(chain: TakenChain, object: impl Fn(u32) -> Object) -> Self {
-        Self { head: Some(object(chain.first)), count: chain.count }
-    }
-
     /// Links the objects in their order.
     ///
     /// # Safety
-    /// `objects` yields objects of one slab that are all free, the caller's, and differ.
+    /// `objects` yields objects that are all free, the caller's, and differ.
     pub(super) unsafe fn linked(objects: impl Iterator<Item = Object>) -> Self {
-        let mut list = Self { head: None, count: 0 };
+        let mut list = Self::default();
         let mut last: Option<Object> = None;
         for object in objects {
             match last {
@@ -57,6 +52,11 @@ impl Freelist {
             unsafe { set_next(last, None) };
         }
         list
+    }
+
+    pub(super) fn of_word(word: u64) -> Self {
+        let head = Object::new(((word >> 20) << 4) as *mut u8);
+        Self { head, count: (word & 0xf_ffff) as u32 }
     }
 
     pub(super) fn word(&self) -> u64 {
