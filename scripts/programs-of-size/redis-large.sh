@@ -13,7 +13,8 @@ prepare() { :; }
 
 run() {
     alone run "$folder" "$size"
-    redis-server --port 7781 --bind 127.0.0.1 --save '' --enable-debug-command local --dir "$folder" > "$folder/log" &
+    redis-server --port 7781 --bind 127.0.0.1 --save '' --enable-debug-command local \
+        --dir "$folder" > "$folder/log" &
     server=$!
     await $server redis-cli -p 7781 ping
     local keys
