@@ -6,8 +6,8 @@ about() {
     command -v db_bench > /dev/null || absent rocksdb-tools
     printf 'version: rocksdb %s\n' \
         "$(dpkg-query -W -f '${Version}' rocksdb-tools | sed 's/-.*//')"
-    echo 'what: db_bench: random writes, random reads, overwrites; two threads; a cache of a gigabyte' \
-        'and memtables of 128 MiB'
+    echo 'what: db_bench: random writes, random reads, overwrites; two threads; a cache of a' \
+        'gigabyte and memtables of 128 MiB'
 }
 
 prepare() { mkdir "$folder/rocks"; }
