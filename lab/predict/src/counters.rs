@@ -1,4 +1,4 @@
-//! Counts of two simulated CPUs, to be compared with those of the lab on two real ones.
+//! Counts and rates of one and two simulated CPUs, to be compared with those of real ones.
 
 use crate::machine::MachineFile;
 use crate::run::Run;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// time.
 type Compared = (&'static str, &'static str, &'static str, usize, u32);
 
-const REPLAYS: [Compared; 8] = [
+const REPLAYS: [Compared; 10] = [
     ("page-fault1", "slub-4.9+order0+single", "page-fault", 0, 4_096),
     ("page-fault1", "slub-4.9+order0-310+single", "page-fault", 0, 4_096),
     ("page-fault1", "slub-4.9+order0-310+batched", "page-fault", 0, 4_096),
@@ -20,45 +20,50 @@ const REPLAYS: [Compared; 8] = [
     ("netperf-udp-stream", "slub-4.9+v2016", "udp-linux-4-9", 16384, 0),
     ("udp-u-4k", "slub-2.6.29+order0", "udp-linux-2-6-29", 4096, 0),
     ("udp-u-4k", "slqb+order0", "udp-linux-2-6-29", 4096, 0),
+    ("page-fault1", "sheaf-6.18+v6.18+splice", "page-fault", 0, 32_768),
+    ("netperf-udp-stream", "sheaf-6.18+v6.18+splice", "udp-linux-4-9", 4096, 0),
 ];
 
-/// Counts of one replay, for each message.
+/// Counts of one replay, for each message, and messages of all tasks in a second.
 #[derive(Debug, Serialize)]
 pub(crate) struct Counted {
     experiment: &'static str,
     variant: &'static str,
     bytes: usize,
+    tasks: usize,
+    per_second: f64,
     per_message: BTreeMap<&'static str, f64>,
 }
 
 const MEASURED_US: u64 = 100_000;
 
-/// Runs all of them with two tasks, and says what was counted for each message.
+/// Runs all of them with one and with two tasks.
 pub(crate) fn count() -> Result<Vec<Counted>> {
     count_for(&REPLAYS, MEASURED_US)
 }
 
 fn count_for(replays: &[Compared], measured_us: u64) -> Result<Vec<Counted>> {
     let machine = MachineFile::named("two-cpus")?;
-    let counted =
-        |(experiment, variant, path, bytes, amount): (_, &'static str, &str, usize, u32)| {
-            let setting = Setting { bytes, amount, ..Setting::default() };
-            let run = Run {
-                machine: &machine,
-                policies: variant,
-                scenario: Scenario::of(path, &setting),
-                tasks: 2,
-                cpus: vec![0, 1],
-                warm_up_us: measured_us / 10,
-                measured_us,
-            };
-            let replayed = run.replay()?;
-            let messages = replayed.sent as f64;
-            let named = replayed.counters.named().into_iter().filter(|(_, count)| *count > 0);
-            let per_message = named.map(|(name, count)| (name, count as f64 / messages)).collect();
-            Ok(Counted { experiment, variant, bytes, per_message })
+    let counted = |(compared, tasks): (Compared, usize)| {
+        let (experiment, variant, path, bytes, amount) = compared;
+        let setting = Setting { bytes, amount, ..Setting::default() };
+        let run = Run {
+            machine: &machine,
+            policies: variant,
+            scenario: Scenario::of(path, &setting),
+            tasks,
+            cpus: vec![0, 1],
+            warm_up_us: measured_us / 10,
+            measured_us,
         };
-    replays.iter().copied().map(counted).collect()
+        let replayed = run.replay()?;
+        let messages = replayed.sent as f64;
+        let named = replayed.counters.named().into_iter().filter(|(_, count)| *count > 0);
+        let per_message = named.map(|(name, count)| (name, count as f64 / messages)).collect();
+        let per_second = (messages * 1e9 / replayed.wall_ns as f64).round();
+        Ok(Counted { experiment, variant, bytes, tasks, per_second, per_message })
+    };
+    replays.iter().flat_map(|replay| [(*replay, 1), (*replay, 2)]).map(counted).collect()
 }
 
 #[cfg(test)]
