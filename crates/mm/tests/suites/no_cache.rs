@@ -27,16 +27,15 @@ fn fill(bed: &Bed<Config>, oracle: &mut Oracle, size: usize) -> usize {
     loop {
         let reclaims = bed.stack.stats().direct_reclaims;
         let Some(object) = bed.stack.alloc(size) else {
-            match bed.stack.stats().direct_reclaims > reclaims {
-                true => break,
-                false => continue,
+            if bed.stack.stats().direct_reclaims > reclaims {
+                return oracle.bytes() - before;
             }
+            continue;
         };
         oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
         let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
         assert!(used <= LIMIT, "{used} bytes in use");
     }
-    oracle.bytes() - before
 }
 
 fn free_all(bed: &Bed<Config>, oracle: &mut Oracle) {
