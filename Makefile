@@ -16,20 +16,20 @@ PAGES ?=
 PROGRAMS ?=
 SAMPLES ?=
 CARGO ?= cargo
-# rustup puts cargo there; not every shell has been told.
+# rustup puts cargo there; not every shell has this folder in its PATH.
 export SAMPLES
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
 FULL := $(TARGET)/release/libquarry-full.so
-# Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so. They are
-# the names of the list but for the first.
+# Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so. The list
+# names the default first, then these.
 REGISTRY := crates/mm/src/slab/names.rs
 SLABS := $(shell sed -n 's/^ *"\([^"]*\)", ".*";$$/\1/p' $(REGISTRY) | sed 1d)
 OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
 LAB := $(TARGET)/tools/quarry-lab
-# The simulated machine: the same sources with another seam, so in a folder of its own.
+# The simulated machine: the same sources with another `primitive`, so built in its own folder.
 SIM := $(TARGET)/tools/quarry-sim
 PREDICT := $(TARGET)/tools/quarry-predict
 # What `quarry record` preloads.
@@ -37,23 +37,23 @@ TRACER := $(TARGET)/release/libquarry_tracer.so
 # The work of the experiments on SQLite.
 LOAD := $(TARGET)/tools/quarry-sqlite-load
 SQLITE := $(TARGET)/release/libquarry_sqlite.so
-# Jobs as Rust programs do them, for the experiment real-programs.
+# A batch job and a service in Rust, for the experiment real-programs.
 JOBS := serde-batch serde-batch-quarry axum-json axum-json-quarry
 # Man pages and completions.
 PAGES_BUILT := $(TARGET)/pages
 # The major version of the ABI, and so of the SONAME; crates/preload/build.rs has it too.
 ABI := 0
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)
-# What `make build` compiles is smaller for it, and callgrind counts no more instructions: loops
-# stay as they are written (8 % of the shared object), cold functions stay calls, and loops begin
-# where they begin (2 %). docs/tried.md has the figures.
+# These flags make the files of `make build` smaller, and callgrind counts no more instructions:
+# loops are neither vectorised nor unrolled (8 % of the shared object), cold functions are not
+# inlined, and loops are not aligned (2 %). docs/tried.md has the figures.
 SMALLER := -Cno-vectorize-loops -Cno-vectorize-slp \
 	$(addprefix -Cllvm-args=,-unroll-threshold=20 -unroll-runtime=false \
 	-unroll-allow-partial=false -inlinecold-threshold=5 -align-loops=1)
-# Cargo has its own number of jobs, not those of make.
+# Cargo chooses its own number of jobs: it does not get make's.
 BUILD := env -u MAKEFLAGS -u MFLAGS RUSTFLAGS="$(strip $(RUSTFLAGS) $(SMALLER))" $(CARGO)
 TOOL := $(BUILD) build --profile tools
-# write_pages COMMAND: its man pages and completions, which it writes itself.
+# write_pages COMMAND: lets COMMAND write its own man pages and completions.
 write_pages = echo "==> man pages and completions of $(notdir $(1))" && $(1) pages $(PAGES_BUILT)
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
@@ -99,7 +99,7 @@ build: ## the product: libquarry.so, libquarry-full.so, and the command quarry w
 	@scripts/strip.sh $(QUARRY)
 	@$(call write_pages,$(QUARRY))
 
-# At the same time, in two folders of cargo: the first links for a long while on one CPU.
+# Both are built at the same time, in two folders of cargo: the library's link keeps one CPU busy.
 .PHONY: stripped-libraries library command
 stripped-libraries: library $(FULL)
 	@scripts/strip.sh $(LIBRARY) $(FULL)
@@ -149,8 +149,9 @@ policies: $(OTHERS) ## libquarry-NAME.so of the other slab policies
 .PHONY: all
 all: build lab policies ## everything that make install can install
 
-# One folder for all of them: from one to the next, cargo compiles only the crates that the policy
-# changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.
+# All policies are built in one folder: from one to the next, cargo compiles only the crates that
+# the policy changes, quarry and quarry-preload. It remembers only the last policy, so make itself
+# compares the times of files.
 $(TARGET)/release/libquarry-%.so: $(SOURCES)
 	@echo "==> building $(@F)"
 	$(if $(filter full,$*),,QUARRY_BUILD_SLAB=$*) $(BUILD) build --release -p quarry-preload \
@@ -163,7 +164,7 @@ $(TARGET)/release/libquarry-%.so: $(SOURCES)
 slabs: ## names of the slab policies beside the default, each a libquarry-NAME.so
 	@printf '%s\n' $(SLABS)
 
-# Compiles nothing, so that root need not.
+# Compiles nothing, so that nothing is compiled as root.
 .PHONY: install
 install: ## what make build made, and make lab, sqlite and policies where they ran, into PREFIX
 	@for file in $(LIBRARY) $(QUARRY) $(PAGES_BUILT)/man/quarry.1; do \
@@ -180,13 +181,13 @@ uninstall: ## takes away what make install with the same variables put there
 	@echo "==> uninstalling from $(DESTDIR)$(PREFIX)"
 	@scripts/install.sh --remove
 
-# What scripts/install.sh is told.
+# Variables for scripts/install.sh.
 install uninstall: export TARGET := $(TARGET)
 install uninstall: export VERSION := $(VERSION)
 install uninstall: export ABI := $(ABI)
 install uninstall: export SLABS := $(SLABS)
 install uninstall: export PROGRAMS_BUILT := cache-hit $(JOBS)
-# Only here: a make that is called with another PREFIX would inherit what follows from this one.
+# Exported only here: a make that is called with another PREFIX would inherit the folders below.
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export LIBDIR := $(LIBDIR)
 install uninstall: export MANDIR := $(MANDIR)
@@ -271,7 +272,7 @@ peers: ## newest versions of other allocators into target/peers, for comparisons
 	@scripts/setup.sh peers
 	@scripts/peers.sh
 
-# A workspace of its own: what it links is none of Quarry's dependencies.
+# In a workspace of its own, so that its packages are not among Quarry's dependencies.
 .PHONY: caches
 caches: ## caches of others beside Quarry's, for the experiment cache-hit
 	@echo "==> building the caches of others"

@@ -5,8 +5,9 @@
 #
 # Each sequence, as its descriptor tells the kernel, must end with its committing store: a plain
 # store as its last instruction, and no other one to the same address; or it stores nothing, as a
-# walk does. It calls nobody, returns nowhere, and has no atomic instruction, whose effect a
-# restart would repeat. Its abort handler lies behind the signature and jumps before its start.
+# walk does. It calls no function, does not return, and has no atomic instruction, whose effect a
+# restart would repeat. Its abort handler follows the signature and jumps to an address before the
+# sequence, where the sequence is armed again.
 # `crates/preload/tests/sequences.rs` reads the library for x86-64 in the same way.
 set -euo pipefail
 if [ $# != 1 ]; then echo "usage: scripts/aarch64-sequences.sh LIBRARY" >&2; exit 2; fi
@@ -14,7 +15,7 @@ library=$1
 tools=aarch64-linux-gnu
 # struct rseq_cs of include/uapi/linux/rseq.h: version and flags, start, length, abort handler.
 readonly DESCRIPTOR=32 START=8 LENGTH=16 ABORT=24
-# What every walk, pop, push and batch comes to at least; fewer, and the section was not read.
+# The least number of sequences that a library has; with fewer the section was not read right.
 readonly FEWEST=10
 
 fail() { echo "aarch64-sequences: $*" >&2; exit 1; }
@@ -30,7 +31,7 @@ while read -r at addend; do addends[$((16#$at))]=$addend; done < <(
 mapfile -t lengths < <(od -An -v -tu8 -w"$DESCRIPTOR" -j "$offset" -N "$size" "$library" \
     | awk -v field="$((LENGTH / 8 + 1))" '{ print $field }')
 
-# disassemble START END: mnemonic and operands of each instruction, a line each
+# disassemble START END: prints mnemonic and operands of each instruction, one a line.
 disassemble() {
     "$tools-objdump" -d --no-show-raw-insn --start-address="$1" --stop-address="$2" "$library" \
         | sed -n 's/^ *[0-9a-f]*:\t//p'
@@ -73,7 +74,7 @@ for number in "${!lengths[@]}"; do
         walk) walks=$((walks + 1)) ;;
         *) fail "$where $verdict" ;;
     esac
-    # Read as bytes: no symbol says that handlers are code. `brk #0x45e0`, then `b` by 26 bits.
+    # The handler is read as bytes, because no symbol marks it as code: `brk #0x45e0`, then `b`.
     read -r signature jump < <("$tools-objdump" -s --start-address="$((abort - 4))" \
         --stop-address="$((abort + 4))" "$library" \
         | sed -n 's|^ [0-9a-f]* \([0-9a-f]*\) \([0-9a-f]*\) .*|\1 \2|p')

@@ -1,5 +1,5 @@
-/* All sizes, contents checked, objects freed by another thread: run by aarch64.sh under qemu. Its
- * argument says what malloc shall stand on there: sequences or locks. */
+/* Threads allocate all sizes, check the contents, and free each other's objects; aarch64.sh runs
+ * this under qemu. The argument names what malloc must use there: sequences or locks. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -52,8 +52,8 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Whether malloc arms sequences: nothing else in this process does. The kernel disarms one that it
- * finds left, so one look may come too late. */
+/* True if malloc arms sequences; no other code of this process does. When the thread loses its CPU
+ * after a sequence, the kernel clears rseq_cs, so a single look may come too late. */
 static int has_sequences(void) {
     for (int i = 0; __rseq_size && i < 1000; i++) {
         free(malloc(24));

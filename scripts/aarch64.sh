@@ -10,7 +10,7 @@
 # KERNEL=FILE boots another kernel. The emulated machine has two CPUs that run side by side, in the
 # memory order of the host: a sequence that lacks a barrier may pass here.
 #
-# rustup's own standard library for the target is used where it can be had; otherwise (or with
+# rustup's own standard library for the target is used where it is available; otherwise (or with
 # QUARRY_DEBIAN_RUSTC=1) Debian's rustc-web and its arm64 standard library are unpacked into the
 # target directory. That, and the kernel, come by apt, without touching the system's package
 # database or its list of architectures.
@@ -124,8 +124,8 @@ done
 (cd "$root" && find . | qemu-aarch64 "$busybox" cpio -o -H newc 2> /dev/null) \
     | gzip -1 > "$out/image"
 
-# A processor with the atomic instructions of ARMv8.1: without them, tests that step through code
-# would meet loops that end only where nobody steps through them.
+# A processor with the atomic instructions of ARMv8.1: without these, atomics are loops that never
+# end while a test steps through them.
 timeout 540 qemu-system-aarch64 -machine virt -cpu neoverse-n1 -accel tcg,thread=multi -smp 2 \
     -m 2G -nic none -nographic -no-reboot -kernel "$kernel" -initrd "$out/image" \
     -append "console=ttyAMA0 quiet panic=-1" < /dev/null | sed -u 's/\r$//' | tee "$out/system.log"

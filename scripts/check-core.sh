@@ -7,7 +7,7 @@
 #   valgrind   memcheck, the last resort
 #
 # ThreadSanitizer needs a standard library built for it, which rustup does not ship: without one it
-# reports std's own reference counts. The interleavings are scripts/model.sh's.
+# reports std's own reference counts. scripts/model.sh checks interleavings of threads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(rustc -vV | sed -n 's/^host: //p')
@@ -29,7 +29,7 @@ elif command -v valgrind > /dev/null; then
     echo "check-core: with $(valgrind --version)"
     export RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_no_rseq"
     export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --error-exitcode=9"
-    # Compiled as the step `no-rseq` of scripts/test.sh compiles.
+    # With the flags and the folder of the step `no-rseq` of scripts/test.sh.
     CARGO_TARGET_DIR=$out/no-rseq cargo test "${packages[@]}" --lib
 else
     echo "check-core: needs miri, a nightly toolchain, or valgrind" >&2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packages the crates that the registry may get, and compiles each from its package alone, as
-# `cargo publish` does. Those that stay here say so in their manifests.
+# Packages the crates that may be published, and compiles each from its package alone, as
+# `cargo publish` does. The manifests of all others have `publish = false`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,17 +12,17 @@ for manifest in {crates,bench,lab}/*/Cargo.toml; do
 done
 echo "packages: ${packages[*]}"
 trap 'rm -rf "$target/crates"' EXIT
-# Cargo unpacks each package below a name that stands for this folder and the version, and never
-# looks again whether it is the same: what an earlier run has left there goes first.
+# Cargo unpacks each package into a folder that is named by this folder and the version, and does
+# not notice when the package has changed: so the folders of earlier runs are removed first.
 rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/quarry-*
 cargo package --allow-dirty --target-dir "$target/crates" "${packages[@]}"
 # The folder below the packages holds what was compiled.
 ls "$target"/crates/package/*.crate
-# Without the feature that opens its inside, as programs have it, the library has no warning.
+# Programs use the library without the feature `internals`: there it must have no warning, either.
 RUSTFLAGS="${RUSTFLAGS:-} -D warnings" \
     cargo check -p quarry-alloc --target-dir "$target/crates/package"
 
-# What a program pays that only sets the global allocator: half a mebibyte of a stripped file.
+# A stripped program that only sets the global allocator may grow by half a mebibyte.
 service=$target/crates/service
 mkdir -p "$service/src"
 cat > "$service/Cargo.toml" <<TOML

@@ -4,11 +4,11 @@
 #
 #   scripts/deb-test.sh
 #
-# Needs root, debootstrap and Debian's archive: a package can be tried on a clean Debian only.
+# Needs root, debootstrap and Debian's archive, because only a clean Debian shows what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# `grep -q` ends at the first match, and what writes into the pipe would fail for it.
+# `grep -q` would end at the first match, and the program that writes into the pipe would fail.
 has() { grep "$@" > /dev/null; }
 say() { printf '==> %s\n' "$*"; }
 fail() { printf 'deb-test: %s\n' "$*" >&2; exit 1; }
@@ -20,7 +20,7 @@ triple=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 ls "$debs"/quarry_*.deb > /dev/null 2>&1 || fail "no packages in $debs: run make deb first"
 [[ $(id -u) == 0 ]] || fail "a clean Debian needs root (debootstrap, chroot)"
 
-# of PACKAGE: its file.
+# of PACKAGE: prints the name of its file.
 of() { ls "$debs/$1"_*.deb; }
 
 say "lintian"
@@ -81,11 +81,11 @@ mount -t proc proc "$root/proc"
 trap 'umount "$root/proc"' EXIT
 printf '#!/bin/sh\nexit 101\n' > "$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"
-# What the programs of this test need is no part of what the packages leave.
+# These are installed before the list of files is made, so they do not count as left over.
 inside apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends redis-server man-db \
     > "$target/deb-root.log" 2>&1 || { tail "$target/deb-root.log"; fail "no redis-server"; }
 
-# Everything below the root but what apt itself writes with each call.
+# Lists all files below the root, except those that apt itself writes with each call.
 files() {
     (cd "$root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./tmp -o -path ./srv \
         -o -path ./root -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/cache \
@@ -134,7 +134,7 @@ inside sh -c 'MANPAGER=cat man quarry-run' 2> "$target/deb-man" | has 'quarry ru
     || fail "no manual page: $(< "$target/deb-man")"
 inside bash -c '. /usr/share/bash-completion/completions/quarry && complete -p quarry' > /dev/null
 zsh -n "$root/usr/share/zsh/vendor-completions/_quarry"
-# Fish asks for the completions of commands that exist only.
+# Fish completes only commands that exist.
 XDG_DATA_DIRS=$root/usr/share PATH=$root/usr/bin:$PATH fish --no-config --command \
     "source $root/usr/share/fish/vendor_completions.d/quarry.fish
      complete --do-complete 'quarry ru'" \

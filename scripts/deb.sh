@@ -8,7 +8,7 @@ target=${CARGO_TARGET_DIR:-target}
 folder=$(realpath -m "$target/deb")
 rm -rf "$folder"
 mkdir -p "$folder"
-# Before debhelper, which gives each step an empty home: Rust lies in the real one.
+# make runs before debhelper, which gives each step an empty home: Rust lies in the real one.
 [[ -n ${QUARRY_IS_BUILT:-} ]] || make --no-print-directory all
 QUARRY_IS_BUILT=yes DEB_FOLDER=$folder debian/rules binary
 debian/rules clean

@@ -24,8 +24,8 @@ $bold==> udp-u-4k: packets of 4 KiB, sent and received on stacks of kernel polic
 
 END
 
-# The table with the column "zone locks" is the one of the experiment. Its columns are found by
-# their names: what else the lab prints, and in which order, is for those who run it themselves.
+# Of the lab's output the demo shows the table that has a column "zone locks". It finds the columns
+# by their names, so the lab may print more, and in another order.
 began=$SECONDS
 "$quarry" lab run udp-u-4k "${options[@]}" | awk -F ' *[|] *' -v bold="$bold" -v plain="$plain" '
     function line(pairs, policy, rate, ratio, locks, wait) {

@@ -20,7 +20,7 @@ if [[ -t 1 && -z ${NO_COLOR:-} && ${TERM:-dumb} != dumb ]]; then
 fi
 
 [[ -x $quarry ]] || { echo "demo: $quarry is not there: run 'make build' first" >&2; exit 1; }
-# What the reader's shell sets would change one of the two servers.
+# These variables of the reader's shell would change one of the two servers.
 unset LD_PRELOAD "${!QUARRY_@}"
 
 began=$SECONDS
@@ -29,10 +29,10 @@ skipped=()
 failed=()
 step=0
 
-# Whatever is left is a server or a client of the demo, with nothing to save.
+# The jobs that are left are servers and clients of the demo, which have nothing to save.
 clean_up() {
     trap '' INT TERM HUP
-    # Here bash would say of each job that it was killed.
+    # Otherwise bash would report each job as killed.
     exec 2> /dev/null
     local left
     left=$(jobs -pr)
@@ -55,7 +55,7 @@ step() {
         "$bold" "$step" "$1" "$plain" "$dim" "$2" "$plain"
 }
 
-# indent: what it is given, in lines that fit.
+# indent: prints its input in lines that fit the screen.
 indent() { fold -s -w "$((COLUMNS_MAX - 4))" | sed 's/^/    /; s/ *$//'; }
 
 # skip WHY: the step cannot be shown here.
@@ -72,17 +72,17 @@ broken() {
 }
 
 has() { command -v "$1" > /dev/null; }
-# Debian's servers lie where not every user looks.
+# Debian's servers lie in folders that are not in every user's PATH.
 PATH=$PATH:/usr/sbin:/sbin
 
-# attend COMMAND..: as COMMAND itself, but a signal is heeded at once: bash runs no trap while a
-# command in the foreground lasts.
+# attend COMMAND..: runs COMMAND so that signals are handled at once: while a command runs in the
+# foreground, bash runs no trap.
 attend() {
     "$@" &
     wait $!
 }
 
-# end PID: without a word from bash about its end.
+# end PID: kills a process, and hides bash's report of it.
 end() {
     kill -KILL "$1" 2> /dev/null
     wait "$1" 2> /dev/null
@@ -115,7 +115,7 @@ resident_kib() { awk '/^VmRSS:/ { print $2 }' "/proc/$1/status" 2> /dev/null || 
 info() { redis "$1" info memory | tr -d '\r' | sed -n "s/^$2://p"; }
 
 # replaced NAME: true if the allocator that redis-server is linked with holds next to none of the
-# keys, so that another one does. Only jemalloc says what it holds.
+# keys: then the preloaded one holds them. Of these allocators only jemalloc tells what it holds.
 replaced() {
     local own used
     own=$(info "$1" allocator_allocated)
@@ -123,7 +123,7 @@ replaced() {
     [[ $linked == libc || ${own:-0} -lt $((${used:-0} / 20)) ]]
 }
 
-# both COMMAND..: a client for each server at the same time.
+# both COMMAND..: runs a client for each server, both at the same time.
 both() {
     local first
     "$@" -s "$scratch/glibc.socket" > "$scratch/client.log" 2>&1 &
@@ -132,7 +132,7 @@ both() {
     wait $! && wait "$first"
 }
 
-# note_row NAME: a row of the table, from what both servers have resident now.
+# note_row NAME: adds a row with the present resident memory of both servers to the table.
 note_row() {
     other_mib=$((($(resident_kib "$other") + 512) / 1024))
     ours_mib=$((($(resident_kib "$ours") + 512) / 1024))
@@ -165,8 +165,8 @@ lacks_for_redis() {
     fi
 }
 
-# start_both: the server that is compared with is on glibc, whatever redis-server is linked with:
-# Debian's is on jemalloc, and glibc comes first if it is preloaded.
+# start_both: starts one server on glibc and one on Quarry. Debian's redis-server is linked with
+# jemalloc; if glibc is preloaded, the loader finds its malloc first.
 start_both() {
     local libc
     linked=$(redis-server --version | sed -n 's/.* malloc=\([^ ]*\).*/\1/p')
@@ -175,7 +175,7 @@ start_both() {
     case $linked in
         libc) start_redis glibc env ;;
         jemalloc*) start_redis glibc env LD_PRELOAD="$libc" ;;
-        # Nobody says whether such a server is on glibc, so it stays as it is.
+        # Such a server does not tell whether it runs on glibc, so it keeps its allocator.
         *) other_name=$linked; start_redis glibc env ;;
     esac || { broken "redis-server did not start" "$scratch/glibc.log"; return 1; }
     other=$started
@@ -225,8 +225,8 @@ compare_memory() {
         "$(((ours_loaded - ours_mib) * 100 / ours_loaded))"
 }
 
-# The heads of the columns say where they are. The two rates need a second look, and are left out:
-# without them, and with less room for names, the table has 72 columns.
+# The places of the columns follow from their heads. The two rates need a second look, and are left
+# out: without them, and with less room for names, the table is 72 characters wide.
 show_top() {
     attend "$quarry" top --once --pid "$ours" > "$scratch/top" 2>&1 \
         || { broken "quarry top" "$scratch/top"; return; }
@@ -240,8 +240,8 @@ show_top() {
         }' "$scratch/top"
 }
 
-# A line for each call chain, of its first three callers above the wrappers of malloc; chains that
-# differ beyond those are one.
+# Prints a line for each call chain: its first three callers above the wrappers of malloc. Chains
+# that differ only beyond these three are added up.
 show_profile() {
     attend "$quarry" profile --pid "$ours" --seconds 3 --mean 65536 --view alloc --top 100 \
         > "$scratch/profile" 2>&1 || { broken "quarry profile" "$scratch/profile"; return; }
@@ -284,7 +284,7 @@ find_leak() {
         QUARRY_PROFILE=$scratch/leak.raw attend "$quarry" run -- "$scratch/leak"
         attend "$quarry" profile --top 1 "$scratch/leak.raw"
     } > "$scratch/leaks" 2>&1 || { broken "no profile of the leak" "$scratch/leaks"; return; }
-    # Names of files are those of the compilation; where this tree lies is of no interest.
+    # The names of files are absolute; the path of this tree is cut off.
     sed -n '/^[0-9].*%)/,/^    main/p' "$scratch/leaks" | sed "s|$PWD/||" | indent
     planted=$(awk '/planted:/ { print NR }' scripts/demo/leak.c)
     found=$(sed -n 's/.*leak\.c:\([0-9]*\)$/\1/p' "$scratch/leaks" | head -n 1)
@@ -305,7 +305,7 @@ if [[ -n $missing ]]; then
     skip "$missing is missing"
 elif compare_memory; then
     end "$other"
-    # Work for the next two steps; it ends with the server.
+    # The next two steps look at a server under load; the client ends with the server.
     redis-benchmark -s "$scratch/quarry.socket" -t set,lpush,lpop,sadd,hset,zadd -l -n 100000 \
         -r 100000 -P 32 -d 700 -q > "$scratch/client.log" 2>&1 &
     client=$!

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the release archive from two copies of the sources in folders of different names, and
-# compares the archives byte for byte. Without the libraries of other slab policies: they are built
-# as the default one is.
+# compares the archives byte for byte. It leaves out the libraries of other slab policies, because
+# they are built as the default one is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

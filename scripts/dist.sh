@@ -3,7 +3,7 @@
 # depends on the sources and on the versions of Rust and of the linker, and on nothing else: not on
 # the folder that they lie in, the time, the user, or what was built before.
 #
-#   scripts/dist.sh [SOURCES]    of another folder with the sources
+#   scripts/dist.sh [SOURCES]    SOURCES: another folder with the sources
 #
 # SLABS="" leaves out the libraries of other slab policies, for a quick comparison.
 set -euo pipefail
@@ -13,12 +13,12 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)
 name=quarry-$version-$(uname -m)-linux
 folder=$target/dist
-# The time of all files: that of the last change, or of the release where there is no history.
+# All files get the time of the last commit, or without a history that of the release.
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2> /dev/null \
     || date -d "$(sed -n 's/^ -- .*>  //p' debian/changelog | head -n1)" +%s)}"
 export SOURCE_DATE_EPOCH
 
-# A folder of its own, so that nothing that was built otherwise finds its way in.
+# A folder of its own, so that the archive contains no file of another build.
 export CARGO_TARGET_DIR=$target/dist-build
 crates=${CARGO_HOME:-$HOME/.cargo}
 RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$PWD=/quarry --remap-path-prefix=$crates=/cargo"

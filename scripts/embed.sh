@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts shared objects into a command, compressed, as sections of their names, where the command
-# finds them on a machine that has no others: so all are compiled at the same time. The command
-# keeps its times, and with them what cargo and scripts/strip.sh know of it.
+# Puts shared objects, compressed, into a command: each as a section with the object's name. So a
+# command without libraries beside it has them inside, and cargo can compile all at the same time.
+# The command keeps its times, by which cargo and scripts/strip.sh know whether it has changed.
 #
 #   scripts/embed.sh COMMAND OBJECT..
 set -euo pipefail

@@ -45,7 +45,7 @@ inapplicable() { apart=$((apart + 1)); printf '  %s: does not apply: %s\n' "$@";
 suite() { passed=0 failed=0 apart=0; printf '%s\n' "$1"; }
 counts() { printf '  %d passed, %d failed, %d do not apply\n' $passed $failed $apart; }
 
-# on_quarry NAME LIMIT COMMAND..: one test, with the library preloaded, that ends with $wanted.
+# on_quarry NAME LIMIT COMMAND..: runs a test on the library; it passes if it ends with $wanted.
 wanted=0
 on_quarry() {
     local name=$1 limit=$2 status=0

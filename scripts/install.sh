@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts what `make all`, or a part of it, made where it belongs, or takes it away again. `make
+# Installs the files that `make all`, or a part of it, has built, or removes them again. `make
 # install` and `make uninstall` call it with their variables in the environment.
 #
 #   scripts/install.sh [--remove]
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 remove=
 [[ ${1:-} == --remove ]] && remove=yes
 
-# put MODE FILE PLACE
+# put MODE FILE PLACE: installs or removes a file.
 put() {
     if [[ -n $remove ]]; then
         rm -f "$DESTDIR$3"
@@ -21,7 +21,7 @@ put() {
     fi
 }
 
-# leads_to NAME PLACE: a link beside NAME.
+# leads_to NAME PLACE: makes PLACE a link to NAME in the same folder, or removes the link.
 leads_to() {
     if [[ -n $remove ]]; then
         rm -f "$DESTDIR$2"
@@ -44,7 +44,7 @@ Cflags: -I\${includedir}
 END
 }
 
-# put_built MODE FILE PLACE: what `make lab`, `make sqlite` and `make policies` make, if they ran.
+# put_built MODE FILE PLACE: as put, for a file that may not have been built (`make lab` and so on).
 put_built() {
     if [[ -n $remove || -e $2 ]]; then
         put "$@"
@@ -67,7 +67,7 @@ put_built 644 "$TARGET/release/libquarry_tracer.so" "$LIBDIR/quarry/libquarry_tr
 for program in quarry-sim quarry-predict quarry-sqlite-load; do
     put_built 755 "$TARGET/tools/$program" "$LIBDIR/quarry/$program"
 done
-# What experiments start: programs of `make caches` and `make jobs`, and scripts.
+# Programs and scripts that experiments start; `make caches` and `make jobs` build the programs.
 for program in $PROGRAMS_BUILT; do
     put_built 755 "$TARGET/peers/$program" "$LIBDIR/quarry/peers/$program"
 done

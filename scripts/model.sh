@@ -9,10 +9,10 @@ cd "$(dirname "$0")/.."
 
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_model"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/model"
-# The checker itself is the bulk of the work, unless every case runs but once.
+# Most of the time is the checker's, so it is optimised, unless each case runs only once.
 export CARGO_PROFILE_DEV_OPT_LEVEL=$((${QUARRY_MODEL_RUNS:-2} == 1 ? 1 : 2))
 export SHUTTLE_SILENCE_WARNINGS=1 RUST_BACKTRACE=0
 
 cargo test -p quarry-sys -p quarry-mm -p quarry-eras --test 'model*' -- "$@"
-# Models of what callers of these crates do not see.
+# Models of private items lie in the crates themselves.
 cargo test -p quarry-mm -p quarry-cache -p quarry-eras --lib -- "${@:-model}"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the newest versions of other allocators as shared objects, for `quarry compare` and the
-# lab: TARGET/peers/lib<name>.so, with what it is in lib<name>.version beside it.
+# lab: TARGET/peers/lib<name>.so, with its version in lib<name>.version beside it.
 #
 #   scripts/peers.sh           builds what is missing
-#   scripts/peers.sh --test    and only shows that programs run on each, and that it serves them
+#   scripts/peers.sh --test    only shows that programs run on each, and that it serves them
 #
 # Sources come through cargo; versions and checksums are pinned in scripts/peers/Cargo.toml and
 # Cargo.lock. Each is built as its own build system builds its release for preloading.
@@ -22,18 +22,18 @@ peers=$(cd "$target/peers" && pwd)
 sources=$peers/sources
 readonly peers sources
 
-# fetch: the pinned packages, checked against their checksums.
+# fetch: fetches the pinned packages, and checks them against their checksums.
 fetch() {
     say "sources of the peers"
     cargo vendor --locked --quiet --manifest-path "$manifest" "$sources" > /dev/null
 }
 
-# pinned PACKAGE: its version.
+# pinned PACKAGE: prints its pinned version.
 pinned() {
     grep -A1 "^name = \"$1\"$" "${manifest%toml}lock" | sed -n 's/^version = "\(.*\)"$/\1/p'
 }
 
-# version_of NAME: the peer's own version, and the package that it came in.
+# version_of NAME: prints the peer's own version, and the package that it came in.
 version_of() {
     local own package
     case $1 in
@@ -96,7 +96,7 @@ build_hardened_malloc() {
     rm -rf "$to"
     mkdir -p "$to"
     for file in chacha h_malloc memory pages random util; do
-        # GCC 12 knows C23 but for these two words.
+        # GCC 12 lacks two words of C23: alignas and nullptr.
         cc -std=gnu2x -include stdalign.h -Dnullptr=NULL -O3 -w -D_GNU_SOURCE -fPIC \
             -fvisibility=hidden -ftls-model=initial-exec "${options[@]}" -I"$from" \
             -I"$from/include" -c "$from/$file.c" -o "$to/$file.o"
@@ -137,12 +137,12 @@ build() {
     esac
 }
 
-# run_on FILE CMD..: runs it on a shared object, which the loader says serves malloc.
+# run_on FILE CMD..: runs CMD with FILE preloaded; true if the loader binds malloc to FILE.
 run_on() {
     local file=$1 bound
     shift
     LD_PRELOAD=$file "$@" > /dev/null
-    # The loader's own log: whose malloc was bound.
+    # The loader's own log names the object to which malloc was bound.
     bound=$(LD_PRELOAD=$file LD_DEBUG=bindings LD_BIND_NOW=1 "$@" 2>&1 > /dev/null)
     grep -q " to $file .*symbol \`malloc'" <<< "$bound"
 }

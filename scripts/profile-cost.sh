@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What the heap profile costs while it is on: a program that lives in malloc, compiled with and
-# without frame pointers, and redis. Prints medians of runs with the profile off and on in turn.
+# Measures what the heap profile costs while it is on, in a program that only calls malloc and free,
+# compiled with and without frame pointers, and in redis. Prints medians of runs with the profile
+# off and on in turn.
 # Usage: scripts/profile-cost.sh [RUNS]; QUARRY_LIBRARY names the library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -45,12 +46,12 @@ int main(void)
 }
 C
 
-# run_malloc PROGRAM PROFILE: nanoseconds of a malloc and a free.
+# run_malloc PROGRAM PROFILE: prints the nanoseconds of a malloc and a free.
 run_malloc() {
     QUARRY_PROFILE=$2 LD_PRELOAD=$library "$work/$1"
 }
 
-# run_redis PROFILE: nanoseconds of a SET and a GET.
+# run_redis PROFILE: prints the nanoseconds of a SET and a GET.
 run_redis() {
     local port=$((20000 + RANDOM % 20000)) redis rates
     QUARRY_PROFILE=$1 LD_PRELOAD=$library redis-server --port "$port" --save '' --appendonly no \
@@ -66,7 +67,7 @@ run_redis() {
 
 median() { sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
-# compare NAME COMMAND..: the command gets a last argument, 0 or the file of the profile.
+# compare NAME COMMAND..: adds 0 (no profile) or the file of the profile to COMMAND's arguments.
 compare() {
     local name=$1 off on
     shift

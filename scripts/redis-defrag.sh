@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Redis's active defragmentation on Quarry, beside redis with its own jemalloc: resident memory
-# after its own test of fragmentation (tests/unit/memefficiency.tcl), with activedefrag off and on.
-# Both are built from Debian's source package in target/foreign, which is fetched; the one on Quarry
-# has scripts/redis-defrag/jemalloc/jemalloc.h in place of jemalloc's header, and is not changed.
+# Compares redis on Quarry with redis on its own jemalloc: resident memory after redis's own test of
+# fragmentation (tests/unit/memefficiency.tcl), with activedefrag off and on. Both are built from
+# Debian's source package, which is fetched into target/foreign; for the one on Quarry,
+# scripts/redis-defrag/jemalloc/jemalloc.h replaces jemalloc's header, and nothing else changes.
 #
 #   scripts/redis-defrag.sh [test]
 #
 # `test` runs redis's own tests of defragmentation on the one on Quarry instead; they need tclsh.
-# Three of them do not apply. Lua's memory, which redis cannot move, is not jemalloc's where that is
-# linked, but is Quarry's here; and two begin with a fragmentation of 1.7, where Quarry has 1.5 and
-# 1.6. How long a cycle took is not looked at, either.
+# Three of them do not apply. One expects that Lua's memory, which redis cannot move, is not in the
+# heap that redis measures; on Quarry it is. Two expect a fragmentation of 1.7 at their beginning,
+# where Quarry has 1.5 and 1.6. Nor does the script test how long a cycle takes (--no-latency).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 repository=$PWD
@@ -17,11 +17,11 @@ target=$(realpath "${CARGO_TARGET_DIR:-target}")
 place=$target/foreign
 cli=
 [[ -e $target/release/libquarry-full.so.0 ]] \
-    || { echo "redis-defrag: no libquarry.so.0: run 'make build' first" >&2; exit 1; }
+    || { echo "redis-defrag: no libquarry-full.so.0: run 'make build' first" >&2; exit 1; }
 mkdir -p "$place"
 source scripts/foreign/fetch.sh
 
-# build NAME VARIABLE=VALUE..: a copy of the source in a folder of its own.
+# build NAME VARIABLE=VALUE..: builds a copy of the source in a folder of its own.
 build() {
     local source folder=$place/on-$1
     shift
@@ -32,11 +32,11 @@ build() {
         > "$folder.log" 2>&1 || { echo "redis-defrag: see $folder.log" >&2; exit 1; }
 }
 
-# info FIELD: of the server that runs.
+# info FIELD: prints a field of the running server's INFO.
 info() { "$cli" info | tr -d '\r' | sed -n "s/^$1://p"; }
 
-# measure NAME DEFRAG: fills 100 MB of which redis evicts the older half of the keys, and prints the
-# bytes in use, those resident, and what defragmentation has moved.
+# measure NAME DEFRAG: adds 870,000 keys to a redis that may use 100 MB and evicts the rest. Prints
+# the bytes in use, the resident ones, and how many objects defragmentation has moved.
 measure() {
     local socket folder=$place/on-$1 pid setting digest resident
     socket=$(mktemp -u "$place/redis.XXXXXX")
@@ -55,7 +55,7 @@ measure() {
     done
     "$cli" debug populate 700000 asdf1 150 > /dev/null
     "$cli" debug populate 170000 asdf2 300 > /dev/null
-    # Until it has evicted what is above the limit.
+    # Waits until redis has evicted the keys above the limit.
     while (($(info used_memory_dataset) > 105000000)); do sleep 0.1; done
     sleep 2
     "$cli" config set maxmemory 110mb > /dev/null

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # Fills pages of results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes
-# what the command prints on this machine, with the command and the date above it. In a block that
-# begins with `<!-- run text: COMMAND -->` it keeps its columns. The prose around the blocks stays.
-# Of a page in docs/results, a table of `quarry lab run` with more than 10 rows becomes
+# the output of the command on this machine, with the command and the date above it. In a block that
+# begins with `<!-- run text: COMMAND -->` the output keeps its columns. The prose around the blocks
+# stays. On a page in docs/results, a table of `quarry lab run` with more than 10 rows becomes
 # docs/results/recorded/PAGE-N.tsv, to which the block links.
 #
 #   scripts/results.sh [PAGE..]     docs/results/PAGE.md or docs/PAGE.md; without one 000 to 004
 #
-# RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to what is
-# printed of it. The raw samples are in $RUNS, by default a folder under target/results that is
-# named by the time. All pages take about half an hour on two CPUs; nothing else should run then:
-# before the first measurement the load over 1 minute has to be 0.5 per CPU or less. What was built
-# before has 5 minutes to leave it; after that the page is refused and stays as it was. Later the
-# script's own measurements are in that load; then no more than 0.5 threads per CPU may run beside
-# the script, over 5 seconds.
+# RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to the command
+# that the page shows. The raw samples are in $RUNS, by default a folder under target/results that
+# is named by the time. All pages take about half an hour on two CPUs, and nothing else should run:
+# before the first measurement the script waits up to 5 minutes until the load over 1 minute is 0.5
+# per CPU or less; otherwise it fails, and the page stays as it was. Later that load includes the
+# script's own measurements; then it is enough that over 5 seconds at most 0.5 threads per CPU run
+# beside the script.
 #
 # RESULTS_LOADAVG=FILE is read instead of /proc/loadavg, by the test of this script.
 set -euo pipefail
@@ -28,8 +28,8 @@ export RUNS
 mkdir -p "$RUNS"
 quarry() { "$command" "$@"; }
 
-# with_options LINE: prints the command LINE with RESULTS_OPTIONS, which replace the same options of
-# `quarry lab run` or stand at its end.
+# with_options LINE: prints the command LINE. If it is a `quarry lab run`, each of RESULTS_OPTIONS
+# replaces the same option of LINE, or is added at the end.
 with_options() {
     local line=$1 option word
     local -a words options kept
@@ -47,8 +47,8 @@ with_options() {
     printf '%s' "$line"
 }
 
-# at_rest CPUS: over 5 seconds at most 0.5 threads per CPU run beside this script, on average. The
-# fourth field of the file is RUNNING/ALL, and the script itself is one that runs.
+# at_rest CPUS: true if over 5 seconds, on average, at most 0.5 threads per CPU run beside this
+# script. The fourth field of the file is RUNNING/ALL; one of the running threads is the script.
 at_rest() {
     local look running sum=0
     for ((look = 0; look < 10; look++)); do
@@ -59,7 +59,7 @@ at_rest() {
     ((2 * sum <= 10 * $1))
 }
 
-# quiet: succeeds as soon as the machine is left alone, and fails after 5 minutes.
+# quiet: waits until the machine is idle enough to measure; fails after 5 minutes.
 measured=
 quiet() {
     local cpus load second
@@ -80,7 +80,7 @@ quiet() {
     return 1
 }
 
-# block KIND COMMAND: what stands between the marks.
+# block KIND COMMAND: runs COMMAND and prints the text that belongs between the marks.
 block() {
     local kind=$1 line
     line=$(with_options "$2")
@@ -144,7 +144,7 @@ for page in "${pages[@]}"; do
         exit 1
     }
     fresh=$(mktemp -d)
-    # Only a page that is whole takes the place of the old one.
+    # The old page is replaced only when the new one is complete.
     fill "$file" > "$fresh/page" || { rm -rf "$fresh"; exit 1; }
     if [[ $file == docs/results/* ]]; then
         mkdir -p docs/results/recorded

@@ -5,10 +5,10 @@
 #   scripts/safety.sh table     a table of misuses: at once, late or never
 #   scripts/safety.sh price     a table of what each mode costs in time and memory
 #
-# Columns of allocators that are not here say "-"; `scripts/peers.sh` builds them. A misuse was
-# found at once where the process ended, or the allocator said something, before the misuse
-# returned, and late where that came later. RUNS=N (5) runs each misuse so often: where the runs
-# differ, the worst is printed, with a star. QUARRY_LIBRARY names another shared object.
+# The column of an allocator that is not installed has "-"; `scripts/peers.sh` builds two of them. A
+# misuse is found at once if the process ends, or the allocator reports something, before the
+# misuse returns, and late if that happens later. Each misuse runs RUNS times (5): if the runs
+# differ, the script prints the worst one, with a star. QUARRY_LIBRARY names another shared object.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT
 fail() { printf 'safety: %s\n' "$*" >&2; exit 1; }
 [[ -e $library ]] || fail "$library is not there: run 'make build' first"
 
-# Scudo comes with Debian's compiler; the newest one counts.
+# scudo: prints the newest Scudo of Debian's compilers.
 scudo() {
     local found
     found=$(compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-*.so' \
@@ -47,7 +47,7 @@ column hardened_malloc "$target/peers/libhardened-malloc.so"
 
 is_there() { [[ -z ${objects[$1]} || -e ${objects[$1]} ]]; }
 
-# under COLUMN CMD..: runs it on the column's allocator.
+# under COLUMN CMD..: runs CMD on the column's allocator.
 under() {
     local column=$1 words=()
     shift
@@ -56,7 +56,7 @@ under() {
     env -u QUARRY_DEBUG -u QUARRY_HARDEN -u QUARRY_GUARD "${words[@]}" "$@"
 }
 
-# found COLUMN MISUSE: once, late or never, of one run.
+# found COLUMN MISUSE: runs MISUSE once, and prints "at once", "late" or "never".
 found() {
     local status=0
     (
@@ -64,7 +64,7 @@ found() {
         under "$1" timeout 60 "$work/misuse" "$2" > "$work/said" 2>&1
     ) 2> /dev/null || status=$?
     ((status != 124 && status != 3)) || fail "$2 on ${names[$1]}: ended with status $status"
-    # An allocator may say what it has found and go on.
+    # An allocator may report an error and let the program go on.
     if [[ $(head -n 1 "$work/said") != returned ]]; then
         echo "at once"
     elif [[ $(sed -n 2p "$work/said") != survived ]] || ((status != 0)); then
@@ -74,7 +74,7 @@ found() {
     fi
 }
 
-# worst COLUMN MISUSE: of all runs.
+# worst COLUMN MISUSE: prints the worst result of all runs.
 worst() {
     local run all=
     for ((run = 0; run < runs; run++)); do
@@ -129,7 +129,7 @@ table() {
     echo
 }
 
-# price: medians of interleaved runs, beside Quarry without any mode.
+# price: prints medians of interleaved runs of each mode, and of Quarry without any mode.
 price() {
     local column
     cc -std=c11 -O2 -o "$work/churn" scripts/safety/churn.c -lpthread

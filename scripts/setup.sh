@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs from Debian what is needed and missing; without anything missing it touches nothing and
-# needs neither root nor a network. The demo must have what compiles; what else it cannot have is
-# named, and it goes on.
+# Installs missing packages from Debian. If none is missing, it changes nothing and needs neither
+# root nor a network. The demo cannot do without the compiler's packages; if others cannot be
+# installed, this script names them, and the demo goes on.
 #
 #   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|test
 set -euo pipefail
@@ -15,14 +15,14 @@ case "${1:-}" in
     *) fail "usage: scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|test" ;;
 esac
 
-# Servers lie where users do not look.
+# Servers lie in folders that are not in a user's PATH.
 has_command() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" > /dev/null; }
 has_library() { [[ $(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p) == *"$1"* ]]; }
 has_python_tests() { python3 -c 'import test.test_dict' 2> /dev/null; }
 has_php() { [[ $'\n'$(php -m 2> /dev/null)$'\n' == *$'\n'"$1"$'\n'* ]]; }
 
 missing=()
-# need TEST PACKAGE..: where TEST fails, the first of the packages that Debian has is missing.
+# need TEST PACKAGE..: if TEST fails, the first PACKAGE that Debian has must be installed.
 need() {
     local test=$1
     shift
@@ -55,7 +55,7 @@ elif [[ $purpose != build && $purpose != deb && $purpose != slurm ]]; then
     need_redis
     need 'has_command sqlite3' sqlite3
     need 'has_library libjemalloc.so' libjemalloc2
-    # Debian 13 renamed it for 64-bit time.
+    # Debian 13 has renamed this package (64-bit time).
     need 'has_library libtcmalloc_minimal.so' libtcmalloc-minimal4 libtcmalloc-minimal4t64
     need 'has_library libmimalloc.so' libmimalloc2.0 libmimalloc3
 fi
@@ -175,7 +175,7 @@ as_root() {
 }
 
 patience=(-o Acquire::Retries=3)
-# The demo has minutes: a network that does not answer, or another apt, may not take them all.
+# The demo takes minutes: it must not wait long for a silent network, or for another apt's lock.
 [[ $purpose != demo ]] || patience=(
     -o Acquire::Retries=1 -o Acquire::http::Timeout=15 -o Acquire::https::Timeout=15
     -o DPkg::Lock::Timeout=30
@@ -196,7 +196,7 @@ candidate() {
     fail "Debian has none of: ${1//|/ }"
 }
 
-# without_services COMMAND..: Debian starts a service as soon as it is installed; not here.
+# without_services COMMAND..: runs COMMAND, and keeps Debian from starting what it installs.
 without_services() {
     local policy=/usr/sbin/policy-rc.d
     if [[ -e $policy ]]; then
@@ -240,7 +240,7 @@ install_missing() {
 # The demo goes on without its packages, but nothing compiles without a compiler.
 install_for_demo() {
     local status=0
-    # Errors end a subshell only where nobody asks for its status.
+    # `set -e` works in a subshell only if its status is not tested by the same command.
     set +e
     (
         set -e
@@ -269,7 +269,7 @@ if [[ $purpose == test || $purpose == programs ]] && ! has_python_tests; then
     install_missing
 fi
 
-# What Debian does not have, or has too old, is kept apart among what is built.
+# Packages that Debian lacks, or has only in old versions, go into a folder of the target.
 if [[ $purpose == programs ]]; then
     place=${CARGO_TARGET_DIR:-target}/programs
     if ! "$place/bin/python3" -c 'import duckdb, numpy, pytest, hypothesis, PySide6' \
@@ -286,8 +286,8 @@ if [[ $purpose == programs ]]; then
     fi
 fi
 
-# cargo-nextest as its packagers built it: compiling it takes longer than the tests do. Without it
-# they run one program after the other.
+# cargo-nextest is installed as a published binary: compiling it takes longer than the tests do.
+# Without it the test programs run one after the other.
 if [[ $purpose == test ]] && ! cargo nextest --version > /dev/null 2>&1; then
     place=${CARGO_TARGET_DIR:-target}/nextest
     if [[ ! -x $place/bin/cargo-nextest ]]; then
@@ -298,7 +298,7 @@ if [[ $purpose == test ]] && ! cargo nextest --version > /dev/null 2>&1; then
     fi
 fi
 
-# Rust itself is the reader's choice; only its version and its usual parts are looked at.
+# The script does not install Rust; it only checks its version and its usual components.
 has_command cargo || fail "no cargo in PATH: install Rust with rustup first"
 wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 version=$(rustc --version | cut -d' ' -f2)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs a sweep as a job array of Slurm on a cluster of one node that it starts itself: slurmctld,
-# slurmd and munged with a configuration of their own below a temporary folder, which nobody else
-# sees and nothing survives. One shard is killed in the middle and has to come back by requeue; then
-# the shards are merged, and the merge has to be whole.
+# slurmd and munged, with a configuration of their own in a temporary folder, which is removed at
+# the end. The script kills one shard in the middle, which has to come back by requeue; then it
+# merges the shards, and the merge has to be whole.
 #
 #   scripts/slurm.sh [QUARRY]     the command; by default target/tools/quarry, else target/debug
 #
-# Exit status 77: Slurm cannot run here, and why is said. `scripts/setup.sh slurm` installs it. The
-# job that it submits is scripts/slurm-job.sh, which is made for real clusters as well.
+# Exit status 77: Slurm cannot run here; a line says why. `scripts/setup.sh slurm` installs it. The
+# job that this script submits is scripts/slurm-job.sh, which is made for real clusters as well.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -15,8 +15,8 @@ PATH=$PATH:/usr/sbin:/sbin
 readonly SHARDS=4
 # Long enough to be killed in the middle: a shard has 8 or 9 of 34 blocks with 3 samples each.
 readonly EXPERIMENT=(empty --samples=17 --millis=60 --seed=7)
-# After so long without the state that is waited for, something hangs. Nothing here depends on it: a
-# loaded machine requeues a shard when it gets round to it.
+# If an awaited state does not come within so long, something hangs. The time is generous, because a
+# busy machine may take long to requeue a shard.
 readonly HANGS_AFTER_S=900
 
 say() { printf '==> %s\n' "$*"; }
@@ -45,7 +45,7 @@ started=()
 stop() {
     local pid
     for pid in "${started[@]}"; do kill "$pid" 2> /dev/null || true; done
-    # What was started leaves first; what is left of it then, is ended by its id as well.
+    # Processes that do not end within 5 seconds are killed, by their ids as well.
     for pid in "${started[@]}"; do
         timeout 5 tail --pid="$pid" -f /dev/null 2> /dev/null || kill -9 "$pid" 2> /dev/null || true
     done
@@ -53,7 +53,7 @@ stop() {
 }
 trap stop EXIT
 
-# until_true WHAT COMMAND..: waits for a condition of the cluster.
+# until_true WHAT COMMAND..: waits until COMMAND succeeds; WHAT names the condition.
 until_true() {
     local what=$1
     shift
@@ -63,10 +63,10 @@ until_true() {
     done
 }
 
-# Any three ports; two that run at once seldom meet.
+# Random ports, so that two runs of this script at the same time hardly ever collide.
 port=$((20000 + RANDOM % 20000))
 mkdir -p "$place"/{munge,state,spool}
-# munged asks that nobody else can write where its socket and its key are.
+# munged requires that no other user can write into the folders of its socket and its key.
 chmod 755 "$place" "$place/munge"
 head -c 128 /dev/urandom > "$place/munge/key"
 chmod 600 "$place/munge/key"
@@ -86,7 +86,7 @@ SlurmctldPidFile=$place/slurmctld.pid
 SlurmdPidFile=$place/slurmd.pid
 SlurmctldLogFile=$place/slurmctld.log
 SlurmdLogFile=$place/slurmd.log
-# A container has no control groups of its own to give.
+# In a container Slurm cannot make control groups.
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -153,7 +153,8 @@ status=0
 [[ $status == 3 ]] || fail "a merge without shard $victim ended with $status, not with 3"
 grep -q "missing of $SHARDS shards: .*$victim" "$place/early.log" || fail "it is not named missing"
 
-# Slurm lets a requeued job wait for two minutes, in which a failed node can come back; not here.
+# Slurm lets a requeued job wait for two minutes, so that a failed node can come back; this script
+# starts it at once.
 is_pending() { [[ $(squeue --noheader --jobs="${job}_$victim" --format=%T) == PENDING ]]; }
 until_true "shard $victim in the queue" is_pending
 until_true "its start" scontrol update JobId="${job}_$victim" StartTime=now

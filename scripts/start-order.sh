@@ -57,7 +57,7 @@ with open(out, "a") as file:
     file.writelines(names[offset] + "\n" for offset in met)
 PYTHON
 
-# The functions that a program executes, appended to a list.
+# trace PROGRAM..: appends the functions that the program executes to a list.
 trace() {
     local library
     for library in "${libraries[@]}"; do
@@ -118,7 +118,7 @@ record=0 trace /usr/bin/python3 -c pass
 record=0 trace "$folder/threads"
 record=1 trace /usr/bin/python3 -c pass
 
-# A hash of the compiler in a name changes with each version of anything.
+# Names contain hashes of the compiler, which change with every version: stars replace them.
 grep -E '^_(ZN|R)' "$folder/met" | sed -E 's/17h[0-9a-f]{16}E.*/17h*/; s/Cs[0-9A-Za-z]+_/Cs*_/g' |
     awk '!seen[$0]++ { print "        *(.text.*" $0 ")" }' > "$folder/lines"
 awk -v lines="$folder/lines" '

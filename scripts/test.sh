@@ -22,20 +22,20 @@ target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs
 # Where scripts/setup.sh puts cargo-nextest.
 PATH=$(realpath -m "$target")/nextest/bin:$PATH
-# As in continuous integration: keeping what the next change may need costs time and disk.
+# Not incremental, as in continuous integration: incremental builds cost time and disk space here.
 [[ $* == quick ]] || export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 # Random cases of each property test; proptest's own number is 256.
 [[ -n $all ]] || export PROPTEST_CASES=${PROPTEST_CASES:-32}
 # Exit status of a step that cannot run here.
 readonly SKIPPED=77
-# The crates whose code depends on `quarry_no_rseq`; those between them are compiled as well. All
-# others see the same functions with and without it.
+# The crates whose code depends on `quarry_no_rseq`; the crates between them are compiled as well.
+# All other crates see the same functions with and without it.
 readonly SEQUENCED=(-p quarry-sys -p quarry-preload)
 readonly CORE=(-p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch -p quarry-alloc
     -p quarry-tidy)
 
-# In brackets stands the step that builds what this one needs; where it is missing, this one builds
-# it.
+# Brackets name the step that builds the files that a step needs; if these are missing, the step
+# builds them itself.
 steps=(
     "setup      install what is missing"
     "scripts    syntax of the shell scripts"
@@ -72,8 +72,8 @@ steps_of_all=(
     "licences   licences, bans and sources of all packages"
 )
 [[ -z $all ]] || steps=("${steps_of_all[@]}")
-# These wait more than they compute or keep one CPU busy: they run beside the steps after them, and
-# their output comes at the end.
+# These steps mostly wait, or keep only one CPU busy: they run at the same time as the steps after
+# them, and their output is printed at the end.
 readonly BESIDE=" aarch64 bench "
 
 step_setup() { scripts/setup.sh test; }
@@ -95,13 +95,13 @@ step_format() { cargo fmt --all --check; }
 readonly ON_MACHINE=(-p quarry-sim -p quarry-predict
     --features quarry-sim/machine,quarry-predict/machine)
 
-# with_cfg NAME COMMAND..: with `--cfg quarry_NAME`, whose artifacts have a folder of their own.
+# with_cfg NAME COMMAND..: runs COMMAND with `--cfg quarry_NAME`, in a target folder for that flag.
 with_cfg() {
     local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_$1" CARGO_TARGET_DIR=$target/${1//_/-}
     "${@:2}"
 }
 
-# clippy PACKAGES..: of cargo, with warnings as errors.
+# clippy PACKAGES..: runs cargo clippy, with warnings as errors.
 clippy() { cargo clippy "$@" -- -D warnings; }
 
 step_clippy() {
@@ -130,7 +130,7 @@ step_build() { make --no-print-directory build; }
 
 step_lab() { make --no-print-directory lab policies; }
 
-# built GOAL FILE: makes what an earlier step would have made.
+# built GOAL FILE: makes GOAL if FILE is missing, because no earlier step has made it.
 built() { [[ -e $target/$2 ]] || make --no-print-directory "$1"; }
 
 # library: names the shared object that the tests preload.
@@ -140,25 +140,25 @@ library() {
     QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so")
 }
 
-# The tests of quarry-preload share in one process what they compile; those of the others have a
-# process each where nextest is there, and fill both CPUs to the end.
+# The tests of quarry-preload run in one process, because they share what they compile. Tests of the
+# other crates run under nextest, if it is installed: a process each, which keeps both CPUs busy.
 step_test() {
     library || return
     local status=0
-    # Only this package has steps of its own for its modules; others have modules of that name too.
+    # The step `programs` runs these; other packages' modules of that name have no such step.
     local -a left=(--skip programs::)
-    # Real programs run once: in the step of that name.
+    # `make test` runs real programs in the step `programs` only.
     [[ -n $all ]] || left+=(--skip modes::real_programs --skip profile::programs_run_the_same)
     cargo test -p quarry-preload --test main -- "${left[@]}" || status=1
     local -a others=(--workspace --exclude quarry-preload --no-fail-fast)
     if cargo nextest --version > /dev/null 2>&1; then
-        # Whole runs of experiments.
+        # `make test` leaves out the tests that run whole experiments.
         local runs='cache_hit|fragmentation|kernel|peers|programs|real_programs|replay|report|runs'
         runs+='|zone'
         local wanted="not (binary(=cli) & test(/^advise::/)"
         wanted+=" | binary(=lab) & test(/^($runs)::|of_every_experiment/))"
         [[ -z $all ]] || wanted="all()"
-        # What passing tests print says what could not run here.
+        # Passing tests print which checks could not run here; other lines are dropped.
         local passing='running 1 test|test .* \.\.\. ok|test result: ok\..*|std(out|err) ─+'
         cargo nextest run "${others[@]}" -E "$wanted" --status-level fail \
             --success-output immediate 2>&1 \
@@ -178,9 +178,9 @@ step_programs() {
     cargo test -p quarry-preload --test main programs:: -- "${left[@]}"
 }
 
-# What an allocator owes to every program, in libquarry-full.so, which can check every invariant,
-# and under each slab policy. Skipped are accounts that only the default policy keeps, stray writes
-# that not every policy survives, and what tries all libraries at once.
+# Tests libquarry-full.so, which can check every invariant, and the library of each other slab
+# policy. For the latter it skips accounts that only the default policy keeps, stray writes that not
+# every policy survives, and tests that run all libraries by themselves.
 step_policies() {
     local slab status=0
     local -x QUARRY_LIBRARY
@@ -203,7 +203,7 @@ step_install() {
     make --no-print-directory deb && scripts/deb-test.sh && scripts/crates-test.sh
 }
 
-# Their target is that of `make caches`.
+# The target folder is that of `make caches`.
 step_outside() {
     local -x CARGO_TARGET_DIR=$PWD/$target/outside
     [[ $target != /* ]] || CARGO_TARGET_DIR=$target/outside
@@ -220,7 +220,7 @@ step_model() {
 
 step_checker() { scripts/check-core.sh; }
 
-# It skips itself where Slurm cannot be installed.
+# scripts/slurm.sh skips the step where Slurm cannot be installed.
 step_slurm() { built lab tools/quarry-lab && scripts/slurm.sh; }
 
 step_licences() {
@@ -248,8 +248,8 @@ counted() {
         -e "s/^ *Summary .* \([0-9]*\) $1.*/\1/p" "$2" | awk '{s += $1} END {print +s}'
 }
 
-# run_step NAME: its output goes to standard output and to $logs/NAME.log, its exit status and its
-# seconds, of the clock and of the CPUs, to $logs/NAME.end.
+# run_step NAME: the step's output goes to standard output and to $logs/NAME.log; its exit status,
+# the seconds that it took and its CPU seconds go to $logs/NAME.end.
 run_step() {
     local name=$1 start=$SECONDS status TIMEFORMAT='%U %S'
     { time "step_${name//-/_}" 2>&1 < /dev/null; } 2> "$logs/$name.time" | tee "$logs/$name.log"
@@ -341,7 +341,7 @@ done
 
 printf '\n'
 printf '%s\n' "${table[@]}"
-# Tests say what could not run here.
+# Prints the lines in which tests report what could not run here.
 sed -n 's/.*\(skipped: .*\)/\1/p' "${ran[@]}" | sort -u
 for name in "${broken[@]}"; do
     why_failed "$name"

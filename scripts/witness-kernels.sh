@@ -6,9 +6,9 @@
 #   scripts/witness-kernels.sh --prepare [RELEASE..]
 #       only makes target/witness/RELEASE/vmlinuz and initrd
 #
-# Kernels come by apt from the mirror of this machine, without touching its package database: of a
-# release the newest package of Debian's stable suites, old ones and backports. Needs
-# qemu-system-x86_64, setpriv, mkfs.ext4 and xz, and `make lab`.
+# Kernels come by apt from the mirror of this machine, without touching its package database. For
+# each release the script takes the newest package in Debian's stable suites, old ones and backports
+# included. Needs qemu-system-x86_64, setpriv, mkfs.ext4 and xz, and `make lab`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -38,7 +38,7 @@ apt=(-qq -o "Dir::State::lists=$state/lists" -o "Dir::Etc::sourcelist=$state/sou
 update() {
     [[ ! -e $state/updated ]] || return 0
     local mirror suite
-    # The first line only: a mirror of Debian, and not of another publisher.
+    # The first mirror of Debian itself; there may be several.
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' \
         | awk 'NR == 1')
     mkdir -p "$state/lists/partial"
@@ -51,7 +51,7 @@ update() {
 
 names() { apt-cache "${apt[@]}" search --names-only "$1" | cut -d' ' -f1; }
 
-# unpack FOLDER PACKAGE..
+# unpack FOLDER PACKAGE..: downloads packages and unpacks them into FOLDER.
 unpack() {
     local folder=$1 package
     (cd "$state" && apt-get "${apt[@]}" download "${@:2}")
@@ -59,8 +59,8 @@ unpack() {
     rm -f "$state"/*.deb
 }
 
-# Of later releases the image is a package without files, beside one of modules and one with the
-# kernel.
+# kernel RELEASE: unpacks its packages. In later releases the package of the image has no files; one
+# package has the kernel, another one the modules.
 kernel() {
     local root=$out/$1/package newest version part
     [[ ! -d $root ]] || return 0

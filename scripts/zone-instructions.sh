@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Counts the instructions of a block taken and given back, by callgrind, for the rows of
-# `quarry lab run zone`: a sample of 40,000 operations less one of 20,000, of one task, so that
-# building and filling the memory is in neither. QUARRY_LLFREE names LLFree's shared object.
+# Counts by callgrind the instructions that take a block and give it back, for the rows of `quarry
+# lab run zone`. It subtracts a sample of 20,000 operations of one task from one of 40,000, so the
+# instructions that build and fill the memory cancel out. QUARRY_LLFREE names LLFree's library.
 #
 #   scripts/zone-instructions.sh [ORDER..]     without orders 0, 3, 4, 6 and 9
 set -euo pipefail
@@ -18,7 +18,7 @@ if [[ -n ${QUARRY_LLFREE:-} ]]; then
     variants+=("{\"llfree\":\"$(realpath "$QUARRY_LLFREE")\"}")
 fi
 
-# counted VARIANT STATE PATTERN ORDER OPERATIONS: all instructions of a sample.
+# counted VARIANT STATE PATTERN ORDER OPERATIONS: prints the number of all instructions of a sample.
 counted() {
     local order
     order="{\"variant\":$1,\"state\":\"$2\",\"pattern\":\"$3\",\"order\":$4,"

@@ -1,6 +1,6 @@
-//! Compiles the witness, the shared object that the lab preloads into the programs that it compares
-//! (`witness/witness.rs`), in its two forms. The command carries them inside itself: cargo cannot
-//! build a shared object as a dependency of a program.
+//! Compiles the two forms of the witness, the shared object that the command preloads into the
+//! programs that it compares (`witness/witness.rs`). The command carries both forms inside itself,
+//! because cargo cannot build a shared object as a dependency of a program.
 
 use std::env;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn build(output: &Path, options: &[&str]) {
     let mut rustc = Command::new(env::var_os("RUSTC").expect("cargo sets RUSTC"));
     rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=witness"]);
     rustc.args(["-Copt-level=2", "-Cpanic=abort", "-Cstrip=symbols"]);
-    // Its mappings must outlive every caller.
+    // The witness must stay mapped as long as any code may call it.
     rustc.args(["-Clink-arg=-Wl,-z,nodelete", "-Clink-arg=-Wl,-z,now"]);
     rustc.args(["--check-cfg", "cfg(counting)"]).args(options);
     rustc.arg("--target").arg(env::var_os("TARGET").expect("cargo sets TARGET"));

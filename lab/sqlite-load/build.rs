@@ -1,5 +1,5 @@
-//! Compiles SQLite a second time: without SQLITE_ENABLE_MEMORY_MANAGEMENT, and with all names local
-//! to the object file, so that both builds fit into one program.
+//! Compiles SQLite a second time, without SQLITE_ENABLE_MEMORY_MANAGEMENT. All names are local to
+//! the object file, so that both builds fit into one program.
 
 use std::env;
 
@@ -7,7 +7,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/plain.c");
     println!("cargo::rerun-if-changed=build.rs");
     let source = env::var("DEP_SQLITE3_INCLUDE").expect("libsqlite3-sys is built as `bundled`");
-    // The flags of libsqlite3-sys, but for SQLITE_ENABLE_MEMORY_MANAGEMENT and parts that no load
+    // The flags of libsqlite3-sys, except SQLITE_ENABLE_MEMORY_MANAGEMENT and parts that no load
     // uses.
     cc::Build::new()
         .file("src/plain.c")

@@ -34,14 +34,14 @@ fetch_crates() {
         || { echo "crates: cannot be fetched: see $place/crates.log"; return 1; }
 }
 
-# tests_of_crate COMMAND..: cargo test in the folder of a crate, which may ask for a toolchain.
+# tests_of_crate COMMAND..: runs cargo test in a crate's folder, on the toolchain of this project.
 tests_of_crate() {
-    # Doctests are compiled one by one; tests that compile programs ask nothing of an allocator.
+    # Without doctests, which are compiled one by one, and tests that compile programs (`ui`).
     RUSTUP_TOOLCHAIN=$toolchain "$@" --no-fail-fast --lib --tests ${options:+"$options"} \
         -- --exact --skip ui
 }
 
-# outcomes RUNNER: the tests of the crate in this folder, a line each, and how the whole ended.
+# outcomes RUNNER: prints a line for each test of this folder's crate, and how the suite ended.
 outcomes() {
     local -x "$1"
     tests_of_crate timeout -k 5 1200 cargo test > "$output.tests" 2> "$output"

@@ -1,5 +1,5 @@
 # fetch NAME: unpacks a source package of Debian into $place, once; nothing of it is committed.
-# Source packages come from where binary ones come from; lists of their own leave apt's alone.
+# Source packages come from the servers of the binary ones, by lists apart from apt's own.
 fetch() {
     local name=$1 lists=$place/apt
     ls -d "$place/$name"-*/ > /dev/null 2>&1 && return

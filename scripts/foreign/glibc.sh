@@ -1,7 +1,7 @@
-# The tests of glibc's malloc, built outside its tree with its own support library: only headers and
-# sources that need nothing else of it.
+# The tests of glibc's malloc, built outside glibc's tree with its support library, of which only
+# the headers and sources are taken that need nothing else of glibc.
 
-# What tests its own insides, or what its malloc does beyond the interface.
+# Tests of glibc's internals, and of behaviour that the interface of malloc does not promise.
 glibc_insides() {
     case $1 in
         tst-alloc_buffer | tst-dynarray* | tst-scratch_buffer) echo 'no malloc: internal helpers' ;;
@@ -36,13 +36,13 @@ suite_glibc() {
     ln -s "$source/support" "$build/include/support"
     cp "$source"/malloc/tst-*.[ch] "$source/malloc/mallocbug.c" "$build/malloc"
     cp "$source/malloc/tst-malloc-usable.c" "$build/include/malloc"
-    # posix_memalign(3): errno is not set; the test looks there for what the call returns.
+    # The test looks in errno for the result, which posix_memalign(3) only returns.
     sed -i 's/if (posix_memalign (\(.*\)))$/if ((errno = posix_memalign (\1)))/' \
         "$build/malloc/tst-malloc-thread-fail.c"
     cp "$source/test-skeleton.c" "$build"
     local flags=(-O1 -g -w -std=gnu11 -D_GNU_SOURCE -DTIMEOUTFACTOR=4 -include limits.h -fno-builtin
         -I"$build/include" -idirafter "$source/support")
-    # What of the support library does not build here, no test of malloc needs.
+    # Some sources of the support library do not build here; no test of malloc needs these.
     for file in "$source"/support/{check,support_,temp_file,x,delayed_exit,write_message}*.c \
         "$source"/support/{ignore_stderr,oom_error,set_fortify_handler}.c; do
         gcc "${flags[@]}" -c "$file" -o "$build/objects/$(basename "$file" .c).o" 2> /dev/null
@@ -67,7 +67,7 @@ suite_glibc() {
             > "$build/$name.log" 2>&1; then
             fail "$name" "does not build: $(grep -m1 -E 'error|undefined' "$build/$name.log")"
         else
-            # A test that a signal is to end says so to its driver, which --direct leaves out.
+            # Only the test's own driver, which --direct leaves out, expects an end by a signal.
             wanted=0
             ! grep -q 'EXPECTED_SIGNAL SIGABRT' "$file" || wanted=134
             on_quarry "$name" 300 "$build/$name" --direct

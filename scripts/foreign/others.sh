@@ -44,7 +44,7 @@ suite_jemalloc() {
     counts
 }
 
-# Those of its parts that live from malloc, and check what they have written.
+# The parts of stress-ng that use malloc heavily and check what they have written.
 suite_stress_ng() {
     local options
     suite "$(stress-ng --version | cut -d' ' -f1-3 | tr -d ,), with --verify, $seconds s each"

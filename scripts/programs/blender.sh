@@ -42,8 +42,8 @@ END
 }
 
 run() {
-    # jemalloc has the operators of C++, too. What is preloaded must serve both or neither; glibc
-    # has none, so those of the C++ library come next.
+    # jemalloc also has the operators of C++, and one allocator must serve these and malloc. glibc
+    # has no operators: then those of the C++ library, preloaded here, come before jemalloc's.
     local -x HOME=$folder LD_PRELOAD=${LD_PRELOAD:-}:libstdc++.so.6
     blender --background --factory-startup -noaudio -t 2 --python-exit-code 7 \
         --python "$folder/work.py" -- "$(amount 9 2)" "$(amount 96 16)" "$folder" \

@@ -6,7 +6,7 @@ export LC_ALL=C
 
 # Says what to install, and ends the driver.
 absent() { printf 'not installed; apt-get install %s\n' "$*" >&2; exit 3; }
-# find_commands COMMAND PACKAGE..: what is to be installed where a command is absent.
+# find_commands COMMAND PACKAGE..: ends the driver if commands are absent, and names their packages.
 find_commands() {
     local missing=()
     for ((; $# > 0; )); do
@@ -18,8 +18,8 @@ find_commands() {
 wrong() { printf 'wrong: %s\n' "$*" >&2; exit 1; }
 amount() { if [[ $size == quick ]]; then echo "$2"; else echo "$1"; fi; }
 
-# $as becomes what runs a command as a user who is not root: some servers refuse to run otherwise.
-# What is preloaded and the rest of the environment stay, and so does the id of the process.
+# become USER: sets $as to the words that run a command as USER if root calls it, because some
+# servers refuse to run as root. The environment, LD_PRELOAD included, and the process id stay.
 become() {
     as=(env)
     [[ $(id -u) != 0 ]] || as=(setpriv --reuid="$1" --regid="$1" --clear-groups)
@@ -50,8 +50,8 @@ below() {
     done
 }
 
-# Where rests are asked for: waits $2 seconds, and writes down as $1 what all processes of the
-# sample hold, this shell aside.
+# If the lab asks for rests (LAB_REST): waits $2 seconds, and records as $1 the memory of all
+# processes of the sample but this shell and its copies.
 rest() {
     local process
     [[ -n ${LAB_REST:-} ]] || return 0
@@ -62,7 +62,7 @@ rest() {
         >> "$folder/rest"
 }
 
-# What a server does: its driver defines `start`, `load`, `reload` and `stop`.
+# Runs a server, whose driver defines `start`, `load`, `reload` and `stop`.
 serve() {
     rm -f "$folder/rest"
     start
@@ -75,7 +75,7 @@ serve() {
     stop
 }
 
-# Root runs a server in a network of its own: its ports are free there, and nobody else sees it.
+# Root runs a server in a network of its own: its ports are free there, and other hosts see none.
 alone() {
     if [[ $(id -u) != 0 || -n ${LAB_ALONE:-} ]]; then
         [[ $(id -u) != 0 ]] || ip link set lo up

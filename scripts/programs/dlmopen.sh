@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Libraries in a second namespace (dlmopen): their C library is a second one, with a malloc of its
-# own that nothing is preloaded before; threads, callbacks and the loader itself cross the border.
+# Libraries in a second namespace (dlmopen): they have a C library of their own, whose malloc no
+# preloaded library replaces. Threads, callbacks and the loader itself cross the border.
 source "$(dirname "$0")/common.sh"
 
 about() {

@@ -14,7 +14,7 @@ about() {
 
 prepare() {
     cp "$(dirname "$0")/page.html" "$folder"
-    # Whatever it would ask of the network it asks of a port where nobody listens.
+    # Its requests to the network go to a port on which no process listens.
     cat > "$folder/user.js" << 'END'
 user_pref("network.proxy.type", 1);
 user_pref("network.proxy.http", "127.0.0.1");

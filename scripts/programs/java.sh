@@ -36,7 +36,7 @@ prepare() {
 }
 
 run() {
-    # A fixed number of compiler and collector threads, whatever the machine has.
+    # A fixed number of compiler and collector threads on every machine.
     local -x JAVA_TOOL_OPTIONS=
     unset JAVA_TOOL_OPTIONS
     rm -rf "$folder/out" "$folder/all.jar"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Maven: a project in three modules compiled, tested and packed, offline. What it needs it fetches
-# once, into what is built here.
+# Maven compiles, tests and packs a project of three modules, offline. Its plugins and libraries are
+# fetched once, into the target folder.
 source "$(dirname "$0")/common.sh"
 
 find_maven() {

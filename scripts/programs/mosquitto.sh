@@ -41,7 +41,7 @@ start() {
 load() {
     local count subscribers=() at
     count=$(wc -l < "$folder/messages")
-    # It has left a session behind, to which messages are queued.
+    # This client leaves a session behind, for which messages are queued.
     subscribe -c -i sleeper -q 1 -t 'work/#' -E
     for at in 1 2 3 4; do
         subscribe -t 'work/#' -t "own/$at" -q 1 -C "$count" > "$folder/got$at" &

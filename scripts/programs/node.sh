@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# node: what of it lies outside V8's heap: buffers, zlib, crypto, worker threads, JSON.
+# node, the parts whose memory lies outside V8's heap: buffers, zlib, crypto, worker threads, JSON.
 source "$(dirname "$0")/common.sh"
 
 about() {

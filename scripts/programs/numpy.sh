@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# numpy's own tests: of arrays, indices, functions, and of what was broken once.
+# numpy's own tests of arrays, indices and functions, and its regression tests.
 source "$(dirname "$0")/common.sh"
 source "$(dirname "$0")/python.inc"
 

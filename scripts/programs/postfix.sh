@@ -12,7 +12,7 @@ about() {
 
 prepare() {
     mkdir "$folder/etc" "$folder/data"
-    # None runs in a chroot, where what is preloaded is not to be found.
+    # No process runs in a chroot, where the loader would not find the preloaded library.
     cat > "$folder/etc/master.cf" << 'END'
 2525      inet  n - n - - smtpd
 pickup    unix  n - n 60 1 pickup

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# PostgreSQL under load loses a process of a connection, then all of them; what was committed is
-# there each time when it has recovered, and the sums agree.
+# PostgreSQL under load: the driver kills the process of one connection, then all processes. After
+# each recovery all committed data must be there, and the sums must agree.
 source "$(dirname "$0")/common.sh"
 source "$(dirname "$0")/postgresql.inc"
 

@@ -32,7 +32,7 @@ run() {
     povray +I"$folder/scene.pov" +O- +FP "+W$(amount 400 60)" "+H$(amount 300 45)" +A0.3 -J \
         +WT2 -D -GA > "$folder/scene.ppm" 2> "$folder/errors" \
         || wrong "$(tail -n1 "$folder/errors")"
-    # The header has the time in it.
+    # The header contains the time.
     grep -av '^#' "$folder/scene.ppm" | md5sum
 }
 

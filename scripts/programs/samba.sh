@@ -52,7 +52,7 @@ client() {
 start() {
     rm -rf "$folder/state" "$folder/share" "$folder"/got*
     mkdir "$folder/state" "$folder/share"
-    # At its end it sends SIGTERM to its process group.
+    # When smbd ends, it sends SIGTERM to its process group.
     setsid smbd -F --no-process-group -s "$folder/conf" < /dev/null > "$folder/said" 2>&1 &
     server=$!
     await "$server" smbclient -s "$folder/conf" -p 4450 -N -U nobody%x //127.0.0.1/stones -c ls

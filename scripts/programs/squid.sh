@@ -41,7 +41,7 @@ start() {
     await "$server" through -f http://127.0.0.1:8088/0.txt
 }
 
-# What is banned is answered with 403, which curl tells by 22.
+# Squid answers forbidden requests with 403; curl then ends with status 22.
 all() {
     { through -f -K "$folder/urls" 2> "$folder/refused" || (($? == 22)); } | md5sum
     grep -c 403 "$folder/refused" || true

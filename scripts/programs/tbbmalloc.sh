@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# TBB's allocator beside the one that is preloaded: a program linked with its proxy, one with its
-# scalable functions only, and the proxy preloaded after. Each object must come back to the
-# allocator that gave it. Preloaded before, the proxy takes some operators of C++ and leaves those
-# of C++14 to the next object: jemalloc crashes then, Quarry names the pointer and aborts.
+# TBB's allocator beside the preloaded one: a program linked with TBB's proxy, one that uses only
+# its scalable functions, and one with the proxy preloaded after the allocator. Each object must
+# come back to the allocator that gave it. A proxy that is preloaded first takes some operators of
+# C++ and leaves those of C++14 to the next object: jemalloc crashes then, and Quarry aborts.
 source "$(dirname "$0")/common.sh"
 
 find_proxy() {

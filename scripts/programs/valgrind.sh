@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# valgrind on programs that have what is preloaded: memcheck puts its own functions in the place of
-# malloc's, callgrind leaves them and so runs them in its emulation, which knows no rseq.
+# valgrind on programs with the allocator preloaded: memcheck replaces the functions of malloc by
+# its own, callgrind keeps them and so runs them in its emulation, which has no rseq.
 source "$(dirname "$0")/common.sh"
 
 about() {

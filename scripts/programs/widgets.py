@@ -89,5 +89,5 @@ for task in tasks:
 pool.waitForDone()
 print(hashlib.md5("".join(task.digest for task in tasks).encode()).hexdigest())
 sys.stdout.flush()
-# PySide6 lets go of None once too often when Python ends, whatever serves it.
+# When Python ends, PySide6 releases None once too often, under every allocator.
 os._exit(0)

@@ -27,7 +27,7 @@ const USUAL_ALLOCATORS: [&str; 5] = ["glibc", "jemalloc", "tcmalloc", "mimalloc"
 /// along and shows the noise. Every run reads standard input from its beginning, even from a pipe.
 /// Ctrl-C prints the results so far. The last lines sum up the result in a sentence.
 ///
-/// Exit status 0: every run counts; 1: something failed, or there is nothing to compare; 2: a wrong
+/// Exit status 0: no run failed; 1: something failed, or there is nothing to compare; 2: a wrong
 /// option, and nothing ran; 3: a condition of --fail-if is met; 126 and 127: CMD cannot be executed
 /// or is not found; 130: interrupted.
 #[derive(clap::Args)]

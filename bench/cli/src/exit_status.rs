@@ -5,7 +5,7 @@ use quarry_harness::merge::Missing;
 use std::fmt;
 use std::io::{self, Write};
 
-/// Exit status of a wrong call after which nothing has run; clap's status as well.
+/// Exit status if the command line is wrong and nothing has run; clap uses the same.
 pub const EXIT_USAGE: i32 = 2;
 const EXIT_FAILURE: i32 = 1;
 
@@ -15,7 +15,7 @@ const EXIT_MISSING: i32 = 3;
 /// Exit status of `quarry`'s own failure before it starts a program, as `env` and `nohup` have it.
 const EXIT_OWN_FAILURE: i32 = 125;
 
-/// Exit status of a command that starts a program and fails itself.
+/// Exit status of a command that starts programs, if it fails itself before it has started one.
 pub fn of_own_failure(error: &anyhow::Error) -> i32 {
     if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_OWN_FAILURE }
 }

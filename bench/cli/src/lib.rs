@@ -6,7 +6,7 @@
 //! output       standard output, whose errors name it
 //! exit_status  with which status a command ends
 //! completions  answers to shells that complete a line
-//! pages        man pages, and the files by which shells ask
+//! pages        man pages, and the files by which shells ask for completions
 //! ```
 
 pub mod completions;

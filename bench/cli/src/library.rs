@@ -24,8 +24,8 @@ const DEFAULT_SLAB: &str = "sheaf";
 /// `libquarry-full.so`: the default slab policy with checks, page cache and all of `quarry.h`.
 pub const FULL: &str = "full";
 
-/// The object to use: that of a slab policy, or the full one if a setting needs checks, which all
-/// objects but the default one have.
+/// The object to use: that of a slab policy, or the full one if a setting needs checks. All objects
+/// but the default one have the checks.
 pub fn object_for<'a>(
     slab: Option<&'a str>,
     mut settings: impl Iterator<Item = (&'a str, &'a str)>,
@@ -56,7 +56,7 @@ pub enum LibraryError {
         /// The places that were searched.
         places: Vec<PathBuf>,
     },
-    /// `LD_PRELOAD` separates its entries by colons and spaces.
+    /// The path has a colon or a space, and `LD_PRELOAD` separates its entries by these.
     #[error("{}: {NOT_PRELOADABLE}; name a copy elsewhere in {LIBRARY_VARIABLE}", .0.display())]
     NotExpressible(PathBuf),
     /// The embedded library could not be written to any file.
@@ -78,7 +78,7 @@ fn make_of(name: &str) -> &'static str {
 }
 
 impl LibraryError {
-    /// Turns it into an error of the command: one of usage if the user has named the library.
+    /// Turns it into an error of the command: a usage error if the user has named the library.
     pub fn into_error(self) -> anyhow::Error {
         match self {
             Self::Named { .. } => Usage(self.to_string()).into(),
@@ -117,7 +117,7 @@ pub fn find_companion(name: &str) -> Result<PathBuf, LibraryError> {
     if is_preloadable(&path) { Ok(path) } else { Err(LibraryError::NotExpressible(path)) }
 }
 
-/// Takes or refuses the named file; another library would run the program differently than asked.
+/// Returns the named file or an error: with another library the program would run differently.
 fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryError> {
     let refusal =
         |why: String| LibraryError::Named { by: format!("{by}={}", value.display()), why };

@@ -37,7 +37,7 @@ impl Target {
         self.print_changed(layout, |_| {}, out)
     }
 
-    /// Like `print`, after a `change` of the figures.
+    /// Like `print`, but applies `change` to the figures first.
     pub(crate) fn print_changed(
         &self,
         layout: Layout,

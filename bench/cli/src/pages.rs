@@ -1,8 +1,8 @@
 //! Writes man pages from the definition of the command line, and the files by which shells ask for
 //! completions.
 //!
-//! `manual/sections.roff` has the sections that the definition lacks, for each page that its line
-//! `.\" page NAME` names.
+//! `manual/sections.roff` has the sections that the definition lacks; a line `.\" page NAME` begins
+//! those of the page NAME.
 
 use crate::completions::VARIABLE;
 use anyhow::Context;

@@ -212,7 +212,7 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     Ok(settings)
 }
 
-/// Checks that the library can write statistics to a file: it follows no link, and makes no folder.
+/// Checks that the library, which follows no link and makes no folder, can write a statistics file.
 fn may_be_written(file: &Path) -> Result<(), String> {
     let is_allowed = |path: &Path, access| {
         faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS).map_err(|it| it.desc().to_owned())
@@ -228,7 +228,7 @@ fn may_be_written(file: &Path) -> Result<(), String> {
     }
 }
 
-/// Names a missing file without which the program cannot start; the kernel names none.
+/// Names a missing file without which the program cannot start; the kernel's error names no file.
 fn missing(file: &Path, interpreter: &Path) -> Option<String> {
     if !interpreter.exists() {
         let bytes = interpreter.as_os_str().as_bytes();

@@ -20,7 +20,7 @@ pub struct BuiltIn<'a> {
     pub find: FindObject<'a>,
     /// Checks `KEY=VALUE`, and returns the name of the variable and the value.
     pub setting: &'a dyn Fn(&str) -> Result<(String, String)>,
-    /// Names the call sites of what is in use in the heap profiles of a folder, a line for each.
+    /// Names the call sites of the memory in use in the heap profiles of a folder, a line for each.
     pub held: &'a dyn Fn(&Path) -> Vec<String>,
 }
 

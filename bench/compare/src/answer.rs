@@ -22,7 +22,8 @@ pub(super) struct Answer<'a> {
     pub(super) shown: Run,
     pub(super) judgements: Judgements,
     shown_judgements: Judgements,
-    /// For each workload, the result of its counted runs, or the reason why there is none.
+    /// For each workload, the result of its runs under the counter, or the reason why there is
+    /// none.
     looks: &'a [Result<FirstLook>],
 }
 

@@ -19,7 +19,7 @@ pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
     let Some(folder) = exe.and_then(Path::parent) else { return Vec::new() };
     let mut places = vec![folder.join(name)];
     if let Some(above) = folder.parent() {
-        // Debian has the libraries of each machine in a folder of their own.
+        // Debian has the libraries of each architecture in a folder of their own.
         let multiarch = format!("{}-linux-gnu", env::consts::ARCH);
         for lib in [above.join("lib"), above.join("lib").join(multiarch)] {
             places.push(lib.join(installed_as(name)));

@@ -72,7 +72,8 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     Ok(ending)
 }
 
-/// Leaves out the workloads that no allocator can change; returns an end if none remains.
+/// Leaves out the workloads that no allocator can change. If none remains, prints why and returns
+/// how the comparison ends.
 fn leave_out(
     request: &mut Request,
     program: &mut SupervisedProgram,

@@ -140,7 +140,7 @@ impl Contender {
     }
 }
 
-/// Work of this executable, in a fresh process that is served by the contender of the variant.
+/// A sampler of this executable's work: each sample is a fresh process on the variant's contender.
 pub struct OwnWork<F> {
     /// One for each variant.
     pub contenders: Vec<Contender>,

@@ -14,8 +14,8 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Begins to listen. Ignored signals count as well: a shell makes background programs ignore
-    /// SIGINT.
+    /// Begins to listen, also to signals that this process ignores: a shell makes background
+    /// programs ignore SIGINT.
     ///
     /// # Errors
     /// If the system refuses.

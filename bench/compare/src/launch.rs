@@ -134,7 +134,8 @@ impl Launcher {
         }
     }
 
-    /// Takes a sample, and proves which object served it. With `with_statistics` it takes longer.
+    /// Takes a sample, and proves which object served it. With `with_statistics` Quarry also prints
+    /// its statistics, which takes some time.
     ///
     /// # Errors
     /// The reason why the sample does not count.

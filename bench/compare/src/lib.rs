@@ -9,26 +9,26 @@
 //! known               data: other people's allocators, sanitizers, runtimes
 //! inside              sanitizers and allocators that a program carries inside
 //! compare             `quarry compare`: an experiment whose one workload is a program
-//! request             what it is asked
+//! request             the request of `quarry compare`
 //! allocator_spec      which allocators, with which settings
-//! first_look          what runs under the counter show before it
+//! first_look          runs with calls of malloc counted, before the comparison
 //! weight              whether the allocator has enough influence for a comparison
 //! input               what every run reads
 //! figure              figures that the program prints
-//! judgement, answer   from a run to verdicts; how all of it is printed
+//! judgement, answer   from a run to verdicts; the printed output
 //! closing             the sentence at the end
 //! readable            milliseconds where seconds would be 0.00
 //! parameters          `-L n 1,2,4`: one command line for each combination of values
 //! condition           `--fail-if`: bounds that continuous integration enforces
 //! export              figures as CSV
 //! advise              `quarry advise`: the answer to which allocator is best
-//! supervised_program  one sample of what is compared: checked, measured
+//! supervised_program  takes, checks and measures one sample of the compared program
 //! launch              starts a sample of any program
-//! supervisor          the process that runs one sample and watches what comes of it
+//! supervisor          the process that runs one sample and watches the processes it starts
 //! tree                the processes of a sample
-//! witness             what they say about themselves
+//! witness             the records that these processes write
 //! reach               whether an allocator can make a difference; who served a sample
-//! raw                 a sample as it came
+//! raw                 a sample before it is judged
 //! interrupt           Ctrl-C
 //! ```
 

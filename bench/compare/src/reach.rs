@@ -31,7 +31,7 @@ const PYMALLOC: &str = "Python serves its small objects itself (pymalloc): with 
                         PYTHONMALLOC=malloc allocators get them, too";
 /// Short runs whose majority decides whether a program is out of reach.
 const LOOKS: usize = 3;
-/// Share of the CPU time that other allocators may serve in a sample that still counts.
+/// A sample counts only if other allocators served at most this share of the CPU time.
 const MOST_UNSERVED: f64 = 0.1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,8 @@ pub struct Probe {
     pub(super) threads: u64,
     pub(super) peak_bytes: u64,
     has_python: bool,
-    /// The program into which nothing was preloaded, if it used more than [`MOST_UNSERVED`].
+    /// The busiest program into which nothing was preloaded, if such programs used more of the CPU
+    /// time than [`MOST_UNSERVED`].
     unserved: Option<PathBuf>,
     busiest: PathBuf,
 }
@@ -156,7 +157,7 @@ impl Probe {
     }
 
     /// The influence that a comparison can show. With `time_alone`, or if the program requests
-    /// little, waiting hides a part of the share of the CPU time.
+    /// little, only the wall time can show it, and waiting hides a part.
     pub(super) fn seen(&self, time_alone: bool) -> Influence {
         let busy = match time_alone || self.calls.bytes < LITTLE_HEAP {
             true => (self.cpu_ns as f64 / self.wall_ns.max(1) as f64).min(1.0),

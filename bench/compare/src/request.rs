@@ -99,7 +99,7 @@ impl Request {
 /// The way in which a comparison ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Every run counts.
+    /// No run failed.
     Complete,
     /// A condition of `--fail-if` is met.
     Failing,

@@ -19,7 +19,7 @@ pub(super) struct SupervisedProgram {
     pub(super) figures: Vec<Figure>,
     check_output: bool,
     launcher: Launcher,
-    /// For each workload, the contender of its first good sample and the output.
+    /// For each workload, the contender of its first good sample and that sample's output.
     first: RefCell<BTreeMap<usize, (String, Vec<u8>)>>,
 }
 

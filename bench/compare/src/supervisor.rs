@@ -104,8 +104,8 @@ pub(super) struct Report {
     pub(super) involuntary_switches: u64,
     /// Resident memory of all processes; shared memory counts in each, unless it is to be divided.
     pub(super) timeline: Timeline,
-    /// Peak of resident memory: the most that all processes had at a look, or that the largest one
-    /// had as the kernel records it. 0 if the sample was too short for both.
+    /// Peak of resident memory: the most that all processes had at a look or, if larger, that one
+    /// of them had as the kernel records it. 0 if the sample was too short for both.
     pub(super) peak_bytes: u64,
     /// Most bytes in huge pages of all processes together; `None` if no look found a process.
     pub(super) huge_bytes: Option<u64>,
@@ -215,7 +215,7 @@ impl Activity {
         (self.window_began, self.ticks_then) = (now, ticks);
     }
 
-    /// Returns whether the processes have just become idle, for [`IDLE`].
+    /// Returns true once: at the first call after the processes have been idle for [`IDLE`].
     fn falls_idle(&mut self, now: Instant) -> bool {
         let was_idle = std::mem::replace(&mut self.idle, now.duration_since(self.last) >= IDLE);
         self.idle && !was_idle

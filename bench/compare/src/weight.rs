@@ -70,7 +70,7 @@ mod tests {
 
     const MILLISECOND: u64 = 1_000_000;
 
-    /// The judgement, and the number of runs after which it was passed.
+    /// The judgement, and the number of runs after which it was made.
     fn judged(influences: &[f64], wall_ns: u64) -> (Weight, usize) {
         let seen: Vec<Influence> =
             influences.iter().map(|&share| Influence { share, wall_ns }).collect();

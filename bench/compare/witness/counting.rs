@@ -30,7 +30,7 @@ static COUNTERS: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// Ticks that the clock itself takes.
 static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 
-/// Ticks that a call counts at most: what takes longer has most likely been interrupted.
+/// Most ticks that are counted for a call: a longer one has most likely been interrupted.
 static LONGEST: AtomicU64 = AtomicU64::new(u64::MAX);
 const LONGEST_NS: u64 = 200_000;
 
@@ -117,12 +117,12 @@ fn held(block: *mut c_void) -> *mut c_void {
     block
 }
 
-/// The bytes of a block and of its header. They stand in front of it, above three bits of flags
-/// (glibc 2.0 to 2.42, `malloc/malloc.c`); `malloc_usable_size` may be that of an allocator which
-/// the program links.
+/// The bytes of a block and of its header. That number stands in front of the block, above three
+/// bits of flags (glibc 2.0 to 2.42, `malloc/malloc.c`); `malloc_usable_size` may be that of an
+/// allocator which the program links.
 ///
 /// # Safety
-/// It is null, or a block of glibc's.
+/// `block` is null, or a block of glibc's.
 unsafe fn bytes_of(block: *mut c_void) -> u64 {
     if block.is_null() {
         return 0;

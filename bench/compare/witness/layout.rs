@@ -1,5 +1,6 @@
-//! The file in which the processes of a sample say what serves them: written by the witness, read
-//! by the lab. A header, then one slot per executed program, in the order of their starts.
+//! The file in which the processes of a sample record which objects serve them. The witness writes
+//! it, and the command reads it. A header, then one slot per executed program, in the order of
+//! their starts.
 
 /// Variable that names the file. Not `QUARRY_`: the library would warn of an unknown option.
 pub(crate) const VARIABLE: &core::ffi::CStr = c"QUARRYLAB_WITNESS";
@@ -14,7 +15,7 @@ pub(crate) const FILE_BYTES: usize = HEADER_BYTES + SLOTS * SLOT_BYTES;
 pub(crate) const SLOT_BYTES: usize = 4096;
 /// Native u32: the process.
 pub(crate) const PID: usize = 0;
-/// Native u32: [`HAS_PYTHON`] and others, written last, with [`COMPLETE`].
+/// Native u32: [`COMPLETE`], and [`HAS_PYTHON`] if it holds; written last.
 pub(crate) const FLAGS: usize = 4;
 /// Native u64: ticks of the counter's clock in a millisecond.
 pub(crate) const TICKS_PER_MS: usize = 8;
@@ -23,8 +24,8 @@ pub(crate) const TICKS_PER_MS: usize = 8;
 pub(crate) const PEAK_KIB: usize = 16;
 /// NUL-terminated path of the executable.
 pub(crate) const EXECUTABLE: usize = 64;
-/// NUL-terminated path of the object in which the loader finds `malloc`: the executable, also where
-/// it only refers to it at a fixed address.
+/// NUL-terminated path of the object in which the loader finds `malloc`. An executable at a fixed
+/// address that only refers to `malloc` can be that object.
 pub(crate) const MALLOC: usize = EXECUTABLE + PATH_BYTES;
 /// NUL-terminated path of the object in which the loader finds `malloc` if it leaves the executable
 /// out.
@@ -32,7 +33,7 @@ pub(crate) const NEXT_MALLOC: usize = MALLOC + PATH_BYTES;
 /// Bytes of a path with its NUL; longer ones are cut.
 pub(crate) const PATH_BYTES: usize = 640;
 
-/// Counters of calls: stripes of native u64 in lines of their own, because threads count at once.
+/// Counters of calls: stripes of native u64, each in its own cache line: threads count at once.
 pub(crate) const COUNTERS: usize = 2048;
 pub(crate) const STRIPES: usize = 16;
 pub(crate) const STRIPE_BYTES: usize = 64;

@@ -1,13 +1,13 @@
 //! A shared object that is preloaded into the processes of a sample, in front of the allocator. At
-//! start it writes into the file of the sample in which object the loader finds `malloc`, and at
-//! the end how much memory was resident at most: the kernel's record of a child begins earlier.
-//! It exports nothing, so it changes nothing.
+//! start it writes into the file of the sample in which object the loader finds `malloc`. At the
+//! end it writes the peak of resident memory, because the kernel's own figure for a child includes
+//! the time before its exec. It exports nothing, so it changes nothing.
 //!
 //! With `cfg(counting)` it stands in front of glibc's malloc instead and counts the calls, the
 //! bytes and the time: that slows a program down, so only one run, which is not counted, has it.
 //!
-//! The build script of `quarry-lab` compiles this file. It uses nothing but the C library and never
-//! allocates.
+//! The build script of `quarry-compare` compiles this file. It uses nothing but the C library and
+//! never allocates.
 #![no_std]
 
 #[cfg(counting)]
@@ -167,8 +167,8 @@ unsafe fn write_object_of(place: *mut c_void, name: &CStr, field: *mut c_char) {
         symbol: ptr::null(),
         address: ptr::null_mut(),
     };
-    // SAFETY: `place` is one of the two; `info` is writable; `file` is a NUL-terminated string of
-    // the loader's; the last byte of the field stays zero.
+    // SAFETY: `place` is `RTLD_DEFAULT` or `RTLD_NEXT`; `info` is writable; `file` is a
+    // NUL-terminated string of the loader's; the last byte of the field stays zero.
     unsafe {
         let address = dlsym(place, name.as_ptr());
         if address.is_null() || dladdr(address, &mut info) == 0 || info.file.is_null() {
@@ -184,13 +184,13 @@ unsafe fn write_object_of(place: *mut c_void, name: &CStr, field: *mut c_char) {
     }
 }
 
-/// Nothing here panics; the compiler wants to know what would happen.
+/// The compiler demands a handler, though nothing here panics.
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-// The precompiled core refers to it, though nothing unwinds with panic = "abort".
+// The precompiled core refers to this symbol, though nothing unwinds with panic = "abort".
 core::arch::global_asm!(
     ".pushsection .text.rust_eh_personality, \"ax\"",
     ".hidden rust_eh_personality",

@@ -1,8 +1,8 @@
 //! Colours of allocators: the name alone determines the colour, on every page and in every picture.
 //!
-//! Known allocators and policies have fixed colours; with settings (`jemalloc tuned`,
-//! `quarry:THP=0`) a name gets a shade. The hue of any other name follows from its letters, and two
-//! names may share a hue; the pictures then give them different shapes and dashes.
+//! Known allocators and policies have fixed colours; a name with settings (`jemalloc tuned`,
+//! `quarry:THP=0`) gets a shade of its colour. The hue of any other name follows from its letters,
+//! and two names may share a hue; the pictures then give them different shapes and dashes.
 
 /// A colour for light ground and one for dark ground, as `#rrggbb`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ const STEP: u64 = 15;
 const SHADES: [[(f64, f64); 2]; 2] = [[(0.54, 0.13), (0.78, 0.11)], [(0.47, 0.10), (0.84, 0.09)]];
 
 /// Fixed colours. Those of allocators differ for colour-blind readers too (after Okabe and Ito).
-/// Those of policies differ among policies, and are darker (on dark ground: lighter).
+/// Those of policies differ from each other, and are darker (on dark ground: lighter).
 const KNOWN: [(&str, &str, &str); 25] = [
     ("quarry", "#c2500a", "#f28e4b"),
     ("glibc", "#8a6d00", "#e3c238"),

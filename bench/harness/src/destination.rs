@@ -30,7 +30,8 @@ pub struct Destination {
 impl Destination {
     /// Opens the file that `option` names; it keeps its contents until [`write`](Self::write).
     ///
-    /// # Errors A usage error if the file cannot be written, or exists and must not be replaced.
+    /// # Errors
+    /// A usage error if the file cannot be written, or exists and must not be replaced.
     pub fn open(option: &str, place: &Path, present: Present) -> Result<Self> {
         let name = format!("{option} {}", place.display());
         let is_new = place.symlink_metadata().is_err();
@@ -70,7 +71,8 @@ impl Destination {
 
 /// Makes a folder unless it exists, and checks that files can be made in it.
 ///
-/// # Errors A usage error if that fails.
+/// # Errors
+/// A usage error if that fails.
 pub fn folder(option: &str, place: &Path) -> Result<()> {
     let refusal = |error: io::Error| {
         let name = place.display();

@@ -35,8 +35,7 @@ pub struct Experiment {
     pub metrics: Vec<Metric>,
     /// Targets of the baseline.
     pub targets: Vec<Target>,
-    /// True: a variant with a failed sample gets no verdict. False: only the sample's round is left
-    /// out.
+    /// True: a variant with a failed sample gets no verdict. False: only that round is left out.
     pub strict: bool,
     /// Parameters, for the reader of the results.
     pub options: BTreeMap<String, String>,

@@ -37,7 +37,7 @@ pub trait Work: Serialize + DeserializeOwned {
     /// Does the work in this process.
     fn measure(self) -> Result<Measurement>;
 
-    /// The order to a fresh process.
+    /// The order that makes a fresh process do this work.
     fn order(&self) -> Order {
         let parameters = serde_json::to_string(self).expect("parameters are plain data");
         Order { work: Self::NAME, parameters }
@@ -79,8 +79,8 @@ pub struct SampleArgs {
 impl SampleArgs {
     /// Does the ordered work in this process.
     ///
-    /// # Errors If no kind of `kinds` has the name of the ordered work, or the work gives no
-    /// measurement.
+    /// # Errors
+    /// If no kind of `kinds` has the name of the ordered work, or the work gives no measurement.
     pub fn measure(&self, mut kinds: impl Iterator<Item = WorkKind>) -> Result<Measurement> {
         nix::unistd::alarm::set(SAMPLE_LIMIT_SECONDS);
         let kind = kinds.find(|kind| kind.name == self.work);

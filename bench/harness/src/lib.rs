@@ -14,7 +14,7 @@
 //! results      every raw sample of a run in a directory, and what is to know of it
 //! merge        `quarry lab merge`: shards joined into one results directory
 //! statistics   descriptions of samples, and the one estimator of differences
-//! judge        who is better, and what was reached: every judgement on a run
+//! judge        which variant is better, which targets were reached: every judgement on a run
 //! table        a table for a terminal or a page, and how numbers are written
 //! tables       layouts of judgements: `quarry lab compare` and the experiments
 //! report       `quarry lab report`: runs as one page with pictures
@@ -24,7 +24,7 @@
 //! environment  what a reader of results has to know of the machine
 //! affinity     which CPUs a sample runs on
 //! destination  a file that is opened first and written last
-//! usage, nearest  errors of usage; what a mistyped name may have been meant to be
+//! usage, nearest  errors of usage; suggestions for mistyped names
 //! ```
 
 pub mod affinity;

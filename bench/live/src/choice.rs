@@ -38,11 +38,11 @@ impl Choice {
         self.pid.is_none()
     }
 
-    /// The chosen processes that run on Quarry, and the number of others that the kernel does not
-    /// show to this user. Without a choice: all of the machine. O(processes of the machine).
+    /// The chosen processes that run on Quarry. Without a choice: all that this user may read, and
+    /// the number of those that the kernel hides from this user. O(processes of the machine).
     ///
     /// # Errors
-    /// `NoProcess` and `Ended` of a number.
+    /// `NoProcess` and `Ended`, if the choice is a number.
     pub fn find(&self) -> Result<(Vec<Found>, usize), Problem> {
         let processes = match self.pid {
             Some(pid) => vec![Process::new(pid)?],
@@ -59,7 +59,7 @@ impl Choice {
         Ok((found, hidden))
     }
 
-    /// The figures of the chosen processes, or of their trees.
+    /// The figures of the chosen processes; with `trees`, also of their descendants.
     ///
     /// # Errors
     /// `NoneChosen`; if no process has figures, the problem of the first one.
@@ -96,7 +96,7 @@ impl Choice {
     /// The only chosen process; if there are several, the only one that has figures.
     ///
     /// # Errors
-    /// `NoneChosen`, `SeveralChosen`; `NoProcess` and `Ended` of a number.
+    /// `NoneChosen`, `SeveralChosen`; `NoProcess` and `Ended` if the choice is a number.
     pub fn only(&self) -> Result<Process, Problem> {
         if let Some(pid) = self.pid {
             return Process::new(pid);
@@ -115,7 +115,7 @@ impl Choice {
         }
     }
 
-    /// If there is no choice, chooses the only process on Quarry by its number.
+    /// This choice; if it is empty, the only process on Quarry, chosen by its number.
     ///
     /// # Errors
     /// Those of [`only`](Self::only).
@@ -154,7 +154,7 @@ impl Choice {
     }
 }
 
-/// Returns whether a control group is `wanted` or below it: a path, or the name of one folder.
+/// Returns whether a control group is `wanted` (a path, or the name of one folder) or below it.
 fn is_within(group: &str, wanted: &str) -> bool {
     let wanted = wanted.strip_prefix("/sys/fs/cgroup").unwrap_or(wanted);
     match wanted.starts_with('/') {

@@ -7,14 +7,15 @@ pub(crate) fn now_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_MONOTONIC)
 }
 
-/// Most lag of the coarse clock, which dates a record's claim: a tick, 10 ms with `CONFIG_HZ_100`.
+/// Most lag of the coarse clock, by which a process dates the claim of its record: a tick, 10 ms
+/// with `CONFIG_HZ_100`.
 const COARSE_LAG_NS: u64 = 10_000_000;
 
 /// The earliest time, on the coarse clock, at which a process can have begun. `/proc` gives its
 /// start as `ticks` since the start of the machine, `per_second` a second, on `CLOCK_BOOTTIME`.
-/// That clock also counts the time that the machine slept; how much of this came before the process
-/// is unknown, so all of it is subtracted. So is the coarse clock's lag: a child that claims its
-/// record at once may date the claim up to a tick before its own start.
+/// That clock also counts the time that the machine slept. How much of this sleep came before the
+/// process is unknown, so all of it is subtracted. The coarse clock's lag is subtracted as well: a
+/// child that claims its record at once may date the claim up to a tick before its own start.
 pub(crate) fn began_ns(ticks: u64, per_second: u64) -> u64 {
     let began = u128::from(ticks) * 1_000_000_000 / u128::from(per_second.max(1));
     let slept = nanoseconds(ClockId::CLOCK_BOOTTIME).saturating_sub(now_ns());

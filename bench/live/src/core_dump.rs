@@ -19,8 +19,8 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Reads the figures of the dumped process; if the dump does not name it, of all processes in its
-/// page. They have no age, because the time of the dump is unknown. O(mappings).
+/// Reads the figures of the process that the dump names; if the page has none of it, those of all
+/// processes in the page. They have no age, because the time of the dump is unknown. O(mappings).
 ///
 /// # Errors
 /// `Core`.

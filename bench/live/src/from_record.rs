@@ -10,7 +10,7 @@ use quarry_record as record;
 use quarry_record::flags;
 
 impl Snapshot {
-    /// Converts a checked record of a process with this number and name in the reader's pid
+    /// Converts a checked record of the process called `name`, whose pid is `pid` in the reader's
     /// namespace. `now_ns` is the time on `CLOCK_MONOTONIC`. O(rows).
     #[must_use]
     pub fn of_record(of: &record::Snapshot<'_>, pid: u32, name: Label, now_ns: u64) -> Self {

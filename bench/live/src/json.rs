@@ -19,7 +19,7 @@ fn with_age(line: &str, age: &str) -> String {
     format!("{{\"age_ms\":{age},{}", line.strip_prefix('{').unwrap_or(line))
 }
 
-/// Adds a member after `age_ms`.
+/// Adds the member `resident_bytes` after `age_ms`.
 pub(crate) fn add_resident(line: &mut String, bytes: u64) {
     if let Some(end) = line.find(',') {
         line.insert_str(end, &format!(",\"resident_bytes\":{bytes}"));

@@ -21,8 +21,8 @@ const NAME_WIDTH: usize = 40;
 const COLUMN_WIDTH: usize = 14;
 
 /// The text of `/proc/lock_stat`, contended locks first. Quarry keeps sums, so bounces, minima and
-/// maxima are 0. It times a sample of the holds: `holdtime-total` is their mean times the
-/// acquisitions. O(locks).
+/// maxima are 0. It times only some holds: `holdtime-total` is the mean of the timed ones,
+/// multiplied by the number of acquisitions. O(locks).
 #[must_use]
 pub fn text(snapshot: &Snapshot) -> String {
     let dashes = "-".repeat(NAME_WIDTH + 1 + COLUMNS.len() * (COLUMN_WIDTH + 1));

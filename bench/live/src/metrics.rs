@@ -6,7 +6,7 @@ use std::fmt::{Display, Write};
 /// A format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// OpenMetrics 1.0: a counter's name is without the suffix `_total`, and `# EOF` ends the text.
+    /// OpenMetrics 1.0: `# TYPE` names a counter without its `_total`, and `# EOF` ends the text.
     OpenMetrics,
     /// The text format 0.0.4, which the textfile collector of `node_exporter` takes.
     Text,
@@ -41,7 +41,7 @@ const CACHE_GAUGES: [(&str, &str, OfCache); 4] = [
     ("quarry_cache_object_bytes", "Bytes of an object.", |it| it.object_bytes),
 ];
 
-/// The metrics of processes. Each has the labels `pid` and `process`. O(processes * caches).
+/// The metrics of processes. Each sample has the labels `pid` and `process`. O(processes * caches).
 #[must_use]
 pub fn text(snapshots: &[Snapshot], format: Format) -> String {
     let mut writer = Writer { text: String::new(), format, snapshots };
@@ -69,8 +69,8 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes a metric with all its samples: further labels, and a value. Label values contain no
-    /// quotes and backslashes.
+    /// Writes a metric with the samples of every snapshot. A sample is a value and its labels
+    /// besides `pid` and `process`; label values must not contain quotes or backslashes.
     fn write<V: Display, S: IntoIterator<Item = (String, V)>>(
         &mut self,
         (name, help, kind): (&str, &str, Kind),
@@ -168,7 +168,7 @@ fn locks(writer: &mut Writer<'_>) {
     }
 }
 
-/// Writes events as labels of two metrics, because a process may publish events of any name.
+/// Writes all events as two metrics with the name as a label: a process may publish any name.
 fn events(writer: &mut Writer<'_>) {
     for (is_gauge, name, kind) in
         [(false, "quarry_events", Kind::Counter), (true, "quarry_states", Kind::Gauge)]

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use std::{io, thread};
 
-/// Most copies of a record that its process keeps writing; one write takes microseconds.
+/// Most copies of a record while its process keeps writing it; one write takes microseconds.
 const MOST_COPIES: u32 = 20;
 const BETWEEN_COPIES: Duration = Duration::from_micros(500);
 
@@ -74,8 +74,8 @@ impl Page {
         self.file
     }
 
-    /// The figures of every process in the page, with the process's own number. Ages are those at
-    /// `now_ns`; if that is 0, there are none. Unusable records are left out.
+    /// The figures of every process in the page, numbered as in its own pid namespace. Ages are
+    /// those at `now_ns`; if that is 0, there are none. Unusable records are left out.
     pub(crate) fn all(&self, now_ns: u64) -> io::Result<Vec<Snapshot>> {
         let copy = self.copy()?;
         let usable = records(&copy).filter_map(|bytes| Record::parse(bytes).ok());

@@ -21,7 +21,7 @@ pub enum Problem {
         "no process {0} here; if it exists, /proc hides it (hidepid): ask as its user or as root"
     )]
     NoProcess(u32),
-    /// No process runs on Quarry, or none that matches a name or a control group.
+    /// No process runs on Quarry, or no process on Quarry matches the name or the control group.
     #[error("{}", if *.is_any { NO_QUARRY } else { NO_MATCH })]
     NoneChosen {
         /// True if neither a name nor a control group was given.
@@ -36,7 +36,7 @@ pub enum Problem {
     /// The process has ended.
     #[error("{0} has ended")]
     Ended(Who),
-    /// The process belongs to another user, this one by its effective number.
+    /// The process belongs to another user: its effective user has this number.
     #[error("{0} belongs to user {1}: ask as that user (sudo -u '#{1}') or as root")]
     OtherUser(Who, u32),
     /// The process belongs to the reader's user, but is not dumpable, so the kernel refuses access.
@@ -57,7 +57,7 @@ pub enum Problem {
          (a small program that has it shows nothing in its first 25 ms)"
     )]
     NoQuarry(Who),
-    /// The process has the library, but the library has not made a page yet.
+    /// The process has loaded the library, but publishes no statistics.
     #[error(
         "{0} has Quarry loaded and publishes nothing: it is small and has asked for little since \
          its first 25 ms (QUARRY_RECORD=live shows it all the time), QUARRY_DISABLE=1 or \
@@ -77,7 +77,7 @@ pub enum Problem {
          since, or there are more processes than records; ask for its parent"
     )]
     NoRecord(Who),
-    /// The process has published no figures yet; the kernel counts so many resident bytes.
+    /// The process has published nothing yet; the kernel counts this many resident bytes of it.
     #[error(
         "{0} has {mib:.1} MiB in memory, and has published nothing yet: it does when it next asks \
          Quarry for memory on a slow path, which a process that is idle from its start on never \
@@ -85,7 +85,7 @@ pub enum Problem {
         mib = *.1 as f64 / f64::from(1 << 20)
     )]
     Silent(Who, u64),
-    /// The process publishes this layout, which is not the reader's.
+    /// The process publishes a layout that is not the reader's: this one.
     #[error(
         "{0} publishes layout {1}, and this command reads layout {VERSION}: use the command \
          `quarry` that came with its library"
@@ -94,7 +94,7 @@ pub enum Problem {
     /// The record of the process is unusable.
     #[error("the record of {0} {1}; try again")]
     Record(Who, RecordError),
-    /// A file of `/proc` cannot be read for another reason, the error of the system.
+    /// A file of `/proc` cannot be read for another reason: this error of the system.
     #[error("{0}: {1}")]
     Proc(Who, String),
     /// A core dump cannot be used.
@@ -120,7 +120,7 @@ pub enum CoreProblem {
          /proc/PID/coredump_filter is set, as it is by default"
     )]
     LeftOut,
-    /// The page has another layout than the reader's: this one.
+    /// The page has a layout that is not the reader's: this one.
     #[error(
         "it holds layout {0}, and this command reads layout {VERSION}: use the command `quarry` \
          that came with its library"

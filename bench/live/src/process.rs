@@ -145,7 +145,7 @@ impl Process {
         self.own_pid
     }
 
-    /// All pages among its descriptors; another user's file can have the name of a page as well.
+    /// The files among its descriptors that look like its page: any memfd can have the page's name.
     fn pages(&self) -> Result<Vec<Page>, Problem> {
         let folder = self.folder().join("fd");
         let entries = fs::read_dir(&folder).map_err(|error| self.denied(&error))?;
@@ -170,7 +170,7 @@ impl Process {
         Path::new("/proc").join(self.who.pid.to_string())
     }
 
-    /// Reads the page through a mapping, if no descriptor leads to one; or says why that fails.
+    /// If no descriptor leads to the page: reads it through a mapping, or returns why that fails.
     fn mapped_page_or_reason(&self) -> Result<Snapshot, Problem> {
         let process = self.who.clone();
         let maps = self.files.maps().map_err(|error| match error {

@@ -11,7 +11,7 @@ pub struct Snapshot {
     pub age_ms: Option<u64>,
     /// Resident bytes of the process, as the kernel counts them; `None` after its end.
     pub resident: Option<u64>,
-    /// True if the process wrote them at its exit.
+    /// True if the process wrote the figures at its exit.
     pub is_last: bool,
     /// The slab caches that have had a slab.
     pub caches: Vec<Cache>,
@@ -287,7 +287,7 @@ impl Budget {
     }
 }
 
-/// Bytes of a frame, with any page size of the system.
+/// Bytes of a frame, the same for every page size of the system.
 pub const FRAME_BYTES: u64 = 4096;
 
 /// The share of `part` in `all` in whole per cent, rounded down as in the kernel's `slabinfo`.

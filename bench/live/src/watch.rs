@@ -17,7 +17,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Most pages that are kept open; beyond these only the figures of ended processes stay.
+/// Most pages that are kept open. Of the pages beyond, only the figures are kept.
 const MOST_PAGES: usize = 128;
 /// Most processes with separate figures; the figures of further ones are summed.
 const MOST_APART: usize = 64;
@@ -62,7 +62,7 @@ pub struct Ended {
 }
 
 impl Family {
-    /// Receives pages from `socket` until the pidfd `program` shows its end. O(1) for each page.
+    /// Receives pages from `socket` until the pidfd `program` reports the program's end. O(pages).
     ///
     /// # Errors
     /// The error of the system while waiting.

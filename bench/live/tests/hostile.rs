@@ -20,7 +20,7 @@ impl Sink for Words {
     }
 }
 
-/// Numbers as they come from nowhere: random ones, and those at the edges.
+/// The numbers of a made-up record: random ones, and those at the limits of 64 bits.
 struct Numbers {
     all: Vec<u64>,
     next: usize,
@@ -82,7 +82,7 @@ fn memory(it: &mut Numbers) -> Memory {
     }
 }
 
-/// A record with a right sum over wrong contents.
+/// A record with a correct checksum over arbitrary contents.
 fn record(names: &[String], mut it: Numbers) -> Vec<u8> {
     let mut words = Words(vec![0; RECORD_WORDS]);
     let mut draft = Draft::new(&mut words);
@@ -168,7 +168,7 @@ proptest! {
         prop_assert_eq!(slabinfo::text(&snapshot).lines().count(), 2 + snapshot.caches.len());
     }
 
-    /// Bytes that are no record, and a record of which some bytes are others.
+    /// A record of which up to 19 bytes were replaced.
     #[test]
     fn other_bytes_are_refused_or_read(
         changes in prop::collection::vec((0..RECORD_BYTES, any::<u8>()), 0..20),

@@ -111,7 +111,7 @@ impl Bell {
         Ok(Self { page, record, _sleepers: sleepers })
     }
 
-    /// Asks the process to end the profile, until `has_ended`.
+    /// Asks the process to end the profile, until `has_ended` returns true.
     pub(crate) fn stop(self, mut has_ended: impl FnMut() -> bool) {
         let _stop = Sleeper::on(&self.page, self.record + STOP);
         while !has_ended() {

@@ -178,7 +178,7 @@ impl Drop for Output<'_> {
 /// Runs the command.
 ///
 /// # Errors
-/// If the process yields no profile, or it cannot be written.
+/// If the process yields no profile, or the profile cannot be written.
 pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
     // The files are opened first, so that a user learns of an error before the profile is taken.
     let outputs: Vec<Output> =

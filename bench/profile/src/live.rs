@@ -65,8 +65,8 @@ fn read(file: &File) -> Result<Raw> {
     Ok(raw)
 }
 
-/// A profile taken from a running process. If one was on already, it is that one, from its
-/// beginning.
+/// A profile taken from a running process. If the process was being profiled already, it is that
+/// earlier profile, from its beginning.
 pub struct Taken {
     /// The profile, and the mappings of the process.
     pub raw: Raw,
@@ -74,8 +74,8 @@ pub struct Taken {
     pub root: PathBuf,
 }
 
-/// Takes a profile of a process, from its reaction until `is_over` or its end. `is_over` gets the
-/// time since the reaction, or none before it.
+/// Takes a profile of a process, from the moment at which the process reacts until `is_over`
+/// returns true or the process ends. `is_over` gets the time since the reaction; `None` before it.
 ///
 /// # Errors
 /// If the process does not run on Quarry, belongs to another user, or does not react.

@@ -15,7 +15,7 @@ const MOST: u64 = 1 << 26;
 pub struct Site {
     /// Addresses of code, the callee first.
     pub frames: Vec<u64>,
-    /// True for frees; then only `allocated` counts.
+    /// True for a site of frees: `allocated` then has the freed samples, and `freed` no meaning.
     pub is_free: bool,
     /// Samples that were allocated.
     pub allocated: Count,

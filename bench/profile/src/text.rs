@@ -17,7 +17,7 @@ fn bytes(value: i64) -> String {
     format!("{sign}{}", quarry_live::bytes(value.unsigned_abs()))
 }
 
-/// The values of bytes and objects that belong together, and a verb for them.
+/// The values in bytes and in objects that belong to `shown`, and a verb for them.
 fn pair(shown: Value) -> (Value, Value, &'static str) {
     match shown {
         Value::AllocObjects | Value::AllocSpace => {
@@ -30,9 +30,9 @@ fn pair(shown: Value) -> (Value, Value, &'static str) {
     }
 }
 
-/// The 95 % interval of a call site's bytes, if `value` is estimated from a count of samples. The
-/// count has a Poisson distribution (interval by Wilson and Hilferty, 1931), except that objects so
-/// large that each is sampled are certain.
+/// The 95 % interval of a call site's bytes, of which `value` is the estimate from the samples
+/// `sampled`. Their number has a Poisson distribution (interval by Wilson and Hilferty, 1931).
+/// Objects so large that each is sampled add no uncertainty.
 fn interval(value: i64, sampled: Count) -> (i64, i64) {
     let (value, count) = (value as f64, sampled.objects as f64);
     let doubt = (1.0 - sampled.bytes as f64 / value.max(1.0)).max(0.0).sqrt();

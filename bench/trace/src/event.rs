@@ -1,9 +1,9 @@
 //! Events of one thread, and their encoding.
 //!
 //! An event is a byte with its kind, the time since the previous event of the chunk, and the data
-//! of the kind. Addresses are differences from the chunk's last address, in units of 16 bytes if
-//! both are multiples of 16, because programs use addresses near those that they used shortly
-//! before.
+//! of the kind. Programs use addresses near those that they used shortly before, so an address is
+//! written as the difference from the chunk's last one, in units of 16 bytes if both are multiples
+//! of 16.
 
 use crate::varint::{self, fold, unfold};
 

@@ -91,7 +91,7 @@ impl Trace {
         File { path, bytes: &bytes }.trace()
     }
 
-    /// Checks that `tracer` has written the file at `path`, by its header. O(1).
+    /// Checks, by its header, that the file at `path` is a trace that the tracer has written. O(1).
     ///
     /// # Errors
     /// As for [`read`](Self::read), except damage after the header.

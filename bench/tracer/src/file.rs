@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The variable with the trace's path; set by `quarry record`.
 const FILE_VARIABLE: &CStr = c"QUARRY_TRACE";
-/// The variable with the trace's most bytes; set by `quarry record`.
+/// The variable with the most bytes that the trace may have; set by `quarry record`.
 const BYTES_VARIABLE: &CStr = c"QUARRY_TRACE_BYTES";
 
 /// The variable that makes children record too; set by `quarry record --children`.
@@ -100,7 +100,7 @@ pub(crate) fn open() {
     match make(path, chunks, children) {
         Ok(None) => {}
         Ok(Some(mapped)) => {
-            // SAFETY: the handler stores one word, which any child may.
+            // SAFETY: the handler only stores one word, which is allowed in a forked child.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             MAPPED.store(mapped, Ordering::Release);
         }

@@ -57,8 +57,9 @@ fn append(at_ns: u64, call: Call) {
 }
 
 fn count(start: *mut u8) -> &'static AtomicU32 {
-    // SAFETY: a chunk is a multiple of its size after the header, so this is aligned; the mapping
-    // stays, and all code uses the word as an atomic.
+    // SAFETY: chunks begin at multiples of 4 KiB of a mapping (`HEADER_BYTES`, `CHUNK_BYTES`), and
+    // `AT_CHUNK_USED` is a multiple of 4, so the word is aligned; the mapping stays, and all code
+    // uses the word as an atomic.
     unsafe { AtomicU32::from_ptr(start.add(AT_CHUNK_USED).cast()) }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! stack   one instance of everything below, with its policies as type parameters
-//! heap    request -> slab cache, page order or mapping
+//! heap    request -> slab cache, extent of frames or mapping
 //! slab    kmem caches; one file per policy behind one trait
 //! pcp     per-CPU page lists; one file per policy
 //! zone    buddy free areas, migratetypes, pageblocks, watermarks, one lock

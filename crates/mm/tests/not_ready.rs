@@ -1,4 +1,4 @@
-//! A stack that has not been built refuses everything, also nothing at all.
+//! A stack that is not initialised refuses every request, also one for 0 bytes.
 
 use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::Sheaf;
@@ -16,8 +16,8 @@ impl StackConfig for Policies {
     type Watch = AllInstruments;
 }
 
-/// `malloc(0)` may be a program's first call: its fast path must not reach for slots that do
-/// not exist yet.
+/// `malloc(0)` may be a program's first call: its fast path must not use slots, which do not exist
+/// yet.
 #[test]
 fn the_fast_paths_refuse_before_init() {
     let stack = Stack::<Policies>::new();

@@ -91,8 +91,8 @@ typedef struct quarry_registration quarry_registration;
 #define QUARRY_PRESSURE_CRITICAL 3
 
 /*
- How full the slab of an object is, and all slabs for objects of its size. Free objects that CPUs
- keep for later requests count as in use.
+ How full the slab of an object is, and how full all slabs for objects of its size are. Free
+ objects that CPUs keep for later requests count as in use.
  */
 typedef struct {
   /*
@@ -130,7 +130,8 @@ typedef struct {
 /*
  The backing of a mapping's pages. Several threads call the functions at once, one of them a
  thread of Quarry's own with 256 KiB of stack. The functions must not use the mapping. read and
- write return the number of bytes, or a negative errno; for missing bytes they are called again.
+ write return the number of bytes, or a negative errno; if bytes are missing, they are called
+ again.
  */
 typedef struct {
   /*
@@ -142,7 +143,7 @@ typedef struct {
    */
   void *context;
   /*
-   Returns the number of bytes now.
+   Returns the present size in bytes.
    */
   unsigned long (*size)(void *context);
   /*
@@ -159,7 +160,7 @@ typedef struct {
    */
   int (*may_write)(void *context, unsigned long mark, int waits);
   /*
-   Waits until all writes are durable: 0 or a negative errno; NULL if they always are.
+   Waits until all writes are durable; returns 0 or a negative errno. NULL if they always are.
    */
   int (*sync)(void *context);
 } quarry_backing;
@@ -323,20 +324,20 @@ size_t quarry_limit(void);
 int quarry_validate(void);
 
 /*
- Reports for each of `count` pointers how full its slab is. All figures are 0 unless the pointer
- is an object of a slab that is in use: for NULL, requests above 32 KiB, and memory that is not
- Quarry's or was freed into its slab. They are 0 for all pointers under a slab policy without
- such figures (`slub`, `slab`, `slqb`), while each free is checked (QUARRY_DEBUG, QUARRY_HARDEN),
- and if QUARRY_DISABLE=1. O(1) each.
+ Reports for each of `count` pointers how full its slab is. All figures are 0 for a pointer that
+ is no object in use in a slab: NULL, a request above 32 KiB, memory that is not Quarry's or was
+ freed into its slab. For all pointers they are 0 under a slab policy without such figures
+ (`slub`, `slab`, `slqb`), while each free is checked (QUARRY_DEBUG, QUARRY_HARDEN), and if
+ QUARRY_DISABLE=1. O(1) each.
 
  `pointers` has `count` pointers, and `out` has room for `count` answers.
  */
 void quarry_occupancy(void *const *pointers, size_t count, quarry_occupancy_t *out);
 
 /*
- Like malloc, for an object that moves out of a sparse slab: from the fullest slab that has a
- free object, not from the objects that CPUs hold, which include the most recently freed. Both
- quarry_free_dense and free may free it.
+ Like malloc, for an object that moves out of a sparse slab: takes memory from the fullest slab
+ that has a free object, not from the objects that CPUs hold, which include those freed last.
+ Both quarry_free_dense and free may free it.
  */
 void *quarry_malloc_dense(size_t size);
 
@@ -382,8 +383,8 @@ void *quarry_cache_alloc(quarry_cache *cache, unsigned int flags);
 void quarry_cache_free(quarry_cache *cache, void *object);
 
 /*
- Takes up to `count` objects into the front of `objects`; returns their number. If it takes
- fewer, errno is ENOMEM, or EINVAL if there is no such cache or flag.
+ Takes up to `count` objects, stores them from `objects[0]` on, and returns their number. If it
+ takes fewer, errno is ENOMEM, or EINVAL if there is no such cache or flag.
 
  `objects` has room for `count` pointers.
  */
@@ -422,14 +423,14 @@ void *quarry_reserve_alloc(quarry_reserve *reserve);
 void quarry_reserve_free(quarry_reserve *reserve);
 
 /*
- Gives back memory of a cache that is not in use. Returns 0, or -1 with EINVAL if there is no
+ Gives back the memory that a cache does not use now. Returns 0, or -1 with EINVAL if there is no
  such cache.
  */
 int quarry_cache_shrink(quarry_cache *cache);
 
 /*
- Destroys a cache that is not used any more. Returns 0; or the number of objects in use, which a
- line on standard error names, and then the cache stays; or -1 with EINVAL if there is no such
+ Destroys a cache that is not used any more. Returns 0. If objects are in use, the cache stays:
+ prints their number to standard error and returns it. Returns -1 with EINVAL if there is no such
  cache, for example because it was destroyed before.
 
  No other thread uses the cache during the call.
@@ -451,9 +452,9 @@ void *quarry_pages_alloc(unsigned int order, unsigned int flags);
 void quarry_pages_free(void *pages, unsigned int order);
 
 /*
- Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for orders
- 0 to 4. Returns NULL with EINVAL (wrong struct_size, size or read is NULL, or order above 4),
- ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+ Makes a mapping with the functions of `backing`, which it copies. Its pages have 4 KiB <<
+ page_order, for orders 0 to 4. Returns NULL with EINVAL (wrong struct_size, size or read is
+ NULL, or order above 4), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 
  The functions do what quarry_backing requires until the mapping is closed.
  */
@@ -461,7 +462,7 @@ quarry_mapping *quarry_mapping_open(const quarry_backing *backing, unsigned int 
 
 /*
  Makes a mapping over an open file. Returns NULL like quarry_mapping_open, or with the errno of
- fstat; then the descriptor is closed if flags have QUARRY_OWN_FD.
+ fstat; it then closes the descriptor if flags have QUARRY_OWN_FD.
 
  The descriptor stays open until the mapping is closed; if flags have QUARRY_OWN_FD, no other
  code closes it.
@@ -540,8 +541,8 @@ void quarry_page_unlock(quarry_page *page, unsigned int flags);
 
 /*
  Marks a page as newer than its backing, before it is unlocked. The backing's may_write gets the
- mark: the sequence number of the change in a log, or 0. If too much is dirty, this writes some
- pages that no thread has locked.
+ mark: the sequence number of the change in a log, or 0. If too many pages are dirty, this writes
+ some of them that no thread has locked.
 
  The page belongs to the mapping, and is pinned.
  */
@@ -700,9 +701,9 @@ int quarry_profile_start(size_t mean_bytes);
 void quarry_profile_stop(void);
 
 /*
- Writes the heap profile that is on, or the last profile, to a file descriptor: about 1 MiB for
- `quarry profile FILE`, which makes a profile for pprof, a flame graph or a text of it. Returns
- 0, or -1 with ENODATA if there was no profile, or the error of the system.
+ Writes the heap profile that is on, or the last profile, to a file descriptor: about 1 MiB, of
+ which `quarry profile FILE` makes a profile for pprof, a flame graph or text. Returns 0, or -1
+ with ENODATA if there was no profile, or the error of the system.
  */
 int quarry_profile_write(int fd);
 

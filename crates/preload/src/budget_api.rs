@@ -12,7 +12,7 @@ use quarry_sys::errno::{self, KeepErrno};
 use quarry_sys::own_stack;
 use quarry_sys::report::fatal;
 
-/// QUARRY_SHRINK_STOP, which `quarry.h` defines by itself.
+/// The value of QUARRY_SHRINK_STOP; `quarry.h` has a definition of its own.
 const SHRINK_STOP: usize = usize::MAX;
 
 /// Level of pressure: the high mark is reached.
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn quarry_budget_read(out: *mut QuarryBudget, bytes: usize
     let Some(budget) = budget() else { return -1 };
     let figures = own_stack::run(|| figures(budget));
     let bytes = bytes.min(size_of::<QuarryBudget>());
-    // SAFETY: there is room for this many bytes (caller's promise), and they are figures.
+    // SAFETY: `out` has room for this many bytes (caller's promise), and `figures` is no shorter.
     unsafe {
         core::ptr::copy_nonoverlapping((&raw const figures).cast::<u8>(), out.cast(), bytes);
     }

@@ -45,7 +45,7 @@ fn null<T>(error: c_int) -> *mut T {
     null_mut()
 }
 
-/// The cache of a handle; on `None`, no cache has it, and errno is EINVAL.
+/// The cache with this handle; on `None`, there is none, and errno is EINVAL.
 fn found(cache: *mut QuarryCache) -> Option<RawCache> {
     // SAFETY: see `QuarryCache`.
     let found = unsafe { RawCache::of_handle(cache.addr()) };
@@ -129,8 +129,8 @@ pub unsafe extern "C" fn quarry_cache_free(cache: *mut QuarryCache, object: *mut
     unsafe { cache.free(cache.demand(object.cast())) };
 }
 
-/// Takes up to `count` objects into the front of `objects`; returns their number. If it takes
-/// fewer, errno is ENOMEM, or EINVAL if there is no such cache or flag.
+/// Takes up to `count` objects, stores them from `objects[0]` on, and returns their number. If it
+/// takes fewer, errno is ENOMEM, or EINVAL if there is no such cache or flag.
 ///
 /// # Safety
 /// `objects` has room for `count` pointers.
@@ -241,7 +241,7 @@ unsafe fn reserve_at(reserve: *mut QuarryReserve, entry: &str) -> RawReserve {
     found.unwrap_or_else(|| fatal(format_args!("{entry}({reserve:p}): no reserve is there")))
 }
 
-/// Gives back memory of a cache that is not in use. Returns 0, or -1 with EINVAL if there is no
+/// Gives back the memory that a cache does not use now. Returns 0, or -1 with EINVAL if there is no
 /// such cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_cache_shrink(cache: *mut QuarryCache) -> c_int {
@@ -250,8 +250,8 @@ pub extern "C" fn quarry_cache_shrink(cache: *mut QuarryCache) -> c_int {
     0
 }
 
-/// Destroys a cache that is not used any more. Returns 0; or the number of objects in use, which a
-/// line on standard error names, and then the cache stays; or -1 with EINVAL if there is no such
+/// Destroys a cache that is not used any more. Returns 0. If objects are in use, the cache stays:
+/// prints their number to standard error and returns it. Returns -1 with EINVAL if there is no such
 /// cache, for example because it was destroyed before.
 ///
 /// # Safety

@@ -4,8 +4,8 @@
 //! which calls malloc again, runs the new-handler and throws `std::bad_alloc`. The jump leaves no
 //! frame of this library on the stack, so no exception ever passes through Rust.
 //!
-//! The jump limits the size to `PTRDIFF_MAX`, which malloc cannot serve either: the aligned forms
-//! of libstdc++ 12 would round a size near the end of the address space up to 0, and succeed.
+//! The jump passes no size above `PTRDIFF_MAX`, which malloc refuses as well: the aligned forms of
+//! libstdc++ 12 would round a size near the end of the address space up to 0, and succeed.
 
 use crate::fast_path::{fast_delete, fast_malloc, free_within, new_or_null, new_refused};
 use crate::libc_malloc::Next;
@@ -118,7 +118,7 @@ macro_rules! or_next {
     };
 }
 
-/// Defines the most frequent operators of C++ programs: the fast path, without a frame.
+/// Defines the operators that C++ programs call most: the fast path, without a stack frame.
 macro_rules! operator_new_fast {
     ($($name:ident / $symbol:literal;)*) => {
         $(
@@ -201,8 +201,8 @@ fast_delete! {
     _ZdaPvm, delete_slow
 }
 
-/// `operator delete` with a size, after the fast path has refused the object: a large block, or an
-/// object of another size.
+/// `operator delete` with a size, after the fast path has refused: for a large block, or for an
+/// object of a size class that does not match `size`.
 ///
 /// # Safety
 /// Same as `free`.

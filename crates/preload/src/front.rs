@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr;
 
-/// Start of a symbol in an object's table (`Elf64_Sym`).
+/// The first fields of a symbol in an object's symbol table (`Elf64_Sym`).
 #[repr(C)]
 struct Symbol {
     name: u32,
@@ -23,7 +23,7 @@ type Dladdr1 =
     unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *mut c_void, c_int) -> c_int;
 
 unsafe extern "C" {
-    /// The program's name as it was started, kept by glibc.
+    /// The name by which the program was started; glibc sets it.
     static program_invocation_name: *const c_char;
 }
 
@@ -67,8 +67,8 @@ pub(crate) fn malloc_of_another() -> Option<Owner> {
     if found.dli_fbase == own.dli_fbase || is_reference {
         return None;
     }
-    // SAFETY: the loader keeps an object's name as long as the object is loaded; glibc sets its
-    // name of the program, which the loader uses too, before any constructor runs.
+    // SAFETY: the loader keeps an object's name as long as the object is loaded. glibc sets the
+    // program's name, which is also the loader's name for it, before any constructor runs.
     let (file, program) =
         unsafe { (CStr::from_ptr(found.dli_fname), CStr::from_ptr(program_invocation_name)) };
     Some(Owner { file, is_program: file == program })

@@ -29,7 +29,8 @@ impl Next {
         found
     }
 
-    /// Like [`address`](Self::address), else the address in the first of `libraries` that has it.
+    /// Like [`address`](Self::address); if that is null, the address in the first of `libraries`
+    /// that defines the symbol.
     pub(crate) fn address_or_in(&self, libraries: &[&CStr]) -> *mut c_void {
         let mut address = self.address();
         for library in libraries {

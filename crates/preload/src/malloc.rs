@@ -50,7 +50,8 @@ pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
     }
 }
 
-/// `free` after the list of the running CPU has refused too. Its caller's stack is free by then.
+/// `free` after the list of the running CPU has refused too. `free_slow` jumps here after it has
+/// released its stack frame.
 ///
 /// # Safety
 /// Same as [`free`].

@@ -24,8 +24,8 @@ pub extern "C" fn quarry_validate() -> c_int {
     }
 }
 
-/// How full the slab of an object is, and all slabs for objects of its size. Free objects that CPUs
-/// keep for later requests count as in use.
+/// How full the slab of an object is, and how full all slabs for objects of its size are. Free
+/// objects that CPUs keep for later requests count as in use.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct QuarryOccupancy {
@@ -47,11 +47,11 @@ pub struct QuarryOccupancy {
     partial_live: usize,
 }
 
-/// Reports for each of `count` pointers how full its slab is. All figures are 0 unless the pointer
-/// is an object of a slab that is in use: for NULL, requests above 32 KiB, and memory that is not
-/// Quarry's or was freed into its slab. They are 0 for all pointers under a slab policy without
-/// such figures (`slub`, `slab`, `slqb`), while each free is checked (QUARRY_DEBUG, QUARRY_HARDEN),
-/// and if QUARRY_DISABLE=1. O(1) each.
+/// Reports for each of `count` pointers how full its slab is. All figures are 0 for a pointer that
+/// is no object in use in a slab: NULL, a request above 32 KiB, memory that is not Quarry's or was
+/// freed into its slab. For all pointers they are 0 under a slab policy without such figures
+/// (`slub`, `slab`, `slqb`), while each free is checked (QUARRY_DEBUG, QUARRY_HARDEN), and if
+/// QUARRY_DISABLE=1. O(1) each.
 ///
 /// # Safety
 /// `pointers` has `count` pointers, and `out` has room for `count` answers.
@@ -80,9 +80,9 @@ pub unsafe extern "C" fn quarry_occupancy(
     }
 }
 
-/// Like malloc, for an object that moves out of a sparse slab: from the fullest slab that has a
-/// free object, not from the objects that CPUs hold, which include the most recently freed. Both
-/// quarry_free_dense and free may free it.
+/// Like malloc, for an object that moves out of a sparse slab: takes memory from the fullest slab
+/// that has a free object, not from the objects that CPUs hold, which include those freed last.
+/// Both quarry_free_dense and free may free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_malloc_dense(size: usize) -> *mut c_void {
     match process::alloc_dense(size, MIN_ALIGN) {

@@ -34,7 +34,8 @@ pub struct QuarryPage {
 
 /// The backing of a mapping's pages. Several threads call the functions at once, one of them a
 /// thread of Quarry's own with 256 KiB of stack. The functions must not use the mapping. read and
-/// write return the number of bytes, or a negative errno; for missing bytes they are called again.
+/// write return the number of bytes, or a negative errno; if bytes are missing, they are called
+/// again.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct QuarryBacking {
@@ -42,7 +43,7 @@ pub struct QuarryBacking {
     pub struct_size: usize,
     /// The first argument of all functions.
     pub context: *mut c_void,
-    /// Returns the number of bytes now.
+    /// Returns the present size in bytes.
     pub size: Option<unsafe extern "C" fn(context: *mut c_void) -> c_ulong>,
     /// Reads bytes at an offset.
     pub read: Option<
@@ -66,7 +67,7 @@ pub struct QuarryBacking {
     /// page is written. NULL if all pages may be written.
     pub may_write:
         Option<unsafe extern "C" fn(context: *mut c_void, mark: c_ulong, waits: c_int) -> c_int>,
-    /// Waits until all writes are durable: 0 or a negative errno; NULL if they always are.
+    /// Waits until all writes are durable; returns 0 or a negative errno. NULL if they always are.
     pub sync: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
 }
 
@@ -234,9 +235,9 @@ fn builder(page_order: c_uint) -> quarry::MappingBuilder {
     PageCache::builder().page_order(u8::try_from(page_order).unwrap_or(u8::MAX))
 }
 
-/// Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for orders
-/// 0 to 4. Returns NULL with EINVAL (wrong struct_size, size or read is NULL, or order above 4),
-/// ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+/// Makes a mapping with the functions of `backing`, which it copies. Its pages have 4 KiB <<
+/// page_order, for orders 0 to 4. Returns NULL with EINVAL (wrong struct_size, size or read is
+/// NULL, or order above 4), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// The functions do what quarry_backing requires until the mapping is closed.
@@ -256,7 +257,7 @@ pub unsafe extern "C" fn quarry_mapping_open(
 }
 
 /// Makes a mapping over an open file. Returns NULL like quarry_mapping_open, or with the errno of
-/// fstat; then the descriptor is closed if flags have QUARRY_OWN_FD.
+/// fstat; it then closes the descriptor if flags have QUARRY_OWN_FD.
 ///
 /// # Safety
 /// The descriptor stays open until the mapping is closed; if flags have QUARRY_OWN_FD, no other
@@ -417,8 +418,8 @@ pub unsafe extern "C" fn quarry_page_unlock(page: *mut QuarryPage, flags: c_uint
 }
 
 /// Marks a page as newer than its backing, before it is unlocked. The backing's may_write gets the
-/// mark: the sequence number of the change in a log, or 0. If too much is dirty, this writes some
-/// pages that no thread has locked.
+/// mark: the sequence number of the change in a log, or 0. If too many pages are dirty, this writes
+/// some of them that no thread has locked.
 ///
 /// # Safety
 /// The page belongs to the mapping, and is pinned.

@@ -25,9 +25,9 @@ pub extern "C" fn quarry_profile_stop() {
     profile::stop();
 }
 
-/// Writes the heap profile that is on, or the last profile, to a file descriptor: about 1 MiB for
-/// `quarry profile FILE`, which makes a profile for pprof, a flame graph or a text of it. Returns
-/// 0, or -1 with ENODATA if there was no profile, or the error of the system.
+/// Writes the heap profile that is on, or the last profile, to a file descriptor: about 1 MiB, of
+/// which `quarry profile FILE` makes a profile for pprof, a flame graph or text. Returns 0, or -1
+/// with ENODATA if there was no profile, or the error of the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_profile_write(fd: c_int) -> c_int {
     let written = {

@@ -3,7 +3,7 @@
 //!
 //! `quarry run` itself checks only the program on its command line. If this is a script or a
 //! wrapper, only the library, which is loaded there too, can check the program that it executes.
-//! Only the process that `quarry run` has turned into prints the line, not those that it starts.
+//! Only the process that `quarry run` turns into prints the line, not the processes that it starts.
 
 use crate::front;
 use quarry_sys::report::warn;

@@ -138,7 +138,7 @@ fn statistics_on_standard_error() {
     assert_eq!(outcome.stderr, "", "{outcome}");
 }
 
-/// No statistics go to a file that has the descriptor of standard error, or its copy, by then.
+/// No statistics go to a file that has the descriptor of standard error, or its copy, at the exit.
 #[test]
 fn statistics_in_no_file_of_the_program() {
     for (all, is_printed) in [(None, true), (Some("all"), false)] {

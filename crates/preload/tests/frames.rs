@@ -168,8 +168,8 @@ impl Walk {
         walk
     }
 
-    /// Follows the code from `at` on, with `depth` bytes on the stack, and with the frame pointer
-    /// set to the address where `frame` bytes were on it.
+    /// Follows the code from `at` on, with `depth` bytes on the stack; the frame pointer has the
+    /// stack pointer of the moment when `frame` bytes were on it.
     fn follow(
         &mut self,
         (mut at, mut depth, mut frame): (u64, i64, Option<i64>),

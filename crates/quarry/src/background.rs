@@ -63,7 +63,7 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
 const NS_PER_MS: u64 = 1_000_000;
 /// Bytes to give back at which the thread starts in a process with one thread.
 const START_BYTES: usize = 32 << 20;
-/// Bytes to give back, or in use at an allocation, at which it starts in one with several threads.
+/// The same in a process with several threads; there so many bytes in use start the thread as well.
 const START_BESIDE_BYTES: usize = 4 << 20;
 const START_BESIDE_FRAMES: u32 = (START_BESIDE_BYTES / FRAME_BYTES) as u32;
 /// Number of looks without memory to give back after which the thread sleeps.
@@ -72,17 +72,17 @@ const QUIET_LOOKS: usize = 8;
 const WATCH_MS: i64 = 1000;
 /// Longest time that `malloc_trim` waits for empty slots: a hundred times what emptying takes.
 const TRIM_WAIT_MS: i64 = 200;
-/// Longest wait of a request without memory for empty slots; also the time to the next such wait.
+/// Longest wait of a request without memory for empty slots; and the time until the next such wait.
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
-/// Number of requests to empty the slots of all CPUs; the number of the last one fulfilled.
+/// Number of requests so far to empty the slots of all CPUs; and the number of those fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
 /// Time from which a request may wait again, by the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The state of the thread's work in a process without it, where threads that free memory work.
+/// The state of the work where no background thread exists, and threads that free memory do it.
 struct Inline {
     state: ReclaimState,
     /// Time of the next look, by the monotonic clock.
@@ -139,8 +139,8 @@ pub(crate) fn wake_reclaimer() {
     }
 }
 
-/// Returns whether there is enough to give back. O(nodes). If the answer depends on the objects
-/// that CPUs hold, it counts these too, at most ten times a second.
+/// Returns whether enough can be given back to start the thread. O(nodes). If the answer depends on
+/// the objects that CPUs hold, it counts these too, at most ten times a second.
 fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 100_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
@@ -180,7 +180,7 @@ pub(crate) fn may_be_due() -> bool {
             || !is_single_threaded() && zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
-/// One step of the thread's work in the caller: a round of purging if due, else a look if due.
+/// Does one step of the thread's work in the caller: a round of purging if due, else a look if due.
 #[cold]
 fn step(delay_ms: i64) {
     let _inside = gate::enter();

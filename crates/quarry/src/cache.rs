@@ -122,8 +122,8 @@ impl<T> Cache<T> {
         RawReserve::of(self.raw, count).map(|raw| Reserve { raw, cache: self })
     }
 
-    /// Gives back memory of the cache that is not in use. Meanwhile each other thread waits at its
-    /// next slow path. O(slots + objects).
+    /// Gives back the unused memory of the cache. Meanwhile each other thread waits at its next
+    /// slow path. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }

@@ -86,7 +86,7 @@ impl<T: Send> ConstructedCache<T> {
         Some(CacheGuard { place, raw: self.raw, cache: PhantomData })
     }
 
-    /// Gives back memory of the cache that is not in use, with its values. Meanwhile each other
+    /// Gives back the unused memory of the cache, with the values in it. Meanwhile each other
     /// thread waits at its next slow path. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();

@@ -14,7 +14,7 @@ pub use output::write_to_descriptor;
 pub use switch::{DEFAULT_MEAN_BYTES, stop};
 pub(crate) use switch::{begin, visit_locks};
 
-/// In the child of a fork, after the parent's locks were released.
+/// Called in the child of a fork, after the parent's locks were released.
 pub(crate) fn adopt_in_child() {
     bell::forget();
     if switch::adopt_in_child() {

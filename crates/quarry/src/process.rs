@@ -100,7 +100,7 @@ fn make_ready() -> Mode {
         match STATE.compare_exchange(UNTOUCHED, BUILDING, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => {
                 BUILDER.store(task::current(), Ordering::Relaxed);
-                // First, because it decides which system calls may be used to get another stack.
+                // Before own_stack::run: decides which system calls that may make.
                 confine_if_asked();
                 return own_stack::run(build);
             }

@@ -167,8 +167,8 @@ impl RawCache {
         process::giving_back(|| unsafe { STACK.free_objects(self.id, objects) });
     }
 
-    /// Gives back memory of the cache that is not in use. Meanwhile each other thread waits at its
-    /// next slow path. O(slots + objects).
+    /// Gives back the unused memory of the cache. Meanwhile each other thread waits at its next
+    /// slow path. O(slots + objects).
     pub fn shrink(self) {
         process::exclusively(|| own_stack::run(|| STACK.cache(self.id).shrink()));
     }

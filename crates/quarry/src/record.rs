@@ -3,7 +3,7 @@
 //! The process makes the page at its first publication, so that a process that ends earlier does
 //! not pay for it: a memfd adds 13 us to the start and the end of a process. By then the program
 //! may have installed a seccomp filter that ends the process for making a memfd. So Quarry first
-//! reads in a file of `/proc` that no filter is in force; threads of the program may open files
+//! checks in a file of `/proc` that no filter is in force; threads of the program may open files
 //! anyway. If a filter is in force from the start, as in a container, that file does not show later
 //! filters. Then the page is made when the object that contains Quarry is loaded, and so is a page
 //! that `QUARRY_RECORD` requests. Afterwards Quarry uses only the mapping: the program may close
@@ -177,7 +177,7 @@ fn is_grown_unseen() -> bool {
     IS_AWAITED.load(Relaxed) && zones().budget().used() >= GROWN_FRAMES
 }
 
-/// Publishes. Keeps `errno`. System calls only map a stack, and once make the page.
+/// Publishes. Keeps `errno`. Its only system calls map a stack and, once, make the page.
 #[cold]
 #[inline(never)]
 pub(crate) fn publish() {

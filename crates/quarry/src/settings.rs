@@ -96,8 +96,8 @@ pub(crate) fn known() -> Option<&'static Settings> {
     (STATE.load(Ordering::Acquire) == READ).then(|| unsafe { &*SETTINGS.0.get() })
 }
 
-/// The settings of the process, read by the first call, on a stack of Quarry's own: that takes more
-/// stack than a caller of `malloc` may have.
+/// The settings of the process, read by the first call, on a stack of Quarry's own: the reading
+/// takes more stack than a caller of `malloc` may have.
 pub(crate) fn settings() -> &'static Settings {
     loop {
         if let Some(settings) = known() {

@@ -129,7 +129,7 @@ impl<'a> Draft<'a> {
         self.counts.caches += 1;
     }
 
-    /// Writes the rows of sums and `about`, after it has filled in the counts of rows. Returns the
+    /// Writes the rows of sums, fills the counts of rows into `about`, and writes that. Returns the
     /// sum of the body; see [`Head::sum_for`](crate::Head::sum_for).
     pub fn finish(mut self, about: About) -> u64 {
         // Words of an earlier owner may be left in values that this draft has not written.

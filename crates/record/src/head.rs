@@ -35,8 +35,8 @@ section! {
         pub published_ns: u64,
         /// Number of publications by this owner.
         pub publications: u64,
-        /// [`sum_for`](Self::sum_for) the owner and the body. By it a reader detects words that
-        /// another process wrote after it had lost the record to this owner.
+        /// The sum of the owner and the body ([`sum_for`](Self::sum_for)). It shows a reader that
+        /// another process, which had lost the record to this owner, has written words since.
         pub sum: u64,
     }
 }

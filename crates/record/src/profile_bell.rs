@@ -12,11 +12,11 @@ pub const STOP: usize = 12;
 /// The first of 64 words. The word on which a reader sleeps, its *wish*, selects the profile.
 pub const WISHES: usize = 64;
 
-/// Least mean bytes between two samples of a wish. Without it, a child that has given up rights,
-/// but shares the page, could make every allocation of its parent a sample.
+/// The least mean that a wish may select, in bytes between two samples. Without it, a child that
+/// has given up rights, but shares the page, could make every allocation of its parent a sample.
 pub const LEAST_MEAN: usize = 4 << 10;
 
-/// Greatest mean bytes between two samples of a wish.
+/// The greatest mean that a wish may select, in bytes between two samples.
 pub const MOST_MEAN: usize = 1 << 31;
 
 /// A process ends its profile after this many publications without a reader on `BELL`.

@@ -62,8 +62,8 @@ section! {
 section! {
     /// Uses of the heap's memory, in bytes, except for counts.
     ///
-    /// Equation, unless sizes change meanwhile: memory that may be resident, except descriptors, is
-    /// the sum of the fields up to `mappings_cached` but for `free_zero` and `withheld`.
+    /// Equation, unless sizes change: memory that may be resident, except descriptors, is the sum
+    /// of the fields from `objects` to `mappings_cached`, without `free_zero` and `withheld`.
     pub struct Memory {
         /// Objects of slabs that the program uses: *live*, as are `blocks` and `mappings`.
         pub objects: u64,

@@ -195,7 +195,7 @@ impl PageCache {
         unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 
-    /// Gives a held page another key. Drops the page with this key, which SQLite does not hold.
+    /// Gives a held page another key. Drops the page that had this key, which SQLite does not hold.
     ///
     /// # Safety
     /// The record belongs to a page of this cache which SQLite holds.

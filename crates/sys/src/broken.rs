@@ -1,4 +1,4 @@
-//! The one error type of all consistency checks: which structure violates which equation.
+//! The one error type of all consistency checks: it names the structure and the violated equation.
 
 use core::fmt;
 

@@ -61,7 +61,7 @@ type Path = Line<640>;
 /// missing. Makes a handful of system calls.
 ///
 /// # Errors
-/// Where the files exist but cannot be read now (descriptors used up): keep the previous limit.
+/// Where the files cannot be read now (descriptors used up): the caller keeps the old limit.
 pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     let mut version_2 = None;
     let version_1 = find(c"/proc/self/cgroup", |line| {
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(groups.lowest(&V2, "/a/b"), Ok(Some(beyond)));
     }
 
-    /// A symbolic link to itself exists, but `open` fails on it, as it does without descriptors.
+    /// A symbolic link to itself cannot be opened, like a file when all descriptors are in use.
     #[test]
     fn files_that_cannot_be_read_now_are_not_taken_for_no_limit() {
         for hidden in ["memory.max", "memory.current", "memory.stat"] {

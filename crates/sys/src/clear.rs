@@ -4,8 +4,8 @@
 //! execute this at half the speed of wide stores: on an AMD EPYC with 1 MiB of L2 (a virtual
 //! machine) 32 KiB took 206 ns by `memset` and 131 ns by stores of 32 bytes, 512 KiB 3.3 us and 2.2
 //! us. Stores of 16 bytes are slower than `memset`, so without AVX2 `memset` clears everything.
-//! Beyond the cache `rep stosb` wins, because it does not read the lines that it overwrites. To
-//! clear 1 MiB by both methods, its end first, won 6 % in a bare loop and nothing in `calloc`.
+//! Beyond the cache `rep stosb` wins, because it does not read the lines that it overwrites. Using
+//! both for 1 MiB, the end first, saved 6 % in a bare loop and nothing in `calloc`.
 
 use crate::primitive::Access;
 use crate::primitive::touch::touch_bytes;
@@ -67,7 +67,7 @@ mod wide {
         }
     }
 
-    /// Intel SDM volume 1, 14.3 and 14.7: the system saves the AVX state, and the CPU has AVX2.
+    /// Returns whether the CPU has AVX2 and the system saves its state (Intel SDM 1, 14.3, 14.7).
     #[cold]
     fn look() -> bool {
         const OSXSAVE_AND_AVX: u32 = 1 << 27 | 1 << 28;

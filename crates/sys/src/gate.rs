@@ -27,11 +27,12 @@ use core::marker::PhantomData;
 const PLACES: usize = if cfg!(quarry_model) { 2 } else { 128 };
 /// Rounds of spinning before a waiting thread naps, as in `lock`.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
-/// Rounds until a thread inside stops waiting, lest others wait for it: milliseconds of naps.
+/// Rounds that a thread inside waits for others, which may wait for it: milliseconds of naps.
 const PATIENCE: u32 = SPIN_ROUNDS + 50;
-/// Patience while the crowd, perhaps with the waiter in it, is not empty: about a second.
+/// Rounds that such a thread waits for the crowd, which may include itself: about a second.
 const PATIENCE_WITH_CROWD: u32 = SPIN_ROUNDS + 10_000;
-/// Low bits of `closer`: how often its thread has closed the gate. Its task is above them.
+/// Number of low bits of `closer`; they count how often the closing thread has closed the gate. The
+/// bits above are its task number.
 const TIMES_BITS: u32 = 12;
 
 /// A task that is inside, or 0. Two cache lines long, because CPUs prefetch lines in pairs.
@@ -140,7 +141,8 @@ impl Gate {
         let me = task::current();
         loop {
             let entered = self.occupy(hint, me);
-            // Sequentially consistent, as are the closer's reads of places: one sees the other.
+            // Sequentially consistent, as are the closer's reads of places: one task sees the
+            // other.
             let closer = self.closer.load(Ordering::SeqCst);
             if closer == 0 || is_of(closer, me) || self.is_inside_already(&entered, me) {
                 return entered;
@@ -184,7 +186,7 @@ impl Gate {
     /// Closes the gate before `fork` and waits until no other thread is inside or closing it.
     pub fn close(&self) {
         let me = task::current();
-        // A signal handler that forks between this load and the exchange reopens what it closed.
+        // A signal handler that forks between this load and the exchange reopens the gate itself.
         if is_of(self.closer.load(Ordering::Relaxed), me) {
             self.closer.fetch_add(1, Ordering::Relaxed);
             return;

@@ -56,13 +56,13 @@ impl core::ops::AddAssign for LockStats {
     }
 }
 
-/// Decides whether a lock counts.
+/// Decides whether a lock counts its costs.
 pub trait Counting: Copy + Send + Sync {
-    /// Returns whether the lock counts and reads the clock.
+    /// Returns whether the lock counts its costs, for which it also reads the clock.
     fn counts(self) -> bool;
 }
 
-/// Counts always; the choice is made at compile time.
+/// The lock always counts; the choice is made at compile time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Always;
 
@@ -125,7 +125,7 @@ impl<T> CountedLock<T> {
 }
 
 impl<T, C: Counting> CountedLock<T, C> {
-    /// A free lock around `value` that counts as `counting` says.
+    /// A free lock around `value`; `counting` decides whether it counts its costs.
     pub const fn counting(value: T, counting: C) -> Self {
         Self {
             word: AtomicU32::new(FREE),
@@ -222,7 +222,7 @@ impl<T, C: Counting> CountedLock<T, C> {
             crate::report::entered_again();
         }
         let counts = self.counting.counts();
-        // `unseen`, like every step from reading the word to queueing: no other task runs then.
+        // In `unseen`, as is every step from reading the word to queueing: so no other task runs.
         let since_ns = if counts { unseen(monotonic_ns) } else { 0 };
         loop {
             match announce::lock_waits(self.name()) {
@@ -269,7 +269,7 @@ impl<T, C: Counting> CountedLock<T, C> {
         }
     }
 
-    /// Returns whether the lock counts.
+    /// Returns whether the lock counts its costs.
     pub fn counts(&self) -> bool {
         self.counting.counts()
     }
@@ -279,8 +279,8 @@ impl<T, C: Counting> CountedLock<T, C> {
         self.word.load(Ordering::Relaxed) != FREE
     }
 
-    /// Reads the counters without the lock: each is exact, but they may be of different moments. A
-    /// sampled acquisition counts from the moment at which the lock is taken.
+    /// Reads the counters without the lock: each is exact, but they may be of different moments.
+    /// `hold_samples` includes a sampled acquisition from its start, `hold_ns` from its end.
     pub fn stats(&self) -> LockStats {
         let acquisitions = self.acquisitions.load(Ordering::Relaxed);
         LockStats {

@@ -160,7 +160,7 @@ fn create(name: &CStr) -> OsResult<Descriptor> {
     Ok(Descriptor(created as libc::c_int))
 }
 
-/// Errors are ignored: a memfd without seals serves as well, as only Quarry writes it.
+/// Errors are ignored: a memfd without seals serves as well, because only Quarry writes it.
 fn seal(memfd: &Descriptor) {
     let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
     // SAFETY: takes numbers only.

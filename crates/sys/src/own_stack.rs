@@ -121,7 +121,7 @@ impl Drop for Signals {
     }
 }
 
-/// A bare system call: libc's function never blocks its own signals, by which it cancels threads.
+/// A bare system call: libc's function never blocks the signals by which libc cancels threads.
 fn set_mask(how: libc::c_int, mask: *const u64, before: *mut u64) -> bool {
     // SAFETY: the kernel reads and writes the 8 bytes of a set of signals; `before` may be null.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, mask, before, size_of::<u64>()) == 0 }

@@ -1,7 +1,7 @@
 //! Reads memory of the program that may be protected or unmapped.
 //!
 //! A plain load from memory that the program has protected by `mprotect` would end the process. So
-//! the kernel loads, in a call that glibc's `malloc` also makes, and fails where it cannot.
+//! the kernel loads the word, in a call that glibc's `malloc` makes too, and reports a fault.
 
 use crate::confined::is_confined;
 use crate::primitive::futex;

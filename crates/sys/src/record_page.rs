@@ -140,7 +140,7 @@ impl RecordPage {
 pub enum Published {
     /// The publication is in the page.
     Done,
-    /// Another thread is publishing, or this one was interrupted while it did; or there is no page.
+    /// Another thread is publishing, or this one is, and was interrupted; or there is no page.
     Busy,
     /// Other processes own all records.
     NoRecord,

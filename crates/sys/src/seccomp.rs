@@ -2,9 +2,9 @@
 
 use crate::file::find_piece;
 
-/// Returns whether a filter may be in force for the calling thread, by `prctl`. Only for the start
-/// of a process: it has installed no filter of its own yet, and at its start it makes other calls,
-/// too, that an inherited filter may forbid.
+/// Returns whether a filter may be in force for the calling thread, by `prctl`. To be called only
+/// at the start of a process, which has installed no filter of its own by then. (An inherited
+/// filter that forbids `prctl` may also forbid other calls that the process makes at its start.)
 #[must_use]
 pub fn may_be_filtered() -> bool {
     // SAFETY: takes a number only.

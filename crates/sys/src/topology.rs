@@ -117,8 +117,8 @@ fn possible() -> NumberList {
     list
 }
 
-/// The list from `/sys`, unless it lacks a CPU on which the process may run. Then the limit is the
-/// size of the kernel's mask, which no CPU number reaches.
+/// The list from `/sys`, unless it lacks a CPU on which the process may run. If it does, the limit
+/// is the size of the kernel's mask, which no CPU number reaches.
 fn possible_from(listed: Option<NumberList>, (mask, bytes): (Mask, usize)) -> NumberList {
     let allowed = mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1);
     let highest = mask
@@ -265,7 +265,7 @@ impl DataCache {
     }
 }
 
-/// Kibibytes of a size as `/sys` writes it, such as `32K`.
+/// The bytes of a size that `/sys` writes in kibibytes, such as `32K`.
 fn kibibytes(text: &[u8]) -> Option<u32> {
     let text = core::str::from_utf8(text).ok()?.trim_ascii();
     text.strip_suffix('K')?.parse::<u32>().ok()?.checked_mul(1024)

@@ -7,7 +7,7 @@ use quarry_sys::lock::CountedLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn main() {
-    // cargo-nextest runs this program with `--list` to get the tests, and the ignored ones.
+    // cargo-nextest lists the tests by `--list`, and the ignored ones by `--ignored` as well.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|it| it == "--list") {
         if !arguments.iter().any(|it| it == "--ignored") {

@@ -43,8 +43,8 @@ fn record(copy: &[u8], at: usize) -> &[u8] {
 
 /// Runs `work` in the child of a fork; returns how the child ended.
 fn in_child(work: impl FnOnce()) -> i32 {
-    // SAFETY: the child calls nothing but the publisher, which allocates nothing and takes no lock,
-    // kill and _exit.
+    // SAFETY: the child calls only kill, _exit and the publisher, which allocates nothing and takes
+    // no lock.
     unsafe {
         let child = libc::fork();
         assert!(child >= 0, "fork");

@@ -31,7 +31,7 @@ struct Module {
 /// A leaf of a `use` declaration.
 struct Use {
     segments: Path,
-    /// Its name here; `*` for a glob.
+    /// The name that the module uses for it; `*` for a glob.
     name: String,
     is_public: bool,
     line: usize,
@@ -103,7 +103,7 @@ impl Modules {
                 }
             };
             for one in &module.uses {
-                // A re-export is no use unless the code has the name as well.
+                // A re-export is no use unless the module's own code names the item as well.
                 if !one.is_public || !words(&module.code, &one.name).is_empty() {
                     add(&one.segments, one.line);
                 }

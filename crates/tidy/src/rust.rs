@@ -8,8 +8,8 @@ pub struct RustFile {
     pub text: String,
     /// Comments and the contents of strings blanked out.
     pub code: String,
-    /// As `code`, and items under `#[cfg(test)]` (or `cfg` of a condition that asks for `test`)
-    /// blanked out too; empty lines for a file in a `tests` or `benches` folder.
+    /// Like `code`, but items under `#[cfg(test)]` (or `cfg` of a condition that asks for `test`)
+    /// are blanked out too; empty lines for a file in a `tests` or `benches` folder.
     pub shipped: String,
 }
 

@@ -1,8 +1,8 @@
 //! The shared object exports the ABI and nothing else, and carries no Rust runtime.
 //!
-//! Which object: `QUARRY_LIBRARY`, else the release build beside these tests. `scripts/test.sh`
-//! builds it first and names it; where neither exists there is nothing to look at, and it prints a
-//! line.
+//! The object is the one that `QUARRY_LIBRARY` names, else the release build beside these tests.
+//! `scripts/test.sh` builds the library first and names it. Where neither exists, a test prints a
+//! line and checks nothing.
 
 use quarry_tidy::workspace::root;
 use quarry_tidy::{Breach, expect_none};
@@ -42,7 +42,7 @@ fn library() -> Option<PathBuf> {
     Some(built)
 }
 
-/// Names of all functions in the library. Those of a stripped one are in the file beside it.
+/// Names of all functions in the library; for a stripped one, from the `.debug` file beside it.
 fn all_names(library: &Path) -> BTreeSet<String> {
     let own = names(&nm(library, &[]));
     if !own.is_empty() {
@@ -104,7 +104,7 @@ fn the_library_needs_nothing_that_allocates_to_start() {
 
 #[test]
 fn the_library_contains_no_std() {
-    // `std` as the first path segment of a mangled name, old style and new.
+    // `std` as the first path segment of a mangled name, in the legacy and in the v0 form.
     let is_std = |name: &&String| {
         name.starts_with("_ZN3std") || name.starts_with("_R") && name.contains("_3std")
     };

@@ -121,7 +121,7 @@ fn files_named_in_documents_exist() {
 
 /// Lines of the code blocks of a document, or of the documentation of Rust code, that rustdoc runs.
 fn example_lines(text: &str) -> String {
-    // Of the block that a line is in: whether rustdoc runs it.
+    // `runs`: in a code block, true if rustdoc runs the block; `None` outside of code blocks.
     let (mut runs, mut lines) = (None, String::new());
     for line in text.lines().map(str::trim_start) {
         let line = line.trim_start_matches("//!").trim_start_matches("///").trim_start();
@@ -135,7 +135,7 @@ fn example_lines(text: &str) -> String {
     lines
 }
 
-/// Names that `lib.rs` of the public crate re-exports without a feature for its own relatives.
+/// Names that the public crate's `lib.rs` re-exports, except those under the feature `internals`.
 fn public_names(lib: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (at, _) in lib.match_indices("\npub use ") {

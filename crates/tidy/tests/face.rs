@@ -1,5 +1,5 @@
-//! A stack shows few functions: those of `Stack` itself and of the types that borrow one, its fast
-//! paths, and what its cache and its instruments call. The numbers only fall.
+//! A stack offers few functions: those of `Stack` itself and of the types that borrow one, its fast
+//! paths, and those that its cache and its instruments call. The numbers only fall.
 
 use quarry_tidy::rust::RustFile;
 
@@ -21,7 +21,7 @@ fn blocks(file: &RustFile, begins: impl Fn(&str) -> bool) -> Vec<Vec<&str>> {
     found
 }
 
-/// Lines of a block that declare a function; `before` stands in front of each.
+/// Names of the functions that a block declares; each declaration has `before` in front.
 fn functions(block: &[&str], before: &str) -> Vec<String> {
     let declared = block.iter().filter_map(|line| {
         let line = line.strip_prefix("    ")?.strip_prefix(before)?;

@@ -58,7 +58,7 @@ fn the_readme_is_short() {
     assert!(lines <= README_LINES_MAX, "{lines} lines; at most {README_LINES_MAX}");
 }
 
-/// Sentences that README.md and docs/performance.md had when each figure was typed.
+/// Sentences that README.md and docs/performance.md had when each figure was typed by hand.
 #[test]
 fn figures_are_found() {
     let found = |text: &str| -> Vec<String> {

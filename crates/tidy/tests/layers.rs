@@ -42,14 +42,14 @@ const MODULES: &[(&str, &[&str])] = &[
     ("lab/eras/src/", &["lru", "pages", "slab"]),
 ];
 
-/// A feature of the first makes it use the second, of a later part, and no build of the product has
-/// it.
+/// The first crate uses the second, of a later part, only by a feature that no build of the product
+/// has.
 const BY_FEATURE: (&str, &str) = ("quarry-alloc", "quarry-eras");
 
-/// Crates not below the first that only its tests use.
+/// A crate, and the crates not below it that only its tests use.
 const FOR_TESTS: &[(&str, &[&str])] = &[
     ("quarry-mm", &["quarry-cache", "quarry-watch"]),
-    // With its features.
+    // Its tests enable its features.
     ("quarry-alloc", &["quarry-alloc"]),
 ];
 
@@ -128,8 +128,8 @@ fn code_inside_malloc_uses_no_crate_but_libc() {
     expect_none("dependencies inside malloc", &breaches);
 }
 
-/// A change of the product compiles neither bench nor lab, and a change in the lab touches
-/// neither of the others.
+/// A part uses only itself and the parts before it, except by [`BY_FEATURE`]. So a build of the
+/// product compiles neither the bench nor the lab.
 #[test]
 fn parts_use_only_those_before_them() {
     let metadata = cargo_metadata();
@@ -158,7 +158,7 @@ fn parts_use_only_those_before_them() {
     expect_none("parts", &breaches);
 }
 
-/// Measuring is for any allocator: neither the engine nor the comparison knows this one.
+/// Measuring serves any allocator: `harness` and `compare` use no crate that runs in `malloc`.
 #[test]
 fn measuring_knows_no_allocator() {
     let metadata = cargo_metadata();
@@ -288,7 +288,7 @@ fn every_crate_inherits_the_workspace_lints() {
     expect_none("manifests", &breaches);
 }
 
-/// `#![no_std]` outright or under every condition that ships.
+/// Each `lib.rs` is `#![no_std]`, always or under every condition that ships.
 #[test]
 fn code_inside_malloc_has_no_std() {
     let mut breaches = Vec::new();

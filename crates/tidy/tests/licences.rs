@@ -4,8 +4,8 @@ use quarry_tidy::licence::{ACCEPTED, is_accepted};
 use quarry_tidy::workspace::{cargo_metadata, packages, root};
 use quarry_tidy::{Breach, expect_none};
 
-/// A tool of tests that nothing which is given away contains, and what draws flame graphs in the
-/// command, which the library does not contain; `deny.toml` names the same.
+/// `cbindgen` is a tool of tests, which no distributed file contains. `inferno` draws flame graphs
+/// in the command; the library does not contain it. `deny.toml` has the same exceptions.
 const EXCEPTIONS: [(&str, &str); 2] = [("cbindgen", "MPL-2.0"), ("inferno", "CDDL-1.0")];
 
 #[test]

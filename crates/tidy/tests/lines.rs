@@ -21,7 +21,7 @@ fn lines(file: &RustFile) -> usize {
     pairs.filter(|(code, shipped)| code.trim().is_empty() || !shipped.trim().is_empty()).count()
 }
 
-/// The rows of all tables with lines, each below the part that its heading names.
+/// The rows of all tables that limit lines; a heading names the part in which its folders lie.
 fn rows(page: &str) -> Vec<Row> {
     let (mut part, mut is_inside, mut rows) = ("", false, Vec::new());
     for (line, text) in (1..).zip(page.lines()) {

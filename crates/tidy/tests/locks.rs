@@ -1,5 +1,5 @@
-//! Every lock is visited: a struct that has one names it in the `visit_locks` of its file, by which
-//! `fork` and the statistics of locks go.
+//! Every lock is visited: the file of a struct that has a lock names it in `visit_locks`, which
+//! `fork` and the statistics of locks call.
 
 use quarry_tidy::rust::{RustFile, line_of, words};
 use quarry_tidy::{Breach, expect_none};

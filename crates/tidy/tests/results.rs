@@ -139,7 +139,7 @@ fn a_machine_that_becomes_busy_is_refused() {
     repository.assert_refused(&repository.fill());
 }
 
-/// A measurement with hundreds of threads stays in the load for minutes.
+/// A measurement with hundreds of threads stays in the system's load average for minutes.
 #[test]
 fn what_the_script_has_measured_itself_is_not_waited_for() {
     let repository = Repository::new("results-own-load");

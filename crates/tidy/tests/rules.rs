@@ -20,9 +20,9 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/cache/src/page_cache/",
     "crates/mm/src/stack/",
     "crates/watch/src/",
-    // Coroutines: their stacks, and the machine that all of them reach.
     "bench/tracer/src/",
     "lab/eras/src/slab/",
+    // Coroutines: their stacks, and the machine that all of them reach.
     "lab/sim/src/machine.rs",
     "lab/sim/src/simulate/play.rs",
     "lab/sim/src/simulation.rs",
@@ -51,7 +51,7 @@ const UNSAFE_DENIED: &[&str] = &[
     "lab/eras/src/pages/",
 ];
 
-/// Where the things behind the seam may be named, and why.
+/// Files that may name what the seam replaces, and the reason for each.
 const SEAM_ALLOWED: &[(&str, &str)] = &[
     ("crates/sys/src/primitive/", "it is the seam"),
     ("crates/sys/src/os/fake.rs", "counts calls of a test; no interleaving depends on it"),

@@ -1,21 +1,21 @@
 //! The files of `make all` are small, and debuggers still find their symbols and lines.
 //!
 //! `QUARRY_LIBRARY` names the library, as in `scripts/test.sh`; the other files lie where
-//! `make all` puts them, as far as they were built. Without it there is nothing to weigh: a plain
-//! `cargo build` strips nothing.
+//! `make all` puts them, as far as they were built. Without `QUARRY_LIBRARY` there is nothing to
+//! weigh: a plain `cargo build` strips nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bytes that `libquarry.so` may have.
+/// Most bytes of `libquarry.so`.
 const LIBRARY_LIMIT: u64 = 450 << 10;
 
-/// Bytes that `libquarry-full.so` may have, and the library of another slab policy, which has all
-/// that it has.
+/// Most bytes of `libquarry-full.so`, and of the library of another slab policy, which contains all
+/// that the former does.
 const FULL_LIMIT: u64 = 736 << 10;
 const POLICY_LIMIT: u64 = 768 << 10;
 
-/// Bytes that the command may have, the libraries that it carries among them.
+/// Most bytes of the command, with the libraries that it carries.
 const COMMAND_LIMIT: u64 = 6_900 << 10;
 
 /// The slab policies that have a library of their own beside the default one.

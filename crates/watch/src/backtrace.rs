@@ -1,6 +1,6 @@
 //! Prints return addresses as object files and offsets.
 //!
-//! Looks up no symbols, because the loader would lock. `addr2line -e FILE OFFSET` finds the line.
+//! Looks up no symbols: the loader would take a lock. `addr2line -e FILE OFFSET` finds the line.
 
 use core::fmt::Write;
 use quarry_sys::file::find_piece;

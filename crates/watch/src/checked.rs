@@ -17,11 +17,11 @@ use quarry_mm::stack::{
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Most bytes in quarantine under `QUARRY_DEBUG`; more than otherwise, in order to find errors.
+/// Most bytes in quarantine under `QUARRY_DEBUG`: more than hardening has, to find more errors.
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
 const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 
-/// Largest class that is allocated in random order; up to [`WAYS`] objects per class are parked.
+/// Largest class allocated in random order, from up to [`WAYS`] objects parked for each class.
 const LARGEST_SHUFFLED: usize = 2048;
 
 impl<C: StackConfig> Checker<'_, C> {

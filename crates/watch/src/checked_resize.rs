@@ -23,7 +23,7 @@ impl<C: StackConfig> Checker<'_, C> {
     }
 
     /// A small object always moves, so that stale pointers to it are found. A large object stays in
-    /// its slot if it fits and fills at least half of it. A larger slot gets headroom.
+    /// its slot if it fits and fills at least half of it. A large object that grows gets headroom.
     ///
     /// # Safety
     /// Same as [`Stack::realloc`] for the object of `seen`.

@@ -87,7 +87,7 @@ impl<C: StackConfig> Checker<'_, C> {
         track.set(task::number(), monotonic_ns(), &frames);
     }
 
-    /// The slot of the small object at an address, or of the large object that starts in its frame.
+    /// The slot of the small object at an address, or of the large one that starts in that frame.
     pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
         let pfn = self.arena().pfn(address)?;
         let kind = self.frames().kind(pfn);

@@ -186,7 +186,7 @@ impl<C: StackConfig> Checker<'_, C> {
         let Some(pfn) = self.arena().pfn(core::ptr::without_provenance(address)) else {
             return;
         };
-        // If this thread itself holds the lock, the fault is not the program's.
+        // This thread itself may hold the lock; then the fault is not the program's.
         let Some(hidden) = self.checks.hidden.try_lock() else { return };
         if let Some(block) = hidden.find(pfn) {
             let start = self.arena().address(block.pfn).as_ptr().addr() + block.about.shape.front;

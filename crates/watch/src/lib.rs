@@ -1,7 +1,7 @@
 //! The instruments of a stack: their data and their reports.
 //!
 //! The stack's type parameter `Watch` is [`HeapProfile`], [`Checks`], a pair of any two, or `()`.
-//! Instruments use the stack; it knows just the hooks of [`Watch`](quarry_mm::stack::Watch).
+//! Instruments use the stack; the stack knows only the hooks of [`Watch`](quarry_mm::stack::Watch).
 //!
 //! Files, each using only those before it: `backtrace`, `checks`, `profile`; `checker`; `findings`;
 //! `guarded`, `hiding`; `checked`; `checked_resize`, `checking_all`; `checking`, `profiling`.

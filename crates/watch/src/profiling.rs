@@ -54,8 +54,8 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
         Some(object)
     }
 
-    /// Returns an object of the running CPU, if the profile and no other instrument is on, the CPU
-    /// has an object, and the request is not a sample.
+    /// Returns an object of the running CPU, if the profile is the only instrument that is on, the
+    /// CPU has an object, and the request is not a sample.
     #[inline]
     fn alloc_counted(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
         if !stack.instruments.is_only(Instrument::Profile)
@@ -112,8 +112,8 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
 }
 
 impl HeapProfile {
-    /// Makes the tables, with `area` for the counts. Once, before the first [start](Self::start) of
-    /// a profile of `stack`, whose instrument this is. One task at a time.
+    /// Makes the tables, with `area` for the counts. To be called once, before the first
+    /// [start](Self::start) of a profile of `stack`, whose instrument this is. One task at a time.
     ///
     /// # Errors
     /// The system's error.

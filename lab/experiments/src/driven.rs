@@ -4,9 +4,9 @@
 //! A script is `NAME.sh VERB FOLDER SIZE`, where SIZE is `full` or `quick`:
 //!
 //! ```text
-//! about    says on lines `KEY: VALUE` what it is ([`Script`]); where the program is absent it
+//! about    describes the program on lines `KEY: VALUE` ([`Script`]); if the program is absent it
 //!          fails, and its last line on standard error says what to install
-//! prepare  puts into FOLDER what no sample is to pay for
+//! prepare  puts into FOLDER what samples need but should not pay for
 //! run      does the work in FOLDER, checks it, prints the same every time, and leaves no process
 //! ```
 //!
@@ -24,11 +24,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Longest time of a sample; a longer one has failed.
+/// Longest time of a sample; one that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(180);
 /// The ending of scripts; other files in their folder belong to them.
 const ENDING: &str = "sh";
-/// A file that scripts share; it is not a script itself.
+/// The name of a file that scripts share; it is not a script itself.
 const SHARED: &str = "common";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Script {
     /// Runs a script's `about`.
     ///
     /// # Errors
-    /// The program is absent: what to install. Or `about` is incomplete: what is missing.
+    /// The program is absent (what to install), or `about` is incomplete (what is missing).
     pub(crate) fn ask(folder: &Path, name: &str) -> Result<Self> {
         let file = folder.join(name).with_extension(ENDING).canonicalize()?;
         let output = Command::new("bash").arg(&file).arg("about").output().context("bash")?;
@@ -108,10 +108,10 @@ impl Script {
         })
     }
 
-    /// Prepares a folder by the script, and runs the script once on glibc under the counter.
+    /// Prepares a folder by the script, and runs the script once on glibc, counting its calls.
     pub(crate) fn make_ready(self, quick: bool, launcher: &Launcher) -> Result<ReadyProgram> {
         let folder = tempfile::Builder::new().prefix("quarry-driven").tempdir()?;
-        // For servers that refuse to run as root and have folders in it.
+        // Lets servers that refuse to run as root reach their folders below this one.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
         let size = if quick { "quick" } else { "full" };
         self.prepare(folder.path(), size)?;

@@ -15,8 +15,8 @@
 //!
 //! Four rules hold for every experiment. Variants are interleaved: in each round every variant runs
 //! a workload once, in a shuffled order whose seed is recorded, so that ratios compare samples that
-//! are close in time. A sample is a fresh process. A sample proves which object served it. A copy
-//! of the baseline runs as another variant, to show the machine's noise in every result.
+//! are close in time. A sample is a fresh process. Each sample proves which allocator's file served
+//! it. A copy of the baseline runs as another variant, to show the machine's noise in every result.
 
 mod containment;
 mod day;

@@ -1,7 +1,7 @@
-//! `quarry lab predict`: a document's figures, and those of its machine in simulated time.
+//! `quarry lab predict`: a document's figures, and the figures of its machine in simulated time.
 //!
-//! Another program, `quarry-predict`, contains the machine, because the simulated machine replaces
-//! the host below `quarry-sys` when a program is built.
+//! The simulated machine is in another program, `quarry-predict`: the choice between a simulated
+//! and the real machine under `quarry-sys` is made when a program is built.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -16,9 +16,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 const NAME: &str = "quarry-predict";
-/// Error in points from which on a page marks a prediction.
+/// A page marks each prediction whose error is this many points or more.
 const FAR: f64 = 5.0;
-/// Fewest numbers of tasks that make a curve.
+/// A curve needs at least this many numbers of tasks.
 const LEAST_POINTS: usize = 3;
 
 /// `quarry lab predict ...`
@@ -123,7 +123,7 @@ fn table(cells: &[Cell]) -> String {
     text
 }
 
-/// The mean error of the figures that are not effects.
+/// The mean error of the predicted figures that are not effects.
 fn others(cells: &[Cell]) -> String {
     let predicted = cells.iter().filter(|cell| cell.is_prediction() && cell.scored.is_none());
     let errors: Vec<f64> = predicted.map(|cell| cell.error_points.abs()).collect();
@@ -157,7 +157,7 @@ fn tables(printed: &Printed) -> String {
     text
 }
 
-/// A line for each cell that is left out, with its error at the end; the first line has all cells.
+/// A line for each cell that a fit leaves out, with its error; the first line is the fit to all.
 fn fits(all: &[Fit]) -> String {
     let line = |Fit { without, constants, error_points: rms, predicted_points }: &Fit| {
         let values = constants.iter().map(|(name, it)| format!("{name} {it:.1}, "));
@@ -231,10 +231,11 @@ fn score_table(all: &[Skill]) -> Table {
     Table::of(head, rows)
 }
 
-/// Tasks and figures.
+/// The points of a curve: number of tasks, figure.
 type Line = Vec<(f64, f64)>;
 
-/// A picture for each column whose rows differ only in their number of tasks.
+/// A column's figures by number of tasks: a picture for each three or more rows that are otherwise
+/// the same.
 fn curves(cells: &[Cell]) -> Vec<Picture> {
     let mut found: Vec<(String, [Line; 2])> = Vec::new();
     for cell in cells {

@@ -1,4 +1,4 @@
-//! A program with its work, ready to run on one allocator after the other.
+//! A program and its work, ready to run on one allocator after the other.
 
 use anyhow::{Context, Result, bail};
 use quarry_compare::contenders::Contender;
@@ -33,7 +33,7 @@ pub(crate) struct Server {
 /// An installed program with its work.
 pub(crate) struct ReadyProgram {
     pub(crate) label: Label,
-    /// The allocator's share of its time, from a run under the counter.
+    /// The allocator's share of the program's time, from a run in which its calls were counted.
     pub(crate) probe: Probe,
     pub(crate) last_round: u32,
     /// True if each run has the same amount of work, so that times can be compared.
@@ -73,7 +73,7 @@ impl ReadyProgram {
         })
     }
 
-    /// Decides whether the program rests in the samples to come (`driven`).
+    /// Decides whether a server rests in the samples to come (`driven`).
     pub(crate) fn resting(mut self, rests: bool) -> Self {
         self.program.variables.extend(rests.then(|| ("LAB_REST".to_owned(), "yes".into())));
         self

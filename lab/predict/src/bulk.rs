@@ -1,9 +1,9 @@
-//! A cross-check: how Linux's frame allocator scales, by figures that others have published.
+//! A cross-check: how Linux's frame allocator scales, compared with figures that others published.
 //!
 //! L. Wrenger et al., "LLFree: Scalable and Optionally-Persistent Page-Frame Allocation", USENIX
-//! ATC 2023: with 26 cores that allocate at once, frames of 4 KiB take 984 ns instead of 94,
-//! and those of 2 MiB take 27 times as long as on one core. Linux 6.0 has lists of orders 0 to 3
-//! and 9.
+//! ATC 2023: when 26 cores allocate at once, a frame of 4 KiB takes 984 ns instead of 94 ns, and a
+//! frame of 2 MiB takes 27 times as long as on one core. Linux 6.0 has per-CPU lists for orders 0
+//! to 3 and 9.
 
 use crate::machine::MachineFile;
 use crate::run::{Act, on_machine};
@@ -13,7 +13,7 @@ use quarry_replay::bulk::Bulk;
 use quarry_replay::file_cache::FileCache;
 use quarry_replay::memory::Pages;
 
-/// The machine's file; its name stands where others have a document's number.
+/// The name of the machine's file. Predictions use it where others have a document's number.
 pub(crate) const MACHINE: &str = "llfree";
 
 /// Linux 6.0: orders 0 to 3 and 9 on lists per CPU.
@@ -21,11 +21,11 @@ const LINUX: &str = "slub-4.9+v5.18";
 
 const CORES: usize = 26;
 
-/// The published figures: nanoseconds of 4 KiB on one core and on all, and the factor of 2 MiB.
+/// The published figures: ns for a frame of 4 KiB on one core and on 26, and the ratio for 2 MiB.
 const SMALL_NS: [f64; 2] = [94.0, 984.0];
 const HUGE_TIMES: f64 = 27.0;
 
-/// Blocks of each core: many times what its lists hold, or it would get them back from these.
+/// Blocks of each core: many times what its lists hold, so that most come from the zone.
 const SMALL_BLOCKS: u32 = 32_768;
 const HUGE_BLOCKS: u32 = 256;
 
@@ -43,7 +43,7 @@ fn block_ns(machine: &MachineFile, order: u8, blocks: u32, tasks: usize) -> Resu
     on_machine(machine, LINUX, Bulk { pages, tasks, blocks, work_ns })
 }
 
-/// The cell that the work was fitted to.
+/// The cell that `block_ns` was fitted to.
 pub(crate) fn calibration(machine: &MachineFile) -> Result<Vec<Cell>> {
     let alone = block_ns(machine, 0, SMALL_BLOCKS, 1)?;
     Ok(vec![Cell::figure("4 KiB, 1 core", "ns a block", SMALL_NS[0], alone).calibrated()])
@@ -63,7 +63,7 @@ pub(crate) fn predict(machine: &MachineFile) -> Result<Vec<Cell>> {
 mod tests {
     use super::*;
 
-    /// Twice as many blocks take as long each, by a tenth, so what the lists keep does not matter.
+    /// With twice as many blocks, each takes as long, by a tenth, so lists keep too few to matter.
     #[test]
     fn blocks_do_not_come_from_the_lists_of_their_core() {
         let machine = MachineFile::named(MACHINE).unwrap();
@@ -74,8 +74,8 @@ mod tests {
         }
     }
 
-    /// All cores begin at once, and want more than each step by which the zone grows: a core that
-    /// finds nothing left makes it grow again, and no request is refused.
+    /// All cores begin at once, and together want more than one step by which the zone grows. A
+    /// core that finds no free block makes the zone grow again, and no request is refused.
     #[test]
     fn as_many_cores_as_want_get_their_blocks_from_a_zone_that_grows() {
         let machine = MachineFile::named(MACHINE).unwrap();

@@ -1,26 +1,26 @@
-//! A prediction beside the figure of a document.
+//! The figure of a document and its prediction.
 
 use serde::{Deserialize, Serialize};
 
 /// One figure of a document's table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The row, as the document has it, with the machine where there are several.
+    /// The row of the document's table, with the machine if the document has several.
     pub row: String,
     /// The column, with its unit.
     pub column: String,
-    /// In the document.
+    /// The document's figure.
     pub document: f64,
-    /// On the simulated machine.
+    /// The figure on the simulated machine.
     pub predicted: f64,
-    /// Percentage points between two percentages; per cent of the document's figure between others.
+    /// The error: in points if the figure is a percentage, otherwise in per cent of `document`.
     pub error_points: f64,
     /// True if a constant was fitted to this cell.
     pub calibrated: bool,
     /// A remark for readers; empty as a rule.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// How it is scored beside the prediction of no effect, where it is an effect.
+    /// For a gain, or another figure that is an effect: what its score needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scored: Option<Scored>,
 }
@@ -28,20 +28,20 @@ pub struct Cell {
 /// The effect that a cell is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
-    /// Cells that are scored together.
+    /// The group of cells with which this one is scored.
     pub group: String,
     /// The error of predicting that nothing changes, in the unit of `error_points`.
     pub no_effect_points: f64,
-    /// The document's own standard deviation of the figure, in the same unit; 0 where it has none.
+    /// The document's standard deviation of the figure, in the same unit; 0 if it has none.
     pub deviation_points: f64,
 }
 
 impl Scored {
-    /// Points from which on a difference counts as an effect.
+    /// A change of more than this many points counts as an effect.
     pub const EFFECT_POINTS: f64 = 5.0;
 
-    /// Returns whether the document reports an effect: its figure is away from "nothing changes"
-    /// by more than 5 points, and by more than its own standard deviation.
+    /// Returns whether the document reports an effect: its figure differs from "nothing changes" by
+    /// more than 5 points, and by more than the figure's own standard deviation.
     #[must_use]
     pub fn is_effect(&self) -> bool {
         self.no_effect_points.abs() > self.deviation_points.max(Self::EFFECT_POINTS)
@@ -49,7 +49,7 @@ impl Scored {
 }
 
 impl Cell {
-    /// A percentage.
+    /// The cell of a percentage.
     #[must_use]
     pub fn percent(row: &str, column: &str, document: f64, predicted: f64) -> Self {
         let error_points = predicted - document;
@@ -58,32 +58,32 @@ impl Cell {
         Self { row, column, document, predicted, error_points, calibrated, note, scored }
     }
 
-    /// A rate or a time.
+    /// The cell of a rate or a time.
     #[must_use]
     pub fn figure(row: &str, column: &str, document: f64, predicted: f64) -> Self {
         let error_points = gain(document, predicted);
         Self { error_points, ..Self::percent(row, column, document, predicted) }
     }
 
-    /// A constant was fitted to it.
+    /// Marks the cell as one that a constant was fitted to.
     #[must_use]
     pub fn calibrated(self) -> Self {
         Self { calibrated: true, ..self }
     }
 
-    /// The same with a note.
+    /// Adds a remark, which also excludes the cell from the predictions.
     #[must_use]
     pub fn noting(self, note: &str) -> Self {
         Self { note: note.to_owned(), ..self }
     }
 
-    /// A gain or a loss in per cent, scored in a group: without any effect it would be 0.
+    /// The cell of a gain or a loss in per cent, scored in a group. No effect would be 0.
     #[must_use]
     pub fn gain(group: &str, (row, column): (&str, &str), document: f64, predicted: f64) -> Self {
         Self::percent(row, column, document, predicted).scored(group, 0.0 - document)
     }
 
-    /// A figure that would be `nothing` without the effect, scored in a group.
+    /// The cell of a figure that would be `nothing` without the effect, scored in a group.
     #[must_use]
     pub fn effect(
         group: &str,
@@ -99,7 +99,7 @@ impl Cell {
         Self { scored: Some(Scored { group, no_effect_points, deviation_points: 0.0 }), ..self }
     }
 
-    /// The same with the document's own deviation, in points.
+    /// Sets the document's standard deviation of the figure, in points.
     #[must_use]
     pub fn deviating(mut self, points: f64) -> Self {
         if let Some(scored) = &mut self.scored {
@@ -108,14 +108,14 @@ impl Cell {
         self
     }
 
-    /// Returns whether it is a prediction: nothing was fitted to it, and its document stands by it.
+    /// Returns whether the cell is a prediction: nothing was fitted to it, and it has no remark.
     #[must_use]
     pub fn is_prediction(&self) -> bool {
         !self.calibrated && self.note.is_empty()
     }
 }
 
-/// The cell of a row and a column.
+/// The cell of this row and column, if `cells` has it.
 #[must_use]
 pub fn find<'a>(cells: &'a [Cell], row: &str, column: &str) -> Option<&'a Cell> {
     cells.iter().find(|cell| cell.row == row && cell.column == column)

@@ -1,4 +1,4 @@
-//! Counts and rates of one and two simulated CPUs, to be compared with those of real ones.
+//! Counts and rates of replays on one and two simulated CPUs, for comparison with real CPUs.
 
 use crate::machine::MachineFile;
 use crate::run::Run;
@@ -7,8 +7,8 @@ use quarry_replay::kernels::{Scenario, Setting};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The experiment of the lab, a variant, the path, bytes of a message and the amount of work at a
-/// time.
+/// A replay: the experiment of the lab, the variant, the path, the bytes of a message, and the
+/// amount of work at a time.
 type Compared = (&'static str, &'static str, &'static str, usize, u32);
 
 const REPLAYS: [Compared; 10] = [
@@ -24,7 +24,7 @@ const REPLAYS: [Compared; 10] = [
     ("netperf-udp-stream", "sheaf-6.18+v6.18+splice", "udp-linux-4-9", 4096, 0),
 ];
 
-/// Counts of one replay, for each message, and messages of all tasks in a second.
+/// The result of one replay: counts per message, and the messages per second of all tasks together.
 #[derive(Debug, Serialize)]
 pub(crate) struct Counted {
     experiment: &'static str,
@@ -37,7 +37,7 @@ pub(crate) struct Counted {
 
 const MEASURED_US: u64 = 100_000;
 
-/// Runs all of them with one and with two tasks.
+/// Runs each of [`REPLAYS`] with one task and with two.
 pub(crate) fn count() -> Result<Vec<Counted>> {
     count_for(&REPLAYS, MEASURED_US)
 }
@@ -70,7 +70,7 @@ fn count_for(replays: &[Compared], measured_us: u64) -> Result<Vec<Counted>> {
 mod tests {
     use super::*;
 
-    /// Nothing depends on addresses or on the time of day.
+    /// Two runs give equal counts: nothing depends on addresses or on the time of day.
     #[test]
     fn the_same_replays_count_the_same() {
         let one = [("page-fault1", "slub-4.9+order0+single", "page-fault", 0, 256)];

@@ -25,7 +25,7 @@ pub(crate) struct Transactions {
     pub(crate) diff_percent: f64,
 }
 
-/// A line of the tables that mmtests made, of documents 000 and 001.
+/// A line of the tables in documents 000 and 001 that mmtests made.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Mmtests {
     pub(crate) seed: String,
@@ -38,12 +38,12 @@ pub(crate) struct Mmtests {
     pub(crate) candidate_percent: f64,
 }
 
-/// A figure that stands in no table, or in one of a few lines.
+/// A figure from a document's prose, or from a table of a few lines.
 #[derive(Debug, Deserialize)]
 struct Figure {
     document: String,
     figure: String,
-    /// Numbers, as the document has them in a row.
+    /// The figure's numbers, in the document's order, separated by spaces.
     value: String,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn transactions() -> Vec<Transactions> {
     lines(include_str!("../../../bench/harness/tests/golden/tcp_rr_slub_slab.csv"))
 }
 
-/// The numbers of a figure of a document, in their order there.
+/// The numbers of a document's figure, in the document's order.
 pub(crate) fn numbers(document: &str, figure: &str) -> Vec<f64> {
     let all: Vec<Figure> =
         lines(include_str!("../../../bench/harness/tests/golden/figures_outside_tables.csv"));
@@ -69,7 +69,7 @@ pub(crate) fn numbers(document: &str, figure: &str) -> Vec<f64> {
     value.split_whitespace().map(|it| it.parse().expect("a number")).collect()
 }
 
-/// The standard deviation of a gain, in points, where both figures have one of their own.
+/// The standard deviation of the gain from one figure to another, in points, from those of both.
 pub(crate) fn deviation((from, from_deviates): (f64, f64), (to, to_deviates): (f64, f64)) -> f64 {
     to / from * (from_deviates / from).hypot(to_deviates / to) * 100.0
 }

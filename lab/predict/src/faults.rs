@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The machine's file.
 pub(crate) const MACHINE: &str = "004";
 
-/// The kernels of the document: each builds on the one before.
+/// The four kernels of the document. Each has one more change than the one before.
 const KERNELS: [&str; 4] = [
     "slub-4.9+order0+single",
     "slub-4.9+order0-310+single",
@@ -21,28 +21,28 @@ const KERNELS: [&str; 4] = [
     "slub-4.9+order0-310+splice",
 ];
 
-/// Faults between mapping and unmapping: page_fault1 maps 128 MiB.
+/// Faults of a task between its `mmap` and its `munmap`: page_fault1 maps 128 MiB.
 const ROUND: u32 = 32_768;
 
-/// The same for a look: more than a CPU's lists hold, 1,860 pages.
+/// The same in a quick run: still more than the 1,860 pages that a CPU's lists hold.
 const QUICK_ROUND: u32 = 2_560;
 
-/// The kernel and the number of processes that say what a socket's memory takes in: the most that
-/// the document clears on one socket.
+/// The kernel and the number of processes to which `socket_bytes_per_ns` was fitted: there the
+/// document clears the most memory on one socket.
 const CLEARED: (usize, usize) = (4, 16);
 
-/// Numbers of threads of which the document says what stops them.
+/// Numbers of threads for which the document says what limits them.
 const STOPPED: [usize; 3] = [16, 32, 64];
 
-/// The kernel of which the document's author has measured the wait and tried larger batches: the
-/// last one, which the message is about.
+/// The last kernel. For it the document's author measured the wait for locks and tried larger
+/// batches.
 const TRIED: usize = 4;
 
-/// Add batches of four times as many pages.
+/// The last kernel with add batches of four times as many pages.
 const LARGER: &str = "slub-4.9+order0-310+splice+add56";
 
-/// The gain of processes by four times as many pages in a batch, in per cent: "nearly the same for
-/// all but the 64 process case, where it dropped by ~10%".
+/// For each number of processes, the gain in per cent from four times as many pages in a batch:
+/// "nearly the same for all but the 64 process case, where it dropped by ~10%".
 const LARGER_GAINS: [(usize, f64); 5] = [(1, 0.0), (4, 0.0), (16, 0.0), (32, 0.0), (64, -10.0)];
 
 /// Numbers of processes between which the wait for `lru_lock` "nearly tripled".
@@ -70,12 +70,12 @@ fn replay(machine: &MachineFile, policies: &str, tasks: usize, space: Space) -> 
     run.replay()
 }
 
-/// Faults a second under one kernel.
+/// Faults per second under one kernel.
 fn rate(machine: &MachineFile, kernel: usize, tasks: usize, space: Space) -> Result<f64> {
     Ok(replay(machine, KERNELS[kernel - 1], tasks, space)?.rate as f64)
 }
 
-/// The address space of processes, or the one of threads.
+/// The address space of the tasks: one that all share if they are threads, else one each.
 fn space(threads: bool) -> Space {
     if threads { Space::Shared } else { Space::Private }
 }
@@ -84,7 +84,7 @@ fn row(tasks: usize, kernel: usize) -> String {
     format!("{tasks} tasks, kernel {kernel}")
 }
 
-/// The cells that constants are fitted to: rates of processes and threads under kernel 1.
+/// The cells that constants are fitted to: rates of processes and of threads under kernel 1.
 pub(crate) fn calibration(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     let is_asked = |line: &Faults| only.is_none_or(|tasks| tasks == line.tasks);
@@ -104,10 +104,10 @@ fn baseline(line: &Faults, threads: bool, predicted: f64) -> Cell {
     Cell::figure(&row(line.tasks, 1), column, document, predicted).calibrated()
 }
 
-/// All cells; with `only`, those of so many tasks.
+/// All cells, or with `only` those for this number of tasks.
 pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    // Kernel 1 of processes and threads, and the last kernel of processes.
+    // The rates under kernel 1: of processes, then of threads.
     let mut bases = [None, None];
     let mut tried = BTreeMap::new();
     let mut table = documents::faults();
@@ -135,7 +135,7 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
     Ok(cells)
 }
 
-/// The gain of a kernel against the first.
+/// The cell for the gain of a kernel over kernel 1.
 fn speedup((first, line): (&Faults, &Faults), threads: bool, predicted: f64) -> Cell {
     let (column, document) = match threads {
         false => ("process speedup", line.process_speedup_percent),
@@ -156,7 +156,7 @@ fn speedup((first, line): (&Faults, &Faults), threads: bool, predicted: f64) -> 
     cell
 }
 
-/// The gains of processes by larger add batches, under the last kernel.
+/// The cells for what larger add batches gain for processes, under the last kernel.
 fn larger_batches(machine: &MachineFile, tried: &BTreeMap<usize, Replayed>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (tasks, document) in LARGER_GAINS {
@@ -169,7 +169,7 @@ fn larger_batches(machine: &MachineFile, tried: &BTreeMap<usize, Replayed>) -> R
     Ok(cells)
 }
 
-/// How much longer twice as many processes wait for the locks of LRU lists.
+/// The cell of waits for locks of LRU lists: how much longer they are with twice the processes.
 fn waiting(tried: &BTreeMap<usize, Replayed>) -> Option<Cell> {
     let [few, many] = WAITING.map(|tasks| {
         let replayed = tried.get(&tasks)?;
@@ -180,11 +180,11 @@ fn waiting(tried: &BTreeMap<usize, Replayed>) -> Option<Cell> {
     Some(Cell::effect("waiting for lru_lock", (&row, "LRU wait, times"), TRIPLED, times))
 }
 
-/// The document's footnote: threads would gain as processes do if faults did not meet at the lock
-/// of their address space. Here every fault, and every unmapping, locks its own range of it, as
-/// range locks and speculative faults would have it.
+/// The supposition in the document's footnote: threads would gain as processes do if faults did not
+/// all take the lock of their address space. Here no fault and no unmapping takes that lock, as if
+/// each locked only its own range (range locks, speculative faults).
 ///
-/// `cells` has the figures with one lock; of numbers of threads that it lacks nothing is said.
+/// `cells` has the figures with the one lock. Rows that `cells` lacks are left out.
 pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut all = Vec::new();
     for tasks in STOPPED {

@@ -1,18 +1,19 @@
-//! Fits: the constants of a machine that are fitted, each cell left out in turn.
+//! Fits the constants of a machine anew, leaving out each cell in turn.
 //!
-//! If the cells determine a constant, it stays the same when one cell is left out. Each fitted
-//! constant is changed by a fifth, once, which gives its slope in every cell. With these slopes,
-//! least squares over the errors of the cells that remain give the constants that fit those best (a
-//! step of Gauss and Newton); over all cells, they show how far the file's values are from these.
+//! A constant that the cells determine well stays about the same when one cell is left out. The
+//! slope of each fitted constant in every cell is measured by raising the constant once, by a
+//! fifth. With these slopes, least squares over the errors of the remaining cells gives the
+//! constants that fit those cells best (one Gauss-Newton step). The fit to all cells shows how far
+//! the file's values are from the best ones.
 
 use crate::machine::MachineFile;
 use anyhow::{Result, ensure};
 use quarry_predict::{Cell, Fit};
 
-/// The change by which slopes are measured.
+/// The part of a constant by which it is raised to measure its slopes.
 const STEP: f64 = 0.2;
 
-/// The fits of a machine to the cells that `calibrate` runs: to all, and to all but one.
+/// The fits of a machine to the cells that `calibrate` returns: to all, then to all but one.
 pub(crate) fn leave_out(
     machine: &MachineFile,
     calibrate: impl Fn(&MachineFile) -> Result<Vec<Cell>>,
@@ -52,9 +53,9 @@ pub(crate) fn leave_out(
     Ok(std::iter::once(None).chain((0..many).map(Some)).map(fit).collect())
 }
 
-/// The steps by which the sum of the squares of errors gets least: `slopes` has a list of the slope
-/// in each cell for each step, and the cells in `used` count. By elimination of the normal
-/// equations, O(steps^3).
+/// The steps that minimise the sum of the squared errors. `slopes` has one list for each step: its
+/// slope in each cell. Only the cells in `used` count. Solves the normal equations by elimination,
+/// O(steps^3).
 fn least_squares(slopes: &[Vec<f64>], errors: &[f64], used: &[usize]) -> Vec<f64> {
     let sum = |one: &[f64], other: &[f64]| used.iter().map(|it| one[*it] * other[*it]).sum::<f64>();
     let row = |one: &Vec<f64>| {
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_least_squares_of_a_line_are_known() {
-        // y = 3 + 2 x in the first three cells, and far off in the last.
+        // y = 3 + 2 x holds in the first three cells; the last cell is far off.
         let slopes = [vec![1.0; 4], vec![0.0, 1.0, 2.0, 5.0]];
         let errors = [-3.0, -5.0, -7.0, 40.0];
         let steps = least_squares(&slopes, &errors, &[0, 1, 2]);

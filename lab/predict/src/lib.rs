@@ -1,8 +1,8 @@
 //! The measurements of the documents on 16 to 88 CPUs, predicted on a simulated machine.
 //!
-//! The program `quarry-predict` is built with `--cfg quarry_sim`, because a program chooses the
-//! machine behind the seam of `quarry-sys` when it is built; `quarry lab predict` starts it. This
-//! crate is what the two say to each other.
+//! The program `quarry-predict` computes the predictions, and `quarry lab predict` starts it. It is
+//! a program of its own because it is built with `--cfg quarry_sim`: the machine under `quarry-sys`
+//! is chosen when a program is built. This library has the types that the two programs exchange.
 
 mod cell;
 mod printed;

@@ -1,5 +1,5 @@
-//! The file of a document's machine: what it is, what things take on it, and what the document's
-//! programs do besides memory.
+//! The file of a document's machine: its hardware, the costs of operations, and the work that the
+//! document's programs do besides memory management.
 
 use anyhow::{Context, Result, bail};
 use quarry_sim::{CacheSizes, Costs, Topology, Waiting};
@@ -18,48 +18,48 @@ const FILES: [(&str, &str); 7] = [
     ("llfree", include_str!("../data/machines/llfree.toml")),
 ];
 
-/// Fields of [`Costs`] that are no numbers: the file has them beside its constants.
+/// Fields of [`Costs`] that are not numbers. The file has them at its top level, not as constants.
 const NO_CONSTANTS: [&str; 5] = ["ghz", "idle_states", "waiting", "frames_have_lines", "caches"];
 
-/// A constant of a machine, with where it comes from.
+/// A constant of a machine, with its source.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Constant {
     pub(crate) value: f64,
-    /// True if it was chosen so that rows of the baseline come out.
+    /// True if the value was chosen to make rows of the baseline come out right.
     #[serde(default)]
     pub(crate) fitted: bool,
-    /// Its source, or the rows that it was fitted to. Read by people, and checked to be there.
+    /// The source, or the rows that the constant was fitted to, for readers; never empty.
     pub(crate) from: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MachineFile {
-    /// The machine, for people.
+    /// A description of the machine, for readers.
     pub(crate) about: String,
     sockets: u32,
     cores: u32,
     threads: u32,
-    /// The clock with so many busy CPUs of a socket, in GHz; the last holds for more.
+    /// The clock in GHz while 1, 2, .. CPUs of a socket are busy; the last value holds for more.
     ghz: Vec<f64>,
-    /// When a CPU is in which idle state, and how long its core takes to leave it, in ns.
+    /// Idle states: after how many idle ns a CPU is in one, and the ns that leaving it takes.
     #[serde(default)]
     idle_states: Vec<[u64; 2]>,
     /// How tasks wait for a lock.
     waiting: Waiting,
     /// True if the descriptor of each frame has a cache line of its own, as in kernels.
     frames_have_lines: bool,
-    /// Sizes of its caches; none: lines stay until another core takes them.
+    /// Sizes of the caches. None: a core keeps each line until another core takes it.
     caches: Option<CacheSizes>,
-    /// Nodes of memory that the stack is told of.
+    /// Number of memory nodes that the stack is told.
     pub(crate) nodes: u8,
-    /// Memory that it is told of, in GiB; 0 = it does not matter.
+    /// Memory that the stack is told, in GiB; 0 if it does not matter.
     pub(crate) gib: u64,
-    /// Runs on it take a fifth of their time: for a look, and for tests.
+    /// True for quick runs, which simulate a fifth of the time: for first looks, and for tests.
     #[serde(skip)]
     pub(crate) quick: bool,
-    /// The constants by name: every number of [`Costs`], and those of the document's programs.
+    /// The constants by name: every number of [`Costs`], and the costs of the document's programs.
     pub(crate) constants: BTreeMap<String, Constant>,
 }
 
@@ -87,28 +87,28 @@ impl MachineFile {
         self.constants.get(name).unwrap_or_else(|| panic!("no constant {name}")).value
     }
 
-    /// Its CPUs. Those of the sockets take turns, as Quarry deals the CPUs of a declared machine to
-    /// its nodes.
+    /// The machine's CPUs. CPU numbers alternate between the sockets, as Quarry deals the CPUs of a
+    /// declared machine to its nodes.
     pub(crate) fn topology(&self) -> Topology {
         let Self { sockets, cores, threads, .. } = *self;
         Topology { threads, interleaved: true, ..Topology::new(sockets, cores) }
     }
 
-    /// The numbers of these CPUs, for tasks that take them in turn.
+    /// The numbers of all CPUs; tasks take them in turn.
     pub(crate) fn cpus(&self) -> Vec<usize> {
         (0..self.topology().cpus() as usize).collect()
     }
 
-    /// The same CPUs in the order in which will-it-scale deals them to its tasks: it binds task `i`
-    /// to core `i` modulo their number, by hwloc's numbers (main.c, since `HWLOC_OBJ_CORE`).
+    /// The same CPUs in the order in which will-it-scale deals them to its tasks: task `i` goes to
+    /// core `i` modulo the number of cores, as hwloc numbers them (main.c, since `HWLOC_OBJ_CORE`).
     pub(crate) fn cpus_by_core(&self) -> Vec<usize> {
         self.topology().by_core().into_iter().map(|cpu| cpu as usize).collect()
     }
 
-    /// The costs of its operations.
+    /// The costs of the machine's operations.
     ///
     /// # Errors
-    /// A number of [`Costs`] that the file lacks, or one that cannot be.
+    /// The file lacks a number of [`Costs`], or has an impossible one.
     pub(crate) fn costs(&self) -> Result<Costs> {
         let mut costs = serde_json::to_value(Costs::default())?;
         for (name, value) in costs.as_object_mut().context("costs have names")? {

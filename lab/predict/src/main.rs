@@ -9,15 +9,15 @@
 //! packets       document 003
 //! messages      document 000: packets of netperf, and hackbench
 //! sockets       document 000: sockperf
-//! truncation    document 001, of which there is no figure to predict
-//! bulk          what others have published of Linux's frame allocator
-//! fit           fitted constants, with each cell left out
-//! counters      counts of two CPUs, to compare with real ones
+//! truncation    document 001, which gives no figure to predict
+//! bulk          figures of Linux's frame allocator that others published
+//! fit           constants fitted anew, with each cell left out in turn
+//! counters      counts of two simulated CPUs, for comparison with real ones
 //! predict       the command line
 //! ```
 //!
-//! A document's machine is a file in `data/machines`, in which every constant says where it comes
-//! from, and its line in `machine`; the document's cells are a file here, and its arm in `predict`.
+//! A document's machine needs a file in `data/machines`, in which every constant names its source,
+//! and a line in `machine`. A document's cells need a file here and an arm in `predict`.
 
 #[cfg(not(quarry_sim))]
 compile_error!("quarry-predict needs RUSTFLAGS=\"--cfg quarry_sim\", as `make lab` sets it");

@@ -1,4 +1,4 @@
-//! Document 000: UDP_STREAM and hackbench with pages of high orders on per-CPU lists.
+//! Document 000: what UDP_STREAM and hackbench gain when per-CPU lists also hold higher orders.
 
 use crate::documents::{self, Mmtests};
 use crate::machine::MachineFile;
@@ -19,13 +19,13 @@ pub(crate) const VANILLA: &str = "slub-4.9+order0";
 pub(crate) const HOPCPU: &str = "slub-4.9+v2016";
 const MAINLINE: &str = "slub-4.9+v5.14";
 
-/// Rows that constants were fitted to, in bytes.
+/// Bytes of the packets whose rows constants were fitted to.
 const FITTED: [usize; 2] = [8192, 16384];
 
-/// The column of what the lists of high orders gain.
+/// The column for the gain from lists of higher orders.
 pub(crate) const GAIN: &str = "hopcpu gain";
 
-/// The group of packets that reach the page allocator.
+/// The group of cells for packets whose buffers come from the page allocator.
 const STREAMS: &str = "UDP_STREAM, 8 and 16 KiB";
 
 const NOISE: &str = "not scored: runs that differ in nothing else differ by 18 points and more";
@@ -36,11 +36,11 @@ const WITHDRAWN: &str = "withdrawn by its author, and nothing was fitted to it";
 const HACKBENCHES: [(&str, &str); 2] =
     [("pipe", "hackbench-process-pipes"), ("socket", "hackbench-process-sockets")];
 
-/// Groups of hackbench with threads: the fewest and the most of the document's.
+/// Groups of hackbench with threads: the smallest and the largest number in the document.
 const THREAD_GROUPS: [usize; 2] = [1, 16];
 
-/// Constants that are instructions: they take twice as long at half the clock. Lines of other cores
-/// and of memory do not. (`ghz` does not concern what the stack itself takes.)
+/// Constants that stand for instructions: at half the clock they double. Times to fetch lines from
+/// other cores or from memory stay. (`ghz` scales only what tasks compute, not the stack's costs.)
 const INSTRUCTIONS: [&str; 9] = [
     "hit_ns",
     "locked_ns",
@@ -53,15 +53,15 @@ const INSTRUCTIONS: [&str; 9] = [
     "packet_ns",
 ];
 
-/// Turns of each sender of hackbench; a loop of the document is 400 messages of a group.
+/// Turns of each sender of hackbench. A loop in the document is 400 messages in a group.
 const TURNS: u32 = 20;
 
-/// The work for a packet beside memory, and beside the lines of its bytes.
+/// The work for a packet, besides memory management and besides the cache lines of its bytes.
 pub(crate) fn packet(machine: &MachineFile) -> WorkRow {
     WorkRow::of_ns(machine.value("packet_ns") as u64)
 }
 
-/// A sender and a receiver on two cores of the first socket.
+/// Replays one sender and one receiver, on two cores of the first socket.
 pub(crate) fn pair(
     machine: &MachineFile,
     policies: &str,
@@ -83,13 +83,13 @@ pub(crate) fn pair(
     run.replay()
 }
 
-/// One pair, as mmtests ran it.
+/// Replays one sender and one receiver as mmtests ran them.
 fn stream(machine: &MachineFile, policies: &str, bytes: usize) -> Result<Replayed> {
     let work = Some(packet(machine));
     pair(machine, policies, "udp-mmtests", Setting { bytes, work, ..Setting::default() }, 10_000)
 }
 
-/// Mbit a second that the sender has sent.
+/// Mbit per second that the sender has sent.
 pub(crate) fn mbit(replayed: &Replayed, bytes: usize) -> f64 {
     replayed.sent as f64 * bytes as f64 * 8.0 * 1e3 / replayed.wall_ns as f64
 }
@@ -108,7 +108,7 @@ fn baseline(machine: &str, bytes: usize, line: &Mmtests, replayed: &Replayed) ->
     if FITTED.contains(&bytes) { cell.calibrated() } else { cell.noting(WITHDRAWN) }
 }
 
-/// The cells of the baseline that are fitted.
+/// The baseline's cells that constants are fitted to.
 pub(crate) fn calibration(machine: &MachineFile, name: &str) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (bytes, line) in sent_rows(name) {
@@ -134,7 +134,7 @@ pub(crate) fn streams(machine: &MachineFile, name: &str) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// The time of a run of hackbench with processes, or with threads, which share open files.
+/// Returns the time of a run of hackbench with processes, or with threads, which share open files.
 fn hackbench(
     machine: &MachineFile,
     policies: &str,
@@ -156,20 +156,20 @@ fn hackbench(
     Ok(run.replay()?.wall_ns as f64)
 }
 
-/// The part of a run's time that lists of high orders save, in per cent.
+/// The part of a run's time that lists of higher orders save, in per cent.
 fn saved(machine: &MachineFile, path: &str, groups: usize, threads: bool) -> Result<f64> {
     let time = |policies| hackbench(machine, policies, path, groups, threads);
     Ok((1.0 - time(HOPCPU)? / time(VANILLA)?) * 100.0)
 }
 
-/// The gain of a stream of packets of so many bytes by lists of high orders, in per cent.
+/// The gain of UDP_STREAM with packets of `bytes` bytes from lists of higher orders, in per cent.
 fn gained(machine: &MachineFile, lists: &str, bytes: usize) -> Result<f64> {
     let mbit = |policies| anyhow::Ok(mbit(&stream(machine, policies, bytes)?, bytes));
     Ok(gain(mbit(VANILLA)?, mbit(lists)?))
 }
 
-/// UDP_STREAM at half the clock, as the governor pcc-cpufreq may leave it, with which the document
-/// saw almost no difference; and with the lists that the kernel got in the end.
+/// Supposes UDP_STREAM at half the clock, as the governor pcc-cpufreq may set it (the document saw
+/// almost no difference with that governor), and then with the lists of Linux 5.14.
 pub(crate) fn suppose_streams(
     machine: &MachineFile,
     name: &str,
@@ -197,12 +197,12 @@ pub(crate) fn suppose_streams(
     Ok(all)
 }
 
-/// The row of a benchmark with so many groups.
+/// The name of the row for a benchmark with this number of groups.
 fn row(benchmark: &str, groups: usize) -> String {
     format!("{benchmark}, {groups} groups")
 }
 
-/// hackbench with threads, which the document did not run; `cells` has the figures of processes.
+/// Supposes hackbench with threads, which the document did not run; `cells` are of processes.
 pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut all = Vec::new();
     for (path, benchmark) in HACKBENCHES {
@@ -220,7 +220,7 @@ pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Suppo
     Ok(all)
 }
 
-/// The cells of hackbench on the machine of one socket; quickly, those of a single group.
+/// The cells of hackbench on the machine of one socket; in a quick run those of one group only.
 pub(crate) fn hackbenches(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (path, benchmark) in HACKBENCHES {

@@ -1,9 +1,9 @@
-//! Document 003: UDP-U-4k on 16 CPUs under SLUB of Linux 2.6.29, and what of the CPUs' time is the
-//! page allocator's.
+//! Document 003: UDP-U-4k on 16 CPUs under SLUB of Linux 2.6.29, and the page allocator's share of
+//! the CPUs' time.
 //!
-//! The document has a profile of functions. Here the page allocator's time is that in which tasks
-//! wait for the lock of a zone, or hold it. Of the caches that the document lists, the path has
-//! one: the heads of packets.
+//! The document has a profile of functions. Here the page allocator's time is the time in which
+//! tasks wait for the lock of a zone or hold it. Of the caches that the document lists, the path
+//! uses one: the cache of packets' heads.
 
 use crate::documents;
 use crate::machine::MachineFile;
@@ -25,10 +25,10 @@ const SLQB: &str = "slqb+order0";
 /// The functions of the page allocator in the document's profile.
 const PAGE_ALLOCATOR: [&str; 2] = ["__free_pages_ok", "get_page_from_freelist"];
 
-/// The document's name of the cache of heads, and the path's.
+/// The name of the cache of heads in the document, and its name in the path.
 const HEADS: (&str, &str) = (":0000256", "skbuff_head_cache");
 
-/// The size of the packets, and the other one that the document mentions.
+/// The bytes of a packet, and the other size that the document mentions.
 const BYTES: usize = 4096;
 const SMALLER: usize = 1024;
 
@@ -36,7 +36,7 @@ const SHARE: &str = "page allocator, %";
 
 const IN_WORDS: &str = "in words: almost none";
 
-/// A run of which the counts of the caches are wanted as well.
+/// A run that also returns the counts of the caches.
 struct Counted<'a>(&'a Run<'a>);
 
 impl Act for Counted<'_> {
@@ -48,7 +48,7 @@ impl Act for Counted<'_> {
     }
 }
 
-/// A client and a server on each CPU.
+/// Runs a client and a server on each CPU.
 fn streams(
     machine: &MachineFile,
     policies: &str,
@@ -69,17 +69,17 @@ fn streams(
     on_machine(machine, policies, Counted(&run))
 }
 
-/// The page allocator's part of the CPUs' time, in per cent.
+/// The page allocator's share of the CPUs' time, in per cent.
 fn share(replayed: &Replayed) -> f64 {
     let counters = &replayed.counters;
-    // Every so many acquisitions are measured.
+    // The time is measured only for some acquisitions; scales it to all.
     let measured = counters.zone_hold_samples.max(1) as f64;
     let held_ns = counters.zone_hold_ns as f64 * counters.zone_lock as f64 / measured;
     (held_ns + counters.zone_wait_ns as f64) / replayed.cpu_ns as f64 * 100.0
 }
 
 fn documented() -> f64 {
-    // Samples, and what they are of all of them.
+    // A figure is a number of samples, then their share of all samples in per cent.
     PAGE_ALLOCATOR
         .iter()
         .map(|name| documents::numbers("003", &format!("oprofile {name}"))[1])
@@ -90,7 +90,7 @@ fn baseline(replayed: &Replayed) -> Cell {
     Cell::percent("UDP-U-4k, SLUB", SHARE, documented(), share(replayed)).calibrated()
 }
 
-/// The cell that the work was fitted to.
+/// The cell that `packet_ns` was fitted to.
 pub(crate) fn calibration(machine: &MachineFile) -> Result<Vec<Cell>> {
     Ok(vec![baseline(&streams(machine, SLUB, BYTES)?.0)])
 }
@@ -100,7 +100,7 @@ pub(crate) fn predict(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = vec![baseline(&slub)];
     let (documented, ours) = HEADS;
     let heads = caches.iter().find(|cache| cache.name == ours).context("a cache of heads")?;
-    // Objects, allocations, frees, and what of these was fast, in per cent.
+    // Objects, allocations, frees, and the shares of allocations and of frees that were fast.
     let line = documents::numbers("003", &format!("slabinfo {documented}"));
     for (column, known, fast, all) in [
         ("fast allocations, %", line[3], heads.fast_allocs, heads.allocs),
@@ -114,12 +114,12 @@ pub(crate) fn predict(machine: &MachineFile) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// Packets a second, in thousands.
+/// Thousands of packets per second.
 fn rate(replayed: &Replayed) -> f64 {
     replayed.sent as f64 * 1e6 / replayed.wall_ns as f64
 }
 
-/// The streams under SLQB. According to the document, it gains less with smaller packets.
+/// Supposes SLQB, not SLUB, at both sizes: the document says it gains less with small packets.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let sizes = [("UDP-U-4k", BYTES), ("UDP-U-1k", SMALLER)];
     sizes

@@ -1,4 +1,4 @@
-//! The command line: which document, and what of it.
+//! The command line: the choice of a document, and which of its figures to print.
 
 use crate::machine::MachineFile;
 use crate::{
@@ -22,10 +22,10 @@ quarry-predict DOCUMENT [--calibrate | --leave-out | --sensitivity] [--only N] [
 /// The machine on which the document ran hackbench.
 const HACKBENCH_MACHINE: &str = "000-one-socket";
 
-/// The machine on which it ran sockperf.
+/// The machine on which the document ran sockperf.
 const SOCKPERF_MACHINE: &str = "000-two-sockets";
 
-/// In the place of a document: counts of two CPUs.
+/// The word on the command line, in place of a document, that prints the counts of two CPUs.
 const COUNTERS: &str = "counters";
 
 fn shown(name: &str, machine: &MachineFile) -> Shown {
@@ -116,7 +116,7 @@ impl Options {
         }
     }
 
-    /// The suppositions of the document on the machine of this name, beside `cells`.
+    /// The suppositions of the document on the machine `name`, from the predictions in `cells`.
     fn suppositions(
         &self,
         name: &str,
@@ -148,7 +148,7 @@ impl Options {
             let with = |factor: f64| {
                 let mut machine = machine.clone();
                 machine.constants.get_mut(constant).expect("a key").value *= factor;
-                // A constant at its bound moves in one direction only.
+                // A constant at its bound can move in one direction only.
                 if machine.costs().is_err() {
                     Ok(plain.clone())
                 } else {

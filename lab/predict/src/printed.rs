@@ -5,36 +5,36 @@ use crate::skill::Skill;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// All of it.
+/// The whole output.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Printed {
-    /// The document: 000 to 004, or what others have published.
+    /// The document: 000 to 004, or `llfree` for published figures.
     pub document: String,
-    /// The machines.
+    /// The machines on which the figures were predicted.
     pub machines: Vec<Shown>,
-    /// A line for each figure.
+    /// A cell for each figure.
     pub cells: Vec<Cell>,
-    /// Suppositions of the document, and what it leaves open: there is no figure to compare with.
+    /// Suppositions that the document makes or leaves open. It has no figures to compare them with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suppositions: Vec<Supposed>,
-    /// The effect of each constant, where that was asked for.
+    /// The effect of each constant, if the user asked for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitivity: Vec<Moved>,
-    /// The fitted constants without each cell, where that was asked for.
+    /// The fitted constants without each cell in turn, if the user asked for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fits: Vec<Fit>,
-    /// The cells beside the prediction of no effect.
+    /// Scores of the predictions, compared with predicting no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skill: Vec<Skill>,
-    /// The runs were short ones: these are not the figures of the documentation.
+    /// True if the runs were short ones; their figures differ from those of the documentation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quick: bool,
-    /// Events of the simulated machines. How long those took is not here: the same words on the
-    /// command line print the same bytes.
+    /// Events of the simulated machines. The time that they took is not here, so that the same
+    /// command line always prints the same bytes.
     pub events: u64,
 }
 
-/// A machine, for readers of the cells who do not have its file.
+/// A machine, for readers of the cells who do not have the machine's file.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Shown {
     /// The name of its file.
@@ -45,20 +45,20 @@ pub struct Shown {
     pub fitted: Vec<String>,
 }
 
-/// A figure that the document has no other for.
+/// The prediction of a figure that the document does not have.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Supposed {
     /// The change, and the number of tasks.
     pub row: String,
     /// The figure, with its unit.
     pub column: String,
-    /// As the document's machine is.
+    /// The predicted figure without the change.
     pub before: f64,
-    /// With the change.
+    /// The predicted figure with the change.
     pub after: f64,
 }
 
-/// The effect of changing a constant by a fifth, in points: the prediction then less that before.
+/// The effect of changing a constant by a fifth: the change of the prediction, in points.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Moved {
     /// The name of the machine's file.
@@ -69,21 +69,21 @@ pub struct Moved {
     pub row: String,
     /// The cell's column.
     pub column: String,
-    /// With four fifths of the constant.
+    /// The effect of lowering the constant by a fifth.
     pub lower: f64,
-    /// With six fifths.
+    /// The effect of raising it by a fifth.
     pub higher: f64,
 }
 
-/// Constants as they are fitted to some cells.
+/// Constants fitted to some of the cells.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Fit {
-    /// The cell that was left out; none where all count.
+    /// The cell that was left out; none if the fit uses all cells.
     pub without: Option<String>,
     /// The constants by their names.
     pub constants: BTreeMap<String, f64>,
-    /// The root of the mean square of what is left of the cells' errors.
+    /// The root mean square of the errors that remain in the cells of the fit.
     pub error_points: f64,
-    /// The error of the cell that was left out.
+    /// The error that remains in the cell that was left out.
     pub predicted_points: Option<f64>,
 }

@@ -14,15 +14,15 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The seed of the machine's random numbers, of which no replay draws any.
+/// The seed of the machine's random numbers. No replay draws any.
 const SEED: u64 = 1;
 
-/// The part of its time that a quick run takes.
+/// A quick run takes one part in this many of the simulated time.
 const QUICK_PART: u64 = 5;
 
 pub(crate) struct Run<'a> {
     pub(crate) machine: &'a MachineFile,
-    /// The variant, by the names of the lab.
+    /// The variant, named as in the lab.
     pub(crate) policies: &'a str,
     pub(crate) scenario: Scenario,
     pub(crate) tasks: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Run<'a> {
     pub(crate) measured_us: u64,
 }
 
-/// The simulated machine of this thread, as replays want it.
+/// The current thread's simulated machine, as the host of a replay.
 struct OnMachine;
 
 impl Host for OnMachine {
@@ -74,7 +74,7 @@ impl Host for OnMachine {
     }
 }
 
-/// The work of tasks on any memory.
+/// Work that tasks do on a memory of any type.
 pub(crate) trait Act {
     type Figure;
 
@@ -97,7 +97,7 @@ impl Act for &Run<'_> {
     }
 }
 
-/// An act on its way to a stack, which is checked after it.
+/// Performs an act on a stack, and then checks the stack.
 struct OnStack<A>(A);
 
 impl<A: Act> Replay for OnStack<A> {
@@ -110,33 +110,33 @@ impl<A: Act> Replay for OnStack<A> {
     }
 }
 
-/// Events of the machines of all runs of this process.
+/// Events of the simulated machines in all runs of this process.
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts replays on a terminal. How many there will be depends on the document.
+/// Shows on a terminal how many replays have run. Their total depends on the document.
 static PROGRESS: LazyLock<ProgressBar> = LazyLock::new(|| {
     let style = ProgressStyle::with_template("{spinner} {pos} replays, {elapsed}");
     ProgressBar::new_spinner().with_style(style.expect("the template is one"))
 });
 
-/// Takes the count of replays off the terminal.
+/// Removes the progress bar from the terminal.
 pub(crate) fn end_of_progress() {
     PROGRESS.finish_and_clear();
 }
 
-/// Events of the machines of all runs of this process: looks at shared memory, sleeps, wake-ups.
+/// Events of all simulated machines so far: accesses to shared memory, sleeps, wake-ups.
 pub(crate) fn events() -> u64 {
     EVENTS.load(Relaxed)
 }
 
 impl Run<'_> {
-    /// Runs it to its end, in simulated time. The memory is never taken down.
+    /// Runs the replay to its end, in simulated time. The memory is never torn down.
     pub(crate) fn replay(&self) -> Result<Replayed> {
         on_machine(self.machine, self.policies, self)
     }
 }
 
-/// Acts on a stack of these policies, on a machine, to the end in simulated time.
+/// Performs `act` to its end on a stack of these policies, on a simulated machine.
 pub(crate) fn on_machine<A: Act>(
     machine: &MachineFile,
     policies: &str,

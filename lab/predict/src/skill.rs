@@ -1,4 +1,4 @@
-//! How much better predictions are than the prediction that nothing changes.
+//! Scores: how much better the predictions are than predicting that nothing changes.
 
 use crate::cell::{Cell, Scored};
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 pub struct Skill {
     /// The name of the group.
     pub group: String,
-    /// Of all its cells.
+    /// The score of all its cells.
     pub all: Score,
-    /// Of those that are an effect in the document (see [`Scored::is_effect`]).
+    /// The score of the cells that are an effect in the document (see [`Scored::is_effect`]).
     pub effects: Score,
 }
 
-/// The mean errors of some cells, in points; of figures that are no percentages, in per cent.
+/// The mean absolute errors of some cells, in the unit of [`Cell::error_points`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// Number of cells.
@@ -23,11 +23,11 @@ pub struct Score {
     pub no_effect: f64,
     /// The mean error of the simulator.
     pub simulator: f64,
-    /// Cells that the simulator moves to the document's side, by half a point or more.
+    /// Cells whose predicted change has the document's sign and is at least half a point.
     pub right_sign: usize,
 }
 
-/// The least that counts as a move to one side.
+/// The smallest predicted change that counts for `right_sign`.
 const SHOWN_POINTS: f64 = 0.5;
 
 impl Score {
@@ -45,8 +45,8 @@ impl Score {
         Self { no_effect: score.no_effect / cells, simulator: score.simulator / cells, ..score }
     }
 
-    /// 1 where every cell comes out, 0 where the simulator is as far off as no effect, and less
-    /// where it is worse; nothing without cells.
+    /// 1 if every prediction is exact, 0 if the simulator is as far off as predicting no effect,
+    /// negative if it is worse. None without cells, or if predicting no effect is exact.
     #[must_use]
     pub fn skill(&self) -> Option<f64> {
         (self.no_effect > 0.0).then(|| 1.0 - self.simulator / self.no_effect)
@@ -54,7 +54,7 @@ impl Score {
 }
 
 /// The score of each group, in the order of the cells. Cells that constants were fitted to, and
-/// those with a note, are in none.
+/// cells with a note, are left out.
 #[must_use]
 pub fn skill(cells: &[Cell]) -> Vec<Skill> {
     let scored = || {

@@ -1,4 +1,4 @@
-//! Document 000: sockperf on the machine of two sockets, as much as possible and under load.
+//! Document 000: sockperf on the machine of two sockets, at full throughput and under load.
 
 use crate::documents;
 use crate::machine::MachineFile;
@@ -12,27 +12,27 @@ use quarry_replay::stage::Replayed;
 /// The machine's name in the document.
 const DOCUMENTED: &str = "2-socket modern machine";
 
-/// Paths of sockperf's throughput, with the names of the document's tables.
+/// Paths for sockperf at full throughput, with the names of the document's tables.
 const THROUGHPUTS: [(&str, &str); 2] =
     [("udp-linux-4-9", "sockperf-udp-throughput"), ("tcp-stream", "sockperf-tcp-throughput")];
 
-/// Paths of sockperf under load, of which the document has no table.
+/// Paths for sockperf under load, for which the document has no table.
 const UNDER_LOAD: [(&str, &str); 2] = [("udp-linux-4-9", "UDP"), ("tcp-messages", "TCP")];
 
 const MEASURED_US: u64 = 20_000;
 
-/// Messages a second under load, and their bytes.
+/// Messages per second under load, and the bytes of a message.
 const RATES: [u64; 2] = [10_000, 50_000];
 const LOADED_BYTES: usize = 14;
 
-/// One pair, of which a message takes what a packet of netperf does.
+/// One sender and one receiver. Except on `tcp-stream`, a message costs what netperf's does.
 fn sockperf(
     machine: &MachineFile,
     policies: &str,
     path: &str,
     (bytes, load): (usize, Option<Load>),
 ) -> Result<Replayed> {
-    // A message of a stream is no packet: its path has a cost of its own.
+    // A message of a stream is not a packet: its path has a cost of its own.
     let work = (path != "tcp-stream").then(|| packet(machine));
     pair(machine, policies, path, Setting { bytes, work, load, ..Setting::default() }, MEASURED_US)
 }
@@ -61,7 +61,7 @@ pub(crate) fn throughputs(machine: &MachineFile) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// Mean time from sending a message to having read it, in microseconds.
+/// Returns the mean time from sending a message until it has been read, in microseconds.
 fn latency_us(replayed: &Replayed) -> f64 {
     let all = &replayed.latencies;
     all.iter().sum::<u64>() as f64 / all.len().max(1) as f64 / 1e3

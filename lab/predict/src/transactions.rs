@@ -1,9 +1,9 @@
 //! Document 002: TCP_RR of 16 to 160 threads, SLUB against SLAB.
 //!
-//! The client is simulated, with its 16 CPUs, and the server is taken to be a copy of it. A
-//! transaction is a request, which the CPU of the network card's interrupts frees once its answer
-//! is there, and the answer, which that CPU allocates; between them lie the wire and the server, in
-//! which no CPU of the client has anything to do.
+//! Only the client is simulated, with its 16 CPUs; the server is assumed to be a copy of it. A
+//! transaction is a request and an answer. The CPU that serves the network card's interrupts
+//! allocates the answer, and frees the request once the answer has come. In the meantime, while the
+//! packets are on the wire and at the server, no CPU of the client works on the transaction.
 
 use crate::documents::{self, Transactions};
 use crate::machine::MachineFile;
@@ -21,7 +21,7 @@ const SLUB: &str = "slub-3.0+order0";
 const SLAB: &str = "slab+order0";
 const LOCKLESS: &str = "slub-3.1+order0";
 
-/// The group of the gains of SLAB and of the lockless slow paths.
+/// The group of the gains: of SLAB over SLUB, and of the lockless slow paths.
 const GAIN: &str = "difference";
 
 /// A line of the document, and the simulated rates of SLUB and SLAB.
@@ -57,7 +57,7 @@ fn baseline(line: &Transactions, rate: f64) -> Cell {
     Cell::figure(&line.threads.to_string(), "SLUB transactions/s", line.slub, rate).calibrated()
 }
 
-/// The cells of the baseline, which constants are fitted to; with `only`, that of so many threads.
+/// The cells of the baseline, which constants are fitted to; with `only`, of that many threads.
 pub(crate) fn calibration(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let wanted = |line: &Transactions| only.is_none_or(|threads| threads == line.threads);
     let lines = documents::transactions().into_iter().filter(wanted);
@@ -80,7 +80,7 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
         cells.push(Cell::gain(GAIN, (&row, "difference"), line.diff_percent, gained));
         rates.push((line, [slub, slab]));
         if threads == 160 {
-            // "~2.3% speedup", for which the document does not say how many threads there were.
+            // "~2.3% speedup": the document does not say for how many threads.
             let lockless = gain(slub, rate(machine, LOCKLESS, threads)?);
             cells.push(Cell::gain(GAIN, (&row, "lockless slow paths"), 2.3, lockless));
         }
@@ -89,8 +89,8 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
     Ok(cells)
 }
 
-/// Slow allocations and frees of SLUB with 16 threads and with 160, of which the document says
-/// nothing: its author has found them to be what SLUB loses by.
+/// SLUB's slow allocations and frees with 16 threads and with 160. The document gives no numbers;
+/// its author found that SLUB loses because of them.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let all = [16, 160].map(|threads| replay(machine, SLUB, threads).map(|it| it.counters));
     let [few, many] = all;
@@ -109,9 +109,9 @@ pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     ])
 }
 
-/// The time of a transaction as its client sees it, by Little's law: threads for each transaction
-/// a second. In the document it grows by the same time with each thread from 48 on, as at one
-/// station that serves all of them in turn.
+/// The time of a transaction as its client sees it, by Little's law: the number of threads divided
+/// by the transactions per second. In the document, from 48 threads on, each further thread adds
+/// the same time, as if one station served all threads in turn.
 fn round_trips(rates: &[Rates]) -> Vec<Cell> {
     let documented = |line: &Transactions| [line.slub, line.slab];
     let line = |of: &dyn Fn(&Rates) -> f64| {
@@ -130,14 +130,14 @@ fn round_trips(rates: &[Rates]) -> Vec<Cell> {
             Cell::effect("R(N)", (&row, "us for each thread"), document.1, slope),
             Cell::figure(&row, "us without threads", document.0, simulated.0),
         ];
-        // SLUB's column is what constants were fitted to.
+        // The constants were fitted to SLUB's column.
         cells.extend(of_both.map(|cell| if index == 0 { cell.calibrated() } else { cell }));
     }
     cells
 }
 
-/// The line through points by least squares: its value at 0, and its slope. Nothing where there
-/// are fewer than two points.
+/// Fits a straight line to points by least squares. Returns its value at 0 and its slope; None if
+/// there are fewer than two points.
 fn straight_line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

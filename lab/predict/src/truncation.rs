@@ -1,6 +1,6 @@
-//! Document 001: what truncation costs where a CPU of another node has filled the file. The
-//! document gives times of whole benchmarks on machines that it does not name; what it supposes is
-//! that pages of remote nodes are what makes its gains large.
+//! Document 001: the cost of truncating a file that a CPU of another node has filled. The document
+//! gives times of whole benchmarks, on machines that it does not name. It supposes that pages on
+//! remote nodes are what makes its gains large.
 
 use crate::machine::MachineFile;
 use crate::run::{Act, on_machine};
@@ -10,13 +10,13 @@ use quarry_replay::file_cache::FileCache;
 use quarry_replay::truncation::Truncation;
 use std::time::Duration;
 
-/// The machine's file: any of two sockets will do, and this one is of the document's years.
+/// The machine's file: any of two sockets would do, and this one is of the document's years.
 pub(crate) const MACHINE: &str = "004";
 
-/// The document's kernels, by the rungs of its ladder.
+/// The document's kernels: the rungs of its ladder, by the names of `TruncationPolicy`.
 const KERNELS: [&str; 4] = ["vanilla", "jan", "oneirq", "mel"];
 
-/// Pages of a file, as sparsetruncate has them.
+/// Pages of a file, as in sparsetruncate.
 const PAGES: u64 = 1_024;
 
 impl Act for Truncation {
@@ -27,7 +27,7 @@ impl Act for Truncation {
     }
 }
 
-/// Nanoseconds of a page, where `filler` has brought it in and `truncater` drops it.
+/// Nanoseconds per page to truncate a file on CPU `truncater` if CPU `filler` has read it.
 fn per_page(machine: &MachineFile, policies: &str, filler: u32, truncater: u32) -> Result<f64> {
     let (filler, truncater) = (filler as usize, truncater as usize);
     let work = Truncation { pages: PAGES, warm_ups: 2, filler, truncater };
@@ -35,7 +35,7 @@ fn per_page(machine: &MachineFile, policies: &str, filler: u32, truncater: u32) 
     Ok(took.as_nanos() as f64 / PAGES as f64)
 }
 
-/// Truncation by who has filled the file, kernel by kernel.
+/// Each kernel's time to truncate a file filled by the same CPU, another core, another node.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let topology = machine.topology();
     let other_core = (1..topology.cpus()).find(|cpu| topology.socket_of(*cpu) == 0);

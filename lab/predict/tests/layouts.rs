@@ -1,4 +1,4 @@
-//! A prediction is the same bytes in every process, wherever the system and the allocator put
+//! A prediction prints the same bytes in every process, wherever the system and the allocator place
 //! memory.
 #![cfg(quarry_sim)]
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Documents, in the short form that has every kind of replay of theirs.
+/// Documents with the options of a short run that still has every kind of replay of the document.
 const DOCUMENTS: [&[&str]; 4] = [
     &["000", "--quick"],
     &["002", "--quick", "--only", "32"],
@@ -16,15 +16,16 @@ const DOCUMENTS: [&[&str]; 4] = [
 
 /// A way in which a process lays out its memory.
 struct Layout {
-    /// Of `setarch`.
+    /// Options of `setarch`.
     flags: &'static [&'static str],
     variable: (&'static str, &'static str),
     /// Bytes of the environment.
     padding: usize,
 }
 
-/// As the system likes; without a random part, after an environment of 60,000 bytes; and in the old
-/// order of mappings, of which each allocation above 600 bytes is one and begins within a line.
+/// Three layouts: the system's own; one without randomised addresses, after an environment of
+/// 60,000 bytes; and the old order of mappings, with each allocation above 600 bytes in a mapping
+/// of its own, where it begins in the middle of a cache line.
 const LAYOUTS: [Layout; 3] = [
     Layout { flags: &[], variable: ("QUARRY_TEST", "1"), padding: 1 },
     Layout { flags: &["--addr-no-randomize"], variable: ("QUARRY_TEST", "1"), padding: 60_000 },
@@ -35,14 +36,14 @@ const LAYOUTS: [Layout; 3] = [
     },
 ];
 
-/// Returns whether the system lets a process ask for a layout. Where it does not, the allocator
-/// and the environment are what differs.
+/// Returns whether the system lets a process choose its layout. If not, the layouts differ only in
+/// the allocator and the environment.
 fn has_setarch() -> bool {
     let tried = Command::new("setarch").args(["--addr-no-randomize", "true"]).output();
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// Starts a prediction whose output goes to a file of its own.
+/// Starts a prediction that writes its output to `file`.
 fn start(words: &[&str], layout: usize, file: &Path) -> Child {
     let Layout { flags, variable: (name, value), padding } = LAYOUTS[layout];
     let program = env!("CARGO_BIN_EXE_quarry-predict");

@@ -20,10 +20,10 @@ const COPY_BYTES: usize = 4096;
 /// Calls in a burst that is short enough for one CPU's caches and lists.
 const SHORT: usize = 16;
 
-/// Calls in a burst that is too long for them.
+/// Calls in a burst that is too long for one CPU's caches and lists.
 const LONG: usize = 2_000;
 
-/// Repetitions. The shortest counts, as the one that nothing disturbed.
+/// Number of repetitions. The fastest counts, because nothing disturbed it.
 const ATTEMPTS: usize = 100;
 
 /// Nanoseconds of one call of each kind.
@@ -48,7 +48,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Measures them on a memory that is at rest.
+    /// Measures the costs on a memory that no other thread uses.
     ///
     /// # Panics
     /// If there is no memory left.
@@ -79,7 +79,7 @@ impl Costs {
         costs
     }
 
-    /// Subtracts the known parts from the time of a call in long bursts; leaves the slow path's.
+    /// Subtracts the known parts from the time of calls in long bursts: the slow path's is left.
     fn slow(&self, (alloc, free): (f64, f64), counts: &Counters) -> (f64, f64) {
         let own = |mean: f64, fast: (u64, f64), slow: u64, zone: (u64, f64)| {
             let all = (fast.0 + slow) as f64 * mean;

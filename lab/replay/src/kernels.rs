@@ -71,7 +71,7 @@ struct CrewRow {
     pipe: bool,
     #[serde(default)]
     drops: bool,
-    /// True if --amount is a number of turns of each sender.
+    /// True if `--amount` is the number of turns of each sender.
     #[serde(default)]
     turns: bool,
 }
@@ -86,8 +86,9 @@ fn one() -> usize {
 enum Capacity {
     Messages(u32),
     Count(String),
-    /// As many messages as fill a socket buffer of this many bytes; a buffer with any room left
-    /// takes one more. A message is charged for its buckets, or for its own bytes and a head.
+    /// As many messages as fill a socket buffer of this many bytes; while any room is left, the
+    /// buffer takes one more. A message is charged for the buckets that it lies in or, if `head` is
+    /// given, for its own bytes and a head.
     Socket {
         socket: usize,
         head: Option<usize>,
@@ -254,7 +255,8 @@ pub enum Cast {
 impl Scenario {
     /// Returns the path of this name, with the figures of this row.
     ///
-    /// # Panics If no path has this name.
+    /// # Panics
+    /// If no path has this name.
     pub fn of(path: &str, setting: &Setting) -> Self {
         TABLES.get(path).unwrap_or_else(|| panic!("no path {path}")).scenario(setting)
     }
@@ -400,7 +402,7 @@ pub(crate) mod tests {
     fn faults_take_pages_and_tables() {
         let replayed = run_briefly(&of_amount("page-fault", 1024, true), 2);
         assert_eq!(replayed.counters.zone_allocs * 1024, replayed.sent * (1024 + 2));
-        // 510, 510 and 4 pages, and both tables at once.
+        // Four sections: pages in lists of 510, 510 and 4, and then both page tables at once.
         assert_eq!(replayed.counters.page_sections * 1024, replayed.sent * 4);
     }
 

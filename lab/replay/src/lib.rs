@@ -3,7 +3,7 @@
 //! stacks with chosen policies.
 //!
 //! ```text
-//! kernels   the paths of the documents' benchmarks, read from data, and who walks them
+//! kernels   the paths of the documents' benchmarks, read from data, and the tasks that walk them
 //! path      a path: what is allocated and freed, from what, by whom, once for how many messages
 //! crew      groups of senders and receivers that hand messages to each other
 //! card      connections through a network card, whose interrupts one CPU serves
@@ -12,17 +12,17 @@
 //! bulk      all tasks take blocks of pages at once
 //! stage     where threads meet the one that measures them
 //! worker    a process that walks a path
-//! queue     what a receiver reads from
+//! queue     the receive queue of a socket or pipe
 //! flight    messages on their way, with the memory that they hold
-//! costs     what calls to a memory take
-//! spin      work beside the allocator, in nanoseconds
-//! memory    what a path allocates from
-//! file_cache  what file systems ask of a page cache
+//! costs     the times of calls to a memory
+//! spin      busy loops that stand for work besides the allocator
+//! memory    the interface by which a path allocates
+//! file_cache  the interface by which file systems use a page cache
 //! policies  the names of variants
 //! host      who runs the tasks: threads, or tasks of a simulated machine
 //! anonymous  the LRU lists of the pages of programs
-//! timed     another memory, with its calls for pages timed
-//! stack     Quarry's stacks as such a memory; stack_files their page cache
+//! timed     a wrapper for a memory that times its calls for pages
+//! stack     Quarry's stacks as such a memory; `stack_files`: their page cache
 //! ```
 
 mod anonymous;

@@ -40,7 +40,8 @@ impl Buffer {
 
     /// Returns the address of `offset`, from which on `bytes` bytes are inside the memory.
     ///
-    /// # Panics If they are not all inside.
+    /// # Panics
+    /// If they are not all inside.
     fn range(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset + bytes <= self.bytes, "{bytes} bytes at {offset} of {}", self.bytes);
         // SAFETY: the offset lies inside of the memory or at its end.
@@ -131,8 +132,8 @@ pub trait KernelMemory: Sync {
     /// Puts a page of a program on the LRU lists, if the memory has any.
     fn add_to_lru(&self, _page: &Buffer) {}
 
-    /// Unmaps the pages of programs: takes those that are on LRU lists off them, and frees all as
-    /// one list. The list is empty afterwards.
+    /// Unmaps pages of programs: takes those that are on LRU lists off them, frees all as one list,
+    /// and empties `list`.
     fn release(&self, pages: Pages, list: &mut Vec<Buffer>) {
         self.free_list(pages, list);
     }
@@ -286,7 +287,7 @@ counters! {
     pages_truncated,
     /// Pages that reclaim looked at.
     scanned,
-    /// Pages that it evicted.
+    /// Pages that reclaim evicted.
     evicted,
     /// Pages that were read again after they had been evicted.
     refaults,

@@ -108,7 +108,8 @@ pub struct Line<'a> {
 impl<'a> Line<'a> {
     /// Reads `ROLE ACT PIECE [per COUNT]`; `count` returns the number of messages that COUNT means.
     ///
-    /// # Panics If the text has another form.
+    /// # Panics
+    /// If the text has another form.
     pub fn parse(text: &'a str, count: impl Fn(&str) -> u32) -> Self {
         let (line, batch) = text.split_once(" per ").map_or((text, 1), |(it, n)| (it, count(n)));
         let words: Vec<&str> = line.split(' ').collect();
@@ -174,8 +175,8 @@ pub struct Path<S = Source> {
     pub(crate) payload: usize,
     /// Time that a message costs besides allocation and copies.
     pub work: Work,
-    /// The bursts of several senders can follow each other in a queue only if they are multiples of
-    /// this number.
+    /// The messages of the largest batch. In a socket's queue, bursts must be multiples of it or
+    /// fill the queue, so that no two bursts share a batch.
     pub(crate) longest_batch: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The names of variants: a slab policy, a page policy, and whatever else varies.
+//! The names of variants: a slab policy, a page policy, and further parts.
 
 use quarry_cache::PageCachingOptions;
 use quarry_cache::lru::{ADD_BATCHES, LruOptions, LruPolicy};
@@ -231,7 +231,7 @@ impl Policies {
         lru.map(|policy| LruOptions { policy, add_batch, counts: !uncounted })
     }
 
-    /// Chooses the page policies.
+    /// Sets the page policies and the LRU options that the variant names.
     pub(crate) fn apply(&self, options: &mut CachingOptions) -> Result<(), UnknownPolicy> {
         let CachingOptions { stack: options, cache } = options;
         options.pages.policy = Chosen::named(&self.pages).ok_or_else(|| {
@@ -240,7 +240,7 @@ impl Policies {
         })?;
         let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
-        // A rung is a kernel of 2017, whose LRU lists have one lock, and add batches of 14.
+        // A rung is a kernel of 2017: its LRU lists have one lock, its add batches 14 pages.
         cache.lru.policy = lru.unwrap_or(match truncation {
             Some(_) => lru::Chosen::Single,
             None => cache.lru.policy,

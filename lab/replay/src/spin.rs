@@ -8,7 +8,7 @@ use std::time::Instant;
 /// Rounds of one measurement: they take some 30 us, less than a scheduler's time slice.
 const ROUNDS: u64 = 20_000;
 
-/// Measurements. The shortest counts, as the one that nothing disturbed.
+/// Number of measurements. The fastest counts, because nothing disturbed it.
 const ATTEMPTS: usize = 40;
 
 /// Rounds for each 1,024 ns, measured once for the process.

@@ -412,8 +412,8 @@ mod tests {
         policies.replay(DOCUMENTED, Briefly(scenario, tasks)).unwrap()
     }
 
-    /// With one task. If several tasks share a CPU, a task that loses the CPU while it holds the
-    /// lock of the pcp lists sends the others to the zone.
+    /// Zone locks per message, with one task: if several tasks shared a CPU, a task that loses the
+    /// CPU while it holds the lock of the pcp lists would send the others to the zone.
     fn zone_locks(policies: &str, scenario: Scenario) -> f64 {
         run(policies, scenario, 1).0
     }
@@ -475,7 +475,7 @@ mod tests {
         }
     }
 
-    /// Each page of a fault is added to the LRU lists and taken off, on a machine of two nodes.
+    /// Each page of a fault goes onto the LRU lists and off them, on a machine of two nodes.
     #[test]
     fn every_lru_policy_has_the_pages_of_faults() {
         for lru in LRU_POLICIES {
@@ -488,7 +488,7 @@ mod tests {
         }
     }
 
-    /// Document 004: ten times the batch, a tenth of the zone's locks.
+    /// Document 004: a batch ten times as large takes the zone's lock a tenth as often.
     #[test]
     fn a_larger_batch_spares_the_zone() {
         let faults = || of_amount("page-fault", 32_768, false);

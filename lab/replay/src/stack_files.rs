@@ -54,8 +54,8 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
 
 /// The bytes of a page.
 ///
-/// # Safety The caller has the page pinned, and has its latch or is its only user; no task writes
-/// to the page.
+/// # Safety
+/// The caller pins the page, and has its latch or is its only user; no task writes to the page.
 unsafe fn bytes<S: SlabPolicy<Slots> + 'static>(cache: Cache<'_, S>, page: PageNo) -> &[u8] {
     // SAFETY: the page's memory stays while it is pinned: for this lifetime, the caller promises.
     unsafe { slice::from_raw_parts(cache.address(page).as_ptr(), cache.bytes(page)) }

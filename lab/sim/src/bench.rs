@@ -1,13 +1,13 @@
-//! `quarry-sim bench`: how many events a second the machine handles.
+//! `quarry-sim bench`: how many events per second the simulated machine handles.
 
 use quarry_sim::{Costs, Placement, Simulation, Topology, task};
 use quarry_sys::lock::CountedLock;
 use std::time::Instant;
 
-/// Runs of each machine; the best counts, for others may have had the processor.
+/// Runs of each machine. The fastest counts: in the others, another program may have had the CPU.
 const RUNS: usize = 3;
 
-/// Tasks that compute, use a shared line, and take one of a few locks.
+/// Runs tasks that compute, use a shared line, and take one of 8 locks. Returns the events.
 fn events(topology: &Topology, rounds: u32) -> u64 {
     let locks: Vec<_> = (0..8).map(|_| CountedLock::new(0u64)).collect();
     let mut simulation = Simulation::new(topology.clone(), Costs::default(), 1);

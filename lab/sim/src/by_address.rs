@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Mixes keys that are addresses or small numbers (Fibonacci hashing, Knuth, volume 3, 6.4).
+/// A hasher for keys that are addresses or small numbers (Fibonacci hashing, Knuth, volume 3, 6.4).
 #[derive(Default)]
 pub(crate) struct Mixer(u64);
 

@@ -1,22 +1,22 @@
-//! Caches of a finite size: which lines those of a core and those of a socket still have.
+//! Caches of a finite size: whether a core's or a socket's cache still has a line.
 //!
-//! A cache counts the lines that it takes in, those of data that streams through it included, and a
-//! line remembers the counts at its last use: once a cache has taken in as many others as it holds,
-//! it has lost the line, as where the one that was used longest ago goes first. So no cache knows
-//! its lines, and data that no task asks for again costs nothing here. Sets would depend on
-//! addresses, and no result may. A socket's cache includes those of its cores, as Intel's from
-//! Nehalem to Broadwell. Of a line that several cores have read, the last use counts for all: once
-//! that core has lost it, they have.
+//! A cache has no list of its lines. It counts the lines that it takes in, including those of data
+//! that streams through it, and each line remembers the count at its last use. A cache has lost a
+//! line once it has taken in as many others as it holds, as under LRU. So data that no task asks
+//! for again needs no records here. Associative sets are not simulated: they depend on addresses,
+//! and no result may. A socket's cache includes the caches of its cores, as in Intel's processors
+//! from Nehalem to Broadwell. If several cores have read a line, the last use counts for all of
+//! them: once the core of the last use has lost the line, the others have lost it too.
 
 use crate::costs::CacheSizes;
 use crate::topology::Topology;
 
 /// Bytes of a cache line, on x86-64 and most of aarch64.
 pub(crate) const LINE: usize = 64;
-/// Lines of a page, of memory and of the table of lines.
+/// Lines of a page of memory, and entries of a page in the table of lines.
 pub(crate) const LINES: usize = 64;
 
-/// The last use of a line: the core, and what its cache and its socket's had taken in.
+/// The last use of a line: the core, and what its cache and its socket's cache had taken in.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Use {
     core: u32,
@@ -24,17 +24,17 @@ pub(crate) struct Use {
     by_socket: u64,
 }
 
-/// The caches of a machine; by default they have no bound.
+/// The caches of a machine. By default they have no bound: no line is ever lost.
 #[derive(Default)]
 pub(crate) struct Caches {
-    /// Lines that the cache of each core has taken in, and that of each socket; none without a
-    /// bound. A line that was never used is as one that was used before they held any.
+    /// Lines that each core's cache, and each socket's, has taken in; empty without a bound. The
+    /// counts begin so high that a line which was never used is in no cache.
     cores: Vec<u64>,
     sockets: Vec<u64>,
-    /// Lines that the cache of a core holds, and that of a socket.
+    /// Lines that a core's cache holds, and lines that a socket's cache holds.
     most: [u64; 2],
     cores_of_socket: u32,
-    /// The line that each core has got from memory last: the next one is on its way already.
+    /// The last line that each core got from memory: the hardware fetches its neighbours ahead.
     last: Vec<usize>,
 }
 
@@ -51,8 +51,8 @@ impl Caches {
         }
     }
 
-    /// Takes all bits from `cores`, one for each core that has a line, if it is lost since its last
-    /// use. Returns the socket whose cache has it, whether a core does or not.
+    /// Clears `cores`, a bit for each core that has the line, if they have lost it since its last
+    /// use. Returns the socket whose cache still has it, even if no core does.
     pub(crate) fn lose(&self, used: Use, cores: &mut u128) -> Option<u32> {
         let in_core = *self.cores.get(used.core as usize)? - used.by_core;
         let socket = used.core / self.cores_of_socket;
@@ -63,14 +63,14 @@ impl Caches {
         (in_socket <= self.most[1]).then_some(socket)
     }
 
-    /// A use of a line by a core, now.
+    /// A use of a line by this core at the present counts.
     pub(crate) fn uses(&self, core: u32) -> Use {
         let Some(by_core) = self.cores.get(core as usize) else { return Use::default() };
         let socket = core / self.cores_of_socket;
         Use { core, by_core: *by_core, by_socket: self.sockets[socket as usize] }
     }
 
-    /// The cache of a core takes in lines, and that of its socket as well if they come from memory.
+    /// Counts lines that a core's cache takes in, and its socket's cache if they come from memory.
     pub(crate) fn take_in(&mut self, core: u32, lines: u64, from_memory: bool) {
         if let Some(taken) = self.cores.get_mut(core as usize) {
             *taken += lines;
@@ -78,8 +78,8 @@ impl Caches {
         }
     }
 
-    /// A core gets a line from memory. Returns whether it was fetched ahead: it lies in the same
-    /// page as the last one, and beside it.
+    /// Notes that a core gets a line from memory. Returns whether the line was fetched ahead: it is
+    /// the neighbour of the line before, in the same page.
     pub(crate) fn is_ahead(&mut self, core: u32, line: usize) -> bool {
         let Some(last) = self.last.get_mut(core as usize) else { return false };
         let last = std::mem::replace(last, line);

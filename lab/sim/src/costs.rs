@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Waiting {
-    /// A ticket lock, as Linux had on x86 from 2.6.25 to 4.1. All waiting CPUs watch one line,
-    /// and a release takes it away from all of them; the next owner sees the release after half of
-    /// the others, on average.
+    /// A ticket lock, as Linux had on x86 from 2.6.25 to 4.1. All waiting CPUs watch one line. A
+    /// release takes the line away from all of them, and each fetches it again; on average, half of
+    /// them do so before the next owner.
     Ticket,
-    /// A queue, as Linux has from 4.2 (`qspinlock`): one transfer to the next one.
+    /// A queue lock, as Linux has from 4.2 (`qspinlock`): a release is one transfer, to the next.
     Queued,
-    /// Quarry's own lock in a process: waiting tasks spin a while, and then sleep. The first
-    /// to come takes it.
+    /// Quarry's own lock in a process: a waiting task spins for a while, and then sleeps. A free
+    /// lock goes to the first task that tries.
     Futex,
 }
 
@@ -23,78 +23,78 @@ pub enum Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheSizes {
-    /// The largest one that a core has for itself.
+    /// The largest cache that a core has for itself.
     pub core_kib: usize,
-    /// The one that the cores of a socket share.
+    /// The cache that the cores of a socket share.
     pub socket_kib: usize,
 }
 
-/// Costs in simulated nanoseconds, unless a field says otherwise. Each is a free constant of a
-/// machine: a file of one's own names the sources of its values. The default is a server of the
-/// years of the documents (Xeon E5), from the literature; `docs/simulator.md` has the sources.
+/// Costs in simulated nanoseconds, unless a field says otherwise. All are free constants of a
+/// machine; a machine's file names their sources. The defaults are those of a server from the years
+/// of the documents (Xeon E5), from the literature: `docs/simulator.md` has the sources.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Costs {
-    /// A load, store or locked instruction on a line that its core has.
+    /// A load, store or locked instruction on a line that the CPU's core has.
     pub hit_ns: u64,
-    /// The extra time of a locked instruction, wherever its line is.
+    /// The extra time of a locked instruction, wherever the line is.
     pub locked_ns: u64,
-    /// The same on a line that another core of the socket has: the L3 forwards it.
+    /// An access to a line that another core of the socket has: the L3 cache forwards it.
     pub socket_ns: u64,
-    /// The same on a line of another socket.
+    /// An access to a line that another socket has.
     pub remote_ns: u64,
-    /// A line that no cache has.
+    /// An access to a line that no cache has.
     pub memory_ns: u64,
-    /// Each line after the first of one access: the hardware fetches several at a time.
+    /// Each line after the first in one access: the hardware fetches several at a time.
     pub next_line_ns: u64,
     /// A restartable sequence, without the lines it uses.
     pub sequence_ns: u64,
     /// A critical section, besides the lines that its code reports.
     pub section_ns: u64,
-    /// A block that enters or leaves the free lists of a zone, besides the lines it uses.
+    /// Moving a block into or out of a zone's free lists, besides the lines that this uses.
     pub zone_block_ns: f64,
-    /// A page that enters or leaves an LRU list, likewise.
+    /// Moving a page onto or off an LRU list, besides the lines that this uses.
     pub lru_page_ns: f64,
-    /// An allocation or a free that the per-CPU form of a slab policy does not serve, likewise.
+    /// An allocation or free outside the slab policy's per-CPU form, besides the lines.
     pub slab_slow_ns: f64,
-    /// Passing a lock on, besides the transfer of its line.
+    /// Passing a lock on to the next task, besides the transfer of its line.
     pub hand_over_ns: u64,
-    /// The extra time to pass a ticket lock on for each further waiting task: half of the time in
-    /// which the directory serves one request for the line.
+    /// The extra time to pass a ticket lock on, for each further waiting task: half of the time
+    /// that the cache directory needs to serve one request for the line.
     pub ticket_waiter_ns: u64,
     /// How long a task spins for a [`Waiting::Futex`] lock before it sleeps.
     pub spin_ns: u64,
-    /// A round of waiting (`pause` and a look).
+    /// One round of a spinning wait: `pause`, and a look at the lock.
     pub relax_ns: u64,
-    /// A call of the kernel that sleeps or wakes.
+    /// A system call that sleeps or wakes a task.
     pub call_ns: u64,
-    /// From a wake-up until the task runs on its idle CPU, besides the way out of an idle state.
+    /// From a wake-up until the task runs on an idle CPU, not counting the exit from an idle state.
     pub wake_ns: u64,
-    /// From one task to the next of a CPU.
+    /// The switch of a CPU from one task to the next.
     pub switch_ns: u64,
     /// How long a task may run while others wait for its CPU.
     pub slice_ns: u64,
     /// Bytes per nanosecond that one core can clear or copy.
     pub core_bytes_per_ns: f64,
-    /// Bytes per nanosecond that the memory of one socket delivers to all.
+    /// Bytes per nanosecond that the memory of one socket delivers to all its cores together.
     pub socket_bytes_per_ns: f64,
-    /// The clock in GHz with 1, 2, .. busy CPUs of a socket; the last one holds for more. Times
-    /// that tasks compute are those of the first. None: the clock does not depend on it.
+    /// The clock in GHz while 1, 2, .. CPUs of a socket are busy; the last value holds for more.
+    /// Times that tasks compute are those at the first value. Empty: the clock stays the same.
     pub ghz: Vec<f64>,
-    /// Idle states, each as the time that a CPU has been idle when it is in that state, and the
-    /// time that its core takes to leave it. None: a core leaves idleness at once.
+    /// Idle states: each is how long a CPU has been idle when it enters the state, and the time
+    /// that its core takes to leave the state. Empty: leaving takes no time.
     pub idle_states: Vec<[u64; 2]>,
-    /// How many times longer a task computes while another thread of its core is busy.
+    /// How many times as long a task computes while another thread of its core is busy.
     pub smt_slowdown: f64,
     /// How tasks wait for locks.
     pub waiting: Waiting,
-    /// True if the descriptor of a frame has a line of its own, as in a kernel (`struct page`, 64
-    /// bytes); false if entries of neighbours share lines, as in Quarry.
+    /// True if each frame's descriptor has a line of its own, as in a kernel (`struct page`, 64
+    /// bytes); false if neighbouring descriptors share lines, as in Quarry.
     pub frames_have_lines: bool,
-    /// Lines that a critical section of a kernel has on their way at a time: processors go on with
-    /// the next page while the line of one is fetched.
+    /// How many lines a critical section of a kernel fetches at a time: a processor goes on with
+    /// the next page while it still fetches a line of this one.
     pub section_overlap: f64,
-    /// Sizes of the caches. None: they have none, and keep every line until another core takes it.
+    /// Sizes of the caches. None: a cache keeps every line until another core takes it.
     pub caches: Option<CacheSizes>,
 }
 
@@ -103,14 +103,14 @@ impl Default for Costs {
         Self {
             // 4 to 5 cycles of L1 at 2.5 GHz and more (Intel, "Optimization Reference Manual").
             hit_ns: 2,
-            // `section_ns` and `sequence_ns` include the next five.
+            // `section_ns` and `sequence_ns` include the next four.
             locked_ns: 0,
             zone_block_ns: 0.0,
             lru_page_ns: 0.0,
             slab_slow_ns: 0.0,
             // D. Molka et al., "Cache Coherence Protocol and Memory Performance of the Intel
-            // Haswell-EP Architecture", ICPP 2015: a modified line of another core 30 to 50 ns,
-            // of the other socket about 110 ns, local memory 96 ns.
+            // Haswell-EP Architecture", ICPP 2015: 30 to 50 ns for a line that another core has
+            // modified, about 110 ns if that core is in the other socket, 96 ns for local memory.
             socket_ns: 45,
             remote_ns: 110,
             memory_ns: 96,
@@ -120,20 +120,20 @@ impl Default for Costs {
             sequence_ns: 3,
             section_ns: 20,
             hand_over_ns: 0,
-            // S. Boyd-Wickizer et al., "Non-scalable locks are dangerous", Linux Symposium 2012:
-            // a hand-over takes s + c * n / 2. Half of a request served every 30 ns.
+            // S. Boyd-Wickizer et al., "Non-scalable locks are dangerous", Linux Symposium 2012: a
+            // hand-over takes s + c * n / 2. Here c = 30 ns, the time to serve one request.
             ticket_waiter_ns: 15,
             // 100 rounds of 10 ns (`SPIN_ROUNDS` of quarry_sys::lock).
             spin_ns: 1_000,
             relax_ns: 10,
-            // A futex call that sleeps or wakes, and until the woken one runs: "about 5 us" for
-            // the round trip (quarry_sys::lock).
+            // A futex call that sleeps or wakes, and the time until the woken task runs; the round
+            // trip takes "about 5 us" (quarry_sys::lock).
             call_ns: 500,
             wake_ns: 2_000,
             switch_ns: 1_000,
             // `sched_min_granularity` of CFS with 8 CPUs and more: 0.75 ms * (1 + log2(8)).
             slice_ns: 3_000_000,
-            // The same paper: reading about 10 GB/s by one core, about 60 GB/s by a socket.
+            // Molka et al.: one core reads about 10 GB/s, a socket about 60 GB/s.
             core_bytes_per_ns: 10.0,
             socket_bytes_per_ns: 60.0,
             // The computing time of a program was measured on its own machine, and is not scaled.
@@ -149,7 +149,7 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// A machine on which nothing takes time but what tasks compute. For comparison with formulas.
+    /// Costs of a machine on which only computing takes time, for comparison with formulas.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -173,21 +173,21 @@ impl Costs {
         }
     }
 
-    /// Reads costs from the text of a TOML file; what it does not name stays as the default has it.
+    /// Reads costs from the text of a TOML file; costs that it does not name keep their defaults.
     ///
     /// # Errors
-    /// An unknown field, or a value that cannot be.
+    /// An unknown field, or an impossible value.
     pub fn from_toml(text: &str) -> anyhow::Result<Self> {
         let costs: Self = toml::from_str(text)?;
         costs.validate()?;
         Ok(costs)
     }
 
-    /// Returns the first value that cannot be.
+    /// Checks that all values are possible.
     ///
     /// # Errors
-    /// A bandwidth or a clock that is not above 0, a slowdown or an overlap below 1, a time below
-    /// 0, a round of waiting or a slice without time.
+    /// The first impossible value: a bandwidth or a clock that is not above 0, a slowdown or an
+    /// overlap below 1, a time below 0, or no time for a round of waiting or a slice.
     pub fn validate(&self) -> anyhow::Result<()> {
         for (what, rate) in [
             ("core_bytes_per_ns", self.core_bytes_per_ns),
@@ -215,8 +215,8 @@ impl Costs {
         Ok(())
     }
 
-    /// How many times longer a task computes than alone on its socket, where `busy` CPUs of that
-    /// are busy, and another thread of its core is or not.
+    /// How many times as long a task computes as it would alone on its socket, if `busy` CPUs of
+    /// the socket are busy. `shares_core`: another thread of the task's core is busy.
     #[must_use]
     pub fn slowdown(&self, busy: u32, shares_core: bool) -> f64 {
         let at = (busy.max(1) as usize).min(self.ghz.len());
@@ -224,7 +224,7 @@ impl Costs {
         by_clock * if shares_core { self.smt_slowdown } else { 1.0 }
     }
 
-    /// The time in which a core leaves the idle state that it is in after so many nanoseconds.
+    /// The time that a core takes to leave idleness after it has been idle for `idle_ns`.
     #[must_use]
     pub fn idle_exit_ns(&self, idle_ns: u64) -> u64 {
         let reached = self.idle_states.iter().take_while(|[after_ns, _]| *after_ns <= idle_ns);

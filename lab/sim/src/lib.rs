@@ -1,21 +1,21 @@
 //! A simulated machine of many CPUs, on one thread of the system and in simulated time, that runs
-//! Quarry's stack as it is: the same sources, with this machine behind the seam
+//! Quarry's stack as it is: the same sources, with this machine as the implementation of
 //! `quarry_sys::primitive`.
 //!
-//! A `Simulation` has a [`Topology`], [`Costs`] and a seed. Tasks are coroutines that its `spawn`
-//! puts on CPUs; they run Quarry, and say what else they do by the functions of the module `task`.
-//! `Simulation::run` answers with an [`Outcome`]. The same seed gives the same outcome, in every
-//! process.
+//! A `Simulation` has a [`Topology`], [`Costs`] and a seed. Its `spawn` puts tasks on CPUs. Tasks
+//! are coroutines: they run Quarry, and state their other actions by calling functions of the
+//! module `task`. `Simulation::run` returns an [`Outcome`]. The same seed gives the same outcome in
+//! every process.
 //!
-//! The machine exists where it is built with `--cfg quarry_sim`; elsewhere this crate has the
-//! descriptions of machines only. `docs/simulator.md` says what it can show, and what not.
+//! The machine exists only in builds with `--cfg quarry_sim`; other builds of this crate have only
+//! the descriptions of machines. `docs/simulator.md` says what the machine can show, and what not.
 //!
 //! Order of the files, each using only those before it: `topology`, `costs`, `outcome`;
 //! `by_address`, `caches`, `lines`, `locks`, `state`, `machine`, `task`, `shared`, `simulation`,
 //! `simulate`.
 //!
-//! A new cost is a field of [`Costs`], with its source there and in `docs/simulator.md`; a section
-//! whose time the machine should know spends an `Effort` of `quarry_sys::primitive` under its lock.
+//! A new cost is a field of [`Costs`], with its source there and in `docs/simulator.md`. A critical
+//! section whose time the machine should know reports an `Effort` of `quarry_sys::primitive`.
 
 pub mod costs;
 pub mod outcome;

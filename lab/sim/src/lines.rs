@@ -1,8 +1,8 @@
-//! Which core has which cache line: a table of pages of lines, made when a page is first used.
+//! Which cores have which cache lines: a table of pages of lines. A page is added at its first use.
 //!
-//! Nothing that can be observed depends on the number of a line, so neither on where the system
-//! has put memory. Memory is bounded: beyond [`MOST_PAGES`], the page that was first used longest
-//! ago is forgotten, as if its lines had gone back to memory.
+//! No result depends on the number of a line, and so none on where the system has put memory. The
+//! table's size is bounded: beyond [`MOST_PAGES`] it forgets the page that was added first, as if
+//! that page's lines had gone back to memory.
 
 use crate::by_address::ByAddress;
 use crate::caches::{Caches, LINE, LINES, Use};
@@ -12,18 +12,18 @@ use quarry_sys::primitive::Access;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Pages of the table: with 3 KiB each, 192 MiB at most.
+/// The most pages of the table: 192 MiB, at 3 KiB each.
 const MOST_PAGES: usize = 1 << 16;
 
 #[derive(Clone, Copy, Default)]
 struct Line {
-    /// Cores that have it, a bit each, unless their caches have lost it; cores 128 apart share one.
-    /// None: a socket's cache has it, or memory.
+    /// The cores that have the line, a bit each, unless their caches have lost it; core numbers 128
+    /// apart share a bit. 0: the line is in a socket's cache or in memory.
     cores: u128,
-    /// When the last transfer for writing, or from a core that may have written, ends: the next
-    /// one begins then.
+    /// When the last transfer ends that was for a write, or from a core that may have written. The
+    /// next transfer begins then.
     free_at_ns: u64,
-    /// Its last use, where caches have a size.
+    /// The last use of the line, needed if caches have a size.
     used: Use,
 }
 
@@ -31,34 +31,34 @@ struct Line {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fetched {
     pub(crate) ns: u64,
-    /// Lines that other cores had, in this and in other sockets, and those from memory.
+    /// Lines that came from another core of the socket, from another socket, and from memory.
     pub(crate) in_socket: u64,
     pub(crate) remote: u64,
     pub(crate) from_memory: u64,
 }
 
-/// An array that has an entry for each frame of memory.
+/// An array with one entry for each frame of memory.
 struct FrameArray {
     addresses: Range<usize>,
     entry_bytes: usize,
     grows_down: bool,
 }
 
-/// Number of the line of frame 0, where each frame has a line of its own: above those of memory.
+/// The line of frame 0, if each frame has a line of its own. Such lines lie above those of memory.
 const FRAME_LINES: usize = 1 << 58;
 
-/// Number of the line of address 0, where each address has a line of its own.
+/// The line of address 0 in the numbering that gives each address a line of its own.
 const STATIC_LINES: usize = 1 << 59;
 
 #[derive(Default)]
 pub(crate) struct Lines {
-    /// The program's own memory: a linker puts its variables beside each other as it likes, so each
-    /// has a line of its own, and another build of the program has the same lines.
+    /// The program's own memory. The linker places variables side by side as it likes, so here each
+    /// has a line of its own; then another build of the program has the same lines.
     image: Range<usize>,
     frame_arrays: Vec<FrameArray>,
     numbers: ByAddress<usize>,
     pages: Vec<[Line; LINES]>,
-    /// Addresses of pages in the order of their first use, and their numbers.
+    /// Addresses of the pages in the order in which they were added, with their numbers.
     order: VecDeque<(usize, usize)>,
     /// The page that was used last.
     last: (usize, usize),
@@ -70,12 +70,12 @@ impl Lines {
         Self { last: (usize::MAX, 0), ..Self::default() }
     }
 
-    /// From now on every address of the program's own memory is a line.
+    /// From now on, each address of the program's own memory has a line of its own.
     pub(crate) fn know_image(&mut self, image: Range<usize>) {
         self.image = image;
     }
 
-    /// From now on the entries of an array lie in the lines of the frames that they describe.
+    /// From now on, an entry of this array lies in the line of the frame that it describes.
     pub(crate) fn add_frame_array(
         &mut self,
         start: usize,
@@ -88,7 +88,7 @@ impl Lines {
         self.frame_arrays.push(FrameArray { addresses, entry_bytes, grows_down });
     }
 
-    /// The first line of some bytes, and how many there are. O(arrays of frames).
+    /// The first line of `bytes` bytes at `address`, and the number of lines. O(arrays of frames).
     pub(crate) fn of(&self, address: usize, bytes: usize) -> (usize, usize) {
         let found = self.frame_arrays.iter().find(|it| it.addresses.contains(&address));
         if self.image.contains(&address) {
@@ -142,8 +142,8 @@ impl Lines {
         number
     }
 
-    /// Returns whether `cpu` can make the access without a word to anybody: its core has the line
-    /// to read, or alone.
+    /// Returns whether `cpu` can make the access without a transfer: to read, its core has the
+    /// line; to write, no other core has it.
     pub(crate) fn finds(&mut self, on: &Topology, cpu: u32, line: usize, access: Access) -> bool {
         if on.is_outside(cpu) {
             return true;
@@ -157,7 +157,7 @@ impl Lines {
         finds
     }
 
-    /// `cpu` uses `count` lines from `first` on, at `now_ns`. O(count).
+    /// Counts and times a use of `count` lines from `first` on by `cpu` at `now_ns`. O(count).
     pub(crate) fn fetch(
         &mut self,
         (on, costs): (&Topology, &Costs),
@@ -206,7 +206,7 @@ impl Lines {
         };
         let now = self.line(line);
         let end_ns = now_ns.max(now.free_at_ns) + ns;
-        // One that a single core has may be changed: it has to give it up as for a write.
+        // If only one core has the line, it may have changed it: the transfer is as for a write.
         if writes || cores.is_power_of_two() {
             now.free_at_ns = end_ns;
         }
@@ -223,14 +223,14 @@ impl Lines {
     }
 }
 
-/// Returns whether a core, of those that have a line, can use it without a word to anybody.
+/// Returns whether a core can use a line without a transfer, if the line is in these `cores`.
 fn has(cores: u128, core: u32, writes: bool) -> bool {
     let me = 1 << (core % 128);
     cores == me || !writes && cores & me != 0
 }
 
-/// Returns whether the access goes to another socket: a read, if no cache of this one has the line;
-/// a write, if one of another has it, which must hear of it.
+/// Returns whether the access goes to another socket: a read, if no cache of this socket has the
+/// line; a write, if a cache of another socket has it, because that copy must be invalidated.
 fn is_elsewhere(
     on: &Topology,
     cpu: u32,
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn streams_push_out_what_was_not_used_for_long() {
         let (on, costs, mut lines) = (Topology::new(2, 2), costs(), Lines::new());
-        // 16 lines of a core, 32 of a socket.
+        // A core's cache holds 16 lines, a socket's 32.
         lines.caches = Caches::new(&on, CacheSizes { core_kib: 1, socket_kib: 2 });
         let at = |now, line, lines: &mut Lines| {
             lines.fetch((&on, &costs), (0, now), (line, 1), Access::Write).ns
@@ -341,10 +341,10 @@ mod tests {
     #[test]
     fn a_full_cache_forgets_the_oldest_line() {
         let (on, costs, mut lines) = (Topology::new(2, 1), costs(), Lines::new());
-        // 16 lines of a core, 32 of a socket.
+        // A core's cache holds 16 lines, a socket's 32.
         lines.caches = Caches::new(&on, CacheSizes { core_kib: 1, socket_kib: 2 });
         let mut now_ns = 0;
-        // No line is beside another one, which would be on its way already.
+        // No two lines are neighbours, because a neighbour would be fetched ahead.
         let mut at = |cpu, line: usize, access| {
             now_ns += 1_000;
             lines.fetch((&on, &costs), (cpu, now_ns), (2 * line, 1), access).ns

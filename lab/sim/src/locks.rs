@@ -1,4 +1,4 @@
-//! The locks of a machine: who holds each, and who waits.
+//! The locks of a machine: the owner of each, and the tasks that wait for it.
 
 use crate::by_address::ByAddress;
 use crate::outcome::LockClass;
@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) struct Lock {
     pub(crate) is_held: bool,
     pub(crate) since_ns: u64,
-    /// Tasks that spin, first come first served, and since when they wait.
+    /// Tasks that spin, in order of arrival, with the times since which they wait.
     pub(crate) queue: VecDeque<(usize, u64)>,
-    /// Tasks that sleep for it.
+    /// Tasks that sleep until the lock is free.
     pub(crate) sleepers: VecDeque<usize>,
     /// An index of [`Locks::names`].
     class: usize,
     pub(crate) costs: LockClass,
 }
 
-/// All locks that have been used. A lock whose memory is used for another one goes on with that.
+/// All locks that have been used. A lock at the address of an earlier one continues its record.
 pub(crate) struct Locks {
     locks: ByAddress<Lock>,
     names: Vec<String>,

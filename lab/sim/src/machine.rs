@@ -1,4 +1,4 @@
-//! The machine behind the seam: the cost of a running task's calls, and where it lets others run.
+//! The machine under `quarry_sys`: what a task's calls cost, and where other tasks get their turn.
 
 use crate::caches::LINE;
 use crate::costs::Waiting;
@@ -8,19 +8,18 @@ use quarry_sys::primitive::{Access, Effort, Machine};
 use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
 
-/// How long a task computes on a CPU that is interrupted before it lets an interrupt in.
+/// On a CPU with interrupts, the longest time that a task computes before it lets an interrupt in.
 const INTERRUPT_NS: u64 = 500;
 
 type Yielder = corosensei::Yielder<(), ()>;
 pub(crate) type Work<'a> = Box<dyn FnOnce() + 'a>;
 
-/// The machine that a run is on. Its state is borrowed for one step only, never while another task
-/// runs.
+/// The machine of a run. Its state is borrowed only within one step, never while another task runs.
 pub(crate) struct Simulated {
     state: RefCell<State>,
-    /// How each task gives up the thread of the system; null before it has begun.
+    /// For each task, the means to give up the system's thread; null before the task has begun.
     yielders: RefCell<Vec<*const Yielder>>,
-    /// Tasks that have been spawned by running ones and not begun, and what they do.
+    /// Tasks that running tasks have spawned and that have not begun, with their work.
     spawned: RefCell<Vec<(TaskId, Work<'static>)>>,
     random: Cell<u64>,
 }
@@ -51,7 +50,7 @@ impl Simulated {
         self.spawned.borrow_mut().push((task, work));
     }
 
-    /// Notes how a task that begins gives up the thread.
+    /// Notes by what means a task that begins gives up the thread.
     pub(crate) fn begins(&self, task: TaskId, yielder: &Yielder) {
         let mut yielders = self.yielders.borrow_mut();
         if yielders.len() <= task {
@@ -64,8 +63,8 @@ impl Simulated {
     pub(crate) fn suspend(&self) {
         let running = self.state.borrow().running;
         let yielder = self.yielders.borrow()[running];
-        // SAFETY: the running task has set it when it began, and a yielder lives as long as the
-        // coroutine runs that it was made for, which is the calling one.
+        // SAFETY: the running task stored the pointer when it began. A yielder lives as long as its
+        // coroutine runs, and that coroutine is the caller.
         unsafe { (*yielder).suspend(()) };
     }
 
@@ -79,7 +78,7 @@ impl Simulated {
         z ^ z >> 31
     }
 
-    /// Waits until no other task is earlier. Here other tasks of the CPU get their turn, too.
+    /// Waits until no other task is earlier. Other tasks of the CPU may get their turn here.
     pub(crate) fn order(&self) {
         let must_wait = {
             let mut state = self.state();
@@ -93,7 +92,7 @@ impl Simulated {
                 true
             } else if state.events.peek().is_some_and(|Reverse((at_ns, ..))| *at_ns <= now_ns) {
                 let running = state.running;
-                // It has been counted as one event.
+                // `queue_event` counts this event a second time.
                 state.outcome.events -= 1;
                 state.queue_event(now_ns, Event::Resume(running));
                 true
@@ -106,7 +105,7 @@ impl Simulated {
         }
     }
 
-    /// Lets time pass for the running task, without looking whether others are earlier.
+    /// Lets time pass for the running task, without checking whether other tasks are earlier.
     pub(crate) fn pass(&self, ns: u64) {
         let mut state = self.state();
         if state.task().watches == 0 {
@@ -114,8 +113,8 @@ impl Simulated {
         }
     }
 
-    /// The running task computes what takes `ns` nanoseconds at the highest clock and alone on a
-    /// core. Where that takes longer than its slice, others get their turn.
+    /// Lets the running task compute for `ns` nanoseconds, a time that holds at the highest clock
+    /// and alone on a core. Other tasks get their turn when the task's slice ends.
     pub(crate) fn compute(&self, ns: u64) {
         let mut ns = self.state().stretched(ns);
         loop {
@@ -127,7 +126,7 @@ impl Simulated {
                     if cpu.has_interrupts { INTERRUPT_NS.min(slice_ns) } else { slice_ns };
                 (cpu.slice_ends_ns.saturating_sub(cpu.now_ns), slice_ns)
             };
-            // Without other tasks that wait, this one goes on in its next slice.
+            // If no other task waits, this one goes on for another slice.
             let step_ns = ns.min(if left_ns == 0 { slice_ns } else { left_ns.min(slice_ns) });
             self.pass(step_ns);
             ns -= step_ns;
@@ -138,7 +137,7 @@ impl Simulated {
         }
     }
 
-    /// Fetches lines, and lets their time pass. Returns how long it took.
+    /// Fetches lines, and lets the time for it pass. Returns this time.
     fn fetch(&self, address: usize, bytes: usize, access: Access) -> u64 {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -159,7 +158,7 @@ impl Simulated {
         fetched.ns
     }
 
-    /// Uses a line that tasks share, in the order of time: the access happens at its end.
+    /// Uses a line that tasks share, in the order of time: the access takes effect at its end.
     pub(crate) fn shared(&self, address: usize, bytes: usize, access: Access) {
         self.order();
         let own_ns = {
@@ -171,8 +170,8 @@ impl Simulated {
         }
     }
 
-    /// Suspends the running task, off its CPU, until `key` is woken or the time is over. Returns
-    /// whether it was woken.
+    /// Suspends the running task, off its CPU, until another task wakes `key` or `until_ns` has
+    /// come. Returns whether it was woken.
     pub(crate) fn block(&self, key: usize, until_ns: Option<u64>) -> bool {
         {
             let mut state = self.state();
@@ -194,7 +193,7 @@ impl Simulated {
         self.state().task().was_woken
     }
 
-    /// Waits on the CPU, at most until a time, for the lock. Returns whether it was handed over.
+    /// Spins for the lock on the CPU, at most until `until_ns`. Returns whether it was handed over.
     fn spin(&self, lock: usize, until_ns: Option<u64>) -> bool {
         {
             let mut state = self.state();
@@ -212,7 +211,7 @@ impl Simulated {
         self.state().task().was_woken
     }
 
-    /// The futex lock of a process: a while on the CPU, then asleep.
+    /// Waits as for Quarry's futex lock: spins on the CPU for a while, then sleeps.
     fn wait_as_futex(&self, lock: usize) -> Waited {
         let (since_ns, spin_ns, call_ns) = {
             let state = self.state();
@@ -241,7 +240,8 @@ impl Simulated {
         Waited::LookAgain
     }
 
-    /// Hands a lock from the running task to the first one that spins for it.
+    /// Hands a lock from the running task to the first task that spins for it. If none spins, wakes
+    /// one that sleeps, and returns false.
     fn hand_over(&self, lock: usize) -> bool {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -266,9 +266,9 @@ impl Simulated {
         }
         at.is_held = true;
         at.costs.contended += 1;
-        // A task that found its line at hand began to wait after this time, by less than a hit.
+        // A task whose core had the line began to wait after this time, by less than `hit_ns`.
         at.costs.waiting_ns += (now_ns + ns).saturating_sub(since_ns);
-        // The line goes with it.
+        // The lock's line goes to the next owner.
         let line = (state.lines.of(lock, 1).0, 1);
         state.lines.fetch((topology, costs), (next_cpu, now_ns), line, Access::Update);
         state.tasks[next].was_woken = true;

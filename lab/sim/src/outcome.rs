@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 /// The costs of the locks of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LockClass {
-    /// Times one was taken.
+    /// Number of times that a lock was taken.
     pub acquisitions: u64,
-    /// Of these, after waiting for another task.
+    /// Acquisitions among these that waited for another task.
     pub contended: u64,
-    /// Times that a task which does not wait found one held.
+    /// Number of times that a task found a lock held and did not wait for it (`try_lock`).
     pub refused: u64,
     /// Time that tasks waited.
     pub waiting_ns: u64,
-    /// Time that one was held.
+    /// Time for which a lock was held.
     pub holding_ns: u64,
-    /// The most tasks that waited for one lock at a time.
+    /// The most tasks that waited for one lock at the same time.
     pub longest_queue: u64,
 }
 
@@ -31,12 +31,12 @@ impl std::ops::AddAssign for LockClass {
     }
 }
 
-/// The result of a run. The same for the same tasks, machine and seed.
+/// The result of a run. It is the same for the same tasks, machine and seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
-    /// When the last task ended, daemons not counted.
+    /// When the last task ended; daemons do not count.
     pub time_ns: u64,
-    /// How long each CPU had a task, one that spins for a lock included.
+    /// For each CPU, the time for which it had a task, including tasks that spin for a lock.
     pub busy_ns: Vec<u64>,
     /// Locks by the name that `Simulation::name_locks` gave them, or `other`.
     pub locks: BTreeMap<String, LockClass>,
@@ -46,14 +46,14 @@ pub struct Outcome {
     pub lines_remote: u64,
     /// Lines that came from memory.
     pub lines_from_memory: u64,
-    /// Bytes that went through memory by `memory`.
+    /// Bytes that tasks read or wrote by `task::memory`.
     pub memory_bytes: u64,
-    /// Time that tasks waited for the bandwidth of a socket, beyond what their core takes.
+    /// Time that tasks waited for a socket's bandwidth, beyond the time that their own core needs.
     pub memory_waiting_ns: u64,
     /// Times that a CPU went from one task to another.
     pub switches: u64,
     /// Tasks that ended.
     pub tasks: u64,
-    /// Places where a task waited for its turn in the order of time, or an event was queued.
+    /// Events: points where a task made sure of its turn in simulated time, and queued events.
     pub events: u64,
 }

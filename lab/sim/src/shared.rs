@@ -3,20 +3,20 @@
 use crate::task::here;
 use std::cell::Cell;
 
-/// Tasks that wait until all have come.
+/// A barrier: tasks that reach it wait until all have come.
 pub struct Barrier {
     tasks: usize,
     come: Cell<usize>,
 }
 
 impl Barrier {
-    /// One for `tasks` tasks.
+    /// Makes a barrier for `tasks` tasks.
     #[must_use]
     pub fn new(tasks: usize) -> Self {
         Self { tasks, come: Cell::new(0) }
     }
 
-    /// Waits until all tasks have called this. May be used again.
+    /// Waits until all tasks have called this. The barrier can be used again.
     pub fn wait(&self) {
         let key = std::ptr::from_ref(self) as usize;
         here().order();

@@ -14,28 +14,28 @@ use quarry_sys::primitive::run_on;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// Bytes of a task's stack. The system gives memory for what is used; the deepest path of Quarry
-/// uses a few KiB.
+/// Bytes of a task's stack. The system provides memory only for the part in use, and the deepest
+/// path of Quarry uses a few KiB.
 const STACK_BYTES: usize = 256 << 10;
-/// The same of a task outside of the sockets, which may build a whole stack of Quarry.
+/// Bytes of the stack of a task outside the sockets, which may build a whole heap of Quarry.
 const OUTSIDE_STACK_BYTES: usize = 4 << 20;
-/// Events after the end of the last task in which daemons have to return.
+/// The most events that may follow the end of the last task before the daemons must have returned.
 const EVENTS_TO_END: u64 = 1_000_000;
 
-/// A run that cannot go on.
+/// The error of a run in which no task can go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "at {time_ns} ns of simulated time, tasks {tasks:?} wait for each other: nothing else will \
      happen"
 )]
 pub struct Stuck {
-    /// When nothing was left to happen.
+    /// The time at which no event was left.
     pub time_ns: u64,
-    /// Tasks that are not done, in the order in which they were spawned.
+    /// Tasks that have not ended, in the order in which they were spawned.
     pub tasks: Vec<usize>,
 }
 
-/// A machine and the tasks that it will run, which may borrow what lives for `'env`.
+/// A machine and the tasks that it will run. The tasks may borrow what lives for `'env`.
 pub struct Simulation<'env> {
     state: State,
     seed: u64,
@@ -53,10 +53,10 @@ fn image() -> Range<usize> {
 }
 
 impl<'env> Simulation<'env> {
-    /// A machine without tasks.
+    /// Makes a machine without tasks.
     ///
     /// # Panics
-    /// Where topology or costs are impossible: see their `validate`.
+    /// If the topology or the costs are impossible: see their `validate`.
     #[must_use]
     pub fn new(topology: Topology, costs: Costs, seed: u64) -> Self {
         topology.validate().expect("a possible topology");
@@ -66,20 +66,20 @@ impl<'env> Simulation<'env> {
         Self { state, seed, works: Vec::new() }
     }
 
-    /// Adds a task, which begins at time 0. `Same` and `Next` go by CPU 0.
+    /// Adds a task that begins at time 0. For `Same` and `Next`, the spawning CPU is CPU 0.
     pub fn spawn(&mut self, placement: Placement, work: impl FnOnce() + 'env) {
         let task = self.state.add(placement, 0, false);
         self.works.push((task, Box::new(work)));
     }
 
-    /// Adds a task that the run does not wait for. Once all others are done, its sleeps return at
-    /// once and [`crate::task::is_over`] is true; it returns then.
+    /// Adds a task that the run does not wait for. Once all other tasks have ended, its sleeps
+    /// return at once and [`crate::task::is_over`] returns true; then the daemon must return.
     pub fn spawn_daemon(&mut self, placement: Placement, work: impl FnOnce() + 'env) {
         let task = self.state.add(placement, 0, true);
         self.works.push((task, Box::new(work)));
     }
 
-    /// Gives locks the names by which the outcome has them; see [`crate::task::name_locks`].
+    /// Gives locks the names that the outcome uses; see [`crate::task::name_locks`].
     pub fn name_locks(&mut self, visit_locks: impl FnOnce(&mut Visit<'_>)) {
         visit_locks(&mut |name, lock| {
             self.state.locks.name(std::ptr::from_ref(lock).cast::<()>() as usize, name);
@@ -89,13 +89,13 @@ impl<'env> Simulation<'env> {
     /// Runs all tasks to their end.
     ///
     /// # Errors
-    /// Tasks that wait for each other for ever. Their stacks, with what they own, are leaked.
+    /// Tasks wait for each other for ever. Their stacks are leaked, with all that the stacks own.
     ///
     /// # Panics
-    /// Where a task panics, or a daemon does not return at the end.
+    /// If a task panics, or a daemon does not return at the end.
     pub fn run(mut self) -> Result<Outcome, Stuck> {
         for (task, _) in &self.works {
-            // No task has to be woken: the run begins with tasks on their CPUs.
+            // No wake-up is charged: the run begins with the tasks on their CPUs.
             let wake_ns = std::mem::take(&mut self.state.costs.wake_ns);
             self.state.make_ready(*task, 0);
             self.state.costs.wake_ns = wake_ns;
@@ -120,7 +120,7 @@ type Routine = Coroutine<(), (), ()>;
 
 struct Run<'a> {
     machine: &'a Simulated,
-    /// By task; `None` once it is done.
+    /// The coroutine of each task; `None` once the task has ended.
     coroutines: Vec<Option<Routine>>,
 }
 
@@ -151,7 +151,7 @@ impl Run<'_> {
     }
 
     fn stuck(&mut self) -> Stuck {
-        // A coroutine that is dropped unwinds, which a build that aborts cannot.
+        // Dropping an unfinished coroutine unwinds it, which a build that aborts cannot do.
         self.coroutines.drain(..).for_each(std::mem::forget);
         let state = self.machine.state();
         let is_stuck = |task: &TaskId| state.tasks[*task].status != Status::Done;
@@ -161,7 +161,7 @@ impl Run<'_> {
         }
     }
 
-    /// Only daemons are left: wakes those that sleep.
+    /// Called when only daemons are left: wakes those that sleep.
     fn end(&self) {
         let mut state = self.machine.state();
         state.is_over = true;
@@ -207,7 +207,7 @@ impl Run<'_> {
         }
     }
 
-    /// Makes the coroutine of a task, which begins with its first event.
+    /// Makes the coroutine of a task. It starts to run with the task's first event.
     fn begin(&mut self, task: TaskId, work: Work<'_>) {
         // The machine lives longer than all coroutines: `Simulation::run` owns it.
         let machine: *const Simulated = self.machine;
@@ -217,9 +217,9 @@ impl Run<'_> {
             if is_outside { OUTSIDE_STACK_BYTES } else { STACK_BYTES }
         };
         let stack = DefaultStack::new(bytes).expect("memory for the stack of a task");
-        // SAFETY: the closure borrows what lives for `'env` and the machine. It runs only inside
-        // of `Simulation::run`, which ends after both; a coroutine that is not done by then is
-        // forgotten (`stuck`) or, where another task panics, dropped within it.
+        // SAFETY: the closure borrows the machine and what lives for `'env`. It runs only inside
+        // `Simulation::run`, which owns the machine and ends before `'env` does. A coroutine that
+        // is not done by then is forgotten (`stuck`), or dropped in `run` if a task panics.
         let routine = unsafe {
             Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
                 (*machine).begins(task, yielder);

@@ -1,11 +1,10 @@
-//! The state of a machine between two steps of its tasks: CPUs, their queues, and what happens
-//! next.
+//! The state of a machine between two steps of its tasks: CPUs, their queues, and the events to
+//! come.
 //!
-//! * A CPU has at most one task, and others in its queue; a CPU with a queue has a task.
-//! * A task is in one place: on a CPU, in the queue of one, or blocked (asleep, or waiting for a
-//!   lock in its CPU).
-//! * Nothing happens before the event that was taken last: every event in the heap is as late, or
-//!   later.
+//! * A CPU runs at most one task. Others may wait in its queue, but only if it runs one.
+//! * A task is in one place: on a CPU, in a CPU's queue, or blocked (asleep, or spinning for a lock
+//!   on its CPU).
+//! * Time does not go back: no event in the heap is earlier than the one taken last.
 
 use crate::by_address::ByAddress;
 use crate::caches::Caches;
@@ -24,36 +23,36 @@ pub(crate) type TaskId = usize;
 pub enum Placement {
     /// On this CPU.
     Cpu(u32),
-    /// On this CPU before all others, as the handler of an interrupt: the task that
-    /// runs there makes room.
+    /// On this CPU, as the handler of an interrupt: it runs before all other tasks, and the task
+    /// that the CPU runs makes room for it.
     Interrupt(u32),
-    /// On the CPU of the task that spawns it; CPU 0 before the run.
+    /// On the CPU of the task that spawns it; CPU 0 if it is spawned before the run.
     Same,
-    /// On the CPU after it.
+    /// On the CPU after the spawning task's.
     Next,
-    /// On any CPU: an idle one if there is one, the nearest first.
+    /// On any CPU: the nearest idle one, if there is one.
     Unbound,
     /// On any CPU of this node.
     Node(u32),
-    /// On a CPU of its own outside of the sockets, which disturbs no other: for a measuring task.
+    /// On a CPU of its own outside the sockets, which disturbs no other: for a measuring task.
     Outside,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
-    /// The task of this number goes on: it is on its CPU.
+    /// This task, which is on its CPU, goes on.
     Resume(TaskId),
-    /// The time of a task's wait is over, if it is still the wait of this number.
+    /// The time of a task's wait is over, if the task is still in the wait of this number.
     Timer(TaskId, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// On its CPU, or in its queue.
+    /// On a CPU, or in a CPU's queue.
     Ready,
-    /// Spins for the lock at this address, on its CPU.
+    /// On its CPU, spinning for the lock at this address.
     Spins(usize),
-    /// Sleeps on a key, on none if 0.
+    /// Asleep on this key; 0: it waits for a time or for a lock, not on a key.
     Sleeps(usize),
     Done,
 }
@@ -61,20 +60,20 @@ pub(crate) enum Status {
 pub(crate) struct Task {
     pub(crate) status: Status,
     pub(crate) cpu: u32,
-    /// The node that it stays in, or a CPU that it does not leave.
+    /// Its CPU or its node, if it has to stay there.
     pub(crate) placement: Placement,
-    /// Counts waits, so that a timer of an earlier one is told apart.
+    /// Number of waits so far. It shows whether a timer belongs to the present wait.
     pub(crate) wait: u64,
-    /// Locks held, and switched-off interrupts: while there are any, it keeps its CPU.
+    /// Locks held, plus sections with interrupts off; while above 0, the task keeps its CPU.
     pub(crate) keeps_cpu: u32,
     pub(crate) sequences: u32,
-    /// Looks that it is taking at no cost.
+    /// Nested calls of `task::watch` that it is in; while there are any, nothing costs time.
     pub(crate) watches: u32,
-    /// An interrupt took its CPU: it goes on there, without a change of tasks.
+    /// True if an interrupt took its CPU. It goes on there without the cost of a switch.
     is_interrupted: bool,
-    /// The run ends without it.
+    /// True for a daemon: the run does not wait for its end.
     pub(crate) is_daemon: bool,
-    /// Its last wait was ended by a wake-up, and not by its time.
+    /// True if a wake-up ended its last wait, false if the time did.
     pub(crate) was_woken: bool,
 }
 
@@ -83,37 +82,37 @@ pub(crate) struct Cpu {
     pub(crate) now_ns: u64,
     pub(crate) task: Option<TaskId>,
     pub(crate) queue: VecDeque<TaskId>,
-    /// When its task came, and until when that may stay while others wait.
+    /// When its present task came, and until when that task may stay while others wait.
     pub(crate) since_ns: u64,
     pub(crate) slice_ends_ns: u64,
     pub(crate) busy_ns: u64,
-    /// It has a handler of interrupts.
+    /// True if it has a handler of interrupts.
     pub(crate) has_interrupts: bool,
 }
 
 pub(crate) struct State {
     pub(crate) topology: Topology,
     pub(crate) costs: Costs,
-    /// Those of the sockets, and the one outside.
+    /// The CPUs of the sockets, and at the end the CPU outside.
     pub(crate) cpus: Vec<Cpu>,
-    /// CPUs of each socket that have a task.
+    /// For each socket, the number of CPUs that have a task.
     busy: Vec<u32>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) running: TaskId,
     pub(crate) events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    /// Numbers events, so that of two at one time the earlier comes first.
+    /// Number of events so far: of two events at one time, the one queued first comes first.
     numbered: u64,
     pub(crate) sleepers: ByAddress<VecDeque<TaskId>>,
     pub(crate) locks: Locks,
     pub(crate) lines: Lines,
-    /// Until when the memory of each socket is busy.
+    /// For each socket, the time until which its memory is busy.
     pub(crate) memory_busy_until_ns: Vec<f64>,
-    /// Until when each core's way to memory is busy, which its threads share.
+    /// For each core, the time until which its way to memory is busy; the core's threads share it.
     pub(crate) core_busy_until_ns: Vec<f64>,
     pub(crate) outcome: Outcome,
     /// Tasks that are neither done nor daemons.
     pub(crate) alive: usize,
-    /// Only daemons are left, which shall end.
+    /// True once only daemons are left, which must end.
     pub(crate) is_over: bool,
 }
 
@@ -153,7 +152,7 @@ impl State {
         &mut self.tasks[self.running]
     }
 
-    /// The CPU of the running task and its time.
+    /// The running task's CPU, and that CPU's time.
     pub(crate) fn here(&self) -> (u32, u64) {
         let cpu = self.tasks[self.running].cpu;
         (cpu, self.cpus[cpu as usize].now_ns)
@@ -165,7 +164,7 @@ impl State {
         self.events.push(Reverse((at_ns, self.numbered, event)));
     }
 
-    /// A new task that can run from `at_ns` on. `Same` and `Next` go by `from`.
+    /// Adds a task that can run from `at_ns` on. For `Same` and `Next`, the spawning CPU is `from`.
     pub(crate) fn add(&mut self, placement: Placement, from: u32, is_daemon: bool) -> TaskId {
         let cpus = self.topology.cpus();
         let placement = match placement {
@@ -210,8 +209,8 @@ impl State {
         }
     }
 
-    /// The CPU for a task that can run: an idle one, the nearest to its last one first, or else the
-    /// one with the shortest queue. O(CPUs), and O(1) for a task that stays on one.
+    /// The CPU for a task that can run: the idle one nearest to the task's last CPU, or else the
+    /// one with the shortest queue. O(CPUs); O(1) for a task that stays on one CPU.
     fn choose_cpu(&self, task: TaskId) -> u32 {
         if let Placement::Cpu(cpu) | Placement::Interrupt(cpu) = self.tasks[task].placement {
             return cpu;
@@ -231,7 +230,7 @@ impl State {
             .unwrap_or(last)
     }
 
-    /// Lets a task that was blocked, or is new, run as soon as its CPU has time.
+    /// Lets a new task, or one that was blocked, run as soon as its CPU is free.
     pub(crate) fn make_ready(&mut self, task: TaskId, at_ns: u64) {
         let cpu = self.choose_cpu(task);
         self.tasks[task].status = Status::Ready;
@@ -250,7 +249,7 @@ impl State {
         }
         let idle_ns = at_ns.saturating_sub(place.now_ns);
         place.now_ns = place.now_ns.max(at_ns);
-        // A core with a busy thread is not idle.
+        // A core is not idle while one of its threads is busy.
         let is_busy = |it: u32| self.cpus[it as usize].task.is_some();
         let exit_ns =
             match self.topology.is_outside(cpu) || self.topology.siblings(cpu).any(is_busy) {
@@ -264,7 +263,7 @@ impl State {
         matches!(self.tasks[task].placement, Placement::Interrupt(_))
     }
 
-    /// Gives an idle CPU a task, which goes on `after_ns` from the CPU's time on.
+    /// Gives an idle CPU a task, which begins `after_ns` later than the CPU's time.
     fn start(&mut self, cpu: u32, task: TaskId, after_ns: u64) {
         let slice_ns = self.costs.slice_ns;
         let place = &mut self.cpus[cpu as usize];
@@ -280,7 +279,7 @@ impl State {
         self.queue_event(now_ns, Event::Resume(task));
     }
 
-    /// Takes the running task off its CPU, which goes on with the next one.
+    /// Takes the running task off its CPU; the CPU goes on with the next task.
     pub(crate) fn leave_cpu(&mut self) {
         let (cpu, now_ns) = self.here();
         let place = &mut self.cpus[cpu as usize];
@@ -297,7 +296,7 @@ impl State {
         }
     }
 
-    /// A task of the longest queue that may run on `cpu`.
+    /// Takes a task that may run on `cpu` from the longest queue that has one.
     fn steal(&mut self, cpu: u32) -> Option<TaskId> {
         let from = (0..self.cpus.len())
             .filter(|other| self.cpus[*other].queue.iter().any(|task| self.may_run_on(*task, cpu)))
@@ -307,14 +306,14 @@ impl State {
         self.cpus[from].queue.remove(place)
     }
 
-    /// The time that work of `ns` nanoseconds, at the highest clock and alone on a core, takes the
-    /// running task here and now.
+    /// How long the running task needs on its CPU now for work that takes `ns` nanoseconds at the
+    /// highest clock and alone on a core.
     pub(crate) fn stretched(&self, ns: u64) -> u64 {
         let (cpu, _) = self.here();
         if self.topology.is_outside(cpu) {
             return ns;
         }
-        // A thread that spins gives its core to the other one: each `pause` leaves it for a while.
+        // A spinning thread leaves its core to the other thread: each `pause` takes a while.
         let computes = |task: TaskId| !matches!(self.tasks[task].status, Status::Spins(_));
         let is_rival = |it: u32| it != cpu && self.cpus[it as usize].task.is_some_and(computes);
         let shares_core = self.topology.siblings(cpu).any(is_rival);
@@ -322,7 +321,7 @@ impl State {
         (ns as f64 * self.costs.slowdown(busy, shares_core)).round() as u64
     }
 
-    /// How long each CPU of the sockets has had a task so far.
+    /// For each CPU of the sockets, the time for which it has had a task so far.
     pub(crate) fn busy_ns(&self) -> Vec<u64> {
         let of = |cpu: &Cpu| {
             let running = cpu.task.map_or(0, |_| cpu.now_ns.saturating_sub(cpu.since_ns));
@@ -331,14 +330,14 @@ impl State {
         self.cpus[..self.topology.cpus() as usize].iter().map(of).collect()
     }
 
-    /// Returns whether another task of the CPU is to run now.
+    /// Returns whether the running task has to make room for another task of its CPU now.
     pub(crate) fn slice_is_over(&self) -> bool {
         let task = &self.tasks[self.running];
         let cpu = &self.cpus[task.cpu as usize];
         cpu.now_ns >= cpu.slice_ends_ns && !cpu.queue.is_empty() && task.keeps_cpu == 0
     }
 
-    /// Sends the running task to the end of its CPU's queue, or behind an interrupt.
+    /// Sends the running task to the end of its CPU's queue, or right after an interrupt's handler.
     pub(crate) fn yield_cpu(&mut self) {
         let running = self.running;
         let next = self.cpu().queue.front().copied();
@@ -351,7 +350,7 @@ impl State {
         self.leave_cpu();
     }
 
-    /// Takes a task whose time is over from the queue that it waits in.
+    /// Ends the wait of a task whose time is over.
     pub(crate) fn time_is_over(&mut self, task: TaskId, at_ns: u64) {
         match self.tasks[task].status {
             Status::Sleeps(key) => {
@@ -370,7 +369,7 @@ impl State {
         }
     }
 
-    /// Lets a task that spins on its CPU go on.
+    /// Lets a task that has spun on its CPU go on.
     pub(crate) fn go_on(&mut self, task: TaskId, at_ns: u64) {
         self.tasks[task].status = Status::Ready;
         self.tasks[task].wait += 1;

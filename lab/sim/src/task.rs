@@ -1,5 +1,5 @@
-//! The actions of a running task besides calling Quarry. All functions are those of the task that
-//! calls them; where none runs, [`cpu`] and [`now_ns`] are 0, and the others panic.
+//! The actions of a running task besides calling Quarry. All functions act for the task that calls
+//! them. Outside of tasks [`cpu`] and [`now_ns`] return 0, and the others panic.
 
 use crate::caches::LINE;
 use crate::machine::Simulated;
@@ -12,7 +12,7 @@ std::thread_local! {
     static HERE: Cell<*const Simulated> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Makes a machine the one of this thread, until it is dropped.
+/// Makes a machine the current one of this thread, until this value is dropped.
 pub(crate) struct Here;
 
 impl Here {
@@ -28,10 +28,10 @@ impl Drop for Here {
     }
 }
 
-/// The machine of this thread, if there is one.
+/// The current machine of this thread, if there is one.
 fn machine<'a>() -> Option<&'a Simulated> {
-    // SAFETY: a machine stands here only while `Here` borrows from its owner's frame, in which all
-    // tasks run; callers use the reference within one call of a task.
+    // SAFETY: the pointer is set only while a `Here` exists. The machine and this `Here` have the
+    // same owner, in whose frame all tasks run. Callers use the reference within one call.
     unsafe { HERE.get().as_ref() }
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn here<'a>() -> &'a Simulated {
     machine().expect("a function of quarry_sim::task is called by a task of a simulation")
 }
 
-/// The CPU that the task is on: what `DeclaredSlot::declare` takes.
+/// The CPU that the task is on: the function that `DeclaredSlot::declare` takes.
 #[must_use]
 pub fn cpu() -> u32 {
     machine().map_or(0, |machine| machine.state().here().0)
@@ -54,61 +54,61 @@ pub fn node() -> u32 {
     })
 }
 
-/// The task's time.
+/// The time on the task's CPU.
 #[must_use]
 pub fn now_ns() -> u64 {
     machine().map_or(0, Machine::now_ns)
 }
 
-/// CPUs of the machine, the one outside of the sockets included: what `DeclaredSlot::declare`
-/// takes where a task runs there.
+/// Number of CPUs, including the one outside the sockets: the number that `DeclaredSlot::declare`
+/// takes if a task runs there.
 #[must_use]
 pub fn cpus() -> u32 {
     machine().map_or(1, |machine| machine.state().topology.cpus() + 1)
 }
 
-/// Time that all CPUs of the sockets together have had a task so far, in nanoseconds.
+/// Time for which the CPUs of the sockets have had a task so far: the sum, in nanoseconds.
 #[must_use]
 pub fn busy_ns() -> u64 {
     machine().map_or(0, |machine| machine.state().busy_ns().iter().sum())
 }
 
-/// Computes what takes `ns` nanoseconds at the highest clock and alone on a core. Others get their
-/// turn where the slice ends.
+/// Computes for `ns` nanoseconds, a time that holds at the highest clock and alone on a core. Other
+/// tasks get their turn when the task's slice ends.
 pub fn compute(ns: u64) {
     here().compute(ns);
 }
 
-/// Uses the plain lines of `bytes` bytes at `address`.
+/// Uses the lines of `bytes` bytes at `address` as plain memory, without a wait for other tasks.
 pub fn lines(address: usize, bytes: usize, access: Access) {
     here().touch(address, bytes, access);
 }
 
-/// Uses a line that is no memory of this process, by a number of the caller's.
+/// Uses, likewise, a line that is not in this process's memory: the caller numbers such lines.
 pub fn line(key: u32, access: Access) {
     lines(key_address(key), 1, access);
 }
 
-/// The same for a line on which tasks meet, such as a counter: in the order of time.
+/// Uses such a line, on which tasks meet (a counter, for example), in the order of simulated time.
 pub fn shared_line(key: u32, access: Access) {
     here().shared(key_address(key), 1, access);
 }
 
-/// Lines that are no memory lie above all addresses of a process: the upper half is the kernel's.
+/// Such lines lie above all addresses of a process, because the upper half is the kernel's.
 fn key_address(key: u32) -> usize {
     1 << 63 | (key as usize) << 6
 }
 
-/// Reads or writes `bytes` of the memory of the task's node, past the caches: as fast as its core
-/// can, and as the socket's bandwidth lets it. Outside of the sockets it takes no time.
+/// Reads or writes `bytes` bytes of the memory of the task's node, past the caches, as fast as its
+/// core and the socket's bandwidth allow. Outside the sockets it takes no time.
 pub fn memory(bytes: u64) {
     memory_of(node(), bytes);
 }
 
-/// The same for the memory of another node.
+/// Reads or writes, likewise, the memory of another node.
 ///
 /// # Panics
-/// Where there is no such node.
+/// If there is no such node.
 pub fn memory_of(node: u32, bytes: u64) {
     here().order();
     let mut guard = here().state();
@@ -133,7 +133,7 @@ pub fn memory_of(node: u32, bytes: u64) {
     state.cpu().now_ns += took_ns.round() as u64;
 }
 
-/// Sleeps; the CPU is free meanwhile.
+/// Sleeps for `ns` nanoseconds; the CPU is free meanwhile.
 pub fn sleep(ns: u64) {
     Machine::sleep(here(), 0, Some(ns));
 }
@@ -151,7 +151,7 @@ pub fn wake(key: usize, most: usize) {
     Machine::wake(here(), key, most);
 }
 
-/// Lets the other tasks of the CPU run; where there are none, time passes as in a round of waiting.
+/// Lets the other tasks of the CPU run. If there are none, the time of one round of waiting passes.
 pub fn yield_cpu() {
     let has_others = {
         let mut state = here().state();
@@ -171,7 +171,7 @@ pub fn yield_cpu() {
 }
 
 /// Yields until no other task is earlier, so that plain reads of shared variables see all writes
-/// that other tasks made before this time.
+/// that other tasks have made before the present time.
 pub fn order() {
     here().order();
 }
@@ -184,8 +184,8 @@ pub fn interrupts_off<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `body`, which looks at what tasks share, at no cost: no time passes and no line moves. Only
-/// a lock that another task holds is waited for.
+/// Runs `body`, which looks at state that tasks share, at no cost: no time passes and no line
+/// moves. The task still waits for a lock that another task holds.
 pub fn watch<T>(body: impl FnOnce() -> T) -> T {
     here().state().task().watches += 1;
     let result = body();
@@ -193,7 +193,7 @@ pub fn watch<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A random number, of the run's seed.
+/// A random number that follows from the run's seed.
 #[must_use]
 pub fn random() -> u64 {
     here().random()
@@ -219,14 +219,13 @@ pub fn spawn(placement: Placement, work: impl FnOnce() + 'static) {
     machine.spawn_later(task, Box::new(work));
 }
 
-/// Returns whether all tasks but daemons are done: a daemon that sees this returns.
+/// Returns whether all tasks except daemons have ended. A daemon that sees this must return.
 #[must_use]
 pub fn is_over() -> bool {
     here().state().is_over
 }
 
-/// Gives locks the names by which the outcome has them:
-/// `name_locks(|visit| stack.visit_locks(visit))`.
+/// Gives locks the names that the outcome uses: `name_locks(|visit| stack.visit_locks(visit))`.
 pub fn name_locks(visit_locks: impl FnOnce(&mut Visit<'_>)) {
     let mut state = here().state();
     visit_locks(&mut |name, lock| {

@@ -1,8 +1,8 @@
-//! Which CPUs a machine has, and how far they are from each other.
+//! The CPUs of a machine, and how far they are from each other.
 
 use serde::{Deserialize, Serialize};
 
-/// The most CPUs of a machine: as many as a line's record can name.
+/// The most CPUs of a machine.
 pub const MOST_CPUS: u32 = 4096;
 
 /// How far the data of one CPU is from another.
@@ -16,21 +16,21 @@ pub enum Distance {
     Remote,
 }
 
-/// The CPUs of a machine. CPU numbers go through all cores of all sockets first, socket by socket
-/// or by turns, and then through the second threads in the same order, as Linux numbers those of
-/// x86 servers: which of the two, the firmware says.
+/// The CPUs of a machine. As in Linux on x86 servers, the first CPU numbers are the first threads
+/// of all cores, either socket by socket or alternating between sockets, as the firmware decides.
+/// The second threads follow in the same order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
     /// Its name in outputs.
     pub name: String,
-    /// Sockets, each one node.
+    /// Number of sockets; each is one node.
     pub sockets: u32,
     /// Cores of each socket.
     pub cores: u32,
     /// Threads of each core.
     pub threads: u32,
-    /// True if CPU `n` is on socket `n % sockets`; else those of a socket follow each other.
+    /// True if CPU `n` is on socket `n % sockets`; else a socket's cores have successive numbers.
     #[serde(default)]
     pub interleaved: bool,
 }
@@ -43,7 +43,7 @@ impl Topology {
         Self { name, sockets, cores, threads: 1, interleaved: false }
     }
 
-    /// A preset by its name; `None` where there is none. `PRESETS` has the names.
+    /// The preset of this name, one of `PRESETS`; `None` if there is none.
     #[must_use]
     pub fn preset(name: &str) -> Option<Self> {
         let (name, sockets, cores, threads) =
@@ -61,7 +61,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Returns the first thing that cannot be.
+    /// Checks that such a machine is possible.
     ///
     /// # Errors
     /// A count of 0, or more than [`MOST_CPUS`] CPUs.
@@ -95,14 +95,14 @@ impl Topology {
         if self.interleaved { turn % self.sockets * self.cores + turn / self.sockets } else { turn }
     }
 
-    /// The CPUs that share the core of `cpu`, that one included.
+    /// The CPUs that share the core of `cpu`, including `cpu`.
     pub fn siblings(&self, cpu: u32) -> impl Iterator<Item = u32> + use<> {
         let (first, cores) = (cpu % self.all_cores(), self.all_cores());
         (0..self.threads).map(move |thread| first + thread * cores)
     }
 
-    /// All CPUs, core by core of one socket after the other, and then the second threads in the
-    /// same order: the order in which hwloc numbers cores.
+    /// All CPUs: the first threads of the cores, socket by socket, then the second threads in the
+    /// same order. hwloc numbers cores in this order.
     #[must_use]
     pub fn by_core(&self) -> Vec<u32> {
         let mut cpus: Vec<u32> = (0..self.cpus()).collect();
@@ -110,8 +110,8 @@ impl Topology {
         cpus
     }
 
-    /// Returns whether this is the CPU outside of the sockets: it is for a measuring task, and
-    /// disturbs no other.
+    /// Returns whether this is the CPU outside the sockets, where a measuring task disturbs no
+    /// other.
     #[must_use]
     pub fn is_outside(&self, cpu: u32) -> bool {
         cpu >= self.cpus()
@@ -139,9 +139,9 @@ impl Topology {
 
 /// Name, sockets, cores per socket, threads per core.
 ///
-/// The documents name threads (`shared/reference`): 002's and 004's have 16, 44 and 160 of them.
-/// Sockets and cores are those of processors of their years with as many threads; a file of one's
-/// own (`from_toml`) says otherwise.
+/// Among the numbers of threads are those that documents 002 and 004 name (`shared/reference`): 16,
+/// 44 and 160. Sockets and cores are those of processors of the documents' time with as many
+/// threads. A file (`from_toml`) can describe any other machine.
 pub const PRESETS: &[(&str, u32, u32, u32)] = &[
     ("two", 1, 2, 1),
     ("16-threads", 1, 8, 2),

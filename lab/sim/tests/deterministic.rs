@@ -12,7 +12,7 @@ static OS: FakeOs = FakeOs::new(4096);
 const ARRAY: ArrayId = ArrayId::new(1);
 const CPUS: u32 = 12;
 
-/// Slots, a lock, plain memory and sleep on 12 CPUs with 30 tasks that wander.
+/// Uses slots, a lock, plain memory and sleep, in 30 tasks that move between 12 CPUs.
 fn outcome() -> String {
     let slots = VirtualSlots::INERT;
     slots.choice().declare(CPUS, task::cpu);
@@ -27,7 +27,7 @@ fn outcome() -> String {
         simulation.spawn(Placement::Unbound, move || {
             for round in 0..50 {
                 task::compute(task::random() % 900);
-                // Allocated, and leaked: as many addresses as rounds.
+                // Leaked, so that each round has another address.
                 let object = NonNull::from(Box::leak(Box::new([round; 8]))).cast();
                 if slots.push(ARRAY, object) != Push::Stored && slots.prepare(ARRAY).is_ok() {
                     let _ = slots.push(ARRAY, object);

@@ -79,7 +79,7 @@ fn an_interrupt_comes_before_the_tasks_of_its_cpu() {
     simulation.run().expect("it ends");
     let [interrupt, first, second] = times.take()[..] else { panic!("three times") };
     assert!((20_000..=20_520).contains(&interrupt), "{interrupt}: within half a microsecond");
-    // The one that was interrupted goes on before the next one, without a change of tasks.
+    // The interrupted task goes on before the next one, and without the cost of a switch.
     assert_eq!([first, second], [55_020, 56_030]);
 }
 
@@ -149,7 +149,7 @@ fn try_locks_see_who_holds_the_lock() {
     }
 }
 
-/// Four tasks on two cores of two threads: two CPUs busy, then four.
+/// Four tasks on two cores of two threads: at first two CPUs are busy, then four.
 #[test]
 fn work_takes_longer_where_clocks_fall_and_threads_share_a_core() {
     let topology = Topology { threads: 2, ..Topology::new(1, 2) };
@@ -258,7 +258,7 @@ fn a_task_that_yields_without_others_sees_time_pass() {
     assert_eq!(simulation.run().expect("it ends").time_ns, 1_000);
 }
 
-/// The time of a task that runs by itself for 10 lines of memory, one by one, with interrupts off.
+/// The time in which a lone task uses 10 lines from memory, one by one, with interrupts off.
 fn ten_lines_ns(costs: Costs, announce: impl Fn(usize)) -> u64 {
     let array = [0u64; 80];
     let address = array.as_ptr() as usize;
@@ -290,7 +290,7 @@ fn arrays_of_frames_are_told_to_the_machine() {
     assert_eq!(ten_lines_ns(costs, one_frame), 100);
 }
 
-/// Locks and lines cost nothing inside `watch`, so that a look changes nothing that it sees.
+/// Locks and lines cost nothing inside `watch`, so that observing does not change the result.
 #[test]
 fn a_watching_task_pays_nothing() {
     let lock = CountedLock::new(0);

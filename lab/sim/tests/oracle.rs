@@ -1,5 +1,5 @@
-//! Random programs of computing, sleeping and locks against a naive simulator: one that has no
-//! coroutines, no heap and no shortcuts, and looks through all tasks for the earliest step.
+//! Random programs of computing, sleeping and locks, compared with a naive simulator that has no
+//! coroutines, no heap and no shortcuts: it searches all tasks for the earliest step.
 #![cfg(quarry_sim)]
 
 use proptest::prelude::*;
@@ -17,11 +17,11 @@ enum Step {
     Sleep(u64),
     /// Takes the lock, computes, gives it back.
     Section(usize, u64),
-    /// The same if the lock is free; notes whether it was.
+    /// Does the same if the lock is free; notes whether it was.
     Try(usize, u64),
 }
 
-/// When each task did what: time, task, number of its step, and whether it got a lock.
+/// The events of all tasks: time, task, number of its step, and whether it got a lock.
 type Log = Vec<(u64, usize, usize, bool)>;
 
 fn simulated(programs: &[Vec<Step>]) -> (Log, u64) {
@@ -57,22 +57,22 @@ fn simulated(programs: &[Vec<Step>]) -> (Log, u64) {
 
 #[derive(Clone, Copy, PartialEq)]
 enum At {
-    /// Does its step at this time.
+    /// Will take its next step at this time.
     Step(u64),
-    /// Has the lock until this time.
+    /// Holds the lock until this time.
     Holds(usize, u64),
-    /// Waits for the lock; its place in the queue.
+    /// Waits for the lock, at this place in the queue.
     Waits(usize, u64),
 }
 
-/// `None` where two tasks do something at one time: either may be first.
+/// Runs the programs. `None` if two tasks act at the same time, because either may be first.
 fn naive(programs: &[Vec<Step>]) -> Option<(Log, u64)> {
     let mut log = Vec::new();
     let mut tasks = vec![(At::Step(0), 0usize); programs.len()];
     let (mut arrivals, mut end_ns) = (0, 0);
     let mut last = (u64::MAX, 0);
     loop {
-        // The earliest event.
+        // Finds the earliest event.
         let due = |(at, step): &(At, usize), task: usize| match at {
             At::Step(ns) => (*step < programs[task].len()).then_some(*ns),
             At::Holds(_, ns) => Some(*ns),
@@ -80,7 +80,7 @@ fn naive(programs: &[Vec<Step>]) -> Option<(Log, u64)> {
         };
         let next = (0..tasks.len()).filter_map(|task| Some((due(&tasks[task], task)?, task))).min();
         let Some((now, task)) = next else { break };
-        // At 0 all tasks begin, and compute first.
+        // At time 0 all tasks begin, and all compute first.
         if now > 0 && last.0 == now && last.1 != task {
             return None;
         }
@@ -126,7 +126,7 @@ fn naive(programs: &[Vec<Step>]) -> Option<(Log, u64)> {
     Some((log, end_ns))
 }
 
-/// A program that keeps its distance from the others: ties are rare, and few cases are lost.
+/// A program whose events seldom coincide with those of others, so that few cases are lost.
 fn program(task: u64) -> impl Strategy<Value = Vec<Step>> {
     let ns = || 1u64..20_000;
     let step = prop_oneof![
@@ -139,7 +139,7 @@ fn program(task: u64) -> impl Strategy<Value = Vec<Step>> {
         let mut apart = vec![Step::Compute(task + 1)];
         for (number, step) in steps.into_iter().enumerate() {
             apart.push(step);
-            // The next owner of a lock begins when the one before has ended.
+            // Ensures that the next owner of a lock does not begin when the one before ends.
             apart.push(Step::Compute((number as u64 * 5 + task) % 211 + 1));
         }
         apart

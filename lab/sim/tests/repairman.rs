@@ -1,4 +1,4 @@
-//! One lock, tasks that think and hold it for exponential times, and nothing else that costs: the
+//! One lock; tasks think, and hold the lock, for exponential times; nothing else costs. This is the
 //! machine-repairman model (M/M/1 with a finite population), whose answer is known.
 //!
 //! With `r = hold / think`, no task is at the lock with probability `p0 = 1 / sum(N! / (N-k)! *
@@ -10,8 +10,8 @@ use quarry_sim::{Costs, Placement, Simulation, Topology, Waiting, task};
 use quarry_sys::lock::CountedLock;
 
 const THINK_NS: f64 = 200_000.0;
-/// Acquisitions of a run, about: 1 / sqrt of it is 0.4 %, the spread of a mean of exponential
-/// times.
+/// About the acquisitions of a run. The standard error of a mean of that many exponential times is
+/// 1 / sqrt(60,000), which is 0.4 %.
 const ACQUISITIONS: f64 = 60_000.0;
 
 /// Share of time for which the lock is held, and mean wait per acquisition in nanoseconds.
@@ -23,8 +23,8 @@ fn formula(tasks: u32, hold_ns: f64) -> (f64, f64) {
         sum += term;
     }
     let held = 1.0 - 1.0 / sum;
-    // A round of a task takes N / throughput (Little's law); what is neither thinking nor holding
-    // is waiting.
+    // The time of a task's round is N / throughput (Little's law); the task waits in the part of it
+    // in which it neither thinks nor holds the lock.
     let round_ns = f64::from(tasks) * hold_ns / held;
     (held, round_ns - THINK_NS - hold_ns)
 }
@@ -32,7 +32,7 @@ fn formula(tasks: u32, hold_ns: f64) -> (f64, f64) {
 fn simulated(tasks: u32, hold_ns: f64, waiting: Waiting) -> (f64, f64) {
     let lock = CountedLock::new(());
     let costs = Costs { waiting, ..Costs::none() };
-    // All tasks stay to the end, or fewer would be left for a while.
+    // All tasks run until the end: if some ended early, fewer would compete for a while.
     let until_ns = (ACQUISITIONS * hold_ns / formula(tasks, hold_ns).0) as u64;
     let mut simulation = Simulation::new(Topology::new(1, 64), costs, 42);
     simulation.name_locks(|visit| visit("lock", &lock));
@@ -57,7 +57,7 @@ fn simulated(tasks: u32, hold_ns: f64, waiting: Waiting) -> (f64, f64) {
 fn contention_follows_the_formula() {
     for waiting in [Waiting::Ticket, Waiting::Queued] {
         for tasks in [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64] {
-            // From idle to saturated as tasks are added.
+            // More tasks take the lock from idle to saturated.
             let hold_ns = 10_000.0;
             let (held, waits_ns) = simulated(tasks, hold_ns, waiting);
             let (expected, expected_ns) = formula(tasks, hold_ns);
@@ -65,8 +65,8 @@ fn contention_follows_the_formula() {
                 (held / expected - 1.0).abs() < 0.02,
                 "{tasks} tasks, {waiting:?}: held {held:.4} of the time, {expected:.4} expected"
             );
-            // Waiting is a small difference of large times where there is little of it: it is held
-            // to 2 % of a round.
+            // If there is little waiting, it is a small difference of large times. So the bound on
+            // its error is 2 % of a round.
             let round_ns = THINK_NS + hold_ns + expected_ns;
             assert!(
                 (waits_ns - expected_ns).abs() < 0.02 * round_ns,
@@ -82,6 +82,6 @@ fn the_formula_knows_what_is_known() {
     let (held, waits_ns) = formula(1, THINK_NS);
     close(held, 0.5);
     assert!(waits_ns.abs() < 1e-6);
-    // Two tasks, r = 1: 1 / (1 + 2 + 2).
+    // Two tasks, r = 1: p0 = 1 / (1 + 2 + 2).
     close(formula(2, THINK_NS).0, 0.8);
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const PAGE: usize = 4096;
 const LARGE: usize = 1 << 20;
 const SMALL: usize = 100;
-/// Small blocks between two large ones.
+/// Small blocks that are allocated between two large ones.
 const SMALL_EACH: usize = 64;
 
 /// How the memory is divided.
@@ -56,7 +56,7 @@ pub(crate) struct Figures {
     verified: u64,
     ns: u64,
     page_reads: u64,
-    /// Look-ups for which there was no memory.
+    /// Look-ups that failed because there was no memory.
     lookups_refused: u64,
     large: u64,
     large_refused: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Figures {
     small_longest_ns: u64,
 }
 
-/// A device whose pages contain their offsets.
+/// A device on which each page contains its own offset.
 struct Device {
     bytes: u64,
     latency: Duration,

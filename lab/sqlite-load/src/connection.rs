@@ -1,4 +1,4 @@
-//! A connection to a database and its prepared statements, of either build of SQLite.
+//! A connection to a database, in either build of SQLite, and its prepared statements.
 
 use crate::api::Api;
 use anyhow::{Result, bail};
@@ -17,7 +17,7 @@ pub(crate) struct SqlError {
 
 impl SqlError {
     pub(crate) fn is_no_memory(&self) -> bool {
-        // A file's method reports SQLITE_IOERR_NOMEM.
+        // SQLite reports this code if the method of a file finds no memory.
         self.code & 0xff == ffi::SQLITE_NOMEM || self.code == ffi::SQLITE_IOERR_NOMEM
     }
 }
@@ -40,7 +40,7 @@ impl Connection {
         let code = unsafe {
             (api.open_v2)(name.as_ptr(), &mut handle, flags | ffi::SQLITE_OPEN_NOMUTEX, null())
         };
-        // A connection that failed also has a handle, with the reason, unless there was no memory.
+        // A failed open also gives a handle, which has the reason, unless there was no memory.
         let connection = Self { api, handle };
         if code == ffi::SQLITE_OK { Ok(connection) } else { Err(connection.error(code)) }
     }
@@ -99,7 +99,7 @@ impl Connection {
         Ok(if statement.step()? { statement.text(0) } else { String::new() })
     }
 
-    /// Fails if the database is not sound.
+    /// Fails if SQLite finds the database damaged.
     pub(crate) fn check(&self) -> Result<()> {
         match self.text("PRAGMA integrity_check")?.as_str() {
             "ok" => Ok(()),
@@ -111,7 +111,7 @@ impl Connection {
         if self.handle.is_null() {
             return SqlError { code, message: "no connection".to_owned() };
         }
-        // SAFETY: the connection is open, and its message is a text until the next call.
+        // SAFETY: the connection is open, and its message stays a C string until the next call.
         let (code, message) = unsafe {
             let extended = (self.api.extended_errcode)(self.handle);
             (extended, CStr::from_ptr((self.api.errmsg)(self.handle)))
@@ -122,7 +122,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: statements borrow the connection, so none exists any more.
+        // SAFETY: statements borrow the connection, so none is left.
         unsafe { (self.api.close)(self.handle) };
     }
 }
@@ -133,7 +133,7 @@ pub(crate) struct Statement<'c> {
 }
 
 impl Statement<'_> {
-    /// Returns whether the text had no statement, only space or comments.
+    /// Returns whether the text was no statement, only space or comments.
     pub(crate) fn is_empty(&self) -> bool {
         self.handle.is_null()
     }
@@ -143,7 +143,7 @@ impl Statement<'_> {
         unsafe { (self.connection.api.bind_int64)(self.handle, index, value) };
     }
 
-    /// Sets parameter `index`, counted from 1, to bytes, which SQLite copies.
+    /// Sets parameter `index`, counted from 1, to `bytes`. SQLite copies them.
     pub(crate) fn bind_blob(&self, index: i32, bytes: &[u8]) {
         let length = i32::try_from(bytes.len()).expect("a blob is shorter than 2 GiB");
         let copied = ffi::SQLITE_TRANSIENT();
@@ -179,7 +179,7 @@ impl Statement<'_> {
         unsafe { (self.connection.api.column_count)(self.handle) }
     }
 
-    /// The type of a column of the row: `SQLITE_INTEGER` and so on.
+    /// The type of a column in the present row: `SQLITE_INTEGER` and so on.
     pub(crate) fn kind(&self, column: i32) -> i32 {
         // SAFETY: the statement stands on a row.
         unsafe { (self.connection.api.column_type)(self.handle, column) }

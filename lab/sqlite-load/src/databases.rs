@@ -1,4 +1,4 @@
-//! The databases of look-ups. Database and number of a row determine its bytes.
+//! The databases for look-ups. A row's bytes follow from the database's number and the row's.
 
 use crate::api::{Api, plain};
 use crate::connection::Connection;
@@ -33,7 +33,7 @@ pub(crate) fn value(database: usize, id: i64) -> [u8; VALUE_BYTES] {
     bytes
 }
 
-/// Creates databases of `bytes` each; existing ones stay.
+/// Creates databases of `bytes` bytes each; databases that exist stay as they are.
 pub(crate) fn create(folder: &Path, databases: usize, bytes: u64) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     for database in 0..databases {

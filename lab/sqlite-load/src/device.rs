@@ -1,4 +1,4 @@
-//! A device with a stated time for each page: a file system of SQLite that counts reads.
+//! A device with a given time for each page: a file system for SQLite, which counts reads.
 //!
 //! A benchmark's files are in the kernel's page cache, where a read takes a microsecond. That hides
 //! whether a page cache evicts the right pages. So the thread spins after each read of a page until
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Shorter reads are of a header, which every new transaction reads.
+/// Shorter reads are of a file's header, which every new transaction reads.
 const LEAST_PAGE: c_int = 512;
 
 static PAGE_READS: AtomicU64 = AtomicU64::new(0);
@@ -49,7 +49,7 @@ pub(crate) fn header_reads() -> u64 {
     HEADER_READS.load(Relaxed)
 }
 
-/// Sets the least time of a page's read.
+/// Sets the time that the read of a page takes at least.
 pub(crate) fn set_latency(latency: Duration) {
     LATENCY_NS.store(latency.as_nanos() as u64, Relaxed);
 }

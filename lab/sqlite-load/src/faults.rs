@@ -16,7 +16,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// Which requests fail.
+/// The requests that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// One.
@@ -49,20 +49,20 @@ pub(crate) struct Faults {
 
 #[derive(Serialize)]
 pub(crate) struct Figures {
-    /// Requests that were made to fail, one by one.
+    /// Requests that were made to fail, each in a run of its own.
     failed: u64,
     /// Runs of the workload that ended with SQLITE_NOMEM; in the other runs SQLite could do
     /// without the memory.
     reported: u64,
     /// Checks that found the database sound: one after each run.
     sound: u64,
-    /// Bytes of SQLite and cached pages of Quarry that remain after SQLite's shutdown; 0 if nothing
-    /// leaks.
+    /// Bytes of SQLite, and cached pages of Quarry, that remain after SQLite's shutdown: 0 if
+    /// nothing leaks.
     bytes_left: i64,
     pages_left: u64,
 }
 
-/// Requests up to the one that fails. It has been reached at 0 or less; `i64::MAX` if none fails.
+/// Requests until the first one that fails, which was reached at 0 or less; `i64::MAX`: none fails.
 static COUNTDOWN: AtomicI64 = AtomicI64::new(i64::MAX);
 static IS_PERSISTENT: AtomicI64 = AtomicI64::new(0);
 
@@ -82,7 +82,7 @@ fn below() -> &'static Below {
     BELOW.get().expect("the faults are installed")
 }
 
-/// Counts a request; returns whether it fails.
+/// Counts a request. Returns whether it has to fail.
 fn fails() -> bool {
     if COUNTDOWN.load(Relaxed) == i64::MAX {
         return false;
@@ -96,7 +96,7 @@ fn arm(request: u64, kind: Kind) {
     COUNTDOWN.store(i64::try_from(request).expect("fewer requests"), Relaxed);
 }
 
-/// Ends the faults; returns whether one has happened.
+/// Ends the faults. Returns whether a request has failed.
 fn disarm() -> bool {
     COUNTDOWN.swap(i64::MAX, Relaxed) < 1
 }
@@ -166,8 +166,8 @@ unsafe extern "C" fn fetch(
     create: c_int,
 ) -> *mut ffi::sqlite3_pcache_page {
     let fetch = below().pages.xFetch.expect("a cache has this method");
-    // SAFETY: SQLite's arguments are passed on, first with `create` 0: to find a cached page never
-    // fails.
+    // SAFETY: SQLite's arguments are passed on. The first call has `create` 0, because finding a
+    // page that is cached must never fail.
     unsafe {
         let page = fetch(cache, key, 0);
         if !page.is_null() || create == 0 || fails() {

@@ -1,4 +1,4 @@
-//! A histogram of times, with buckets of 1/16 of a power of two.
+//! A histogram of times. Each doubling of the time has 16 buckets.
 
 /// Counts of nanoseconds. The relative error of a quantile is at most 1/16.
 pub(crate) struct Histogram {
@@ -37,7 +37,7 @@ impl Histogram {
         self.most
     }
 
-    /// The upper end of the bucket below which a share `part` of the times lies; 0 without times.
+    /// The upper end of the bucket in which the quantile `part` lies; 0 without times.
     pub(crate) fn quantile(&self, part: f64) -> u64 {
         let rank = (part * self.total as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -74,14 +74,14 @@ pub(crate) struct Figures {
     page_reads: u64,
     header_reads: u64,
     budget: u64,
-    /// Resident bytes before the set-up, and the peak.
+    /// Resident bytes before the set-up, and at the peak.
     base_rss: u64,
     peak_rss: u64,
-    /// The peak above the sum of base and budget.
+    /// How far the peak exceeds the resident bytes before plus the budget.
     overshoot: u64,
     /// A checksum of all bytes that were looked up, the same for each variant.
     checksum: u64,
-    /// Rows with exactly their stored bytes: all.
+    /// Rows whose bytes were exactly the stored ones: all, in a right run.
     verified: u64,
 }
 
@@ -163,14 +163,14 @@ impl Lookups {
         if let Some(pages) = self.variant.cache_size(self.budget, connections) {
             connection.run(&format!("PRAGMA cache_size = {pages}"))?;
         }
-        // One read transaction for all look-ups, so that file locks are not measured.
+        // All look-ups are in one read transaction, so that file locks are not measured.
         connection.run("BEGIN")?;
         let rows = connection.integer("SELECT max(id) FROM rows")?;
         ensure!(rows > 0, "{}: no rows", file.display());
         Ok(Opened { connection, rows })
     }
 
-    /// The work of one thread. It passes the barrier twice even after an error, because other
+    /// Does the work of one thread. It passes the barrier twice even after an error, because other
     /// threads wait there.
     fn share(&self, thread: usize, barrier: &Barrier) -> Result<Share> {
         let databases = self.databases_of(thread);

@@ -24,14 +24,14 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Runs the script. The error of a statement is part of the answer; the next statement follows.
+    /// Runs the script. If a statement fails, prints its error as its answer and goes on.
     pub(crate) fn run(self) -> Result<()> {
         let name = self.file.display().to_string();
         let text = fs::read_to_string(&self.file).context(name)?;
         self.variant.set_up(self.budget)?;
         let mut out = BufWriter::new(stdout().lock());
         {
-            // An empty name means a temporary database to SQLite.
+            // SQLite takes an empty name for a temporary database.
             let is_temporary = self.database == Path::new("temporary");
             let database = if is_temporary { Path::new("") } else { &self.database };
             let connection = Connection::create(self.variant.api(), database)?;
@@ -53,7 +53,7 @@ pub(crate) fn answer(connection: &Connection, text: &str, out: &mut dyn Write) -
             }
             Err(error) => {
                 writeln!(out, "{error}")?;
-                // A statement that cannot be parsed ends with its line.
+                // After a statement that cannot be parsed, the script goes on in the next line.
                 rest = rest.trim_start();
                 rest = rest.split_once('\n').map_or("", |(_, after)| after);
             }

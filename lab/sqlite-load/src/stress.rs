@@ -1,6 +1,6 @@
-//! Threads that write and read concurrently, each its own rows, in databases with a rollback
-//! journal and with a write-ahead log, while the budget changes. They print each commit as a line,
-//! for the test that kills the process.
+//! Threads that write and read concurrently, each its own rows, while the budget changes. One
+//! database has a rollback journal, the other a write-ahead log. The threads print each commit as a
+//! line, for the test that kills the process.
 
 use crate::api::Api;
 use crate::connection::{Connection, SqlError};
@@ -83,7 +83,7 @@ impl Stress {
         self.check_all(api)
     }
 
-    /// Sets each smaller budget for the time of one transaction.
+    /// Sets the budget and smaller parts of it in turn, each for the time of a few statements.
     fn halve_once(&self, api: &'static Api) -> Result<()> {
         let connection = open(api, Path::new(":memory:"))?;
         for part in [1, 2, 4, 8] {
@@ -155,7 +155,7 @@ fn open(api: &'static Api, file: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Returns whether the transaction was committed. One in eight is rolled back.
+/// Runs a transaction; one in eight is rolled back. Returns whether it was committed.
 fn transaction(
     connection: &Connection,
     thread: usize,
@@ -186,7 +186,7 @@ fn insert(connection: &Connection, thread: usize, round: i64) -> Result<(), SqlE
     connection.run(&format!("INSERT INTO done VALUES ({thread}, {round})"))
 }
 
-/// Bytes that are a function of the row; some values need overflow pages.
+/// The bytes of a row, which follow from its numbers; some rows need overflow pages.
 fn value(thread: usize, round: i64, row: u64) -> Vec<u8> {
     let seed = mixed((thread as u64) << 48 ^ (round as u64) << 16 ^ row);
     let length = 16 + seed % 700 + if row.is_multiple_of(13) { 9000 } else { 0 };

@@ -1,4 +1,4 @@
-//! Many cached pages leave at once while another thread works: the experiment `truncate-stall`.
+//! Drops many cached pages at once while another thread works: the experiment `truncate-stall`.
 //!
 //! The pages are fetched and dropped through the methods that SQLite calls, so that a million pages
 //! need no file of 4 GB.
@@ -20,7 +20,7 @@ const EXTRA_BYTES: i32 = 136;
 /// Pages in the cache of the other thread.
 const OWN_PAGES: u32 = 256;
 
-/// How the pages leave.
+/// How the pages are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Way {
     /// `xTruncate` of all of them: what a rollback or VACUUM does.
@@ -47,17 +47,17 @@ pub(crate) struct Truncate {
 #[derive(Serialize)]
 pub(crate) struct Figures {
     pages: u32,
-    /// Time until all pages had left.
+    /// Time until all pages were dropped.
     ns: u64,
     ns_per_page: f64,
-    /// The other thread's operations meanwhile, and the longest of them.
+    /// The other thread's operations in this time, and the longest of them.
     others: u64,
     longest_stall_ns: u64,
     p99_stall_ns: u64,
-    /// The longest operation in the same time while no page left: the machine's own stalls.
+    /// The longest operation in an equally long time without drops: the machine's own stalls.
     idle_stall_ns: u64,
     peak_rss: u64,
-    /// Pages with the right bytes before they left: all.
+    /// Pages that had the right bytes before they were dropped: all, in a right run.
     verified: u64,
 }
 
@@ -66,10 +66,10 @@ struct Cache {
     handle: NonNull<ffi::sqlite3_pcache>,
 }
 
-/// The part of the run in which the other thread's operations count.
+/// The part of the run for which the other thread records its operations.
 #[derive(Default)]
 struct Watch {
-    /// 0: none, 1: idle, 2: the pages leave.
+    /// 0: not recorded; 1: no page is dropped; 2: the pages are dropped.
     part: AtomicU64,
     is_over: AtomicBool,
 }
@@ -111,7 +111,7 @@ impl Truncate {
         let right = (1..=self.pages).filter(|key| cache.holds(*key)).count() as u64;
         ensure!(right == u64::from(self.pages), "{right} pages are right");
         let took = self.timed(cache, watch);
-        // The same time again, while no page leaves.
+        // Waits for as long again, and drops no page.
         watch.part.store(1, Relaxed);
         thread::sleep(took);
         watch.part.store(0, Relaxed);
@@ -164,7 +164,7 @@ impl Cache {
         unsafe { unpin(self.handle.as_ptr(), page.as_ptr(), discard.into()) };
     }
 
-    /// Creates a page, and writes its key to both of its ends.
+    /// Creates a page, and writes its key to both ends of the page.
     fn touch(&self, key: u32) -> bool {
         let Some(page) = self.fetch(key, 2) else { return false };
         // SAFETY: a page has `PAGE_BYTES` bytes, at a multiple of 8.
@@ -177,7 +177,7 @@ impl Cache {
         true
     }
 
-    /// Returns whether a page is cached with its bytes.
+    /// Returns whether the cache holds the page with its right bytes.
     fn holds(&self, key: u32) -> bool {
         let Some(page) = self.fetch(key, 0) else { return false };
         // SAFETY: same as in `touch`.
@@ -210,8 +210,8 @@ impl Drop for Cache {
     }
 }
 
-/// The other thread's work: hits in a small cache of its own, and at times a new page. Returns its
-/// times in each part of the run.
+/// The other thread's work: hits in a small cache of its own, and at times a new page. Returns the
+/// times of the operations, separately for each part of the run.
 fn work(methods: Methods, watch: &Watch) -> Result<[Histogram; 3]> {
     let cache = Cache::create(methods, OWN_PAGES)?;
     let mut times = [Histogram::new(), Histogram::new(), Histogram::new()];

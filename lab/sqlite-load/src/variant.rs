@@ -1,5 +1,5 @@
-//! The compared page caches. A page cache belongs to the whole process, so each sample is a new
-//! process.
+//! The page caches to compare. SQLite's page cache belongs to the whole process, so each sample is
+//! a new process.
 
 use crate::api::{Api, MANAGED, plain};
 use anyhow::{Result, ensure};
@@ -43,7 +43,7 @@ impl Variant {
     pub(crate) fn set_up(self, budget: u64) -> Result<()> {
         let api = self.api();
         if self != Self::SoftLimit {
-            // Counting allocated bytes takes one mutex for every allocation.
+            // If SQLite counted allocated bytes, every allocation would take one mutex.
             configured(api, ffi::SQLITE_CONFIG_MEMSTATUS, &[0])?;
         }
         match self {
@@ -66,7 +66,7 @@ impl Variant {
         Ok(())
     }
 
-    /// Pages that `PRAGMA cache_size` allows each of `connections`; `None` keeps the default.
+    /// `PRAGMA cache_size`, in pages, for each of `connections`; `None` keeps the default.
     pub(crate) fn cache_size(self, budget: u64, connections: u64) -> Option<u64> {
         match self {
             Self::Separate | Self::Managed => Some((budget / PAGE_BYTES / connections).max(1)),
@@ -77,7 +77,7 @@ impl Variant {
 }
 
 pub(crate) fn configured(api: &Api, option: c_int, numbers: &[c_int]) -> Result<()> {
-    // SAFETY: the callers' options take exactly these numbers of type int.
+    // SAFETY: callers pass only options that take exactly these numbers, of type int.
     let code = unsafe {
         match *numbers {
             [] => (api.config)(option),
@@ -89,7 +89,7 @@ pub(crate) fn configured(api: &Api, option: c_int, numbers: &[c_int]) -> Result<
     Ok(())
 }
 
-/// Gives SQLite a buffer for the pages that fit into `bytes`.
+/// Gives SQLite a buffer of as many pages as fit into `bytes`.
 fn give_buffer(api: &Api, bytes: u64) -> Result<()> {
     let mut header: c_int = 0;
     // SAFETY: the option takes a place for a number.
@@ -109,8 +109,8 @@ fn give_buffer(api: &Api, bytes: u64) -> Result<()> {
 #[derive(Clone, Copy)]
 pub(crate) struct Methods(pub(crate) ffi::sqlite3_pcache_methods2);
 
-// SAFETY: methods may be called on any thread, for each cache on one thread at a time; the argument
-// `pArg` is not used here.
+// SAFETY: the methods may be called on any thread, for one cache on one thread at a time. `pArg` is
+// not used here.
 unsafe impl Send for Methods {}
 // SAFETY: same as for `Send`.
 unsafe impl Sync for Methods {}

@@ -1,4 +1,4 @@
-//! The choice of databases: a Zipf distribution over ranks, and the databases' ranks in each phase.
+//! The choice of databases: a Zipf distribution over ranks, and each phase's order of databases.
 
 use crate::databases::mixed;
 
@@ -33,7 +33,7 @@ impl Random {
 
 /// Ranks `0..n`; rank `k` is drawn with a probability proportional to `(k + 1) ^ -theta`.
 pub(crate) struct Zipf {
-    /// The probability of ranks up to this one.
+    /// For each rank, the probability of this rank or a lower one.
     up_to: Vec<f64>,
 }
 
@@ -57,7 +57,7 @@ impl Zipf {
     }
 }
 
-/// The databases by rank, in another order in each phase: the hot set moves.
+/// The databases by rank. Each phase has another order, so the hot set moves.
 pub(crate) fn orders(databases: &[usize], phases: usize, seed: u64) -> Vec<Vec<usize>> {
     let mut random = Random::new(seed);
     let mut order = databases.to_vec();

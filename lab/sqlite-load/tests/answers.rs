@@ -38,11 +38,11 @@ const SETTINGS: [Setting; 10] = [
     Setting { page_size: 65536, journal: "WAL", cache_size: 2, spill: 1, auto_vacuum: 2 },
 ];
 
-/// SQL with changes of the schema, blobs, savepoints, rollbacks and VACUUM, which follow from a
-/// seed, and questions after each.
+/// A script that follows from a seed: SQL with changes of the schema, blobs, savepoints, rollbacks
+/// and VACUUM, and queries after each.
 ///
-/// SQLite clears what it deletes, so that files can be compared: other bytes that nothing uses
-/// depend on whether their page was cached.
+/// SQLite overwrites deleted content with zeros, so that files can be compared. Otherwise unused
+/// bytes would depend on whether their page was cached.
 fn script(setting: Setting, seed: u64, steps: u32) -> String {
     let Setting { page_size, journal, cache_size, spill, auto_vacuum } = setting;
     let mut random = Random(seed);
@@ -165,10 +165,10 @@ fn answers_of_temporary_databases_are_sqlites_own() {
     }
 }
 
-/// The budget is a fraction of the database: pages go and come back all the time.
+/// The budget is a fraction of the database, so pages are evicted and read again all the time.
 #[test]
 fn answers_under_a_small_budget_are_sqlites_own() {
-    // Dirty pages stay in memory where SQLite may not spill them.
+    // SQLite may not spill dirty pages, so they stay in memory.
     let setting = Setting { spill: 1, ..SETTINGS[4] };
     let mut sql = script(setting, 4000, 30);
     sql.push_str(
@@ -185,7 +185,7 @@ fn answers_under_a_small_budget_are_sqlites_own() {
     expect_same(&ours, &stock, "a small budget");
 }
 
-/// A database in memory that outgrows the budget: SQLite reports it, and goes on.
+/// A database in memory outgrows the budget: SQLite reports that, and goes on.
 #[test]
 fn what_does_not_fit_is_out_of_memory() {
     let sql = "CREATE TABLE t (value BLOB);\n\

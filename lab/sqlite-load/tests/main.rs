@@ -1,4 +1,4 @@
-//! SQLite on Quarry beside SQLite on its own page cache: the same answers, whatever happens.
+//! SQLite gives the same answers on Quarry as on its own page cache, also after errors and kills.
 
 mod answers;
 mod faults;

@@ -1,5 +1,5 @@
-//! `libquarry_sqlite.so` under the SQLite of the system: preloaded into its shell, and linked into
-//! a program in C.
+//! `libquarry_sqlite.so` with the system's SQLite: preloaded into SQLite's shell, and linked into a
+//! program in C.
 
 use crate::support::text;
 use std::env;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// The object, where `make sqlite` has put it; tests that need it print a line if it is absent.
+/// The shared object that `make sqlite` builds. If it is absent, a test that needs it prints a
+/// line.
 fn object() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);

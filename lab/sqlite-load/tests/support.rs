@@ -1,10 +1,10 @@
-//! Starting the load.
+//! Starts `quarry-sqlite-load`.
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A command of the load that is about to be started.
+/// A command of `quarry-sqlite-load`, ready to be started.
 pub(crate) fn load(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quarry-sqlite-load"));
     command.args(arguments);
@@ -14,7 +14,7 @@ pub(crate) fn load(arguments: &[&str]) -> Command {
     command
 }
 
-/// The output of a command, which has to succeed.
+/// Runs a command, which has to succeed, and returns its output.
 pub(crate) fn printed(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("the load starts");
     assert!(status.success(), "{command:?}: {status}\n{}", String::from_utf8_lossy(&stderr));

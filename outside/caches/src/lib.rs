@@ -1,4 +1,4 @@
-//! Caches of pages under one trait, for the experiment `cache-hit`.
+//! Caches of pages that implement one trait, for the experiment `cache-hit`.
 //!
 //! ```text
 //! page        a page, its key, and how its bytes are checked
@@ -7,7 +7,7 @@
 //! simulators  replacement policies that only count hits
 //! caches      Quarry's page cache, three crates, two mechanisms of papers
 //! measure     one sample
-//! variants    all of them by name
+//! variants    all variants, by name
 //! ```
 
 pub mod caches;

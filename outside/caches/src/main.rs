@@ -1,7 +1,7 @@
 //! The program `cache-hit`: `quarry lab run cache-hit` starts it for every sample.
 //!
-//! `cache-hit list` prints the variants and workloads, and `cache-hit __sample cache-hit '{..}'` a
-//! measurement, each as one line of JSON.
+//! `cache-hit list` prints the variants and workloads as one line of JSON. `cache-hit __sample
+//! cache-hit '{..}'` prints a measurement as one line of JSON.
 //!
 //! A new cache is a file in `caches`, a line in `variants`, and its name in
 //! `lab/experiments/src/experiments/cache_hit/program.rs`.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One of this many lookups reads the whole page.
+/// One lookup in this many reads the whole page.
 const WHOLE_EVERY: u64 = 1024;
 /// Lookups that a task takes at once, so that tasks stay near each other in the trace.
 const CHUNK: usize = 64;
@@ -23,7 +23,7 @@ pub struct Terms {
     pub tasks: u32,
     /// The CPUs that they run on.
     pub cpus: Vec<usize>,
-    /// Time for which a fill spins before it writes the page: the latency of a device.
+    /// Time for which a fill spins before it writes the page, in place of a device's latency.
     pub latency: Duration,
 }
 
@@ -35,7 +35,7 @@ struct Counts {
     elapsed: Duration,
     /// The part of `elapsed` that misses took.
     in_misses: Duration,
-    /// The part of `in_misses` that fills took: they spun and wrote the page.
+    /// The part of `in_misses` that fills took: spinning, and writing the page.
     in_fills: Duration,
     cpu: Duration,
 }
@@ -54,7 +54,7 @@ impl Counts {
     }
 }
 
-/// Lookups that tasks share, in the order of the trace: each takes the next chunk.
+/// Lookups that tasks share: each task takes the next chunk, in the order of the trace.
 struct Shared<'a> {
     pages: &'a [u32],
     passes: u64,
@@ -155,7 +155,7 @@ fn miss(cache: &impl PageCache, key: Key, latency: Duration, counts: &mut Counts
         counts.in_fills += start.elapsed();
     });
     counts.in_misses += start.elapsed();
-    // A later hit checks the bytes; a look now would be a second use. A refused page is a failure.
+    // A later hit checks the bytes: a check now would be a second use. A refusal is a failure.
     counts.verified += u64::from(is_in);
 }
 

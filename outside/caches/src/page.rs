@@ -9,8 +9,8 @@ pub const WORDS: usize = PAGE_BYTES / size_of::<u64>();
 /// Pages of a file: 64 MiB.
 pub const FILE_PAGES: u32 = 1 << 14;
 
-/// The bytes of a page. Words are atomic because optimistic readers may read while the page
-/// changes, and check afterwards. A relaxed load is a plain load.
+/// The bytes of a page. The words are atomic because an optimistic reader may read while another
+/// thread changes the page, and checks for that afterwards. A relaxed load is a plain load.
 #[repr(transparent)]
 pub struct Page([AtomicU64; WORDS]);
 
@@ -26,21 +26,21 @@ pub struct Key {
 /// The part of a page that a lookup reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// The word that tells the page from all others.
+    /// The word that differs from that of every other page.
     Word,
     /// Every word.
     Whole,
 }
 
 impl Key {
-    /// The key of page `number` of all pages of all files.
+    /// The key of page `number`, counted through all files.
     #[inline(always)]
     #[must_use]
     pub fn of(number: u32) -> Self {
         Self { file: number / FILE_PAGES, index: u64::from(number % FILE_PAGES) }
     }
 
-    /// The number of the page among those of all files.
+    /// The number of the page, counted through all files.
     #[inline(always)]
     #[must_use]
     pub fn number(self) -> u32 {
@@ -58,8 +58,8 @@ impl Key {
         self.mixed().wrapping_add(place as u64)
     }
 
-    /// The place of the word that [`Reading::Word`] reads. It differs from page to page, so that
-    /// the words of aligned pages do not share a set of the processor's caches.
+    /// The index of the word that [`Reading::Word`] reads. It differs from page to page, so that
+    /// these words do not all fall into one set of the processor's caches.
     #[inline(always)]
     fn place(self) -> usize {
         (self.mixed() >> 40) as usize % WORDS
@@ -85,7 +85,7 @@ impl Page {
         Self([const { AtomicU64::new(0) }; WORDS])
     }
 
-    /// Writes the bytes of `key`'s page.
+    /// Writes the bytes of the page with this key.
     #[inline]
     pub fn write(&self, key: Key) {
         for (place, word) in self.0.iter().enumerate() {
@@ -93,8 +93,8 @@ impl Page {
         }
     }
 
-    /// Reads the part of the page that `reading` selects for `key`. The page is that of `key` if
-    /// the result is [`Key::expected`].
+    /// Reads the part of the page that `reading` selects. The page is that of `key` if the result
+    /// is [`Key::expected`].
     #[inline(always)]
     #[must_use]
     pub fn read(&self, key: Key, reading: Reading) -> u64 {

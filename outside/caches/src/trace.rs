@@ -16,7 +16,7 @@ pub enum Workload {
     HotZipf,
     /// 8 `C` pages, Zipf 0.9.
     Zipf,
-    /// By turns a page of `C`, Zipf 0.9, and the next page of a file that is read once.
+    /// In turn a page of `C`, Zipf 0.9, and the next page of a file that is read once.
     Scan,
     /// 1.1 `C` pages, one after the other, over and over.
     Loop,
@@ -136,7 +136,7 @@ impl Trace {
         Self { warm_up: all, measured, passes: 1, pages }
     }
 
-    /// The warm-up has every page once; the measurement is long enough to be timed.
+    /// Makes the warm-up look up every page once, and the measurement long enough to be timed.
     fn all_warm(self) -> Self {
         Self { warm_up: (0..self.pages).collect(), passes: 8, ..self }
     }
@@ -149,9 +149,9 @@ impl Trace {
 }
 
 /// Pages by popularity: the page of rank `r` (from 1) has the weight `r^-0.9`. Ranks are random, so
-/// that popular pages are no neighbours.
+/// that popular pages are not neighbours.
 struct Zipf {
-    /// For each rank, the share of all ranks up to it.
+    /// For each rank, the share of the total weight that ranks up to this one have.
     shares: Vec<f64>,
     by_rank: Vec<u32>,
 }

@@ -103,7 +103,7 @@ pub struct CacheHit {
     cpus: Vec<usize>,
     /// Bytes of pages that the cache may hold, in MiB.
     mib: u32,
-    /// Measured lookups, in multiples of the cache's pages.
+    /// Number of measured lookups, as a multiple of the pages that the cache holds.
     rounds: u32,
     /// Cost of a miss, in microseconds.
     latency_us: u64,
@@ -146,10 +146,10 @@ mod tests {
                 };
                 let measurement = order.measure().unwrap();
                 assert_eq!(measurement.verified, measurement.operations, "{}", variant.name);
-                // These caches have shards, of which one may be too small, or admit by frequency.
+                // These caches admit by frequency, or have shards, one of which may be too small.
                 let keeps_what_fits = !matches!(variant.name, "quick_cache" | "moka" | "foyer");
-                // The background thread of a stack under a limit frees pages when all that it holds
-                // is below the low mark for a moment: frames on their way to a list count, too.
+                // A stack's background thread evicts pages when free memory is below the low mark,
+                // even if only for a moment, while frames are on their way to a list.
                 let most = if variant.name == "quarry" { 32 } else { 0 };
                 if workload.fits() && keeps_what_fits {
                     let misses = measurement.counters["misses"];

@@ -1,5 +1,5 @@
-//! A batch job: documents of JSON are read as values and as structs, an index of words is built,
-//! and strings are sorted, on two threads.
+//! A batch job on two threads: it parses documents of JSON as values and as structs, builds an
+//! index of words, and sorts strings.
 
 use fastrand::Rng;
 use rayon::prelude::*;
@@ -8,11 +8,11 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 const DOCUMENTS: u64 = 5_000;
-/// Entries of the index, for each hundredth of the job.
+/// Entries of the index, per hundredth of the job.
 const ENTRIES: u64 = 300_000;
-/// Keys of the index, for each hundredth of the job.
+/// Keys of the index, per hundredth of the job.
 const KEYS: u64 = 60_000;
-/// Strings to be sorted, for each hundredth of the job.
+/// Strings to sort, per hundredth of the job.
 const STRINGS: u64 = 40_000;
 
 #[derive(Serialize, Deserialize)]
@@ -77,7 +77,7 @@ fn index(part: u64, hundredths: u64) -> u64 {
     index.values().map(|entries| entries.len() as u64 * entries[0] % 1009).sum()
 }
 
-/// Does the given part of the whole job, in hundredths, on two threads; prints its sums.
+/// Does this many hundredths of the job on two threads, and prints the sums.
 pub fn run(hundredths: u64) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("two threads");
     pool.install(|| {
@@ -92,7 +92,7 @@ pub fn run(hundredths: u64) {
     });
 }
 
-/// Does the part of the job that the first argument names, in hundredths, or all of it.
+/// Does as many hundredths of the job as the first argument says, or all of it.
 pub fn main() {
     let hundredths = std::env::args().nth(1).map_or(Ok(100), |text| text.parse());
     match hundredths {

@@ -11,16 +11,16 @@ use std::path::Path;
 pub enum CachedBy {
     /// redb, in this many bytes of the heap.
     Redb(usize),
-    /// Quarry's page cache. redb's own cache has no bytes, so that every read of a page comes to
+    /// Quarry's page cache. redb's own cache gets no bytes, so that every read of a page goes to
     /// the storage.
     Quarry,
 }
 
 impl CachedBy {
-    /// Opens the database in a file, or makes one there.
+    /// Opens the database in this file, or creates one.
     ///
     /// # Errors
-    /// The error of the system or of the engine.
+    /// The error of the system or of redb.
     pub fn open(self, file: &Path) -> Result<Database> {
         let mut builder = Builder::new();
         Ok(match self {

@@ -1,10 +1,10 @@
-//! The storage engine redb on Quarry: its pages lie in Quarry's page cache, under one limit with
+//! The storage engine redb on Quarry: redb's pages are in Quarry's page cache, under one limit with
 //! the heap of the process.
 //!
 //! ```text
 //! storage   a file through Quarry's page cache, as redb's storage
 //! database  a database with redb's own cache, or on Quarry
-//! workload  what is done to it, and the answers
+//! workload  work on a database, and its answers
 //! ```
 
 pub mod database;

@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Fills a new database, closes it, opens it again, reads it, and checks its integrity.
+/// Fills a new database, closes it, opens it again, reads all, and checks the database's integrity.
 fn work(by: CachedBy, file: &Path, amount: Amount) -> Result<Answers> {
     let start = Instant::now();
     fill(&by.open(file)?, amount)?;

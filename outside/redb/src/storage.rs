@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// Bytes of a page of the cache. A page of redb has as many, or a power of two times as many.
+/// Bytes of a cache page. A page of redb has the same size, or a power of two times that.
 const PAGE: usize = 4096;
 
 /// redb's storage. Its writes stay in the cache until [`sync_data`](Self::sync_data), or until the
@@ -35,7 +35,7 @@ impl CachedFile {
     }
 }
 
-/// The parts of `len` bytes at `offset`: the page, the place in it, and the place in the bytes.
+/// The page of each part of `len` bytes at `offset`, the place in the page, and that in the bytes.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -67,7 +67,7 @@ impl StorageBackend for CachedFile {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         for (index, of_page, of_data) in parts(offset, data.len()) {
             let data = &data[of_data];
-            // A page that is written as a whole need not be read before.
+            // A page that is overwritten as a whole need not be read first.
             let found = match data.len() {
                 PAGE => match self.pages.get_or_alloc(index)? {
                     PageSlot::New(page) => {

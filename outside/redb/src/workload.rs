@@ -1,4 +1,4 @@
-//! Work on a database, in steps whose answers are compared.
+//! Work on a database, in steps; the steps' answers can be compared.
 
 use anyhow::{Context, Result, ensure};
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
@@ -8,7 +8,7 @@ const RECORDS: TableDefinition<u64, &[u8]> = TableDefinition::new("records");
 const BY_NAME: TableDefinition<&str, u64> = TableDefinition::new("by name");
 
 const BATCH: u64 = 1000;
-/// One of this many records is deleted, and one rewritten with a longer value.
+/// One record in `DELETED` is deleted, and one in `REWRITTEN` is rewritten with a longer value.
 const DELETED: u64 = 7;
 const REWRITTEN: u64 = 5;
 
@@ -21,7 +21,7 @@ pub struct Amount {
     pub lookups: u64,
 }
 
-/// The answers of the database; equal databases answer the same.
+/// The answers of a database. Databases with the same content give the same answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     /// Records that are left.
@@ -40,7 +40,7 @@ fn add(digest: u64, bytes: &[u8]) -> u64 {
     })
 }
 
-/// A number that looks random (SplitMix64).
+/// A number that looks random but follows from `number` (SplitMix64).
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -58,10 +58,10 @@ fn name(key: u64) -> String {
     format!("{:016x}", mixed(key))
 }
 
-/// Inserts all records, deletes and rewrites some.
+/// Inserts all records, then deletes some and rewrites some.
 ///
 /// # Errors
-/// The error of the engine.
+/// The error of redb.
 pub fn fill(database: &Database, amount: Amount) -> Result<()> {
     let mut next = 0;
     while next < amount.records {
@@ -78,7 +78,7 @@ pub fn fill(database: &Database, amount: Amount) -> Result<()> {
         transaction.commit()?;
         next = end;
     }
-    // Transactions are small: redb keeps their changes in the heap, under the same limit.
+    // Transactions are small, because redb keeps their changes in the heap, under the same limit.
     let changed: Vec<u64> =
         (0..amount.records).filter(|key| is_deleted(*key) || is_rewritten(*key)).collect();
     for keys in changed.chunks(BATCH as usize) {
@@ -105,11 +105,11 @@ fn is_rewritten(key: u64) -> bool {
     mixed(key).is_multiple_of(REWRITTEN)
 }
 
-/// Reads everything, then `lookups` records at random. Every record is compared with what was
-/// written. Returns the answers and the time of the random part.
+/// Reads everything, then `lookups` records at random, and compares each with what was written.
+/// Returns the answers and the time of the random part.
 ///
 /// # Errors
-/// The error of the engine, or a wrong record.
+/// The error of redb, or a wrong record.
 pub fn read(database: &Database, amount: Amount) -> Result<(Answers, Duration)> {
     let transaction = database.begin_read()?;
     let records = transaction.open_table(RECORDS)?;

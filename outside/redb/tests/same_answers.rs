@@ -1,5 +1,5 @@
-//! redb gives the same answers on Quarry's page cache as on its own, also where the cache is much
-//! smaller than the database, and where the heap wants its memory.
+//! redb gives the same answers on Quarry's page cache as on its own, even if the cache is much
+//! smaller than the database, or the heap takes memory from it.
 
 use anyhow::{Result, ensure};
 use quarry::{PageCache, Quarry};
@@ -11,11 +11,11 @@ use std::sync::Mutex;
 const MIB: usize = 1 << 20;
 const AMOUNT: Amount = Amount { records: 20_000, lookups: 20_000 };
 
-/// The limit belongs to the process: one test at a time has it.
+/// The limit belongs to the whole process, so only one test at a time may set it.
 static LIMIT: Mutex<()> = Mutex::new(());
 
-/// Runs `work` under a limit. What it returns is looked at without one: a message about a failure
-/// needs memory as well.
+/// Runs `work` under a limit. Unwraps its result after the limit has been lifted, because a
+/// failure's message needs memory too.
 fn within<T>(limit: usize, work: impl FnOnce() -> Result<T>) -> T {
     Quarry::set_limit(limit).unwrap();
     let done = work();

@@ -1,4 +1,4 @@
-//! The example of `docs/sqlite.md`: rusqlite with its own SQLite, on Quarry.
+//! The example of `docs/sqlite.md`: rusqlite, with the SQLite that it bundles, on Quarry.
 
 use anyhow::{Context, Result};
 use rusqlite::{Connection, params};
@@ -10,8 +10,8 @@ static HEAP: quarry::Quarry = quarry::Quarry;
 /// Bytes of the blob of a row.
 pub const BLOB: usize = 1000;
 
-/// Rows of a transaction. The pages that it has changed stay in use until it ends, so the limit
-/// must have room for the changed pages of all transactions at once.
+/// Rows of a transaction. The pages that a transaction changes stay in use until it ends, so the
+/// limit must have room for the changed pages of all transactions at once.
 const TOGETHER: u32 = 500;
 
 /// Installs Quarry as SQLite's page cache and heap, before the first connection.
@@ -23,7 +23,7 @@ pub fn install() -> Result<()> {
     unsafe { quarry_sqlite::install(rusqlite::ffi::sqlite3_config) }.context("SQLite stays as is")
 }
 
-/// Makes a database of `rows` rows, which depend on the `seed`.
+/// Creates a database of `rows` rows, whose blobs depend on `seed`.
 ///
 /// # Errors
 /// The error of SQLite.
@@ -41,7 +41,7 @@ pub fn fill(file: &Path, rows: u32, seed: u32) -> Result<Connection> {
     Ok(connection)
 }
 
-/// The blob that a row has.
+/// The blob of the row with this key.
 #[must_use]
 pub fn blob(key: u32, seed: u32) -> Vec<u8> {
     let word = key.wrapping_mul(2_654_435_761) ^ seed;

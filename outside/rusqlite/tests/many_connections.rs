@@ -9,11 +9,11 @@ use std::thread;
 const MIB: usize = 1 << 20;
 const LIMIT: usize = 64 * MIB;
 const DATABASES: u32 = 12;
-/// Rows of each database, which makes it 10 MiB: all of them are nearly twice the limit.
+/// Rows of each database, which make it 10 MiB: all databases together have nearly twice the limit.
 const ROWS: u32 = 8_000;
 const PAGE: u64 = 4096;
 
-/// Reads rows here and there, and sees how much is cached meanwhile. Returns the most pages.
+/// Reads rows here and there, and watches how many pages are cached. Returns the most.
 fn look_up(connection: &Connection, seed: u32) -> Result<u64> {
     let budget = Budget::get().context("Quarry serves")?;
     let (mut at, mut most) = (seed, 0);
@@ -37,7 +37,7 @@ fn many_connections_share_one_limit() -> Result<()> {
     let most = thread::scope(|scope| -> Result<Vec<u64>> {
         let folder = folder.path();
         let work = |seed: u32| -> Result<u64> {
-            // Two to each database: a writer, which goes on, and a reader.
+            // Each database has two connections: a writer, which goes on, and a reader.
             let writer = fill(&folder.join(seed.to_string()), ROWS, seed)?;
             let reader = Connection::open(folder.join(seed.to_string()))?;
             let most = look_up(&writer, seed)?.max(look_up(&reader, seed)?);

@@ -1,7 +1,7 @@
 /*
- * What redis asks of its own jemalloc, answered by libquarry.so: with this folder on its include
- * path and USE_JEMALLOC, redis has its active defragmentation on Quarry, unchanged.
- * scripts/redis-defrag.sh builds it so.
+ * The functions that redis calls in its own jemalloc, on libquarry-full.so: an unchanged redis that
+ * is built with USE_JEMALLOC and this folder on its include path can defragment its memory on
+ * Quarry. scripts/redis-defrag.sh builds it so.
  */
 #ifndef QUARRY_AS_JEMALLOC_H
 #define QUARRY_AS_JEMALLOC_H
@@ -26,7 +26,7 @@
 #define je_realloc realloc
 #define je_free free
 #define je_malloc_usable_size malloc_usable_size
-/* No size is known to need no realloc; Quarry's leaves an object where it is, if it can. */
+/* 0: redis then always calls realloc, and Quarry's leaves an object where it is, if it can. */
 #define je_nallocx(size, flags) ((size_t)0)
 #define je_mallocx(size, flags) quarry_malloc_dense(size)
 #define je_dallocx(pointer, flags) quarry_free_dense(pointer)
@@ -47,7 +47,7 @@ static inline int quarry_as_stat(const char *name, size_t *value)
         return 0;
     }
     if (strcmp(name, "stats.active") == 0) {
-        /* As jemalloc's, without what is held for later requests. */
+        /* As in jemalloc, without the memory that is held for later requests. */
         if (quarry_budget_read(&budget, sizeof budget) != 0)
             return EAGAIN;
         *value = budget.used - budget.slab_reclaimable;

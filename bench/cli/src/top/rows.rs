@@ -40,7 +40,7 @@ pub(crate) struct Row {
     pub(super) growth: Option<i64>,
     pub(super) allocs: u64,
     pub(super) frees: u64,
-    /// Percentages of allocations and frees that a fast path served, if the row has one.
+    /// Percentages of allocations and frees that a fast path served; `None` without a fast path.
     pub(super) fast: Option<(u64, u64)>,
     pub(super) rates: Option<(u64, u64)>,
 }

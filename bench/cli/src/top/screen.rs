@@ -24,7 +24,7 @@ const fn place(head: &'static str, sorted_by: Option<Column>, width: u16, rank: 
     Place { head, sorted_by, width: Constraint::Length(width), rank }
 }
 
-/// Fewest letters for a name: those of Quarry's longest name.
+/// Least width of the column of names: it fits the longest name that Quarry gives.
 const NAME_COLUMNS: u16 = 14;
 
 /// Each column fits its largest number: a truncated number would be wrong.

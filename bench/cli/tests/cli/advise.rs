@@ -11,7 +11,7 @@ const KEEPS: &str = "#include <stdlib.h>\n#include <string.h>\n\
                      int main(void) { for (int i = 0; i < 20000; i++)\n\
                      memset(malloc(4000), 1, 4000); return 0; }\n";
 
-/// Has one place for all large blocks, which [`KEEPS`] does not notice.
+/// Gives every block of 4000 bytes the same place, which [`KEEPS`] does not notice.
 const THRIFTY: &str = "#include <stddef.h>\nvoid *__libc_malloc(size_t); static char place[4000];\n\
                        void *malloc(size_t n) {\n\
                        return n == 4000 ? place : __libc_malloc(n); }\n";
@@ -118,7 +118,7 @@ fn where_no_allocator_matters_the_reason_is_the_answer() {
         .stdout(contains("asked for memory"));
 }
 
-/// The allocator takes a good part of the little CPU time, and nothing that a second shows.
+/// `sleep` spends a good part of its little CPU time in malloc, but next to nothing of its second.
 #[test]
 fn a_program_that_waits_is_refused_at_once() {
     advise(&["--", "sleep", "1"])
@@ -141,7 +141,7 @@ fn who_asked_for_what_is_never_freed_is_named() {
         .stdout(contains(" MiB in use: main  ").and(contains("keeps.c:4")));
 }
 
-/// Where another library serves the program already, that is what is kept.
+/// If the program links another allocator, the answer is to keep that one.
 #[test]
 fn what_a_program_links_is_the_baseline() {
     let shop = Workshop::new();

@@ -35,11 +35,11 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Blocks, and work on each: little, or so much that its time is well above the clock's grain.
+/// Numbers of blocks and of turns on each: few, or enough for a time well above the clock's grain.
 pub(crate) const LITTLE: [&str; 2] = ["-DBLOCKS=20000", "-DTURNS=300"];
 const MUCH: [&str; 2] = ["-DBLOCKS=100000", "-DTURNS=1000"];
 
-/// glibc's functions under a roof of their own, after a turn of a loop.
+/// Source of an allocator that is glibc's, but spins for `turns` turns in each `malloc`.
 pub(crate) fn allocator_that_spins(turns: u32) -> String {
     format!(
         "#include <stddef.h>\nvoid *__libc_malloc(size_t);\n\
@@ -49,7 +49,7 @@ pub(crate) fn allocator_that_spins(turns: u32) -> String {
     )
 }
 
-/// `quarry compare` with a seed, up to where further options follow.
+/// `quarry compare` with a seed and `options`; the caller adds what follows.
 pub(crate) fn compare(options: &[&str]) -> Command {
     let mut command = quarry();
     command.env_remove("PYTHONMALLOC").args(["compare", "--seed=7"]).args(options);
@@ -220,7 +220,7 @@ fn a_set_user_id_program_gets_reason_and_remedy() {
 }
 
 fn python() -> Option<PathBuf> {
-    // The search path may find a script that looks for one.
+    // The first `python3` in PATH may be a script that starts another one.
     let found = Some(PathBuf::from("/usr/bin/python3")).filter(|path| path.exists());
     if found.is_none() {
         println!("skipped: no /usr/bin/python3");
@@ -257,7 +257,7 @@ fn glibc_is_measured_where_the_program_links_another_malloc() {
     let options = [format!("-L{folder}"), format!("-Wl,-rpath,{folder}")];
     let options =
         [&options[0], &options[1], "-Wl,--no-as-needed", "-lother", "-O0", LITTLE[0], LITTLE[1]];
-    // The library stands after the program here, so it goes through the linker's own file list.
+    // The library stands before the source here, so `--no-as-needed` must keep it in the program.
     let program = shop.compile("linked", ALLOCATES, &options);
     compare(&["--runs=1", "--allocators=glibc", "--"])
         .arg(&program)
@@ -293,7 +293,7 @@ fn figures_that_the_program_prints_are_compared() {
         assert_eq!(figures["speed"], 1250.5, "the last match: {sample}");
         assert_eq!(figures["metric 2"], 10_000.0, "each run reads the file anew: {sample}");
     }
-    // A figure without noise: the interval is narrow as soon as there is one.
+    // The figure has no noise: the interval is narrow as soon as there are runs enough for one.
     assert_eq!(samples.len(), (6 + 1) * 2, "{text}");
     let speed = verdict(&recording, "glibc A/A", "speed");
     assert_eq!((&speed["verdict"], &speed["interval"]), (&"same".into(), &vec![1.0, 1.0].into()));
@@ -328,7 +328,7 @@ fn a_figure_that_is_not_printed_is_a_failure() {
 fn failures_are_reported_and_never_averaged_away() {
     let shop = Workshop::new();
     let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
-    // Works until the program has asked for a hundred blocks, in every run but the first.
+    // An allocator that fails after a hundred blocks, in every run but the first.
     let source = "#include <stddef.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
                   #include <fcntl.h>\nvoid *__libc_malloc(size_t); static int calls, broken;\n\
                   void *malloc(size_t n) {\n\
@@ -382,7 +382,7 @@ fn a_run_that_takes_too_long_is_ended_with_all_its_processes() {
     expect_gone(&pids);
 }
 
-/// Checks that the processes of a file with their numbers are no more.
+/// Checks that the processes whose numbers a file lists have ended.
 fn expect_gone(pids: &Path) {
     let text = fs::read_to_string(pids).unwrap();
     assert!(text.lines().count() >= 2, "{text}");
@@ -426,8 +426,8 @@ fn an_interruption_prints_what_there_is_and_leaves_nothing_behind() {
     let shop = Workshop::new();
     let (fifo, count) = (shop.path("fifo"), shop.path("count"));
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // The warm-up round and the first round of two; then it hangs. Runs under the counter before
-    // them do not count: there are as many as it takes to judge by.
+    // The program hangs in its fifth run: after two runs of the warm-up round and two of the first
+    // round. Runs under the counter before them leave no mark, because their number varies.
     let source = ALLOCATES.replace(
         "    printf(",
         "    FILE *count = fopen(getenv(\"COUNT\"), \"a\");\n\
@@ -524,7 +524,7 @@ fn absent_allocators_are_named_with_what_to_do() {
         .stderr(starts_with("quarry: QUARRY_LIBRARY=/no/such/libquarry.so: No such file"));
 }
 
-/// Runs that count leave their mark, so a refusal that comes late would be seen.
+/// A run leaves a mark, so the test would see a refusal that comes too late.
 #[test]
 fn files_that_cannot_be_written_are_refused_before_anything_runs() {
     let shop = Workshop::new();
@@ -580,7 +580,7 @@ fn bytes_read(recording: &Value) -> Vec<f64> {
     samples.map(|it| it["measurement"]["figures"]["metric 1"].as_f64().unwrap()).collect()
 }
 
-/// The first run emptied it, and the others measured a program with nothing to do.
+/// The first run used to empty standard input; the others measured a program without work.
 #[test]
 fn every_run_reads_what_the_first_one_read() {
     let shop = Workshop::new();
@@ -599,7 +599,7 @@ fn every_run_reads_what_the_first_one_read() {
     let file_of = input.display().to_string();
     for (script, bytes) in [
         (format!("cat {file_of} | {}", command("")), 300_000.0),
-        // A pipe that is named, as by process substitution.
+        // A named pipe, as in process substitution.
         (format!("cat {file_of} | {}", command("--input /dev/stdin")), 300_000.0),
         (format!("{} < {file_of}", command("")), 300_000.0),
         (format!("true | {}", command(&format!("--input {file_of}"))), 300_000.0),
@@ -654,7 +654,7 @@ fn quarry_counts_what_it_serves() {
     }
 }
 
-/// By its own count eighty of 20 MiB were three.
+/// Quarry's statistics once counted 3 of 80 requests of 20 MiB.
 #[test]
 fn quarry_counts_large_requests_as_well() {
     let Some(library) = real_library() else { return };

@@ -122,7 +122,7 @@ fn every_value_of_a_parameter_is_compared() {
     assert!(text.starts_with("# quarry compare: `sh -c ") && text.contains("## sh n=a"), "{text}");
 }
 
-/// Each run takes away what the command before it has made.
+/// Each run removes the file that its `--prepare` command has made.
 #[test]
 fn a_command_runs_before_each_run_and_its_failure_is_the_runs() {
     let shop = Workshop::new();

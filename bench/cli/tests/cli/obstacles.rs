@@ -1,5 +1,5 @@
-//! `quarry run` where Quarry cannot serve, or not all of it: what is said, by name, and whether the
-//! library is preloaded all the same.
+//! `quarry run` with programs that Quarry cannot serve, or only in part: the line that names the
+//! obstacle, and whether the library is preloaded all the same.
 
 use crate::support::{Workshop, quarry, real_library, skipped};
 use predicates::prelude::*;
@@ -69,13 +69,13 @@ fn runtimes_of_sanitizers_are_named_and_left_alone() {
         );
         assert_eq!(said(&shop, &program), (line, "alone\n".to_owned()));
     }
-    // That of undefined behaviour has nothing to do with memory.
+    // The sanitizer of undefined behaviour has nothing to do with memory.
     let options = needed(&shop, "libubsan.so.1", "int stand_in;\n");
     let program = compile_with(&shop, "with-ubsan", SAYS_PRELOADED, &options);
     assert_eq!(said(&shop, &program), (String::new(), "preloaded\n".to_owned()));
 }
 
-/// As Clang links them, and GCC with `-static-libasan`: then they define malloc as well.
+/// Clang links them so, and GCC with `-static-libasan`: the program then defines malloc as well.
 #[test]
 fn runtimes_of_sanitizers_inside_the_program() {
     let shop = Workshop::new();
@@ -88,7 +88,7 @@ fn runtimes_of_sanitizers_inside_the_program() {
     }
 }
 
-/// Leaks used to vanish, with exit status 0, and programs with ThreadSanitizer crashed.
+/// On Quarry, leaks used to vanish, and programs with ThreadSanitizer crashed.
 #[test]
 fn a_sanitizer_finds_what_it_finds_alone() {
     let Some(library) = real_library() else { return };
@@ -103,7 +103,7 @@ fn a_sanitizer_finds_what_it_finds_alone() {
         let output = run.output().expect("quarry runs");
         assert_eq!(output.status.code(), alone.status.code(), "{option}: {output:?}");
         let errors = String::from_utf8_lossy(&output.stderr);
-        // Some machines do not let it look for leaks.
+        // Some machines do not let LeakSanitizer look for leaks.
         let finds = String::from_utf8_lossy(&alone.stderr).contains(finding);
         assert_eq!(errors.contains(finding), finds, "{option}: {errors}");
         assert!(errors.contains("Sanitizer (lib"), "{option}: {errors}");
@@ -139,7 +139,7 @@ fn allocators_under_names_of_their_own() {
     let program = shop.compile("stripped", &format!("{SAYS_PRELOADED}\n{text}"), &["-s"]);
     let mark = "the text \"<jemalloc>: \"";
     assert_eq!(said(&shop, &program).0, expected(&program, "jemalloc", mark));
-    // A name that only ends so is another.
+    // A symbol that only ends in a known name is another function.
     let source = format!("{SAYS_PRELOADED}\nvoid *xmi_malloc(void) {{ return 0; }}\n");
     let program = shop.compile("another", &source, &[]);
     assert_eq!(said(&shop, &program).0, "");
@@ -177,7 +177,7 @@ fn program_of_32_bits(shop: &Workshop) -> PathBuf {
     path
 }
 
-/// The loader of such a program would complain, and that of each of its children.
+/// The loader of such a program, and of each of its children, would complain about the library.
 #[test]
 fn programs_of_32_bits_get_no_library() {
     let shop = Workshop::new();
@@ -254,7 +254,7 @@ fn scripts_say_what_they_may_run() {
         folder.join("real").display()
     );
     assert_eq!(said(&shop, &script), (line, "preloaded\n".to_owned()));
-    // One that a library would break.
+    // A program that a library would break.
     let source = format!("{OWN_MALLOC}\nvoid __tsan_init(void) {{}}\n");
     fs::remove_file(&real).expect("it is ours");
     shop.compile("real", &source, &[]);
@@ -263,7 +263,7 @@ fn scripts_say_what_they_may_run() {
     assert_eq!(answer, "alone\n");
 }
 
-/// Programs that become another: only the library can see which. rustup's `rustc` is one.
+/// A program that executes another one, as rustup's `rustc` does: only the library can see which.
 #[test]
 fn what_a_program_becomes_says_that_it_is_not_served() {
     let Some(library) = real_library() else { return };
@@ -285,7 +285,7 @@ fn what_a_program_becomes_says_that_it_is_not_served() {
          it runs without Quarry\n",
         real.display()
     ));
-    // Not each of the processes that a program starts.
+    // A child process that executes such a program prints no line.
     run(&[&real, Path::new("in a child")]).stderr(is_empty());
     // A program that is served prints no line, at a fixed address either.
     let plain = shop.compile("plain", SAYS_PRELOADED, &[]);

@@ -29,7 +29,7 @@ fn pages_have_examples_variables_and_statuses() {
     }
 }
 
-/// The words that bash is offered for the last one.
+/// The words that bash is offered for the last of `words`.
 fn offered(words: &[&str]) -> Vec<String> {
     let mut command: Command = quarry();
     command.env("COMPLETE", "bash").env("_CLAP_IFS", "\n");

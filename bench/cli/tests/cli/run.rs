@@ -109,7 +109,7 @@ fn a_slab_policy_is_a_library_of_its_own() {
     command.assert().success().stdout(contains("libquarry-slub-4.9.so\n"));
 }
 
-/// Such an option was taken for the command.
+/// The commands once took such an option for the name of a program.
 #[test]
 fn a_mistyped_option_is_no_command() {
     for command in ["run", "compare"] {
@@ -143,7 +143,7 @@ fn commands_that_cannot_run() {
         .stderr(contains("not an executable file, or no permission to execute it"));
 }
 
-/// Also where a library is inside the command, as in `make build`.
+/// This also holds for a command with a library inside, as `make build` builds it.
 #[test]
 fn a_library_that_is_named_and_not_there_is_replaced_by_no_other() {
     let shop = Workshop::new();

@@ -10,7 +10,7 @@ use std::path::Path;
 pub(crate) use workshop::{Workshop, real_library, skipped, without_settings};
 
 impl Workshop {
-    /// `quarry run` with the stand-ins, up to where options follow.
+    /// `quarry run` with the stand-ins; the caller adds options and the program.
     pub(crate) fn run(&self) -> Command {
         let mut command = quarry();
         command.env("QUARRY_LIBRARY", self.path("")).arg("run");
@@ -18,7 +18,7 @@ impl Workshop {
     }
 }
 
-/// The command, without what the surroundings may have set.
+/// The command, without the variables `QUARRY_*` that the environment may have.
 pub(crate) fn quarry() -> Command {
     without_settings(Command::new(Path::new(env!("CARGO_BIN_EXE_quarry"))))
 }

@@ -30,7 +30,7 @@ fn wrong_commands_are_refused() {
     }
 }
 
-/// `| head -1`, which has seen enough.
+/// As with `| head -1`: the reader has seen enough, and closes the pipe.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     for arguments in [&["--help"][..], &["run", "--help"], &["--version"]] {
@@ -45,7 +45,7 @@ fn output_that_no_disk_holds_is_told() {
     }
 }
 
-/// Where nothing can be put, nothing runs.
+/// Without a folder for temporary files, `quarry compare` runs nothing.
 #[test]
 fn a_folder_for_what_runs_is_needed() {
     let mut command = quarry();
@@ -74,7 +74,7 @@ fn nothing_but_the_program_is_needed() {
     command.assert().code(2).stderr(contains("\u{1b}").not());
 }
 
-/// Not even the line about it can be written; a panic would end with 101.
+/// Not even the error message can be written; a panic would end with status 101.
 #[test]
 fn standard_error_that_is_full_changes_no_status() {
     let full = || File::options().write(true).open("/dev/full").unwrap();

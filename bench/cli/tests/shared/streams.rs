@@ -15,12 +15,12 @@ pub(crate) fn refused(mut command: Command, arguments: &[&str], named: &str) {
     let shop = Workshop::new();
     command.env("QUARRY_LIBRARY", shop.path("")).args(arguments);
     let assert = command.assert().code(2).stderr(contains(named));
-    // Which allocators are not there may have been said before.
+    // The command may have printed which allocators are absent.
     let nothing = |text: &str| text.lines().all(|line| line.starts_with("absent: "));
     assert.stdout(predicate::function(nothing)).stderr(contains("panicked").not());
 }
 
-/// Asserts that the program at `path` takes a reader that leaves for one that has seen enough.
+/// Asserts that the program at `path` ends with status 0 and no message if its reader has left.
 #[track_caller]
 pub(crate) fn lets_readers_leave(path: &str, arguments: &[&str]) {
     let (reader, writer) = pipe().unwrap();
@@ -45,8 +45,8 @@ pub(crate) fn tells_that_no_disk_holds_it(path: &str, arguments: &[&str]) {
     assert!(text.starts_with(expected) && text.lines().count() == 1, "{arguments:?}: {text}");
 }
 
-/// Asserts that the program at `path` ends with 2 where not even the line about that can be
-/// written; a panic would end with 101.
+/// Asserts that the program at `path` ends with 2 if not even its error message can be written; a
+/// panic would end with 101.
 #[track_caller]
 pub(crate) fn fails_without_a_stream(path: &str, arguments: &[&str]) {
     let full = || File::options().write(true).open("/dev/full").unwrap();

@@ -45,7 +45,7 @@ impl Workshop {
     }
 }
 
-/// The command without what the surroundings may have set.
+/// The command without the variables `QUARRY_*` that the environment may have.
 pub(crate) fn without_settings(mut command: Command) -> Command {
     for (key, _) in std::env::vars().filter(|(key, _)| key.starts_with("QUARRY_")) {
         command.env_remove(key);
@@ -66,8 +66,8 @@ pub(crate) fn real_library() -> Option<PathBuf> {
     None
 }
 
-/// Says that the running test is skipped, or the part of it that `why` begins with, and why. Past
-/// the capture of the test harness, which hides what tests print that pass.
+/// Reports that the running test, or the part of it that `why` names first, is skipped. Writes past
+/// the test harness, which captures the output of tests that pass.
 pub(crate) fn skipped(why: &str) {
     let current = std::thread::current();
     let test = current.name().unwrap_or("a test");

@@ -1,5 +1,5 @@
 //! Candidates for the first stage: every installed allocator, and those of Quarry's slab policies
-//! whose predicates, taken from the documents, the facts fulfil. The predicates choose which
+//! whose predicate holds for the facts. The predicates come from the documents. They choose which
 //! candidates are measured, and in which order if time is short; they never decide the answer.
 
 use super::facts::Facts;
@@ -13,7 +13,7 @@ use quarry_harness::usage::Usage;
 /// Threads per CPU from which on SLAB was faster than SLUB in document 002: TCP_RR on 16 CPUs
 /// gained 2.1 % with 48 threads and 13.8 % with 160.
 const MANY_THREADS: f64 = 3.0;
-/// From this mean request on, in bytes, most memory comes from caches with objects of a page and
+/// Mean bytes of a request from which on most memory comes from caches with objects of a page and
 /// more: the subject of document 003.
 const LARGE_REQUEST: u64 = 2048;
 

@@ -1,16 +1,16 @@
 //! `quarry advise`: which allocator, or which of Quarry's own policies, is best for a program.
 //!
 //! ```text
-//! request     what it is asked
+//! request     the request of `quarry advise`
 //! facts       what is known of the machine and the program before anything is compared
-//! candidates  what is worth a look by these facts
-//! leaks       who asked for what the program never frees
+//! candidates  the allocators and policies that are worth a look by these facts
+//! leaks       the call sites of memory that the program never frees
 //! plan        how many runs fit into the time
 //! search      a first look at all, a second at the best of them, then the test of one
 //! verdict     the answer that the test supports
 //! deploy      the lines that put an answer into effect
-//! telling     how all of it is printed
-//! conduct     the whole of it
+//! telling     prints the answer with its evidence
+//! conduct     runs all these steps in turn
 //! ```
 //!
 //! The best of many candidates looks better than it is, because chance helped to pick it. So the

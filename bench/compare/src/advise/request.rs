@@ -31,7 +31,7 @@ pub struct AdviceRequest {
     pub check_output: bool,
     /// True if a run counts whatever its exit status is.
     pub ignore_failure: bool,
-    /// True if a program is examined on which an allocator has hardly any influence.
+    /// True if the program is examined even if an allocator has hardly any influence on it.
     pub force: bool,
     /// The file that every run reads; `None`: standard input.
     pub input: Option<PathBuf>,
@@ -52,6 +52,6 @@ pub enum AdviceEnding {
     Answered,
     /// The runs did not decide, or something failed.
     Undecided,
-    /// A signal ended it.
+    /// A signal ended the search.
     Interrupted(u32),
 }

@@ -144,7 +144,7 @@ impl Telling {
         rest.map(|it| it.contender.name()).collect()
     }
 
-    /// A page with the answer and the test; without a test, with the reason.
+    /// A page with the answer and the test. If nothing was tested, the error has the reason.
     pub(super) fn page(&self) -> Result<String> {
         let sentence = self.verdict.as_ref().map_or("no answer", |it| it.sentence.as_str());
         let Some((_, run)) = self.outcome.as_ref().and_then(|it| it.test.as_ref()) else {

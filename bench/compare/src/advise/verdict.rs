@@ -47,7 +47,7 @@ impl Verdict {
     }
 }
 
-/// A judgement on time or memory, as an answer counts it.
+/// The part of a judgement on time or memory that the answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
     /// A gain by [`MARGIN`] or more.
@@ -59,7 +59,7 @@ enum Side {
     Unknown(f64),
 }
 
-/// Judges the test of `name`, which was picked from `others` candidates.
+/// Judges the test of `name`, which was picked from `others` candidates, itself included.
 pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdict {
     let judgements = Judgements::of(run);
     let baseline = &run.meta.baseline;

@@ -120,7 +120,7 @@ const BUSY: f64 = 0.25;
 const STEAL: f64 = 0.005;
 /// Largest step of a clock that resolves a batch of operations.
 const CLOCK_STEP_NS: f64 = 1000.0;
-/// Noise of a quiet machine: variation of a loop of 100 us, and its worst time per median.
+/// Noise of a quiet machine: variation of a loop of 100 us, and its worst time over the median.
 const VARIATION: f64 = 0.02;
 const WORST: f64 = 1.5;
 

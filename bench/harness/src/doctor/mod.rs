@@ -89,7 +89,7 @@ fn this_machine() -> Patient {
     }
 }
 
-/// Cargo's folder has the name of the profile; the file does not show it.
+/// A library does not show its profile, but cargo's folder has the profile's name.
 fn is_debug_library(library: &Path) -> bool {
     library.parent().and_then(Path::file_name).is_some_and(|name| name == "debug")
 }

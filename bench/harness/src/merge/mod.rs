@@ -1,9 +1,9 @@
 //! `quarry lab merge`: joins the shards of a run into one results directory.
 //!
 //! ```text
-//! missing  the error where shards are
+//! missing  the error for missing shards
 //! found    which shards are there, and which of them are complete
-//! joined   the run that they are parts of
+//! joined   joins the shards into their run
 //! ```
 //!
 //! The result equals a directory of `quarry lab run --out`, so readers of results need no code for

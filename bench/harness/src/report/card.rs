@@ -14,7 +14,7 @@ pub(super) const LETTER: f64 = 7.3;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Data {
     pub(super) table: Table,
-    /// The table to download, if it is longer.
+    /// The table to download, if it is longer than the shown one.
     pub(super) download: Option<Table>,
 }
 

@@ -110,7 +110,7 @@ fn task_axis(tasks: &[u32], x: &Scale) -> Markup {
     }
 }
 
-/// Draws the baseline as if its rate grew with the number of tasks, up to the end of the field.
+/// Draws the baseline as if its rate grew in proportion to the tasks, up to the end of the field.
 fn ideal(curves: &[Curve<'_>], x: &Scale, y: &Scale, (fewest, most): (f64, f64)) -> Option<Markup> {
     let first = curves.first()?.points.first()?;
     let per_task = first.median / f64::from(first.tasks);

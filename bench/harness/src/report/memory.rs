@@ -35,8 +35,8 @@ struct Moment {
 }
 
 impl Course {
-    /// Time 0 is the moment at which the program became idle, if `is_idle`, else its start. The
-    /// last reading is left out: a program that exits by itself gives its memory back before it.
+    /// Time 0 is when the program became idle, if `is_idle`. Else it is the start, and the last
+    /// readings are left out, because a program that exits gives its memory back first.
     fn new(round: u32, timeline: &Timeline, is_idle: bool) -> Self {
         let start = timeline.phase(IDLE).filter(|_| is_idle).map_or(0.0, |(start, _)| start);
         let mut readings = &timeline.readings[..];
@@ -202,7 +202,7 @@ fn picture(
     }
 }
 
-/// Returns about `most` readings at most: the highest of each group, so that no peak is lost.
+/// Returns `most` readings at most: the highest of each group, so that no peak is lost.
 fn thinned(readings: &[Moment], most: usize) -> Vec<Moment> {
     let each = readings.len().div_ceil(most).max(1);
     let highest = |some: &[Moment]| {

@@ -30,7 +30,7 @@
     const says = copies.textContent;
     copies.hidden = false;
     copies.addEventListener("click", async (event) => {
-      // One stands in a summary, which a click would open.
+      // One button stands in a summary, which a click would open.
       event.preventDefault();
       const source = document.getElementById(copies.dataset.copies);
       const done = await copy(source.textContent, source);

@@ -12,7 +12,7 @@ pub(super) struct Tick {
     pub(super) text: String,
 }
 
-/// An axis. `low < high`; both are ticks or lie between two ticks.
+/// An axis; `low < high`.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     low: f64,

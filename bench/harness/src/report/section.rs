@@ -12,7 +12,7 @@ use crate::table::counted;
 use crate::tables::{modern, targets_of};
 use maud::{Markup, html};
 
-/// Longer headings get smaller letters.
+/// Headings of more letters than this are set in smaller type.
 const LONG: usize = 70;
 const TRADEOFFS: &str = "Speed against memory";
 /// Pictures in a row of a screen; of the trade-offs, this many are open at first.

@@ -118,7 +118,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Writes code between more backticks than any row of them inside.
+/// Writes code between backticks, one more than the longest row of backticks inside it.
 fn fenced(code: &str) -> String {
     let longest = code.split(|it| it != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);

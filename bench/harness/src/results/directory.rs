@@ -63,7 +63,8 @@ impl RunDirectory {
 
 /// Makes the directory unless it exists.
 ///
-/// # Errors A usage error if the directory is not empty, or files cannot be made in it.
+/// # Errors
+/// A usage error if the directory is not empty, or files cannot be made in it.
 pub fn prepare(place: &Path) -> Result<()> {
     destination::folder("--out", place)?;
     let mut entries = fs::read_dir(place).with_context(|| format!("--out {}", place.display()))?;

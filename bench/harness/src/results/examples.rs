@@ -9,8 +9,7 @@ pub fn cell(variant: &str) -> Cell<'_> {
     Cell { workload: "w", tasks: 1, variant }
 }
 
-/// A run of one workload `w`, with ns per operation for each round and variant; ` A/A` marks a
-/// copy.
+/// A run of one workload `w`, with ns per operation by round and variant; ` A/A` marks a copy.
 pub fn run(baseline: &str, columns: &[(&str, &[Option<f64>])]) -> Run {
     let mut samples = Vec::new();
     for (variant, values) in columns {

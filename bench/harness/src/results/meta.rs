@@ -116,8 +116,7 @@ pub struct Meta {
     /// Targets of the baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<Target>,
-    /// True: a variant with a failed sample gets no verdict. False: only the sample's round is left
-    /// out.
+    /// True: a variant with a failed sample gets no verdict. False: only that round is left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
     /// Parameters of the experiment.

@@ -11,7 +11,7 @@ pub enum Direction {
     Higher,
     /// Times and memory.
     Lower,
-    /// Neither direction: a count that explains others.
+    /// Neither direction: a count that explains other metrics.
     None,
 }
 

@@ -65,8 +65,8 @@ impl PartDirectory {
     /// Begins `shard` in `parent`, unless it is complete there. The remains of an interrupted
     /// process are removed, and the shard starts again.
     ///
-    /// # Errors A usage error, with the differences, if `parent` has shards of another run; a
-    /// failed write.
+    /// # Errors
+    /// A usage error, with the differences, if `parent` has shards of another run; a failed write.
     pub fn begin(parent: &Path, shard: Shard, meta: &Meta) -> Result<Begun> {
         destination::folder("--out", parent)?;
         let cannot = || format!("--out {}: cannot be written", parent.display());
@@ -102,8 +102,7 @@ impl PartDirectory {
         self.directory.append(sample)
     }
 
-    /// Completes the shard and returns its directory. If another process was first, its shard
-    /// stays.
+    /// Completes the shard and returns its directory. If another process was first, its shard wins.
     ///
     /// # Errors
     /// If a write or the rename fails.

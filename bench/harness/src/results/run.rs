@@ -57,8 +57,7 @@ impl Run {
         self.samples_of(cell).filter_map(of).flatten().collect()
     }
 
-    /// Returns the text above tables: machine, variants and way of sampling; `what` describes a
-    /// sample.
+    /// Returns the text above tables: machine, variants, sampling; `what` describes a sample.
     pub fn head(&self, what: &str) -> String {
         let mut text = self.meta.environment.summary() + "\n";
         for variant in &self.meta.variants {
@@ -82,7 +81,7 @@ impl Run {
         distinct.into_iter().map(|(text, count)| format!("{text} ({count} times)")).collect()
     }
 
-    /// Fails if samples failed; called after tables were printed, so that it is not overlooked.
+    /// Fails if samples failed. Callers print tables first, so that the failure is not overlooked.
     ///
     /// # Errors
     /// The failures, one per line.

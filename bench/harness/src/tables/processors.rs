@@ -55,7 +55,8 @@ struct Figure {
 impl TargetsArgs {
     /// Records the runs and prints the table to `out`.
     ///
-    /// # Errors A usage error if a run has no targets; a file that cannot be read or written.
+    /// # Errors
+    /// A usage error if a run has no targets; a file that cannot be read or written.
     pub fn run(self, out: &mut dyn Write) -> Result<()> {
         for place in &self.runs {
             let run = results::read(place)?;

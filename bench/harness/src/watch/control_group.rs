@@ -19,8 +19,7 @@ impl ControlGroup {
         let folder = parent.join(format!("quarry-lab-{}-{number}", std::process::id()));
         fs::create_dir(&folder).ok()?;
         let group = Self { usage: folder.join(usage), folder };
-        // In version 2, the file is missing unless the parent group delegates the memory
-        // controller.
+        // In version 2 the file exists only if the parent group delegates the memory controller.
         fs::read(&group.usage).ok()?;
         Some(group)
     }

@@ -19,7 +19,7 @@ pub const GROUP_VARIABLE: &str = "LAB_CONTROL_GROUP";
 pub type Watched = (Timeline, Measurement);
 
 /// Starts a sample process and reads its memory every `interval`. `last` has the name of a phase
-/// and a time: lets the process end when that time has passed since the phase was announced.
+/// and a time: when that time has passed since the process announced the phase, lets it end.
 ///
 /// # Errors
 /// How the process failed.

@@ -17,7 +17,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
 
-/// Most pages that take both steps together: about as many as a batch of `mmu_gather` has.
+/// Most pages that one release takes off in these two steps: about a batch of `mmu_gather`.
 const RELEASE: usize = 512;
 
 /// Batches of neighbours, each under a lock of its own.
@@ -53,7 +53,8 @@ impl BatchedLists {
         self.nodes.at(node.0 as usize)
     }
 
-    /// Returns the locked lists of `node`. Keeps `held` if it locks them, else releases it first.
+    /// Returns the locked lists of `node`; keeps `held` if it is their lock, else releases it
+    /// first.
     pub(super) fn relock<'a, 'b>(
         &'a self,
         held: &'b mut Option<Locked<'a>>,

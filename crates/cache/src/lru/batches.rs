@@ -55,7 +55,7 @@ struct BatchLock {
     sentinels: AtomicU64,
 }
 
-/// Chooses a random tag for each batch, unlike the last one, so that tasks that release
+/// Chooses a random tag for each batch, different from the last one, so that tasks that release
 /// neighbouring batches use different locks. A linear congruential generator (D. Knuth, H. Lewis).
 #[derive(Clone, Copy)]
 pub(super) struct Tags {

@@ -78,7 +78,7 @@ pub struct LruCounters {
 /// Parameters of the lists.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// The system that their memory comes from.
+    /// The system from which the lists get their memory.
     pub os: &'static dyn Os,
     /// Number of nodes.
     pub nodes: usize,
@@ -86,7 +86,7 @@ pub struct Setup {
     pub slots: usize,
     /// Most pages of a batch.
     pub batch: usize,
-    /// Locks count acquisitions, contention and time.
+    /// True if locks count acquisitions, contention and time.
     pub counts: bool,
 }
 

@@ -118,9 +118,9 @@ impl<P: LruPolicy> LruSet<P> {
         }
     }
 
-    /// Puts pages on their lists, and gives up one pin of each. Instead, releases a page that is in
-    /// no index and has no other pin (`folio_batch_move_lru`; Linux 4.15 puts such a page on a list
-    /// and takes it off again).
+    /// Puts pages on their lists, and gives up one pin of each. A page that is in no index and has
+    /// no other pin is released instead (`folio_batch_move_lru`; Linux 4.15 puts such a page on a
+    /// list and takes it off again).
     fn move_to_lists(
         &self,
         table: &DescriptorTable,

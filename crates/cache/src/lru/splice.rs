@@ -68,7 +68,7 @@ impl Local {
         effort::spend(Effort::LruPage, 1);
         assign(table.at(page), self.tag, INNER);
         self.batch.push_front(table, page);
-        // Counts the page for its own list; the published patch counts it for another list.
+        // Counts the page for its own list; the published patch counts it for the wrong one.
         self.pages += 1;
     }
 
@@ -94,7 +94,7 @@ impl SpliceLists {
         tag
     }
 
-    /// Sorts pages into local lists, complete except for `LRU`. Also returns pages that got none.
+    /// Sorts pages into local lists, complete except for `LRU`; also returns those left over.
     fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
         let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
         for &page in pages {

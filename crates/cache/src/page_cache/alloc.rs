@@ -28,8 +28,8 @@ impl<H: Host> PageCacheRef<'_, H> {
             || core::mem::take(may_reclaim) && self.host.make_room(0, &mut || preload.fill(count))
     }
 
-    /// Allocates a page, whose state is still 0. Reads the group and the order of the mapping only
-    /// once: the caller does not hold its lock, so another mapping may get its number meanwhile.
+    /// Allocates a page, whose state is still 0. Reads the mapping's group and order only once: the
+    /// caller does not hold the mapping's lock, so another mapping may get its number meanwhile.
     pub(super) fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
         let (group, order) = (GroupId(mapping.group()), mapping.order());
         self.charge_group(group, order.frames(), effort)?;

@@ -19,7 +19,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// One refault, in the units of [`Demand`].
 const REFAULT: u64 = 1 << 20;
-/// Added to the number of lost pages: if it is small, one refault would weigh too much.
+/// Added to the number of lost pages: while this is small, one refault would weigh too much.
 const LEAST_LOST: u64 = 32;
 /// The count of refaults halves each time evictions reach 1/8 of the listed pages.
 const HALF_LIFE: u64 = 8;

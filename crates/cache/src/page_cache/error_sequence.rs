@@ -1,4 +1,4 @@
-//! Errors of writeback: a *flusher*, a task that syncs, gets each once (`lib/errseq.c`, 4.13).
+//! Errors of writeback: a *flusher*, a task that syncs, gets an error once (`lib/errseq.c`, 4.13).
 //!
 //! ```text
 //! | count : 19 | seen : 1 | errno : 12 |

@@ -48,7 +48,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         index: u64,
         effort: Effort,
     ) -> Result<Slot, ReadError> {
-        // Looks under the lock first; otherwise a thread that cannot walk allocates for each hit.
+        // Looks under the lock first: a thread that cannot walk would allocate a page for each hit.
         if let Some((page, state)) = self.pin_unless_evicted(mapping, index)
             && let Some(slot) = self.wait_for_fill(page, state)?
         {
@@ -180,7 +180,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.counters.add(self.host.slot(), Event::Full, 1);
     }
 
-    /// Gives up a page that never entered an index. A walk that read its number earlier may pin it.
+    /// Gives up a page that never entered an index. A walk that read its number before may pin it.
     fn abandon(self, page: PageNo) {
         self.tables.pages.at(page).state.clear(State::LIVE);
         self.leave(page);
@@ -237,7 +237,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let sizes = tables.lru.sizes(evicted.node);
         let refault = clock.refault(tables.buckets, evicted, sizes.active);
         if evicted.group == GroupId::ROOT.0 {
-            // A group with a limit evicts by a clock, so a list's length did not cause the refault.
+            // Not for a group with a limit: it evicts by a clock, so no list was too short for it.
             let balance = tables.balances.at(usize::from(evicted.node.0));
             balance.note_refault(sizes, refault.distance, refault.workingset);
             tables.demands.refaulted(&mapping.demand, sizes.inactive + sizes.active);

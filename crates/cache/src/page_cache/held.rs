@@ -3,8 +3,8 @@
 //!
 //! One task at a time uses a mapping in this way, and only this task truncates the mapping and
 //! moves its pages. So only this task writes `held`, by plain stores, once it has pinned the page
-//! and checked its key. A held page keeps its pin, so a repeated request writes nothing. The first
-//! request for a cached page costs one atomic operation, and the end of the holding another.
+//! and checked its key. A held page keeps its pin, so a repeated request writes nothing. Holding a
+//! cached page costs one atomic operation, and ending the holding costs another.
 
 use super::cache::PageCacheRef;
 use super::host::Host;
@@ -61,7 +61,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Prefetches the start of the page and the object in its private word, which the owner reads
-    /// next. After the atomic operation that pins the page, loads would wait for it.
+    /// next. Loads after the atomic operation that pins the page would wait for that operation.
     #[inline(always)]
     fn prefetch(self, descriptor: &Descriptor) {
         let private = descriptor.private.load(Relaxed) as *const u8;

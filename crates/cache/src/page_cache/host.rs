@@ -37,8 +37,8 @@ pub trait Host: NodeHost {
     unsafe fn free_private(&self, cache: CacheId, objects: &[Object]);
 
     /// Reclaims `frames` frames, or an index node if `frames` is 0, for a request that found none.
-    /// Calls `attempt` again while no other task can take the freed memory. Returns whether it
-    /// succeeded. The caller holds no lock of the page cache.
+    /// Then calls `attempt`, which repeats the request, while no other task can take the freed
+    /// memory. Returns whether that succeeded. The caller holds no lock of the page cache.
     fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool;
 }
 

@@ -62,7 +62,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Drops the page at an index, dirty or not; a pinned page is freed with its last pin. Returns
-    /// whether there was one. Waits for its latch and for writeback.
+    /// whether there was a page. Waits for the latch and the writeback of the page.
     pub fn discard(self, mapping: MappingId, index: u64) -> bool {
         let Some((page, _)) = self.pin_locked(mapping, index) else { return false };
         let was_there = self.remove_waiting(page);

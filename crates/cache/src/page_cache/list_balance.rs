@@ -16,7 +16,7 @@
 //! times, this rule missed 0.574 pages for each look-up, the kernel's 0.597, exact LRU 0.571 and
 //! ARC 0.577. With one constant distribution (Zipf 0.9) they missed 34.0, 33.4, 36.0 and 32.9 %.
 //!
-//! Equation: of `total` pages, `min(total / LEAST, the kernel's) <= wanted(total) <= total`.
+//! Equation: of `total` pages, `min(total / LEAST, by_rule(total)) <= wanted(total) <= total`.
 
 use crate::lru::Sizes;
 use quarry_mm::frame::{FRAME_SHIFT, fresh_zero};

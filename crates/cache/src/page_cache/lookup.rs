@@ -72,8 +72,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         locked.tree.get(index).page().is_some()
     }
 
-    /// Marks a page that the caller fills as read ahead: no reader has asked for it yet. If it is
-    /// the marker of its window, its first use starts the next read-ahead.
+    /// Marks a page, which the caller fills, as read ahead: no reader has asked for it yet. If it
+    /// is the marker of its window, its first use starts the next read-ahead.
     pub fn mark_read_ahead(self, page: PageNo, is_marker: bool) {
         let marker = if is_marker { State::READAHEAD } else { 0 };
         self.tables.pages.at(page).state.set(State::FRESH | marker);

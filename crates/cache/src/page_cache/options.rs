@@ -3,7 +3,7 @@
 /// The steps by which pages leave a mapping, as document 001 compares them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TruncationPolicy {
-    /// Linux 4.14: the index is entered once per page, and each page is freed for itself.
+    /// Linux 4.14: the index is entered once per page, and each page is freed separately.
     Vanilla,
     /// Jan Kara's series (4.15): the index is entered once for 14 pages.
     Jan,

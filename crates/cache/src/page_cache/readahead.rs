@@ -148,7 +148,7 @@ impl ReadAhead {
         if history <= pages {
             return Window { start: index, pages, marker: None };
         }
-        // All pages before it are cached, so the stream began at the start of the file.
+        // All pages before the missed one are cached, so the stream began at the start of the file.
         let history = if u64::from(history) >= index { history * 2 } else { history };
         self.start = index;
         self.size = (history + pages).min(most);

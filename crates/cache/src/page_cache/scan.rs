@@ -34,8 +34,8 @@ const CLUSTER: usize = 32;
 /// that users pin and that are in no index; it moves up to 32 of them to the front.
 const MOST_EMPTY_LOOKS: u32 = 32;
 
-/// A reclaim leaves this many used pages on the active list. It moves further used pages to the
-/// inactive list, as the kernel always does, so that it ends.
+/// A reclaim leaves at most this many used pages on the active list. It moves any others to the
+/// inactive list, as the kernel does with all used pages, so that the reclaim ends.
 const MOST_SPARED: usize = 256;
 
 struct Isolated {

@@ -1,8 +1,8 @@
-//! Blocks for pages that a program may overread, because memory after the page can be read.
+//! Blocks for pages that a program may overread: memory after such a block can be read.
 //!
 //! The memory after a pageblock may be unmapped, so a page that may be overread is never the last
-//! block of its pageblock. If such a block were freed at once, the pcp list would hand it out next.
-//! So it is set aside until `release` is called, by a trim or at the end of a mapping.
+//! block of its pageblock. If such a last block were freed at once, the pcp list would hand it out
+//! next. So it is set aside until `release` is called, by a trim or at the end of a mapping.
 //!
 //! Equation: blocks set aside are of the kind `NONE`, charged, and each on the list of its order.
 

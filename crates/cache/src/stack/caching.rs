@@ -5,7 +5,7 @@ use crate::lru::{LruPolicy, Splice};
 use crate::page_cache::PageCache;
 
 /// The page cache of a stack, and its balance. All zero bytes at first. `balancing` comes first: a
-/// program that caches no page may still use it, and touches only the start.
+/// program that caches no page may still use the balance, and then touches only the start.
 #[repr(C)]
 pub struct PageCaching<P: LruPolicy = Splice> {
     pub(super) balancing: Balancing,

@@ -78,7 +78,7 @@ fn evictable<S: CachingStack>(
     spare.max(least).min(CLUSTER.into()) as usize
 }
 
-/// Frames of cached pages beyond the cache's floor, the frames below the low mark. O(slots).
+/// Frames of cached pages beyond the cache's floor, which is as large as the low mark. O(slots).
 pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     let floor = StackHost::pages(stack).zones().budget().marks().low;
     cache.events().pages().saturating_sub(floor.into())
@@ -89,7 +89,7 @@ pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
 }
 
-/// Twice the pages, because the first look at a used page only activates it.
+/// At most twice the pages on the lists: the first look at a used page only activates it.
 fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS)
 }

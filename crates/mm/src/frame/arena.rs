@@ -34,7 +34,7 @@ use quarry_sys::topology::max_map_count;
 pub enum Side {
     /// Zones: lowest address first.
     Zone,
-    /// Mappings: lowest address after the first 2 GiB (first quarter of a small window), else any.
+    /// Mappings: the lowest address after the first 2 GiB (a quarter of a small window), else any.
     /// So the pageblocks of zones lie together, and mappings have room to grow.
     Mapping,
 }
@@ -123,7 +123,7 @@ impl Arena {
         self.span.load(Relaxed)
     }
 
-    /// Returns whether a system page is one frame. A larger page may also hold other blocks.
+    /// Returns whether a page of the system is one frame. A larger page may hold several blocks.
     #[must_use]
     pub fn has_small_pages(&self) -> bool {
         self.os.page_size() == FRAME_BYTES

@@ -31,7 +31,7 @@ unsafe impl FreshZero for AtomicU32 {}
 unsafe impl FreshZero for AtomicU64 {}
 // SAFETY: as for AtomicU8.
 unsafe impl FreshZero for AtomicI64 {}
-// SAFETY: an array is valid where its entries are.
+// SAFETY: an array is valid if its entries are valid.
 unsafe impl<T: FreshZero, const N: usize> FreshZero for [T; N] {}
 // SAFETY: the word of a free lock, its owner and its counters are all 0.
 unsafe impl<T: FreshZero> FreshZero for CountedLock<T> {}
@@ -109,8 +109,8 @@ impl<T> OsArray<T> {
     #[must_use]
     pub fn at(&self, index: usize) -> &T {
         assert!(index < self.len, "entry outside the array");
-        // SAFETY: inside the reservation, readable since `map`, and holding a valid `T`: made by
-        // `filled`, zero bytes by the promise of `FreshZero`, or written through shared references.
+        // SAFETY: inside the reservation, readable since `map`. It is a valid `T`: made by
+        // `filled`, zero bytes (promise of `FreshZero`), or written through a shared reference.
         unsafe { self.start.add(index).as_ref() }
     }
 
@@ -137,8 +137,8 @@ impl<T> OsArray<T> {
 
 impl<T> Drop for OsArray<T> {
     fn drop(&mut self) {
-        // SAFETY: the whole reservation of `map`; code that has a pointer from `start` has promised
-        // not to use it after the array.
+        // SAFETY: this is the whole reservation of `map`. Code that has a pointer from `start` has
+        // promised not to use it after the array is dropped.
         unsafe { self.os.release(self.start.cast(), self.bytes) };
     }
 }

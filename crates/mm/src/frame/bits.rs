@@ -14,7 +14,7 @@ pub struct FrameBits(pub [u64; PAGEBLOCK_WORDS]);
 pub struct Fit {
     /// Its first frame.
     pub at: u32,
-    /// Frames of the longest extent once that place is taken.
+    /// Frames of the longest extent that is left once that place is taken.
     pub longest_left: u32,
 }
 
@@ -27,7 +27,7 @@ fn mask_of(word: usize, first: u32, end: u32) -> u64 {
     if low >= high { 0 } else { u64::MAX >> (64 - (high - low)) << low }
 }
 
-/// The words that `count` frames from `first` on touch, and their bits there.
+/// The words that hold bits of the `count` frames from `first` on, each with a mask of these bits.
 #[inline(always)]
 pub(crate) fn masks_of(first: u32, count: u32) -> impl Iterator<Item = (usize, u64)> {
     let end = first + count;
@@ -81,7 +81,7 @@ impl FrameBits {
         self.0 == Self::NONE.0
     }
 
-    /// The first extent at or after `from`: its first frame and its end.
+    /// The first extent of the frames from `from` on: its first frame and its end.
     #[inline]
     #[must_use]
     pub(crate) fn next_extent(&self, from: u32) -> Option<(u32, u32)> {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn any_bits() -> impl Strategy<Value = Vec<bool>> {
-        // Extents of all lengths, word boundaries and full pageblocks among them.
+        // Extents of all lengths, also of exactly a word and of a whole pageblock.
         let extent =
             (any::<bool>(), prop_oneof![1usize..12, 12usize..200, Just(64usize), Just(512)]);
         prop::collection::vec(extent, 1..60).prop_map(|extents| {

@@ -5,11 +5,11 @@
 //! blocks, the fourth may hold a summary. A *group* is 16 entries, a *region* 32 groups, and both
 //! are *units*: a window of 8 TiB has 128 regions. The summary of a unit holds the lengths of three
 //! extents of its free blocks: the longest one, and those at its beginning and end. So a search
-//! passes over units that cannot hold the wanted extent. The summary of a group lies in its first
-//! entry, that of a region in its second.
+//! passes over units that cannot hold the wanted extent. The summary of a group lies in the fourth
+//! word of its first entry, and the summary of a region in that of its second entry.
 //!
-//! Equations: a group's summary follows from the taken bits, a region's from those of its groups. A
-//! summary stores by how many blocks each extent is shorter than the unit: zeros mean "all free".
+//! Equations: a group's summary follows from its taken bits, a region's from its groups. A summary
+//! stores by how many blocks each extent is shorter than the unit, so zeros mean "all free".
 
 use super::array::OsArray;
 use quarry_sys::broken::{Broken, Check};

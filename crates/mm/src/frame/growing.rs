@@ -83,8 +83,8 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     #[must_use]
     pub fn at(&self, index: usize) -> &T {
         assert!(index < self.len(), "entry outside the array");
-        // SAFETY: mapped before `len` was set, and holding a valid `T`: zero bytes by the promise
-        // of `FreshZero`, or a value written through shared references.
+        // SAFETY: the entry was mapped before `len` was set. It holds a valid `T`: zero bytes
+        // (promise of `FreshZero`), or a value written through a shared reference.
         unsafe { self.place(index).as_ref() }
     }
 
@@ -104,8 +104,8 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { if DIRECTION == UP { self.start.add(index) } else { self.start.sub(index + 1) } }
     }
 
-    /// Gives back to the system the memory of entries that fill whole system pages; the entries
-    /// read as zero afterwards. Returns false where the system refuses.
+    /// Gives the memory of those entries that fill whole system pages back to the system; these
+    /// entries read as zero afterwards. Returns false where the system refuses.
     ///
     /// # Safety
     /// The entries are atomics, or structs of atomics, and already zero: no reader sees a change.
@@ -152,8 +152,8 @@ impl<T, const DIRECTION: bool> Drop for GrowingArray<T, DIRECTION> {
     fn drop(&mut self) {
         let bytes = (self.len() * size_of::<T>()).next_multiple_of(page(self.os));
         if bytes > 0 {
-            // SAFETY: all that `grow` has mapped; code that has a bare pointer has promised not to
-            // use it after the drop. Pages that the system refuses to unmap stay mapped, unused.
+            // SAFETY: this is all that `grow` has mapped; code that has a bare pointer has promised
+            // not to use it after the drop. Pages that the system refuses to unmap stay mapped.
             let _ = unsafe { self.os.unmap(self.piece(0, bytes), bytes) };
         }
     }

@@ -58,7 +58,7 @@ impl Memory {
     }
 
     fn with_bytes(os: &'static dyn Os, bytes: usize) -> OsResult<Self> {
-        // Aligns blocks of order 10 in memory.
+        // With this alignment, blocks of order 10 are aligned in memory too.
         let align = 2 * PAGEBLOCK_BYTES;
         let pageblocks = (bytes / PAGEBLOCK_BYTES) as u32;
         let frames = pageblocks * PAGEBLOCK_FRAMES;
@@ -124,7 +124,7 @@ impl Memory {
                 Ok(()) => return Ok(PageblockIndex(first)),
                 // The foreign pageblocks are excluded now, so the next search passes over them.
                 Err(OsError(libc::EEXIST)) => {}
-                // The OS refused more metadata, but lower addresses may have theirs: search there.
+                // The OS refused more metadata, but lower addresses may have some: search there.
                 Err(_) if is_behind && wanted.side == Side::Mapping => wanted.side = Side::Zone,
                 Err(error) => return Err(error),
             }
@@ -166,7 +166,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps a piece; excludes pageblocks with foreign mappings, and fails with `EEXIST` then.
+    /// Maps a piece. Excludes any pageblocks with foreign mappings, and fails with `EEXIST` then.
     fn map_piece(&self, first: u32, count: u32) -> OsResult<()> {
         let arena = &self.arena;
         match arena.os().map(arena.block_address(first), count as usize * PAGEBLOCK_BYTES) {
@@ -188,7 +188,7 @@ impl Memory {
     }
 
     /// Makes the metadata of pageblocks `0..end` accessible. If a foreign mapping lies where a
-    /// table has to grow, fails with `ENOMEM`, not `EEXIST`: no other place will do.
+    /// table has to grow, fails with `ENOMEM`, not `EEXIST`, because a table cannot pass over it.
     fn grow_tables(&self, end: u32) -> OsResult<()> {
         if end <= self.arena.span_blocks() {
             return Ok(());
@@ -228,7 +228,7 @@ impl Memory {
     /// with the mapping, so the zone has to give it again.
     fn note_unmapped(&self, first: u32, end: u32) {
         self.arena.set_mapped(first, end - first, false);
-        // Pageblocks beyond the span were mapped, but have no metadata: it was refused.
+        // Pageblocks beyond the span were mapped, but the system refused memory for their metadata.
         for block in first..end.min(self.arena.span_blocks()) {
             self.pageblocks.at(PageblockIndex(block)).set_faults(Faults::Plain);
         }

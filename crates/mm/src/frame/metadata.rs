@@ -32,7 +32,7 @@ impl MetadataKind {
 /// Number of kinds.
 pub const METADATA_KINDS: usize = 5;
 
-/// Bytes of address space in a chunk: few, so that the parts that a small program uses are close.
+/// Bytes of address space in a chunk; few, so that a small program's parts of it lie together.
 const CHUNK_BYTES: usize = 512 << 10;
 
 struct Chunk {
@@ -91,7 +91,7 @@ impl Metadata {
         self.bytes[kind as usize].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Uncounts `bytes` of descriptors of [`count`](Self::count) whose memory went back.
+    /// Takes `bytes`, whose memory went back to the system, off what [`count`](Self::count) added.
     pub fn uncount(&self, kind: MetadataKind, bytes: usize) {
         self.bytes[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
     }

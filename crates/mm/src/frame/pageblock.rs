@@ -118,7 +118,7 @@ impl Faults {
     }
 }
 
-/// Calls `act` for each word of the frames `offset..offset + 2^order`, with their bits in it.
+/// Calls `act` with each word that has bits of `offset..offset + 2^order`, and a mask of them.
 #[inline]
 fn for_words(words: &[AtomicU64; WORDS], offset: u32, order: Order, act: impl Fn(&AtomicU64, u64)) {
     let word = offset as usize / 64;

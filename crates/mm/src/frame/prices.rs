@@ -19,7 +19,7 @@ const PROBE_SHARE: u64 = 64;
 pub struct Prices {
     huge: Price,
     small: Price,
-    /// The time from which on one dear huge page may be tried.
+    /// From this time on, one huge page may be tried although huge pages are dear.
     probe_at_ns: AtomicU64,
 }
 
@@ -84,8 +84,8 @@ impl Prices {
         self.small.us()
     }
 
-    /// Returns whether a huge page costs at most 1.5 times as much as 2 MiB in small pages: it
-    /// saves that half later in address translation. True where a price is not known.
+    /// Returns whether a huge page costs at most 1.5 times as much as 2 MiB in small pages: the
+    /// program gains that half later in address translation. True if a price is not known.
     #[must_use]
     pub(crate) fn is_huge_cheap(&self) -> bool {
         match (self.huge_us(), self.small_us()) {

@@ -252,7 +252,7 @@ proptest! {
             }
             taken[first as usize..end as usize].fill(is_taken);
         }
-        // A comb, in which no long extent is free.
+        // Many holes of the same length, so that only a short extent is free in that part.
         let (from, full, free) = holes;
         let comb = (from..MANY).step_by((full + free) as usize).take(3000);
         for (first, end) in comb.map(|first| (first, first.saturating_add(full).min(MANY))) {
@@ -283,7 +283,7 @@ proptest! {
     }
 }
 
-/// Among 100,000 holes, a search looks only into the words around the one that serves.
+/// Among 100,000 holes, a search looks only into the words around the hole that is large enough.
 #[test]
 fn a_search_passes_over_holes_that_are_too_small() {
     const HOLES: u32 = 100_000;
@@ -295,7 +295,7 @@ fn a_search_passes_over_holes_that_are_too_small() {
         Some(at)
     };
     assert_eq!(bits.find(0, 2, align_up), Some(4 * HOLES));
-    // One call for each piece passed over, and for each hole looked at.
+    // The search calls `align_up` once for each unit it passes over, and once for each hole.
     assert!(looked.get() < 1000, "{} extents looked at", looked.get());
 }
 
@@ -320,7 +320,7 @@ fn a_table_that_meets_a_foreign_mapping_ends_the_memory_there() {
     let os = fake_os();
     let memory = memory_on(os);
     assert_eq!(memory.take(wanted(2)), Ok(PageblockIndex(0)));
-    // The entries right after the kinds of the first section.
+    // A foreign mapping lies right after the kinds of the first section, where the table grows.
     let kinds = memory.frames().kinds();
     // SAFETY: within the window.
     os.occupy(unsafe { kinds.add(32 * 512) }.cast(), 4096);

@@ -46,7 +46,7 @@ impl CheckOptions {
         self.harden || self.debug != CheckFlags::NONE
     }
 
-    /// The checks of an object of a class, or of larger ones (0).
+    /// The checks of the objects of a class; class 0 stands for all larger objects.
     #[must_use]
     pub fn flags_of(&self, class: usize) -> CheckFlags {
         let debug = if self.debugged >> class & 1 == 1 { self.debug } else { CheckFlags::NONE };

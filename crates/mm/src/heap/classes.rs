@@ -2,7 +2,7 @@
 //!
 //! A request above 128 bytes wastes at most an eighth of its class: `(1/8) / (1 + 1/8) = 11.1 %`
 //! where each doubling of sizes has eight classes at equal steps. From 1 to 8 KiB a slab has few
-//! objects, and equal steps would waste some: a slab has as many of 1,664 bytes as of 1,792. So
+//! objects, and equal steps would waste memory: a slab has as many of 1,664 bytes as of 1,792. So
 //! there the classes from `n` to `2n` are the largest sizes of which 15, 14 and so on down to 8
 //! objects fit into `16 n` bytes. Programs often request a little more than a power of two (SQLite
 //! for journals of 1,032 and pages of 4,368 bytes): a slab has 15 such objects, but 14 with equal
@@ -97,7 +97,7 @@ pub fn coarse(class: CacheId) -> CacheId {
     if index <= FINE { class } else { CacheId::new(FINE + (index - FINE).next_multiple_of(4)) }
 }
 
-/// The requests that a class serves, its own and others': `size - least <= width`, unsigned.
+/// The sizes that a class serves, also instead of finer classes: `size - least <= width`, unsigned.
 #[repr(C)]
 pub struct Served {
     least: usize,

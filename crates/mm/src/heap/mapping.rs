@@ -135,7 +135,7 @@ impl Mappings {
     }
 
     /// Charges a cached extent for a mapping of `frames` frames; at the limit, releases the extent.
-    /// Returns it, and how many frames it was charged for before.
+    /// Returns the extent, and how many frames it was charged for before.
     fn recharge(&self, zones: &Zones, extent: Extent, frames: u32) -> Option<(Extent, u32)> {
         let more = frames.saturating_sub(extent.charged);
         if !self.charge(zones, more) {

@@ -17,7 +17,7 @@ use quarry_sys::broken::{Broken, Check};
 pub(super) const CACHED_BYTES: usize = 64 << 20;
 const CACHED_EXTENTS: usize = 32;
 
-/// The fewest frames worth enlarging: 1 MiB, whose page faults take hundreds of microseconds.
+/// Fewest charged frames of an extent worth enlarging: 1 MiB, whose faults take hundreds of us.
 const WORTH_ENLARGING: u32 = PAGEBLOCK_FRAMES / 2;
 
 /// The pageblocks of a mapping, in use or cached.
@@ -25,7 +25,7 @@ const WORTH_ENLARGING: u32 = PAGEBLOCK_FRAMES / 2;
 pub(super) struct Extent {
     pub(super) first: PageblockIndex,
     pub(super) blocks: u32,
-    /// The first frames, which are charged to the budget; no others may be in memory.
+    /// Number of its first frames that are charged to the budget; no others may be in memory.
     pub(super) charged: u32,
 }
 
@@ -115,7 +115,8 @@ impl MappingCache {
         &self.extents[..self.count]
     }
 
-    /// Takes the front of the shortest extent of `blocks` pageblocks or more that `begins_well`.
+    /// Takes the front of the shortest extent that has at least `blocks` pageblocks and for which
+    /// `begins_well` returns true.
     pub(super) fn take(
         &mut self,
         blocks: u32,
@@ -182,8 +183,8 @@ impl MappingCache {
         if has_room { None } else { self.take_older_than(u64::MAX) }
     }
 
-    /// Puts an extent for which there is room. Joins it with a neighbour if the uncharged frames
-    /// between the charged ones of both can be charged.
+    /// Puts an extent for which there is room. Joins it with each neighbour if `charge` accepts the
+    /// gap: the uncharged frames at the end of the lower extent.
     pub(super) fn put(&mut self, extent: Extent, charge: impl Fn(u32) -> bool) {
         let number = self.so_far;
         self.so_far += 1;
@@ -402,7 +403,7 @@ mod tests {
                 let Some(mut oldest) = kept.take_oldest() else { return };
                 naive.take(oldest.extent);
                 oldest.extent.charged = oldest.extent.charged * part / 256;
-                // It keeps its own age, not that of the extents that it was joined from.
+                // The extent keeps its own age, not that of the extents that it was joined from.
                 naive.put(oldest.extent, oldest.number);
                 naive.charging(may_charge, |charge| kept.put_back(oldest, charge));
             }

@@ -178,7 +178,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.drain_extents_of(&self.zones, slot);
     }
 
-    /// Shrinks lists of a slot that were not used (`decay_pcp_high`); true if more may follow.
+    /// Gives up unused pages and extents of a slot's lists (`decay_pcp_high`); true if more may
+    /// follow.
     pub fn decay(&self, slot: SlotIndex) -> bool {
         let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
         self.pcps.decay(&self.zones, slot) || has_aged

@@ -61,7 +61,7 @@ pub struct PageConfig<P = V6_18> {
     pub lists_extents: bool,
     /// The way to bring in fresh memory.
     pub faults: FaultPolicy,
-    /// Policy for lists of pages.
+    /// The way to free lists of pages.
     pub free_list: FreeListPolicy,
 }
 

@@ -113,7 +113,8 @@ impl ListStore {
         self.slots().flat_map(of)
     }
 
-    /// Gives an extent to the zone, not to the full list, and makes room there for the next one.
+    /// Gives an extent to the zone, because the list is full, and makes room on the list for the
+    /// next.
     #[cold]
     fn put_past_list(
         &self,

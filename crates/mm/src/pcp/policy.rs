@@ -19,7 +19,7 @@ pub struct SizeInputs {
     pub low: u32,
     /// CPUs that share it, at least 1.
     pub cpus: u32,
-    /// True if `managed` is the memory of a declared machine: otherwise it is not a fixed amount.
+    /// True if `managed` is the fixed memory of a declared machine; otherwise zones may grow.
     pub declared: bool,
     /// Bytes of a CPU's share of the last-level data cache.
     pub cache_slice_bytes: u32,
@@ -171,7 +171,7 @@ const fn batch_from(pages: u32) -> u32 {
     (1 << raised.ilog2()) - 1
 }
 
-/// `batch` of kernels up to 4.19: a quarter of 1/1,024 of the zone or of 512 KiB, if that is less.
+/// `batch` of kernels up to 4.19: a quarter of the smaller of 512 KiB and 1/1,024 of the zone.
 pub const fn batch_before_4_20(managed: u32) -> u32 {
     let share = managed / 1024;
     batch_from((if share < 128 { share } else { 128 }) / 4)

@@ -54,7 +54,7 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Takes exactly `count` frames (1..=1024, or panics) at a multiple of `align`. If they are
     /// movable and [`EXTENT_FRAMES`], takes an extent in one critical section. Otherwise, or
-    /// without a suitable extent, takes the front of a block, whose rest goes back in a second one.
+    /// without a suitable extent, takes the front of a block; a second section frees the rest.
     pub fn alloc_exact(
         &self,
         slot: SlotIndex,

@@ -262,7 +262,8 @@ impl<P: PagePolicy> PcpSet<P> {
         }
     }
 
-    /// Lets the policy lower `high`, and drains pages above it. Returns whether more may follow.
+    /// Lets the policy lower `high`, and drains the pages above it. Returns whether another call
+    /// may find something to do.
     pub(super) fn decay(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut remains = false;
         for node in self.store.nodes() {

@@ -1,8 +1,8 @@
 //! `v6.18`: the auto-tuned lists of Linux 6.18 with stable patches of January 2026; the default.
 //!
-//! Changes since Linux 6.7: order 9 has one list for movable blocks and one for others (6.10). More
-//! frees of orders 1..=3 in a row, by half of `high_min`, are needed to send all pages to the zone
-//! (6.16). Drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
+//! Changes since Linux 6.7: order 9 has one list for movable blocks and one for others (6.10). All
+//! pages go to the zone only after `high_min / 2` more frees of orders 1..=3 in a row (6.16).
+//! Drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
 //!
 //! Two rules differ in user space. The kernel bounds the lists by an eighth of the zone. A process
 //! has no fixed memory, so unless memory is declared a CPU keeps at most 2,048 pages (8 MiB). And

@@ -21,7 +21,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes by which a barn's announcement to [`CacheLimits`] may lag: CPUs share that counter.
+/// Bytes by which a barn's announcement may lag; its counter is shared by all CPUs.
 const ANNOUNCED_BYTES: usize = 64 << 10;
 
 /// Most entries of a barn's first storage.
@@ -80,8 +80,8 @@ impl Sheaves {
         }
     }
 
-    /// Returns `count` unused entries of the storage, which it enlarges if necessary; `None` if the
-    /// barn would hold more than `most` objects, or without memory.
+    /// Returns `count` unused entries of the storage, which it enlarges if necessary. `None` if the
+    /// barn would hold more than `most` objects, or if there is no memory.
     fn room(
         &mut self,
         metadata: &Metadata,
@@ -100,8 +100,8 @@ impl Sheaves {
         Some(unsafe { core::slice::from_raw_parts_mut(storage.as_ptr().add(self.level), count) })
     }
 
-    /// Moves the objects to a storage for at least `wanted`. The old storage's addresses stay
-    /// unused: they are at most a quarter of the new one's.
+    /// Moves the objects to a new storage for at least `wanted`. The addresses of the old storage
+    /// are lost; it is at most a quarter as large as the new one.
     #[cold]
     fn widen(&mut self, metadata: &Metadata, wanted: usize) -> Option<()> {
         let capacity = wanted.max(4 * self.capacity);
@@ -320,13 +320,13 @@ mod tests {
     use crate::zone::tests::fake_os;
     use proptest::prelude::*;
 
-    /// A batch that enters a barn of bounded size (with its bound), or a batch that leaves.
+    /// Steps: whether a batch enters (or leaves), its objects, and the bound if it enters.
     fn steps() -> impl Strategy<Value = Vec<(bool, usize, usize)>> {
         prop::collection::vec((any::<bool>(), 1..12usize, 0..200usize), 1..200)
     }
 
     proptest! {
-        /// The barn is a stack of at most so many objects, also while its storage grows.
+        /// The barn is a stack that refuses a batch beyond its bound, also while its storage grows.
         #[test]
         fn a_barn_is_a_stack(steps in steps()) {
             let (barn, limits) = (Barn::new(), CacheLimits::new());

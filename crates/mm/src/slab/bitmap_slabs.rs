@@ -48,7 +48,7 @@ const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
 /// Most objects of one critical section: a sheaf of a wide array.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
-/// A cache with this many bytes of slabs: most of its descriptors and bits miss the CPU's caches.
+/// From this many bytes of slabs on, most of a cache's descriptors and bits miss the CPU's caches.
 const FAR_BYTES: u64 = 16 << 20;
 const WORD_OBJECTS: u32 = 64;
 const FREE_BITS: u32 = 11;
@@ -98,7 +98,7 @@ struct Slab<'a> {
 }
 
 /// Word `index` of a slab's bits while objects are freed into it. Most objects of a batch share a
-/// word: storing and digesting it for each object took twice as long.
+/// word, so it is stored and digested once: doing this for each object took twice as long.
 struct OpenWord {
     index: u32,
     before: u64,
@@ -149,7 +149,7 @@ impl<'a> Slab<'a> {
         unsafe { self.address.add(behind) }
     }
 
-    /// Brings the descriptor and the bits near.
+    /// Prefetches the descriptor and the bits.
     fn prefetch(&self) {
         self.frames.prefetch(self.pfn);
         if !self.has_word_bits() {
@@ -228,7 +228,7 @@ impl<'a> Slab<'a> {
                 word = self.open(number / 64);
             }
             if !word.set(number % 64) {
-                // The digest has this call's changes, so any difference is the program's.
+                // The digest includes this call's changes, so a difference comes from the program.
                 self.note(digest.wrapping_add(self.close(word)), count as u64);
                 self.demand_intact();
                 not_in_use(self.cache, *object);
@@ -540,7 +540,7 @@ impl BitmapSlabs {
         }
     }
 
-    /// Returns slabs that became empty, beyond `keep`.
+    /// Frees objects into their slabs; returns slabs beyond `keep` that became empty.
     #[inline(never)]
     fn put<P: PerCpu>(
         &self,

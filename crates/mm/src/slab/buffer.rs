@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::Object;
 
-/// Compares four objects at a time.
+/// Returns whether `object` is one of `objects`, of which it compares four at a time.
 pub(super) fn is_among(objects: &[Object], object: Object) -> bool {
     let (fours, rest) = objects.as_chunks::<4>();
     let among = |found, [a, b, c, d]: &[Object; 4]| {

@@ -9,7 +9,7 @@ use quarry_sys::percpu::{ArrayId, MAX_ARRAYS, Object};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, task};
 use quarry_sys::report::{Line, fatal};
 
-/// Numbers of caches are 1..MAX_CACHES: one per-CPU array each.
+/// Caches have the numbers `1..MAX_CACHES`, and a per-CPU array each.
 pub const MAX_CACHES: usize = MAX_ARRAYS;
 const _: () = assert!(MAX_CACHES <= Kind::LAST_CACHE as usize + 1);
 
@@ -121,7 +121,7 @@ impl Geometry {
         self.magic.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether this is the geometry of a cache; if so, the caller may use its slots.
+    /// Returns whether this is the geometry of a cache; if so, the slots are ready to be used.
     #[inline(always)]
     pub fn is_set(&self) -> bool {
         self.magic.load(Ordering::Acquire) != 0
@@ -214,7 +214,7 @@ impl Cache {
             stride,
             order,
             header,
-            // Unused bytes come first: after the last object, `Geometry` would take them for one.
+            // Unused bytes come first: after the last object, `Geometry` would see an object there.
             first_object: order.bytes() - objects * stride,
             objects: objects as u32,
             magic: (u64::MAX / stride as u64) + 1,
@@ -312,7 +312,7 @@ impl Cache {
         self.aliases.load(Ordering::Relaxed)
     }
 
-    /// The name in tables: with aliases the stride, `:0000256`, as the kernel names merged caches.
+    /// The name in tables: the stride if the cache has aliases, as `:0000256` (the kernel's way).
     #[must_use]
     pub fn label(&self) -> Line<24> {
         let mut label = Line::default();

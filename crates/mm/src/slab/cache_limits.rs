@@ -27,14 +27,14 @@ const PRESSED_SHARE: usize = 32;
 /// Room of the arrays of one slot. The narrow arrays of all classes of `malloc` take 12 MiB, and a
 /// program that uses all classes at random was a fifth slower with 8 MiB.
 const SLOT_MOST: usize = 16 << 20;
-/// Room that the arrays of a slot may have, whatever other slots have.
+/// Room that the arrays of a slot may always have, even if other slots use up the common bound.
 const SLOT_LEAST: usize = 256 << 10;
-/// Bytes of empty slabs that all caches may hold.
+/// Bytes of empty slabs that all caches together may always hold.
 const EMPTY_LEAST: usize = 2 << 20;
-/// Empty slabs may take the bytes in use divided by this.
+/// All caches together may hold more empty slabs, up to the bytes in use divided by this.
 const EMPTY_SHARE: usize = 128;
 
-/// The counts.
+/// Bytes that all caches of a stack hold beyond objects in use.
 pub struct CacheLimits {
     barns: AtomicUsize,
     empty: AtomicUsize,

@@ -103,7 +103,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
         self.emptied.0.set((slabs, order));
     }
 
-    /// Gives slabs to the page allocator: those that have become empty so far.
+    /// Gives the slabs that have become empty so far to the page allocator.
     #[inline]
     pub fn give_back_emptied(&self) {
         let (slabs, order) = self.emptied.0.take();

@@ -53,7 +53,7 @@ pub fn written_after_free(cache: &Cache, object: Object) -> ! {
     ))
 }
 
-/// The object or block that ends where `slab` begins: a word for its kind, address, bytes.
+/// The object or block that ends where `slab` begins: a word for its kind, its address, its bytes.
 fn in_front(
     zones: &Zones,
     caches: &CacheTable,

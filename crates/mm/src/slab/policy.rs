@@ -125,7 +125,7 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     }
 
     /// Gives back the unused memory that `what` names. Returns how many caches gave some, plus one
-    /// if slots did; for requests other than [`Reclaim::Idle`] perhaps fewer.
+    /// if slots did; for requests other than [`Reclaim::Idle`] the number may be too low.
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32;
 
     /// Shrinks barns and stocks to their bound under pressure, because a request took memory that

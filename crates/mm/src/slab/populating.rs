@@ -24,7 +24,7 @@ const SLABS_SHARE: u64 = 8;
 const LOOK_AFTER: u32 = 4;
 /// One slab in this many becomes a sample while samples are dense.
 const SAMPLE_EVERY: u32 = 32;
-/// The same while samples are sparse. No more, because a check of an absent page maps it.
+/// The same while samples are sparse. Not more often, because checking an absent page maps it.
 const SPARSE_SAMPLE_EVERY: u32 = 16;
 
 /// The places of a page to read, in bytes after the first place.
@@ -41,7 +41,7 @@ pub(super) struct Populating {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
-    /// True if slabs whose objects fill their pages are populated.
+    /// True if the cache is large enough for this request: see [`SLABS_SHARE`].
     is_due: bool,
     /// True if objects are at most a page apart, so that no sample is needed.
     fills_pages: bool,

@@ -35,7 +35,7 @@ use quarry_sys::primitive::Ordering;
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 
 impl Sheaf {
-    /// Puts objects into the running CPU's array; without room puts them away. True if it had room.
+    /// Puts objects into the running CPU's array; returns false if they had to be put away instead.
     fn park<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -259,7 +259,7 @@ impl Sheaf {
             .or_else(|| self.alloc_from_slabs(context, cache, sheaf, taken, pressed))
     }
 
-    /// Frees an object that met a full array: into it if it grew, else into the barn or a slab.
+    /// Frees an object for which the array was full: into the array if it grows, a barn or a slab.
     #[inline]
     pub(super) fn free_missed<P: Arrays>(
         &self,
@@ -305,7 +305,7 @@ impl Sheaf {
             if !parked || left == 0 {
                 break;
             }
-            // Here no piece is on the stack, because making a slab may need much stack.
+            // No buffer of a piece is on the stack here: making a slab may need much stack.
             let objects = left.max(own.width.narrow_sheaf());
             match own.slabs.grow(context, cache, objects) {
                 Some(fresh) => {
@@ -386,7 +386,7 @@ impl Sheaf {
         own.slabs.trim(context, cache, 0);
     }
 
-    /// Returns whether there were unneeded objects in the barns.
+    /// Gives the barns' unneeded objects to the slabs; returns whether there were any.
     fn trim_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
         let own = self.at(cache);
         let keep = own.keep_empty();

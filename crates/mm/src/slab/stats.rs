@@ -89,9 +89,9 @@ pub struct Occupancy {
     pub partial_live: u64,
     /// True if the program should move the object. Then
     /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would take from another slab in
-    /// use. And the object's slab is no fuller than the average of the other partial slabs; or it
-    /// is at most an eighth fuller, and no fuller than that other slab. A program that moves such
-    /// objects comes to an end, with few slabs.
+    /// use, and the object's slab is no fuller than the average of the other partial slabs (or is
+    /// at most an eighth fuller, and no fuller than that other slab). A program that moves only
+    /// such objects finds none after a while, and has few slabs.
     pub is_sparse: bool,
     /// True if the object alone keeps one of its pages from going back.
     pub frees_page: bool,

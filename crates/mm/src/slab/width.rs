@@ -23,7 +23,7 @@ const WIDE_SCORE: u64 = 16;
 const TURN_SCORE: u64 = 8;
 /// An array with less room than a narrow one asks for more after this many misses.
 const ROOM_SCORE: u64 = 8;
-/// A refused array asks again after this many misses, because all CPUs share the lock.
+/// A refused array asks again only after this many misses: asking takes a lock of all CPUs.
 const REFUSED_SCORE: u64 = 256;
 const REFUSED: u64 = 1 << 16;
 /// Index of the word of an array's cell whose lower half records misses (the rest is `sys`'s):
@@ -45,7 +45,7 @@ pub(super) struct Means<'a> {
     /// The bounds of its growth. A function, because computing them takes longer than a miss.
     pub(super) limits: &'a dyn Fn() -> Limits,
     pub(super) may_widen: &'a dyn Fn() -> bool,
-    /// Takes the objects of arrays that lose room to it.
+    /// Takes the objects of other arrays that lose room to the growing one.
     pub(super) take: &'a mut dyn FnMut(ArrayId, &[Object]),
 }
 

@@ -10,8 +10,8 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Most frames that a request for fewer gives back: 2 MiB, which takes about 100 us; later requests
-/// give back further frames. (Without this bound a small request of a process of 1 GiB sometimes
+/// A request for fewer frames than this gives back no more than this: 2 MiB, in about 100 us; later
+/// requests give back others. (Without this bound a small request of a process of 1 GiB sometimes
 /// gave 32 MiB, in 2 ms.) Larger requests have no bound: touching their own memory takes longer.
 const STEP: u32 = PAGEBLOCK_FRAMES;
 

@@ -17,9 +17,9 @@ pub struct BudgetStats {
     pub low: usize,
     /// See `min`.
     pub high: usize,
-    /// In use: outside the free lists of the zones.
+    /// Memory in use: outside the free lists of the zones.
     pub used: usize,
-    /// Between `used` and the limit.
+    /// The memory between `used` and the limit.
     pub free: usize,
     /// Bytes that requests could take without a refusal (`MemAvailable`): an estimate.
     pub available: usize,
@@ -42,13 +42,13 @@ pub struct BudgetStats {
     /// Free memory of the zones that may hold data, and goes back to the system.
     pub free_dirty: usize,
     /// Memory of the process that Quarry has not allocated: stacks, changed code, mappings of the
-    /// program. Memory that is in use but untouched makes it too low; 0 without `/proc`.
+    /// program. The figure is too low if memory in use is untouched, and 0 without `/proc`.
     pub unaccounted: usize,
     /// The shortage of memory.
     pub pressure: Pressure,
     /// Counts of balances so far.
     pub balances: BalanceStats,
-    /// Stages of direct reclaims.
+    /// Number of stages of direct reclaims.
     pub direct_reclaims: u64,
     /// Durations of these stages.
     pub direct_ns: DirectNs,
@@ -107,12 +107,12 @@ pub struct BalanceStats {
     pub refused_dirty: u64,
 }
 
-/// Frames in bytes.
+/// The bytes of `frames` frames.
 pub fn bytes(frames: u64) -> usize {
     usize::try_from(frames).unwrap_or(usize::MAX).saturating_mul(FRAME_BYTES)
 }
 
-/// Users of reclaimable memory keep half of it, or `low` bytes if that is less; this is the rest.
+/// The part of reclaimable memory that its users can do without: they keep half, or `low` if less.
 fn beyond_half(amount: usize, low: usize) -> usize {
     amount - (amount / 2).min(low)
 }

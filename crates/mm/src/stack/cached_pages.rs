@@ -87,7 +87,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         0
     }
 
-    /// Frames of a page, whose number a frame of the kind `CACHED` has as its link.
+    /// Frames of a page, by its number, which its first frame, of kind `CACHED`, has as its link.
     fn frames_of_page<H: StackHost<Cache = Self>>(_host: &H, _page: u32) -> u64 {
         0
     }
@@ -121,7 +121,7 @@ pub trait StackHost: Sized {
     /// Memory for descriptors, which is never given back.
     fn metadata(&self) -> &Metadata;
 
-    /// The slots, also before the stack is initialised.
+    /// The slots, which callers may use before the stack is initialised.
     fn percpu(&self) -> &Self::PerCpu;
 
     /// Returns whether the size classes of `malloc` exist, which have the first cache numbers.
@@ -187,7 +187,7 @@ pub trait StackHost: Sized {
     /// fallen. O(1) if these stashes are empty.
     fn take_in_parts(&self, frames: u32, missing: &dyn Fn() -> u32) -> bool;
 
-    /// Gives all stashes but [`Stash::IN_PARTS`] to the zones. Leaves other CPUs' slots if the
-    /// caller may not stop them (see [`PerCpu::reaches_every_slot`]).
+    /// Gives all stashes but [`Stash::IN_PARTS`] to the zones. Leaves out the slots of other CPUs
+    /// if the caller may not stop those CPUs (see [`PerCpu::reaches_every_slot`]).
     fn shrink_all(&self);
 }

@@ -66,14 +66,14 @@ impl<C: StackConfig> Stack<C> {
 }
 
 impl<C: StackConfig> CacheRef<'_, C> {
-    /// The address that callers get.
+    /// The address that callers get for the object that starts at `start`.
     #[inline]
     fn shown(self, start: Object) -> Object {
         // SAFETY: an object is larger than its link.
         unsafe { start.add(self.stack.fast.link(self.id)) }
     }
 
-    /// The start of an object.
+    /// The start of an object, of which callers know the address after its link.
     ///
     /// # Safety
     /// `object` is an object of this cache.

@@ -1,5 +1,5 @@
-//! A call of the program: its request, or the function to which it passed a pointer, and the way in
-//! which the pointer is wrong.
+//! Types for calls of the program: requests, the functions that take a pointer, and the ways in
+//! which such a pointer can be wrong.
 
 use crate::frame::{Order, Pfn};
 use crate::slab::CacheId;
@@ -41,7 +41,7 @@ impl Request {
         Self { zeroed: true, ..self }
     }
 
-    /// Returns whether every object that is large enough serves the request, whatever its class.
+    /// Returns whether every object that is large enough serves the request, of any class.
     #[inline(always)]
     pub(super) const fn is_plain(self) -> bool {
         self.align <= MIN_ALIGN && !self.zeroed

@@ -4,13 +4,13 @@
 //! charged since and is not in use. So after a reclaim that has not helped its request, for at most
 //! 10 ms further requests that find no memory are refused without a reclaim, unless
 //!
-//! * fewer frames are in use than the reclaim left, or a stash holds a freed mapping or block;
-//! * the request needs no more than the reclaim left free, and other requests have used it since;
+//! * fewer frames are in use than after that reclaim, or a stash holds a freed mapping or block;
+//! * that reclaim left enough frames for this request, and other requests have taken some since;
 //! * a cache has freed more objects than it has handed out since. (A slab that became empty
 //!   although the number of objects is the same is found up to 10 ms later.)
 //!
-//! So if a program at its limit makes larger requests that fail, between small pairs of `malloc`
-//! and `free`, it causes one reclaim in 10 ms. A program that frees memory is served at once.
+//! So if a program at its limit makes larger requests that fail, with small pairs of `malloc` and
+//! `free` between, it causes one reclaim in 10 ms. A program that frees memory is served at once.
 
 use super::durations::Durations;
 use crate::slab::MAX_CACHES;

@@ -5,9 +5,9 @@
 //! tasks whose requests find no memory reclaim for themselves. There are two stages; the second
 //! runs only if the first does not help:
 //!
-//! 1. with a page cache: freed mappings and objects in barns, and then pages, which cost more to
-//!    make again ([`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
-//! 2. memory that Quarry itself holds unused: parked objects, lists, cached mappings; once in 10
+//! 1. with a page cache: freed mappings and barns' objects go to the zones, then pages, which cost
+//!    more to make again ([`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
+//! 2. unused memory of Quarry itself goes there: parked objects, lists, cached mappings; once in 10
 //!    ms, because a second try soon after would find nothing.
 //!
 //! A task that already reclaims may use the reserve instead.
@@ -58,7 +58,7 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     pub(super) fn reclaim_parked(&self, attempt: &mut dyn FnMut() -> bool) -> bool {
         self.deferral.reclaims.fetch_add(1, Relaxed);
-        // Before the reclaim, which may miss objects that are freed while it runs.
+        // The counts come before the reclaim, which may miss objects that are freed while it runs.
         self.note_caches();
         let has_found = self.timed(|| self.direct_reclaim());
         let is_served = has_found && attempt();

@@ -25,7 +25,7 @@ impl Durations {
         self.buckets.iter().map(|bucket| u64::from(bucket.load(Relaxed))).sum()
     }
 
-    /// An upper bound for the shortest `part` of a thousand durations: the end of a bucket.
+    /// An upper bound for the quickest `part` of each thousand durations: the end of a bucket.
     pub(super) fn within(&self, part: u64) -> u64 {
         let wanted = (self.count() * part).div_ceil(1000);
         let mut seen = 0;

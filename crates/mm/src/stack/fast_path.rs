@@ -178,8 +178,8 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         Some(self.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// Returns whether `address` is an object of `malloc` that a request of `size` bytes gets.
-    /// O(1). Any address is allowed, also null.
+    /// Returns whether `address` is an object of `malloc` such as a request of `size` bytes can
+    /// have got. O(1). Any address is allowed, also null.
     #[inline(always)]
     pub fn was_asked(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
@@ -194,7 +194,7 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     }
 }
 
-/// An object may waste half of its bytes.
+/// Returns whether `size` bytes stay in an object of `old` bytes, which may waste half of them.
 #[inline(always)]
 pub(super) fn stays(old: usize, size: usize) -> bool {
     size.wrapping_sub(old / 2) <= old - old / 2

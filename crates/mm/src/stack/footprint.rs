@@ -1,4 +1,4 @@
-//! Bounds freed memory, which should not make a process larger than its use of memory has.
+//! Bounds freed memory: a process should not become larger than its peak of memory in use made it.
 //!
 //! As long as the process holds no more than its recent peak of memory in use, freed memory costs
 //! nothing: a program that allocates and frees 10 MiB again and again may keep them. But a process
@@ -15,8 +15,8 @@
 //!
 //! Only whole pageblocks and cached mappings go back here; the reclaim thread handles smaller
 //! blocks. (In a version that gave these back too, two threads that replaced objects of up to 128
-//! KiB made 180 system calls of 30 us each per million operations for them, and faulted them in
-//! again. Without that the peaks of perl, python3, lua and sqlite3 are the same to 1.5 %.)
+//! KiB made 180 system calls of 30 us each per million operations, and faulted the blocks in again.
+//! The peaks of perl, python3, lua and sqlite3 are the same in both versions to 1.5 %.)
 //!
 //! The bound is the peak and a margin. A process above the bound goes down to the peak; then it may
 //! grow by the margin before more goes back, which bounds the page faults. A small request gives
@@ -40,7 +40,7 @@ const ALLOWED_AT_ONCE: u32 = 2;
 const ALLOWED_PER_SECOND: u64 = 4;
 /// In the long run, no more may go back than the time divided by this can bring in again.
 const FAULTS_SHARE: u64 = 20;
-/// The measured price is that of clearing a page; the page fault itself takes about as long.
+/// A page fault takes this many times the measured price, which is that of clearing a page.
 const FAULT_PER_PRICE: u64 = 2;
 
 pub(super) struct Footprint {
@@ -128,7 +128,7 @@ fn margin(peak: u32) -> u32 {
     (peak / MARGIN_SHARE).max(MARGIN_LEAST)
 }
 
-/// Frames to give back if `footprint` are in memory, of which `stuck` stayed the last time.
+/// Frames to give back if `footprint` are in memory. The last try got down to `stuck` frames.
 pub(super) fn excess(footprint: u32, peak: u32, stuck: u32) -> u32 {
     let bound = peak.max(stuck).saturating_add(margin(peak));
     if footprint > bound { footprint - peak } else { 0 }

@@ -69,13 +69,13 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         next()
     }
 
-    /// Serves a request from the running CPU if it must only be counted. O(1), no lock.
+    /// Serves a request from the running CPU if the instruments need only count it. O(1), no lock.
     #[inline]
     fn alloc_counted(&self, _stack: &Stack<C>, _size: usize, _zeroed: bool) -> Option<Object> {
         None
     }
 
-    /// Frees a recorded allocation; returns false if this is not one.
+    /// Frees a recorded allocation; returns false if `object` is not one.
     ///
     /// # Safety
     /// Same as for [`Stack::free`].
@@ -90,13 +90,13 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Aborts if a recorded allocation was requested with other arguments; false if not recorded.
+    /// Aborts if a recorded allocation was requested otherwise; returns false if not recorded.
     #[inline]
     fn demand(&self, _: &Stack<C>, _: Entry, _: Object, _size: usize, _align: usize) -> bool {
         false
     }
 
-    /// [`Stack::realloc`] of a recorded allocation; `None` if this is not one.
+    /// [`Stack::realloc`] of a recorded allocation; `None` if `object` is not one.
     ///
     /// # Safety
     /// Same as for [`Stack::realloc`].

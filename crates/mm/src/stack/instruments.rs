@@ -66,13 +66,13 @@ impl Instruments {
         }
     }
 
-    /// The instruments that are on. A task that stores limits compares them before and after, and
-    /// tries again if they have changed.
+    /// The instruments that are on. A task that stores the limits of the fast paths reads this
+    /// before and after, and tries again if an instrument was switched meanwhile.
     pub(super) fn get(&self) -> u8 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Returns whether one that sees frees is on.
+    /// Returns whether an instrument that sees frees is on.
     #[inline]
     pub fn see_frees(&self) -> bool {
         self.0.load(Ordering::Relaxed) & SEE_FREES != 0

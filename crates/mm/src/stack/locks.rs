@@ -29,7 +29,7 @@ impl<C: StackConfig> Stack<C> {
     }
 }
 
-/// The names of a stack's locks that count, with the sums of their counters.
+/// The names of a stack's counting locks, each with the sums of the counters of its locks.
 pub(super) struct LockKinds {
     kinds: [(&'static str, LockStats); MOST_NAMES],
     count: usize,

@@ -10,7 +10,7 @@ const MOST_NAPS: u32 = 10_000;
 /// The side that reclaims for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimant {
-    /// The heap, which leaves the cache its floor.
+    /// The heap, which leaves the page cache the frames of the low mark.
     Heap,
     /// The page cache.
     Cache,

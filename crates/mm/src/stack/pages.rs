@@ -32,9 +32,9 @@ impl PageFlags {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Fills the front of `out` with blocks of `2^order` frames, aligned to their size, many by one
-    /// hold of a lock. Returns their number, less than `out.len()` only if memory is short, or 0 if
-    /// the stack is not ready. O(blocks).
+    /// Fills the front of `out` with blocks of `2^order` frames, aligned to their size; one hold of
+    /// a lock serves many blocks. Returns their number, less than `out.len()` only if memory is
+    /// short, or 0 if the stack is not ready. O(blocks).
     pub fn alloc_pages(&self, order: Order, flags: PageFlags, out: &mut [Option<Object>]) -> usize {
         if !self.is_ready() {
             return 0;
@@ -83,7 +83,7 @@ impl<C: StackConfig> Stack<C> {
         object
     }
 
-    /// Frees blocks, many by one hold of a lock; aborts if one has another order. O(blocks).
+    /// Frees blocks, many in one hold of a lock; aborts if a block has another order. O(blocks).
     ///
     /// # Safety
     /// The user of the blocks has given them up.

@@ -52,7 +52,7 @@ impl Section {
     ];
 }
 
-/// Prints sections about a stack, with its present counts, and an empty line between them.
+/// Prints sections about a stack with its present counts, and an empty line between two sections.
 pub struct Report<'a, C: StackConfig> {
     /// The stack.
     pub stack: &'a Stack<C>,

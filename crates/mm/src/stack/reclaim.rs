@@ -30,18 +30,18 @@ use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Most bytes of one step, which takes some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
-/// A zone keeps the address space of free clean pageblocks, up to this many frames (16 MiB) or
-/// more, because a program that frees and allocates by turns needs it again at once.
+/// A zone keeps the address space of free clean pageblocks, up to this many frames (16 MiB) and an
+/// eighth of the frames in use, because a program that frees and allocates by turns needs it again.
 const KEPT_WHOLE_FRAMES: u32 = 4096;
-/// Slots whose numbers are equal modulo this form a group; a group is idle if all its slots are.
+/// Slots whose numbers are equal modulo this form a group, which is idle if all its slots are.
 const SLOT_GROUPS: usize = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
     Busy,
-    /// Idle; its sparse slabs should be walked.
+    /// The cache is idle; its sparse slabs should be walked.
     Due,
-    /// Idle; its sparse slabs have been walked.
+    /// The cache is idle; its sparse slabs have been walked.
     Done,
 }
 
@@ -62,7 +62,7 @@ pub struct ReclaimState {
 }
 
 impl ReclaimState {
-    /// No look so far.
+    /// The state before the first look.
     #[must_use]
     pub const fn new() -> Self {
         Self {

@@ -10,7 +10,7 @@ use crate::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
-/// A coarser class serves this many first misses of a class. (16 or 32 saved no more memory.)
+/// For this many first misses of a class, a coarser class serves. (16 or 32 saved no more memory.)
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
 /// Requests from this size on get a block if a slab gets no memory: half a page at most is wasted.
@@ -208,8 +208,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// The kind and the first frame of the block of pages or the mapping that starts at `address`.
-    /// `None` for an object's address or one of no allocation, and if an instrument sees frees or
-    /// the stack is not ready. O(1), no lock.
+    /// `None` if an object or nothing starts there, if an instrument sees frees, or if the stack is
+    /// not ready. O(1), no lock.
     #[inline]
     pub(super) fn large_fast(&self, address: *mut u8) -> Option<(Kind, Pfn)> {
         // The start of the stack sets `base` before `span`.

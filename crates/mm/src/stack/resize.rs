@@ -31,7 +31,7 @@ pub fn with_headroom(old: usize, size: usize) -> usize {
     (old + old / 4).min(if size <= classes::LARGEST { classes::LARGEST } else { LARGEST_BLOCK })
 }
 
-/// Returns whether a block stays: it may waste a quarter of its frames.
+/// Returns whether a block of `held` frames stays for `size` bytes: it may waste a quarter of them.
 fn block_stays(held: u32, size: usize) -> bool {
     let fits = |frames: u32| frames <= held && held - frames <= held / 4;
     size > classes::LARGEST && frames_of(size).is_some_and(fits)
@@ -66,9 +66,9 @@ impl<C: StackConfig> Stack<C> {
 
     /// Checks that the allocation `object` fits a request of `size` bytes at a multiple of `align`,
     /// a power of two, or the last `realloc` to that size; without `align` the object may be
-    /// larger. Counts a wrong size, and aborts only while the checks are on. Programs that run on
-    /// every other allocator delete objects through a base class without a virtual destructor, and
-    /// the address alone decides what is freed.
+    /// larger. Counts a wrong size, but aborts only while the checks are on: programs that work
+    /// with every other allocator delete objects through a base class without a virtual destructor,
+    /// and the address alone decides what is freed.
     pub fn demand(&self, entry: Entry, object: Object, size: usize, align: Option<usize>) {
         if self.watch.demand(self, entry, object, size, align.unwrap_or(1)) {
             return;
@@ -119,8 +119,8 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Like [`realloc`](Self::realloc), without a lock: for an allocation that stays, or that moves
-    /// by fast paths alone and whose old object `free` frees. After `None`, call `realloc`.
+    /// Like [`realloc`](Self::realloc), without a lock, for an allocation that stays where it is or
+    /// that fast paths can move; `free` frees the old object. After `None`, call `realloc`.
     ///
     /// # Safety
     /// Same as for `realloc`.
@@ -234,7 +234,7 @@ impl<C: StackConfig> Stack<C> {
         Some(self.address(moved))
     }
 
-    /// Returns false if the frames after the block are not free.
+    /// Resizes a block in place; returns false if the frames after it are not free.
     #[inline(never)]
     fn resize_block(&self, pfn: Pfn, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };

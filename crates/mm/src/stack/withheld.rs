@@ -26,7 +26,7 @@ pub struct Block<T> {
 }
 
 impl<T> Block<T> {
-    /// Makes the block inaccessible, without pages; returns whether any part is inaccessible.
+    /// Makes the block inaccessible and purges it; returns whether any part is inaccessible now.
     pub fn hide(&self, arena: &Arena) -> bool {
         let (address, bytes) = (arena.address(self.pfn), (self.frames as usize) << FRAME_SHIFT);
         match arena.os().set_accessible(address, bytes, false) {

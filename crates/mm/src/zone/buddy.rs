@@ -122,8 +122,8 @@ pub(super) fn may_merge(one: PageblockTag, other: PageblockTag) -> bool {
         && other.migratetype().index() < PCP_TYPES
 }
 
-/// Returns whether only this block's buddy has to become free for a block of four times its size.
-/// Such a block is handed out late (`buddy_merge_likely`, Linux 6.x).
+/// Returns whether a block of four times the size would form as soon as this block's buddy became
+/// free. Such a block is handed out late (`buddy_merge_likely`, Linux 6.x).
 #[inline]
 fn merge_likely(memory: &Memory, pfn: Pfn, order: Order) -> bool {
     if order.get() >= MAX_ORDER - 1 {

@@ -280,7 +280,7 @@ impl Budget {
         self.limit().saturating_sub(self.used())
     }
 
-    /// Frames that tasks which do not reclaim may still take.
+    /// Frames that a task may still take if it does not reclaim.
     #[inline]
     #[must_use]
     pub fn room(&self) -> u32 {
@@ -329,7 +329,8 @@ impl Claim<'_> {
         self.inside.missing()
     }
 
-    /// Takes free frames below the ceiling for the claim; returns whether the claim is complete.
+    /// Charges the frames that the claim still lacks, as far as the ceiling allows; returns whether
+    /// it lacks none now.
     pub(crate) fn collect(&self) -> bool {
         self.inside.give(self.budget.charge_below(&self.budget.ceiling, self.missing(), 1));
         self.missing() == 0

@@ -69,7 +69,7 @@ impl Extents {
         self.dirty
     }
 
-    /// Takes an extent from one of a bounded number of pageblocks.
+    /// Takes an extent; examines a bounded number of pageblocks.
     #[inline]
     pub(super) fn take(&mut self, memory: &Memory, count: u32, align: u32) -> Option<Extent> {
         let mut lists = self.filled & u64::MAX << (count / STEP);

@@ -203,7 +203,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Only the root exists.
+    /// Groups of which only the root exists.
     #[must_use]
     pub const fn new() -> Self {
         Self { is_above: AtomicBool::new(false), all: [const { Group::new() }; MOST_GROUPS] }

@@ -2,8 +2,8 @@
 //!
 //! The first touch of a huge page brings in all of it. So in a large zone, slabs take reclaimable
 //! pageblocks if programs touch their objects only in part, as samples of the slab layer show. All
-//! other slabs take unmovable pageblocks (`Zones::slab_type`). An unmovable pageblock becomes a
-//! huge page when slabs claim it, while huge pages cost hardly more than small ones.
+//! other slabs take unmovable pageblocks (`Zones::slab_type`). When slabs claim an unmovable
+//! pageblock, it becomes a huge page, provided that huge pages are cheap at that time.
 //!
 //! Cached pages lie in movable pageblocks, which slabs do not claim. The page cache fills each page
 //! that it takes, so it reports the page here, and a pageblock with few owned frames becomes huge.
@@ -14,13 +14,13 @@ use crate::frame::{FRAME_BYTES, Faults, Kind, Memory, MigrateType, PAGEBLOCK_FRA
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
 /// Zones from 64 MiB on use huge pages, because a half-used one then adds little to their memory. A
-/// variant used huge pages from 8 MiB on, and looked at samples one pageblock earlier. With it lua
-/// had 78 % fewer faults than with 64 MiB, as much memory and 0.96 of the time; sqlite had 66 %
-/// fewer faults, 4.3 % more memory (the rest of its last huge page) and took as long. From 16 MiB
-/// on, faults fell by 60 % and 50 %, and sqlite had 3.3 % more memory (40 and 24 interleaved runs
-/// of each on Zen 5).
+/// variant used huge pages from 8 MiB on, and looked at samples one pageblock earlier. Then lua had
+/// 78 % fewer faults than with 64 MiB, the same memory and 0.96 of the time; sqlite had 66 % fewer
+/// faults, 4.3 % more memory (the rest of its last huge page) and the same time. With huge pages
+/// from 16 MiB on, the faults of the two fell by 60 % and 50 %, and sqlite had 3.3 % more memory
+/// (40 and 24 interleaved runs of each on Zen 5).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-/// Slabs are kept apart by kind from half that size on, so most pageblocks are of one kind by then.
+/// Slabs are kept apart by kind from this size on, so that most pageblocks are by the size above.
 pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
 
 /// Chooses how the kernel brings in the pageblocks of a free block. Slabs have claimed the block,

@@ -56,7 +56,7 @@ impl Frames {
 }
 
 impl Reclaimers {
-    /// No task reclaims. All zero bytes.
+    /// A state in which no task reclaims: all bytes are zero.
     #[must_use]
     pub const fn new() -> Self {
         Self {

@@ -11,14 +11,14 @@ pub struct Reclaiming<'a> {
 }
 
 impl Zones {
-    /// Notes that the budget has fallen below its low mark, or has reached its high mark again. In
-    /// between, each zone counts as below its high mark, and pcp lists keep less.
+    /// Notes that the budget has fallen below its low mark, or has reached its high mark again.
+    /// Between these notes, each zone counts as below its high mark, and pcp lists keep less.
     pub fn note_short(&self, short: bool) {
         self.all().for_each(|zone| zone.set_short(short));
     }
 
-    /// Marks zones as being reclaimed for, if `concerns` is true for them, until the result is
-    /// dropped; with several results, until the last is.
+    /// Marks the zones for which `concerns` is true as `ZONE_RECLAIM_ACTIVE`. A zone keeps the mark
+    /// until every result of this function that concerns it is dropped.
     pub fn reclaiming(&self, concerns: impl Fn(&Zone) -> bool) -> Reclaiming<'_> {
         let mut nodes = 0;
         for zone in self.all().filter(|zone| concerns(zone)) {

@@ -144,7 +144,7 @@ impl Zones {
     }
 
     /// The migratetype of a slab of a kind. In a large zone, slabs that programs touch only in part
-    /// get other pageblocks than the rest, which can then be huge pages. O(1).
+    /// get separate pageblocks, so that the pageblocks of all other slabs can be huge pages. O(1).
     #[must_use]
     pub(crate) fn slab_type(&self, node: NodeId, kind: Kind) -> MigrateType {
         let is_large = self.zone(node).managed() >= SEPARATED_FROM_FRAMES;
@@ -235,7 +235,7 @@ impl Zones {
     }
 
     /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, in one critical
-    /// section, if all are free in extents. This lets an allocation grow that ends at `pfn`.
+    /// section, if all are free in extents. So an allocation that ends at `pfn` can grow.
     pub(crate) fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let take = || self.of(node).take_extent_at(pfn, count).then_some(());

@@ -1,4 +1,4 @@
-//! The barn alone: sheaves put in and taken out by several threads.
+//! The barn alone: several threads put sheaves in and take them out.
 
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
@@ -13,21 +13,21 @@ use std::mem::MaybeUninit;
 
 const CAPACITY: usize = 3;
 const MOST_FULL: usize = 2;
-/// So that what everybody counts changes with each exchange.
+/// So large that the barn announces a new number of bytes to all CPUs at each exchange.
 const STRIDE: usize = 32 << 10;
 const THREADS: usize = 3;
 const SHEAVES: usize = 2;
 
 type Sheaf = [Object; CAPACITY];
 
-/// Objects that only have an address; every sheaf has three of its own.
+/// A sheaf of three objects that have only an address; no two sheaves share an object.
 fn sheaf(number: usize) -> Sheaf {
     std::array::from_fn(|index| {
         Object::new((16 * (1 + number * CAPACITY + index)) as *mut u8).expect("not null")
     })
 }
 
-/// What is common to the barn and to one that has forgotten its lock.
+/// The methods that the barn and a barn without its lock have in common.
 trait Keeps: Send + Sync + 'static {
     fn put(&self, sheaf: &Sheaf) -> bool;
     fn take(&self, out: &mut Sheaf) -> bool;
@@ -57,7 +57,7 @@ impl Keeps for RealBarn {
 
     fn take(&self, out: &mut Sheaf) -> bool {
         let mut buffer = [MaybeUninit::uninit(); CAPACITY];
-        // By turns the way of a CPU that ran empty, and that of bulk requests.
+        // By turns as a CPU with an empty array does it, and as a bulk request does it.
         let taken = if self.turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
             let rest = |rest: &[Object]| {
                 buffer[1..].iter_mut().zip(rest).for_each(|(place, object)| {
@@ -74,7 +74,7 @@ impl Keeps for RealBarn {
             self.barn.take(&self.kept, &mut buffer)
         };
         for (object, found) in out.iter_mut().zip(&buffer[..taken]) {
-            // SAFETY: both ways wrote the first `taken` elements.
+            // SAFETY: `hand_out` and `take` both wrote the first `taken` elements.
             *object = unsafe { found.assume_init() };
         }
         assert!(taken == 0 || taken == CAPACITY, "a sheaf of {taken} objects");
@@ -83,7 +83,7 @@ impl Keeps for RealBarn {
     }
 }
 
-/// Threads that put their sheaves in and take some out; every object is somewhere exactly once.
+/// Threads put their sheaves in and take sheaves out; each object is in exactly one place.
 fn trade(barn: &Arc<impl Keeps>) {
     let hands = Arc::new(Hands::default());
     let threads: Vec<_> = (0..THREADS)
@@ -126,7 +126,7 @@ fn every_object_is_in_one_place() {
     });
 }
 
-/// A barn whose lock was forgotten: the model must find it out.
+/// A barn without a lock: the model must find the error.
 struct RacyBarn {
     full: AtomicUsize,
     objects: [[AtomicUsize; CAPACITY]; MOST_FULL],

@@ -1,9 +1,9 @@
-//! Errors of writeback: two tasks record them while two others ask for news.
+//! Errors of writeback: two tasks record errors while two other tasks ask for them.
 
 use quarry_cache::page_cache::ErrorSequence;
 use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
 
-/// Whoever asks after the last error was recorded has been told of it, then or before; and nobody
+/// A task that asks after the last error was recorded is told of an error, then or earlier. No task
 /// is told more often than there are errors.
 fn every_flusher_is_told() {
     let (errors, told) = (ErrorSequence::new(), AtomicU32::new(0));

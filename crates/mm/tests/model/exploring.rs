@@ -1,12 +1,12 @@
-//! How a model is run.
+//! Runs scenarios under the model checker.
 
 use shuttle::Config;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use std::process::Command;
 
-/// Runs a scenario under schedules with a few preemptions in places that are hard to hit
-/// (Burckhardt et al. 2010), and under random ones, which let short sequences run into each other.
-/// `QUARRY_MODEL_RUNS` sets how often.
+/// Runs a scenario `runs` times under schedules with a few preemptions in places that are hard to
+/// hit (Burckhardt et al. 2010), and as often under random schedules, which interleave short
+/// sequences. `QUARRY_MODEL_RUNS` replaces `runs`.
 pub(crate) fn explore(runs: usize, scenario: fn()) {
     explore_at_most(self::runs(runs), scenario);
 }
@@ -16,9 +16,9 @@ pub(crate) fn runs(usual: usize) -> usize {
     std::env::var("QUARRY_MODEL_RUNS").map_or(usual, |text| text.parse().unwrap())
 }
 
-/// The same, whatever `QUARRY_MODEL_RUNS` is: a planted bug has to show in one of these runs.
+/// Same as [`explore`], but ignores `QUARRY_MODEL_RUNS`: a planted bug must show within `runs`.
 pub(crate) fn explore_at_most(runs: usize, scenario: fn()) {
-    // A stack is a large value, and is built on the stack of a model's thread.
+    // A stack is a large value, and a thread of the model builds it on its own stack.
     let config = || {
         let mut config = Config::new();
         config.stack_size = 1 << 20;
@@ -28,8 +28,8 @@ pub(crate) fn explore_at_most(runs: usize, scenario: fn()) {
     shuttle::Runner::new(RandomScheduler::new(runs), config()).run(scenario);
 }
 
-/// Runs an ignored test of this program in a process of its own, which must fail: an object that
-/// is in two places is found by the oracle, or by the stack itself, which then aborts.
+/// Runs an ignored test of this program in a separate process, which must fail. An object in two
+/// places is found either by the oracle, or by the stack itself, which aborts.
 pub(crate) fn is_found_out(test: &str) {
     let program = std::env::current_exe().expect("the path of this program");
     let output = Command::new(program)

@@ -1,12 +1,12 @@
-//! What is registered, used and removed by several threads: nobody uses a value after its removal,
-//! one thread at a time uses it, and no remover sleeps for ever.
+//! Several threads register, use and remove values. No thread uses a value after its removal, one
+//! thread at a time uses a value, and no thread that removes a value sleeps for ever.
 
 use quarry_sys::hooks::{Hooks, InUse};
 use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
 use shuttle::sync::Arc;
 use shuttle::thread;
 
-/// Who is in a value, and whether it is there.
+/// The number of threads that use a value now, whether the value was removed, and its uses so far.
 #[derive(Default)]
 struct Shared {
     users: AtomicU32,
@@ -14,7 +14,7 @@ struct Shared {
     visits: AtomicU32,
 }
 
-/// What is registered: the number of its [`Shared`].
+/// A registered value is the number of its [`Shared`].
 type Table = Hooks<usize, 2>;
 
 fn scan(table: &Table, values: &[Shared]) {
@@ -45,7 +45,7 @@ fn register_scan_and_unregister() {
             let second = table.add(1).expect("two places");
             assert_eq!(table.remove(second), Ok(()));
             values[1].is_gone.store(1, SeqCst);
-            // The place serves again.
+            // The place of the removed value takes another value.
             let third = table.add(2).expect("two places");
             assert_eq!(table.remove(third), Ok(()));
             values[2].is_gone.store(1, SeqCst);

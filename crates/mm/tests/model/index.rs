@@ -1,5 +1,5 @@
-//! The index of a mapping: walks beside a task that removes pages and frees their nodes, and the
-//! shrinker of shadow entries beside tasks that fill and empty its nodes.
+//! The index of a file mapping. Walks run beside a task that removes pages and frees their nodes;
+//! the shrinker of shadow entries runs beside tasks that fill and empty its nodes.
 
 use crate::explore;
 use crate::system::{Backing, TestOs};
@@ -15,13 +15,13 @@ use shuttle::scheduler::PctScheduler;
 use std::alloc::Layout;
 use std::sync::Mutex;
 
-/// The page that a walk finds in a node that was freed.
+/// The page number that a freed node holds, so that a walk that reads the node shows itself.
 const FREED: PageNo = PageNo(0x7777);
-/// The index of a page in the second node of leaves.
+/// An index whose page lies in the second node of leaves.
 const SECOND: u64 = NODE_SLOTS as u64;
 const OWNER: u32 = 3;
 
-/// Nodes that stay readable until the end of the run: freed ones say so to whoever looks.
+/// Nodes stay readable until the end of the run; freed nodes hold [`FREED`].
 struct Host {
     os: &'static TestOs,
     slots: SteppedSlots,
@@ -44,7 +44,7 @@ impl Host {
         Self { os, slots, waits, taken: Mutex::default(), given_back: Mutex::default() }
     }
 
-    /// Nodes that did not go back.
+    /// Number of nodes that were not given back.
     fn out(&self) -> usize {
         self.taken.lock().unwrap().len() - self.given_back.lock().unwrap().len()
     }
@@ -53,7 +53,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         for node in self.taken.get_mut().unwrap() {
-            // SAFETY: it came from `alloc_node`, and the run is over.
+            // SAFETY: the node came from `alloc_node`, and the run is over.
             unsafe { std::alloc::dealloc(*node as *mut u8, LAYOUT) };
         }
         // SAFETY: the run's threads have been joined.
@@ -73,7 +73,7 @@ impl NodeHost for Host {
         for node in nodes {
             self.given_back.lock().unwrap().push(node.as_ptr() as usize);
             for at in 0..NODE_SLOTS {
-                // SAFETY: a node begins with as many words.
+                // SAFETY: a node begins with `NODE_SLOTS` words.
                 let word = unsafe { node.cast::<AtomicU64>().add(at).as_ref() };
                 if word.load(Ordering::Relaxed) != 0 || at < 2 {
                     word.store(u64::from(FREED.0) << 3 | 1, Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl NodeHost for Host {
     }
 }
 
-/// An index and what it stands on.
+/// An index with its host and the state of its nodes.
 struct Bed {
     host: Host,
     nodes: IndexNodes,
@@ -104,7 +104,7 @@ impl Bed {
         Self { host: Host::new(bug, waits), nodes: IndexNodes::new(), index: Index::new(OWNER, ()) }
     }
 
-    /// Puts an entry in; returns what was there.
+    /// Inserts an entry; returns the entry that was there before, or a page that stays.
     fn put(&self, at: u64, entry: Entry) -> Entry {
         let mut preload = Preload::new(&self.host, &self.nodes.grace);
         loop {
@@ -131,8 +131,8 @@ impl Bed {
     }
 }
 
-/// One task walks to two pages while another removes the second, whose node goes, then the tree
-/// shrinks, and a page of another number comes.
+/// One task walks to two pages. Meanwhile another task removes the second page, which frees its
+/// node and shrinks the tree, and then inserts a page with another number.
 fn walks_beside_removal(bug: PlantedBug, waits: bool) {
     let bed = Bed::new(bug, waits);
     for (at, page) in [(0, 1), (SECOND, 2)] {
@@ -157,8 +157,8 @@ fn walks_beside_removal(bug: PlantedBug, waits: bool) {
     bed.end();
 }
 
-/// The shrinker beside a task that brings a page back into a node of shadow entries, one that
-/// clears another node, and one that frees what waits.
+/// The shrinker runs beside two tasks: one brings a page back into a node of shadow entries, the
+/// other one clears another node and frees the nodes that wait.
 fn shrinker_beside_refaults() {
     let bed = Bed::new(PlantedBug::None, true);
     for at in [0, SECOND, SECOND + 1] {
@@ -183,7 +183,7 @@ fn shrinker_beside_refaults() {
     bed.end();
 }
 
-/// Expects a scenario to fail, on a thread of its own, so that its remains meet no other run.
+/// Expects a scenario to fail, on a separate thread, so that other runs do not meet its remains.
 fn expect_failure(scenario: fn()) {
     let failed = std::thread::spawn(move || {
         let mut config = shuttle::Config::new();

@@ -1,11 +1,11 @@
-//! The barn and the slab policies under the model checker: which thread runs next is decided anew
-//! in front of every access to shared memory. Run by `scripts/model.sh`.
+//! The barn and the slab policies under the model checker, which chooses the next thread before
+//! each access to shared memory. Run by `scripts/model.sh`.
 //!
-//! What is checked: an object is in one place at a time (a thread's hands, a slot, a barn, a slab),
-//! and none is lost.
+//! The models check that an object is in one place at a time (a thread, a slot, a barn or a slab),
+//! and that no object is lost.
 #![cfg(quarry_model)]
 
-/// Calls the macro `$callback` with the policies that all models of policies run on. A line is
+/// Calls the macro `$callback` with the policies for which all models of policies run. A line is
 /// `identifier: "name", Type;`.
 macro_rules! slab_policies {
     ($callback:ident) => {

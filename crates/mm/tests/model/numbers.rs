@@ -1,4 +1,4 @@
-//! Numbers of caches that are used again, while another thread looks at all caches.
+//! A new cache takes the number of a destroyed one, while another thread looks at all caches.
 
 use crate::explore;
 use crate::system::{Backing, TestOs};
@@ -21,7 +21,7 @@ impl StackConfig for Config {
     type Watch = AllInstruments;
 }
 
-/// Whoever sees a cache sees all of it, and the one that has the number now.
+/// A thread that sees a cache sees it complete, and sees the cache that has the number now.
 #[test]
 fn a_number_that_is_used_again_shows_one_cache_at_a_time() {
     explore(1000, || {
@@ -38,7 +38,7 @@ fn a_number_that_is_used_again_shows_one_cache_at_a_time() {
         };
         let id = create(&stack, 16 << 10);
         let object = stack.cache(id).alloc().expect("there is memory");
-        // SAFETY: it is live, and freed once; there is no other thread yet.
+        // SAFETY: the object is live and freed once; there is no other thread yet.
         unsafe {
             stack.cache(id).free(object);
             assert_eq!(stack.destroy_cache(id), Ok(()));
@@ -55,7 +55,7 @@ fn a_number_that_is_used_again_shows_one_cache_at_a_time() {
         });
         assert_eq!(create(&stack, 4096), id, "the number is free");
         let object = stack.cache(id).alloc().expect("there is memory");
-        // SAFETY: it is live, and freed once.
+        // SAFETY: the object is live, and freed once.
         unsafe { stack.cache(id).free(object) };
         looker.join().expect("it saw whole caches only");
         // SAFETY: there is no other thread any more.

@@ -1,6 +1,6 @@
-//! The page cache on two virtual CPUs: pages are pinned, evicted, truncated, filled, latched and
-//! written at the same time. Each page has one word, that of its index and of its last fill, by
-//! which whoever has it pinned sees that nobody else uses its memory.
+//! The page cache on two virtual CPUs: tasks pin, evict, truncate, fill, latch and write pages at
+//! the same time. Each page holds one word with its index and the number of its last fill. So a
+//! task that has pinned a page can tell whether another page uses its memory.
 
 use crate::explore;
 use crate::system::{Backing, TestOs};
@@ -30,7 +30,7 @@ impl StackConfig for Config {
     type Watch = AllInstruments;
 }
 
-/// A stack with one mapping.
+/// A stack with one file mapping.
 struct Play {
     stack: Box<Stack<Config>>,
     id: MappingId,
@@ -68,7 +68,7 @@ impl Play {
         unsafe { self.word(page).write(fill << 8 | index) };
     }
 
-    /// Reads a page twice while it is pinned: its word is that of its index, and stays.
+    /// Reads a page twice while it is pinned: its word has the page's index, and does not change.
     fn read(&self, index: u64) {
         let cache = self.cache();
         let page = match cache.get_or_alloc(self.id, index, Effort::Easy) {
@@ -85,7 +85,7 @@ impl Play {
     }
 
     fn look(&self, page: PageNo, index: u64) {
-        // SAFETY: the page is pinned and up to date; nobody writes such pages here.
+        // SAFETY: the page is pinned and up to date; no task writes such pages here.
         let before = unsafe { self.word(page).read() };
         assert_eq!(before & 0xff, index, "a page of another index");
         thread::yield_now();
@@ -105,7 +105,7 @@ impl Play {
         self.cache().reclaim(NodeId(0), &request);
     }
 
-    /// Everything went back.
+    /// Checks that all pages and descriptors have gone back.
     fn finish(&self) {
         let cache = self.cache();
         assert_eq!(cache.validate(), Ok(()));
@@ -117,7 +117,7 @@ impl Play {
     }
 }
 
-/// Runs each function on a thread of its own, and the last one on this one.
+/// Runs each function on a separate thread, except the last one, which runs on this thread.
 fn together(play: &Arc<Play>, work: Vec<fn(&Play)>) {
     let threads: Vec<_> = work
         .into_iter()
@@ -188,8 +188,8 @@ fn model_whoever_waits_for_a_failed_fill_gets_its_error() {
     });
 }
 
-/// Readers see both words of a page alike, which writers change one after the other; nobody sleeps
-/// for ever.
+/// Writers change the two words of a page one after the other; readers always see both words equal.
+/// No task sleeps for ever.
 #[test]
 fn model_latches_keep_writers_and_readers_apart() {
     fn write(play: &Play) {
@@ -231,7 +231,7 @@ fn model_latches_keep_writers_and_readers_apart() {
     });
 }
 
-/// A truncation waits for the write that is under way; a page that is dirtied meanwhile goes too.
+/// A truncation waits for a write that has begun, and removes a page that becomes dirty meanwhile.
 #[test]
 fn model_truncation_waits_for_writeback() {
     explore(60, || {
@@ -270,7 +270,7 @@ fn model_truncation_waits_for_writeback() {
     });
 }
 
-/// An owner holds pages and gives them up while another task evicts; held ones stay.
+/// An owner holds pages and gives them up while another task evicts; pages that it holds stay.
 #[test]
 fn model_held_pages_stay() {
     explore(60, || {

@@ -1,4 +1,4 @@
-//! Models of single policies, and planted bugs, which have to be found out.
+//! Models of single policies, and planted bugs, which the models must find.
 
 use crate::exploring::is_found_out;
 use crate::policies::{Play, draining, size_for, trading};
@@ -9,11 +9,11 @@ use shuttle::sync::Arc;
 use shuttle::thread;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Objects of more bursts than an array holds.
+/// Objects of one burst: more than an array holds.
 const BURST: usize = 20;
 
-/// One thread works in bursts, one leaves what another one frees, and a fourth one shrinks the
-/// cache: CPUs of `slam` change their modes while others push to their inboxes and take from them.
+/// One thread works in bursts, one leaves objects that another one frees, and a fourth one shrinks
+/// the cache. So CPUs of `slam` change their modes while others push to inboxes and take from them.
 fn changing() {
     let play = Arc::new(Play::<Slam>::new(size_for("slam"), PlantedBug::None));
     let start = |work: fn(&Play<Slam>)| {
@@ -50,12 +50,12 @@ fn changing() {
     play.finish();
 }
 
-/// Changes in all runs of the model.
+/// Changes of modes in all runs of the model.
 static MODE_CHANGES: AtomicU64 = AtomicU64::new(0);
 
 #[test]
 fn slam_changes_modes_beside_threads_that_use_them() {
-    // In a single run no CPU may change its mode.
+    // A single run may change no mode, so only the sum is checked.
     explore_at_most(runs(200).max(20), changing);
     assert!(MODE_CHANGES.load(Relaxed) > 0, "the model reaches other modes");
 }

@@ -1,5 +1,5 @@
-//! Whole stacks on two virtual CPUs whose sequences the model interrupts: objects so large that a
-//! sheaf has four, or a slab, so that a few requests come to every slow path.
+//! Whole stacks on two virtual CPUs, whose sequences the model interrupts. The objects are so large
+//! that a sheaf or a slab has four, so a few requests reach every slow path.
 
 use crate::explore;
 use crate::hands::Hands;
@@ -28,29 +28,30 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> StackConfig for Config<S> {
     type Watch = AllInstruments;
 }
 
-/// A stack with one cache, and who has its objects.
+/// A stack with one cache, and the oracle of its objects.
 pub(crate) struct Play<S: SlabPolicy<SteppedSlots> + 'static> {
     pub(crate) stack: Box<Stack<Config<S>>>,
     pub(crate) cache: CacheId,
     hands: Hands,
-    /// Objects that one thread leaves for another. std's mutex: no step of the model.
+    /// Objects that a thread leaves for another. The mutex is std's: its use is no step of the
+    /// model.
     pub(crate) left: Mutex<Vec<Object>>,
     os: &'static TestOs,
 }
 
-// SAFETY: what keeps it from being Send and Sync by itself is the addresses in `left`; whoever
-// takes one out owns the object.
+// SAFETY: only the addresses in `left` are not Send and Sync by themselves; a thread that takes one
+// out owns the object.
 unsafe impl<S: SlabPolicy<SteppedSlots>> Sync for Play<S> {}
 // SAFETY: as for Sync.
 unsafe impl<S: SlabPolicy<SteppedSlots>> Send for Play<S> {}
 
 impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
-    /// One node.
+    /// A stack with one node.
     pub(crate) fn new(size: usize, bug: PlantedBug) -> Self {
         Self::on_nodes(1, size, bug)
     }
 
-    /// A stack in which each CPU is of another one of `nodes` nodes.
+    /// A stack in which the two CPUs belong to different nodes, if `nodes` is more than one.
     pub(crate) fn on_nodes(nodes: u8, size: usize, bug: PlantedBug) -> Self {
         let os: &'static TestOs = Box::leak(Box::new(TestOs::new(Backing::Fake, 4096)));
         let stack = Box::new(Stack::<Config<S>>::new());
@@ -78,11 +79,11 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
 
     pub(crate) fn free(&self, object: Object) {
         self.hands.give(object);
-        // SAFETY: it was in this thread's hands only.
+        // SAFETY: only this thread had the object.
         unsafe { self.stack.cache(self.cache).free(object) };
     }
 
-    /// Allocates some, leaves some, frees what another left.
+    /// Allocates objects, leaves some of them, and frees some that another thread has left.
     pub(crate) fn trade(&self, rounds: usize) {
         let mut own = Vec::new();
         for round in 0..rounds {
@@ -103,16 +104,17 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
         let mut out = vec![MaybeUninit::uninit(); count];
         let taken = self.stack.cache(self.cache).alloc_bulk(&mut out);
         assert_eq!(taken, count, "there is memory for all of them");
-        // SAFETY: alloc_bulk wrote the first `taken` elements, which is all of them.
+        // SAFETY: alloc_bulk wrote all elements.
         let objects: Vec<_> =
             out.into_iter().map(|object| unsafe { object.assume_init() }).collect();
         objects.iter().for_each(|object| self.hands.take(*object));
         objects.iter().for_each(|object| self.hands.give(*object));
-        // SAFETY: they were in this thread's hands only.
+        // SAFETY: only this thread had the objects.
         unsafe { self.stack.free_objects(self.cache, &objects) };
     }
 
-    /// Frees what is left; then every object is back in its slab, and every slab is given back.
+    /// Frees the objects that threads have left. Then each object is in its slab, and no slab is
+    /// left.
     pub(crate) fn finish(&self) {
         while let Some(object) = self.left.lock().unwrap().pop() {
             self.free(object);
@@ -122,7 +124,7 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
         assert_eq!(stats.active_objects, stats.parked_objects, "{stats:?}");
         let allocs = stats.alloc_fast + stats.alloc_slow;
         let frees = stats.free_fast + stats.free_slow;
-        // A list counts an operation before it commits, so one that starts again counts twice.
+        // SLUB and SLQB count a list operation before its commit, so a restart counts it twice.
         let counts_lists = S::NAME.starts_with("slub") || S::NAME == "slqb";
         assert!(allocs == frees || counts_lists, "{stats:?}");
         self.stack.cache(self.cache).shrink();
@@ -132,7 +134,7 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
     }
 }
 
-/// Two threads on two CPUs trade, a third one shrinks the cache meanwhile.
+/// Two threads on two CPUs trade, while a third thread shrinks the cache.
 pub(crate) fn trading<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) {
     let play = Arc::new(Play::<S>::new(size, bug));
     let mut threads: Vec<_> = (0..2)
@@ -147,7 +149,7 @@ pub(crate) fn trading<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: P
     play.finish();
 }
 
-/// A thread that lives from its slot, and one that empties all slots again and again.
+/// One thread allocates and frees by its slot, and another one empties all slots again and again.
 pub(crate) fn draining<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) {
     let play = Arc::new(Play::<S>::new(size, bug));
     let draining = Arc::clone(&play);
@@ -168,7 +170,7 @@ pub(crate) fn draining<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: 
     play.finish();
 }
 
-/// Bulk requests that fill and empty slots and barn, beside single ones and a shrink.
+/// Bulk requests fill and empty slots and barn, beside single requests and a shrink.
 fn bulk<S: SlabPolicy<SteppedSlots> + 'static>(size: usize) {
     let play = Arc::new(Play::<S>::new(size, PlantedBug::None));
     let mut threads: Vec<_> = [9, 12]
@@ -187,7 +189,7 @@ fn bulk<S: SlabPolicy<SteppedSlots> + 'static>(size: usize) {
     play.finish();
 }
 
-/// Stamps the models on policies.
+/// Makes the models for each policy.
 macro_rules! stamp {
     ($($name:ident: $text:literal, $policy:ty;)*) => {$(
         mod $name {
@@ -213,14 +215,14 @@ macro_rules! stamp {
 
 slab_policies!(stamp);
 
-/// Bytes of objects so large that a sheaf has four, or a slab of another policy, or a list.
+/// The size of objects of which a sheaf has four; for other policies, a slab or a list has four.
 pub(crate) fn size_for(policy: &str) -> usize {
     match policy {
         "sheaf" | "slam" => 32 << 10,
         "sheaf-6.18" => 64 << 10,
-        // With a shared array, and slabs of two objects.
+        // The CPUs have a shared array, and slabs two objects.
         "slab" => 2 << 10,
-        // Batches of one object.
+        // A batch has one object.
         "slqb" => 256 << 10,
         _ => 8 << 10,
     }

@@ -1,5 +1,5 @@
-//! One budget for the heap and the caches of a program: marks, shrinkers, pressure, limits that
-//! change.
+//! One budget for the heap and the caches of a program: marks, shrinkers, pressure, changes of the
+//! limit.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_cache::{
@@ -29,7 +29,7 @@ fn bed_of(limit: usize, cpus: u32) -> Bed<Config> {
     Bed::new(Backing::Linux, 4096, cpus, &options)
 }
 
-/// A cache of the program: objects of one size, oldest first.
+/// A cache of the program: objects of one size, the oldest first.
 struct Cache<'a> {
     stack: &'a Stack<Config>,
     size: usize,
@@ -39,7 +39,7 @@ struct Cache<'a> {
 
 struct Address(Object);
 
-// SAFETY: whoever holds the lock of the list has its objects.
+// SAFETY: only a thread that holds the list's lock uses its objects.
 unsafe impl Send for Address {}
 
 impl<'a> Cache<'a> {
@@ -47,7 +47,7 @@ impl<'a> Cache<'a> {
         Self { stack, size, objects: Mutex::default(), scans: AtomicU64::new(0) }
     }
 
-    /// Adds an object; false where there is no memory.
+    /// Adds an object; returns false if there is no memory.
     fn add(&self) -> bool {
         let object = self.stack.alloc(self.size);
         if let Some(object) = object {
@@ -64,7 +64,7 @@ impl<'a> Cache<'a> {
         let mut freed = 0;
         while freed < count {
             let Some(Address(object)) = self.objects.lock().unwrap().pop_front() else { break };
-            // SAFETY: it was in the list, and only the list knew it.
+            // SAFETY: the object was in the list, and only the list knew it.
             unsafe { self.stack.free(object) };
             freed += 1;
         }
@@ -87,10 +87,10 @@ impl Shrinker for Cache<'_> {
     }
 }
 
-/// Registers a shrinker that outlives the bed's use.
+/// Registers a shrinker that lives as long as the bed is used.
 fn register<S: Shrinker>(stack: &Stack<Config>, shrinker: &S) -> HookId {
     stack.pages().zones().budget().keep_reserve();
-    // SAFETY: tests let shrinkers live until they are removed or no balance runs any more.
+    // SAFETY: tests keep a shrinker alive until they remove it or no balance runs any more.
     unsafe { stack.shrinkers().add(shrinker, ShrinkerOptions::default()) }.expect("a place")
 }
 
@@ -130,14 +130,14 @@ fn the_background_returns_to_the_high_mark_whenever_it_is_woken() {
 fn between_the_marks_nothing_is_reclaimed() {
     let bed = bed_of(LIMIT, 2);
     let (stack, budget) = (&*bed.stack, bed.stack.pages().zones().budget());
-    // Wide gaps: a request may take a batch of pages at once.
+    // Wide gaps between the marks, because a request may take a batch of pages at once.
     budget.set_marks(MarkOptions { min: None, scale: 1000 });
     let cache = Cache::new(stack, 4096);
     let id = register(stack, &cache);
     fill_below_low(stack, &cache);
     assert_eq!(balance(stack, Goal::HighMark).missing, 0);
     let scans = cache.scans.load(Relaxed);
-    // Up and down between high and low: nobody is to be woken.
+    // The free memory goes up and down between high and low: no balance is due.
     for _ in 0..100 {
         let mut taken = Vec::new();
         while budget.free() > budget.marks().low + 128 {
@@ -145,7 +145,7 @@ fn between_the_marks_nothing_is_reclaimed() {
         }
         assert!(!budget.is_below(Mark::Low));
         for object in taken {
-            // SAFETY: just allocated, and used by nobody.
+            // SAFETY: the object was just allocated, and no other code uses it.
             unsafe { stack.free(object) };
         }
     }
@@ -202,7 +202,7 @@ fn most_of_what_is_evicted_leaves_the_budget() {
     bed.assert_empty(&[]);
 }
 
-/// Frees nothing, and says what it was told to say.
+/// A shrinker that frees nothing, and returns a fixed answer.
 struct Useless(Scanned);
 
 impl Shrinker for Useless {
@@ -231,7 +231,7 @@ fn shrinkers_that_free_nothing_or_lie_end_a_balance_and_refuse_nobody() {
         let done = balance(stack, Goal::HighMark);
         assert!(done.missing > 0 && done.passes <= 64, "{done:?}");
         assert_eq!(stack.pressure().level(), Pressure::Critical);
-        // One that can is asked as well.
+        // A shrinker that can free objects is called as well.
         let second = register(stack, &cache);
         assert_eq!(balance(stack, Goal::HighMark).missing, 0);
         assert_eq!(stack.pressure().level(), Pressure::None);
@@ -241,7 +241,7 @@ fn shrinkers_that_free_nothing_or_lie_end_a_balance_and_refuse_nobody() {
     }
 }
 
-/// Allocates in its scan, and tries to reclaim.
+/// A shrinker whose scan allocates, and tries to reclaim.
 struct Hungry<'a> {
     cache: Cache<'a>,
     got: AtomicU64,
@@ -260,14 +260,14 @@ impl Shrinker for Hungry<'_> {
         assert_eq!(inner.passes, 0, "a reclaim inside of a reclaim: {inner:?}");
         assert!(!quarry_cache::reclaim_pages(stack));
         let mut held = Vec::new();
-        // Without a bound: all of the reserve.
+        // The scan may take all of the reserve.
         while let Some(object) = stack.alloc(20_000) {
             held.push(object);
             self.got.fetch_add(1, Relaxed);
         }
         self.refused.fetch_add(1, Relaxed);
         for object in held {
-            // SAFETY: just allocated, and used by nobody.
+            // SAFETY: the object was just allocated, and no other code uses it.
             unsafe { stack.free(object) };
         }
         self.cache.scan(control)
@@ -298,7 +298,7 @@ fn a_shrinker_that_allocates_has_the_reserve_and_never_reclaims() {
     bed.assert_empty(&[]);
 }
 
-/// The caller of `malloc` may hold any lock of the program.
+/// No shrinker runs inside `malloc`, because the caller may hold any lock of the program.
 #[test]
 fn a_request_at_the_limit_calls_no_shrinker() {
     let bed = bed_of(8 * MIB, 2);
@@ -332,13 +332,13 @@ fn the_limit_is_halved_under_load() {
             scope.spawn(move || {
                 on_cpu(cpu as u32);
                 while !is_over.load(Relaxed) {
-                    // Refused requests are no failure here: they come when the background is slow.
+                    // A refused request is no failure here: it comes when the background is slow.
                     added.fetch_add(u64::from(cache.add()), Relaxed);
                 }
             });
         }
         on_cpu(3);
-        // The background.
+        // This thread does the work of the background.
         for halvings in 0..4 {
             let target = added.load(Relaxed) + 20_000;
             while added.load(Relaxed) < target {
@@ -351,7 +351,7 @@ fn the_limit_is_halved_under_load() {
                 limit /= 2;
                 budget.set_limit(limit);
             }
-            // As `Resize::wait` does: until no more is in use.
+            // As in `Resize::wait`: balances until no more than the limit is in use.
             let mut rounds = 0;
             while budget.used() > limit {
                 balance(stack, Goal::HighMark);
@@ -373,13 +373,13 @@ fn the_limit_is_halved_under_load() {
 #[test]
 fn pressure_is_told_when_it_changes() {
     unsafe fn hear(context: *const (), level: Pressure) {
-        // SAFETY: the context is the list below, which outlives the callback.
+        // SAFETY: the context is `heard`, which outlives the callback.
         unsafe { &*context.cast::<Mutex<Vec<Pressure>>>() }.lock().unwrap().push(level);
     }
     let heard = Mutex::new(Vec::new());
     let bed = bed_of(LIMIT, 1);
     let stack = &*bed.stack;
-    // SAFETY: the list outlives the callback, and is behind a lock.
+    // SAFETY: `heard` outlives the callback, and a mutex guards the list.
     let hook = unsafe { stack.pressure().add((&raw const heard).cast(), hear) }.expect("a place");
     let cache = Cache::new(stack, 1000);
     let id = register(stack, &cache);

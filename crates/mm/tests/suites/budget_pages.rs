@@ -1,4 +1,4 @@
-//! The page cache as a part of the budget: who gives way, groups, and pages that cannot be had.
+//! The page cache as a part of the budget: which side gives way, groups, and pinned pages.
 
 use crate::support::idle::reclaim;
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
@@ -32,7 +32,7 @@ fn mapping(cache: Cache<'_>, group: GroupId) -> MappingId {
     cache.create_mapping(&options).expect("there is memory")
 }
 
-/// Reads a page, and gives it up.
+/// Reads a page, and unpins it.
 fn touch(cache: Cache<'_>, id: MappingId, index: u64) -> Result<(), ReadError> {
     let page = cache.read(id, index, &mut |_, _| Ok(()))?;
     cache.unpin(page);
@@ -74,7 +74,7 @@ fn the_high_mark_comes_back_and_what_is_evicted_is_free() {
     end(&bed, cache, &[id]);
 }
 
-/// What no allocator offers its users: the heap grows, and the cache makes room; and back.
+/// The heap grows, and the page cache makes room for it; then the cache gets the memory back.
 #[test]
 fn the_heap_takes_what_the_cache_has_and_gives_it_back() {
     let bed = bed();
@@ -84,7 +84,7 @@ fn the_heap_takes_what_the_cache_has_and_gives_it_back() {
     let pages = (LIMIT / FRAME_BYTES) as u64;
     let mut looks = ReclaimState::new();
     for round in 0..3 {
-        // What the heap has parked goes back while it is idle, as in the background.
+        // The idle heap gives back what it has parked, as the background would make it do.
         for _ in 0..2 {
             reclaim(stack, &mut looks);
         }
@@ -100,7 +100,7 @@ fn the_heap_takes_what_the_cache_has_and_gives_it_back() {
             let got = objects.len() * size;
             assert!(got >= LIMIT * 4 / 10, "round {round}: {got} bytes in objects of {size}");
             for object in objects.into_iter().flatten() {
-                // SAFETY: just allocated, and used by nobody.
+                // SAFETY: the object was just allocated, and no other code uses it.
                 unsafe { stack.free(object) };
             }
         }
@@ -125,7 +125,7 @@ fn where_all_pages_are_pinned_a_request_fails_once_and_goes_on_after_an_unpin() 
     };
     assert_eq!(refused, ReadError::Full);
     assert!(pinned.len() * FRAME_BYTES > LIMIT * 8 / 10);
-    // Nothing spins: a look meets each page at most twice.
+    // No scan goes on without end: a reclaim looks at each page at most twice.
     let scanned = |cache: Cache<'_>| {
         use quarry_cache::page_cache::Event;
         cache.events()[Event::ScannedDirect]
@@ -133,7 +133,7 @@ fn where_all_pages_are_pinned_a_request_fails_once_and_goes_on_after_an_unpin() 
     let before = scanned(cache);
     assert_eq!(cache.read(id, 1 << 30, &mut |_, _| Ok(())), Err(ReadError::Full));
     let looked = scanned(cache) - before;
-    // Two reclaims of 32 looks at 32 pages each, and two rounds of all pages.
+    // Two reclaims, each of 32 scans of 32 pages, and two passes over all pages.
     let most = 2 * 32 * 32 + 4 * pinned.len() as u64;
     assert!(looked <= most, "{looked} looks at {} pages", pinned.len());
     assert_eq!(stack.alloc(MIB), None, "malloc has nothing either");
@@ -141,8 +141,8 @@ fn where_all_pages_are_pinned_a_request_fails_once_and_goes_on_after_an_unpin() 
     for page in pinned.drain(..64) {
         cache.unpin(page);
     }
-    // Where the CPU is taken away, a reclaim ends before it comes to the 64 pages; each starts
-    // behind the pages that the one before looked at.
+    // If the thread loses its CPU, a reclaim ends before it reaches the 64 pages; the next one
+    // begins after the pages that the last one scanned.
     let mut requests = 0..pinned.len();
     assert!(requests.any(|_| touch(cache, id, 1 << 30).is_ok()), "64 pages can go");
     pinned.into_iter().for_each(|page| cache.unpin(page));
@@ -172,7 +172,7 @@ fn limits(max: usize) -> GroupLimits {
     GroupLimits { max: (max / FRAME_BYTES) as u32, ..GroupLimits::default() }
 }
 
-/// The containment of document 002: a job has its own memory, and meets its limit alone.
+/// The containment of document 002: each job has a limit of its own, and meets it alone.
 #[test]
 fn a_group_meets_its_limit_alone() {
     let bed = bed();
@@ -191,7 +191,7 @@ fn a_group_meets_its_limit_alone() {
     }
     assert!(cache.pages_of(ids[0]) > 900, "{} pages", cache.pages_of(ids[0]));
     assert_eq!(cache.pages_of(ids[1]), quiet, "the other job has lost nothing");
-    // The latest pages are there, as far as a clock says.
+    // The latest pages are still cached, as far as the LRU approximates the order of use.
     let kept = (9_500..10_000).filter(|index| {
         let page = cache.get(ids[0], *index);
         page.into_iter().for_each(|page| cache.unpin(page));
@@ -215,7 +215,7 @@ fn a_group_whose_pages_are_in_use_is_refused_after_one_reclaim() {
     let before = groups.at(job).counts();
     assert_eq!(cache.read(id, 300, &mut |_, _| Ok(())), Err(ReadError::Full));
     assert_eq!(groups.at(job).counts(), (before.0 + 1, before.1 + 1), "refusals, reclaims");
-    // A request with little effort reclaims nothing.
+    // A request with `Effort::Easy` reclaims nothing.
     assert!(cache.get_or_alloc(id, 300, Effort::Easy).is_err());
     assert_eq!(groups.at(job).counts(), (before.0 + 2, before.1 + 1));
     pinned.into_iter().for_each(|page| cache.unpin(page));

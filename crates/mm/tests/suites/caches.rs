@@ -1,5 +1,5 @@
-//! Caches that come and go under every slab policy: numbers that are used again, constructors,
-//! objects that were never freed, merging. Random operations against an oracle.
+//! The suite creates and destroys caches under every slab policy: numbers that are used again,
+//! constructors, objects that were never freed, merging. An oracle checks random operations.
 
 use crate::support::{Backing, Bed, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-/// Stamps the suite on policies.
+/// Makes the tests of the suite for each policy.
 macro_rules! stamp {
     ($($name:ident: $text:literal, $policy:ty;)*) => {$(
         mod $name {
@@ -63,24 +63,24 @@ stamp! { direct: "direct", crate::support::Direct; }
 type PolicyBed<S> = Bed<VirtualConfig<S>>;
 
 thread_local! {
-    /// Addresses that constructors of this thread were given since the last look.
+    /// Addresses for which constructors ran on this thread since the last `note_made`.
     static MADE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The value that every word of an object at an address has when it is new.
+/// The value of every word of a new object at this address.
 fn new_value(address: usize) -> u64 {
     address as u64 ^ 0x5eed_5eed_5eed_5eed
 }
 
-/// A constructor of objects of some words.
+/// A constructor of objects of `WORDS` words.
 ///
 /// # Safety
-/// So many words may be written there.
+/// `WORDS` words may be written at `object`.
 unsafe extern "C" fn make<const WORDS: usize>(object: *mut c_void) {
     let address = object as usize;
     MADE.with_borrow_mut(|made| made.push(address));
     for word in 0..WORDS {
-        // SAFETY: the object has so many words.
+        // SAFETY: the object has `WORDS` words.
         unsafe { object.cast::<u64>().add(word).write(new_value(address)) };
     }
 }
@@ -90,16 +90,16 @@ const SHAPES: [(usize, unsafe extern "C" fn(*mut c_void)); 5] =
     [(2, make::<2>), (6, make::<6>), (24, make::<24>), (200, make::<200>), (1500, make::<1500>)];
 
 fn set_words(object: Object, words: usize, value: u64) {
-    // SAFETY: the object has so many words, and the test alone uses it.
+    // SAFETY: the object has `words` words, and only the test uses it.
     (0..words).for_each(|word| unsafe { object.cast::<u64>().add(word).write(value) });
 }
 
 fn has_words(object: Object, words: usize, value: u64) -> bool {
-    // SAFETY: as for `set_words`; the caller knows that they were written.
+    // SAFETY: as for `set_words`; the caller has written these words.
     (0..words).all(|word| unsafe { object.cast::<u64>().add(word).read() } == value)
 }
 
-/// A cache as it was asked for. Of a policy that merges, several may be one.
+/// A cache as it was requested. Under a policy that merges, several entries may be one cache.
 struct Entry {
     id: CacheId,
     words: usize,
@@ -139,18 +139,18 @@ fn step() -> impl Strategy<Value = (u32, Op)> {
     (0u32..8, op)
 }
 
-/// A bed, its caches, and what is known of their objects.
+/// A bed with its caches and their objects.
 struct Play<S: SlabPolicy<VirtualSlots> + 'static> {
     bed: PolicyBed<S>,
     entries: Vec<Entry>,
     /// Allocations and frees of each cache.
     counts: BTreeMap<usize, (u64, u64)>,
-    /// What the words of each object in use hold, and of those of caches with a constructor; and
-    /// how many of its words a user has written.
+    /// For each object in use, and each object of a cache with a constructor: the value of its
+    /// words, and how many of them a user has written.
     values: BTreeMap<usize, (u64, usize)>,
     next_value: u64,
     constructed: u64,
-    /// Objects that constructors owe for slabs of caches that are gone.
+    /// Objects for which constructors had to run, in slabs of caches that no longer exist.
     of_the_past: u64,
 }
 
@@ -177,7 +177,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
         of_cache.flat_map(|entry| &entry.live).map(|object| object.as_ptr() as usize).collect()
     }
 
-    /// Takes up what constructors have made.
+    /// Notes the objects that constructors have made since the last call.
     fn note_made(&mut self) {
         for address in MADE.with_borrow_mut(std::mem::take) {
             let is_live =
@@ -263,7 +263,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
     fn give_up(&mut self, number: usize, count: usize) -> Vec<Object> {
         let entry = &mut self.entries[number];
         let kept = entry.live.len().saturating_sub(count);
-        // From the middle: what was allocated together is not always freed together.
+        // From the middle: objects that were allocated together are not always freed together.
         let start = kept / 2;
         let given: Vec<Object> = entry.live.drain(start..start + entry.live.len() - kept).collect();
         for object in &given {
@@ -286,7 +286,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
         let taken = self.bed.stack.cache(self.entries[number].id).alloc_bulk(&mut out);
         assert_eq!(taken, count);
         for object in out {
-            // SAFETY: all of them are written.
+            // SAFETY: `alloc_bulk` has written this element.
             self.adopt(number, unsafe { object.assume_init() });
         }
     }
@@ -294,7 +294,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
     fn free(&mut self, number: usize, count: usize, in_bulk: bool) {
         let given = self.give_up(number, count);
         let cache = self.bed.stack.cache(self.entries[number].id);
-        // SAFETY: they were live, and the test has forgotten them.
+        // SAFETY: the objects were live, and the test has forgotten them.
         unsafe {
             match in_bulk {
                 true => self.bed.stack.free_objects(cache.id(), &given),
@@ -378,7 +378,7 @@ fn random_lives<S: SlabPolicy<VirtualSlots> + 'static>(slots: u32) {
     });
 }
 
-/// Long bursts, and objects that another CPU frees: what makes policies change their ways.
+/// Long bursts, and objects that another CPU frees: traffic that makes policies change their modes.
 fn traffic<S: SlabPolicy<VirtualSlots> + 'static>() {
     for shape in [0, 2] {
         let mut play = Play::<S>::new(2);
@@ -408,7 +408,7 @@ fn never_freed<S: SlabPolicy<VirtualSlots> + 'static>() {
         let start = if kept == 1 { "1 object is" } else { &format!("{kept} objects are") };
         assert!(text.starts_with(&format!("{start} still in use: 0x")), "{text}");
         assert_eq!(text.ends_with(&format!(" and {} more", kept.saturating_sub(8))), kept > 8);
-        // The cache stays as it was.
+        // The cache has not changed.
         play.alloc(0, 10);
         play.free(0, usize::MAX, false);
         play.check();
@@ -424,7 +424,7 @@ fn used_again<S: SlabPolicy<VirtualSlots> + 'static>() {
     };
     let mut first = 0;
     for round in 0..30 {
-        // Small objects after large ones, and the other way round.
+        // Small objects follow large ones, and large ones follow small ones.
         for shape in [4, 0, 2] {
             play.create(shape, 4, round % 2 == 0, true);
             assert_eq!(play.entries[0].id.index(), 1, "the lowest free number");
@@ -445,18 +445,18 @@ fn used_again<S: SlabPolicy<VirtualSlots> + 'static>() {
 }
 
 fn all_numbers<S: SlabPolicy<VirtualSlots> + 'static>() {
-    // Objects of all sizes, or small ones only, which have the longest arrays.
+    // First objects of all sizes, then only small objects, which have the longest arrays.
     for step in [48, 0] {
         let options = StackOptions { heap: true, ..small() };
         let bed = PolicyBed::<S>::new(Backing::Fake, 4096, 2, &options);
-        // The second caches take the numbers of the first.
+        // In the second round, new caches take the numbers of the first round.
         for _ in 0..2 {
             come_and_go(&bed, step);
         }
     }
 }
 
-/// Creates caches as long as there are numbers, each `step` bytes larger, uses and destroys them.
+/// Creates, uses and destroys as many caches as there are numbers, each `step` bytes larger.
 fn come_and_go<S: SlabPolicy<VirtualSlots> + 'static>(bed: &PolicyBed<S>, step: usize) {
     let unmerged = CacheOptions { unmerged: true, ..CacheOptions::default() };
     let mut caches = Vec::new();
@@ -472,7 +472,7 @@ fn come_and_go<S: SlabPolicy<VirtualSlots> + 'static>(bed: &PolicyBed<S>, step: 
     for id in &caches {
         let cache = bed.stack.cache(*id);
         let objects: Vec<_> = (0..100).map(|_| cache.alloc().expect("memory")).collect();
-        // SAFETY: they were just allocated, and are freed once.
+        // SAFETY: the objects were just allocated, and are freed once.
         objects.iter().for_each(|object| unsafe { cache.free(*object) });
         assert_eq!(cache.stats().frees(), 100);
     }
@@ -484,7 +484,7 @@ fn come_and_go<S: SlabPolicy<VirtualSlots> + 'static>(bed: &PolicyBed<S>, step: 
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 
-/// Caches that may come later take nothing from those of `malloc`.
+/// Arrays of `malloc`'s classes have all the room that they want; later caches get only the rest.
 #[test]
 fn arrays_of_the_classes_have_all_that_they_want() {
     let options = StackOptions { heap: true, ..small() };
@@ -518,7 +518,7 @@ fn merged<S: SlabPolicy<VirtualSlots> + 'static>() {
     // SAFETY: nothing was allocated from it, and the test has one thread.
     assert_eq!(unsafe { play.bed.stack.destroy_cache(of_its_own) }, Ok(()));
     if S::MERGES {
-        // The other name of the cache, whose objects stay.
+        // Destroys only an alias of the cache, whose objects stay.
         play.destroy(0);
         assert_eq!(play.entries.len(), 3);
     }

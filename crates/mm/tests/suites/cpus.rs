@@ -1,4 +1,4 @@
-//! What many CPUs keep together, and what it takes to look after them.
+//! The memory that many CPUs keep together, and the cost of its reclaim.
 
 use crate::support::{Backing, Bed, TestOs, VirtualConfig, on_cpu, small};
 use quarry_mm::heap::classes;
@@ -17,7 +17,7 @@ type SheafBed = Bed<VirtualConfig<Sheaf>>;
 
 const CPUS: u32 = 64;
 const MIB: usize = 1 << 20;
-/// What arrays may have room for: all together, a CPU at most, and a CPU in any case.
+/// Room of arrays: the most for all CPUs, the most for one CPU, and the least that each CPU gets.
 const ALL: usize = 32 * MIB;
 const CPU_MOST: usize = 16 * MIB;
 const CPU_LEAST: usize = MIB / 4;
@@ -29,19 +29,19 @@ fn bed() -> SheafBed {
     SheafBed::new(Backing::Linux, 4096, CPUS, &options)
 }
 
-/// Allocates `count` objects of a class on the running CPU and frees them there: more than its
-/// array holds, so that it is full afterwards.
+/// Allocates `count` objects of a class on the running CPU and frees them there: more objects than
+/// the CPU's array holds, so the array is full afterwards.
 fn fill<C: StackConfig>(stack: &Stack<C>, class: usize, count: usize) {
     let objects: Vec<_> = (0..count)
         .map(|_| stack.alloc(classes::SIZES[class] as usize).expect("there is memory"))
         .collect();
     for object in objects {
-        // SAFETY: just allocated, and used by nobody.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { stack.free(object) };
     }
 }
 
-/// Fills every array of the running CPU, by turns, so that each has reason to grow.
+/// Fills the running CPU's arrays one after the other, several times, so that each grows.
 fn fill_all(bed: &SheafBed) {
     for _ in 0..3 {
         (1..=classes::COUNT).for_each(|class| fill(&bed.stack, class, 200));
@@ -57,10 +57,10 @@ fn the_arrays_of_many_cpus_are_bounded() {
     }
     assert_eq!(bed.stack.validate(), Ok(()));
     let parked = bed.stack.stats().memory.parked;
-    // Barns may keep as much as all arrays.
+    // Barns may hold as much as all arrays.
     let most = 2 * ALL + CPUS as usize * CPU_LEAST;
     assert!(parked <= most, "{} MiB are parked, of {}", parked / MIB, most / MIB);
-    // Barns tell what they keep to within 64 KiB.
+    // Each barn announces its bytes correct to within 64 KiB.
     let counted = bed.stack.limits.barns() + bed.stack.percpu().area().held_bytes();
     assert!(counted.abs_diff(parked) <= classes::COUNT << 16, "{counted} bytes of {parked}");
     let area = bed.stack.percpu().area();
@@ -80,10 +80,10 @@ fn the_arrays_of_one_cpu_are_bounded() {
     assert!(room <= CPU_MOST && room == area.all_room(), "{room} bytes");
     assert!(area.held_bytes() >= CPU_MOST / 2, "what may be kept is kept");
     assert_eq!(bed.stack.validate(), Ok(()));
-    // Who has taken all it may does not keep an array from its objects.
+    // A CPU whose arrays have all the room that they may have still gives room to another array.
     let array = |class| CacheId::new(class).array();
     for class in (1..=classes::COUNT).rev() {
-        // The hand spares what has been used since it came by, once.
+        // The search for room passes over an array once if it was used since the last search.
         (0..4).for_each(|_| fill(&bed.stack, class, 200));
         assert!(area.room(SlotIndex(5), array(class)) >= 8, "class {class} has no room");
         assert!(area.slot_room(SlotIndex(5)) <= CPU_MOST);
@@ -92,7 +92,7 @@ fn the_arrays_of_one_cpu_are_bounded() {
     bed.assert_empty(&[]);
 }
 
-/// Those who came first give to those who have next to nothing, at the next look.
+/// At a look, the CPUs that came first give room to CPUs that have hardly any.
 #[test]
 fn who_came_late_gets_a_share() {
     let bed = bed();
@@ -119,7 +119,7 @@ fn who_came_late_gets_a_share() {
     bed.assert_empty(&[]);
 }
 
-/// Whether the first page of a slot is in memory.
+/// Returns whether the first page of a slot is in memory.
 fn is_touched(bed: &SheafBed, cpu: u32) -> bool {
     let word = bed.stack.percpu().area().word(SlotIndex(cpu), ArrayId::new(1), 0);
     let page = (word.as_ptr() as usize & !4095) as *mut libc::c_void;
@@ -129,8 +129,8 @@ fn is_touched(bed: &SheafBed, cpu: u32) -> bool {
     resident & 1 == 1
 }
 
-/// A look does not touch slots that nobody has used, and after the one that has emptied a slot no
-/// other one looks into it, until it is used again.
+/// A look touches no slot that was never used. Once a look has emptied a slot, later looks pass
+/// over the slot until it is used again.
 #[test]
 fn idle_cpus_are_not_looked_at() {
     let bed = bed();
@@ -157,7 +157,7 @@ fn idle_cpus_are_not_looked_at() {
     bed.stack.look(&mut state, 0, 0);
     assert_eq!(awake(), [1, 2], "both have been used again");
     let touched: Vec<u32> = (0..CPUS).filter(|cpu| is_touched(&bed, *cpu)).collect();
-    // Slot 0 is populated at the start.
+    // Slot 0 is populated when the stack starts.
     assert_eq!(touched, [0, 1, 2]);
     assert_eq!(bed.stack.validate(), Ok(()));
     bed.assert_empty(&[]);
@@ -173,7 +173,7 @@ impl StackConfig for Native {
     type Watch = AllInstruments;
 }
 
-/// However many caches and CPUs have something to give, their CPUs are stopped once.
+/// However many caches and CPUs give up objects, a look stops the CPUs once.
 #[test]
 fn a_look_makes_one_barrier() {
     let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
@@ -188,11 +188,11 @@ fn a_look_makes_one_barrier() {
         .collect();
     let park = |id| {
         let object = bed.stack.cache(id).alloc().expect("there is memory");
-        // SAFETY: just allocated, and used by nobody.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { bed.stack.cache(id).free(object) };
     };
     let barriers = || bed.stack.percpu().area().barriers();
-    // A process with one thread needs none.
+    // A second thread, because a process with one thread needs no barrier.
     let (over, wait) = mpsc::channel::<()>();
     let other = thread::spawn(move || wait.recv());
     let mut state = ReclaimState::new();

@@ -1,5 +1,5 @@
-//! Requests that fail again and again make no reclaim each, and one that something was freed for is
-//! served at once.
+//! Requests that fail again and again do not each cause a reclaim; a request for which memory was
+//! freed is served at once.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_mm::frame::FRAME_BYTES;
@@ -38,7 +38,7 @@ slab_policies!(stamp);
 
 struct Full<S: SlabPolicy<VirtualSlots> + 'static> {
     bed: Bed<VirtualConfig<S>>,
-    /// In the order in which they were handed out.
+    /// The objects in use, in the order in which they were handed out.
     objects: Vec<Object>,
 }
 
@@ -56,7 +56,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Full<S> {
 
     fn free(&self, objects: impl IntoIterator<Item = Object>) {
         for object in objects {
-            // SAFETY: live, and used by nobody.
+            // SAFETY: the object is live, and no other code uses it.
             unsafe { self.bed.stack.free(object) };
         }
     }
@@ -77,16 +77,16 @@ fn one_reclaim_serves_many_failures<S: SlabPolicy<VirtualSlots> + 'static>() {
             let (reclaims, start) = (stack.stats().direct_reclaims, coarse_ns());
             let mut failed = 0;
             for _ in 0..200 {
-                // Small pairs go on as far as the arrays serve them.
+                // Small pairs of requests and frees go on as far as the arrays serve them.
                 full.free(pair.and_then(|size| stack.alloc(size)));
                 match stack.alloc(size) {
                     None => failed += 1,
-                    // What was left of something serves it.
+                    // Memory that another request left over serves this one.
                     Some(object) => full.free([object]),
                 }
             }
             let (reclaims, ns) = (stack.stats().direct_reclaims - reclaims, coarse_ns() - start);
-            // Pairs that fail themselves, or take and leave a slab, account for some.
+            // A few reclaims come from pairs that fail themselves, or that take and free a slab.
             let most = 4 + ns / 10_000_000;
             assert!(
                 reclaims <= most,
@@ -104,7 +104,7 @@ fn what_was_freed_is_found_at_once<S: SlabPolicy<VirtualSlots> + 'static>() {
         on_cpu(0);
         assert_eq!(full.bed.stack.alloc(size), None, "{size} bytes");
         assert_eq!(full.bed.stack.alloc(size), None, "{size} bytes again");
-        // Neighbours, freed by another CPU or by the same one.
+        // Neighbouring objects are freed by the other CPU or by this one.
         on_cpu(cpu);
         let count = (size * 2 + (2 << 20)) / SIZE;
         let rest = full.objects.split_off(full.objects.len() - count);
@@ -119,12 +119,12 @@ fn what_was_freed_is_found_at_once<S: SlabPolicy<VirtualSlots> + 'static>() {
     full.end();
 }
 
-/// Small objects take what a large request could have had, and are free again.
+/// Small objects take memory that a large request could have used, and are freed again.
 fn what_was_charged_since_is_found_again<S: SlabPolicy<VirtualSlots> + 'static>() {
     let mut full = Full::<S>::new();
     let rest = full.objects.split_off(full.objects.len() - 3000);
     full.free(rest);
-    // There is room, and not for this.
+    // There is some room, but too little for this request.
     assert_eq!(full.bed.stack.alloc(LIMIT - (1 << 20)), None);
     assert_eq!(full.bed.stack.alloc(7 << 20), None);
     assert_eq!(full.bed.stack.alloc(7 << 20), None);

@@ -1,5 +1,5 @@
-//! Which pages are evicted: misses beside those of exact LRU with the same number of pages. Every
-//! choice follows from a constant, and no time is read.
+//! Which pages the cache evicts: its misses, compared with those of exact LRU with as many pages.
+//! All choices are pseudo-random from a fixed seed, and none depends on the time.
 
 use crate::support::seed::Dice;
 use crate::support::{Backing, Bed, VirtualConfig, small};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 type CacheBed = Bed<VirtualConfig<Sheaf>>;
 
-/// Pages that both caches may have.
+/// Pages that each of the two caches may hold.
 const CAPACITY: u64 = 2048;
 /// Pages that a reclaim frees at a time.
 const TOGETHER: u64 = 32;
@@ -43,7 +43,7 @@ impl Lru {
     }
 }
 
-/// Both caches, and their misses.
+/// The page cache and exact LRU, and the misses of each.
 struct Pair<'a> {
     cache: PageCacheRef<'a, Stack<VirtualConfig<Sheaf>>>,
     mappings: Vec<MappingId>,
@@ -55,7 +55,7 @@ impl<'a> Pair<'a> {
     fn new(bed: &'a CacheBed, mappings: usize) -> Self {
         let cache = bed.stack.page_cache().unwrap();
         let create = |_| cache.create_mapping(&MappingOptions::default()).unwrap();
-        // Between two reclaims the other one has fewer pages.
+        // LRU has as many pages as the page cache has on average between two reclaims.
         let capacity = (CAPACITY - TOGETHER / 2) as usize;
         let (by_time, times) = (BTreeMap::new(), HashMap::new());
         let lru = Lru { capacity, now: 0, by_time, times };
@@ -82,12 +82,12 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Forgets what was missed so far.
+    /// Forgets the misses so far.
     fn begin(&mut self) {
         self.misses = [0; 2];
     }
 
-    /// Misses of Quarry in relation to those of LRU.
+    /// Misses of the page cache divided by those of LRU.
     fn end(self) -> f64 {
         assert_eq!(self.cache.validate(), Ok(()));
         self.mappings.iter().for_each(|id| assert!(self.cache.destroy_mapping(*id)));
@@ -100,7 +100,7 @@ fn bed() -> CacheBed {
     CacheBed::new(Backing::Linux, 8192, 1, &small())
 }
 
-/// Rank `r` of `ranks`, from 0 on, with a weight of about `1 / (r + 1)`.
+/// A rank below `ranks`; rank `r` has a weight of about `1 / (r + 1)`.
 fn rank(dice: &mut Dice, ranks: usize) -> usize {
     let unit = dice.below(1 << 20) as f64 / f64::from(1 << 20);
     ((ranks as f64 + 1.0).powf(unit) - 1.0) as usize

@@ -1,5 +1,5 @@
-//! Every call to the system fails once, and every call from one on: requests are refused, nothing
-//! is lost, and the stack goes on when the system does.
+//! Each call of the system fails once, and in further runs each call and all later ones: the stack
+//! refuses requests, loses nothing, and goes on once the system does.
 
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, pattern, small};
 use quarry_mm::heap::LARGEST_BLOCK;
@@ -8,7 +8,7 @@ use quarry_mm::slab::SlabPolicy;
 use quarry_mm::stack::Request;
 use quarry_sys::percpu::VirtualSlots;
 
-/// What every policy must live through.
+/// Makes the tests that every policy must pass.
 macro_rules! stamp {
     ($($policy:ident: $text:literal, $type:ty;)*) => {
         $(
@@ -44,12 +44,12 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Policy for S {}
 
 fn options() -> StackOptions {
     let mut options = StackOptions { heap: true, ..small() };
-    // Twice what a run needs: where the first window fails, the stack takes half.
+    // Twice the window that a run needs: if the first window fails, the stack takes half of it.
     options.pages.reserve_bytes = 256 << 20;
     options
 }
 
-/// A short run that asks the system for everything that a stack ever asks for. Returns how many
+/// A short run that makes every kind of system call that a stack ever makes. Returns how many
 /// requests were refused.
 fn play<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
     let stack = &bed.stack;
@@ -71,7 +71,7 @@ fn play<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
         on_cpu(cpu + 1);
         for number in 0..oracle.len() / 2 {
             let live = oracle.remove(number * 5).expect("there is something left");
-            // SAFETY: it was live, and only the oracle knew it.
+            // SAFETY: the object was live, and only the oracle knew it.
             unsafe { stack.free(live.object) };
         }
         if round == 1 {
@@ -81,7 +81,7 @@ fn play<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
     refused
 }
 
-/// Mappings side by side, of which the lower ones can grow only elsewhere.
+/// Makes neighbouring mappings. The lower ones can grow only if their pages move.
 fn move_mappings<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
     let mut refused = 0;
     let first = oracle.len();
@@ -96,16 +96,16 @@ fn move_mappings<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
         let live = oracle.pick(number).expect("it is live");
         refused += resize_to(bed, oracle, number, live.size * 2);
     }
-    // The memory of a freed one serves a larger one.
+    // The memory of a freed mapping serves a larger one.
     if let Some(live) = oracle.remove(first) {
-        // SAFETY: it was live, and only the oracle knew it.
+        // SAFETY: the object was live, and only the oracle knew it.
         unsafe { bed.stack.free(live.object) };
         refused += alloc_zeroed(bed, oracle, 3 * live.size);
     }
     refused
 }
 
-/// Allocates zeroed bytes; returns 1 where that was refused.
+/// Allocates zeroed bytes; returns 1 if the request was refused.
 fn alloc_zeroed<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, size: usize) -> u32 {
     let Some(object) = bed.stack.alloc(Request::of(size).zeroed()) else { return 1 };
     assert!(pattern::is_zero(object, size), "calloc of {size} is not zero");
@@ -113,7 +113,7 @@ fn alloc_zeroed<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, size: usize) -
     0
 }
 
-/// Makes an allocation larger or smaller; returns 1 where that was refused.
+/// Makes an allocation larger or smaller; returns 1 if the request was refused.
 fn resize<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, number: usize, round: usize) -> u32 {
     let Some(live) = oracle.pick(number) else { return 0 };
     let size = if (number + round).is_multiple_of(3) { live.size / 3 } else { live.size * 2 };
@@ -122,7 +122,7 @@ fn resize<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, number: usize, round
 
 fn resize_to<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, number: usize, size: usize) -> u32 {
     let Some(live) = oracle.pick(number) else { return 0 };
-    // SAFETY: it is live, and only the oracle knows it; a refused realloc leaves it so.
+    // SAFETY: the object is live, and only the oracle knows it; a refused realloc does not free it.
     match unsafe { bed.stack.realloc(live.object, size) } {
         Some(moved) => {
             let kept = live.bytes.min(size);
@@ -141,12 +141,12 @@ fn resize_to<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, number: usize, si
 
 fn free_all<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) {
     while let Some(live) = oracle.remove(0) {
-        // SAFETY: it was live, and only the oracle knew it.
+        // SAFETY: the object was live, and only the oracle knew it.
         unsafe { bed.stack.free(live.object) };
     }
 }
 
-/// Calls that a whole run makes, the building of the stack included.
+/// Number of system calls of a whole run, including those that build the stack.
 fn calls_of_a_run<S: Policy>(backing: Backing) -> (u64, u64) {
     let bed = HeapBed::<S>::cold(backing, 4096, 2);
     bed.stack
@@ -158,7 +158,7 @@ fn calls_of_a_run<S: Policy>(backing: Backing) -> (u64, u64) {
     (built, bed.os.calls())
 }
 
-/// Lets `count` calls fail from the `nth` of a run on.
+/// Makes `count` system calls of a run fail, beginning with the `nth`.
 fn run_failing<S: Policy>(backing: Backing, nth: u64, count: u64) -> u32 {
     let bed = HeapBed::<S>::cold(backing, 4096, 2);
     bed.os.fail(nth, count);

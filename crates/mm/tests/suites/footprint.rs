@@ -1,4 +1,4 @@
-//! What is kept makes a stack no larger than it has been with what was in use.
+//! Memory kept for reuse does not make a stack larger than its recent peak of memory in use.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu};
 use quarry_mm::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
@@ -24,7 +24,7 @@ fn alloc(bed: &HeapBed, size: usize) -> Object {
 
 fn free(bed: &HeapBed, objects: impl IntoIterator<Item = Object>) {
     for object in objects {
-        // SAFETY: just allocated, and used by nobody.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { bed.stack.free(object) };
     }
 }
@@ -39,20 +39,20 @@ fn footprint(bed: &HeapBed) -> usize {
     bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES + dirty(bed)
 }
 
-/// Freed mappings are kept while nothing else is touched, and no longer.
+/// Freed mappings are kept only until other memory is touched.
 #[test]
 fn freed_mappings_give_way_to_what_grows() {
     let bed = bed();
     let mappings: Vec<_> = (0..5).map(|_| alloc(&bed, 8 * MIB)).collect();
     let peak = footprint(&bed);
-    // Not all at once: what goes back in one go has a bound.
+    // Frees two mappings only, because an allowance limits how much goes back at once.
     free(&bed, mappings[..2].iter().copied());
     assert!(bed.stack.mappings.cached_bytes() >= 16 * MIB, "nobody else needs memory");
     let mut small = Vec::new();
     for count in 0..16 * MIB / 1024 {
         small.push(alloc(&bed, 1024));
         let now = footprint(&bed);
-        // The margin, and what one growth step of a sheaf brings in.
+        // The bound is the margin, and the memory that one growth step of a sheaf brings in.
         assert!(now <= peak + 2 * MIB, "{now} bytes after {count} objects, {peak} at the peak");
     }
     let held = bed.stack.stats().memory;
@@ -63,8 +63,8 @@ fn freed_mappings_give_way_to_what_grows() {
     bed.assert_empty(&[]);
 }
 
-/// A small request does not give all of it back: the process is above its peak by 5 MiB when the
-/// first one has to.
+/// A small request gives back one step, not all that is above the bound: the process is 5 MiB above
+/// its peak when the first request has to give back memory.
 #[test]
 fn a_small_request_gives_a_step() {
     let bed = bed();
@@ -82,7 +82,7 @@ fn a_small_request_gives_a_step() {
     bed.assert_empty(&[]);
 }
 
-/// The same where a larger mapping needs memory that no kept one has.
+/// Freed mappings also go back when a larger mapping needs memory that no kept mapping has.
 #[test]
 fn freed_mappings_give_way_to_larger_ones() {
     let bed = bed();
@@ -90,7 +90,7 @@ fn freed_mappings_give_way_to_larger_ones() {
     for size in (3..8).map(|power| MIB << power) {
         let mapping = alloc(&bed, size);
         mappings.push(mapping);
-        // In use are this one and the one before.
+        // In use are this mapping and the one before.
         let (now, in_use) = (footprint(&bed), size + size / 2);
         assert!(now <= in_use + in_use / 16 + 2 * MIB, "{now} bytes, {in_use} in use");
         if let [.., before, _] = mappings[..] {
@@ -101,7 +101,7 @@ fn freed_mappings_give_way_to_larger_ones() {
     bed.assert_empty(&[]);
 }
 
-/// Whoever wants to keep what is freed says so.
+/// With `PURGE_DELAY=-1` freed memory is never given back.
 #[test]
 fn freed_mappings_stay_where_nothing_ever_goes_back() {
     let mut options = StackOptions::default();
@@ -132,7 +132,7 @@ fn free_blocks_give_way_to_mappings() {
     bed.assert_empty(&[]);
 }
 
-/// What is taken and freed over and over again is kept, whatever else goes on beside it.
+/// Memory that is allocated and freed again and again is kept, also if other requests come between.
 #[test]
 fn pairs_of_large_requests_make_no_system_call() {
     let bed = bed();
@@ -149,14 +149,14 @@ fn pairs_of_large_requests_make_no_system_call() {
     bed.assert_empty(&[]);
 }
 
-/// A program that keeps a little more each time that it needs a large buffer gives back as much of
-/// the buffer as it keeps more, not all of it: what is missing then is known to be zero.
+/// A program needs a large buffer again and again, and keeps a little more memory each time. Only
+/// that much of the buffer goes back; this part then reads as zero.
 #[test]
 fn a_kept_run_gives_its_end_only() {
     let bed = bed();
     let mut small = Vec::new();
     let buffer = alloc(&bed, 40 * MIB);
-    // SAFETY: 40 MiB that are ours.
+    // SAFETY: the test owns these 40 MiB.
     unsafe { buffer.as_ptr().write_bytes(0xa5, 40 * MIB) };
     free(&bed, [buffer]);
     while bed.stack.mappings.cached_bytes() > 0
@@ -180,8 +180,8 @@ fn a_kept_run_gives_its_end_only() {
     assert!(footprint(&bed) < PAGEBLOCK_BYTES);
 }
 
-/// A request gives back whole pageblocks. What lies in smaller pieces is left to the thread that
-/// gives back what has rested: a program at work takes it again at once.
+/// A request gives back whole pageblocks only. Smaller pieces are left to the reclaim thread,
+/// because a program at work soon needs them again.
 #[test]
 fn small_pieces_of_zones_stay() {
     let bed = bed();
@@ -198,8 +198,8 @@ fn small_pieces_of_zones_stay() {
     bed.assert_empty(&[]);
 }
 
-/// Of large blocks that are replaced at random, the cache of mappings serves most: with room for an
-/// eighth of what is in use, they made 690 system calls.
+/// The mapping cache serves most large blocks that are replaced at random. When it could hold an
+/// eighth of the memory in use, this test made 690 system calls.
 #[test]
 fn large_blocks_that_come_and_go_find_the_memory_of_others() {
     let mut options = StackOptions::default();

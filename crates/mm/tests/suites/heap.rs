@@ -1,4 +1,4 @@
-//! The heap: requests in bytes on virtual CPUs against the oracle, on pages of every size.
+//! The heap: requests in bytes on virtual CPUs, checked by the oracle, with several page sizes.
 
 use crate::support::{
     Backing, Bed, Oracle, VirtualConfig, check, fix_checks, on_cpu, pattern, small,
@@ -14,7 +14,7 @@ use quarry_sys::percpu::Object;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
 
-/// Most bytes that a random sequence holds, of 256 MiB of address space.
+/// Most bytes that a random sequence holds at once, in 256 MiB of address space.
 const MOST_BYTES: usize = 64 << 20;
 /// Largest request of a random sequence.
 const LARGEST: usize = 16 << 20;
@@ -41,7 +41,7 @@ enum Op {
         number: usize,
         size: usize,
     },
-    /// A little more or less than before, in 256ths.
+    /// `realloc` to a little more or less than the old size, in 256ths.
     Resize {
         number: usize,
         by: usize,
@@ -54,7 +54,7 @@ enum Op {
     Trim,
 }
 
-/// 0 to 16 MiB, half of them below 256 bytes, each doubling above equally often.
+/// Sizes from 0 to 16 MiB: half are below 256 bytes, the others spread evenly over the doublings.
 fn size() -> impl Strategy<Value = usize> {
     let large = (8u32..=24, any::<u32>()).prop_map(|(bits, random)| {
         ((1usize << bits) + (random as usize & ((1 << bits) - 1))).min(LARGEST)
@@ -100,7 +100,7 @@ fn rounded(size: usize) -> usize {
     }
 }
 
-/// The same where the class is hardly used.
+/// Bytes that a request of `size` takes if its class is hardly used.
 fn rounded_coarsely(size: usize) -> usize {
     match size {
         ..=classes::LARGEST => classes::SIZES[classes::coarse(classes::of(size)).index()] as usize,
@@ -108,20 +108,20 @@ fn rounded_coarsely(size: usize) -> usize {
     }
 }
 
-/// Most bytes that an allocation of `old` bytes has after it was asked to have `size`.
+/// Most bytes that an allocation of `old` bytes has after a `realloc` to `size`.
 fn most_after_realloc(old: usize, size: usize) -> usize {
     let grows_by_little = size > old && size <= old + old / 8 && size <= LARGEST_BLOCK;
     match size {
-        // It will grow again.
+        // An allocation that grows a little will probably grow again.
         _ if grows_by_little => rounded_coarsely(old + old / 4),
         _ if size > old => rounded_coarsely(size),
-        // An object may waste half of it, a block a quarter, each rounded.
+        // An object may waste half of its bytes, a block a quarter, each rounded.
         ..=classes::LARGEST => rounded_coarsely(size).max(2 * size + 1),
         _ => rounded_coarsely(size) / 3 * 4 + FRAME_BYTES,
     }
 }
 
-/// A bed, what is live in it and in how many mappings.
+/// A bed and the oracle of its allocations.
 struct Play {
     bed: HeapBed,
     oracle: Oracle,
@@ -139,7 +139,7 @@ impl Play {
         assert!(stack.pages().arena().pfn(object.as_ptr()).is_some(), "memory of our own");
         if align <= 16 && size > 128 {
             let waste = usable - size;
-            // 35 % where the class is hardly used.
+            // An object wastes up to 35 % if its class is hardly used.
             let most = if size <= classes::LARGEST { usable * 35 / 100 } else { FRAME_BYTES - 1 };
             assert!(waste <= most, "a request of {size} wastes {waste} of {usable}");
         }
@@ -162,13 +162,13 @@ impl Play {
         self.adopt(object, size, align);
     }
 
-    /// Asks for some objects of each class, so that none is hardly used any more.
+    /// Requests some objects of each class, so that no class counts as hardly used any more.
     fn use_all_classes(&mut self) {
         for size in &classes::SIZES[1..] {
             let stack = &self.bed.stack;
             let objects = [(); 16].map(|()| stack.alloc(*size as usize).expect("memory"));
             for object in objects {
-                // SAFETY: just allocated, and used by nobody.
+                // SAFETY: the object was just allocated, and no other code uses it.
                 unsafe { stack.free(object) };
             }
         }
@@ -179,7 +179,7 @@ impl Play {
         if size > LARGEST || self.oracle.bytes() + size > MOST_BYTES {
             return;
         }
-        // SAFETY: it is live, and only the oracle knows it.
+        // SAFETY: the object is live, and only the oracle knows it.
         let moved = unsafe { self.bed.stack.realloc(live.object, size) };
         let moved = moved.unwrap_or_else(|| panic!("no memory to make {live:?} {size} bytes"));
         let kept = live.bytes.min(size);
@@ -193,7 +193,7 @@ impl Play {
 
     fn free(&mut self, number: usize) {
         if let Some(live) = self.oracle.remove(number) {
-            // SAFETY: it was live, and only the oracle knew it.
+            // SAFETY: the object was live, and only the oracle knew it.
             unsafe { self.bed.stack.free(live.object) };
         }
     }
@@ -269,8 +269,8 @@ fn random_requests_on_pages_of_64_kib() {
     random_requests(Backing::Linux, 64 << 10, 1);
 }
 
-/// Records, zones, quarantine, hidden blocks and random order change nothing for a program that
-/// makes no error.
+/// The checks (records, red zones, quarantine, hidden blocks, random order) change nothing for a
+/// program without errors.
 #[test]
 fn random_requests_under_checks() {
     let letters = |letters: &str| {
@@ -302,7 +302,7 @@ fn usable_bytes_are_those_that_were_asked_for_under_checks() {
     play.finish();
 }
 
-/// What waits in quarantine is there for requests that find nothing else.
+/// Objects in quarantine are given up for requests that find no other memory.
 #[test]
 fn quarantine_gives_way_where_memory_is_short() {
     let mut options = StackOptions { heap: true, ..small() };
@@ -313,14 +313,14 @@ fn quarantine_gives_way_where_memory_is_short() {
         let objects: Vec<Object> =
             (0..150).map(|_| bed.stack.alloc(30_000usize).expect("what was freed")).collect();
         for object in objects {
-            // SAFETY: just allocated, and known to nobody else.
+            // SAFETY: the object was just allocated, and no other code uses it.
             unsafe { bed.stack.free(object) };
         }
     }
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 
-/// The fast look at blocks of pages and mappings lets them stay if they waste at most a quarter.
+/// `realloc_fast` does not move mappings, and no blocks of pages that waste at most a quarter.
 #[test]
 fn blocks_and_mappings_stay_on_the_fast_path() {
     let bed = HeapBed::new(Backing::Fake, 4096, 1, &options());
@@ -342,7 +342,7 @@ fn blocks_and_mappings_stay_on_the_fast_path() {
     assert!(!stays_fast(block.as_ptr().wrapping_add(16), 40 * FRAME_BYTES), "inside");
     let behind = block.as_ptr().wrapping_add(FRAME_BYTES);
     assert!(!stays_fast(behind, 40 * FRAME_BYTES), "a later frame");
-    // SAFETY: just allocated, and known to nobody else.
+    // SAFETY: the object was just allocated, and no other code uses it.
     unsafe { bed.stack.free(block) };
     assert!(!stays_fast(block.as_ptr(), 40 * FRAME_BYTES), "freed");
     let mapping = bed.stack.alloc(4 << 20).expect("there is memory");
@@ -350,7 +350,7 @@ fn blocks_and_mappings_stay_on_the_fast_path() {
     assert!(!stays_fast(mapping.as_ptr(), (4 << 20) + 1), "one frame more");
     assert!(!stays_fast(mapping.as_ptr(), (4 << 20) - FRAME_BYTES), "one frame less");
     assert!(!stays_fast(mapping.as_ptr().wrapping_add(2 << 20), 2 << 20), "inside");
-    // SAFETY: just allocated, and known to nobody else.
+    // SAFETY: the object was just allocated, and no other code uses it.
     unsafe { bed.stack.free(mapping) };
     assert_eq!(bed.stack.validate(), Ok(()));
 }
@@ -382,7 +382,7 @@ fn a_stack_without_a_heap_does_not_serve_from_other_caches() {
         assert_eq!(bed.stack.alloc(Request::of(size).aligned(64)), None, "{size} bytes");
     }
     let block = bed.stack.alloc(classes::LARGEST + 1).expect("blocks need no classes");
-    // SAFETY: it was just allocated.
+    // SAFETY: the object was just allocated.
     unsafe { bed.stack.free(block) };
     assert_eq!(bed.stack.validate(), Ok(()));
 }
@@ -399,7 +399,7 @@ fn every_alignment_is_kept() {
         }
         play.validate();
     }
-    // 256 MiB hold at least three of these wherever they start.
+    // 256 MiB hold at least three such mappings, at any address of the window.
     play.alloc(1, 64 << 20, true);
     play.finish();
 }
@@ -434,10 +434,10 @@ fn requests_that_nothing_can_serve_are_refused() {
     }
     let object = bed.stack.alloc(100).expect("a small request");
     for size in [half, half + 1, usize::MAX, 300 << 20] {
-        // SAFETY: the object is live; a refused realloc leaves it so.
+        // SAFETY: the object is live; a refused realloc does not free it.
         assert_eq!(unsafe { bed.stack.realloc(object, size) }, None, "{size} bytes");
     }
-    // SAFETY: it is still live.
+    // SAFETY: the object is still live.
     unsafe { bed.stack.free(object) };
     bed.assert_empty(&[]);
 }
@@ -460,7 +460,7 @@ fn moves_of_a_growing_block(play: &mut Play, mut size: usize, step: usize, end: 
 fn what_grows_by_little_moves_seldom() {
     let mut play = Play::new(Backing::Fake, 4096, 1);
     play.use_all_classes();
-    // At most once per class up to 128 bytes, then by a quarter each time.
+    // At most one move per class up to 128 bytes, then one for each growth by a quarter.
     let most = |from: usize, to: usize| (to as f64 / from as f64).log(1.25).ceil() as u32;
     let moves = moves_of_a_growing_block(&mut play, 16, 16, classes::LARGEST);
     assert!(moves <= 8 + most(128, classes::LARGEST), "{moves} moves to 32 KiB");
@@ -493,7 +493,7 @@ fn what_grows_again_finds_the_memory_of_its_predecessor() {
         while size < end {
             size = (size * 11 / 10).next_multiple_of(FRAME_BYTES);
             let live = play.oracle.pick(0).expect("it is live");
-            // SAFETY: it is live, and only the oracle knows it.
+            // SAFETY: the object is live, and only the oracle knows it.
             let moved = unsafe { play.bed.stack.realloc(live.object, size) }.expect("memory");
             assert!(moved == live.object, "there is room behind it, in round {round}");
             play.oracle.forget(&live);
@@ -515,7 +515,7 @@ fn mappings_that_grow_side_by_side_keep_their_contents() {
         let mut play = Play::new(backing, 4096, 1);
         (0..3).for_each(|_| play.alloc(LARGEST_BLOCK + 1, 1, true));
         for size in (2..=14).map(|blocks| blocks * PAGEBLOCK_BYTES - 5 * FRAME_BYTES) {
-            // The one that grows becomes the last one.
+            // `realloc` puts the allocation last in the oracle, so number 0 is the next one.
             (0..3).for_each(|_| play.realloc(0, size));
             play.validate();
         }
@@ -526,8 +526,8 @@ fn mappings_that_grow_side_by_side_keep_their_contents() {
     }
 }
 
-/// The memory of a kept mapping that is too short serves a larger one, where it lies or elsewhere,
-/// and `calloc` knows which of it is not zero.
+/// The memory of a kept mapping that is too short serves a larger request, in place or moved, and
+/// `calloc` clears the part that is not zero.
 #[test]
 fn a_mapping_takes_the_memory_of_a_kept_one_that_is_too_short() {
     for (backing, has_neighbour) in
@@ -558,7 +558,7 @@ fn a_mapping_that_grows_keeps_its_contents_and_is_charged_once() {
     let mut play =
         Play { bed: HeapBed::new(Backing::Linux, 4096, 2, &options), oracle: Oracle::default() };
     play.alloc(10 << 20, 1, true);
-    // Right behind it, so that it cannot grow where it is.
+    // A mapping right after the first one, so that the first one cannot grow in place.
     play.alloc(3 << 20, 1, false);
     play.realloc(0, 30 << 20);
     play.validate();
@@ -566,7 +566,7 @@ fn a_mapping_that_grows_keeps_its_contents_and_is_charged_once() {
     play.finish();
 }
 
-/// A run that was kept and serves again is one more request, as is each way to ask.
+/// Each large request counts once: also if a kept extent serves it, and for every kind of request.
 #[test]
 fn every_large_request_is_counted() {
     let stack = &Play::new(Backing::Linux, 4096, 2).bed.stack;
@@ -583,7 +583,7 @@ fn every_large_request_is_counted() {
                 stack.alloc(Request::of(size).aligned(1 << 16).zeroed()),
             ];
             for object in ways.map(|object| object.expect("memory")) {
-                // SAFETY: just allocated, and known to nobody else.
+                // SAFETY: the object was just allocated, and no other code uses it.
                 unsafe { stack.free(object) };
             }
         }
@@ -594,7 +594,7 @@ fn every_large_request_is_counted() {
         assert_eq!(after[other], before[other], "{size}");
 
         let object = stack.alloc(size).expect("memory");
-        // SAFETY: just allocated, and known to nobody else.
+        // SAFETY: the object was just allocated, and no other code uses it.
         let object = unsafe { stack.realloc(object, grown) }.expect("memory");
         // SAFETY: as above.
         unsafe { stack.free(object) };

@@ -24,7 +24,7 @@ fn objects(bed: &HeapBed) -> Vec<Object> {
 
 fn free(bed: &HeapBed, objects: Vec<Object>) {
     for object in objects {
-        // SAFETY: just allocated, and known to nobody else.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { bed.stack.free(object) };
     }
 }
@@ -62,7 +62,7 @@ fn one_that_goes_off_leaves_the_others_on() {
     bed.stack.switch_instrument(Instrument::Profile, false);
     assert_eq!(bed.stack.fast.alloc(100), None);
     assert!(!bed.stack.instruments.has(Instrument::Profile));
-    // A window that grows does not make the fast path of `free` see it.
+    // When the window grows, the fast path of `free` still refuses addresses.
     let many: Vec<_> = (0..40).map(|_| bed.stack.alloc(1 << 20).expect("memory")).collect();
     assert_eq!(bed.stack.fast.usable(many[39]), None);
     free(&bed, many);
@@ -73,12 +73,12 @@ fn one_that_goes_off_leaves_the_others_on() {
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 
-/// A program that takes fast paths only is sampled where somebody else looks at the clock for it.
+/// If a program takes fast paths only, an object becomes a sample because other code calls `tick`.
 #[test]
 fn upkeep_lets_the_next_request_be_a_sample() {
     let mut options = StackOptions { heap: true, ..small() };
     options.checks = CheckOptions { guard: Sampling::Each(1), ..CheckOptions::OFF };
-    // Pages must fault, which those of a bed do not.
+    // Guard pages must fault, but the pages of a bed do not.
     let stack = Box::leak(Box::new(Stack::<VirtualConfig<Sheaf>>::new()));
     stack.percpu().choice().declare(1, || 0);
     stack.init(&Linux, &options, &Default::default()).expect("memory");
@@ -89,7 +89,7 @@ fn upkeep_lets_the_next_request_be_a_sample() {
         }
         let sample = stack.alloc(100).expect("memory");
         assert!(!stack.instruments.has(Instrument::Guard), "the sample has been taken");
-        // SAFETY: just allocated, and known to nobody else.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { stack.free(sample) };
     }
 }

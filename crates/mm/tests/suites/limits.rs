@@ -1,4 +1,4 @@
-//! Limits: a stack that may hold only so much refuses what exceeds it, and goes on after frees.
+//! Limits: a stack refuses requests beyond its limit, and serves requests again after frees.
 
 use crate::support::turns::sizes_take_turns;
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, small};
@@ -18,7 +18,7 @@ fn limited(bytes: usize) -> StackOptions {
     options
 }
 
-/// Allocates objects of `size` bytes until there is no more; returns how many bytes they have.
+/// Allocates objects of `size` bytes until a request is refused; returns the bytes of the objects.
 fn fill(bed: &HeapBed, oracle: &mut Oracle, size: usize) -> usize {
     let before = oracle.bytes();
     while let Some(object) = bed.stack.alloc(size) {
@@ -33,7 +33,7 @@ fn fill(bed: &HeapBed, oracle: &mut Oracle, size: usize) -> usize {
 fn free_all(bed: &HeapBed, oracle: &mut Oracle) {
     while let Some(live) = oracle.remove(oracle.len() / 2) {
         on_cpu(oracle.len() as u32);
-        // SAFETY: it was live, and only the oracle knew it.
+        // SAFETY: the object was live, and only the oracle knew it.
         unsafe { bed.stack.free(live.object) };
     }
 }
@@ -44,7 +44,7 @@ fn every_size_fills_the_limit_and_frees_make_room_for_every_other() {
     let mut oracle = Oracle::default();
     for size in [80, 1000, 9000, 32 << 10, 40_000, 300_000, 1 << 20, 2 << 20, 3 << 20, 160] {
         let filled = fill(&bed, &mut oracle, size);
-        // Blocks of pages leave holes that only smaller ones fit; extents have whole pageblocks.
+        // Blocks of pages leave holes that only smaller blocks fit; mappings take whole pageblocks.
         let wanted = if size > 200_000 { LIMIT / 2 } else { LIMIT * 3 / 4 };
         assert!(filled >= wanted, "only {filled} bytes of objects of {size}");
         assert_eq!(bed.stack.validate(), Ok(()));
@@ -61,7 +61,7 @@ fn a_little_room_serves_whoever_fits_into_it() {
     fill(&bed, &mut oracle, 10_000);
     for _ in 0..40 {
         let live = oracle.remove(0).expect("it is full");
-        // SAFETY: it was live, and only the oracle knew it.
+        // SAFETY: the object was live, and only the oracle knew it.
         unsafe { bed.stack.free(live.object) };
     }
     for size in [10_000, 5000, 700, 16] {
@@ -70,15 +70,15 @@ fn a_little_room_serves_whoever_fits_into_it() {
     }
     assert_eq!(bed.stack.alloc(LIMIT / 2), None);
     let live = oracle.pick(3).expect("it is live");
-    // SAFETY: it is live; a refused realloc leaves it so.
+    // SAFETY: the object is live; a refused realloc does not free it.
     assert_eq!(unsafe { bed.stack.realloc(live.object, LIMIT / 2) }, None);
     oracle.check_all();
     free_all(&bed, &mut oracle);
     bed.assert_empty(&[]);
 }
 
-/// A slab of 16 KiB objects has 32 frames; of a room of 8 frames a request of that class still gets
-/// what it needs.
+/// A slab of 16 KiB objects has 32 frames. With room for only 8 frames, a request of that class is
+/// still served.
 #[test]
 fn room_for_no_slab_serves_large_objects() {
     let bed = HeapBed::new(Backing::Linux, 4096, 2, &limited(LIMIT));
@@ -98,7 +98,7 @@ fn room_for_no_slab_serves_large_objects() {
     oracle.check_all();
     assert_eq!(bed.stack.validate(), Ok(()));
     for page in pages {
-        // SAFETY: it was live, and only this test knew it.
+        // SAFETY: the object was live, and only this test knew it.
         unsafe { bed.stack.free(page) };
     }
     free_all(&bed, &mut oracle);
@@ -117,7 +117,7 @@ fn realloc_to_fewer_bytes_is_never_refused() {
         }
         let live = oracle.pick(0).expect("the first");
         oracle.forget(&live);
-        // SAFETY: it is live, and only the oracle knew it.
+        // SAFETY: the object is live, and only the oracle knew it.
         let less = unsafe { bed.stack.realloc(object, 17) }.expect("it has room enough");
         assert!(crate::support::pattern::holds(less, 17, live.tag));
         // SAFETY: as above.
@@ -144,7 +144,7 @@ fn address_space_that_kept_mappings_hold_is_found_again() {
     let bed = HeapBed::new(Backing::Linux, 4096, 2, &options);
     let mut oracle = Oracle::default();
     for round in 0..3 {
-        // Freed extents of 6 MiB are kept, and none of them is good enough for an extent of 40 MiB.
+        // Freed extents of 6 MiB are kept; a request for 40 MiB can use none of them.
         for size in [6 << 20; 8] {
             let object = bed.stack.alloc(size).expect("48 of 64 MiB");
             oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
@@ -152,10 +152,10 @@ fn address_space_that_kept_mappings_hold_is_found_again() {
         free_all(&bed, &mut oracle);
         let large = bed.stack.alloc(40 << 20);
         let large = large.unwrap_or_else(|| panic!("40 of 64 MiB in round {round}"));
-        // SAFETY: it was just allocated.
+        // SAFETY: the object was just allocated.
         unsafe { bed.stack.free(large) };
     }
-    // The extent of 40 MiB is kept; slabs need it.
+    // The kept extent of 40 MiB must make room for slabs.
     for _ in 0..3000 {
         let object = bed.stack.alloc(16 << 10).expect("48 of 64 MiB in small objects");
         oracle.insert(object, 16 << 10, bed.stack.usable_size(object), 16, 0);
@@ -164,7 +164,7 @@ fn address_space_that_kept_mappings_hold_is_found_again() {
     bed.assert_empty(&[]);
 }
 
-/// A request that live mappings leave no addresses for takes nothing from anybody.
+/// If live mappings leave no addresses for a request, the request takes no memory from other parts.
 #[test]
 fn what_cannot_have_addresses_is_refused_before_anything_is_given_back() {
     let mut options = limited(1 << 30);
@@ -172,7 +172,7 @@ fn what_cannot_have_addresses_is_refused_before_anything_is_given_back() {
     let bed = HeapBed::new(Backing::Linux, 4096, 2, &options);
     let alloc = |size| bed.stack.alloc(size).expect("there are addresses");
     let (live, freed, small) = (alloc(40 << 20), alloc(8 << 20), alloc(100));
-    // SAFETY: just allocated, and used by nobody.
+    // SAFETY: the object was just allocated, and no other code uses it.
     unsafe { bed.stack.free(freed) };
     let before =
         (bed.os.calls(), bed.stack.stats().direct_reclaims, bed.stack.mappings.cached_bytes());
@@ -183,7 +183,7 @@ fn what_cannot_have_addresses_is_refused_before_anything_is_given_back() {
         (bed.os.calls(), bed.stack.stats().direct_reclaims, bed.stack.mappings.cached_bytes());
     assert_eq!(after, before, "calls, reclaims, bytes kept");
     for object in [live, small, alloc(10 << 20)] {
-        // SAFETY: just allocated, and used by nobody.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { bed.stack.free(object) };
     }
     bed.assert_empty(&[]);

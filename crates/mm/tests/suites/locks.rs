@@ -1,4 +1,4 @@
-//! Every lock is named once, is free while nobody works, and counts.
+//! Each lock has one name, is free while no thread works, and counts.
 
 use crate::support::locks::{NODES, OF_ALL, bed, visited};
 use quarry_mm::slab::Sheaf;
@@ -7,9 +7,9 @@ use quarry_mm::stack::{Report, Section};
 #[test]
 fn a_visitor_meets_every_lock_of_the_policy_sheaf_once() {
     let mut names = visited(&bed::<Sheaf>());
-    // One CPU has worked.
+    // Only one CPU has worked.
     assert_eq!(names.remove("percpu->stripe"), Some(1));
-    // One cache has been used; the locks of the others nobody has touched.
+    // Only one cache has been used; the locks of the others were never taken.
     let of_caches = [("slab->list_lock", 1), ("barn->lock", NODES)];
     assert_eq!(names, OF_ALL.into_iter().chain(of_caches).collect());
 }

@@ -6,8 +6,8 @@
 //! `QUARRY_TEST_SEED` repeats the random choices of a run that printed its seed.
 #![cfg(not(quarry_model))]
 
-/// Calls the macro `$callback` with the policies that the suites of all policies run on. A line is
-/// `identifier: "name", Type;`.
+/// Calls the macro `$callback` with the policies for which the suites of all policies run. A line
+/// is `identifier: "name", Type;`.
 macro_rules! slab_policies {
     ($callback:ident) => {
         $callback! {

@@ -1,5 +1,5 @@
-//! Pointers that cannot be freed: one line that says why, then abort. Each case runs in a process
-//! of its own.
+//! Frees of wrong pointers: the process prints one line with the reason, then aborts. Each case
+//! runs in a separate process.
 
 use crate::support::aborting::{NOT_IN_USE, SIZE, aborts_in};
 use crate::support::{
@@ -27,17 +27,17 @@ fn objects(bed: &HeapBed, count: usize) -> Vec<Object> {
     (0..count).map(|_| bed.stack.alloc(SIZE).expect("there is memory")).collect()
 }
 
-/// Runs an ignored test of this file alone: it must abort, with `line` as its last words.
+/// Runs an ignored test of this file alone: it must abort, and its last line must contain `line`.
 fn aborts(test: &str, line: &str) {
     aborts_in("misuse", test, line);
 }
 
-/// Frees what must not be freed.
+/// Frees an object that must not be freed.
 ///
 /// # Safety
-/// None could make it sound: the process ends here.
+/// No promise could make this sound: the process ends here.
 unsafe fn free<C: StackConfig>(bed: &Bed<C>, object: Object) -> ! {
-    // SAFETY: not given. The stack finds out, and aborts before anybody uses the object.
+    // SAFETY: not given. The stack finds the error, and aborts before the object is used.
     unsafe { bed.stack.free(object) };
     std::process::exit(0);
 }
@@ -52,7 +52,7 @@ fn twice_in_a_row() {
 fn freed_twice() {
     let bed = bed();
     let object = objects(&bed, 1)[0];
-    // SAFETY: the first free is sound, and the second is what is tried.
+    // SAFETY: the first free is sound; the second is the tested error.
     unsafe {
         bed.stack.free(object);
         free(&bed, object)
@@ -70,11 +70,11 @@ fn freed_twice_when_full() {
     let bed = bed();
     let objects = objects(&bed, 2 * ROOM);
     for &object in &objects {
-        // SAFETY: each was live and is freed once.
+        // SAFETY: each object was live and is freed once.
         unsafe { bed.stack.free(object) };
         let class = quarry_mm::heap::classes::of(SIZE);
         if bed.stack.percpu().usage(class.array()).level == ROOM as u64 {
-            // SAFETY: what is tried.
+            // SAFETY: this is the tested error.
             unsafe { free(&bed, object) }
         }
     }
@@ -90,7 +90,7 @@ fn twice_with_another_in_between() {
 fn freed_twice_with_another_between() {
     let bed = bed();
     let objects = objects(&bed, 2);
-    // SAFETY: the first two frees are sound; the third is what is tried.
+    // SAFETY: the first two frees are sound; the third is the tested error.
     unsafe {
         bed.stack.free(objects[0]);
         bed.stack.free(objects[1]);
@@ -109,7 +109,7 @@ fn freed_twice_with_many_between() {
     let bed = bed();
     let objects = objects(&bed, 30);
     for object in objects.iter().chain(&objects[..1]) {
-        // SAFETY: the last free is what is tried, the others are sound.
+        // SAFETY: the last free is the tested error; the others are sound.
         unsafe { bed.stack.free(*object) };
     }
     let _ = bed.stack.trim();
@@ -120,17 +120,17 @@ fn again_behind_neighbours_of_the_same_slab() {
     aborts("freed_again_behind_neighbours", NOT_IN_USE);
 }
 
-/// The neighbours' bits are set before the one that is set already is found.
+/// The slab sets the bits of three neighbours before it finds that the fourth bit is set.
 #[test]
 #[ignore = "run by the test above: it aborts"]
 fn freed_again_behind_neighbours() {
     let bed = bed();
     let objects = objects(&bed, 30);
-    // SAFETY: it is live.
+    // SAFETY: the object is live.
     unsafe { bed.stack.free(objects[0]) };
     let _ = bed.stack.trim();
     for object in objects[1..4].iter().chain(&objects[..1]) {
-        // SAFETY: the last free is what is tried, the others are sound.
+        // SAFETY: the last free is the tested error; the others are sound.
         unsafe { bed.stack.free(*object) };
     }
     let _ = bed.stack.trim();
@@ -149,10 +149,10 @@ fn freed_twice_into_a_full_array() {
     let class = quarry_mm::heap::classes::of(SIZE);
     let level = || bed.stack.percpu().usage(class.array()).level;
     for (index, &object) in objects.iter().enumerate() {
-        // SAFETY: each was live and is freed once.
+        // SAFETY: each object was live and is freed once.
         unsafe { bed.stack.free(object) };
         if level() == ROOM as u64 {
-            // SAFETY: what is tried: it leaves the array in the sheaf that makes room.
+            // SAFETY: the tested error; the object leaves the array in the sheaf that makes room.
             unsafe { free(&bed, objects[index - 40]) }
         }
     }
@@ -163,13 +163,13 @@ fn never_allocated() {
     aborts("freed_without_being_allocated", NOT_IN_USE);
 }
 
-/// A refill has brought the object to the CPU; it is the next one to be handed out.
+/// A refill has brought the object to the CPU, whose next request would get it.
 #[test]
 #[ignore = "run by the test above: it aborts"]
 fn freed_without_being_allocated() {
     let bed = bed();
     let object = objects(&bed, 1)[0];
-    // SAFETY: what is tried; the slab has more objects.
+    // SAFETY: this is the tested error; the slab has more objects.
     unsafe { free(&bed, object.add(SIZE)) }
 }
 
@@ -185,7 +185,7 @@ fn freed_on_two_cpus() {
     let object = objects(&bed, 1)[0];
     for cpu in 0..2 {
         on_cpu(cpu);
-        // SAFETY: the first free is sound; the second is what is tried.
+        // SAFETY: the first free is sound; the second is the tested error.
         unsafe { bed.stack.free(object) };
     }
     let _ = bed.stack.trim();
@@ -201,7 +201,7 @@ fn twice_after_the_slab_has_gone() {
 fn freed_after_the_slab() {
     let bed = bed();
     let object = objects(&bed, 1)[0];
-    // SAFETY: the first free is sound, and the second is what is tried.
+    // SAFETY: the first free is sound; the second is the tested error.
     unsafe {
         bed.stack.free(object);
         let _ = bed.stack.trim();
@@ -220,7 +220,7 @@ fn freed_header() {
     let bed = bed();
     let object = objects(&bed, 1)[0];
     let start = (object.as_ptr() as usize & !0x3fff) as *mut u8;
-    // SAFETY: what is tried.
+    // SAFETY: this is the tested error.
     unsafe { free(&bed, Object::new(start).expect("not null")) }
 }
 
@@ -247,14 +247,14 @@ fn freed_twice_unregistered() {
     let options = StackOptions { heap: true, ..small() };
     let bed = Bed::<NativeConfig>::on(os, &options, |_| {}).expect("a system that fails nowhere");
     let object = bed.stack.alloc(SIZE).expect("there is memory");
-    // SAFETY: the first free is sound, and the second is what is tried.
+    // SAFETY: the first free is sound; the second is the tested error.
     unsafe {
         bed.stack.free(object);
         free(&bed, object)
     }
 }
 
-/// A cache of `slam` whose CPU has much in its stock.
+/// A cache of `slam` whose CPU has many objects in its stock.
 fn stocked() -> (Bed<VirtualConfig<Slam>>, CacheId, Vec<Object>) {
     fix_slam_mode(Some(SlamMode::Linked));
     on_cpu(0);
@@ -264,7 +264,7 @@ fn stocked() -> (Bed<VirtualConfig<Slam>>, CacheId, Vec<Object>) {
     let objects: Vec<Object> =
         (0..8192).map(|_| bed.stack.cache(id).alloc().expect("there is memory")).collect();
     for &object in &objects {
-        // SAFETY: each was live and is freed once.
+        // SAFETY: each object was live and is freed once.
         unsafe { bed.stack.cache(id).free(object) };
     }
     (bed, id, objects)
@@ -278,12 +278,12 @@ fn a_bundle_that_was_written_to() {
     }
 }
 
-/// Writes to all objects that it has freed, at a word of each.
+/// Writes to word `word` of all objects that it has freed.
 fn write_to_freed(word: usize) {
     let (bed, id, objects) = stocked();
     for object in &objects {
-        // SAFETY: not given, but the object's memory is mapped. What is written is an object's
-        // address, so that only a digest tells it from what was there.
+        // SAFETY: not given, but the object's memory is mapped. The value is the address of an
+        // object, so only a digest shows that it was overwritten.
         unsafe { object.cast::<u64>().add(word).write(objects[7].as_ptr() as u64) };
     }
     while bed.stack.cache(id).alloc().is_some() {}
@@ -308,17 +308,17 @@ fn twice_into_a_stock() {
     }
 }
 
-/// One of the two lies in the stock, the other one in the array.
+/// The object then lies twice in the CPU: in the stock and in the array.
 #[test]
 #[ignore = "run by the test above: it aborts"]
 fn freed_twice_and_shrunk() {
     let (bed, id, objects) = stocked();
-    // SAFETY: what is tried.
+    // SAFETY: this is the tested error.
     unsafe { bed.stack.cache(id).free(objects[100]) };
     bed.stack.cache(id).shrink();
 }
 
-/// The first one leaves the array when the second one comes.
+/// The object of the first free has left the array when the second free comes.
 #[test]
 #[ignore = "run by the test above: it aborts"]
 fn freed_twice_with_a_sheaf_between() {
@@ -326,14 +326,14 @@ fn freed_twice_with_a_sheaf_between() {
     let last = objects.len() - 1;
     for _ in 0..2 * ROOM {
         for index in (last - 40..=last).rev() {
-            // SAFETY: what is tried.
+            // SAFETY: this is the tested error.
             unsafe { bed.stack.cache(id).free(objects[index]) };
         }
     }
 }
 
-/// Writes `byte` where the last object of a slab of `size` bytes ends, with a slab of live objects
-/// behind it; frees one of those, so that objects are taken from its slab again, and allocates.
+/// Writes `byte` after the last object of a slab of `size` bytes, where a slab of live objects
+/// begins. Frees one of these, so that the next requests take objects of that slab, and allocates.
 fn written_past_a_slab(size: usize, byte: u8) {
     let bed = bed();
     let slab = 16 << 10;
@@ -346,11 +346,11 @@ fn written_past_a_slab(size: usize, byte: u8) {
     };
     let last = *live.iter().find(is_last).expect("two slabs are neighbours");
     println!("{last:p}");
-    // SAFETY: not given, but the slab behind the object is mapped.
+    // SAFETY: not given, but the slab after the object is mapped.
     unsafe { last.add(size).write(byte) };
     let behind = (address(&last) + size) / slab;
     let freed = live.iter().rposition(|other| address(other) / slab == behind).expect("one");
-    // SAFETY: it was live and is freed once.
+    // SAFETY: the object was live and is freed once.
     unsafe { bed.stack.free(live.swap_remove(freed)) };
     bed.stack.cache(quarry_mm::heap::classes::of(size)).shrink();
     live.extend(allocate(300));
@@ -380,7 +380,7 @@ fn overflow_into_bits_of_zeros() {
     written_past_a_slab(16, 1);
 }
 
-/// In slabs that have some bytes over, the bits lie behind them.
+/// If a slab has unused bytes, they lie before its bits, so a write of one byte reaches no bit.
 #[test]
 fn a_byte_past_the_last_object_reaches_nothing() {
     for byte in [0, 1, 0xff] {

@@ -1,4 +1,4 @@
-//! What a program is told that can move its objects, and what comes of moving them.
+//! The advice to a program that can move its objects, and the results of moving them.
 
 use crate::support::seed::{Dice, seed};
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, small};
@@ -15,7 +15,7 @@ fn slab_of(cache: &Cache, object: Object) -> usize {
     object.as_ptr() as usize & !(cache.order().bytes() - 1)
 }
 
-/// The objects that are in use, by their slabs.
+/// The objects in use, by their slabs.
 fn by_slab(cache: &Cache, live: &Oracle) -> BTreeMap<usize, Vec<usize>> {
     let mut slabs = BTreeMap::<usize, Vec<usize>>::new();
     for it in live.iter() {
@@ -24,7 +24,7 @@ fn by_slab(cache: &Cache, live: &Oracle) -> BTreeMap<usize, Vec<usize>> {
     slabs
 }
 
-/// What there is to say of an object where no CPU and no barn holds any, but `is_sparse`.
+/// The occupancy of an object's slab while no CPU and no barn holds objects; without `is_sparse`.
 fn naive(cache: &Cache, slabs: &BTreeMap<usize, Vec<usize>>, object: Object) -> Occupancy {
     let (slab, address) = (slab_of(cache, object), object.as_ptr() as usize);
     let stride = cache.stride();
@@ -33,7 +33,7 @@ fn naive(cache: &Cache, slabs: &BTreeMap<usize, Vec<usize>>, object: Object) -> 
     let neighbours = &slabs[&slab];
     let partial: Vec<_> = slabs.values().map(Vec::len).filter(|live| *live < total).collect();
     let others = || neighbours.iter().filter(|other| **other != address);
-    // In front of the first object of some slabs are their bits.
+    // Some slabs have their bits before the first object.
     let has_bits = |page| cache.header_bytes() > 0 && page * PAGE < slab + cache.first_object();
     let is_free = |page: &usize| !has_bits(*page) && !others().any(|it| pages(*it).contains(page));
     let may_go = cache.order().bytes() / PAGE <= 64;
@@ -48,8 +48,8 @@ fn naive(cache: &Cache, slabs: &BTreeMap<usize, Vec<usize>>, object: Object) -> 
     }
 }
 
-/// Policies whose slabs have bits tell it exactly, after a shrink; before it, what CPUs and barns
-/// hold counts as in use. Other policies do not tell.
+/// Policies whose slabs have bits report the exact occupancy after a shrink; before it, parked
+/// objects count as in use. Other policies (`tells` is false) report none.
 fn occupancy_is_what_callers_hold<S: SlabPolicy<VirtualSlots> + 'static>(tells: bool) {
     let sizes = prop_oneof![16usize..300, 300usize..6_000, 6_000usize..70_000];
     let kept = prop_oneof![Just(2usize), Just(9), Just(70)];
@@ -69,7 +69,7 @@ fn occupancy_is_what_callers_hold<S: SlabPolicy<VirtualSlots> + 'static>(tells: 
         for _ in 0..live.len() - live.len() / kept {
             on_cpu(dice.below(2) as u32);
             let gone = live.remove(dice.below(live.len())).expect("there are some");
-            // SAFETY: it came from this cache, and nobody uses it any more.
+            // SAFETY: the object came from this cache, and no other code uses it.
             unsafe { cache.free(gone.object) };
             let answer = bed.stack.occupancy(gone.object.as_ptr());
             assert!(answer.is_none_or(|told| told.live <= told.total), "{answer:?}");
@@ -134,7 +134,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Sparse<S> {
         }
         for _ in 0..it.live.len() - it.live.len() / kept {
             let gone = it.live.remove(dice.below(it.live.len())).expect("there are some");
-            // SAFETY: it is live, and nobody uses it any more.
+            // SAFETY: the object is live, and no other code uses it.
             unsafe { it.bed.stack.free(gone.object) };
         }
         it
@@ -145,7 +145,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Sparse<S> {
         self.live.insert(object, self.size, bytes, 16, 0);
     }
 
-    /// Moves each object once for which that is worth it; returns how many.
+    /// Moves each object once if `is_sparse` advises it; returns how many it has moved.
     fn move_all(&mut self) -> usize {
         let objects: Vec<_> = self.live.iter().copied().collect();
         let mut moved = 0;
@@ -158,14 +158,14 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Sparse<S> {
             self.live.check(&it, it.bytes);
             self.live.forget(&it);
             self.adopt(new);
-            // SAFETY: it is live, and nobody uses it any more.
+            // SAFETY: the object is live, and no other code uses it.
             assert!(unsafe { self.bed.stack.free_dense(it.object.as_ptr()) });
             moved += 1;
         }
         moved
     }
 
-    /// The slabs of the objects, and the fewest that could hold them.
+    /// The number of slabs, and the fewest slabs that could hold the objects.
     fn slabs(&self) -> (u64, u64) {
         let classes = 1..=quarry_mm::heap::classes::COUNT;
         let (mut slabs, mut fewest) = (0, 0);
@@ -182,7 +182,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Sparse<S> {
     fn finish(mut self) {
         assert_eq!(self.bed.stack.validate(), Ok(()));
         while let Some(gone) = self.live.remove(0) {
-            // SAFETY: it is live, and nobody uses it any more.
+            // SAFETY: the object is live, and no other code uses it.
             unsafe { self.bed.stack.free(gone.object) };
         }
         self.bed.assert_empty(&[]);
@@ -208,7 +208,7 @@ fn moved_objects_leave_few_slabs() {
     }
 }
 
-/// Addresses that are none of an object have no slab: none is read, and none is reported.
+/// For an address where no object starts, no occupancy is reported and no memory is read.
 #[test]
 fn other_addresses_have_no_slab() {
     let cold = Bed::<VirtualConfig<Sheaf>>::cold(Backing::Linux, PAGE, 1);
@@ -234,7 +234,7 @@ fn other_addresses_have_no_slab() {
     ];
     for address in addresses {
         assert_eq!(stack.occupancy(address), None, "{address:p}");
-        // SAFETY: nothing of a slab starts there.
+        // SAFETY: no object of a slab starts there.
         assert!(!unsafe { stack.free_dense(address) }, "{address:p}");
     }
     for (size, align) in [(100_000, 16), (3 << 20, 16), (16, 1 << 20), (usize::MAX, 16)] {
@@ -244,7 +244,7 @@ fn other_addresses_have_no_slab() {
     let aligned = stack.alloc_dense(40, 256).expect("there is memory");
     assert!((aligned.as_ptr() as usize).is_multiple_of(256));
     for used in [object, block, mapping, aligned] {
-        // SAFETY: nobody uses it any more.
+        // SAFETY: no other code uses the allocation any more.
         unsafe { stack.free(used) };
     }
     bed.assert_empty(&[]);

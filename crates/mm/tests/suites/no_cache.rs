@@ -1,5 +1,5 @@
-//! A stack without a page cache: its limit, its direct reclaim and what it shows of itself are the
-//! heap's alone.
+//! A stack without a page cache: the limit, direct reclaim and the statistics concern only the
+//! heap.
 
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, small};
 use quarry_cache::PageCaching;
@@ -19,9 +19,9 @@ fn bed() -> Bed<Config> {
     Bed::new(Backing::Linux, 4096, 2, &options)
 }
 
-/// Allocates objects of `size` bytes until one is refused although memory was reclaimed for it
-/// (for 10 ms after a reclaim that found nothing, requests are refused without one); returns their
-/// bytes.
+/// Allocates objects of `size` bytes until a request is refused although it has reclaimed; returns
+/// the bytes of the objects. (For 10 ms after a reclaim that found nothing, requests are refused
+/// without a reclaim.)
 fn fill(bed: &Bed<Config>, oracle: &mut Oracle, size: usize) -> usize {
     let before = oracle.bytes();
     loop {
@@ -41,7 +41,7 @@ fn fill(bed: &Bed<Config>, oracle: &mut Oracle, size: usize) -> usize {
 fn free_all(bed: &Bed<Config>, oracle: &mut Oracle) {
     while let Some(live) = oracle.remove(0) {
         on_cpu(oracle.len() as u32);
-        // SAFETY: it was live, and only the oracle knew it.
+        // SAFETY: the object was live, and only the oracle knew it.
         unsafe { bed.stack.free(live.object) };
     }
 }
@@ -56,7 +56,7 @@ fn a_stack_without_a_cache_has_nothing_of_one() {
 fn its_limit_is_the_heaps() {
     let bed = bed();
     let mut oracle = Oracle::default();
-    // What one size leaves in arrays, barns, lists and cached mappings is there for the next.
+    // Memory that one size leaves in arrays, barns, lists and cached mappings serves the next size.
     for size in [80, 9000, 40_000, 300_000, 2 << 20, 160] {
         let filled = fill(&bed, &mut oracle, size);
         let wanted = if size > 200_000 { LIMIT / 2 } else { LIMIT * 3 / 4 };
@@ -86,10 +86,10 @@ fn it_shows_that_there_is_no_cache() {
     let mut names = Vec::new();
     bed.stack.visit_locks(&mut |name, _| names.push(name));
     assert!(!names.iter().any(|name| ["balance->costs", "page_cache->build"].contains(name)));
-    // What a process does around its stack whether it has a cache or not.
+    // A process makes these calls whether its stack has a page cache or not.
     <() as CachedPages>::note_refusal(&*bed.stack, 1);
     bed.stack.cached().adopt_in_child();
-    // SAFETY: it is live, and only this test knew it.
+    // SAFETY: the object is live, and only this test knows it.
     unsafe { bed.stack.free(object) };
     bed.assert_empty(&[]);
 }

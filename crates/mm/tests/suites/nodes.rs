@@ -7,7 +7,7 @@ use quarry_mm::slab::{CacheOptions, Sheaf};
 use quarry_mm::stack::{ReclaimState, StackHost};
 use quarry_sys::percpu::{Object, SlotIndex};
 
-/// CPUs 0 and 1 are of node 0, 2 and 3 of node 1.
+/// CPUs 0 and 1 belong to node 0, CPUs 2 and 3 to node 1.
 struct Machine {
     bed: Bed<VirtualConfig<Sheaf>>,
     cache: CacheId,
@@ -40,7 +40,7 @@ impl Machine {
     fn free(&self, cpu: u32, objects: Vec<Object>) {
         on_cpu(cpu);
         for object in objects {
-            // SAFETY: allocated from this cache, and only the caller knew it.
+            // SAFETY: the object came from this cache, and only the caller knew it.
             unsafe { self.bed.stack.cache(self.cache).free(object) };
         }
     }
@@ -49,13 +49,13 @@ impl Machine {
         self.bed.stack.cache(self.cache).stats().barns[usize::from(node)].objects
     }
 
-    /// How often the lock of each node's barn has been taken; the look itself takes it once.
+    /// How often the lock of each node's barn has been taken; this call itself takes it once.
     fn locked(&self) -> [u64; 2] {
         let barns = self.bed.stack.cache(self.cache).stats().barns;
         [0, 1].map(|node| barns[node].lock.acquisitions)
     }
 
-    /// Objects that one CPU allocates and another one frees.
+    /// One CPU allocates objects, and another one frees them.
     fn exchange(&self, from: u32, to: u32) {
         for _ in 0..10 {
             self.free(to, self.alloc(from, 600));
@@ -71,7 +71,7 @@ impl Machine {
 #[test]
 fn cpus_of_a_node_take_the_lock_of_its_barn_only() {
     let machine = Machine::new(2);
-    // Each node has objects of its own, and what came from the other one has gone home.
+    // Then each node has its own objects: those of the other node have gone home.
     let held = [0, 2].map(|cpu| machine.alloc(cpu, 3000));
     for (cpu, objects) in [0, 2].into_iter().zip(held) {
         machine.free(cpu, objects);
@@ -104,7 +104,7 @@ fn objects_of_another_node_go_home() {
     machine.finish();
 }
 
-/// What a node has kept, and none of its CPUs has needed since the last look, goes back while the
+/// Objects of a node's barn that none of its CPUs has needed since the last look go back, while the
 /// other node works on.
 #[test]
 fn the_barn_of_an_idle_node_goes_back() {
@@ -134,7 +134,7 @@ fn barns_of_nodes_that_are_not_declared_take_no_memory() {
     assert!((1..=256).contains(&taken(2)), "{} bytes for a second barn", taken(2));
 }
 
-/// A document's machine has nodes that this one lacks: each has a zone, and CPUs take turns.
+/// A declared machine has nodes that this one lacks: each has a zone, and CPUs are dealt in turn.
 #[test]
 fn declared_nodes_ask_nothing_of_the_system() {
     let mut options = small();

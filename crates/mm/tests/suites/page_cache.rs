@@ -1,6 +1,6 @@
 //! The page cache against a naive map: fetch, pin, dirty, writeback, rekey, truncate, invalidate,
-//! reclaim, and holding as SQLite does. Every page has bytes that name its mapping and what it was
-//! last filled with, and every equation is checked after each step.
+//! reclaim, and holding as SQLite does. Each page holds the number of its last fill, and every step
+//! ends with a check of all equations.
 
 use crate::support::{Backing, Bed, TestOs, VirtualConfig, check, declare, on_cpu, small};
 use proptest::collection::vec;
@@ -23,12 +23,12 @@ type Cache<'a> = PageCacheRef<'a, Stack<VirtualConfig<Sheaf>>>;
 const MAPPINGS: usize = 3;
 const INDEXES: u64 = 200;
 const SLOTS: u32 = 3;
-/// Frames that the last mapping, of pages of two frames, may have.
+/// Most frames of the last mapping, whose pages have two frames.
 const GROUP_FRAMES: u32 = 100;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Reads a page, and keeps the pin or gives it up.
+    /// Reads a page, and keeps the pin or unpins the page.
     Read {
         mapping: usize,
         index: u64,
@@ -118,7 +118,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the oracle knows of a page that a mapping may have.
+/// The oracle's record of a page of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     tag: u64,
@@ -127,18 +127,18 @@ struct Known {
     pins: usize,
 }
 
-/// A mapping, by its place in the list, and an index in it.
+/// A key: the number of a mapping in the list, and an index in that mapping.
 type Place = (usize, u64);
 
-/// The bed, the mappings, and what they must hold. Mapping 0 is that of an owner that holds.
+/// The bed, its mappings, and the pages that they must hold. The owner of mapping 0 holds pages.
 struct Model<'a> {
     bed: &'a CacheBed,
     cache: Cache<'a>,
     ids: [MappingId; MAPPINGS],
-    /// The group of the last mapping, of at most [`GROUP_FRAMES`].
+    /// The group of the last mapping, limited to [`GROUP_FRAMES`].
     group: GroupId,
     known: BTreeMap<(usize, u64), Known>,
-    /// Pins: page, what it must contain, and its key while it has one.
+    /// Pins: the page, the number that it must contain, and its key until it has none.
     pins: Vec<(PageNo, u64, Option<Place>)>,
     tags: u64,
 }
@@ -169,7 +169,7 @@ impl<'a> Model<'a> {
     fn fill(&mut self, page: PageNo) -> u64 {
         self.tags += 1;
         let (start, words) = self.words(page);
-        // SAFETY: the page is pinned and has so many bytes.
+        // SAFETY: the page is pinned and has `words` words.
         (0..words).for_each(|at| unsafe { start.add(at).write(self.tags) });
         self.tags
     }
@@ -177,13 +177,13 @@ impl<'a> Model<'a> {
     fn assert_contents(&self, page: PageNo, tag: u64) {
         let (start, words) = self.words(page);
         for at in [0, 1, words / 2, words - 1] {
-            // SAFETY: as above.
+            // SAFETY: the page is pinned and has `words` words.
             assert_eq!(unsafe { start.add(at).read() }, tag, "page {page:?} has lost its bytes");
         }
         assert_eq!(self.cache.page_at(start.cast()), Some(page));
     }
 
-    /// The page as it must be found; pages that nobody uses may have been evicted.
+    /// Checks a page that was found; pages that are not in use may have been evicted.
     fn check_found(&mut self, key: (usize, u64), page: PageNo) -> u64 {
         let known = self.known.get(&key).expect("only what was put in is found");
         self.assert_contents(page, known.tag);
@@ -196,7 +196,7 @@ impl<'a> Model<'a> {
         self.known.insert(key, Known { tag, is_dirty: false, is_held, pins: 0 });
     }
 
-    /// A key names nothing any more; pins of its page stay, but for that of a holding.
+    /// Notes that no page has this key any more. Pins of the page stay, except that of a holding.
     fn forget(&mut self, key: (usize, u64)) {
         if let Some(known) = self.known.remove(&key) {
             let pins = self.pins.iter().filter(|pin| pin.2 == Some(key)).count();
@@ -473,7 +473,7 @@ impl<'a> Model<'a> {
         assert!(group.used() <= GROUP_FRAMES);
     }
 
-    /// Gives everything up, and finds nothing left.
+    /// Gives up all pins and mappings, and checks that nothing is left.
     fn end(mut self) {
         while !self.pins.is_empty() {
             self.unpin(0);
@@ -568,7 +568,7 @@ fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
                 cache.unpin(page);
             }
         }
-        // 32, or fewer where the CPU is slow or taken away: it ends after 200 us then.
+        // 32, or fewer if the CPU is slow or another thread gets it: the reclaim ends after 200 us.
         let freed = cache.direct_reclaim(NodeId(0), ScanRequest::DIRECT_MOST).freed;
         assert!((1..=32).contains(&freed), "round {round}: {freed}");
         assert_eq!(cache.validate(), Ok(()));
@@ -587,7 +587,7 @@ fn pages_that_are_used_again_outlive_a_scan_of_others() {
         cache.unpin(page);
     };
     (0..2).for_each(|_| (0..100).for_each(read));
-    // Once each, four times as many.
+    // Four times as many other pages, each read once.
     for index in 1000..1400 {
         read(index);
         if index % 20 == 0 {
@@ -622,7 +622,7 @@ fn a_page_that_comes_back_soon_is_active_at_once() {
     (0..2).for_each(|_| (0..200).for_each(read));
     (200..300).for_each(read);
     cache.trim();
-    // All that were read twice are active now, and some of the others gone.
+    // The pages that were read twice become active, and some of the others are evicted.
     let request =
         ScanRequest { who: ScanFor::Background, most: 50, most_scanned: 1000, until_ns: u64::MAX };
     assert!(cache.reclaim(NodeId(0), &request).freed >= 50);

@@ -1,5 +1,5 @@
-//! The page cache where something ends at a bad moment: an index that no tree holds, a mapping that
-//! another one replaces, pages that wait in the batches of other CPUs.
+//! The page cache in rare situations: an index beyond the largest tree, a mapping that another one
+//! replaces during a request, pages in the add batches of other CPUs.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_cache::CachingStack;
@@ -63,11 +63,11 @@ fn an_index_that_no_tree_holds_is_refused() {
     assert!(cache.destroy_mapping(id));
 }
 
-/// A host that lets a mapping be replaced once, between the charge of a page and its memory.
+/// A host that replaces a mapping once, after a page is charged and before it gets its memory.
 struct Interrupted<'a> {
     stack: &'a Stack<Config>,
     cache: &'a PageCache,
-    /// The mapping that goes, and the group of the one that comes.
+    /// The mapping to destroy, and the group of the new one.
     replacement: Cell<Option<(MappingId, GroupId)>>,
 }
 
@@ -139,8 +139,8 @@ impl page_cache::Host for Interrupted<'_> {
     }
 }
 
-/// A request whose mapping goes meanwhile takes out of its group what it has charged to it, even if
-/// the number of the mapping is that of another one by then, in another group and of other pages.
+/// A request whose mapping is destroyed meanwhile uncharges the group that it has charged, even if
+/// a new mapping has the same number by then, in another group and with pages of another order.
 #[test]
 fn a_mapping_that_is_replaced_during_a_request_leaves_no_charge() {
     let bed = bed();
@@ -158,7 +158,7 @@ fn a_mapping_that_is_replaced_during_a_request_leaves_no_charge() {
     assert_eq!(cache.validate(), Ok(()));
 }
 
-/// A truncation ends the holding of pages, so what their owner says of them later means nothing.
+/// A truncation ends the holding of pages; a later `unhold` of their owner changes nothing.
 #[test]
 fn a_holding_that_a_truncation_has_ended_ends_once() {
     let bed = bed();
@@ -179,7 +179,7 @@ fn a_holding_that_a_truncation_has_ended_ends_once() {
     bed.assert_empty(&[]);
 }
 
-/// Pages that wait in the add batches of other CPUs are idle, though pinned.
+/// Pages in the add batches of other CPUs have a pin, but count as idle.
 #[test]
 fn a_group_has_its_pages_back_from_the_batches_of_other_cpus() {
     let bed = bed();
@@ -199,7 +199,7 @@ fn a_group_has_its_pages_back_from_the_batches_of_other_cpus() {
     assert_eq!(cache.validate(), Ok(()));
 }
 
-/// Pages that were truncated while somebody pins them stay on their lists. A scan passes them.
+/// Truncated pages that are still pinned stay on their lists. A scan passes over them.
 #[test]
 fn a_scan_finds_idle_pages_behind_truncated_ones() {
     let bed = bed();
@@ -214,7 +214,7 @@ fn a_scan_finds_idle_pages_behind_truncated_ones() {
     assert_eq!(cache.validate(), Ok(()));
 }
 
-/// Truncations and add batches pin what they find without asking.
+/// Truncations and add batches pin pages without a test, so `try_pin` leaves the last pins to them.
 #[test]
 fn the_last_pins_are_for_those_who_do_not_ask() {
     let word = StateWord::default();

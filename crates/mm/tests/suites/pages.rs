@@ -1,5 +1,5 @@
-//! Blocks of pages that callers ask for: their contents, their place among the blocks of the heap,
-//! and what a request gets that cannot wait.
+//! Blocks of pages that callers request: their contents, their place among the blocks of the heap,
+//! and the memory for requests that cannot wait.
 
 use crate::support::{Backing, Bed, Direct, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ enum Op {
     FreeBulk {
         number: usize,
     },
-    /// By `free`, which accepts blocks of pages as well.
+    /// Frees a block by `free`, which accepts blocks of pages as well.
     FreeAsBlock {
         number: usize,
     },
@@ -79,8 +79,8 @@ impl Play {
         assert!(start.is_multiple_of(bytes));
         let below = self.live.range(..start + bytes).next_back();
         assert!(below.is_none_or(|(at, (order, _))| at + Order::new(*order).bytes() <= start));
-        // SAFETY: the block has so many bytes, and the test alone uses them; without a request for
-        // zeroes they are written before they are read.
+        // SAFETY: the block has `bytes` bytes, and only the test uses them. Bytes that were not
+        // requested as zero are written before they are read.
         unsafe {
             if zeroed {
                 assert!((0..bytes).step_by(8).all(|at| object.add(at).cast::<u64>().read() == 0));
@@ -97,7 +97,7 @@ impl Play {
         let (order, filled) = self.live.remove(&start)?;
         let object = Object::new(start as *mut u8).expect("not null");
         let order = Order::new(order);
-        // SAFETY: the block was filled, and the test alone uses it.
+        // SAFETY: the block was filled, and only the test uses it.
         let holds = |at| unsafe { object.add(at).read() == filled };
         assert!((0..order.bytes()).step_by(61).all(holds), "{object:p} has changed");
         Some((object, order))
@@ -122,7 +122,7 @@ impl Play {
             }
             Op::Free { number } => {
                 if let Some((object, order)) = self.give_up(number) {
-                    // SAFETY: it was live, and the test has forgotten it.
+                    // SAFETY: the block was live, and the test has forgotten it.
                     unsafe { self.bed.stack.free_pages(&[object], order) };
                 }
             }
@@ -187,13 +187,13 @@ fn who_cannot_wait_makes_no_system_call() {
     let more = alloc_one(&bed, Order::ZERO, PLAIN).expect("the heap grows for others");
     assert!(bed.os.calls() > calls);
     taken.push(more);
-    // SAFETY: they are live, differ, and are freed once.
+    // SAFETY: the blocks are live, differ, and are freed once.
     unsafe { bed.stack.free_pages(&taken, Order::ZERO) };
     bed.assert_empty(&[]);
 }
 
-/// The reserve of `zone/highatomic.rs`: a high-order request that cannot wait, and goes below the
-/// low mark, keeps its pageblock for the next ones of its kind.
+/// The reserve of `zone/highatomic.rs`: if a high-order request that cannot wait goes below the low
+/// mark, its pageblock is reserved for later requests of this kind.
 #[test]
 fn high_orders_that_cannot_wait_have_a_reserve() {
     let mut options = small();
@@ -210,13 +210,13 @@ fn high_orders_that_cannot_wait_have_a_reserve() {
     }
     assert_eq!(reserved(), 512);
     let last = taken.pop().expect("there are some");
-    // SAFETY: it is live, and freed once.
+    // SAFETY: the block is live, and freed once.
     unsafe { bed.stack.free_pages(&[last], order) };
     pages.drain_all();
     let again = alloc_one(&bed, order, ATOMIC).expect("the reserve");
     taken.push(again);
     assert_eq!(bed.stack.validate(), Ok(()));
-    // SAFETY: they are live, differ, and are freed once.
+    // SAFETY: the blocks are live, differ, and are freed once.
     unsafe { bed.stack.free_pages(&taken, order) };
     assert_eq!(bed.stack.validate(), Ok(()));
 }

@@ -1,4 +1,4 @@
-//! One suite for every slab policy: random operations on virtual CPUs against the oracle.
+//! One suite for every slab policy: random operations on virtual CPUs, checked by the oracle.
 
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use quarry_sys::os::OsError;
 use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
 use std::mem::MaybeUninit;
 
-/// Stamps the suite on policies.
+/// Makes the tests of the suite for each policy.
 macro_rules! stamp {
     ($($name:ident: $text:literal, $policy:ty;)*) => {$(
         mod $name {
@@ -61,8 +61,8 @@ macro_rules! stamp {
 slab_policies!(stamp);
 stamp! { direct: "direct", crate::support::Direct; }
 
-/// The suite for one policy, with whatever the thread has set for its beds; `shares` if it may not
-/// take new slabs instead of what another CPU has freed.
+/// The suite for one policy, with the settings that the thread has made for its beds. `shares` says
+/// that a CPU must use objects that another CPU has freed before it takes new slabs.
 pub(crate) fn all<S: SlabPolicy<VirtualSlots> + 'static>(shares: bool) {
     for slots in [1, 2, 64] {
         random_operations::<S>(slots);
@@ -77,8 +77,8 @@ pub(crate) fn all<S: SlabPolicy<VirtualSlots> + 'static>(shares: bool) {
 
 type PolicyBed<S> = Bed<VirtualConfig<S>>;
 
-/// Most bytes that a random sequence holds: far from what 64 MiB of address space can give, so
-/// that every refusal is a fault.
+/// Most bytes that a random sequence holds: far fewer than 64 MiB of address space can serve, so
+/// that every refusal is an error.
 const MOST_BYTES: usize = 12 << 20;
 
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ enum Op {
     Shrink { cache: usize },
 }
 
-/// A request of a new cache, from 1 byte to 32 KiB, mostly small.
+/// Parameters of a new cache, from 1 byte to 32 KiB, mostly small.
 fn params() -> impl Strategy<Value = CacheParams> {
     (0u32..=15, any::<u32>(), 0u32..=15).prop_map(|(bits, random, align_bits)| {
         let size = (1usize << bits) + (random as usize & ((1 << bits) - 1));
@@ -116,7 +116,7 @@ fn step() -> impl Strategy<Value = (u32, Op)> {
     (0u32..64, op)
 }
 
-/// A bed with caches, what is live in them, and how often each was used.
+/// A bed with caches, the oracle of their objects, and the allocations and frees of each cache.
 struct Play<S: SlabPolicy<VirtualSlots> + 'static> {
     bed: PolicyBed<S>,
     caches: Vec<(CacheId, CacheParams)>,
@@ -147,8 +147,8 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
         Self { bed, caches, oracle: Oracle::default(), allocs: counts.clone(), frees: counts }
     }
 
-    /// The first of the caches that are one with `cache`: policies that merge give several requests
-    /// the same, whose objects are counted together.
+    /// The first of the caches that are one cache with `cache`: a policy that merges may give
+    /// several requests the same cache, whose objects are counted together.
     fn merged(&self, cache: usize) -> usize {
         let (id, _) = self.caches[cache];
         self.caches.iter().position(|(other, _)| *other == id).expect("it is one of them")
@@ -181,7 +181,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
         let taken = self.bed.stack.cache(self.caches[cache].0).alloc_bulk(&mut out);
         assert_eq!(taken, count, "there is memory for all of them");
         for object in out {
-            // SAFETY: the first `taken` elements are written, and that is all of them.
+            // SAFETY: `alloc_bulk` has written this element.
             self.adopt(cache, unsafe { object.assume_init() });
         }
     }
@@ -189,7 +189,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
     fn free(&mut self, number: usize) {
         let Some(live) = self.oracle.remove(number) else { return };
         self.frees[live.mark] += 1;
-        // SAFETY: it was live, and only the oracle knew it.
+        // SAFETY: the object was live, and only the oracle knew it.
         unsafe { self.bed.stack.cache(self.caches[live.mark].0).free(live.object) };
     }
 
@@ -199,14 +199,14 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
             .filter(|number| self.oracle.pick(*number).is_some_and(|live| live.mark == cache))
             .take(count)
             .collect();
-        // From the back: what is removed is replaced by the last.
+        // From the back, because the oracle moves its last object to a removed one's place.
         let objects: Vec<_> = numbers
             .into_iter()
             .rev()
             .map(|number| self.oracle.remove(number).expect("it is live").object)
             .collect();
         self.frees[cache] += objects.len() as u64;
-        // SAFETY: they were live and different, and only the oracle knew them.
+        // SAFETY: the objects were live and different, and only the oracle knew them.
         unsafe { self.bed.stack.free_objects(self.caches[cache].0, &objects) };
     }
 
@@ -229,7 +229,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
         }
     }
 
-    /// The equations of `SlabStats`.
+    /// Checks the equations of `SlabStats`.
     fn check_stats(&self) {
         for (cache, (id, _)) in self.caches.iter().enumerate() {
             if self.merged(cache) != cache {
@@ -283,7 +283,7 @@ pub(crate) fn random_operations_with<S: SlabPolicy<VirtualSlots> + 'static>(
     });
 }
 
-/// Runs the steps, each on its CPU, and gives everything back.
+/// Runs the steps, each on its CPU, and frees everything.
 fn run_all<S: SlabPolicy<VirtualSlots> + 'static>(mut play: Play<S>, steps: &[(u32, Op)]) {
     for (number, (cpu, op)) in steps.iter().enumerate() {
         on_cpu(*cpu);
@@ -297,8 +297,8 @@ fn run_all<S: SlabPolicy<VirtualSlots> + 'static>(mut play: Play<S>, steps: &[(u
     play.finish();
 }
 
-/// Four CPUs of one or two nodes, without a mechanism; policies that have it do not need it. Two of
-/// the caches can be merged.
+/// Random operations on four CPUs of one or two nodes while a mechanism is off: policies that have
+/// the mechanism must work without it. Two of the caches can be merged.
 fn random_operations_without<S: SlabPolicy<VirtualSlots> + 'static>(without: &str, nodes: u8) {
     let mut options = small();
     options.mechanisms = Mechanisms::without(without).expect("it is a mechanism");
@@ -313,7 +313,7 @@ fn random_operations_without<S: SlabPolicy<VirtualSlots> + 'static>(without: &st
     });
 }
 
-/// A cache that objects of are in use is not destroyed, and says how many and which these are.
+/// A cache with objects in use is not destroyed; the error has their number and addresses.
 fn objects_remain<S: SlabPolicy<VirtualSlots> + 'static>() {
     for size in [16, 48, 100, 256, 1024, 4096, 20_000, 70_000] {
         let mut play = Play::<S>::new(2, &[CacheParams { size, align: 16 }]);
@@ -395,7 +395,7 @@ fn frees_elsewhere<S: SlabPolicy<VirtualSlots> + 'static>() {
     }
     let (id, _) = play.caches[0];
     let stats = play.bed.stack.cache(id).stats();
-    // 100 objects at a time: whoever takes new slabs instead of what the other CPU freed, leaks.
+    // A policy that took new slabs instead of the objects that CPU 1 freed would exceed this.
     assert!(stats.total_objects < 2_000, "{stats:?}");
     play.finish();
 }

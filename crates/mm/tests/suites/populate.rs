@@ -1,4 +1,4 @@
-//! Which slabs are brought in whole: those whose pages will all be touched, and no others.
+//! The new slabs that are populated: those whose pages a program will all touch, and no others.
 
 use crate::support::{VirtualConfig, on_cpu, small};
 use quarry_mm::slab::{CacheId, CacheParams};
@@ -10,18 +10,18 @@ type SheafStack = Stack<VirtualConfig<Sheaf>>;
 
 const MIB: usize = 1 << 20;
 
-/// What a program writes into its objects.
+/// The bytes that a program writes into its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writes {
-    /// Something into each 512 bytes.
+    /// A word in each 512 bytes.
     Everywhere,
     /// A word at the start.
     Front,
-    /// Something into each 512 bytes, but nothing that was not there before.
+    /// A word in each 512 bytes, but only zeros, which fresh memory has already.
     Zeros,
 }
 
-/// A stack on a system on which nothing fails.
+/// A stack on a system that refuses nothing.
 fn stack() -> (&'static FakeOs, Box<SheafStack>) {
     let os: &'static FakeOs = Box::leak(Box::new(FakeOs::new(4096)));
     let stack = Box::new(SheafStack::new());
@@ -67,7 +67,7 @@ fn objects_of_a_page_are_populated_whatever_is_written() {
     }
 }
 
-/// A checker that is no kernel cannot be asked for words that may not be read.
+/// Not under Miri, which has no system call that reads words that may not be readable.
 #[cfg(not(miri))]
 #[test]
 fn larger_ones_are_where_those_before_were_written() {
@@ -107,7 +107,7 @@ fn a_program_that_stops_touching_and_starts_again_is_noticed() {
 fn a_cache_brings_in_an_eighth_of_what_it_has_at_most() {
     let (os, stack) = stack();
     let cache = cache_of(&stack, 2048);
-    // A refill is 128 KiB.
+    // A refill takes 128 KiB.
     assert_eq!(grow(os, &stack, cache, MIB - (128 << 10), Writes::Front), 0);
     assert!(grow(os, &stack, cache, MIB, Writes::Front) > MIB / 2);
 }
@@ -119,7 +119,7 @@ fn memory_that_was_used_before_is_not_populated() {
     let objects: Vec<_> =
         (0..8 * MIB / 1000).map(|_| stack.cache(cache).alloc().expect("there is memory")).collect();
     let populated = os.populated_bytes();
-    // SAFETY: just allocated from this cache, and used by nobody.
+    // SAFETY: the object was just allocated from this cache, and no other code uses it.
     objects.into_iter().for_each(|object| unsafe { stack.cache(cache).free(object) });
     stack.cache(cache).shrink();
     grow(os, &stack, cache, 7 * MIB, Writes::Front);

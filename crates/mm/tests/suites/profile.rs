@@ -1,5 +1,5 @@
-//! The heap profile of a stack: what it counts, what samples are to a program, and what becomes of
-//! them when the profile ends.
+//! The heap profile of a stack: its counts, the samples as a program sees them, and the samples
+//! that outlive the profile.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_mm::heap::CheckOptions;
@@ -26,7 +26,7 @@ thread_local! {
 }
 static TRACES: AtomicU64 = AtomicU64::new(0);
 
-/// The call site that the test says.
+/// Returns the call site that the test has set.
 fn tracer(frames: &mut [u64; MOST_FRAMES]) -> usize {
     TRACES.fetch_add(1, Ordering::Relaxed);
     frames[..2].copy_from_slice(&[SITE.get(), 0x1000]);
@@ -50,22 +50,22 @@ fn bed() -> HeapBed {
 fn bed_of(options: &StackOptions) -> HeapBed {
     let bed = HeapBed::new(Backing::Linux, 4096, 2, options);
     let start = Linux.reserve(words(BUCKETS, FRAMES) * 8).expect("memory");
-    // SAFETY: fresh memory of so many words, which stays mapped.
+    // SAFETY: fresh memory of `words(BUCKETS, FRAMES)` words, which stays mapped.
     let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
     let os: &'static dyn Os = &Linux;
     bed.stack.watch.0.prepare(&bed.stack, os, area).expect("memory");
     bed
 }
 
-/// What a bucket says: `[allocated, bytes, freed, bytes]`.
+/// The counts of a bucket: `[allocated, bytes, freed, bytes]`.
 type Counts = [u64; 4];
 
 fn head(bed: &HeapBed, word: Head) -> u64 {
     bed.stack.watch.0.area().expect("prepared").load(word as usize)
 }
 
-/// The counts by call site and whether they are frees, and the estimates of what was allocated and
-/// is in use.
+/// For each call site, of allocations and of frees: the counts, and estimates of the bytes that
+/// were allocated and that are in use.
 fn read(bed: &HeapBed) -> HashMap<(u64, bool), (Counts, [f64; 2])> {
     let area = bed.stack.watch.0.area().expect("prepared");
     let mean = area.load(Head::Mean as usize) as f64;
@@ -105,13 +105,13 @@ fn alloc(bed: &HeapBed, request: impl Into<Request>) -> Object {
     bed.stack.alloc(request).expect("there is memory")
 }
 
-/// As `libquarry.so` allocates.
+/// Allocates as `libquarry.so` does.
 fn alloc_leanly(bed: &HeapBed, size: usize) -> Object {
     bed.stack.watch.alloc_counted(&bed.stack, size, false).unwrap_or_else(|| alloc(bed, size))
 }
 
 fn free(bed: &HeapBed, object: Object) {
-    // SAFETY: allocated by the caller, and known to nobody else.
+    // SAFETY: the caller has allocated the object, and no other code knows it.
     unsafe { bed.stack.free(object) };
 }
 
@@ -136,7 +136,7 @@ fn estimates_are_right_for_every_size() {
         bed.stack.watch.0.stop(&bed.stack);
         let (counts, [bytes, in_use]) = read(&bed)[&(1, false)];
         let expected = (size as u64 * u64::from(count)) as f64;
-        // Six standard deviations of a binomial distribution; the seed is fixed.
+        // Six standard deviations of a binomial distribution are allowed; the seed is fixed.
         let chance = 1.0 - (-(size as f64) / MEAN as f64).exp();
         let deviation = (f64::from(count) * chance * (1.0 - chance)).sqrt() * size as f64 / chance;
         let error = (bytes - expected).abs();
@@ -158,7 +158,7 @@ fn what_is_in_use_is_told_by_call_site() {
     let mut kept = Vec::new();
     for round in 0..60_000u64 {
         SITE.set(round % 3 + 10);
-        // Twelve samples are in use at a time: records are few here.
+        // On average twelve samples are in use at a time: the test's table has few records.
         let object = alloc_leanly(&bed, 64);
         match round % 3 {
             0 if kept.len() < 1000 => kept.push(object),
@@ -188,7 +188,7 @@ fn a_sample_is_as_any_other_object() {
     let usual: Vec<usize> = sizes
         .iter()
         .map(|size| {
-            // A class that is used has slabs of its own.
+            // After some requests the class counts as used, and has slabs of its own.
             (0..20).for_each(|_| free(&bed, alloc(&bed, *size)));
             let object = alloc(&bed, *size);
             let usable = bed.stack.usable_size(object);
@@ -196,7 +196,7 @@ fn a_sample_is_as_any_other_object() {
             usable
         })
         .collect();
-    // A size of 32 escapes once in 10^13 times.
+    // With a mean of 1 byte, an object of 32 bytes is no sample once in 10^13 times.
     bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     let samples = || head(&bed, Head::Samples);
     for (size, usual) in sizes.into_iter().zip(usual) {
@@ -205,7 +205,7 @@ fn a_sample_is_as_any_other_object() {
         assert_eq!(samples(), before + 1, "{size} bytes");
         assert_eq!(bed.stack.usable_size(object), usual, "of {size}");
         assert_eq!(bed.stack.fast.usable(object), None);
-        // SAFETY: so many bytes are ours.
+        // SAFETY: the test owns the object's `usual` bytes.
         let bytes = unsafe { std::slice::from_raw_parts_mut(object.as_ptr(), usual) };
         assert!(bytes[..size].iter().all(|byte| *byte == 0), "calloc of {size}");
         bytes.fill(0xa5);
@@ -213,7 +213,7 @@ fn a_sample_is_as_any_other_object() {
         free(&bed, object);
         let aligned = alloc(&bed, Request::of(size).aligned(8192).zeroed());
         assert!((aligned.as_ptr() as usize).is_multiple_of(8192), "{size}");
-        // SAFETY: so many bytes are ours.
+        // SAFETY: the test owns the object's `size` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(aligned.as_ptr(), size) };
         assert!(bytes.iter().all(|byte| *byte == 0), "aligned calloc of {size}");
         free(&bed, aligned);
@@ -231,12 +231,12 @@ fn realloc_moves_samples_and_makes_new_ones() {
     bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     let mut object = alloc(&bed, 40);
     let mut size = 40;
-    // Up, through objects, blocks and mappings, and down again; each keeps what it held.
+    // The object grows up to a mapping and shrinks again; each step keeps the contents.
     let up = (0..60).map(|step| 40 + step * step * step * 30);
     let steps: Vec<usize> = up.clone().chain(up.rev()).collect();
     for (step, new) in steps.into_iter().enumerate() {
         let kept = size.min(new);
-        // SAFETY: the object has `size` bytes, and is used by us alone.
+        // SAFETY: the object has `size` bytes, and only the test uses it.
         unsafe {
             object.as_ptr().write_bytes(step as u8, size);
             object = bed.stack.realloc(object, new).expect("there is memory");
@@ -257,8 +257,8 @@ fn realloc_moves_samples_and_makes_new_ones() {
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 
-/// `QUARRY_DEBUG` looks for a record in all that is no sample: what `realloc` makes of a sample has
-/// one as well.
+/// The checks look for a record of every allocation that is no sample, so `realloc` of a sample has
+/// to make a record too.
 #[test]
 fn realloc_of_samples_agrees_with_the_checks() {
     let mut checked = options_of_heap();
@@ -269,7 +269,7 @@ fn realloc_of_samples_agrees_with_the_checks() {
             bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
             let object = alloc(&bed, old);
             bed.stack.watch.0.stop(&bed.stack);
-            // SAFETY: the object is used by us alone.
+            // SAFETY: only the test uses the object.
             let object = unsafe { bed.stack.realloc(object, new).expect("there is memory") };
             free(&bed, object);
         }
@@ -324,7 +324,7 @@ fn frees_are_traced_where_that_is_asked_for() {
 fn what_finds_no_room_is_counted_and_served_all_the_same() {
     let bed = bed();
     bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
-    // More call sites than there are buckets, none of which lives.
+    // More call sites than there are buckets; all objects are freed.
     for site in 0..2 * BUCKETS as u64 {
         SITE.set(100 + site);
         let object = alloc(&bed, 100);
@@ -334,7 +334,7 @@ fn what_finds_no_room_is_counted_and_served_all_the_same() {
     bed.stack.watch.0.stop(&bed.stack);
     SITE.set(1);
     bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
-    // (The tables of a test program that is not the core's own are of full size.)
+    // (When another crate runs this test, the tables have their full size.)
     let count = if cfg!(debug_assertions) { MOST_RECORDS + 100 } else { MOST_RECORDS + 10 };
     let objects: Vec<_> = (0..count).map(|_| alloc(&bed, 40)).collect();
     assert_eq!(head(&bed, Head::Lost), (count - (MOST_RECORDS - 1)) as u64);

@@ -1,4 +1,4 @@
-//! What a look of the reclaim thread takes back, and from whom it takes nothing.
+//! The memory that a look of the reclaim thread takes back, and the memory that it leaves.
 
 use crate::support::idle::{burst, gives_all_back_when_idle, reclaim, touched};
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
@@ -17,7 +17,7 @@ fn park(bed: &SheafBed, cache: CacheId, count: usize) {
     let objects: Vec<_> =
         (0..count).map(|_| bed.stack.cache(cache).alloc().expect("there is memory")).collect();
     for object in objects {
-        // SAFETY: just allocated from this cache, and used by nobody.
+        // SAFETY: the object was just allocated from this cache, and no other code uses it.
         unsafe { bed.stack.cache(cache).free(object) };
     }
 }
@@ -27,7 +27,7 @@ fn level(bed: &SheafBed, cache: CacheId, cpu: u32) -> u64 {
     bed.stack.percpu().area().slot_level(SlotIndex(cpu), cache.array())
 }
 
-/// A cache that one CPU is busy with does not leave what idle CPUs have parked of it.
+/// While one CPU is busy with a cache, idle CPUs still give back its objects.
 #[test]
 fn idle_cpus_are_drained_of_busy_caches() {
     let bed = SheafBed::new(Backing::Linux, 4096, 3, &small());
@@ -53,7 +53,7 @@ fn idle_cpus_are_drained_of_busy_caches() {
     bed.assert_empty(&[cache]);
 }
 
-/// What is due goes back in steps, each of them bounded, and memory that is used again does not.
+/// Due memory goes back in bounded steps; memory that is used again stays.
 #[test]
 fn purging_goes_in_bounded_steps() {
     let mut options = StackOptions::default();
@@ -63,7 +63,7 @@ fn purging_goes_in_bounded_steps() {
     let blocks: Vec<_> =
         (0..96).map(|_| bed.stack.alloc(1 << 20).expect("there is memory")).collect();
     for block in blocks {
-        // SAFETY: just allocated, and used by nobody.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { bed.stack.free(block) };
     }
     let dirty = bed.stack.mappings.freeable_bytes(bed.stack.pages().zones());
@@ -76,15 +76,15 @@ fn purging_goes_in_bounded_steps() {
     while let Some(bytes) = bed.stack.purge(&mut state, false) {
         steps.push(bytes);
     }
-    // A step ends with the block that reaches its bound.
+    // A step may exceed its bound by one block.
     assert!(steps.iter().all(|bytes| *bytes <= 20 << 20), "{steps:?}");
-    // The CPU had the block that was freed last on its list, until the second look.
+    // `dirty` lacks the block that was freed last: the CPU's list had it until the second look.
     assert_eq!(steps.iter().sum::<usize>(), dirty + (1 << 20));
     assert_eq!(bed.stack.mappings.freeable_bytes(bed.stack.pages().zones()), 0);
     bed.assert_empty(&[]);
 }
 
-/// A mapping is charged for its frames, not for the pageblocks that they lie in.
+/// A mapping is charged for its frames, not for whole pageblocks.
 #[test]
 fn mappings_are_charged_by_the_frame() {
     let mut options = StackOptions::default();
@@ -99,16 +99,16 @@ fn mappings_are_charged_by_the_frame() {
     assert_eq!(used(), 4 * size);
     assert_eq!(bed.stack.alloc(size), None, "a fifth is beyond the limit");
     for mapping in mappings {
-        // SAFETY: just allocated, and used by nobody.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { bed.stack.free(mapping) };
     }
-    // A kept extent serves a larger request, and is charged for what it has not had yet.
+    // A kept extent serves a larger request, for which only the additional frames are charged.
     let larger = bed.stack.alloc(size + (1 << 20)).expect("within the limit");
     assert_eq!(bed.stack.validate(), Ok(()));
-    // SAFETY: `larger` is live and used by nobody; likewise the one after.
+    // SAFETY: `larger` is live, and no other code uses it.
     let smaller = unsafe { bed.stack.realloc(larger, size) }.expect("what shrinks has room");
     assert_eq!(bed.stack.validate(), Ok(()));
-    // SAFETY: as above.
+    // SAFETY: `smaller` is live, and no other code uses it.
     unsafe { bed.stack.free(smaller) };
     bed.assert_empty(&[]);
 }
@@ -128,16 +128,17 @@ fn bed_of(limit_bytes: usize) -> SheafBed {
     bed
 }
 
-/// What one size has left serves the next before memory that nobody has touched yet: barns are
-/// shrunk to what they may always keep.
+/// Memory that one size has left serves the next size before untouched memory does, because barns
+/// are shrunk to their bound under pressure.
 #[test]
 fn barns_are_shrunk_before_memory_is_touched() {
     let bed = bed_of(1 << 30);
     let live = 24 << 20;
     for size in (5..=16).map(|step| step * 1024) {
         burst(&bed, size, live, || {
-            // 8 MiB of barns, what they give at a time, wide arrays, narrow ones of eight classes;
-            // and a third for what is pinned by an object in an array, and tails of slabs.
+            // 8 MiB of barns, the bytes that barns give at a time, wide arrays, narrow arrays of
+            // eight classes. A third more for slabs that a parked object keeps, and for unused
+            // ends.
             let parked = (8 << 20) + (2 << 20) + (4 << 20) + 8 * (256 << 10);
             let touched = touched(&bed);
             assert!(touched <= (live + parked) * 4 / 3, "{touched} bytes for objects of {size}");
@@ -150,31 +151,31 @@ fn barns_are_shrunk_before_memory_is_touched() {
     bed.assert_empty(&[]);
 }
 
-/// A program that goes through all sizes leaves as much parked as one that uses a few, not a barn
-/// for each.
+/// A program that goes through all sizes leaves no more parked than a program that uses a few
+/// sizes: the bound is for all barns together.
 #[test]
 fn all_caches_together_keep_a_bounded_amount() {
     let bed = bed_of(1 << 30);
-    // Live at once, so that nobody has a reason to shrink barns before all is freed.
+    // All objects are live at once, so that barns are shrunk only when all are freed.
     let sizes: Vec<usize> = (5..=32).map(|step| step * 1024).collect();
     let mut objects = Vec::new();
     for size in sizes {
         objects.extend((0..(4 << 20) / size).map(|_| bed.stack.alloc(size).expect("memory")));
     }
     for object in objects {
-        // SAFETY: just allocated, and used by nobody.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { bed.stack.free(object) };
     }
     assert_eq!(bed.stack.validate(), Ok(()));
     let held = bed.stack.stats().memory;
-    // Barns, arrays of 21 classes, and the wide ones of a slot.
+    // The barns, the arrays of 21 classes, and the wide arrays of a slot.
     let most = (32 << 20) + 21 * (256 << 10) + (4 << 20);
     assert!(held.parked <= most, "{held:?}");
     assert!(held.parked >= 24 << 20, "what may be kept is kept: {held:?}");
     bed.assert_empty(&[]);
 }
 
-/// Near the limit barns keep little, and what they keep is no reason for a request to fail.
+/// Near the limit barns hold little, and no request fails because of the objects in barns.
 #[test]
 fn barns_make_room_within_a_limit() {
     let limit = 48 << 20;
@@ -189,7 +190,7 @@ fn barns_make_room_within_a_limit() {
     bed.assert_empty(&[]);
 }
 
-/// A cache that is in use keeps in its barn what it needed since the last look, and no more.
+/// The barn of a cache in use keeps only the objects that were needed since the last look.
 #[test]
 fn barns_keep_what_was_needed() {
     let bed = bed_of(1 << 30);
@@ -203,7 +204,7 @@ fn barns_keep_what_was_needed() {
     }
     burst(&bed, 16 << 10, 1 << 20, || {});
     bed.stack.look(&mut state, 0, 0);
-    // The array, and what a burst of 1 MiB has moved of the barn.
+    // The array, and the part of the barn that a burst of 1 MiB has moved.
     assert!(parked() <= 3 << 20, "{} bytes parked", parked());
     assert_eq!(bed.stack.validate(), Ok(()));
     bed.assert_empty(&[]);

@@ -1,4 +1,4 @@
-//! The record that a stack shows of itself says what its statistics say, under every slab policy.
+//! The record of a stack has the same figures as its statistics, under every slab policy.
 
 use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_cache::CachingStack;
@@ -43,7 +43,7 @@ pub(crate) fn check<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy>(
     let sizes = [24, 24, 100, 700, 40 << 10, 100 << 10, 2 << 20];
     let held = sizes.map(|size| bed.stack.alloc(size).expect("there is memory"));
     let freed = bed.stack.alloc(24).expect("there is memory");
-    // SAFETY: just allocated, and used by nobody.
+    // SAFETY: the object was just allocated, and no other code uses it.
     unsafe { bed.stack.free(freed) };
 
     let bytes = record(&bed);
@@ -86,7 +86,7 @@ pub(crate) fn check<S: SlabPolicy<VirtualSlots> + 'static, P: PagePolicy>(
     assert_eq!(snapshot.event("pcp_allocs"), Some(stats.page_lists.allocs));
     assert_eq!(snapshot.event("nr_file_pages"), Some(0));
     for object in held {
-        // SAFETY: allocated above, and used by nobody.
+        // SAFETY: the object was allocated above, and no other code uses it.
         unsafe { bed.stack.free(object) };
     }
 }
@@ -101,8 +101,8 @@ fn every_slab_policy_fills_it() {
     slab_policies!(each);
 }
 
-/// The events of a page cache come in the order in which readers name them: a debug build checks
-/// each of them.
+/// The record has the page cache's events in the order of the readers' names; a debug build checks
+/// this for each event.
 #[test]
 fn a_page_cache_fills_its_events() {
     let options = StackOptions { heap: true, ..small() };

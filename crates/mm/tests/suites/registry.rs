@@ -4,7 +4,7 @@ use crate::support::known::is_known;
 use quarry_mm::heap::options::{OptionError, StackOptions};
 use quarry_mm::slab::{SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, slab_names, slab_policy};
 
-/// Returns what `option` says it accepts, after it has accepted `name`.
+/// Returns the values that `option` accepts, once it has accepted `name`.
 fn accepted_by(option: &str, name: &str) -> &'static str {
     let mut options = <StackOptions>::default();
     assert_eq!(options.set(option, name), Ok(()), "{option}={name}");

@@ -1,5 +1,5 @@
-//! What only `slam` does: each mode is reached from its traffic, differs from the others in what it
-//! does, and is left again; every mode alone serves as the policy must.
+//! Properties of `slam` alone: traffic leads to each mode and out of it, the modes differ in their
+//! effects, and each fixed mode passes the suite of all policies.
 
 use crate::policies;
 use crate::support::{Backing, Bed, VirtualConfig, fix_slam_mode, on_cpu, small};
@@ -12,12 +12,12 @@ use quarry_sys::percpu::Object;
 type SlamBed = Bed<VirtualConfig<Slam>>;
 
 const SIZE: usize = 64;
-/// More than a CPU's array and the barn hold together.
+/// More objects than a CPU's array and the barn hold together.
 const LONG: usize = 8192;
-/// More than the largest array holds, and far less than a barn.
+/// More objects than the largest array holds, and far fewer than a barn holds.
 const SHORT: usize = 1500;
 
-/// Two CPUs.
+/// A bed of two CPUs with one cache.
 fn bed() -> (SlamBed, CacheId) {
     on_cpu(0);
     let bed = SlamBed::new(Backing::Fake, 4096, 2, &small());
@@ -35,19 +35,19 @@ fn allocate(bed: &SlamBed, id: CacheId, count: usize) -> Vec<Object> {
 
 fn free(bed: &SlamBed, id: CacheId, objects: Vec<Object>) {
     for object in objects {
-        // SAFETY: the tests free what they have allocated, once.
+        // SAFETY: the tests free only objects that they have allocated, and each object once.
         unsafe { bed.stack.cache(id).free(object) };
     }
 }
 
-/// Bursts of so many objects on the running CPU.
+/// `count` bursts of `objects` objects on the running CPU.
 fn bursts(bed: &SlamBed, id: CacheId, count: usize, objects: usize) {
     for _ in 0..count {
         free(bed, id, allocate(bed, id, objects));
     }
 }
 
-/// CPU 0 allocates, CPU 1 frees.
+/// CPU 0 allocates objects, and CPU 1 frees them.
 fn hand_over(bed: &SlamBed, id: CacheId, rounds: usize) {
     for _ in 0..rounds {
         on_cpu(0);
@@ -61,7 +61,7 @@ fn stats(bed: &SlamBed, id: CacheId) -> SlabStats {
     bed.stack.cache(id).stats()
 }
 
-/// Acquisitions of the locks of barn and slabs while `work` is done, but for those of statistics.
+/// How often `work` takes the locks of barn and slabs (the statistics take each lock once more).
 fn locks(bed: &SlamBed, id: CacheId, work: impl FnOnce()) -> (u64, u64) {
     let of = |stats: SlabStats| (stats.barn_lock.acquisitions, stats.list_lock.acquisitions);
     let before = of(stats(bed, id));
@@ -80,7 +80,7 @@ fn long_bursts_come_back_without_a_lock() {
     bursts(&bed, id, 1, LONG);
     assert_eq!(locks(&bed, id, || bursts(&bed, id, 4, LONG)), (0, 0));
     assert_eq!(bed.stack.validate(), Ok(()));
-    // A few short bursts, and the surplus goes to the barn again.
+    // After a few short bursts, surplus objects go to the barn again.
     bursts(&bed, id, 1, SHORT);
     assert_eq!(stats(&bed, id).mode_changes, 1, "one look does not decide");
     bursts(&bed, id, 10, SHORT);
@@ -103,14 +103,14 @@ fn what_one_cpu_frees_goes_to_the_one_that_allocates() {
     assert_eq!(locks(&bed, id, || hand_over(&bed, id, 10)), (0, 0));
     assert_eq!(stats(&bed, id).slabs_allocated, before, "all of it comes back");
     assert_eq!(bed.stack.validate(), Ok(()));
-    // CPU 1 takes to allocating as well.
+    // CPU 1 begins to allocate as well.
     bursts(&bed, id, 12, SHORT);
     assert_eq!(stats(&bed, id).mode_changes, 2, "array");
     assert_eq!(bed.stack.validate(), Ok(()));
     bed.assert_empty(&[id]);
 }
 
-/// An inbox that nobody empties takes no more than SLQB's high water mark.
+/// An inbox that its CPU does not empty takes no more than SLQB's high water mark.
 #[test]
 fn an_inbox_is_bounded() {
     let (bed, id) = bed();
@@ -127,7 +127,7 @@ fn an_inbox_is_bounded() {
     bed.assert_empty(&[id]);
 }
 
-/// A mode concerns one cache on one CPU.
+/// Each cache has its own mode on each CPU.
 #[test]
 fn caches_and_cpus_have_modes_of_their_own() {
     let (bed, id) = bed();
@@ -145,7 +145,7 @@ fn caches_and_cpus_have_modes_of_their_own() {
     bed.assert_empty(&[id, other]);
 }
 
-/// A cache that takes the number of another one starts in mode array, and counts from 0.
+/// A cache that takes the number of an earlier cache starts in mode array, with counts of 0.
 #[test]
 fn a_number_that_is_used_again_starts_anew() {
     let (bed, id) = bed();
@@ -173,8 +173,8 @@ fn a_number_that_is_used_again_starts_anew() {
 fn every_mode_alone_agrees_with_the_oracle() {
     for mode in [SlamMode::Array, SlamMode::Linked, SlamMode::Remote] {
         fix_slam_mode(Some(mode));
-        // A CPU that is always linked keeps what others would need, within the bound of stocks:
-        // that is why modes change.
+        // A CPU that is always linked keeps objects that other CPUs would need, up to the bound of
+        // stocks. For this reason modes change.
         policies::all::<Slam>(mode != SlamMode::Linked);
     }
 }
@@ -197,8 +197,8 @@ fn a_fixed_mode_is_not_left() {
     }
 }
 
-/// Stocks give back what their CPU has not needed since the last look, and everything once the
-/// cache is idle.
+/// Stocks give back the objects that their CPU has not needed since the last look, and all objects
+/// once the cache is idle.
 #[test]
 fn stocks_go_back_when_they_are_not_needed() {
     let (bed, id) = bed();
@@ -207,7 +207,7 @@ fn stocks_go_back_when_they_are_not_needed() {
     let parked = || stats(&bed, id).parked_objects;
     assert!(parked() >= LONG as u64);
     bed.stack.look(&mut state, 0, 0);
-    // Busy, but with much less.
+    // The CPU is busy, but needs far fewer objects.
     bursts(&bed, id, 2, 200);
     bed.stack.look(&mut state, 0, 0);
     bursts(&bed, id, 2, 200);
@@ -219,7 +219,7 @@ fn stocks_go_back_when_they_are_not_needed() {
     bed.assert_empty(&[id]);
 }
 
-/// All stocks together are bounded as barns are.
+/// A bound holds for all stocks together, as for barns.
 #[test]
 fn stocks_are_bounded() {
     fix_slam_mode(Some(SlamMode::Linked));
@@ -248,7 +248,7 @@ fn its_metadata_is_counted_where_it_is_used() {
     bed.assert_empty(&[id]);
 }
 
-/// Every call to the system fails once: what was refused is served when asked for again.
+/// Each call of the system fails once; a request that was refused for this succeeds when repeated.
 #[test]
 fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
     for nth in 1.. {

@@ -1,4 +1,4 @@
-//! Pages of sparse slabs go back, and no object that is in use notices.
+//! Pages of sparse slabs go back, and objects in use keep their contents.
 
 use crate::support::idle::reclaim;
 use crate::support::{Backing, Bed, VirtualConfig, check, on_cpu, small};
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 type SheafBed = Bed<VirtualConfig<Sheaf>>;
 
-/// An object that is filled with a byte of its own.
+/// An object filled with one byte value.
 struct Filled {
     object: Object,
     byte: u8,
@@ -19,7 +19,7 @@ struct Filled {
 fn alloc(bed: &SheafBed, cache: CacheId, bytes: usize, number: usize) -> Filled {
     let object = bed.stack.cache(cache).alloc().expect("there is memory");
     let byte = (number % 251) as u8 + 1;
-    // SAFETY: just allocated from a cache of objects of `bytes` bytes.
+    // SAFETY: the object was just allocated from a cache of objects of `bytes` bytes.
     unsafe { object.as_ptr().write_bytes(byte, bytes) };
     Filled { object, byte }
 }
@@ -31,11 +31,11 @@ fn is_intact(filled: &Filled, bytes: usize) -> bool {
 }
 
 fn free(bed: &SheafBed, cache: CacheId, filled: &Filled) {
-    // SAFETY: allocated from this cache, and used no more.
+    // SAFETY: the object came from this cache, and is not used any more.
     unsafe { bed.stack.cache(cache).free(filled.object) };
 }
 
-/// Looks until nothing is due. Returns the bytes that pages of sparse slabs gave.
+/// Looks and purges until nothing is due. Returns the bytes that sparse slabs have given back.
 fn rest(bed: &SheafBed, state: &mut ReclaimState) -> usize {
     let mut bytes = 0;
     for _ in 0..3 {
@@ -83,12 +83,12 @@ fn pages_without_an_object_in_use_go_back_and_the_others_stay() {
         assert!(survivors.iter().all(|it| is_intact(it, size)), "contents stay");
         let stats = bed.stack.cache(cache).stats();
         let objects = stats.total_objects as usize * size;
-        // A slab may keep a page with its bits.
+        // Each slab may also keep a page that has its bits.
         let kept = pages_under(&survivors, size) + stats.total_slabs as usize * 4096;
         assert!(given + kept >= objects, "{given} of {objects} went, {kept} may stay");
         assert_eq!(rest(&bed, &mut state), 0, "once in each rest");
         assert_eq!(bed.stack.validate(), Ok(()));
-        // All of it is served again, each object once.
+        // All freed objects are handed out again, each object once.
         let again: Vec<_> = (0..count).map(|at| alloc(&bed, cache, size, at + 7)).collect();
         assert!(again.iter().chain(&survivors).all(|it| is_intact(it, size)), "no object twice");
         again.iter().chain(&survivors).for_each(|it| free(&bed, cache, it));
@@ -96,7 +96,7 @@ fn pages_without_an_object_in_use_go_back_and_the_others_stay() {
     });
 }
 
-/// Those who free what lies beside the pages that go back, and allocate, do not wait for it.
+/// A thread that uses the cache meanwhile does not wait for pages that go back.
 #[test]
 fn pages_go_back_beside_threads_that_use_the_cache() {
     let bed = SheafBed::new(Backing::Linux, 4096, 2, &small());

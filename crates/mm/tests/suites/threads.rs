@@ -1,6 +1,6 @@
-//! Threads on the real operating system: objects change hands through mailboxes and are freed by
-//! whoever has them, while one thread keeps giving memory back. Every object is tagged, so that one
-//! that is handed out twice, or whose memory has gone, is found by whoever frees it.
+//! Threads on the real operating system. They pass objects to each other through mailboxes, and a
+//! thread may free an object that another one allocated, while one thread keeps giving memory back.
+//! Each object has a tag, so the thread that frees it finds out if it was handed out twice or lost.
 
 use crate::support::{Backing, Bed, TestOs, small, unregister};
 use quarry_mm::frame::NodeId;
@@ -21,7 +21,7 @@ use crate::support::idle::reclaim;
 use crate::support::pattern;
 use crate::support::seed::{Dice, seed};
 
-/// Stamps the suite on policies.
+/// Makes the tests of the suite for each policy.
 macro_rules! stamp {
     ($($name:ident: $text:literal, $policy:ty;)*) => {$(
         mod $name {
@@ -53,13 +53,13 @@ macro_rules! stamp {
 slab_policies!(stamp);
 stamp! { direct: "direct", crate::support::Direct; }
 
-/// Steps of a thread; `QUARRY_TEST_ROUNDS` multiplies them.
+/// Steps of a thread, multiplied by `QUARRY_TEST_ROUNDS`.
 const STEPS: usize = 8_000;
 /// Most objects and bytes that a thread holds.
 const MOST_OBJECTS: usize = 300;
 const MOST_BYTES: usize = 6 << 20;
 
-/// A stack without a cache.
+/// A stack without a page cache.
 pub(crate) struct Config<P, S, L = V6_18>(PhantomData<(P, S, L)>);
 
 impl<P, S, L> StackConfig for Config<P, S, L>
@@ -75,24 +75,24 @@ where
     type Watch = AllInstruments;
 }
 
-/// An object on its way.
+/// An object that one thread sends to another.
 struct Parcel {
     object: Object,
     bytes: usize,
     tag: u64,
 }
 
-// SAFETY: whoever has the parcel owns the object.
+// SAFETY: the thread that has the parcel owns the object.
 unsafe impl Send for Parcel {}
 
-/// What the threads share.
+/// The data that the threads share.
 struct Market<'a, C: StackConfig> {
     stack: &'a Stack<C>,
     mailboxes: Vec<Mutex<Vec<Parcel>>>,
     working: AtomicUsize,
 }
 
-/// Counts a thread out, also where it panics: the others wait for it.
+/// Counts a thread as finished when dropped, also if it panics, because the others wait for it.
 struct Working<'a>(&'a AtomicUsize);
 
 impl Drop for Working<'_> {
@@ -101,7 +101,7 @@ impl Drop for Working<'_> {
     }
 }
 
-/// A thread and what it holds.
+/// A thread and the objects that it holds.
 struct Trader<'a, C: StackConfig> {
     market: &'a Market<'a, C>,
     number: usize,
@@ -112,7 +112,7 @@ struct Trader<'a, C: StackConfig> {
 }
 
 impl<C: StackConfig> Trader<'_, C> {
-    /// 0 to 4 MiB, mostly small.
+    /// A size from 0 to 4 MiB, mostly small.
     fn size(&mut self) -> usize {
         let bits = match self.dice.below(100) {
             0..60 => self.dice.below(9),
@@ -175,7 +175,7 @@ impl<C: StackConfig> Trader<'_, C> {
     fn discard(&self, parcel: &Parcel) {
         let Parcel { object, bytes, tag } = *parcel;
         assert!(pattern::holds(object, bytes, tag), "{object:p}: contents of {tag:#x} are gone");
-        // SAFETY: the parcel owned the object, and it ends here.
+        // SAFETY: the parcel owned the object, and the parcel is used no more.
         unsafe { self.market.stack.free(object) };
     }
 
@@ -219,7 +219,7 @@ impl<C: StackConfig> Trader<'_, C> {
             }
         }
         drop(working);
-        // Whoever still works may still send.
+        // A thread that still works may still send objects.
         while self.market.working.load(Ordering::Acquire) > 0 {
             self.receive_and_free();
             thread::yield_now();
@@ -235,7 +235,7 @@ impl<C: StackConfig> Trader<'_, C> {
     }
 }
 
-/// Gives memory back again and again, in both ways that there are.
+/// Gives memory back again and again, by `trim` and by looks.
 fn give_back<C: StackConfig>(stack: &Stack<C>, done: &AtomicBool, mut dice: Dice) {
     let mut state = ReclaimState::new();
     while !done.load(Ordering::Acquire) {
@@ -250,8 +250,8 @@ fn give_back<C: StackConfig>(stack: &Stack<C>, done: &AtomicBool, mut dice: Dice
     }
 }
 
-/// `threads` threads trade, `unregistered` of them without restartable sequences, on CPUs of
-/// `nodes` nodes by turns.
+/// `threads` threads trade, `unregistered` of them without restartable sequences. With several
+/// `nodes`, CPUs belong to two nodes by turns.
 fn exchange<P, S>(threads: usize, unregistered: usize, nodes: u8)
 where
     P: PerCpu + 'static,
@@ -260,7 +260,7 @@ where
     exchange_on::<Config<P, S>>(threads, unregistered, nodes, V6_18);
 }
 
-/// The same under a page policy.
+/// Same as [`exchange`], with a page policy.
 pub(crate) fn exchange_on<C>(threads: usize, unregistered: usize, nodes: u8, policy: C::Pages)
 where
     C: StackConfig<Pages: Default>,
@@ -308,7 +308,7 @@ where
     conserved(&bed);
 }
 
-/// Everything came back: by the counts of every cache, and by the memory that is left.
+/// Checks that all objects came back, by the counts of each cache and by the memory in use.
 fn conserved<C: StackConfig>(bed: &Bed<C>) {
     assert_eq!(bed.stack.validate(), Ok(()));
     let ids: Vec<_> = (1..=quarry_mm::heap::classes::COUNT).map(CacheId::new).collect();
@@ -316,7 +316,7 @@ fn conserved<C: StackConfig>(bed: &Bed<C>) {
         let stats = bed.stack.cache(id).stats();
         let allocs = stats.alloc_fast + stats.alloc_slow;
         let frees = stats.free_fast + stats.free_slow;
-        // A list counts an operation before it commits, so one that starts again counts twice.
+        // Some policies count a list operation before it commits, so a restarted one counts twice.
         assert!(allocs == frees || <C::Slab as SlabPolicy<_>>::NAME != "sheaf", "{stats:?}");
         assert_eq!(stats.active_objects, stats.parked_objects, "{stats:?}");
     }
@@ -324,8 +324,8 @@ fn conserved<C: StackConfig>(bed: &Bed<C>) {
     bed.assert_empty(&ids);
 }
 
-/// Room for four large blocks that two threads share, while a third gives every free block to the
-/// system: whoever finds none has met one on its way there or back, and must wait for it.
+/// Two threads share room for four large blocks, while a third one gives every free block to the
+/// system. A request that finds no block must wait for a block that is being purged.
 #[test]
 fn what_is_being_purged_is_not_refused() {
     let options = StackOptions { heap: true, ..small() };
@@ -334,7 +334,7 @@ fn what_is_being_purged_is_not_refused() {
     let bed = bed.expect("a system that fails nowhere");
     let size = 1 << 20;
     let mut filling: Vec<Object> = std::iter::from_fn(|| bed.stack.alloc(size)).collect();
-    // SAFETY: objects that are freed here and below are live, and nobody else knows them.
+    // SAFETY: all objects freed here and below are live, and no other code knows them.
     let free = |object| unsafe { bed.stack.free(object) };
     filling.split_off(filling.len() - 4).into_iter().for_each(free);
     let working = AtomicUsize::new(2);

@@ -1,4 +1,4 @@
-//! What the figures of a heap say, against what its callers hold.
+//! The figures of a heap, compared with the objects that its callers hold.
 
 use crate::support::seed::{Dice, seed};
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
@@ -7,7 +7,7 @@ use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::SlabPolicy;
 use quarry_sys::percpu::{Object, VirtualSlots};
 
-/// A heap on two CPUs, and what its callers hold.
+/// A heap on two CPUs, and the objects that its callers hold.
 struct Holder<S: SlabPolicy<VirtualSlots> + 'static> {
     bed: Bed<VirtualConfig<S>>,
     held: Vec<Object>,
@@ -26,11 +26,11 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Holder<S> {
 
     fn free(&mut self, index: usize) {
         let object = self.held.swap_remove(index);
-        // SAFETY: it was live, and only `held` knew it.
+        // SAFETY: the object was live, and only `held` had it.
         unsafe { self.bed.stack.free(object) };
     }
 
-    /// The figures are exact while nobody else is at work.
+    /// Checks the figures, which are exact while no other thread is at work.
     fn check(&self) {
         let stack = &self.bed.stack;
         let usage = stack.stats().heap;
@@ -38,7 +38,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Holder<S> {
         let used: usize = sizes().filter(|size| *size <= LARGEST_BLOCK).sum();
         let mapped: usize = sizes().filter(|size| *size > LARGEST_BLOCK).sum();
         assert_eq!(usage.used_bytes, used, "{usage:?}");
-        // A mapping that was kept stays charged for what it has had.
+        // A kept mapping that serves again stays charged for the most frames that it has used.
         assert!(usage.mapped_bytes >= mapped, "{mapped} bytes mapped: {usage:?}");
         assert_eq!(usage.mapped_bytes == 0, mapped == 0, "{usage:?}");
         assert_eq!(usage.used_bytes + usage.free_bytes, usage.arena_bytes, "{usage:?}");

@@ -1,4 +1,4 @@
-//! Stacks with fewer instruments: none at all, and the heap profile alone.
+//! Stacks with fewer instruments: one without any, and one with the heap profile alone.
 
 use crate::support::{Backing, Bed, TestOs, VirtualConfig, small};
 use quarry_mm::heap::options::StackOptions;
@@ -41,7 +41,7 @@ fn with_heap() -> StackOptions {
     StackOptions { heap: true, ..small() }
 }
 
-/// Objects, blocks and mappings: allocated, asked for their size, resized, and freed.
+/// Allocates objects, blocks and mappings, checks their sizes, resizes and frees them.
 fn play<C: StackConfig>(stack: &Stack<C>) {
     let sizes = [0, 1, 100, 2048, 5000, 32 << 10, 100_000, 1 << 20, 3 << 20];
     let mut objects: Vec<(Object, usize)> = Vec::new();
@@ -50,14 +50,14 @@ fn play<C: StackConfig>(stack: &Stack<C>) {
             let object = stack.alloc(request).expect("memory");
             assert!(stack.usable_size(object) >= size);
             stack.demand(Entry::FreeSized, object, size, Some(request.align));
-            // SAFETY: the object has so many bytes, and is this test's.
+            // SAFETY: the object has `size` bytes, and only this test uses it.
             unsafe { object.as_ptr().write_bytes(7, size) };
             objects.push((object, size));
         }
     }
     assert_eq!(stack.validate(), Ok(()));
     for (object, size) in objects {
-        // SAFETY: the object is this test's, and has not been freed.
+        // SAFETY: only this test uses the object, which is freed once.
         unsafe {
             let object = stack.realloc(object, size * 2 + 1).expect("memory");
             let bytes = core::slice::from_raw_parts(object.as_ptr(), size);
@@ -78,7 +78,7 @@ fn a_stack_without_instruments_serves_requests() {
     bed.stack.switch_instrument(Instrument::Debug, true);
     let object = bed.stack.fast.alloc(100).expect("the fast path is open: there is no instrument");
     assert_eq!(Watch::alloc_counted(&bed.stack.watch, &bed.stack, 100, false), None);
-    // SAFETY: just allocated.
+    // SAFETY: the object was just allocated.
     assert!(unsafe { bed.stack.fast.free(object.as_ptr()) });
     bed.assert_empty(&[]);
 }
@@ -95,7 +95,7 @@ fn a_stack_without_instruments_has_no_room_for_them() {
 fn a_stack_may_have_the_heap_profile_alone() {
     let bed = bed::<Profiled>(&with_heap());
     let start = Linux.reserve(words(256, 2048) * 8).expect("memory");
-    // SAFETY: fresh memory of so many words, which stays mapped.
+    // SAFETY: fresh memory of `words(256, 2048)` words, which stays mapped.
     let area = unsafe { Area::new(start.cast(), 256, 2048) };
     let (profile, os): (_, &'static dyn Os) = (&bed.stack.watch, &Linux);
     profile.prepare(&bed.stack, os, area).expect("memory");

@@ -60,7 +60,8 @@ pub unsafe extern "C" fn free(pointer: *mut c_void) {
     }
 }
 
-/// Defines `operator delete` with a size under a name. A block of another size goes to `slow`.
+/// Defines a sized `operator delete`, called `$name`. A block that `malloc(size)` would not give on
+/// the fast path goes to `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*

@@ -4,17 +4,17 @@
 //! `portable.rs`, do: in the same order and by the same sequences, whose text comes from
 //! `quarry_sys`. A compiler needs five more instructions for `malloc` and eight more for `free`,
 //! because it folds no atomic load into its use and must keep a sequence's result past the
-//! sequence's end. These instructions are a tenth of the time of a pair. A change of one file needs
-//! the same change of the other; both have the same tests.
+//! sequence's end. These instructions would take a tenth of the time of a pair. A change of one
+//! file needs the same change of the other; both have the same tests.
 //!
 //! Plain loads replace acquire loads: on x86-64 every load is an acquire load, and an assembler
 //! does not reorder instructions.
 //!
 //! A pair of malloc and free is a chain of dependences through memory: each call loads the header
 //! that the previous call stored (see `percpu/assembly.rs` of `quarry_sys`). The first table has
-//! cycles per pair of the variants of this code that were tried on an Intel Xeon of family 6, model
-//! 207 (Emerald Rapids): one size; two sizes, nested; two in turn; eight blocks of one size; a
-//! random one of 1,000 blocks replaced; batches of 100.
+//! the cycles per pair of variants of this code, on an Intel Xeon of family 6, model 207 (Emerald
+//! Rapids). Its columns: one size; two sizes, nested; two sizes in turn; eight blocks of one size;
+//! 1,000 blocks of which a random one is replaced; batches of 100.
 //!
 //! | header by .. | one | nested | in turn | eight | random | batch |
 //! |---|---|---|---|---|---|---|
@@ -25,9 +25,10 @@
 //! | without that, 16-bit offsets of cells for kinds | 16.1 | 17.2 | 20.5 | 17.1 | 18.7 | 17.1 |
 //!
 //! With 16-bit offsets for classes too the cycles are the same. The forms of the second table were
-//! tried on an AMD EPYC of family 26, model 2 (Zen 5), in another loop: one size; two blocks of one
-//! size; two sizes, nested and in turn; eight of one size; one of eight sizes, drawn at random.
-//! Each row adds its change to the row above it, except rows with a dash, which were not kept.
+//! tried on an AMD EPYC of family 26, model 2 (Zen 5), in another loop. Its columns: one size; two
+//! blocks of one size; two sizes, nested and in turn; eight blocks of one size; one of eight sizes,
+//! drawn at random. Each row adds its change to the row above it; changes with a dash were not
+//! kept.
 //!
 //! | form | one | two | nested | in turn | eight | random |
 //! |---|---|---|---|---|---|---|
@@ -38,9 +39,10 @@
 //! | - the place by one register in `malloc` | 11.3 | 11.2 | 14.8 | 21.0 | 13.9 | 22.9 |
 //! | - the top loaded beside the header in `malloc` | 11.5 | 12.3 | 14.3 | 21.1 | 12.9 | 21.9 |
 //!
-//! Also not kept, compared with the first row of this table: to load the top beside the header in
-//! `free` too (in turn 26.7), to commit by an `add` to memory (28.0), and to check the object
-//! within the sequence (in turn 20.6, but two more instructions, and two sizes at random 23.4).
+//! More changes that were not kept, compared with the first row of the second table: to load the
+//! top beside the header in `free` too (in turn 26.7), to commit by an `add` to memory (28.0), and
+//! to check the object within the sequence (in turn 20.6, but two more instructions, and two sizes
+//! at random 23.4).
 //!
 //! On this EPYC a chain of several sizes waits for the address to which `free` stores the header:
 //! the next `malloc` loads its header only when that address is known, though it belongs to another

@@ -51,7 +51,7 @@ static void every_alignment(void)
     }
 }
 
-/* Objects of odd sizes beside each other, so that an offset within a slab would show. */
+/* Objects of odd sizes beside each other, so that a wrong offset within a slab would show. */
 static void many_of_one_alignment(void)
 {
     enum { COUNT = 500 };
@@ -71,7 +71,7 @@ static void many_of_one_alignment(void)
         }
 }
 
-/* realloc of an aligned object keeps its contents, free takes it, at every alignment. */
+/* At every alignment, realloc keeps an aligned object's contents, and free accepts the object. */
 static void aligned_objects_are_objects(void)
 {
     for (size_t alignment = 16; alignment <= 4 * MIB; alignment *= 4)
@@ -107,7 +107,7 @@ static void whole_pages(void)
     }
 }
 
-/* posix_memalign answers with an error code, leaves the result and errno alone. */
+/* posix_memalign returns an error code, and changes neither the result nor errno. */
 static void posix_refuses(size_t alignment, size_t size, int expected)
 {
     void *const untouched = &errno;
@@ -146,7 +146,7 @@ static void refusals(void)
     }
 }
 
-/* memalign has no standard: a wrong alignment is refused, or rounded up as glibc does. */
+/* No standard defines memalign: it may refuse a wrong alignment, or round it up as glibc does. */
 static void odd_memalign(void)
 {
     for (size_t alignment = 24; alignment < 3000; alignment = alignment * 2 + 24) {

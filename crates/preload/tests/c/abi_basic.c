@@ -78,7 +78,8 @@ static void empty_requests(void)
     free(NULL);
 }
 
-/* Memory that is freed is used again: a gibibyte passes through, little stays. */
+/* Freed memory is used again: the program allocates a gibibyte in all, and little stays
+ * resident. */
 static void freed_memory_comes_back(void)
 {
     size_t before = resident_bytes();

@@ -1,4 +1,4 @@
-/* calloc: zeroed whatever was there before; overflow; reallocarray's overflow. */
+/* calloc zeroes memory that had other contents; calloc and reallocarray refuse an overflow. */
 #include "check.h"
 
 #include <pthread.h>
@@ -14,7 +14,8 @@ static void check_zero(const unsigned char *object, size_t size)
           object[at], at);
 }
 
-/* Dirty objects of a size, free them by three routes, and take them again. */
+/* Fills objects of a size with other bytes, frees them by three routes, and allocates them
+ * again. */
 static void zero_after_reuse(size_t size)
 {
     enum { COUNT = 40 };
@@ -40,7 +41,7 @@ static void zero_after_reuse(size_t size)
     }
 }
 
-/* Dirty pages cross from one size to the next through the zone. */
+/* Pages that one size has filled with other bytes serve the next size, through the zone. */
 static void zero_after_pages_changed_use(void)
 {
     for (size_t i = 0; i + 1 < LENGTH(EDGE_SIZES); i++)

@@ -78,7 +78,7 @@ static void success_leaves_errno_alone(void)
     CHECK(errno == MARK, "free(NULL) changed errno");
 }
 
-/* Enough freed at once for the allocator to give memory back on the way. */
+/* Frees so much at once that the allocator gives memory back to the system meanwhile. */
 static void large_frees_leave_errno_alone(void)
 {
     enum { COUNT = 64 };

@@ -27,7 +27,7 @@ static size_t bytes_in_use(void)
     return info.uordblks + info.hblkhd;
 }
 
-/* The figure that people watch follows what the program holds. */
+/* The bytes in use, which people watch, follow what the program holds. */
 static void mallinfo_follows(void)
 {
     size_t before = bytes_in_use();

@@ -94,7 +94,7 @@ static void random_walk(void)
     }
 }
 
-/* glibc frees the object, answers NULL and leaves errno alone. */
+/* As in glibc, realloc(p, 0) frees the object, returns NULL and leaves errno alone. */
 static void realloc_to_nothing(void)
 {
     for (size_t i = 0; i < LENGTH(EDGE_SIZES); i++) {

@@ -1,4 +1,4 @@
-/* cfree, and C23's free_sized and free_aligned_sized: reached as an old or a new program would. */
+/* cfree, which old programs call, and C23's free_sized and free_aligned_sized, found by name. */
 #include "check.h"
 
 typedef void free_fn(void *);

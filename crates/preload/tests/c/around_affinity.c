@@ -81,7 +81,7 @@ int main(int argc, char **argv)
     pthread_attr_setstacksize(&attributes, 64 * KIB);
     for (size_t i = 0; i < count; i++)
         CHECK(pthread_create(&threads[i], &attributes, allocate, (void *)i) == 0, "thread %zu", i);
-    /* All are alive at once. */
+    /* All threads are alive at once. */
     pthread_barrier_wait(&everybody);
     uint64_t random = 77;
     while (atomic_load(&left) > 0) {

@@ -1,7 +1,7 @@
 /*
- * Asynchronous cancellation: POSIX allows it only where a thread calls nothing, and malloc is not
- * among the three functions that may be called. Threads allocate with cancellation deferred and
- * compute with it asynchronous; the storm of requests meets them anywhere, their handlers free.
+ * Asynchronous cancellation: POSIX lets a thread call only three functions under it, and malloc is
+ * not one of them. So the threads allocate without it and compute with it. Requests to cancel them
+ * come at any point, and their cleanup handlers free.
  */
 #include "deadline.h"
 

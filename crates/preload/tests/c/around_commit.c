@@ -1,6 +1,7 @@
 /*
  * usage: around_commit MIB; under vm.overcommit_memory=2 the system promises no more than that to
- * all processes together. More is refused with ENOMEM, and smaller requests go on.
+ * all processes together. Requests beyond it are refused with ENOMEM, and smaller ones still
+ * succeed.
  */
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /*
- * A daemon: forks twice, leaves its session and every file descriptor behind, and works on with the
- * memory of its ancestors. The parent adopts it, to learn how it ended.
+ * A daemon: forks twice, leaves its session, closes every file descriptor, and goes on with the
+ * memory of its ancestors. The first of these adopts the daemon, to learn how it ended.
  */
 #include "deadline.h"
 
@@ -34,7 +34,7 @@ static void *serve(void *unused)
     return unused;
 }
 
-/* There is nowhere left to print to: exit codes say what failed. */
+/* No descriptor is left to print to: exit codes say what failed. */
 static void live_as_daemon(void)
 {
     alarm(40);

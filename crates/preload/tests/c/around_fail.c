@@ -1,8 +1,8 @@
 /*
- * Every request to the system fails once, and everything from every request on: NULL comes out with
- * ENOMEM, what is live keeps its contents, every invariant holds, and when the system serves again,
- * so does malloc. The calls of the allocator meet the functions below, which stand in front of the
- * C library's.
+ * Each request to the system fails once; in other runs it fails with all that follow. malloc
+ * returns NULL with ENOMEM, live objects keep their contents, every invariant holds, and when the
+ * system serves again, so does malloc. The allocator calls the functions below, which come before
+ * the C library's.
  */
 #include "refused.h"
 
@@ -21,7 +21,7 @@ static int fails(void)
     return call >= atomic_load(&first_failing) && call <= atomic_load(&last_failing);
 }
 
-/* The C library's `syscall`, behind the one below. */
+/* The C library's `syscall`, which the one below hides. */
 static long system_call(long number, long a, long b, long c, long d, long e, long f)
 {
 #if defined(__x86_64__)
@@ -62,7 +62,7 @@ static long answer(long number, long a, long b, long c, long d, long e, long f)
     return system_call(number, a, b, c, d, e, f);
 }
 
-/* Calls of the allocator for other things than memory fail too, except sleeping and waking. */
+/* The allocator's calls for other things than memory fail too, except for sleeping and waking. */
 long syscall(long number, ...)
 {
     va_list rest;
@@ -105,8 +105,8 @@ void *mremap(void *address, size_t bytes, size_t wanted, int flags, ...)
 enum how { ONCE, FROM_THERE };
 
 /*
- * In a child, so that each run starts before the first allocation. Returns how often requests were
- * refused; where nothing is to fail (nth = 0), how many calls a run makes.
+ * Runs in a child, so that each run starts before the first allocation. Returns how often requests
+ * were refused; if nothing is to fail (nth = 0), how many calls a run makes.
  */
 static int run(long nth, enum how how)
 {

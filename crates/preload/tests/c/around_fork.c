@@ -1,6 +1,6 @@
 /*
- * 1,000 forks from every thread while all allocate, one gives everything back in a loop, and the
- * reclaim thread runs. Each child allocates, frees and ends within its deadline.
+ * The threads fork 1,000 times in all while they allocate, one thread calls malloc_trim in a loop,
+ * and the reclaim thread runs. Each child allocates, frees and ends within its deadline.
  */
 #include "deadline.h"
 #include "slots.h"
@@ -36,7 +36,7 @@ static void free_all(struct worker *worker)
     slots_free(worker->slots, SLOTS);
 }
 
-/* Enough to give back for the reclaim thread to start. */
+/* Frees enough for the reclaim thread to start. */
 static void give_work_to_reclaim(void)
 {
     void *blocks[BLOCKS];

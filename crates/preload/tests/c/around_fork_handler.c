@@ -1,9 +1,9 @@
 /*
  * fork in a handler of a signal that interrupts malloc, free or fork itself. The process has one
- * thread; with the argument "reclaim" the library's own beside it.
+ * thread; with the argument "reclaim" it also has the library's own.
  *
  * Another process sends a signal each time the program has gone a step further. Every second child
- * of the handler returns from it and goes on with what was interrupted.
+ * that the handler forks returns from it and goes on with the interrupted work.
  */
 #include "deadline.h"
 #include "slots.h"
@@ -28,7 +28,8 @@ static void wait_for(pid_t child)
 {
     int status = 0;
     while (waitpid(child, &status, 0) != child) {
-        /* A thread that has become a child meanwhile waits for a sibling. */
+        /* A signal here may have forked: this process is then the child, and `child` is its
+         * sibling. */
         if (is_child && errno == ECHILD)
             return;
         CHECK(errno == EINTR, "waitpid");
@@ -69,7 +70,7 @@ static void step(void)
     wait_for(child);
 }
 
-/* Enough to give back for the reclaim thread to start, and to have work. */
+/* Frees enough for the reclaim thread to start and to have work. */
 static void give_work_to_reclaim(void)
 {
     void *blocks[40];
@@ -105,7 +106,7 @@ static pid_t start_sender(atomic_uint *steps)
         while (atomic_load(steps) == seen)
             sched_yield();
         seen = atomic_load(steps);
-        /* Not always at the same place of a step. */
+        /* So that the signal does not always come at the same place of a step. */
         for (volatile uint64_t idle = mix(round) % 4000; idle > 0; idle--) {
         }
         kill(target, SIGUSR1);

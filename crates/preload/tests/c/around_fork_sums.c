@@ -1,6 +1,6 @@
 /*
- * The accounts of a child of fork add up, whatever the threads of its parent were doing: they
- * allocate and free objects of every size, one gives everything back, and the reclaim thread runs.
+ * The accounts of a child of fork add up, although the threads of its parent were at work: they
+ * allocate and free objects of every size, one calls malloc_trim, and the reclaim thread runs.
  */
 #include "deadline.h"
 #include "slots.h"
@@ -29,7 +29,7 @@ static void *work(void *argument)
     uint64_t random = number << 32;
     while (!atomic_load(&stop)) {
         churn(slots[number], &random, 50);
-        /* As many at once that slabs come and go. */
+        /* So many objects at once that slabs come and go. */
         if (number == 0)
             slots_free(slots[number], SLOTS);
     }

@@ -1,7 +1,7 @@
 /*
- * A program whose main thread ends by pthread_exit, and then its last one: the process ends as it
- * does without the allocator's thread, and what is to happen at exit happens on a stack of the
- * usual size.
+ * The main thread of a program ends by pthread_exit, and then its last other thread ends. The
+ * process ends as it does without the allocator's thread, and functions registered for the exit run
+ * on a stack of the usual size.
  */
 #include "deadline.h"
 #include "memory.h"

@@ -1,7 +1,7 @@
 /*
- * Under every limit from next to nothing to what a run needs, in steps of the smallest slab, so
- * that each allocation that needs memory is refused under one of them: NULL comes out with ENOMEM,
- * contents stay, every invariant holds, and the program goes on with what it has freed.
+ * Runs under every limit from next to nothing to what a run needs, in steps of the smallest slab,
+ * so that each allocation that needs memory is refused under some limit: malloc returns NULL with
+ * ENOMEM, contents stay, every invariant holds, and the program goes on with what it has freed.
  */
 #include "refused.h"
 
@@ -12,7 +12,7 @@ static const size_t LARGE = 3 * MIB;
 /* The smallest limit under which nothing is refused is below this. */
 static const size_t MOST = 64 * MIB;
 
-/* In a program that started under a limit. */
+/* One run, in a program that started under a limit. */
 static int run(void)
 {
     deadline(60, "a run under a limit");

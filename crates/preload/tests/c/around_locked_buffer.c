@@ -36,7 +36,7 @@ int main(void)
     size_t left = resident_bytes() - before;
     printf("%zu KiB are left of %zu\n", left / KIB, COUNT * (size_t)BYTES / KIB);
     CHECK(left < 12 * MIB, "%zu bytes stay because of two locked buffers", left);
-    /* What was refused or not, it serves again, and calloc is zero. */
+    /* Whether the system took the memory back or refused, it serves again, and calloc zeroes it. */
     for (int i = 0; i < 200; i++) {
         unsigned char *zeroed = calloc(1, 64 * KIB);
         CHECK(zeroed != NULL, "calloc");

@@ -1,7 +1,7 @@
 /*
- * The thread that gives memory back holds no right that the main thread has given up, and does not
- * stand in the way of one that gives up more: the C library repeats a change of user in every
- * thread and ends the process where one refuses.
+ * The thread that gives memory back holds no right that the main thread has given up, and keeps no
+ * thread from giving up more: the C library repeats a change of user in every thread and ends the
+ * process where one refuses.
  * usage: around_privileges user|beside|capabilities|first|effective|vow
  * Exits with 77 and a reason where this user has no rights to give up.
  */
@@ -68,7 +68,7 @@ static void become_nobody(void)
     CHECK(setuid(0) != 0, "nobody became root");
 }
 
-/* Effective capabilities come and go; only what is not permitted any more is gone. */
+/* A thread may raise effective capabilities again; only those no longer permitted are gone. */
 static void lower_and_raise(Capabilities before)
 {
     Capabilities lowered, raised;
@@ -105,7 +105,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "first") == 0)
         set_capabilities(none);
-    /* With its first thread a program unblocks the C library's signal: later ones inherit it. */
+    /* For a program's first thread the C library unblocks its signal; later threads inherit
+     * that. */
     int is_beside = strcmp(argv[1], "beside") == 0;
     pthread_t other;
     CHECK(!is_beside || pthread_create(&other, NULL, sleeps, NULL) == 0, "pthread_create");

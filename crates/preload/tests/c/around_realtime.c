@@ -1,6 +1,6 @@
 /*
- * A real-time thread that is bound to one CPU starts the thread that gives memory back: that is an
- * ordinary one, and may run on all CPUs that the process was given.
+ * A real-time thread that is bound to one CPU starts the thread that gives memory back. The new
+ * thread is an ordinary one, and may run on all CPUs that the process was given.
  * Exits with 77 and a reason where this user may not have a real-time thread.
  */
 #include "memory.h"

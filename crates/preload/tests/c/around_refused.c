@@ -17,10 +17,11 @@
 enum { WORKERS = 3, FORKS = 300 };
 
 static atomic_int stop;
-/* A heap that grows beside other threads starts the allocator's own, so it grows after this. */
+/* When the heap grows beside other threads, the allocator starts its own: so it grows after
+ * this. */
 static pthread_barrier_t refused;
 
-/* In all threads. The C library falls back from clone3 to clone, if it fails with ENOSYS. */
+/* Installs a filter for all threads. If clone3 fails with ENOSYS, the C library calls clone. */
 static void refuse_children(void)
 {
     struct sock_filter filter[] = {

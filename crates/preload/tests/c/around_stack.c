@@ -17,7 +17,7 @@ static void *end_at_once(void *argument)
     return argument;
 }
 
-/* So many objects of the size of a thread's storage fill the array that the next `free` meets. */
+/* Frees `fillers` objects of the size of a thread's storage: for some number, the array is full. */
 static void join_after(size_t fillers, size_t size, void *stack)
 {
     void *objects[FILLERS];
@@ -47,7 +47,8 @@ int main(void)
     CHECK(stack != MAP_FAILED, "mmap");
     for (size_t i = 0; i < BLOCKS; i++)
         free(blocks[i]);
-    /* A child has no thread yet and as much to give back: its first slow `free` would start one. */
+    /* A child has no such thread yet, but as much to give back: its first slow `free` would start
+     * it. */
     static const size_t sizes[] = {320, 384};
     for (size_t size = 0; size < LENGTH(sizes); size++) {
         for (size_t fillers = 0; fillers < FILLERS; fillers++) {

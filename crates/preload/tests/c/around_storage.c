@@ -1,6 +1,6 @@
 /*
  * Thread-local storage of 57 KiB, which the C library puts on the stack of every thread: also of
- * the one that gives memory back, which needs some beside.
+ * the one that gives memory back, which needs stack besides.
  */
 #include "deadline.h"
 #include "memory.h"

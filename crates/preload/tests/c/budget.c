@@ -160,12 +160,12 @@ int main(void) {
   assert(__atomic_load_n(&levels, __ATOMIC_SEQ_CST) & 1 << QUARRY_PRESSURE_LOW);
   budget = read_budget();
   assert(budget.used <= 32 * MIB && budget.slab_unreclaimable > 0 && budget.metadata > 0);
-  /* Between the low and the high mark nothing is due. */
+  /* Between the low and the high mark no reclaim is due. */
   do {
     assert(add(&caches[0]));
     budget = read_budget();
   } while (budget.limit - budget.used >= budget.low);
-  /* From below, the background reaches the high mark without another call of the program. */
+  /* From below the low mark, the background thread reaches the high mark without a further call. */
   for (;;) {
     budget = read_budget();
     if (budget.limit - budget.used >= budget.high)

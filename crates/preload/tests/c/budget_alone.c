@@ -53,7 +53,7 @@ int main(void) {
   assert(quarry_budget_read(&budget, sizeof budget) == 0 && budget.used <= (size_t)16 << 20);
   quarry_unregister(registered);
   may_be_called = 0;
-  /* Nothing is left that could give way: a defined error. */
+  /* Nothing reclaimable is left: the calls fail with defined errors. */
   fill();
   assert(quarry_set_limit((size_t)1 << 20) == 0);
   assert(quarry_limit_wait(10) == -1 && errno == ETIMEDOUT);

@@ -1,6 +1,6 @@
 /*
- * Gives a cache, or quarry_pages_free, what they must not get. Prints the address first; a line and
- * an abort are expected.
+ * Passes wrong arguments to the functions of a cache, or to quarry_pages_free. Prints the address
+ * first; a line and an abort are expected.
  */
 #include "check.h"
 #include <quarry.h>

@@ -1,7 +1,7 @@
 /*
  * Destroys a cache of which another CPU holds objects, in a thread that may not stop that CPU.
- * Prints how many objects the cache is said to have then, and how many of these nobody uses; or
- * "reached", where the thread can reach them all the same.
+ * Prints how many objects are said to be in use then, and how many of these are not; or "reached",
+ * if the thread can take back the other CPU's objects all the same.
  */
 #include "filter.h"
 
@@ -23,9 +23,9 @@ static void *park(void *cpu)
     for (int i = 0; i < FREED; i++)
         quarry_cache_free(far, objects[i]);
     pthread_barrier_wait(&step);
-    /* The other thread tries. */
+    /* Now the other thread destroys the cache. */
     pthread_barrier_wait(&step);
-    /* No filter holds for this one. */
+    /* No filter applies to this thread. */
     CHECK(quarry_cache_destroy(far) == 0, "all of them were given back");
     return NULL;
 }

@@ -96,7 +96,7 @@ static void reserve(void)
     quarry_reserve *reserve = quarry_cache_prefill(cache, 50);
     CHECK(reserve != NULL, "no reserve");
     void *objects[50];
-    /* Nothing more is to be had, and the reserve gives all the same. */
+    /* No memory is left, but the reserve still has its objects. */
     CHECK(quarry_set_limit(1 << 20) == 0, "no limit");
     while (malloc(5000) != NULL)
         continue;
@@ -118,7 +118,7 @@ static void reserve(void)
     quarry_reserve_free(NULL);
     quarry_cache_free_bulk(cache, 50, objects);
     CHECK(quarry_cache_destroy(cache) == 1, "one object of the second reserve is in use");
-    /* A reserve that has nothing left may go after its cache. */
+    /* An empty reserve may be freed after its cache was destroyed. */
     cache = create("gone", 100, 0);
     reserve = quarry_cache_prefill(cache, 1);
     quarry_cache_free(cache, quarry_reserve_alloc(reserve));
@@ -175,7 +175,7 @@ static void errors(void)
     FAILS(EINVAL, quarry_cache_alloc_bulk(cache, 0, 1, NULL) == 0);
     FAILS(EINVAL, quarry_cache_prefill(cache, 1000000) == NULL);
     CHECK(quarry_cache_destroy(cache) == 0, "nothing is in use");
-    /* Its number is another cache's now; the handle stays what it was: of nothing. */
+    /* Another cache has its number now, but the old handle still stands for no cache. */
     quarry_cache *other = create("other", 200, 0);
     CHECK(other != cache, "a handle is used again");
     quarry_cache *none[] = {NULL, cache, (quarry_cache *)&cache, (quarry_cache *)1,
@@ -222,7 +222,7 @@ static void pages(void)
             else
                 quarry_pages_free(blocks[i], order);
         }
-        /* What was just freed is there without growth. */
+        /* A block that was just freed can be had without growth of the heap. */
         void *block = quarry_pages_alloc(order, QUARRY_ATOMIC | QUARRY_ZERO);
         CHECK(block != NULL && holds(block, 0, bytes), "nothing of order %u at once", order);
         quarry_pages_free(block, order);
@@ -254,7 +254,7 @@ static void *work(void *seed)
             memset(objects[place], (int)place, 96);
         }
         if (i % 500 == 0) {
-            /* A cache of its own, while others work and print statistics. */
+            /* The thread has its own cache while others work and print statistics. */
             own = create("own", 48 + (state >> 20), 0);
             void *some[100];
             CHECK(quarry_cache_alloc_bulk(own, 0, 100, some) == 100, "no objects");
@@ -283,7 +283,7 @@ static void threads(void)
     for (size_t i = 0; i < LENGTH(workers); i++)
         pthread_join(workers[i], NULL);
     CHECK(quarry_validate() == 0, "an invariant is broken");
-    /* What other CPUs hold goes back as well. */
+    /* The objects that other CPUs hold go back as well. */
     CHECK(quarry_cache_destroy(shared) == 0, "objects are left");
 }
 

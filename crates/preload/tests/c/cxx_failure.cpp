@@ -1,5 +1,5 @@
 // operator new fails in every way that C++ knows: the new-handler, bad_alloc, null for nothrow; and
-// exceptions that cross everything on their way.
+// exceptions that pass through many frames.
 #include "check.h"
 
 #include <map>
@@ -29,7 +29,7 @@ const Call NOTHROW[] = {
     [](size_t n) { return ::operator new[](n, std::align_val_t{64}, std::nothrow); },
 };
 
-// The last ones make libstdc++ 12's own aligned forms overflow to 0 and give an empty object.
+// With the last sizes, libstdc++ 12's own aligned forms overflow to 0 and return an empty object.
 const size_t IMPOSSIBLE[] = {
     PTRDIFF_MAX, size_t{PTRDIFF_MAX} + 1, size_t{1} << 60, SIZE_MAX - 65536, SIZE_MAX - 62, SIZE_MAX,
 };

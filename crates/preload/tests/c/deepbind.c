@@ -1,6 +1,6 @@
 /*
- * Opens a plugin with RTLD_DEEPBIND, which lets it bind to the C library past whatever stands in
- * front of it, and passes memory both ways.
+ * Opens a plugin with RTLD_DEEPBIND, so that it binds to the C library and not to an object that
+ * comes before it, and passes memory both ways.
  * usage: deepbind PLUGIN OWNER; OWNER is part of the name of the object whose `free` the plugin
  * is to call
  */
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     CHECK(plugin != NULL, "dlsym: %s", dlerror());
     const char *owner = plugin->owner();
     if (is_separate) {
-        /* A namespace has a C library of its own: what it allocates it frees itself. */
+        /* A namespace has a C library of its own, which frees what it has allocated. */
         CHECK(strstr(owner, "libc.so") != NULL, "the plugin's free comes from %s", owner);
         plugin->release(plugin->copy("in a namespace of its own"));
         return 0;
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     CHECK(strstr(owner, argv[2]) != NULL, "the plugin's free comes from %s", owner);
     if (strcmp(argv[2], "libc.so") != 0)
         exchange(plugin);
-    /* The rest of what dlopen does is the loader's. */
+    /* All other effects of dlopen are the loader's. */
     CHECK(dlopen(argv[1], RTLD_LAZY | RTLD_NOLOAD) == object, "another handle");
     CHECK(dlopen("/no/such/object", RTLD_NOW | RTLD_DEEPBIND) == NULL, "nothing was opened");
     CHECK(strstr(dlerror(), "/no/such/object") != NULL, "the error names no file");

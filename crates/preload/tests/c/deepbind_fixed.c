@@ -1,4 +1,4 @@
-/* The program `deepbind`, with the address of malloc in its code: it stands for that function. */
+/* The program `deepbind`, with the address of malloc in its code: its PLT entry. */
 #include "check.h"
 
 void *(*volatile allocate)(size_t);

@@ -1,6 +1,6 @@
 /*
  * Says who serves this process, `quarry` or `libc`, and whether it is an AT_SECURE one.
- * usage: environment [fork]; with `fork` a child goes the same way first
+ * usage: environment [fork]; with `fork` a child does the same first
  */
 #include "check.h"
 

@@ -1,7 +1,7 @@
 /*
  * The demands of musl's libc-test on malloc, written anew: malloc(0) gives objects of their own, a
  * program whose break cannot grow and whose address space is nearly full still gets small objects,
- * and one that asks for all there is is refused with ENOMEM and goes on.
+ * and one that asks for all memory gets ENOMEM and goes on.
  */
 #include "check.h"
 
@@ -25,7 +25,7 @@ static void objects_of_no_bytes_are_distinct(void)
         free(objects[i]);
 }
 
-/* Takes the address space behind the break, and all but `left` bytes of the rest. */
+/* Takes the address space after the break, and all but `left` bytes of the rest. */
 static void fill_address_space(size_t left)
 {
     struct rlimit limit;

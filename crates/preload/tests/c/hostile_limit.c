@@ -36,7 +36,7 @@ static void free_all(size_t count, size_t size)
     }
 }
 
-/* The same again after everything was freed: at least three quarters come back. */
+/* Fills the memory, frees everything, and fills it again: at least three quarters as much fits. */
 static void fill_twice(size_t size, size_t limit)
 {
     size_t first = allocate_until_refused(size);
@@ -47,7 +47,7 @@ static void fill_twice(size_t size, size_t limit)
     CHECK(second * 4 >= first * 3, "%zu times %zu, then only %zu", first, size, second);
 }
 
-/* At the limit, small objects and realloc fail and leave what is there alone. */
+/* At the limit, small requests and realloc fail, and live objects keep their contents. */
 static void live_at_the_limit(void)
 {
     size_t count = allocate_until_refused(64 * KIB);

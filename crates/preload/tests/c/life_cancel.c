@@ -1,7 +1,8 @@
 /*
  * Threads with a cancellation pending allocate and free: none of these calls is a cancellation
- * point, or a thread would vanish while the allocator holds a lock. They end where they say so.
- * Nor is what Quarry writes: malloc_stats is written whole, and a double free ends the process.
+ * point, or a thread would vanish while the allocator holds a lock. The threads end at their call
+ * of pthread_testcancel. Quarry's own output is no cancellation point either: malloc_stats is
+ * written whole, and a double free ends the process.
  */
 #include "check.h"
 

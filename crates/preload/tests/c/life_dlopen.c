@@ -1,4 +1,4 @@
-/* A library opened and closed again and again, objects crossing both ways, threads on the side. */
+/* A library is opened and closed again and again, beside threads; objects pass both ways. */
 #include "check.h"
 
 #include <pthread.h>

@@ -66,7 +66,7 @@ __attribute__((constructor)) void last_constructor()
     begin(LAST);
 }
 
-// The last code of the program: what main left is still there.
+// The last code of the program: objects that main left still have their contents.
 __attribute__((destructor(101))) void last_destructor()
 {
     end(FIRST);

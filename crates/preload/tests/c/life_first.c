@@ -1,6 +1,6 @@
 /*
- * One entry point as the first call of the program, before any constructor has run, and nothing of
- * the allocator is set up.
+ * Calls one entry point first of all, before any constructor has run and while no part of the
+ * allocator is set up.
  * usage: life_first ENTRY
  */
 #include "check.h"

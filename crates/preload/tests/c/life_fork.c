@@ -1,6 +1,6 @@
 /*
- * 200 forks under load: threads allocate, main and the threads fork in turn. Child and parent go
- * on with the objects of before, allocate, and the child forks and starts threads itself.
+ * 200 forks under load: threads allocate, main and the threads fork in turn. Child and parent go on
+ * with their old objects and allocate; the child also forks and starts threads itself.
  */
 #include "slots.h"
 

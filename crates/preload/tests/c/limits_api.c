@@ -1,6 +1,6 @@
 /*
  * The program sets its own limit: requests beyond it are refused, what was in use stays, and a
- * higher limit lets it go on. With QUARRY_DISABLE=1 it is told that there is none. The functions
+ * higher limit lets it go on. With QUARRY_DISABLE=1 it learns that there is no limit. The functions
  * are looked up as a program does that also runs without Quarry.
  */
 #include "check.h"
@@ -37,7 +37,7 @@ int main(int count, char **arguments)
     CHECK(errno == ENOMEM, "refused without ENOMEM");
     CHECK(first * 100 * KIB <= 64 * MIB, "%zu blocks are more than the limit", first);
     CHECK(first * 100 * KIB >= 56 * MIB, "%zu blocks are far from the limit", first);
-    /* Below what is in use: nothing more is given, nothing is lost. */
+    /* A limit below the memory in use: requests fail, and nothing is lost. */
     CHECK(set_limit(16 * MIB) == 0 && malloc(100 * KIB) == NULL, "beyond the new limit");
     for (size_t block = 0; block < first; block++)
         CHECK(((unsigned char *)blocks[block])[100 * KIB - 1] == 7, "block %zu was lost", block);

@@ -1,7 +1,7 @@
 /*
  * usage: limits_files released|descriptors|high|cache|dirty 1|2
- * A control group of version 1 or 2 that is only files: mounted over the real ones, with figures
- * that the program writes itself. Exits with 77 and a reason where it may not mount.
+ * A control group of version 1 or 2 that consists of plain files: the program mounts them over the
+ * real ones and writes the figures itself. Exits with 77 and a reason where it may not mount.
  */
 #include "memory.h"
 
@@ -13,12 +13,12 @@
 
 static int version;
 
-/* Figures of the group; `others` is what it uses beside this process. */
+/* Figures of the group; `others` is its use without this process. */
 static struct figures {
     size_t limit, high, others, active, dirty;
 } group;
 
-/* Nothing more can be opened. */
+/* True if no further file can be opened. */
 static int is_sealed;
 
 __attribute__((format(printf, 2, 3))) static void write_file(const char *path, const char *format,
@@ -66,7 +66,7 @@ static int hide_groups(void)
         unsigned user = getuid(), users = getgid();
         if (unshare(CLONE_NEWNS | CLONE_NEWUSER) != 0)
             return 0;
-        /* A user without a number there may not make files. */
+        /* A user without a number in the namespace may not make files. */
         write_file("/proc/self/setgroups", "deny");
         write_file("/proc/self/uid_map", "0 %u 1\n", user);
         write_file("/proc/self/gid_map", "0 %u 1\n", users);
@@ -118,7 +118,7 @@ static void released(void)
     CHECK(more >= 60 * MIB, "only %zu bytes more of 190 MiB", more);
 }
 
-/* Without descriptors the files cannot be read: the limit that was known holds. */
+/* Without descriptors the files cannot be read: the last known limit applies. */
 static void descriptors(void)
 {
     group = (struct figures){.limit = 128 * MIB, .others = 20 * MIB};
@@ -149,7 +149,7 @@ static void high(void)
     CHECK(bytes >= 160 * MIB, "memory.high of 48 MiB allows %zu bytes", bytes);
 }
 
-/* Page cache that is in use is dropped by the kernel all the same. */
+/* The kernel drops page cache even if it is in use. */
 static void cache(void)
 {
     group = (struct figures){

@@ -3,7 +3,7 @@
  * The program asks for far more than the limit of its control group: malloc answers NULL with
  * ENOMEM before the kernel kills a process, all memory that it handed out can be touched, and freed
  * memory serves again, in other sizes too. `shared`: another process of the group holds a quarter
- * of it.
+ * of the limit.
  */
 #include "memory.h"
 

@@ -1,9 +1,9 @@
 /*
  * usage: limits_impossible calls|machine
- * Requests that cannot be served. `calls`: the test counts the system calls of a hundred of each
- * size, between two calls of getppid. `machine`: what is larger than memory and swap together is
- * refused exactly where the kernel refuses it to the C library. Exits with 77 and a reason where
- * others change the kernel's mode meanwhile.
+ * Requests that cannot be served. `calls`: the test counts the system calls of a hundred requests
+ * of each size, between two calls of getppid. `machine`: Quarry refuses requests larger than memory
+ * and swap together exactly where the kernel refuses them to the C library. Exits with 77 and a
+ * reason if other programs change the kernel's mode meanwhile.
  */
 #include "memory.h"
 

@@ -1,6 +1,6 @@
 /*
  * usage: limits_neighbour released|cache LIMIT_MIB FILE
- * In a control group that this program shares with another process, or with page cache.
+ * Allocates in a control group that this program shares with another process, or with page cache.
  */
 #include "memory.h"
 

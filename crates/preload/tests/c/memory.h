@@ -187,7 +187,7 @@ static UNUSED size_t pages_under(const struct objects *objects)
     return pages * PAGE;
 }
 
-/* Random size: as many objects for each power of two up to `largest`. */
+/* A random size: each power of two from `smallest` on, below `largest`, gets as many objects. */
 static UNUSED size_t same_count(uint64_t *random, size_t smallest, size_t largest)
 {
     unsigned powers = (unsigned)__builtin_ctzl(largest) - (unsigned)__builtin_ctzl(smallest);

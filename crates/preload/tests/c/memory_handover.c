@@ -1,8 +1,9 @@
 /*
  * usage: memory_handover SMALLEST LARGEST [PERCENT]
  * One thread allocates, another only frees (mimalloc #1364, #1002: 3 to 30 times the live bytes).
- * 256 MiB live, behind a ring of bounded length; two gigabytes pass through it. What is resident at
- * the peak stays within PERCENT (120) of the live bytes, those in the ring among them.
+ * Two gigabytes pass through a ring of bounded length to the freeing thread, which keeps 256 MiB
+ * live. The resident peak stays within PERCENT (120) of the live bytes, including those in the
+ * ring.
  */
 #include "memory.h"
 
@@ -75,7 +76,7 @@ int main(int argc, char **argv)
     held_most = held_bytes / smallest + RING;
     struct objects table = room_for(held_most);
     held = table.all;
-    /* Resident before anything is measured, as is the ring. */
+    /* Makes the table and the ring resident before anything is measured. */
     memset(held, 1, held_most * sizeof(struct object));
     memset(ring, 1, sizeof(ring));
     sem_init(&filled, 0, 0);

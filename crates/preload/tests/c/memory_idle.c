@@ -1,15 +1,17 @@
 /*
  * usage: memory_idle count|bytes|small SURVIVORS
- * 512 MiB of objects of 16 bytes to 1 MiB, freed in random order but for one in SURVIVORS (0: all).
- * No call of the allocator follows, and the memory goes back: what is resident, and what the
- * system counts. `count`: as many objects of each power of two; `bytes`: as many bytes; `small`: of
- * 16 to 1,395 bytes, and what stays is a quarter more than the pages of survivors, and 4 MiB.
+ * Allocates 512 MiB in objects of 16 bytes to 1 MiB, and frees them in random order, except one in
+ * SURVIVORS (0: all are freed). No call of the allocator follows, yet the memory goes back: what is
+ * resident, and what the system counts. `count`: each power of two has as many objects; `bytes`: as
+ * many bytes; `small`: objects of 16 to 1,395 bytes, and at most 1.25 times the survivors' pages
+ * and 4 MiB stay.
  */
 #include "memory.h"
 
 /*
- * How long to wait for what takes between half a second and one on an idle machine: on a busy one
- * the threads of others come first. The lab measures what is held after 2 seconds (`idle-return`).
+ * How long to wait for what takes half a second to a second on an idle machine; on a busy machine,
+ * other programs' threads may run first. The lab measures what is held after 2 seconds
+ * (`idle-return`).
  */
 enum { GENEROUS_SECONDS = 40 };
 
@@ -28,7 +30,8 @@ static void fill(struct objects *objects, const char *how, uint64_t *random)
 }
 
 /*
- * The kernel keeps stocks of charges per CPU. MemFree moves with other programs: it is only told.
+ * The kernel keeps stocks of charges per CPU. MemFree changes with other programs, so it is only
+ * printed.
  */
 static int agrees(ssize_t charged, size_t bound)
 {

@@ -1,8 +1,8 @@
 /*
- * A program moves the objects of sparse slabs together, and memory comes back. Pointers that are
- * none of an object get no answer. Argument "told": under a policy that has no way past what CPUs
- * hold; "untold": where nothing can be said of an object. "freed" and "freed-densely": what was
- * freed so is freed again.
+ * A program moves the objects of sparse slabs together, and memory comes back. For pointers to no
+ * object all figures are 0. Argument "told": under a policy whose quarry_malloc_dense also takes
+ * objects that CPUs hold; "untold": where no object has figures. "freed" and "freed-densely": an
+ * object that was freed by free or by quarry_free_dense is freed again.
  */
 #include "check.h"
 #include <quarry.h>
@@ -38,7 +38,7 @@ static void populate(void)
 {
     for (unsigned i = 0; i < MOST; i++)
         objects[i] = fill(malloc(BYTES), i);
-    /* The third of each three stays. */
+    /* The third of every three objects stays. */
     for (unsigned i = 0; i < MOST; i++) {
         if (i % 3 == 2)
             continue;

@@ -1,7 +1,7 @@
 /*
  * usage: memory_options at-once|never|no-thread|small|trim|late|early|worker
- * Holds the promises of QUARRY_PURGE_DELAY, QUARRY_BACKGROUND and malloc_trim, and those to a small
- * program.
+ * Checks the promises of QUARRY_PURGE_DELAY, QUARRY_BACKGROUND and malloc_trim, and those to small
+ * programs.
  */
 #include "memory.h"
 
@@ -29,7 +29,7 @@ static void come_and_go(size_t bytes)
     munmap(objects.all, objects.most * sizeof(struct object));
 }
 
-/* Freed memory is gone when free returns, but for what the caches keep for the next request. */
+/* Freed memory has gone back when free returns, except what caches keep for the next request. */
 static void at_once(void)
 {
     come_and_go(256 * MIB);
@@ -46,7 +46,8 @@ static void never(void)
     CHECK(grown() <= 3 * MIB, "%zu bytes kept after malloc_trim", grown());
 }
 
-/* Without a thread, whoever frees gives back what has been free for the delay, down to 32 MiB. */
+/* Without a background thread, calls of free give back what was free for the delay, down to 32
+ * MiB. */
 static void no_thread(void)
 {
     come_and_go(256 * MIB);
@@ -81,8 +82,8 @@ static void trim(void)
 }
 
 /*
- * A thread that only frees, and does not begin before it may. The thread that gives memory back is
- * not started by a free in a process with threads, so it has to be there before.
+ * A thread that only frees, once it may. In a process with threads no call of free starts the
+ * thread that gives memory back, so it must exist before.
  */
 static struct objects handed_over;
 static pthread_barrier_t may_free;
@@ -111,7 +112,7 @@ static void grow_for_others(size_t bytes)
         add_object(&handed_over, same_count(&random, 16, MIB));
 }
 
-/* Nothing is called after the frees; only a hang takes as long as this waits. */
+/* The program calls nothing after the frees; only a hang takes as long as this waits. */
 static void all_goes_back(pthread_t thread)
 {
     pthread_barrier_wait(&may_free);
@@ -123,7 +124,7 @@ static void all_goes_back(pthread_t thread)
     CHECK(grown() <= 8 * MIB + table, "%zu bytes kept after a thread freed all", grown());
 }
 
-/* Grown with one thread; the second one frees. */
+/* The heap grows with one thread; a second one frees it. */
 static void late(void)
 {
     grow_for_others(96 * MIB);
@@ -133,7 +134,7 @@ static void late(void)
     all_goes_back(thread);
 }
 
-/* Grown while there are two threads. */
+/* The heap grows while there are two threads. */
 static void early(void)
 {
     pthread_t thread = start_freeing_thread();

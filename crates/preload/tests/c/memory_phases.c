@@ -18,7 +18,7 @@ int main(void)
     require_quarry();
     static const size_t sizes[] = {64, 8192, 64, 1000, 8192, 200, 8192};
     struct objects objects = room_for(256 * MIB / 64);
-    /* Resident before anything is measured. */
+    /* Makes the table resident before anything is measured. */
     memset(objects.all, 1, objects.most * sizeof(struct object));
     size_t before = resident_bytes(), alone = 0;
     for (size_t i = 0; i < LENGTH(sizes); i++) {
@@ -26,7 +26,7 @@ int main(void)
         phase(&objects, sizes[i]);
         size_t peak = peak_bytes() - before;
         printf("%zu: peak %zu KiB\n", sizes[i], peak / KIB);
-        /* The larger of the phases: what is asked for, with what rounding to a class adds. */
+        /* The largest phase so far: the bytes requested, each object rounded up to its class. */
         size_t rounded = sizes[i] == 1000 ? 256 * MIB / 1000 * 1024 : 256 * MIB;
         rounded = sizes[i] == 200 ? 256 * MIB / 200 * 208 : rounded;
         alone = rounded > alone ? rounded : alone;

@@ -12,7 +12,7 @@
 enum { OBJECTS = 4096, STEPS = 60000, STARTS = 1 << 15, CRASHED = 9, TWO_OWNERS = 8 };
 
 static char *live[OBJECTS], *freed[OBJECTS];
-/* Every start of an object that was seen, by open addressing, and whether it is live. */
+/* A hash table of the addresses of all objects so far, and whether an object there is live. */
 static uintptr_t starts[STARTS];
 static char is_live[STARTS];
 static size_t used;

@@ -1,6 +1,6 @@
 /*
- * One kind of misuse per run, named as in the tests of hardened_malloc; without an argument, their
- * names. Ends with "survived" on standard output where no check has stopped it.
+ * One kind of misuse per run, named as in the tests of hardened_malloc; without an argument, prints
+ * their names. Ends with "survived" on standard output where no check has stopped it.
  */
 #include "check.h"
 
@@ -100,10 +100,10 @@ static void read_after_free_small(void) { read_byte(freed(SMALL)); }
 static void read_zero_size(void) { read_byte(allocated(0)); }
 static void write_zero_size(void) { write_byte(allocated(0)); }
 
-/* Stopped where a zero byte lies behind the object, whatever its neighbour holds. */
+/* The string is stopped if a zero byte follows the object, even if its neighbour holds none. */
 static void string_overflow(void)
 {
-    /* An allocator hands out neighbours upwards or downwards. */
+    /* The neighbour after `object` is `first` or `last`, as allocators go upwards or downwards. */
     char *first = allocated(SMALL), *object = allocated(SMALL), *last = allocated(SMALL);
     size_t size = malloc_usable_size(object);
     memset(first, 'a', SMALL);
@@ -133,7 +133,7 @@ static void write_after_free_large(void) { write_after_free(LARGE, 64 * 1024 + 1
 static void write_after_free_large_reuse(void) { write_after_free(LARGE, 64 * 1024 + 1, true); }
 static void write_after_free_small(void) { write_after_free(MEDIUM, 65, false); }
 
-/* Freed, written to, and handed out again: the new owner finds what it did not write. */
+/* An object is freed, written to, and handed out again: its new owner finds a foreign byte. */
 static void write_after_free_small_reuse(void)
 {
     char *object = freed(MEDIUM), *other = allocated(MEDIUM);
@@ -143,7 +143,7 @@ static void write_after_free_small_reuse(void)
         opaque(malloc(MEDIUM));
 }
 
-/* Beyond those of hardened_malloc. */
+/* From here on: kinds that the tests of hardened_malloc do not have. */
 static void double_free_after_seven(void)
 {
     char *objects[8];

@@ -1,5 +1,5 @@
-// A block of which the program has made several mappings is freed where the system allows no more
-// of them: whoever gets its memory next can use all of it.
+// The program splits a block into several mappings, and frees it when the system allows no more
+// mappings. The next owner of its memory can use all of it.
 #include "check.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ int main(void) {
     memset(in_front, 1, 200000);
     memset(block, 1, BYTES);
     memset(behind, 1, 200000);
-    // Programs with secrets do the same.
+    // Programs that keep secrets do the same.
     CHECK(madvise(block, 8 * PAGE, MADV_DONTDUMP) == 0, "the front is no mapping of its own");
     char *many = mmap(NULL, 2UL * MOST_MAPPINGS * PAGE, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,5 +1,5 @@
 /*
- * Gives the page cache what it must not get. A line and an abort are expected.
+ * Passes wrong arguments to the page cache. A line and an abort are expected.
  */
 #include "check.h"
 #include <pthread.h>
@@ -37,7 +37,7 @@ int main(int count, char **arguments)
         /* The page waits on the CPU for its list, and is pinned there. */
         quarry_page_unpin(page);
         quarry_page_unpin(page);
-        /* It would wait for ever. */
+        /* Without a check, this call would wait for ever. */
         quarry_mapping_truncate(mapping, 0);
     } else if (strcmp(kind, "unpin-listed") == 0) {
         malloc_trim(0);

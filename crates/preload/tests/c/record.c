@@ -1,6 +1,6 @@
 /*
- * A process that shows its statistics to others. It reads a command per line, does it, and answers
- * by a line. It sees its own page through the symbol `quarry_record`.
+ * A process that shows its statistics to others. It reads commands, one per line, executes each,
+ * and answers by a line. It sees its own statistics page through the symbol `quarry_record`.
  */
 #include "check.h"
 #include "filter.h"
@@ -31,7 +31,7 @@ static uint64_t publications(pid_t pid)
     return 0;
 }
 
-/* A mapping: the list of a CPU has none, so both calls take slow paths. */
+/* Takes and frees a mapping: no CPU's list has mappings, so both calls take slow paths. */
 static void take_slow_paths(void)
 {
     void *block = opaque(malloc(opaque_size(2 << 20)));
@@ -67,7 +67,7 @@ static void grow(void)
         CHECK(opaque(malloc(opaque_size(100 << 10))) != NULL, "malloc failed");
 }
 
-/* Enters a filter that ends the process when it makes a page. */
+/* Enters a filter that ends the process if it makes a statistics page. */
 static void enter_filter(void)
 {
     struct filter filter;
@@ -91,7 +91,7 @@ static pid_t fork_child(bool works)
     return child;
 }
 
-/* Children that live too shortly to be seen, a few at a time. */
+/* Starts children that end too soon to be seen, a few at a time. */
 static void storm(int children)
 {
     for (int i = 0; i < children; i++) {
@@ -111,7 +111,8 @@ static void storm(int children)
         CHECK(status == 0, "a child ended by %#x", status);
 }
 
-/* Closes what it did not open, as daemons do, and has a file of its own under the same number. */
+/* Closes descriptors that it did not open, as daemons do, and opens a file under the number of
+ * one. */
 static void close_all(const char *number)
 {
     CHECK(syscall(SYS_close_range, 3, ~0U, 0) == 0, "close_range");

@@ -1,9 +1,9 @@
 /*
  * One misuse of memory per run. Prints "returned" when the misuse is over, goes on allocating and
- * freeing for a while, frees what it still has, prints "survived" and exits. scripts/safety.sh
- * says by these two words when an allocator has found it.
+ * freeing for a while, frees what it still has, prints "survived" and exits. From these two words
+ * scripts/safety.sh tells when an allocator has found the misuse.
  *
- *   misuse                 lists `NAME<tab>TEXT` of all
+ *   misuse                 lists `NAME<tab>TEXT` of all kinds
  *   misuse NAME
  */
 #ifndef _GNU_SOURCE
@@ -22,7 +22,7 @@
 enum { SMALL = 40, MEDIUM = 1000, PAGED = 10000, LARGE = 300 * 1024, HUGE = 4 << 20 };
 enum { CROWD = 400 };
 
-/* What the compiler cannot see through. */
+/* Hides a pointer from the compiler. */
 static void *volatile sink;
 static void *opaque(void *pointer)
 {
@@ -73,7 +73,7 @@ static void begin(size_t size)
     }
 }
 
-/* What a program does afterwards. Objects that the misuse left behind are given back as well. */
+/* The work of a program after a misuse. It also frees the objects that the misuse has left. */
 static void go_on(size_t size)
 {
     say("returned\n");
@@ -110,7 +110,7 @@ static void past_page_huge(void) { write_past(HUGE, 4096, 1, 1); }
 static void past_1_never_freed(void) { write_past(SMALL, 0, 1, 0); }
 static void past_jump_small(void) { write_past(SMALL, 4096, 1, 1); }
 
-/* A string with its end one byte too far. */
+/* A string whose terminating zero is one byte too far. */
 static void string_end(void)
 {
     begin(SMALL);
@@ -148,7 +148,7 @@ static void past_aligned(void)
     free(object);
 }
 
-/* Written as large as it was before it was made smaller. */
+/* Writes as many bytes as the object had before realloc made it smaller. */
 static void past_shrunk(void)
 {
     begin(MEDIUM);
@@ -199,7 +199,7 @@ static void write_freed_paged(void) { write_freed(PAGED, 5000); }
 static void write_freed_large(void) { write_freed(LARGE, 1000); }
 static void write_freed_huge(void) { write_freed(HUGE, 1 << 20); }
 
-/* The memory has a new owner by then. */
+/* Writes to a freed object whose memory has a new owner. */
 static void write_reused(void)
 {
     begin(SMALL);
@@ -237,7 +237,7 @@ static void read_freed_small(void) { read_freed(SMALL); }
 static void read_freed_paged(void) { read_freed(PAGED); }
 static void read_freed_large(void) { read_freed(LARGE); }
 
-/* A pointer from before realloc moved the object. */
+/* Writes through a pointer from before realloc moved the object. */
 static void write_moved(void)
 {
     begin(MEDIUM);
@@ -344,7 +344,7 @@ static void foreign_map(void)
 
 static void wild(void) { free_foreign((void *)0x5a5a5a5a5a50); }
 
-/* By name, so that this program needs no C++ library to be linked. */
+/* Looks an operator up by name, so that this program needs no C++ library to be linked. */
 static void *cxx(const char *name)
 {
     void *function = dlsym(RTLD_DEFAULT, name);

@@ -1,8 +1,8 @@
 /*
- * A process with one thread behind the filter of OpenSSH 9's unprivileged child, which ends it at
- * the first call that is not on the list (sandbox-seccomp-filter.c).
+ * A process with one thread under the filter of OpenSSH 9's unprivileged child, which ends the
+ * process at the first call that is not on its list (sandbox-seccomp-filter.c).
  * usage: sandbox_openssh keep|free|late
- *   late: nothing is allocated before
+ *   late: nothing is allocated before the filter
  */
 #include "deadline.h"
 #include "filter.h"
@@ -26,7 +26,8 @@ static void enter_sandbox(void)
     filter_allow(&filter, allowed, LENGTH(allowed));
     static const int protections[] = {PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE};
     for (size_t i = 0; i < LENGTH(protections); i++) {
-        /* Each value has a rule of its own, so what does not match goes on to the next one. */
+        /* Each value has a rule of its own, so a call that does not match goes on to the next
+         * rule. */
         static const int calls[] = {SYS_mmap, SYS_mprotect};
         for (size_t call = 0; call < LENGTH(calls); call++) {
             filter_step(&filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,

@@ -1,6 +1,6 @@
 /*
- * A process whose filter was there before it started: beside what the C library's malloc calls it
- * knows what starting a program takes, and ends it at anything else.
+ * A process under a filter from before its start: the filter allows the system calls of the C
+ * library's malloc and of a program's start, and ends the process at any other.
  */
 #include "deadline.h"
 #include "filter.h"

@@ -1,9 +1,9 @@
 /*
- * A process with threads behind filters that end it at the first call which the C library's malloc
+ * A process with threads under filters that end it at the first call which the C library's malloc
  * does not make.
  * usage: sandbox_threads each|all
  *   each: every thread of the program has a filter of its own, and the allocator's thread has none
- *   all:  all threads have one, and it knows no files and madvise(MADV_DONTNEED) only
+ *   all:  all threads have one, which allows no files, and of madvise only MADV_DONTNEED
  */
 #include "deadline.h"
 #include "filter.h"

@@ -18,7 +18,7 @@ int main(void)
     stack_t stack = {.ss_sp = room + STACK, .ss_size = STACK};
     CHECK(sigaltstack(&stack, NULL) == 0, "sigaltstack");
     raise(SIGUSR2);
-    /* What the handler has no room for, the next slow path does. */
+    /* The next slow path does the work for which the handler has no room. */
     void *object = malloc(4 * MIB);
     CHECK(object != NULL, "malloc");
     free(object);

@@ -1,6 +1,7 @@
 /*
- * Address space that counts stays within 64 MiB + 1.25 times what is in use, also after most of it
- * has been freed; and so does what a core file would hold.
+ * The address space that the kernel counts for the process (VmSize) stays within 64 MiB + 1.25
+ * times the bytes in use, also after most of these were freed; and so does the content of a core
+ * file.
  */
 #include "deadline.h"
 #include "memory.h"
@@ -51,8 +52,8 @@ static void play(size_t largest, size_t bytes)
 int main(void)
 {
     deadline(80, "counting address space");
-    /* The library itself, its tables and slots count as ours: nothing is subtracted but what the
-     * program has without it. */
+    /* The library itself, its tables and slots count as Quarry's: the test subtracts only what the
+     * program has without the library. */
     at_start = 16 * MIB;
     require_quarry();
     play(2000, 256 * MIB);

@@ -19,7 +19,7 @@ int main(void)
     CHECK(begin != NULL && large != NULL, "malloc");
     char *ends[] = {begin, large};
     for (int i = 0; i < STRANGERS; i++) {
-        /* Behind a small object, and behind a large one: where zones and mappings grow. */
+        /* After a small object, and after a large one: where zones and mappings grow. */
         char *at = (char *)((uintptr_t)ends[i % 2] / (2 * MIB) * (2 * MIB));
         at += (size_t)(8 + 7 * i) * 2 * MIB + (size_t)(i % 3) * MIB;
         void *got = mmap(at, PAGE * (size_t)(1 + i), PROT_READ | PROT_WRITE,

@@ -1,5 +1,5 @@
 /*
- * A program that limits its own address space after it has begun. The heap is held by the limit,
+ * A program that limits its own address space after it has begun. The heap stays within the limit,
  * and leaves room for threads, mappings and shared objects.
  */
 #include "deadline.h"

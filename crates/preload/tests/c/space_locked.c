@@ -1,6 +1,6 @@
 /*
- * Locked memory: what is freed of it goes back or is used again, and one locked buffer does not
- * keep all others. Exits with 77 and a reason where it may not lock.
+ * Locked memory that was freed goes back or is used again, and one locked buffer does not keep all
+ * others from going back. Exits with 77 and a reason where it may not lock.
  */
 #include "deadline.h"
 #include "memory.h"
@@ -24,7 +24,8 @@ int main(void)
         void *block = malloc(100 * MIB);
         CHECK(block != NULL, "malloc number %d", i);
         memset(block, i, 100 * MIB);
-        /* Covers mappings from before the first lock, too; programs that lock seldom unlock. */
+        /* Covers mappings from before the first lock, too. Programs rarely unlock what they
+         * locked. */
         if (mlock(block, 100 * MIB) != 0)
             return not_allowed("mlock");
         free(block);

@@ -1,6 +1,6 @@
 /*
- * Buffers that grow: however many, they leave the program the mappings that the kernel allows it,
- * and none once they are freed. Untouched pages stay untouched.
+ * Growing buffers, however many, do not use up the mappings that the kernel allows the program, and
+ * leave none after they are freed. Untouched pages stay untouched.
  */
 #include "deadline.h"
 #include "memory.h"

@@ -57,7 +57,7 @@ int main(int count, char **arguments)
         CHECK(buffers[i] != NULL, "malloc");
         pattern_fill(buffers[i], size, (uint64_t)i);
     }
-    /* By turns, so that one stands in the other's way. */
+    /* The buffers grow by turns, so that each stands in another's way. */
     for (int step = 0; step < 4; step++) {
         size_t larger = size + size / 2 + 100;
         for (int i = 0; i < BUFFERS; i++) {

@@ -1,6 +1,6 @@
 /*
- * How much of a stack calls into the allocator take. The work runs on a stack that is filled with a
- * pattern, and the deepest byte that is not of the pattern any more says how far it came.
+ * Measures how much stack calls into the allocator take. The work runs on a stack that is filled
+ * with a pattern, and the deepest byte that has changed shows how far the work came.
  *
  *   stack_depth all LIMIT      demands that no kind of work takes more than LIMIT bytes
  *   stack_depth thread LIMIT   the same, on a thread
@@ -23,7 +23,7 @@ static void *objects[OBJECTS];
 static ucontext_t outside, inside;
 static void (*work)(void);
 static const char *first_entry;
-/* The stack pointer of the work: what lies above is this program's. */
+/* The stack pointer at which the work begins: bytes above it are this program's. */
 static char *top;
 
 #if defined(__x86_64__)
@@ -133,7 +133,7 @@ static void publications(void)
     } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < 300);
 }
 
-/* Requests that fail: the limit has been met, and the slots of others are to be emptied. */
+/* Requests that fail at a limit, after the allocator has tried to empty other CPUs' slots. */
 static void failures(void)
 {
     HERE();
@@ -156,7 +156,7 @@ static void *allocate_on_thread(void *unused)
     return unused;
 }
 
-/* Objects of another thread's, and a table of thread-local storage from within pthread_create. */
+/* Frees objects that another thread has allocated. */
 static void others_objects(void)
 {
     HERE();

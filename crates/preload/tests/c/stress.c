@@ -154,7 +154,7 @@ static void one_step(struct worker *worker)
     switch (next_random(&worker->random) % 16) {
     case 0:
     case 1:
-    case 2: /* hand an object to whoever comes, take what another has left */
+    case 2: /* hand an object over, or take one that another thread left */
         if (*slot == NULL)
             *slot = create(worker);
         *slot = atomic_exchange(&shared[next_random(&worker->random) % SHARED], *slot);

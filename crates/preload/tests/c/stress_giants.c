@@ -48,7 +48,7 @@ static void round_of(unsigned scheme, uintptr_t mark)
         size = next;
         yield();
     }
-    /* All threads together may have used up the addresses, but for what is small. */
+    /* All threads together may have used up the addresses for large blocks only. */
     CHECK(size > MIB, "refused %zu bytes", size);
     for (unsigned at = 0; at < count; at++) {
         CHECK(*blocks[at] == mark + at, "block %u of %u", at, count);
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
     rounds = atoi(argv[2]);
     CHECK(threads > 0 && threads <= MOST_THREADS, "%d threads", threads);
     CHECK(pthread_barrier_init(&start, NULL, threads) == 0, "a barrier");
-    /* The first rounds build what stays. */
+    /* The first rounds build what later rounds use again. */
     if (marks) {
         CHECK(threads == 1, "marks are the first thread's");
         CHECK(pthread_barrier_init(&start, NULL, 1) == 0, "a barrier");

@@ -31,8 +31,8 @@ static LEAST_STACK: AtomicUsize = AtomicUsize::new(0);
 /// The signals that were blocked in the thread's creator.
 struct Signals(UnsafeCell<MaybeUninit<libc::sigset_t>>);
 
-// SAFETY: only the creator of the thread writes it, one at a time (`STARTING`), and only the
-// created thread reads it, after its creation.
+// SAFETY: one creator at a time (`STARTING`) writes the set, before it creates the thread. Later
+// only that creator reads it, and `exit`, on a thread that the created one starts.
 unsafe impl Sync for Signals {}
 
 static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
@@ -140,7 +140,8 @@ fn end_process() -> ! {
 }
 
 extern "C" fn exit(_: *mut c_void) -> *mut c_void {
-    // SAFETY: the set was filled by the background thread's creator; that thread made this one.
+    // SAFETY: the background thread's creator has filled the set; the background thread made this
+    // one.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, (*BLOCKED.0.get()).as_ptr(), null_mut());
         libc::exit(0)

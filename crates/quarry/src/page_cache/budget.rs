@@ -115,7 +115,7 @@ impl Budget {
     /// 10,000ths of the limit: 1 to 3,000, by default 10 (the kernel's `watermark_scale_factor`).
     ///
     /// # Errors
-    /// [`Error::NotAccepted`] for another scale, or a `min` above the limit.
+    /// [`Error::NotAccepted`] for a scale outside this range, or a `min` above the limit.
     pub fn set_marks(self, min: Option<usize>, scale: u32) -> Result<(), Error> {
         accept("the scale of the marks", scale as usize, 1..=3000)?;
         accept("the min mark", min.unwrap_or(0), 0..=self.limit().unwrap_or(MOST_BYTES))?;

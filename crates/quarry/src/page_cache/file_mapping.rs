@@ -261,8 +261,8 @@ impl<B: Backing> Mapping<B> {
         }
     }
 
-    /// Reads pages of a range that are not cached, many in one call of the backing. This is a hint:
-    /// pages are left out if memory is short or the backing refuses.
+    /// Reads those pages of a range that are not cached, many in one call of the backing. This is a
+    /// hint: pages are left out if memory is short or the backing refuses.
     pub fn prefetch(&self, range: impl RangeBounds<u64>) {
         let Inner { core, backing } = self.inner();
         if !core.is_forked() {
@@ -281,7 +281,7 @@ impl<B: Backing> Mapping<B> {
         Ok(self.raw.truncate(from))
     }
 
-    /// Drops pages of a range that no task uses; never waits.
+    /// Drops those pages of a range that no task uses; never waits.
     pub fn invalidate(&self, range: impl RangeBounds<u64>, which: Invalidate) -> Invalidated {
         self.raw.invalidate(of_bounds(range), which)
     }
@@ -318,7 +318,7 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
 
     /// Marks a page as newer than its backing, with the mark of
     /// [`mark_dirty_at`](crate::PageWrite::mark_dirty_at), for callers that have page numbers. If
-    /// too much is dirty, this writes some pages that no task has latched.
+    /// too many pages are dirty, this writes some of them that no task has latched.
     ///
     /// # Safety
     /// The page belongs to this mapping, and the caller pins it.

@@ -41,8 +41,8 @@ impl<'a> Run<'a> {
         self.count == RUN
     }
 
-    /// Ends the fill of the next page; returns it, pinned. A page that the caller has not `asked`
-    /// for gets the flag for read-ahead; the page with index `marker` also becomes the marker.
+    /// Ends the fill of the next page; returns it, pinned. If not `asked` for, the page gets the
+    /// flag for read-ahead, and also becomes the marker if its index is `marker`.
     fn finish_next(&mut self, marker: Option<u64>, asked: bool) -> Option<RawPage> {
         let page = self.pages[self.filled].take()?;
         if !asked {
@@ -226,7 +226,7 @@ fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
     range.end
 }
 
-/// Reads pages of a range that are not cached, until memory is short or the backing refuses.
+/// Reads those pages of a range that are not cached, until memory is short or the backing refuses.
 pub(crate) fn read_ahead<B: Backing>(
     core: &MappingCore,
     backing: &B,
@@ -249,7 +249,7 @@ pub(crate) fn read_ahead<B: Backing>(
     }
 }
 
-/// Reads pages of a range that will be needed, as far as the backing has them.
+/// Reads the pages of a range for later use, as far as the backing has them.
 pub(crate) fn prefetch<B: Backing>(core: &MappingCore, backing: &B, range: Range<u64>) {
     let mut end = end_of(core, backing);
     if range.end > end {

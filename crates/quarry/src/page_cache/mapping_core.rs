@@ -182,8 +182,9 @@ impl MappingCore {
         }
     }
 
-    /// Empties the slots of all CPUs, writes some dirty pages, first of this mapping, or waits for
-    /// the background thread. Returns whether this may have freed memory.
+    /// Takes steps until one may have freed memory: empties the slots of all CPUs, writes dirty
+    /// pages of this mapping, then of others, waits for the background thread. Returns whether one
+    /// may have.
     #[cold]
     fn make_room(&self, wait: &mut BalanceWait) -> bool {
         // Other CPUs may hold the only free pages.
@@ -226,7 +227,7 @@ impl MappingCore {
         self.errors.cursor()
     }
 
-    /// The last error since the cursor, or without a cursor, since the last flush of that kind.
+    /// The last error since the cursor, or without a cursor, since the last flush without one.
     pub(crate) fn news(&self, cursor: Option<&mut ErrorCursor>) -> Option<i32> {
         match cursor {
             Some(cursor) => self.errors.advance(cursor),

@@ -153,7 +153,7 @@ impl RawMapping {
         process::giving_back(|| cache().truncate(self.id, from))
     }
 
-    /// Drops pages of a range that no task uses; never waits.
+    /// Drops those pages of a range that no task uses; never waits.
     pub fn invalidate(self, range: Range<u64>, which: Invalidate) -> Invalidated {
         process::giving_back(|| cache().invalidate(self.id, range, which))
     }

@@ -71,7 +71,7 @@ impl Registration {
             &raw const (*block.as_ptr()).value
         };
         let kind = register(value);
-        // SAFETY: the head was just written; callers of the value do not know it.
+        // SAFETY: the head was just written, and code that calls the value does not know the head.
         unsafe { (*block.as_ptr()).head.kind = kind };
         let registration = Self(block.cast());
         if kind.is_some() { Ok(registration) } else { Err(Error::TooMany) }

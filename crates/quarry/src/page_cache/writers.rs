@@ -195,7 +195,7 @@ pub(crate) fn dirty() -> usize {
     cache.map_or(0, |cache| cache.events().dirty() as usize)
 }
 
-/// Pages that could hold file data: those of limit or machine, minus those of the heap.
+/// Pages that could hold file data: the lower of the limit and the machine's, minus the heap's.
 fn dirtyable() -> usize {
     let budget = zones().budget();
     let cached = STACK.used_page_cache().map_or(0, |cache| cache.events().pages() as usize);

@@ -13,8 +13,8 @@ const LIMIT: usize = 64 << 20;
 const PAGES: u64 = 4 * (LIMIT / PAGE) as u64;
 const TASKS: u64 = 8;
 
-/// A disk without limits, on which each page contains its number. Above 0 it refuses writes, and
-/// counts how often.
+/// A disk without limits, on which each page contains its number. While the counter is above 0, the
+/// disk refuses writes, and counts them.
 #[derive(Default)]
 struct Numbers(Arc<AtomicU32>);
 

@@ -15,7 +15,7 @@ fn key_of(page: NonNull<Record>) -> u32 {
 
 /// Fills the budget with held pages, and gives each a key that needs an index node of its own,
 /// until there is no memory for nodes. `xRekey` must not fail: SQLite finds each page under its new
-/// key until it unpins it, and no page under the old key.
+/// key until SQLite unpins it, and no page under the old key.
 #[test]
 fn pages_that_the_index_has_no_room_for_are_found_by_their_new_keys() {
     assert_eq!(ensure_ready(), Mode::Ready);

@@ -88,7 +88,7 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     Err(OsError(libc::EEXIST))
 }
 
-/// Makes a mapping where the kernel chooses; if it is not writable, without commit charge.
+/// Makes a mapping at an address of the kernel's choice, without commit charge if not writable.
 fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
     map_at(0, bytes, protection, libc::MAP_NORESERVE)
 }
@@ -122,7 +122,7 @@ const GAP_BYTES: usize = 1 << 30;
 /// Where the next window of the process begins; 0 before the first one.
 static NEXT_WINDOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Chooses addresses for a window of `bytes`. The first window's are random, like those of the
+/// Chooses addresses for a window of `bytes`. The first window begins at a random address, like the
 /// kernel's mappings; a later window follows the last one, so that no two overlap.
 fn next_window(bytes: usize, align: usize) -> Option<usize> {
     let room = END_OF_WINDOWS - LOWEST_WINDOW;
@@ -142,8 +142,8 @@ fn next_window(bytes: usize, align: usize) -> Option<usize> {
     }
 }
 
-/// All addresses that a program on x86-64 has, so more than can be free after any mapping. (From
-/// Linux 6.17 on, a longer range is `EINVAL`.)
+/// Bytes of all addresses of a program on x86-64: more than are free after any mapping. (From Linux
+/// 6.17 on, a longer range is `EINVAL`.)
 const ENDLESS: usize = 0x7fff_ffff_f000;
 
 /// Returns whether a range lies in one VMA of the kernel. Asks the kernel to grow the range in

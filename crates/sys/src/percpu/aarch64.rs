@@ -14,8 +14,8 @@
 //! * The thread pointer is read between labels 2 and 3. So a sequence that restarts in another
 //!   thread (a handler has moved its coroutine) arms the registration of that thread.
 //!
-//! A sequence with a result sets it to null first, and refuses by a jump to label 7; another one by
-//! a jump to a label operand. Branches test flags, as `tbz` and `tbnz` reach only 32 KiB.
+//! A sequence with a result sets it to null first, and refuses by a jump to label 7. The others
+//! refuse by a jump to a label operand. Branches test flags: `tbz` and `tbnz` reach only 32 KiB.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, LIST_MAX, SLOT_SHIFT, SlotIndex, TOP_BITS};
@@ -110,7 +110,7 @@ macro_rules! load_guard {
     };
 }
 
-/// Puts `object` at the head of the list whose cell is `t`: `h` has its count, `r` its old head.
+/// Puts `object` at the head of the list at cell `t`; `h` has the list's count, `r` its old head.
 macro_rules! link {
     () => {
         "str {r}, [{object}]\n\

@@ -11,8 +11,8 @@ use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
-/// Most slots reserved beyond those of the possible CPUs, which read as zero: 8 MiB of addresses. A
-/// still higher number, which no CPU should have, faults.
+/// Most slots reserved beyond those of the possible CPUs: 8 MiB of addresses, which read as zero. A
+/// slot number beyond them, which no CPU should have, faults.
 const MOST_GUARDS: u32 = 64;
 
 /// Bytes of a slot populated by one call: the cells, and the arrays of twelve size classes.

@@ -36,7 +36,7 @@ pub(super) const LAST_WORD: usize = SLOT_BYTES / 8;
 pub const WIDE_PLACES: usize = 8;
 /// Most objects of an array in a wide place: enough for a burst of a thousand.
 pub const WIDE_OBJECTS: usize = 1024;
-/// Objects below the top that a push compares with its own; guard words in front of each array.
+/// Number of objects below the top with which a push compares its own, and of guard words.
 pub const LOOKED_AT: usize = 2;
 const WIDE_WORDS: usize = LOOKED_AT + WIDE_OBJECTS;
 pub(super) const FIRST_WIDE: usize = LAST_WORD - WIDE_PLACES * WIDE_WORDS;
@@ -104,7 +104,7 @@ impl WidePlace {
     }
 }
 
-/// Number of a cell, and so of a cache, the same in every slot. Never 0, the control cell.
+/// Number of a cell, and so of a cache, the same in every slot. Never 0: that is the control cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayId(u16);
 

@@ -9,9 +9,9 @@
 //!   counts. `begin` is complemented so that bounds of 0 (fresh memory, or stored by a drain)
 //!   refuse pops as well as pushes: while an array is opened, a sequence may see the new header
 //!   beside the old bounds.
-//! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard. A
-//!   push must either pass a value equal to the guard (the slab whose objects the list holds), or
-//!   the guard's lower half bounds the list's length. While a drain stops the list, the guard is
+//! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard. The
+//!   guard either names the slab whose objects the list holds, and a push has to pass an equal
+//!   value; or its lower half bounds the list's length. While a drain stops the list, the guard is
 //!   all ones. `word2`, `word3` = pops and pushes, interrupted attempts included.
 //!
 //! Each primitive has exactly one committing store. A thread that is preempted, migrated or hit by

@@ -34,10 +34,10 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// on return: callers choose page lists and counters by it, which have locks of their own.
     fn current(&self) -> SlotIndex;
 
-    /// Restricts membarrier(2), by which a thread stops the sequences of other CPUs, to `thread` (a
-    /// [task](crate::primitive::task::current)) or to no thread, while the process has several
-    /// threads: a seccomp filter may kill a thread for that call. Until this is called every thread
-    /// may make it. Backends that never make the call ignore this.
+    /// Lets only `thread` (a [task](crate::primitive::task::current)), or no thread, call
+    /// membarrier(2) while the process has several threads: a seccomp filter may kill another
+    /// thread for that call, by which a thread stops the sequences of other CPUs. Until this is
+    /// called, every thread may call it. Backends that never call it ignore this.
     fn leave_barrier_to(&self, _thread: Option<usize>) {}
 
     /// Does `work`, during which the calling thread may call the barrier too. One thread at a time.
@@ -152,9 +152,9 @@ pub unsafe trait Arrays: PerCpu {
     }
 
     /// Takes the objects and the room of all arrays that `which` chooses, in all slots, and passes
-    /// the objects to `take` in pieces. Returns whether it reached every slot. If the kernel
-    /// refuses membarrier(2) (a seccomp filter came after `init`), it skips the slots of CPUs; if
-    /// [another thread](PerCpu::leave_barrier_to) has to make that call, the slots of other CPUs.
+    /// the objects to `take` in pieces. Returns whether it reached every slot. It skips the slots
+    /// of CPUs if the kernel refuses membarrier(2) (a seccomp filter came after `init`), and those
+    /// of other CPUs if [another thread](PerCpu::leave_barrier_to) has to make that call.
     ///
     /// Closed bounds, which no sequence writes, stop a slot; one membarrier(2) serves all slots.
     /// `take` runs under `bounds_lock`, which is held for one slot at a time: it must not drain,

@@ -54,8 +54,8 @@ impl SlotArea {
         self.reopen(slot, array);
     }
 
-    /// [`Arrays::make_room`](super::Arrays::make_room) for one slot. At the limits it first calls
-    /// `take_unused`, which takes the room of another array, until that returns false.
+    /// [`Arrays::make_room`](super::Arrays::make_room) for one slot. At the limits it calls
+    /// `take_unused`, which takes another array's room, until it has enough or this returns false.
     pub(super) fn make_room_held(
         &self,
         bounds: &Guard<'_, ()>,
@@ -100,7 +100,8 @@ impl SlotArea {
         owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
     }
 
-    /// Returns a free wide place for `array` of `slot`, if it is open, narrow and in `limits`.
+    /// Returns a free wide place for `array` of `slot`, if the array is open, narrow and in
+    /// `limits`.
     pub(super) fn free_wide_place(
         &self,
         slot: SlotIndex,

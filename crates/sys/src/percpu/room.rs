@@ -14,8 +14,9 @@
 //! * `bytes(s) = sum over a of room(s, a) * each(a)`
 //! * `all = sum over s of bytes(s)`
 //! * `s` is awake iff `bytes(s) > 0`; objects lie only in slots that are awake
-//! * when room is given, `bytes(s) <= slot`, and `all <= limit` or `bytes(s) <= least`; so while
-//!   the limits stay, `all <= limit + slots * least`.
+//! * when room is given, `bytes(s) <= limits.slot`, and `all <= limits.all` or
+//!   `bytes(s) <= limits.least`; so while the limits stay,
+//!   `all <= limits.all + slots * limits.least`.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, MAX_ARRAYS, MISSES, Place, SlotIndex};
@@ -57,7 +58,7 @@ fn arrays() -> impl Iterator<Item = ArrayId> {
 }
 
 impl SlotArea {
-    /// Sets the bytes of each object of `array`, to count its room by. Before the first use.
+    /// Sets the bytes of an object of `array`, by which its room is counted. Before the first use.
     pub fn weigh(&self, array: ArrayId, bytes: usize) {
         self.rooms.each[array.index()].store(bytes as u32, Relaxed);
     }

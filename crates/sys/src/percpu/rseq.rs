@@ -17,7 +17,7 @@ use crate::{arm_sequence, end_sequence, enter_sequence, pop_sequence, push_seque
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-/// The exit of a sequence with a result that refuses: it returns the null object.
+/// The exit of a sequence that has a result and refuses: it returns the null object.
 macro_rules! nothing {
     () => {
         "6: xor {r:e}, {r:e}\n jmp 7f\n"

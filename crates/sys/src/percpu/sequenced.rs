@@ -48,7 +48,7 @@ pub struct Sequenced<Q: Sequences> {
     /// Another task that may call the barrier for now; 0 if none.
     borrower: AtomicUsize,
     stripes: Stripes,
-    /// Held by a drain, whose arrays stay stopped while it has released the bounds' lock.
+    /// Held by a drain as long as its arrays are stopped, even while others have the bounds' lock.
     draining: CountedLock<()>,
     once: CountedLock<bool>,
 }
@@ -56,7 +56,7 @@ pub struct Sequenced<Q: Sequences> {
 const ANYBODY: usize = 0;
 const NOBODY: usize = 1;
 
-/// Attempts to close a cell of the running CPU; one fails if the thread migrates meanwhile.
+/// Attempts to close a cell of the running CPU; an attempt fails if the thread migrates meanwhile.
 const TRIES_TO_CLOSE: u32 = 8;
 
 /// Returns whether a batch is small enough for the sequences, which count in 32 bits.
@@ -166,7 +166,7 @@ impl<Q: Sequences> Sequenced<Q> {
         closed == slot
     }
 
-    /// Stops the arrays in CPUs' slots that `which` chooses; returns whether it has stopped any.
+    /// Stops those arrays in CPUs' slots that `which` chooses; returns whether it stopped any.
     fn stop_arrays(&self, which: &dyn Fn(SlotIndex, ArrayId) -> bool) -> bool {
         let _bounds = self.area.bounds_lock.lock();
         let mut any = false;
@@ -241,10 +241,10 @@ impl<Q: Sequences> Sequenced<Q> {
 }
 
 // SAFETY: a sequence either commits on the CPU whose slot it read or starts again, and no other
-// code writes that slot's cell meanwhile: `give_room` writes headers only of cells that every
-// sequence refuses; drains write only after the cell is closed and no sequence is running that saw
-// it open, because `Cpus::barrier` has restarted them, because a sequence on that very slot has
-// closed it, or because there is no other thread. The stripes' cells are written under their locks.
+// code writes that slot's cell meanwhile. `give_room` writes the header only of a cell that every
+// sequence refuses. A drain writes only to a closed cell that no running sequence saw open: either
+// `Cpus::barrier` has restarted all sequences, or a sequence on that very slot closed the cell, or
+// there is no other thread. The stripes' cells are written under their locks.
 unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     const INERT: Self = Self {
         area: SlotArea::new(),
@@ -495,8 +495,8 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
             return false;
         }
         // A `compare_store` that began before a mark was set may overwrite it, so this sets marks
-        // and calls `barrier` until a round finds all in place. One that begins later refuses: two
-        // rounds suffice.
+        // and calls `barrier` until a round finds every mark in place. A `compare_store` that
+        // begins after the mark refuses, so two rounds suffice.
         let mut flushed = true;
         while flushed && self.stop_lists(array) {
             flushed = self.barrier();

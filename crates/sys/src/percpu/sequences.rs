@@ -21,7 +21,7 @@ pub unsafe trait Cpus: Sync {
     /// Prepares the process. Returns whether sequences run; if not, every operation refuses.
     fn start(&self) -> bool;
 
-    /// Slots of CPUs: an exclusive upper bound of CPU numbers, as the system reports it.
+    /// Number of slots for CPUs: the system's exclusive upper bound of CPU numbers.
     fn slots(&self) -> u32;
 
     /// An exclusive upper bound of CPU numbers from a source that no container can forge.

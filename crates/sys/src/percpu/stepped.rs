@@ -54,7 +54,7 @@ const INTERRUPT_ONE_IN: u32 = 16;
 /// One sequence in this many begins on another CPU than the thread's last one.
 const MIGRATE_ONE_IN: u32 = 4;
 /// Attempts after which a thread keeps its virtual CPU until its sequence has ended. Without this,
-/// two threads that preempt each other at every step would need hundreds, as on no real scheduler.
+/// two threads that preempt each other at every step would need hundreds of attempts.
 const ATTEMPTS_BEFORE_SLICE: u32 = 4;
 
 /// Slots of virtual CPUs under sequences that the model checker interrupts.

@@ -44,7 +44,7 @@ impl ChooseSlot for ThreadStripe {
 
     #[inline]
     fn choose(&self) -> u32 {
-        // Fibonacci hashing: the distance of thread control blocks is a multiple of a stack's size.
+        // Fibonacci hashing: thread control blocks often lie multiples of a stack's size apart.
         ((task::current() as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
     }
 }
@@ -444,8 +444,8 @@ impl AnyLock for Stripe<'_> {
         None
     }
 
-    /// Unlocks the stripe in the child of a fork, unless the calling task holds it. No other holder
-    /// is left in the child; its operation has stored its only word, or nothing.
+    /// Unlocks the stripe in the child of a fork, unless the calling task holds it. Any other
+    /// holder does not exist in the child; its operation has stored its only word, or nothing.
     fn adopt_in_child(&self) {
         let me = task::current() as u64;
         if ![0, me].contains(&self.0.load(Ordering::Relaxed)) {

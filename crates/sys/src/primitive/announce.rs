@@ -1,8 +1,8 @@
 //! Announcements to a simulated machine: of locks, sequences and arrays of descriptors.
 //!
 //! A simulated machine lets tasks wait for a lock in simulated time, in a queue like that of the
-//! kernel version in question. It charges a sequence as a few instructions that touch no shared
-//! line, whatever the code does. In products, and under the model, the calls are empty.
+//! simulated kernel. It charges a sequence as a few instructions that touch no shared line,
+//! whatever the code does. In products, and under the model, the calls are empty.
 
 use super::backend;
 pub use super::waited::Waited;
@@ -32,7 +32,7 @@ pub fn lock_released(lock: usize) -> bool {
 }
 
 /// Announces an array with an entry of `bytes` for each of `frames` frames of memory: upwards from
-/// `start`, or downwards if `grows_down`. In the kernel, one cache line has a frame's entries.
+/// `start`, or downwards if `grows_down`. In the kernel all entries of a frame share a cache line.
 #[inline(always)]
 pub fn frame_array(start: usize, frames: usize, bytes: usize, grows_down: bool) {
     backend::frame_array(start, frames, bytes, grows_down);

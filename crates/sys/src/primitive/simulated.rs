@@ -94,8 +94,8 @@ impl Drop for Behind {
 pub fn run_on<R>(machine: &dyn Machine, body: impl FnOnce() -> R) -> R {
     assert!(MACHINE.get().is_none(), "one machine at a time");
     // SAFETY: only the lifetime changes. `Behind` takes the reference out of the thread-local
-    // before this function returns or unwinds. Code that copies it out uses it within one call that
-    // is made meanwhile, and `machine` lives longer than that.
+    // before this function returns or unwinds. Code that copies the reference from there uses it
+    // only within a call that `body` makes, and `machine` outlives `body`.
     let machine: &'static dyn Machine = unsafe { std::mem::transmute(machine) };
     MACHINE.set(Some(machine));
     let _behind = Behind;

@@ -6,7 +6,7 @@
 //! between its CPUs. In products, and under the model, the calls are empty.
 //!
 //! One call stands for all accesses of one operation to one value, and precedes them. Taking a lock
-//! does not announce its value: that may have many lines, of which a section uses two.
+//! does not announce the value in it, which may have many lines: a section uses few of them.
 
 use super::access::Access;
 use super::backend;

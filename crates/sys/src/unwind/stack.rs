@@ -49,8 +49,8 @@ impl Stack {
             peek::is_zero(self.end)?;
             self.end += PAGE;
         }
-        // SAFETY: aligned, and in pages of which the first holds the running thread's frames, and
-        // the kernel has read the others; they lie below the frames of live callers, so they stay.
+        // SAFETY: the word is aligned. The first page holds the running thread's frames, and the
+        // kernel has read the others. All lie below the frames of live callers, so they stay.
         Some(unsafe { (address as *const usize).read_volatile() })
     }
 }

@@ -144,8 +144,8 @@ fn mixed(bug: PlantedBug) {
     });
 }
 
-/// A thread on CPU 0 asks to open that CPU's array, and has migrated by the time it is opened;
-/// meanwhile a thread on CPU 0 pops and pushes.
+/// Two threads on one CPU each open an array, while the main thread pops from and pushes to the
+/// first of these arrays.
 fn opening(bug: PlantedBug) {
     let slots = slots_of(1, 1, bug);
     let neighbour = ArrayId::new(2);
@@ -209,8 +209,8 @@ fn widening_while_moved(bug: PlantedBug) {
     all_once(found, 0..3);
 }
 
-/// Two arrays of one CPU, or of two, share room for two objects each. On a miss an array takes room
-/// that the other one has not used, while that one is in use; and a drain takes all room.
+/// Two threads with an array each, on one CPU or on two, share room for few objects. On a miss an
+/// array takes the other one's room, which that thread may be using; and a drain takes all room.
 fn sharing_room(bug: PlantedBug, cpus: u32) {
     const LIMITS: Limits = Limits { slot: 2, all: 3, least: 1 };
     let slots = slots_of(cpus, 2, bug);
@@ -268,8 +268,8 @@ fn push_and_pop(slots: &Slots) -> Vec<usize> {
     hand.objects
 }
 
-/// No thread may call the barrier: one drains the CPU that it runs on, while another one pushes and
-/// pops on the same CPU, or on another one.
+/// No thread may call the barrier. One thread drains the CPU that it runs on, while another one
+/// pushes and pops on that CPU or on the other.
 fn own_slot(bug: PlantedBug) {
     let slots = slots_of(2, 2, bug);
     slots.area().define_wide(ARRAY, 3);

@@ -50,7 +50,7 @@ fn check(scenario: Scenario) {
 /// new OS thread: thread-locals that a failed run leaves must not reach the next one.
 fn expect_failure(scenario: Scenario) {
     let fails = |body: fn(Scenario)| std::thread::spawn(move || body(scenario)).join().is_err();
-    // By turns: a bug that one scheduler hardly ever shows, the other often shows at once.
+    // The schedulers take turns: one often shows at once a bug that the other hardly ever shows.
     let found = (0..TURNS).any(|_| {
         fails(|scenario| {
             let scheduler = PctScheduler::new(3, PLANTED_RUNS / TURNS);

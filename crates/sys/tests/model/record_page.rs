@@ -26,10 +26,10 @@ impl Shared {
         unsafe { &*self.0 }
     }
 
-    /// A process that has mapped the page: a child if it did not make it.
+    /// A process that has mapped the page, and has made it unless `is_child` is true.
     fn process(&self, is_child: bool) -> Publisher {
         let publisher = Publisher::new();
-        // SAFETY: the page lives as long as the run, and everybody writes it by atomic words.
+        // SAFETY: the page lives as long as the run, and all code writes it by atomic words.
         unsafe { publisher.open(self.0) };
         if is_child {
             publisher.adopt_in_child();

@@ -66,7 +66,7 @@ impl Trees {
         unsafe { self.slots.walk(&self.tree, index) }
     }
 
-    /// Two readers, each of which walks to both leaves, while `changes` runs.
+    /// Runs `changes`, while each of two readers walks to both leaves.
     fn read_beside(&self, changes: impl FnOnce(), may_be_first: &[u64], may_be_second: &[u64]) {
         shuttle::thread::scope(|scope| {
             for _ in 0..2 {
@@ -83,7 +83,7 @@ impl Trees {
     }
 }
 
-/// Removes the second leaf node, and then the head; each is freed after a barrier.
+/// Removes the second leaf node, and then the head; frees each, after a barrier if `waits`.
 fn freed_after_barrier(bug: PlantedBug, waits: bool) {
     let trees = Trees::new(bug);
     let free = |node: &Node, at: usize, word: u64| {

@@ -112,8 +112,8 @@ impl TwoCpus {
         for (cpu, stack) in self.cpus.iter().zip(stacks) {
             stack.resize(STACK_BYTES, 0);
             let context = cpu.context.get().cast::<libc::ucontext_t>();
-            // SAFETY: `getcontext` fills the context in, which is not used before the next two
-            // calls have given it a stack of its own, which outlives the task, and its function.
+            // SAFETY: `getcontext` fills the context in. Before its first use the lines below give
+            // it a stack that outlives the task, and its function.
             unsafe {
                 assert_eq!(libc::getcontext(context), 0);
                 (*context).uc_stack.ss_sp = stack.as_mut_ptr().cast();

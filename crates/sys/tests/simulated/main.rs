@@ -135,7 +135,7 @@ fn sleeping_lets_time_pass() {
     assert_eq!(outcome.ends, [9_050_000 + 2 * CALL_NS + TRANSFER_NS + HIT_NS, 60_000]);
 }
 
-/// Plain accesses count if announced: two CPUs that write a line fetch it from each other.
+/// Announced plain accesses take time: two CPUs that write a line fetch it from each other.
 #[test]
 fn plain_lines_move_between_cpus() {
     #[repr(align(64))]

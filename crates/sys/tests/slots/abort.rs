@@ -114,7 +114,7 @@ impl Operation {
             || matches!(self, O::ListPushBelow | O::ListPushBelowFull | O::ListPushBelowAgain)
     }
 
-    /// How far below the end of the array the object is that the operation pushes again.
+    /// The depth in the array (1: the top) of the object that the operation pushes again.
     fn again(self) -> Option<usize> {
         match self {
             Self::PushAgain => Some(1),
@@ -172,7 +172,7 @@ struct Shared {
     disturbance: AtomicU32,
     /// The tracer's order to the intruder, 0 = none. The intruder clears it when done.
     order: AtomicU32,
-    /// Rounds in which the handler or the intruder found the cell to change.
+    /// Rounds in which the handler or the intruder has changed the cell.
     met: AtomicU32,
     /// The child makes no more rounds.
     over: AtomicU32,
@@ -439,9 +439,9 @@ fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
     assert_eq!(found, wanted, "{operation:?} answered {answer:?}");
 }
 
-/// Steps through one operation, interrupts it at instruction `index` of its sequence (its end
-/// counts), and runs on to the second marker. Returns false if the sequence was left before that.
-/// `arming` is the address of the instruction that arms the sequence, once it is known.
+/// Steps through one operation, disturbs it before instruction `index` of its sequence or at the
+/// end of the sequence, and runs on to the second marker. Returns whether it was inside the
+/// sequence. `arming` is the address of the instruction that arms the sequence, once it is known.
 fn interrupt(
     tracee: &Tracee,
     arming: &mut Option<u64>,

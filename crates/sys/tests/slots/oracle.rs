@@ -20,16 +20,16 @@ pub(crate) enum Op {
     PushBatch(ArrayId, usize),
     Widen(ArrayId),
     Drain(ArrayId),
-    /// `compare_store` of the list's guard, expecting the true one (or a wrong one), to a number.
+    /// Sets the list's guard to a number by `compare_store`, which expects the old guard if true.
     SetGuard(bool, u64),
     ListPush(u64),
     ListPushAgain,
     ListPushBelow,
     ListPop,
     DrainLists,
-    /// `PushAgain` with the object that was there in the slot that was current.
+    /// `PushAgain` with the number of the object that `resolve` found in the running CPU's slot.
     Repeat(ArrayId, usize),
-    /// `ListPushAgain` with the guard and the head of the slot that was current.
+    /// `ListPushAgain` with the guard and the head that `resolve` found in that slot.
     ListRepeat(u64, usize),
 }
 
@@ -184,8 +184,8 @@ impl<'a, S: Backend> Oracle<'a, S> {
         self.words[slot] = self.words(slot);
     }
 
-    /// Replaces "push again" by the object that is there in the running CPU's slot. The thread may
-    /// migrate before it pushes: if another list had the same guard, the object would be on two.
+    /// Gives a "push again" its object: the one in the running CPU's slot. A list's guard must be
+    /// unique, because the thread may migrate: the object would then be on two lists.
     fn resolve(&mut self, op: &Op, here: SlotIndex) -> Op {
         let guards = self.models.iter().map(|model| model.list.guard);
         let guard = self.models[here.index()].list.guard;
@@ -353,7 +353,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
     }
 }
 
-/// Applies an operation to the model of a slot. `here`: whether the slot was current before.
+/// Applies an operation to the model of a slot; `here` is true if the slot was current before.
 fn apply(model: &mut SlotModel, op: &Op, here: bool, fresh: [usize; 2]) -> Outcome {
     match op {
         Op::Prepare(array) => {

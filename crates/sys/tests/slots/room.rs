@@ -65,7 +65,7 @@ fn one_slot_and_all_slots_have_limits() {
     assert_eq!(area.all_room(), of_slots.iter().sum::<usize>() * BYTES);
 }
 
-/// An array at the limits takes room, and the objects, from arrays unused since the last round.
+/// An array at the limits takes the room and the objects of arrays unused since the last round.
 #[test]
 fn unused_arrays_make_room() {
     let slots = slots();

@@ -74,7 +74,7 @@ fn empty_batches_succeed<S: Backend>() {
     assert_eq!(slots.usage(A).level, 1);
 }
 
-/// Batches larger than any array are refused, also by multiples of what a header can count.
+/// Batches larger than any array are refused, even if 16 bits cannot count their objects.
 fn huge_batches_are_refused<S: Backend>() {
     let slots = Slots::<S>::new();
     fill(&slots, A, 2);
@@ -189,11 +189,11 @@ fn wide_places_run_out<S: Backend>() {
         fill(&slots, array, 3);
         slots.widen(array)
     };
-    // A thread that migrates meanwhile uses several slots: then more may succeed, not fewer.
+    // A thread that migrates meanwhile uses several slots: then more arrays may find a place.
     let widened = arrays.iter().filter(|array| widen(**array)).count();
     assert!(widened >= WIDE_PLACES, "{widened} arrays are wide");
     if !S::DECLARED {
-        // On another slot the array may be narrow, so a wide one cannot be filled.
+        // On another slot the array may be narrow, so the test cannot fill a wide one.
         return;
     }
     assert_eq!(widened, WIDE_PLACES, "the last one found no place");

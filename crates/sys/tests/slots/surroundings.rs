@@ -1,7 +1,7 @@
 //! Processes and threads without restartable sequences, without membarrier, and after `fork`.
 //!
-//! The suites run again in child processes that lack something. `EXPECT` says what the child should
-//! find, so that no suite passes by using another backend.
+//! The suites run again in child processes that lack something. The variable `EXPECT` tells a child
+//! whether it has to find sequences, so that no suite passes by using another backend.
 
 use crate::support::{A, Backend, LIST, Objects, Slots, number, tag};
 use crate::threads::all_once;
@@ -78,7 +78,7 @@ fn child_finds_what_was_said() {
     let slots = Slots::<NativeSlots>::new();
     match std::env::var(EXPECT).as_deref() {
         Ok(expected) => assert_eq!(slots.is_locked(), expected == "no"),
-        // Run by hand or by cargo, on a machine with or without sequences.
+        // The test was started directly, on a machine that may have sequences or not.
         Err(_) => println!("sequences in use: {}", !slots.is_locked()),
     }
 }
@@ -138,8 +138,8 @@ fn the_barrier_is_left_to_one_thread() {
     if slots.is_locked() {
         return;
     }
-    // glibc may count this process as one without threads, so a second thread makes sure that it
-    // has some.
+    // glibc may take this process for one with a single thread, which needs no barrier; with a
+    // second thread it cannot.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             assert!(slots.reaches_every_slot(), "until a thread is named, every thread may");

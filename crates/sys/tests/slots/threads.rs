@@ -17,7 +17,7 @@ const OBJECTS_EACH: usize = 12;
 const ROUNDS: usize = 1_000_000;
 /// Drains of such a run.
 const DRAINS: usize = 5_000;
-/// Slots under locks show bugs sooner: they make this fraction of the operations.
+/// Slots under locks show bugs sooner: they make one in this many of the operations.
 const LOCKED_SHARE: usize = 20;
 
 /// The threads of a run.
@@ -284,7 +284,7 @@ fn batches_conserve<S: Backend>() {
         let mut full = false;
         *drained.lock().expect("no panic") = (0..BATCH).collect();
         for _ in pace.rounds() {
-            // Only the sequences, unless a drain interferes.
+            // Each round is one batch and nothing else, unless a drain interferes.
             // SAFETY: every element is written, at the start and by every batch.
             let objects = unsafe { &*(&raw const hand).cast::<[Object; BATCH]>() };
             full = if full {

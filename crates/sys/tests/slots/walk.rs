@@ -31,8 +31,8 @@ enum Disturbance {
     Unprotected,
 }
 
-/// A tree and an index to walk to: heights 0 to 3, an empty place at two depths, and an index
-/// beyond the tree.
+/// A tree and an index to walk to. The cases have heights 0 to 3, empty places at two depths, and
+/// an index beyond the tree.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     leaves: &'static [u64],

@@ -47,7 +47,7 @@ const PEERS: [(&str, &str); 7] = [
 /// The second copy of Quarry, whose difference is the noise.
 const COPY: &str = "quarry A/A";
 
-/// Lines of README.md: the title, the table, and the groups that count once each.
+/// Lines of README.md: the title, the table, and the groups whose mean the line shows.
 const SUMMARY: [(&str, &str, &[&str]); 4] = [
     (
         "pairs and batches, time",
@@ -227,7 +227,7 @@ fn sides(run: &Run) -> Result<String, String> {
     Ok(wrapped(&better, "  ") + &wrapped(&worse, "  "))
 }
 
-/// The amount and the time come from the title of the table.
+/// The paragraph on freed memory; its amount and its time come from the title of the table.
 fn idle_return(run: &Run) -> Result<String, String> {
     const COLUMN: &str = "resident above live";
     let all_freed = |table: &&Table| table.title.contains("all freed");

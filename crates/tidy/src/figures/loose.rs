@@ -50,7 +50,7 @@ fn bare(text: &str) -> &str {
     text.trim_matches(|c: char| !c.is_alphanumeric() && c != '%')
 }
 
-/// The figure at the word `text`, if it is or begins one.
+/// The figure that the word `text` is or begins, if any.
 fn figure(before: &str, text: &str, after: &str) -> Option<String> {
     let word = bare(text);
     let digits = word.find(|c: char| !c.is_ascii_digit() && !".,".contains(c));
@@ -75,7 +75,7 @@ fn begins(line: &str) -> bool {
     line == "<!-- times -->" || line.starts_with("<!-- figures: ")
 }
 
-/// The line of a block without an end before the next block, where it would hide other lines.
+/// The line of the first block that lacks an end: it would hide the lines up to the next end.
 fn unclosed(text: &str) -> Option<usize> {
     let mut open = None;
     for (index, line) in text.lines().enumerate() {

@@ -46,7 +46,7 @@ fn cells(line: &str) -> Option<Vec<String>> {
     Some(inner.split('|').map(|cell| cell.trim().to_owned()).collect())
 }
 
-/// `page` with the tables that it links to put in; `folder` is the page's folder.
+/// `page`, with each table that it links to in place of the link; `folder` is the page's folder.
 ///
 /// # Errors
 /// A table that cannot be read.
@@ -127,7 +127,7 @@ impl Run {
     }
 }
 
-/// A blank line ends a table; a title is the last line above one.
+/// The tables among `lines`. A line that is no row ends a table; its title is the last line above.
 fn tables(lines: &[&str]) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     let mut title = String::new();

@@ -46,7 +46,7 @@ fresh_zero! {
     /// The bytes up to the next sample on one CPU.
     ///
     /// Loads and stores are plain: a thread that loses its CPU between them may later store an old
-    /// gap over one that no code has read. The cache line belongs to its CPU.
+    /// gap over a newer one, which no code has read. No other CPU uses the cache line.
     #[repr(align(128))]
     pub(super) struct Countdown {
         left: AtomicU64,

@@ -42,8 +42,8 @@ struct Tables {
     countdowns: OsArray<Countdown>,
 }
 
-/// The heap profile of one stack; all zero bytes at first. It is unprepared at first. Once
-/// prepared, it is off (`session` is even) and on (odd) by turns.
+/// The heap profile of one stack. All zero bytes, and so unprepared, at first. Once prepared, it is
+/// off (`session` is even) and on (odd) by turns.
 pub struct HeapProfile {
     tables: Late<Tables>,
     /// How often a profile was begun or ended: odd while one is on.
@@ -114,7 +114,7 @@ impl HeapProfile {
         if session % 2 == 1 {
             return Ok(());
         }
-        // A task raises `busy` before it reads the session: one of the two tasks sees the other.
+        // A sampling task raises `busy` before it reads `session`: one task sees the other's store.
         if self.busy.load(Ordering::SeqCst) != 0 {
             return Err(Busy);
         }
@@ -143,7 +143,7 @@ impl HeapProfile {
         }
     }
 
-    /// In the child of a fork: the tasks that were adding to the profile do not exist here.
+    /// In the child of a fork: forgets tasks that were adding to the profile and do not exist here.
     pub fn adopt_in_child(&self) {
         if self.busy.load(Ordering::Relaxed) != 0 {
             self.busy.store(0, Ordering::Relaxed);
@@ -186,7 +186,7 @@ impl HeapProfile {
 
             bucket.and_then(|bucket| {
                 let Some(record) = tables.records.take() else {
-                    // Counts it as freed, or it would count as in use for ever.
+                    // Counts the object as freed, or it would count as in use for ever.
                     tables.area.count_freed(bucket, size);
                     tables.area.note_lost();
                     return None;

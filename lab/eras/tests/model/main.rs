@@ -1,4 +1,4 @@
-//! Slab policies of other eras under the model checker, as those of the product. Run by
+//! Slab policies of other eras under the model checker, like the product's policies. Run by
 //! `scripts/model.sh`.
 #![cfg(quarry_model)]
 

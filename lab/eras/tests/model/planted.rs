@@ -1,4 +1,4 @@
-//! Models of single policies, and planted bugs, which have to be found out.
+//! Models of single policies, and planted bugs, which the models have to find.
 
 use crate::exploring::is_found_out;
 use crate::policies::{Play, size_for, trading};
@@ -8,8 +8,8 @@ use quarry_sys::percpu::{PlantedBug, Stepped};
 use shuttle::sync::Arc;
 use shuttle::thread;
 
-/// Two threads on CPUs that are moved between two nodes: what one of them frees is of the other
-/// node's memory as often as not, and goes home in alien arrays of two.
+/// Two threads move between CPUs of two nodes. Often the objects that they free are of the other
+/// node's memory, and go home in alien arrays of two objects.
 fn aliens(bug: PlantedBug) {
     let play = Arc::new(Play::<LinuxSlab>::on_nodes(2, size_for("slab"), bug));
     let threads: Vec<_> = (0..2)
@@ -32,9 +32,9 @@ fn aliens_go_home_beside_threads_that_free_more() {
 }
 
 /// Remote claims: a producer allocates on CPU 0, a consumer frees on CPU 1 what it finds, and a
-/// third thread runs on CPU 0 as well, so that it comes between the steps of the producer. With a
-/// batch of one object and a high mark of four, each free of the consumer soon brings an object
-/// back, and each allocation of the producer claims what is there.
+/// third thread runs on CPU 0 as well, so that its steps come between the producer's. With a batch
+/// of one object and a high mark of four, each free of the consumer soon brings an object back, and
+/// each allocation of the producer claims what is there.
 fn claiming(bug: PlantedBug) {
     let play = Arc::new(Play::<Slqb>::new(256 << 10, bug));
     let spawn = |cpu: u32, work: fn(&Play<Slqb>)| {

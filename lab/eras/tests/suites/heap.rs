@@ -15,7 +15,8 @@ fn address_space_that_one_size_has_left_serves_any_other() {
     sizes_take_turns::<Slub4_9>();
 }
 
-/// Where a policy has no way past what CPUs hold, `malloc` and `free` serve, and nothing is done.
+/// Under a policy that cannot bypass the objects that CPUs hold, the dense calls do nothing, so
+/// that their callers use `malloc` and `free`.
 #[test]
 fn policies_without_such_a_way_say_so() {
     let stack = Bed::<VirtualConfig<Slub4_9>>::new(
@@ -26,9 +27,9 @@ fn policies_without_such_a_way_say_so() {
     );
     let object = stack.stack.alloc(100).expect("there is memory");
     assert_eq!(stack.stack.alloc_dense(100, 16), None);
-    // SAFETY: where this succeeded, nobody would use the object.
+    // SAFETY: if this succeeded, no code would use the object.
     assert!(!unsafe { stack.stack.free_dense(object.as_ptr()) });
-    // SAFETY: nobody uses the object any more.
+    // SAFETY: no code uses the object any more.
     unsafe { stack.stack.free(object) };
     stack.assert_empty(&[]);
 }

@@ -1,5 +1,5 @@
-//! The policy `slab` in a whole stack: refusals of the system, its metadata, the background's
-//! looks. What each of its mechanisms does is shown beside its code.
+//! The policy `slab` in a whole stack: refusals of the system, its metadata, and the background's
+//! looks. Tests beside the code show each mechanism.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_eras::slab::LinuxSlab;
@@ -10,7 +10,7 @@ use quarry_sys::percpu::{Object, VirtualSlots};
 
 type SlabBed = Bed<VirtualConfig<LinuxSlab>>;
 
-/// CPUs 0 and 1 of `nodes` nodes.
+/// Two CPUs: both of one node, or each of its own.
 fn bed(nodes: u8) -> SlabBed {
     let mut options = small();
     options.pages.nodes = nodes;
@@ -33,7 +33,7 @@ fn free(bed: &SlabBed, id: CacheId, objects: impl IntoIterator<Item = Object>) {
     }
 }
 
-/// Every call to the system fails once: what was refused is served when asked for again.
+/// Every call to the system fails once: a refused request succeeds when it is made again.
 #[test]
 fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
     for nth in 1.. {
@@ -83,8 +83,8 @@ fn its_metadata_is_counted_where_it_is_used() {
     bed.assert_empty(&[id]);
 }
 
-/// A cache that nobody has used since the last look of the background keeps nothing; one that is
-/// in use keeps what it has, but for the arrays of CPUs that are idle.
+/// A cache that no thread has used since the background's last look keeps nothing; a cache in use
+/// keeps everything except the arrays of idle CPUs.
 #[test]
 fn the_background_empties_what_is_idle() {
     let bed = bed(1);
@@ -115,7 +115,7 @@ fn the_background_empties_what_is_idle() {
     bed.assert_empty(&caches);
 }
 
-/// A stack whose memory of one node is used up serves a CPU of that node from the other one.
+/// If the memory of one node is used up, its CPU gets memory of the other node.
 #[test]
 fn a_heap_of_two_nodes_lives_on_the_memory_of_both() {
     let bed = bed(2);
@@ -124,14 +124,14 @@ fn a_heap_of_two_nodes_lives_on_the_memory_of_both() {
         .create_cache("test", &CacheParams { size: 4096, align: 16 }, &CacheOptions::default())
         .unwrap();
     let mut all = Vec::new();
-    // All of it on one CPU, to the end of the window.
+    // One CPU takes all memory, to the end of the window.
     while let Some(object) = bed.stack.cache(id).alloc() {
         all.push(object);
     }
     assert_eq!(bed.stack.validate(), Ok(()));
     let mib = all.len() * 4096 / (1 << 20);
     assert!(mib > 100, "{mib} MiB of 128");
-    // What is of either node is served to a CPU of either.
+    // The memory of either node serves a CPU of either.
     let some = all.split_off(all.len() - 300);
     on_cpu(1);
     free(&bed, id, some);

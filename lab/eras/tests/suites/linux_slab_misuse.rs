@@ -8,12 +8,12 @@ use quarry_mm::slab::{CacheId, CacheOptions, CacheParams};
 use quarry_mm::stack::StackHost;
 use quarry_sys::percpu::{Arrays, Object};
 
-/// Runs an ignored test of this file alone: it must abort, with `line` as its last words.
+/// Runs an ignored test of this file alone: it must abort, with `line` at the end of its output.
 fn aborts(test: &str, line: &str) {
     aborts_in("linux_slab_misuse", test, line);
 }
 
-/// Objects of the policy `slab`, on two nodes of a CPU each; the first is CPU 0's.
+/// Objects of the policy `slab` that CPU 0 of node 0 has allocated; CPU 1 is of node 1.
 fn linux_slab(size: usize, count: usize) -> (Bed<VirtualConfig<LinuxSlab>>, CacheId, Vec<Object>) {
     let mut options = small();
     options.pages.reserve_bytes = 256 << 20;
@@ -40,7 +40,7 @@ fn freed_twice_into_an_alien_array() {
     let (bed, id, objects) = linux_slab(SIZE, 4);
     on_cpu(1);
     for &object in objects.iter().chain(&objects[..1]) {
-        // SAFETY: the last free is what is tried, the others are sound.
+        // SAFETY: the last free is the error under test; the others are correct.
         unsafe { bed.stack.cache(id).free(object) };
     }
 }
@@ -50,14 +50,14 @@ fn twice_on_two_nodes_and_then_a_shrink() {
     aborts("freed_on_two_nodes", NOT_IN_USE);
 }
 
-/// One of the two comes to its slab first, and the other one finds it free.
+/// One of the two frees reaches the slab first, and the other finds the object free.
 #[test]
 #[ignore = "run by the test above: it aborts"]
 fn freed_on_two_nodes() {
     let (bed, id, objects) = linux_slab(SIZE, 4);
     for cpu in 0..2 {
         on_cpu(cpu);
-        // SAFETY: the first free is sound; the second is what is tried.
+        // SAFETY: the first free is correct; the second is the error under test.
         unsafe { bed.stack.cache(id).free(objects[0]) };
     }
     bed.stack.cache(id).shrink();
@@ -77,7 +77,7 @@ fn freed_twice_into_a_full_array_of_slab() {
         // SAFETY: each was live and is freed once.
         unsafe { bed.stack.cache(id).free(object) };
         if level() == 120 {
-            // SAFETY: what is tried: the object is among those that make room for it.
+            // SAFETY: the error under test: the object is in the array that makes room for it.
             unsafe { bed.stack.cache(id).free(objects[index - 100]) };
         }
     }
@@ -95,9 +95,9 @@ fn freed_twice_into_a_slab_of_large_objects() {
     let (bed, id, objects) = linux_slab(2048, 6);
     for cpu in 0..2 {
         on_cpu(cpu);
-        // SAFETY: the first free is sound; the second is what is tried.
+        // SAFETY: the first free is correct; the second is the error under test.
         unsafe { bed.stack.cache(id).free(objects[1]) };
-        // Its neighbour keeps the slab.
+        // The object's neighbour keeps the slab in use.
         bed.stack.cache(id).shrink();
     }
 }
@@ -122,7 +122,7 @@ fn took_an_overwritten_index() {
     };
     let last = *objects.iter().find(is_last).expect("two slabs are neighbours");
     let behind = objects.iter().find(|other| slab(other) == slab(&last) + 1).expect("there is one");
-    // SAFETY: not given, but the slab behind the object is mapped, and has no object up to there.
+    // SAFETY: an error, but the slab after the object is mapped, and has no object up to there.
     unsafe { last.add(64).write_bytes(0, 320) };
     // SAFETY: it was live and is freed once.
     unsafe { bed.stack.cache(id).free(*behind) };

@@ -27,7 +27,7 @@ fn a_visitor_meets_every_lock_of_the_policy_slub_once() {
 fn a_visitor_meets_every_lock_of_the_policy_slab_once() {
     let mut names = visited(&bed::<LinuxSlab>());
     assert_eq!(names.remove("percpu->stripe"), Some(1));
-    // On one node there are no aliens.
+    // On one node there are no alien arrays.
     let of_slab = [("slab->list_lock", classes::COUNT * NODES), ("slab->growth", 1)];
     assert_eq!(names, OF_ALL.into_iter().chain(of_slab).collect());
 }
@@ -46,7 +46,7 @@ fn a_visitor_meets_every_lock_of_the_policy_sheaf_6_18_once() {
 fn a_visitor_meets_every_lock_of_the_policy_slqb_once() {
     let mut names = visited(&bed::<Slqb>());
     assert_eq!(names.remove("percpu->stripe"), Some(1));
-    // One node, so it has no list of its own.
+    // There is one node, so there are no lists of nodes.
     let of_slqb = [
         ("slqb->growth", 1),
         ("slqb->page_lock", classes::COUNT),

@@ -1,4 +1,4 @@
-//! What only `sheaf-6.18` does: which sheaf `main` is exchanged with, and when.
+//! Tests of `sheaf-6.18` alone: which sheaf `main` is exchanged with, and when.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_eras::slab::KernelSheaf;
@@ -11,7 +11,7 @@ use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
 const SHEAF: usize = 32;
 const MOST_FULL: usize = 10;
 
-/// CPUs 0 and 1 are of node 0; of two nodes, CPUs 2 and 3 are of node 1.
+/// Four CPUs of one node; or of two nodes, with CPUs 2 and 3 of node 1.
 struct Machine {
     bed: Bed<VirtualConfig<KernelSheaf>>,
     cache: CacheId,
@@ -60,7 +60,8 @@ impl Machine {
         self.stats().barn_lock.acquisitions
     }
 
-    /// How often slabs were asked; a look takes their lock, too.
+    /// How often the list lock of the slabs was taken; each reading of the statistics takes it as
+    /// well.
     fn slab_locks(&self) -> u64 {
         self.stats().list_lock.acquisitions
     }
@@ -108,8 +109,8 @@ fn main_and_spare_are_exchanged() {
     machine.finish([]);
 }
 
-/// A burst fills `main`, `spare` and the barn up to ten full sheaves; what is more goes to slabs, a
-/// sheaf at a time: the spare one is flushed and used again.
+/// A burst fills `main`, `spare` and the barn up to ten full sheaves; further objects go to slabs,
+/// a sheaf at a time: the spare sheaf is flushed and used again.
 #[test]
 fn a_burst_fills_the_barn_up_to_ten_sheaves() {
     let machine = Machine::new(1, 256);
@@ -142,7 +143,7 @@ fn a_burst_fills_the_barn_up_to_ten_sheaves() {
     machine.finish(left);
 }
 
-/// What one CPU frees comes to another one through the barn, a sheaf in one critical section, and
+/// Objects that one CPU frees reach another through the barn, a sheaf in one critical section, and
 /// the empty sheaves stay there for the next burst.
 #[test]
 fn sheaves_travel_through_the_barn() {
@@ -183,7 +184,7 @@ fn the_memory_of_sheaves_is_used_again() {
         assert_eq!(machine.stats().parked_objects, 0);
         assert_eq!(machine.bed.stack.validate(), Ok(()));
         let bytes = machine.sheaf_bytes();
-        // A round may have used a CPU or two more at a time than the first one.
+        // A round may have needed more sheaves than the first one, which had one CPU at a time.
         assert!(bytes <= 2 * *needed.get_or_insert(bytes), "round {round}: {bytes} bytes");
     }
     let bytes = machine.sheaf_bytes();
@@ -263,14 +264,14 @@ fn large_objects_have_small_sheaves_or_none() {
     }
 }
 
-/// A cache may ask for another capacity, also one that gets the number of a cache that is gone.
+/// A cache may ask for another capacity, even if it gets the number of a destroyed cache.
 #[test]
 fn a_cache_has_the_sheaves_that_it_asks_for() {
     let mut machine = Machine::new(1, 256);
     for wanted in [12, 60, 20, 0] {
         let options = CacheOptions { capacity: Some(wanted), ..CacheOptions::default() };
         let params = CacheParams { size: 128, align: 16 };
-        // SAFETY: nobody uses the cache, or anything else of the stack, meanwhile.
+        // SAFETY: no other code uses the cache, or any part of the stack, meanwhile.
         unsafe { machine.bed.stack.destroy_cache(machine.cache) }.expect("no object is in use");
         let cache = machine.bed.stack.create_cache("asks", &params, &options);
         machine.cache = cache.expect("a cache");

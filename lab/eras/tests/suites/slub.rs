@@ -1,4 +1,4 @@
-//! What only `slub` does: orders by declared CPUs, merging, partial lists, the price of its words,
+//! Tests of `slub` alone: orders by declared CPUs, merging, partial lists, the price of its words,
 //! and its two slow paths.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
@@ -12,7 +12,7 @@ use quarry_sys::percpu::{Object, VirtualSlots};
 
 type SlubBed<S> = Bed<VirtualConfig<S>>;
 
-/// Two CPUs, and formulas fed with 16: document 003's machine.
+/// Two CPUs, of which the formulas count 16: document 003's machine.
 fn bed<S: SlabPolicy<VirtualSlots> + 'static>() -> SlubBed<S> {
     let mut options = small();
     options.pages.declared_cpus = 16;
@@ -90,7 +90,7 @@ fn its_metadata_is_counted_where_it_is_used() {
     assert_eq!(headers(), section, "a section stays");
 }
 
-/// Every call to the system fails once: what was refused is served when asked for again.
+/// Every call to the system fails once: a refused request succeeds when it is made again.
 #[test]
 fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
     for nth in 1.. {
@@ -118,8 +118,8 @@ fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
     }
 }
 
-/// Objects of full slabs, freed on another CPU: nobody's slab becomes that CPU's, its list is
-/// handed to the node when it is long, and the node gives back what is empty but for five slabs.
+/// Another CPU frees objects of full slabs: slabs without an owner go onto that CPU's partial list,
+/// a long list goes to the node, and the node gives back its empty slabs except for five.
 #[test]
 fn slabs_wait_where_the_kernel_lets_them_wait() {
     const CPU_PARTIAL: u64 = 13;
@@ -129,14 +129,15 @@ fn slabs_wait_where_the_kernel_lets_them_wait() {
     let per_slab = bed.stack.cache(id).objects() as usize;
     let all = objects(&bed, id, 40 * per_slab);
     on_cpu(1);
-    // The first object of each slab: one after the other comes to CPU 1's list.
+    // Frees the first object of each slab: one slab after the other goes onto CPU 1's list.
     for (freed, object) in all.iter().step_by(per_slab).enumerate() {
         free(&bed, id, *object);
         let stats = bed.stack.cache(id).stats();
         let list_lock = stats.list_lock.acquisitions;
         assert_eq!(stats.partial_slabs, freed as u64 + 1, "{stats:?}");
-        // Statistics take it, too: once for each look so far. 14 objects are too many, so the 15th
-        // and the 29th slab hand those in front of them to the node, in one critical section each.
+        // Each reading of the statistics takes the lock as well. 14 objects are too many, so the
+        // 15th and the 29th slab send the slabs before them to the node, in one critical section
+        // each.
         let drains = freed as u64 / (CPU_PARTIAL + 1);
         let looks = freed as u64 + 1;
         assert_eq!(list_lock, looks + drains, "{freed}: {stats:?}");
@@ -147,11 +148,11 @@ fn slabs_wait_where_the_kernel_lets_them_wait() {
     }
     assert_eq!(bed.stack.validate(), Ok(()));
     let stats = bed.stack.cache(id).stats();
-    // CPU 0 keeps its slab, CPU 1 those since the last drain, the node the fewest.
+    // CPU 0 keeps its slab, CPU 1 the slabs since its last drain, the node its minimum.
     assert_eq!(stats.active_slabs, 0, "{stats:?}");
     assert!(stats.total_slabs >= MIN_PARTIAL, "{stats:?}");
     assert!(stats.total_slabs <= 1 + CPU_PARTIAL + 1 + MIN_PARTIAL, "{stats:?}");
-    // CPU 0 uses what is there before it takes a new slab.
+    // CPU 0 uses the slabs that are kept before it takes a new one.
     on_cpu(0);
     let before = stats.slabs_allocated;
     let again = objects(&bed, id, MIN_PARTIAL as usize * per_slab);
@@ -160,7 +161,7 @@ fn slabs_wait_where_the_kernel_lets_them_wait() {
     bed.assert_empty(&[id]);
 }
 
-/// What others free into a CPU's own slab is taken over whole, without a lock.
+/// A CPU takes all objects that others have freed into its slab in one step, without a lock.
 #[test]
 fn a_cpu_takes_over_what_others_free_into_its_slab() {
     let bed = bed::<Slub4_9>();
@@ -205,8 +206,8 @@ fn a_bulk_free_goes_slab_by_slab() {
     bed.assert_empty(&[id]);
 }
 
-/// Locks that 16 slabs cost whose objects are freed on another CPU, the first of each last: of the
-/// list, of slabs, and the slabs that the node keeps.
+/// Frees the objects of 16 slabs on another CPU, the first object of each slab last. Returns how
+/// often it took the list lock and slab locks, and the number of slabs that the node keeps.
 fn remote_frees<S: SlabPolicy<VirtualSlots> + 'static>(without: &str) -> (u64, u64, u64) {
     let mut options = small();
     options.pages.declared_cpus = 16;

@@ -8,7 +8,7 @@ use quarry_sys::percpu::{Object, VirtualSlots};
 
 type SlubBed<S> = Bed<VirtualConfig<S>>;
 
-/// A slab with three objects in use, and another that CPU 1 has freed into it.
+/// A slab of which three objects are in use, and CPU 1 has freed the first of the four returned.
 fn slab<S: SlabPolicy<VirtualSlots> + 'static>() -> (SlubBed<S>, CacheId, Vec<Object>) {
     let bed = SlubBed::<S>::new(Backing::Fake, 4096, 2, &small());
     let id = bed
@@ -25,7 +25,7 @@ fn slab<S: SlabPolicy<VirtualSlots> + 'static>() -> (SlubBed<S>, CacheId, Vec<Ob
 
 fn twice<S: SlabPolicy<VirtualSlots> + 'static>() {
     let (bed, id, objects) = slab::<S>();
-    // SAFETY: not given. It is the head of its slab's free list, and the stack finds out.
+    // SAFETY: the error under test. The object heads its slab's free list, which the stack detects.
     unsafe { bed.stack.cache(id).free(objects[0]) };
 }
 
@@ -36,7 +36,7 @@ fn into_a_slab_given_back<S: SlabPolicy<VirtualSlots> + 'static>() {
         unsafe { bed.stack.cache(id).free(object) };
     }
     bed.stack.cache(id).shrink();
-    // SAFETY: not given. Its slab is no slab any more, and the stack finds out.
+    // SAFETY: the error under test. The object's slab is gone, which the stack detects.
     unsafe { bed.stack.cache(id).free(objects[2]) };
 }
 
@@ -46,7 +46,7 @@ fn more_than_in_use<S: SlabPolicy<VirtualSlots> + 'static>() {
     bed.stack.cache(id).shrink();
     on_cpu(1);
     for &object in objects[1..].iter().chain(&objects[1..]) {
-        // SAFETY: given in the first round only. In the second no object of the slab is in use.
+        // SAFETY: live in the first round. In the second, the error under test, none is in use.
         unsafe { bed.stack.cache(id).free(object) };
     }
 }
@@ -55,14 +55,14 @@ fn a_written_link<S: SlabPolicy<VirtualSlots> + 'static>() {
     let (bed, id, objects) = slab::<S>();
     // SAFETY: it was live and is freed once.
     unsafe { bed.stack.cache(id).free(objects[1]) };
-    // SAFETY: not given, but the object's memory is mapped.
+    // SAFETY: the error under test, but the object's memory is mapped.
     unsafe { objects[1].cast::<u64>().write(0x4141_4141_4141_4141) };
     on_cpu(0);
-    // CPU 0 takes what has been freed into its slab once its own list is used up.
+    // CPU 0 takes the objects that were freed into its slab once its own list is used up.
     while bed.stack.cache(id).alloc().is_some() {}
 }
 
-/// Each case ends the process, so it runs as an ignored test in one of its own.
+/// Each case ends the process, so it runs as an ignored test in a process of its own.
 macro_rules! stamp {
     ($($name:ident: $policy:ident;)+) => {$(
         mod $name {

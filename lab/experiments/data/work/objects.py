@@ -1,5 +1,5 @@
-# What CPython programs spend their objects on: parsing, JSON, dicts and sets, strings, regular
-# expressions. Prints what came of it; everything follows from the seed.
+# Uses objects as CPython programs do: parsing, JSON, dicts and sets, strings, regular expressions.
+# Prints the results; everything follows from the seed.
 import ast
 import json
 import random
@@ -43,7 +43,7 @@ def main():
                 matches += 1
                 kept.setdefault(found["kind"], {})[found["number"]] = one
             seen.update(map(str, one["marks"]))
-        # A third goes, at random.
+        # Drops a third of them, chosen at random.
         for numbers in kept.values():
             for key in draw.sample(sorted(numbers), len(numbers) // 3):
                 del numbers[key]

@@ -1,5 +1,5 @@
--- Binary trees that live for different times, strings that are built up, and tables as sets and
--- as lists. Prints what came of it; everything follows from the numbers below.
+-- Binary trees with different lifetimes, strings that are built up, and tables used as sets and as
+-- lists. Prints the results; everything follows from the numbers below.
 local depth = @AMOUNT@
 
 local function tree(levels)

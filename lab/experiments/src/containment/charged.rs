@@ -1,7 +1,8 @@
-//! The frames of a machine. The group that takes a block pays until it comes back, also for objects
-//! of others in it, as with the fake nodes and control groups of document 002's time.
+//! The frames of a machine, each block charged to a group: the one that takes the block pays until
+//! it is given back, also for objects in it that other groups use. Fake nodes and control groups of
+//! document 002's time did the same.
 //!
-//! Equation: `used of a group = sum over the blocks that it pays for of their frames <= limit`.
+//! Equation: `used of a group = frames of the blocks that it pays for <= limit`.
 
 use crate::frames;
 use anyhow::{Result, anyhow};
@@ -22,11 +23,11 @@ const NODES: u8 = 4;
 
 pub(super) struct Charged {
     pub(super) pages: PageAllocator<Chosen>,
-    /// The frames that each group pays for.
+    /// Frames of the blocks that each group pays for.
     used: RefCell<Vec<u32>>,
-    /// The most of them.
+    /// The most frames that a group may pay for.
     limit: u32,
-    /// The group that pays for what is taken now.
+    /// The group that pays for the blocks taken from now on.
     pub(super) payer: Cell<Payer>,
     payers: RefCell<HashMap<Pfn, Payer>>,
     pub(super) slabs: Cell<u32>,
@@ -54,7 +55,7 @@ impl Charged {
         Some(self.used.borrow().len() - 1)
     }
 
-    /// The frames that all groups pay for, and the most that one of them does.
+    /// The frames that all groups together pay for, and the most that any single group pays for.
     pub(super) fn used(&self) -> (u32, u32) {
         let used = self.used.borrow();
         (used.iter().sum(), used.iter().max().copied().unwrap_or(0))
@@ -86,7 +87,7 @@ impl Charged {
         self.pages.free(slot, pfn, order);
     }
 
-    /// Checks that everything came back, and the equations of the memory.
+    /// Checks that every block came back, and that the equations of the memory hold.
     pub(super) fn check_at_end(&self) -> Result<()> {
         self.pages.drain_all();
         self.pages.validate().map_err(|broken| anyhow!("{broken}"))?;
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Frames that each group may have.
+    /// The most frames that each group may pay for.
     const MAX: u32 = 40;
 
     proptest! {
@@ -136,7 +137,7 @@ mod tests {
             };
             let slot = SlotIndex(0);
             for (payer, order, takes, which) in ops {
-                // The payer is relieved, also if another group gives the block back.
+                // The group that paid no longer pays, even if another group gives the block back.
                 memory.payer.set(groups[payer]);
                 let order = Order::new(order);
                 if takes {

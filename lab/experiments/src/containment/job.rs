@@ -10,7 +10,7 @@ use quarry_sys::percpu::VirtualSlots;
 use quarry_trace::Trace;
 use std::path::Path;
 
-/// The new contents of a place: a block of so many bytes, or nothing.
+/// The new content of a place: a block of `bytes` bytes, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     place: u32,
@@ -20,7 +20,7 @@ pub(super) struct Step {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
     pub(super) steps: Vec<Step>,
-    /// The most blocks that it has at a time.
+    /// The most blocks that the program has at a time.
     places: usize,
 }
 
@@ -35,7 +35,7 @@ impl Recorded {
         let mut all = Self::default();
         let mut threads: Vec<_> =
             program.threads.iter().map(|steps| (0, steps.as_slice())).collect();
-        // Of each block the operations so far, and its place.
+        // For each block: the number of operations on it so far, and its place.
         let mut blocks = vec![(0, 0); program.blocks as usize];
         let mut free = Vec::new();
         loop {
@@ -73,21 +73,21 @@ fn number(of: Op) -> usize {
     block as usize
 }
 
-/// A job: it runs a recorded program again and again, in a group of its own.
+/// A job runs a recorded program again and again, in a group of its own.
 pub(super) struct Job<'a> {
     recorded: &'a Recorded,
     group: Payer,
     cpu: u32,
     next: usize,
-    /// Steps of all lives.
+    /// Steps taken in all runs of the program.
     pub(super) steps: u64,
     blocks: Vec<Option<Block>>,
     files: Vec<Pfn>,
 }
 
 impl<'a> Job<'a> {
-    /// A job in a group of its own, which pays for the pages of its files first. `None` if the
-    /// machine has not as many.
+    /// Starts a job in a group of its own. The group first takes the pages of the job's files;
+    /// `None` if it cannot have that many.
     pub(super) fn start<S: SlabPolicy<VirtualSlots>>(
         machine: &Machine<S>,
         recorded: &'a Recorded,
@@ -105,7 +105,7 @@ impl<'a> Job<'a> {
         self.recorded.steps.len()
     }
 
-    /// Takes so many steps; false if one of them was refused memory. After its last step the
+    /// Takes `steps` steps; false if one of them was refused memory. After its last step the
     /// program runs again, on the next CPU.
     pub(super) fn advance<S: SlabPolicy<VirtualSlots>>(
         &mut self,
@@ -141,13 +141,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Frees what the program has; it may run again.
+    /// Ends a run of the program: frees all its blocks. The program can then run again.
     fn exit<S: SlabPolicy<VirtualSlots>>(&mut self, machine: &Machine<S>) {
         self.blocks.iter_mut().filter_map(Option::take).for_each(|block| machine.free(block));
         self.next = 0;
     }
 
-    /// Frees also its files.
+    /// Ends the job: frees also the pages of its files.
     pub(super) fn end<S: SlabPolicy<VirtualSlots>>(mut self, machine: &Machine<S>) {
         machine.enter(self.cpu, self.group);
         self.exit(machine);

@@ -13,7 +13,7 @@ use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex, VirtualSlots};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of the object or pages that `kmalloc` serves a request with.
+/// Bytes of the object or pages with which `kmalloc` serves a request.
 fn bucket(bytes: usize) -> usize {
     Source::Kmalloc(bytes).bytes()
 }
@@ -22,8 +22,8 @@ thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Bytes of the largest objects of `kmalloc`: two pages, unless the policy's kernel has smaller
-/// ones. (SLAB had larger ones, but programs' large blocks are pages under any policy.)
+/// Bytes of the largest objects of `kmalloc`: two pages, unless the policy's kernel had a smaller
+/// limit. (SLAB had larger objects, but programs' large blocks are pages under any policy.)
 const LARGEST: usize = 2 * FRAME_BYTES;
 
 /// The limit of a group: document 002's "chunks".
@@ -95,7 +95,7 @@ impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
         }
     }
 
-    /// The next requests come from this CPU, and this group pays for them.
+    /// From now on, requests come from this CPU, and this group pays for them.
     pub(super) fn enter(&self, cpu: u32, payer: Payer) {
         CPU.set(cpu);
         self.memory.payer.set(payer);
@@ -114,8 +114,8 @@ impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
         }
     }
 
-    /// Changes the size of a block; false if that takes memory that is refused. Pages stay where
-    /// they are, as with `mremap`.
+    /// Changes the size of a block; false if the memory for that is refused. Pages stay where they
+    /// are, as with `mremap`.
     pub(super) fn resize(&self, block: &mut Block, bytes: usize) -> bool {
         let to = self.kmalloc.get(&bucket(bytes));
         match (&mut *block, to) {
@@ -150,7 +150,7 @@ impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
         self.caches.get(id).expect("caches stay")
     }
 
-    /// Takes so many pages, or none.
+    /// Takes `count` pages, or none.
     pub(super) fn pages(&self, count: usize) -> Option<Vec<Pfn>> {
         let page = |_| self.again(|| self.memory.page(SlotIndex(CPU.get())));
         let pages: Vec<Pfn> = (0..count).map_while(page).collect();

@@ -1,4 +1,4 @@
-//! A sample: jobs are added one by one, until one is refused.
+//! A sample: jobs are added one by one, until a request for memory is refused.
 
 use super::charged::CPUS;
 use super::job::{Job, Recorded};
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Before the next job comes, all run for this many parts of their lives, of as many as the memory
-/// has MiB. So up to a number of jobs, all policies take the same steps, whatever they hold.
+/// Between two arrivals every job runs `PARTS / mib` of its program, on a memory of `mib` MiB. So
+/// with the same number of jobs, all policies have taken the same steps.
 const PARTS: usize = 16;
 
-/// The figures, with their units and decimals, as they were before the last job came.
+/// The figures, with their units and decimals: the state before the job came that did not fit.
 pub(crate) const FIGURES: [(&str, &str, u8); 6] = [
     ("jobs", "", 0),
     ("charged per job", "MiB", 2),
@@ -31,7 +31,7 @@ pub(crate) const FIGURES: [(&str, &str, u8); 6] = [
     ("descriptors", "MiB of 64 GiB", 0),
 ];
 
-/// A trace, and the pages of files that the program has in use.
+/// A trace, and the number of file pages that the program uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Traced {
     pub(crate) trace: PathBuf,
@@ -70,7 +70,7 @@ impl Work for ContainmentSample {
     const NAME: &'static str = "containment";
 
     fn measure(self) -> Result<Measurement> {
-        // The usual alarm of a sample would end this one.
+        // The alarm that limits other samples would end this one too early.
         nix::unistd::alarm::set(3600);
         let read = |traced: &Traced| {
             let recorded = Recorded::read(&traced.trace)?;
@@ -111,7 +111,7 @@ impl SlabVisitor<VirtualSlots> for Packing<'_> {
             let Some(job) = Job::start(&machine, recorded, files, cpu) else { break };
             jobs.push(job);
             let job = jobs.last_mut().expect("it was added");
-            // Jobs are in different parts of their lives.
+            // Each job begins at a random part of its program.
             let is_served = job.advance(&machine, random.random_range(0..job.life()));
             let part = |job: &Job<'_>| (job.life() * PARTS).div_ceil(self.mib as usize);
             if !is_served || !jobs.iter_mut().all(|job| job.advance(&machine, part(job))) {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use quarry_mm::slab::SLAB_POLICIES;
 
-    /// Packs copies of a job, with so many pages of files.
+    /// Adds copies of a job with `files` pages of files, until one does not fit.
     fn packed(slab: &str, (job, files): (Recorded, usize), mib: u32, seed: u64) -> Measurement {
         let mix = [(job, files)];
         let packing = Packing { mix: &mix, mib, seed };

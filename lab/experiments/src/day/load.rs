@@ -14,8 +14,8 @@
 //!
 //! The rates are for 512 MiB. Times are means of exponential distributions, unless the table says
 //! otherwise. Each second, the oldest files and inodes are reclaimed until a twentieth of the
-//! memory is free; one file or inode in eight is kept once more. If a request that may wait finds
-//! no block, it reclaims until twice its size more is free, and tries once more.
+//! memory is free; one file or inode in eight is spared once. If a request that may wait finds no
+//! block, it reclaims until twice its size more is free, and tries once more.
 
 use super::memory::{Block, Memory};
 use quarry_mm::frame::{FRAME_BYTES, MigrateType};
@@ -29,7 +29,7 @@ const RATED_FRAMES: u32 = (512 << 20) / FRAME_BYTES as u32;
 const KEPT_FREE: u32 = 20;
 const COUNTED: usize = 10;
 
-/// Requests of an order, and those that were served.
+/// Requests of an order, and how many of them were served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Served {
     pub(super) requests: u64,
@@ -59,7 +59,7 @@ pub(super) struct Load<'a> {
 
 struct Cached {
     blocks: Vec<Block>,
-    /// True if reclaim has passed over it once already.
+    /// True if reclaim has spared it once already.
     is_old: bool,
 }
 
@@ -216,7 +216,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Frees the oldest files and inodes until `wanted` frames are free or no such page remains.
+    /// Frees the oldest files and inodes until `wanted` frames are free or none of these is left.
     fn reclaim(&mut self, wanted: u32) {
         let mut free = self.memory.free();
         while free < wanted

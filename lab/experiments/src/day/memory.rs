@@ -25,8 +25,8 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    /// The variant of a name: `one-type`, `no-reserve`, `contained`, or a page policy. The first
-    /// three use the lists of `default`.
+    /// The variant of this name: `one-type`, `no-reserve`, `contained`, or a page policy. The first
+    /// three use the page policy `default`.
     pub(crate) fn named(name: &str, default: &str) -> Option<(Self, String)> {
         let of = |lists: &str| Self {
             name: name.to_owned(),
@@ -99,7 +99,7 @@ impl Memory {
         Ok(Self { pages, variant: variant.clone(), nodes, frames })
     }
 
-    /// Takes a block; `None` if the request's watermarks allow none.
+    /// Takes a block; `None` if the watermarks that apply to the request allow none.
     pub(super) fn take(&self, order: u8, of: MigrateType, waits: bool) -> Option<Block> {
         let is_slab = of != MigrateType::Movable;
         // Slabs start with the first group, other pages with the last.

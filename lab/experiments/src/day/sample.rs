@@ -11,7 +11,7 @@ use std::time::Instant;
 
 pub(crate) const LOOKED_AT: [u8; 3] = [3, 4, 9];
 
-/// Name of the figure: the second half's share of free memory in blocks of this order and above.
+/// Name of the figure: the share of free memory in blocks of at least this order (second half).
 pub(crate) fn available(order: u8) -> String {
     format!("free in order {order}+")
 }
@@ -21,7 +21,7 @@ pub(crate) fn served(order: u8) -> String {
     format!("order {order} served")
 }
 
-/// Name of an order's series: per minute, the per mille of free memory in blocks of at least it.
+/// Name of a series: each minute's per mille of free memory in blocks of at least this order.
 pub(crate) fn course(order: u8) -> String {
     format!("course of order {order}")
 }

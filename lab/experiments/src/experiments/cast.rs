@@ -1,4 +1,4 @@
-//! The programs of an experiment: those that can run, and for each other one the reason.
+//! The programs of an experiment that can run, and the reasons why others cannot.
 
 use super::plan::Lab;
 use crate::ready_program::ReadyProgram;
@@ -9,7 +9,7 @@ use quarry_compare::{Interrupt, Launcher};
 #[derive(Default)]
 pub(crate) struct Cast {
     pub(crate) ready: Vec<ReadyProgram>,
-    /// Programs that fail before any comparison.
+    /// Programs that fail before any comparison, with the reasons.
     pub(crate) broken: Vec<String>,
     absent: Vec<String>,
 }
@@ -52,8 +52,8 @@ impl Cast {
 
     /// Prints the programs that are absent.
     ///
-    /// # Errors If the run was interrupted, or no program can be run and `rest`, the number of
-    /// other workloads, is 0.
+    /// # Errors
+    /// The run was interrupted, or no program can run and there are no other workloads (`rest`).
     pub(crate) fn announce(
         &self,
         lab: &mut Lab<'_>,

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
-/// Name of the figure that decides, in MiB.
+/// Name of the primary figure, in MiB.
 pub(crate) const HELD: &str = "resident above live";
-/// Interval between two readings of memory; a rest above `SHORT_REST` has the long one.
+/// Interval between two readings of memory; in a rest longer than `SHORT_REST`, `LONG_INTERVAL`.
 const INTERVAL: Duration = Duration::from_millis(50);
 const LONG_INTERVAL: Duration = Duration::from_millis(100);
 const SHORT_REST: Duration = Duration::from_secs(10);
@@ -150,7 +150,7 @@ fn metrics(looks: &[u64]) -> Vec<Metric> {
     [live].into_iter().chain(earlier).chain(last).collect()
 }
 
-/// An allocator, together with its variant of other settings, if it has one.
+/// An allocator, followed by the same allocator with other settings if such a variant exists.
 fn with_variant(contender: Contender) -> Vec<Contender> {
     let variant = match contender.name() {
         // The settings that jemalloc's users are advised to use.

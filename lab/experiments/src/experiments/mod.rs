@@ -1,8 +1,8 @@
 //! The experiments, one file each, and their registry.
 //!
-//! An experiment is a type whose fields are its options ([`Plan`](plan::Plan)). From the options it
-//! makes an [`Experiment`](quarry_harness::experiment::Experiment), and it prints the tables of a
-//! run. A new experiment needs a file and a line in [`REGISTRY`].
+//! An experiment is a type whose fields are its options ([`Plan`](plan::Plan)). It turns the
+//! options into an [`Experiment`](quarry_harness::experiment::Experiment), and prints the tables of
+//! a run. A new experiment needs a file and a line in [`REGISTRY`].
 //!
 //! The smallest experiment is `Doubling` in the tests below. One with its own sample processes also
 //! implements `Work`. A replay of a kernel path needs a table in `data/replays.toml`, a line here,

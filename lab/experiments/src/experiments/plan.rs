@@ -1,5 +1,5 @@
-//! How the registry uses an experiment: its options, its value, its run. Experiments import all of
-//! this file, and with it what each of them is made of.
+//! The interface between the registry and an experiment: options, preparation, and run. Experiments
+//! import all of this file, which also re-exports the types that most of them need.
 
 pub(crate) use anyhow::Result;
 use anyhow::{Context, bail};
@@ -180,7 +180,7 @@ pub(crate) type Ready = Box<dyn FnOnce(&mut Lab<'_>) -> Result<()>>;
 
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
-    /// The time of a run with `--quick`, roughly; empty where none was measured.
+    /// The approximate time of a run with `--quick`; empty if none was measured.
     pub(crate) quick: &'static str,
     pub(crate) work: Option<WorkKind>,
     /// Adds the options and the help to a command; the first argument is the experiment's name.

@@ -11,7 +11,7 @@ use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
 
 const NODE: NodeId = NodeId(0);
-/// The migratetype of slabs; LLFree is called with its own kind.
+/// Samples take unmovable blocks, as slabs do; LLFree's flag for them is `movable: false`.
 const MIGRATETYPE: MigrateType = MigrateType::Unmovable;
 
 /// The zone alone, with a critical section for each block.
@@ -26,7 +26,7 @@ pub(super) struct PageLists {
     base: u32,
 }
 
-/// Address space for a memory; an allocator skips the first pageblocks of its window.
+/// Address space for a memory: twice its size, for an allocator skips its first pageblocks.
 const fn reserved(frames: u32) -> usize {
     2 * frames as usize * FRAME_BYTES
 }

@@ -69,7 +69,7 @@ pub(crate) struct FramesSample {
     pub(crate) state: State,
     pub(crate) pattern: Pattern,
     pub(crate) order: u8,
-    /// Tasks, which take the CPUs of `cpus` in turn.
+    /// Number of tasks; they are placed on the CPUs of `cpus` in turn.
     pub(crate) tasks: u32,
     pub(crate) cpus: Vec<usize>,
     pub(crate) mib: u32,

@@ -7,8 +7,8 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-/// Filling leaves one part in this many of the memory free, because the page policies do not let a
-/// zone's free memory fall below its watermarks.
+/// Filling leaves one part in this many of the memory free, because page policies do not let the
+/// free memory of a zone fall below its watermarks.
 const LEFT: u32 = 64;
 /// Every sample begins with the same state.
 const SEED: u64 = 42;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const LIVE_BYTES: usize = 64 << 20;
 const SLOTS: usize = 1 << 20;
-/// Threads of a phase, and blocks that each of them replaces.
+/// Threads of a phase, and blocks that each thread replaces.
 const THREADS: u64 = 4;
 const BLOCKS_OF_THREAD: usize = 20_000;
 
@@ -104,8 +104,8 @@ fn replace(
     }
 }
 
-/// Runs a thread with a working set, freed at its end. Returns the number of blocks that were freed
-/// with their mark.
+/// Runs a thread with a working set, which it frees at its end. Returns the number of freed blocks
+/// that had kept their mark.
 fn short_life(heap: Heap, phase: u64, number: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(phase * THREADS + number);
     let mut own = [Entry::EMPTY; 256];

@@ -5,9 +5,9 @@
 //! `alive / rate` (Little's law), so deaths of a size come at `rate * count / alive`. One factor
 //! scales all `alive` to the live bytes of the sample.
 //!
-//! A sample first draws the population. Then it records births and deaths, and after them the
-//! births and deaths that restore the population. It replays this record in rounds. At its birth
-//! the first and the last byte of an object are written; at its death no byte is read.
+//! A sample first draws the population. Then it records births and deaths, followed by those that
+//! restore the population, and replays this record in rounds. The first and the last byte of an
+//! object are written at its birth; at its death no byte is read.
 
 mod record;
 
@@ -75,7 +75,7 @@ struct Life {
 impl Life {
     fn new(record: Record) -> Self {
         let mut objects = Table::new(record.slots);
-        // Touched now, because the pages of the table must not count as the allocator's.
+        // Touched now, so that the table's pages do not count as the allocator's.
         objects.fill(0);
         Self { record, objects }
     }

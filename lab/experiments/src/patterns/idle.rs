@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time to read the process's memory in, once before it allocates and once before it frees.
+/// The pause for a reading of the process's memory: before it allocates, and before it frees.
 pub(crate) const BASE: Duration = Duration::from_millis(150);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]

@@ -31,7 +31,7 @@ struct Histogram {
 impl Histogram {
     fn new() -> Self {
         let mut counts = Table::new(BUCKETS);
-        // Touched now, before anything is timed.
+        // Touched before anything is timed.
         counts.fill(0);
         Self { counts, total: 0 }
     }

@@ -54,7 +54,7 @@ pub(crate) enum Pattern {
     /// One thread allocates a head of 256 bytes and a payload, another frees both. They pass
     /// through a bounded queue in bursts of 64. Operation: one head with its payload.
     Handover { payload: usize },
-    /// `Handover` between threads in a ring, each to the next, minus the cost of passing on.
+    /// `Handover` in a ring of threads, each to the next one, less the cost of passing blocks on.
     Ring { payload: usize },
     /// An acceptor hands requests to threads, which serve 64 each and end. Operation: one request.
     Server,

@@ -1,4 +1,4 @@
-//! The part of a sample that the watched process runs. Only functions documented so allocate.
+//! The part of a sample that runs in the watched process. Functions allocate only if they say so.
 
 use super::heap::{Block, Heap};
 use super::window::{Done, process_cpu_ns};

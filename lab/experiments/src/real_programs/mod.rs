@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! generated  inputs that are made: a C file, a puzzle
-//! ready      one program, ready to be run: its folder, its command, its check
+//! ready      makes one program ready to run: its folder, its command, its check
 //! clients    send requests to servers, and compare every reply
 //! traffic    requests to a store of keys and values, and the expected replies
 //! stores     that traffic in the protocols of redis and memcached
@@ -45,7 +45,7 @@ pub(crate) struct RealProgram {
     pub(crate) what: String,
     #[serde(default)]
     pub(crate) package: String,
-    /// The target of this repository's `make` that builds it, if it is in no package.
+    /// The `make` target of this repository that builds the program, if no package has it.
     #[serde(default)]
     target: String,
     executable: String,

@@ -17,11 +17,11 @@ pub(super) enum Deed {
     Set { key: String, value: Vec<u8> },
     /// Read a value.
     Get { key: String, found: Option<Vec<u8>> },
-    /// Append to a value; its new length.
+    /// Append to a value; the expected result is its new length.
     Append { key: String, tail: Vec<u8>, length: usize },
     /// Remove a value.
     Delete { key: String, existed: bool },
-    /// Push to the head of a list; its new length.
+    /// Push to the head of a list; the expected result is its new length.
     Push { list: String, value: Vec<u8>, length: usize },
     /// Pop from the end of a list.
     Pop { list: String, found: Option<Vec<u8>> },

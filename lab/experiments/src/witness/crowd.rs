@@ -10,10 +10,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Senders of a group, and receivers.
+/// A group has this many senders, and as many receivers.
 const MEMBERS: u64 = 20;
 
-/// The two ends, as files: a stream of bytes all the same.
+/// The two ends of a pipe or a socket, as files; both kinds carry a stream of bytes.
 fn channel(pipes: bool) -> Result<[File; 2]> {
     let ends: [OwnedFd; 2] = if pipes {
         let (reader, writer) = pipe()?;

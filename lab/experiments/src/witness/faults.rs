@@ -1,5 +1,5 @@
 //! Page faults: maps memory, touches each page, and unmaps it (`page_fault1` of will-it-scale).
-//! Also lists of pages, where only the unmapping is measured.
+//! Also frees of lists of pages, for which only the unmapping is measured.
 
 use super::gate::{Done, Task};
 use anyhow::{Context, Result};
@@ -25,7 +25,7 @@ fn round(pages: u32) -> Result<u64> {
     Ok(touched(pages)?.1)
 }
 
-/// A task that frees `operations` pages in lists of `length`, each a mapping of its own.
+/// A task that frees `operations` pages in lists of `length`: each list is one mapping's pages.
 pub(super) fn lists(length: u32, operations: u64) -> Task<'static> {
     Box::new(move |gate| {
         round(length)?;

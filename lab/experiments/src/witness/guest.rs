@@ -22,8 +22,8 @@ pub(crate) const FOLDER: &str = "sample";
 /// The guest's memory in bytes.
 pub(crate) const MEMORY: u64 = 1 << 30;
 
-/// A repeated string instruction counts once for each repetition, so repetitions are of words: an
-/// emulated processor with fast repetitions of bytes would have 4,096 of them for a page.
+/// The guest's clock counts each repetition of a string instruction. Without these features the
+/// kernel clears and copies by words: by bytes, a page would take 4,096 repetitions.
 const PROCESSOR: &str = "max,la57=off,erms=off,fsrm=off";
 /// Mitigations are off: the kernel would choose them for the emulated processor.
 const COMMAND_LINE: &str =

@@ -77,7 +77,7 @@ pub(crate) fn files(setting: &Path) -> Vec<PathBuf> {
     let path = setting.to_string_lossy();
     let Some((parent, rest)) = path.split_once("/*/") else { return vec![setting.to_owned()] };
     let folders = fs::read_dir(parent).into_iter().flatten().flatten();
-    // Links are other names of folders that match as well.
+    // Links are left out: each is another name of a folder that matches as well.
     let folders = folders.filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
     folders.map(|it| it.path().join(rest)).collect()
 }

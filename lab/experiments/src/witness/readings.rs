@@ -7,7 +7,7 @@ use std::fs;
 /// Events of `/proc/vmstat` that have no tracepoint here.
 const EVENTS: [&str; 4] = ["pgfault", "pgfree", "pgactivate", "thp_fault_alloc"];
 
-/// The name, in a sample, of the most pages on the first CPU's lists.
+/// The name, in a sample, of the figure [`PageLists::high`].
 pub(crate) const HIGH: &str = "high mark of page lists";
 
 struct Vmstat(BTreeMap<&'static str, u64>);
@@ -100,7 +100,7 @@ impl Readings {
         Self { vmstat: Vmstat::now(), lists: PageLists::now(), slabs: slabs() }
     }
 
-    /// The counts since an earlier reading, and the marks of both.
+    /// The counts since an earlier reading, the present page lists, and the earlier high mark.
     pub(super) fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
         let mut counted = self.vmstat.since(&earlier.vmstat);
         counted.extend(self.lists.iter().flat_map(PageLists::named));

@@ -228,7 +228,7 @@ mod tests {
         assert!(said.contains("has none of the tracepoints; a kernel with CONFIG_"), "{said}");
         let odd = tracefs(&[("kmem:kmalloc", "many\n")]);
         assert!(refusal(odd.path()).contains("kmem/kmalloc/id has no number; run as root"));
-        // No kernel has as many tracepoints.
+        // No kernel has a tracepoint with such a high number.
         let unknown = tracefs(&[("kmem:kmalloc", "4000000000\n")]);
         let said = refusal(unknown.path());
         assert!(said.starts_with("perf_event_open refuses kmem:kmalloc: "), "{said}");

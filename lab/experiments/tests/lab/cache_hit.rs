@@ -5,7 +5,7 @@ use crate::support::{Workshop, lab};
 use predicates::prelude::*;
 use predicates::str::contains;
 
-/// A program that lists what the real one does, and has measured everything before.
+/// Stands in for the program: lists what the real one lists, and prints results that are fixed.
 const STAND_IN: &str = r#"#!/bin/sh
 if [ "$1" = list ]; then
     cat "$(dirname "$0")/list.json"

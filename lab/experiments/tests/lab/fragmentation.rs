@@ -27,7 +27,7 @@ fn hours(seed: &str) -> Vec<Value> {
     samples
 }
 
-/// Hours follow from their round, whatever the order in which the variants run.
+/// A round's result depends only on the round, not on the order in which the variants run.
 #[test]
 fn rounds_are_the_same_in_every_run() {
     let courses = |samples: &[Value]| -> Vec<Value> {

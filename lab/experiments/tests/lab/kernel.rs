@@ -19,18 +19,18 @@ fn per_operation(sample: &Value, count: &str) -> Option<f64> {
 /// most per operation.
 const EXACT: [(&str, &str, f64, f64); 7] = [
     ("faults", "kmem:mm_page_alloc", 1.0, 1.0),
-    // Pages of programs that have ended meanwhile are freed where a grace period interrupts.
+    // An interrupt may free pages of programs that have ended, at the end of a grace period (RCU).
     ("faults", "kmem:mm_page_free", 1.0, 1.25),
-    // Interrupts that are not the sample's allocate as well.
+    // Interrupts on behalf of other programs allocate as well.
     ("udp-4096", "kmem:kmem_cache_alloc", 1.0, 1.1),
-    // Two where `kmalloc` notes a large block twice.
+    // Two if the kernel reports a large `kmalloc` twice.
     ("udp-4096", "kmem:kmalloc", 1.0, 2.0),
     ("udp-8192", "kmem:mm_page_alloc", 1.0, 1.0),
     ("list-free-512", "kmem:mm_page_free", 1.0, 1.25),
     ("hackbench-sockets", "objects allocated", 2.0, 2.2),
 ];
 
-/// The same of a stack.
+/// Likewise, counts of a stack: row, counter, count per operation.
 const ON_STACK: [(&str, &str, f64); 6] = [
     ("faults", "handed_out", 1.0 + 1.0 / 512.0),
     ("faults", "taken_back", 1.0 + 1.0 / 512.0),
@@ -99,7 +99,7 @@ fn without_tracepoints_the_rest_runs() {
         .stderr(contains("--variants: none of them is there"));
 }
 
-/// Stands in for the emulator: takes the orders of a guest on this machine.
+/// Stands in for the emulator: takes the samples that a guest is asked for, on this machine.
 const EMULATOR: &str = r#"#!/bin/sh
 echo "ready 0.1"
 while read -r work order; do "$QUARRY_TEST_LAB" __sample "$work" "$order" || echo failed; done
@@ -136,7 +136,7 @@ fn a_guest_takes_the_samples_of_its_column() {
     ran.stdout(contains("| linux-0.1 |").and(contains("| instructions ")));
 }
 
-/// Root without the rights that tracepoints need is like any user.
+/// Root without the rights that tracepoints need is treated like any other user.
 #[test]
 fn a_process_without_rights_is_told_which_one_it_needs() {
     let without = |program: &str| {

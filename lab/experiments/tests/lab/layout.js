@@ -1,5 +1,5 @@
 "use strict";
-// What a reader would see, as JSON for the page around this one.
+// Collects facts on how the page looks, as JSON, and sends them to the page that has it in a frame.
 {
   for (const details of document.querySelectorAll("details")) details.open = true;
   const root = document.documentElement;
@@ -40,7 +40,7 @@
     });
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
-  // Words in a colour of their own, on the ground that they lie on.
+  // Checks the contrast of text that has its own colour with the background under it.
   const ground = (element) => {
     const { backgroundColor } = getComputedStyle(element);
     const isClear = /^rgba\(.*, 0\)$/.test(backgroundColor);
@@ -54,7 +54,7 @@
     const contrast = (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);
     if (contrast < 4.5) faint.push(`${element.textContent.slice(0, 40)}: ${contrast}`);
   }
-  // Whatever is wider than its box is out of sight, or cut off.
+  // An element whose content is wider than its box is partly hidden.
   const isCut = (element) => element.scrollWidth > element.clientWidth + 1 &&
     getComputedStyle(element).display !== "inline" && element.clientWidth > 1;
   const cut = [...document.querySelectorAll("body *")]

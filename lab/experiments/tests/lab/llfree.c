@@ -1,5 +1,5 @@
-// A stand-in for LLFree behind the same interface: a bitmap under one lock. The experiment that
-// loads it is to see whatever `llfree.h` declares.
+// A stand-in for LLFree with the same interface: a bitmap under one lock. It defines what the
+// experiment uses of `llfree.h`.
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-//! `quarry lab run peers`: the table of targets, its raw samples, and who reads them.
+//! `quarry lab run peers`: the table of targets, its raw samples, and the commands that read them.
 
 use crate::runs::{meta, results, samples};
 use crate::support::{Workshop, lab};

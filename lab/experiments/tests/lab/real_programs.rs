@@ -54,7 +54,7 @@ fn every_program_does_its_work_and_proves_it() {
         assert!(measurement["cpu_ns"].as_u64().unwrap() > 0, "{sample}");
         assert!(counter("peak_bytes").unwrap() > 1 << 20, "{sample}");
         assert!(counter("page_faults").unwrap() > 100, "{sample}");
-        // Two that run side by side may each be counted at their largest.
+        // Of two processes that run side by side, each may be counted at its own maximum.
         assert!(counter("huge_bytes").unwrap() <= 2 * counter("peak_bytes").unwrap(), "{sample}");
         assert_eq!(measurement["operations"], measurement["verified"], "{sample}");
         let is_server =
@@ -81,7 +81,7 @@ fn a_wrong_result_has_failed_and_is_not_averaged() {
         return;
     }
     let shop = Workshop::new();
-    // libc's memory, and one digit less in what sqlite3 prints.
+    // Serves libc's memory, and changes a digit of what sqlite3 prints.
     let source = "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n\
                   #include <string.h>\n\
                   void *__libc_malloc(size_t);\n\
@@ -106,7 +106,7 @@ fn a_wrong_result_has_failed_and_is_not_averaged() {
         ));
 }
 
-/// Serves libc's memory, and after so many calls nothing any more.
+/// An allocator that serves libc's memory, and refuses every call after the first `calls`.
 fn allocator_that_runs_dry(shop: &Workshop, calls: u32) -> String {
     let source = format!(
         "#include <stddef.h>\nvoid *__libc_malloc(size_t);\n\
@@ -180,7 +180,7 @@ fn servers_and_folders_are_gone_after_an_interruption_and_after_a_kill() {
         }
         kill(Pid::from_raw(lab.id() as i32), signal).unwrap();
         assert!(!lab.wait().unwrap().success());
-        // Killed, the command has ended before its supervisor; asked, not.
+        // A killed command may end before its supervisor does; one that was interrupted does not.
         while signal == Signal::SIGKILL && !processes_with(place).is_empty() {
             std::thread::yield_now();
         }

@@ -34,7 +34,7 @@ const EXPERIMENTS: [&str; 12] = [
     "list-free",
 ];
 
-/// Those whose rows are loads of file systems.
+/// The experiments whose rows are loads of file systems.
 const OF_FILES: [&str; 6] =
     ["sparsetruncate-tiny", "sparsetruncate-large", "bonnie", "reaim", "dbench4", "varmail"];
 
@@ -105,7 +105,7 @@ fn run(experiment: &str, options: &[&str]) -> (Vec<Value>, String) {
     run_by(lab(), experiment, options)
 }
 
-/// The same by this command.
+/// Like `run`, by the given command.
 fn run_by(mut command: Command, experiment: &str, options: &[&str]) -> (Vec<Value>, String) {
     let (_folder, place) = results();
     command.args(["run", experiment, "--seed=1"]).args(options).arg("--out").arg(&place);
@@ -124,10 +124,10 @@ fn fast(text: &str, cache: &str) -> (u64, u64) {
     (alloc, free)
 }
 
-/// Each packet allocates and frees a buffer that slub of 2.6.29 passes through to the page
-/// allocator, which has no list of its order: the zone's lock is taken twice. With a cache for it,
-/// or a list, it is hardly ever taken. Wherever client and server run, that is so; the heads are
-/// allocated and freed on the fast path where it is one CPU.
+/// Each packet allocates and frees a buffer that SLUB of 2.6.29 passes through to the page
+/// allocator. The buffer's order has no list, so this takes the zone's lock twice. With a cache or
+/// a list for the buffer, the lock is hardly ever taken, wherever client and server run. If both
+/// run on one CPU, packets' heads are allocated and freed on the fast path.
 #[test]
 fn the_finding_of_document_003_is_there() {
     let passing = "slub-2.6.29";
@@ -162,7 +162,7 @@ fn the_finding_of_document_003_is_there() {
     }
 }
 
-/// Programs find the columns of the table by their names.
+/// The columns of the JSON file have the names that the table's columns have.
 #[test]
 fn a_file_for_programs_has_the_columns_of_the_table() {
     let (_folder, place) = results();
@@ -197,8 +197,8 @@ fn a_file_for_programs_has_the_columns_of_the_table() {
 #[test]
 fn each_rung_of_document_001_spares_what_it_should() {
     let options = ["--samples=1", "--amount=8"];
-    // With one CPU the task keeps its slot. In another one's add batch there may be pages of the
-    // last file that it has read, and they stay there when it unlinks that file.
+    // On one CPU, because a task that moves to another CPU can leave pages of the last file that it
+    // has read in the first CPU's add batch, and they stay there when it unlinks that file.
     let (samples, text) = run_by(lab_on_one_cpu(), "sparsetruncate-tiny", &options);
     let per_file = |variant: &str, counter: &str| per_operation(&samples, variant, counter);
     for variant in ["vanilla", "jan", "oneirq", "mel"] {
@@ -217,8 +217,8 @@ fn each_rung_of_document_001_spares_what_it_should() {
     assert!(text.contains("index locks, per freed page"), "{text}");
 }
 
-/// The statistics are those of single files, in the layout of document 001, with its own table
-/// below.
+/// The statistics are those of single files, in the layout of document 001; document 001's own
+/// table is below.
 #[test]
 fn a_run_of_sparsetruncate_prints_the_table_of_document_001() {
     let (_folder, place) = results();
@@ -242,7 +242,7 @@ fn a_run_of_sparsetruncate_prints_the_table_of_document_001() {
     assert!(documents.contains("      149.00 (   0.00%)      141.00 (   5.37%)"), "{text}");
 }
 
-/// Files of twice the memory: reclaim evicts pages, and what was dropped was clean or written.
+/// Files of twice the memory: reclaim evicts pages, and each of them was clean or had been written.
 #[test]
 fn files_of_twice_the_memory_are_evicted_and_found_again() {
     for experiment in ["sparsetruncate-large", "bonnie"] {
@@ -261,8 +261,8 @@ fn files_of_twice_the_memory_are_evicted_and_found_again() {
     }
 }
 
-/// Document 004: ten times the batch, a tenth of the zone's locks; sentinels are met only where
-/// there are any; locks that do not count say nothing.
+/// Document 004: a batch ten times as large takes the zone's lock a tenth as often. Sentinels
+/// appear only under policies that have them. Locks without counters report 0.
 #[test]
 fn the_kernels_of_document_004_differ_in_their_locks() {
     let variants = "--variants=slub+order0+single,slub+order0-310+batched,\
@@ -294,9 +294,9 @@ fn small_packets_are_not_passed_through() {
     }
 }
 
-/// The runs of the author of document 000: sockets of two or three packets, so some are lost, and
-/// each that was sent either arrives or is lost. Where kmalloc is passed through, at 8 KiB, the
-/// zone is called twice for each, and below hardly ever.
+/// The runs of document 000's author: sockets hold two or three packets, so some packets are lost,
+/// and each that was sent either arrives or is lost. A packet whose kmalloc is passed through, at 8
+/// KiB, calls the zone twice; a smaller one hardly ever does.
 #[test]
 fn datagrams_of_document_000_call_the_zone_where_they_are_passed_through() {
     let options = ["--samples=1", "--millis=60", "--only=send-64,send-8192,default-64,remote-64"];
@@ -307,7 +307,7 @@ fn datagrams_of_document_000_call_the_zone_where_they_are_passed_through() {
     let zone = |row: &str, variant: &str| per_operation(&of(row), variant, "zone_lock");
     let passed_through = zone("send-8192", "slub-4.9");
     assert!((1.95..2.1).contains(&passed_through), "{passed_through} zone locks");
-    // Threads that move between CPUs fill the lists of either.
+    // Threads that move between CPUs fill the lists of each of these CPUs.
     for variant in ["slub-4.9+v2016", "slab", "sheaf"] {
         let spared = zone("send-8192", variant);
         assert!(passed_through > 10.0 * spared, "{variant}: {spared} of {passed_through}");
@@ -322,7 +322,7 @@ fn datagrams_of_document_000_call_the_zone_where_they_are_passed_through() {
     assert!(text.contains("| CoeffVar, % |") && text.contains("| on lists, KiB |"), "{text}");
 }
 
-/// Document 002 weighs bytes for each page against the lockless slow paths.
+/// Document 002 compares the gain of the lockless slow paths with their cost in bytes per page.
 #[test]
 fn the_metadata_of_a_policy_stands_beside_its_rate() {
     let options = ["--samples=1", "--millis=20", "--tasks=2", "--declared-memory=64G", "--nodes=4"];
@@ -401,7 +401,7 @@ fn a_calibration_prints_the_share_of_the_page_allocator() {
             assert!(text.contains(walkers), "{text}");
         }
     } else {
-        // It subtracts two times, and warns where other tests take the CPUs.
+        // The calibration subtracts two times, and warns if other tests keep the CPUs busy.
         let errors = String::from_utf8_lossy(&answer.stderr);
         assert!(errors.contains("the machine is too busy to calibrate"), "{errors}");
     }

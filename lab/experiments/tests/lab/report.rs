@@ -1,4 +1,4 @@
-//! `quarry lab report`: the page as its readers see it.
+//! `quarry lab report`: the page as readers see it.
 
 use crate::support::lab;
 use predicates::str::contains;
@@ -129,8 +129,8 @@ fn table_json_and_page_state_the_same_centre_and_interval() {
     assert_eq!(checked, 5 * 4 + 3 * 3, "four and two workloads and their means");
 }
 
-/// Without the style, the script and the version, which change more often than what is said.
-/// `QUARRY_BLESS=1` records what comes out.
+/// Leaves out style, script and version, which change more often than the rest of the page.
+/// `QUARRY_BLESS=1` records the new page.
 #[test]
 fn equal_runs_give_equal_pages() {
     let folder = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ fn equal_runs_give_equal_pages() {
     assert_eq!(said.lines().count(), expected.lines().count());
 }
 
-/// Without an element and what is in it.
+/// The page without this element and its content.
 fn without(page: &str, element: &str) -> String {
     let (before, rest) = page.split_once(&format!("<{element}>")).unwrap();
     let (_, after) = rest.split_once(&format!("</{element}>")).unwrap();
@@ -188,7 +188,7 @@ fn damage_is_named_with_file_and_line_and_leaves_no_page() {
     command.assert().code(2).stderr(contains("meta.json: no such file"));
 }
 
-/// Debian's Chromium, or a line that says that there is none.
+/// A command for Debian's Chromium. If there is none, prints a line that says so.
 fn chromium() -> Option<Command> {
     let names = ["chromium", "chromium-browser"];
     let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -200,12 +200,12 @@ fn chromium() -> Option<Command> {
     }
     let current = std::thread::current();
     let test = current.name().unwrap_or("a test");
-    // Past the capture of the test harness, which hides what tests print that pass.
+    // Writes to stderr itself, because the test harness hides the output of tests that pass.
     writeln!(std::io::stderr(), "SKIPPED: {test}: no chromium").expect("it is open");
     None
 }
 
-/// A page around the page, which writes down what that one says.
+/// A page with the tested page in a frame. It shows the facts that the tested page sends.
 const FRAME: &str = r#"<body style="margin:0"><script>
 addEventListener("message", (event) => {
   const facts = document.createElement("pre");
@@ -215,7 +215,7 @@ addEventListener("message", (event) => {
 });
 </script><iframe src="page.html" style="border:0;width:WIDTHpx;height:800px"></iframe>"#;
 
-/// Opens a page in a frame of a width, and what it looks like there.
+/// Opens a page in a frame of this width, and returns the facts that `layout.js` collects there.
 fn layout(page: &str, width: u32, is_dark: bool) -> Option<Value> {
     let mut chromium = chromium()?;
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The command that is tested.
+//! The command under test.
 
 #[path = "../../../../bench/cli/tests/shared/streams.rs"]
 pub(crate) mod streams;
@@ -9,12 +9,12 @@ use assert_cmd::Command;
 use std::path::Path;
 pub(crate) use workshop::{Workshop, real_library, skipped, without_settings};
 
-/// The command, without what the surroundings may have set.
+/// The command, without settings from the environment.
 pub(crate) fn lab() -> Command {
     without_settings(Command::new(Path::new(env!("CARGO_BIN_EXE_quarry-lab"))))
 }
 
-/// The same on the first CPU.
+/// The command, bound to the first CPU.
 pub(crate) fn lab_on_one_cpu() -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", "0", env!("CARGO_BIN_EXE_quarry-lab")]);

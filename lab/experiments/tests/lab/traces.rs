@@ -47,7 +47,7 @@ int main(void) {
 }
 "#;
 
-/// Four threads that resize blocks of one arena: what one has given up, another gets at once.
+/// Four threads that resize blocks of one arena: an address that one gives up goes to another.
 const RESIZES: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -172,7 +172,7 @@ fn what_does_not_fit_is_counted() {
     let recorded = Trace::read(&trace).unwrap();
     assert!(recorded.lost > 10_000, "{}", recorded.lost);
     assert!(said.contains("further calls are missing"), "{said}");
-    // A second run takes the place of the first, and its death takes nothing away.
+    // A second run replaces the first one's trace, and the trace is complete though `sh` is killed.
     let said = stderr(&record(&trace, &["--", "sh", "-c", "kill -9 $$"]).code(137));
     assert!(said.contains("of 1 thread of `sh -c"), "{said}");
     assert_eq!(Trace::read(&trace).unwrap().lost, 0);
@@ -195,7 +195,7 @@ fn children_record_where_they_shall() {
     assert_eq!(count(), 0);
     record(&trace, &[&["--children"], &arguments[..]].concat()).success();
     assert_eq!(count(), 1);
-    // A program that becomes another one leaves the trace of the last.
+    // If a program becomes another one by `exec`, the trace is that of the last.
     let said = stderr(&record(&trace, &["--", "sh", "-c", "exec env ls /"]).success());
     assert!(said.contains("of `ls /`"), "{said}");
 }

@@ -1,5 +1,5 @@
-//! Wrong command lines of the lab, all of them: status 2, a line that names what was wrong, and
-//! nothing runs. And what is said where output cannot be written.
+//! Wrong command lines of the lab: each ends with status 2 and a line that names the mistake, and
+//! nothing runs. Also, what the lab reports if it cannot write its output.
 
 use crate::support::lab;
 use crate::support::streams::{
@@ -9,7 +9,7 @@ use predicates::str::{is_empty, starts_with};
 use std::fs;
 use std::path::Path;
 
-/// Arguments that every experiment refuses, and the part that its message names.
+/// Arguments that every experiment refuses, and the part of each that the message names.
 const OF_ALL: [(&str, &str); 13] = [
     ("--bogus", "'--bogus'"),
     ("bogus", "'bogus'"),
@@ -103,7 +103,7 @@ fn wrong_options_of_one_experiment_are_refused() {
     }
 }
 
-/// `| head -1`, which has seen enough.
+/// A reader such as `head -1` closes the pipe early.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/udp");
@@ -124,7 +124,7 @@ fn output_that_no_disk_holds_is_told() {
     }
 }
 
-/// Not even the line about it can be written; a panic would end with 101.
+/// The line about the error cannot be written either; a panic would end with status 101.
 #[test]
 fn standard_error_that_is_full_changes_no_status() {
     for arguments in [&["compare", "/no/such"][..], &["bogus"]] {

@@ -1,4 +1,4 @@
-//! `quarry lab run zone`: the zone, the page lists, and what is loaded instead of LLFree.
+//! `quarry lab run zone`: the zone, the page lists, and a stand-in for LLFree.
 
 use crate::runs::{meta, results, samples};
 use crate::support::lab;

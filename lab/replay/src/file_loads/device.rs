@@ -11,7 +11,7 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Device {
-    /// Time of each request, whatever its length.
+    /// Time of each request, independent of its length.
     pub request_ns: u64,
     /// Time of each page of a request.
     pub page_ns: u64,

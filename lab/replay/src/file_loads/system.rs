@@ -207,7 +207,8 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
 
     /// Writes back everything, deletes all files, and ends the directories.
     ///
-    /// # Panics If the bytes of a directory are wrong.
+    /// # Panics
+    /// If the bytes of a directory are wrong.
     pub(crate) fn end(self) {
         for (number, directory) in self.directories.iter().enumerate() {
             for place in 0..self.places(number) {

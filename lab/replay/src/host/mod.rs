@@ -26,7 +26,7 @@ pub(crate) use backend::{
 
 use std::time::Duration;
 
-/// Bytes from which on a clear counts as that of whole pages, whose cost is a write to memory.
+/// From this many bytes on, clearing is charged as clearing whole pages: as a write to memory.
 pub(crate) const CLEARED_PAGE: usize = 4096;
 
 /// A moment of the tasks' time.

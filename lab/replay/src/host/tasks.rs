@@ -47,7 +47,8 @@ std::thread_local! {
 
 /// Lets replays in `body` start their tasks on `host`.
 ///
-/// # Panics If `run_on` is already running on this thread.
+/// # Panics
+/// If `run_on` is already running on this thread.
 pub fn run_on<R>(host: &'static dyn Host, body: impl FnOnce() -> R) -> R {
     assert!(HOST.replace(Some(host)).is_none(), "one machine at a time");
     new_machine();
@@ -357,7 +358,7 @@ impl RwLock {
 }
 
 impl Inside {
-    /// Admits a newcomer unless another task waits or a writer is on either side.
+    /// Admits a newcomer unless others wait, a writer is inside, or it writes and readers are.
     fn admit(&mut self, writes: bool) -> bool {
         let free = self.queue.is_empty() && !self.writing && (!writes || self.readers == 0);
         if free {
@@ -400,7 +401,7 @@ impl Drop for SpaceGuard<'_> {
     }
 }
 
-/// Lets others run.
+/// Lets other tasks of the CPU run.
 pub(crate) fn yield_now() {
     host().yield_now();
 }

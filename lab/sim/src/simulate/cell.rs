@@ -1,4 +1,4 @@
-//! One question to the simulated machine, and its answer: a policy on so many CPUs.
+//! One question to the simulated machine, and its answer: a policy on a number of CPUs.
 
 use crate::costs::Costs;
 use crate::topology::Topology;
@@ -19,10 +19,10 @@ pub struct Cell {
     pub slab: String,
     /// The page policy.
     pub pages: String,
-    /// Calls that each copy of the program plays, from the middle of the trace; all, if it has
-    /// fewer.
+    /// Calls that each copy of the program plays, from the middle of the trace; all calls if the
+    /// trace has fewer.
     pub calls: usize,
-    /// Decides when the copies begin.
+    /// The seed that decides when the copies begin.
     pub seed: u64,
 }
 
@@ -35,25 +35,25 @@ pub struct Answer {
     pub copies: usize,
     /// Calls that were made.
     pub calls: u64,
-    /// Nanoseconds from the first to the last.
+    /// Nanoseconds from the first call to the last one.
     pub time_ns: u64,
     /// Calls a second.
     pub calls_per_s: f64,
-    /// Nanoseconds of a call, waiting for other threads' blocks and for a CPU included.
+    /// Nanoseconds that a call takes, including the wait for blocks of other threads and for a CPU.
     pub call_ns: f64,
-    /// The part of all CPU time in which threads waited for locks, 0 to 1.
+    /// The share of all CPU time in which threads waited for locks, 0 to 1.
     pub waiting: f64,
     /// Times that a lock was taken, per thousand calls.
     pub locks_per_1000: f64,
-    /// The lock that threads waited for longest, and the part of all CPU time.
+    /// The lock for which threads waited longest, and the share of all CPU time in which they did.
     pub worst_lock: Option<(String, f64)>,
     /// Cache lines that came from another CPU, per call.
     pub lines_per_call: f64,
-    /// The most memory that was in use or held, in bytes, at some 64 looks.
+    /// The largest amount of memory in use or held, in bytes, among some 64 readings.
     pub peak_bytes: u64,
-    /// Of that, freed objects in arrays, lists and barns, at the same time.
+    /// The part of it that was freed objects in arrays, lists and barns, at that reading.
     pub parked_bytes: u64,
-    /// The most that the copies had in use by their own counts, in bytes: the sum over all, which
-    /// need not be at their highest at once.
+    /// The largest number of bytes that the copies had requested and not freed: the sum of each
+    /// copy's own maximum. The copies need not reach theirs at the same time.
     pub live_bytes: u64,
 }

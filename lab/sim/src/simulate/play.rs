@@ -24,23 +24,23 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-/// Memory of the machine, for the policies that ask how much there is: 4 GiB a CPU.
+/// Memory that the machine has, for policies that ask for it: 4 GiB per CPU.
 const FRAMES_PER_CPU: u32 = 1 << 20;
-/// Times that the heap's memory is looked at, per copy of the program.
+/// Number of readings of the heap's memory, per copy of the program.
 const LOOKS: usize = 64;
-/// Bytes of a block that the program writes after its allocation, if it has as many: the line of
-/// its first fields.
+/// Bytes that the program writes to a new block, if the block has that many: the line of its first
+/// fields.
 const WRITTEN_BYTES: usize = 64;
 /// Copies begin within this time, so that they do not run in step.
 const SPREAD_NS: u64 = 50_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
-    /// Where it is: `None` before its allocation, while it changes, and after its end.
+    /// The block; `None` before its allocation, while an operation changes it, and once freed.
     object: Option<Object>,
     /// Operations on it so far.
     turns: u32,
-    /// True if a thread waits for its turn.
+    /// True if a thread waits for its turn to use the block.
     is_awaited: bool,
 }
 
@@ -59,18 +59,18 @@ struct Scene<S: SlabPolicy<VirtualSlots> + 'static> {
     stack: &'static Stack<Config<S>>,
     calls: Cell<u64>,
     refused: Cell<u64>,
-    /// Time that threads were in calls of the heap, waiting included.
+    /// Time that threads spent in calls of the heap, including waits.
     in_calls_ns: Cell<u64>,
     peak: Cell<(usize, usize)>,
-    /// When the part that counts began, and the counts of the locks then.
+    /// When the measured part began, and the counts of the locks at that time.
     start: Cell<(u64, BTreeMap<String, LockStats>)>,
-    /// Calls between two looks at the memory.
+    /// Calls between two readings of the memory.
     look_every: u64,
-    /// Locks that these looks have taken since then, by their names.
+    /// How often these readings have taken each lock since the measured part began, by name.
     watched: Cell<BTreeMap<String, u64>>,
 }
 
-/// A value that begins with a page, so that the same fields of it share lines in every process.
+/// A value that starts at a page boundary: its fields have the same cache lines in every process.
 #[repr(align(4096))]
 struct OnPages<T>(T);
 
@@ -81,8 +81,8 @@ struct OnHeap<'a> {
     copies: usize,
 }
 
-/// Plays a trace on a machine: threads of its program fill the CPUs in turn, as many copies of it
-/// as it takes. O(calls).
+/// Plays a trace on a machine. Threads of its program fill the CPUs in turn; the program is copied
+/// until every CPU has a thread. O(calls).
 ///
 /// # Errors
 /// If the trace cannot be read or has no calls, a policy is unknown, or the system has no address
@@ -96,7 +96,7 @@ pub fn answer(question: &Question) -> Result<Answer> {
         let trace = question.trace.display();
         bail!("{trace}: the trace has no calls that can be played");
     }
-    // As many copies as with all of the trace, also where a part leaves a thread out.
+    // As many copies as with the whole trace, even if the played part leaves a thread out.
     let threads = trace.threads.iter().filter(|it| !it.events.is_empty()).count();
     let copies = (question.topology.cpus() as usize).div_ceil(threads);
     let mut options = StackOptions::default();
@@ -179,7 +179,7 @@ impl OnHeap<'_> {
         let calls = scene.calls.get() / 2;
         let grown = |(name, now): (&String, &LockStats)| {
             let then = before.get(name).copied().unwrap_or_default();
-            // The looks at the memory take locks, too: as many on each machine.
+            // The readings of the memory take locks too, as many on each machine.
             let by_looks = watched.get(name).copied().unwrap_or_default();
             let taken = now.acquisitions - then.acquisitions - by_looks;
             (name.clone(), now.wait_ns - then.wait_ns, taken)
@@ -217,7 +217,7 @@ struct Thread<'a> {
 }
 
 impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
-    /// Plays the thread once, so that caches are as full as they get, and once more, which counts.
+    /// Plays the thread once, so that caches get as full as they can, and again for the result.
     fn play_twice(&self, thread: Thread<'_>, barrier: &Barrier) {
         self.play(thread);
         barrier.wait();
@@ -231,7 +231,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         self.in_calls_ns.set(self.in_calls_ns.get() + took_ns);
     }
 
-    /// Plays the thread; returns for how long it did something else than work.
+    /// Plays the thread. Returns the time that it did not spend on the program's own work.
     fn play(&self, thread: Thread<'_>) -> u64 {
         task::sleep(task::random() % SPREAD_NS);
         let begin_ns = task::now_ns();
@@ -240,7 +240,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         (task::now_ns() - begin_ns).saturating_sub(work_ns)
     }
 
-    /// Frees the blocks of the thread that were not freed, and forgets them.
+    /// Frees those blocks of the thread that its steps have not freed, and forgets them.
     fn free_left(&self, thread: Thread<'_>) {
         for step in thread.steps {
             let Op::Alloc { block, .. } = step.op else { continue };
@@ -274,8 +274,8 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
                 self.served(self.stack.alloc(request), size)
             }
             (Op::Resize { size, .. }, Some(object)) => {
-                // SAFETY: the heap served the object, and `await_turn` gave it out once. Where this
-                // fails it is not used again.
+                // SAFETY: the heap served the object, and only one thread takes it from
+                // `await_turn`. If this fails, the object is not used again.
                 self.served(unsafe { self.stack.realloc(object, size) }, size)
             }
             (Op::Free { .. }, Some(object)) => {
@@ -283,7 +283,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
                 unsafe { self.stack.free(object) };
                 None
             }
-            // The heap had refused it: the run is counted as failed.
+            // The heap had refused the block; the run will be reported as failed.
             (_, None) => None,
         };
         let done = Block { object: after, turns: step.turn + 1, is_awaited: false };
@@ -296,7 +296,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         }
     }
 
-    /// Counts a refusal; else the program writes the first fields of its block.
+    /// Counts a refusal. Otherwise the program writes to the first fields of its block.
     fn served(&self, object: Option<Object>, size: usize) -> Option<Object> {
         match object {
             None => self.refused.set(self.refused.get() + 1),
@@ -309,11 +309,11 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         object
     }
 
-    /// Waits until it is this operation's turn, and takes the block out.
+    /// Waits for the turn of this operation on the block, and takes the block out of its cell.
     fn await_turn(block: &Cell<Block>, turn: u32) -> Option<Object> {
         while block.get().turns != turn {
-            // `order` lets all tasks run that are earlier in simulated time. So the second look
-            // sees what they have done, and nothing happens between it and the sleep.
+            // `order` lets all tasks run that are earlier in simulated time. The second check sees
+            // the result, and no other task runs between it and the sleep.
             task::order();
             if block.get().turns != turn {
                 block.set(Block { is_awaited: true, ..block.get() });
@@ -325,7 +325,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         object
     }
 
-    /// Notes how much memory the heap has, at no cost to the tasks.
+    /// Records how much memory the heap has, at no cost to the tasks.
     fn look(&self) {
         let (before, held, after) =
             task::watch(|| (self.locks(), self.stack.stats().memory, self.locks()));

@@ -3,11 +3,10 @@
 use quarry_trace::{Call, Event, Trace};
 use std::collections::HashMap;
 
-/// Something that a thread does with a block. Blocks are numbered in the order in which they were
-/// allocated.
+/// An operation of a thread on a block. Blocks are numbered in the order of their allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Allocates it.
+    /// Allocates the block.
     Alloc {
         /// The block.
         block: u32,
@@ -15,15 +14,15 @@ pub enum Op {
         size: usize,
         /// log2 of its alignment; 0: any.
         align_shift: u8,
-        /// True if it has to be zero.
+        /// True if the block has to be zeroed.
         zeroed: bool,
     },
-    /// Frees it.
+    /// Frees the block.
     Free {
         /// The block.
         block: u32,
     },
-    /// Changes its size.
+    /// Changes the size of the block.
     Resize {
         /// The block.
         block: u32,
@@ -35,9 +34,9 @@ pub enum Op {
 /// An operation and the work before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Nanoseconds of work since the thread's operation before.
+    /// Nanoseconds of work between the thread's previous operation and this one.
     pub think_ns: u64,
-    /// Operations on the same block before this one, of any thread: it waits for them.
+    /// Operations, by any thread, on the same block before this one, which waits for them.
     pub turn: u32,
     /// The operation.
     pub op: Op,
@@ -46,26 +45,26 @@ pub struct Step {
 /// A part of a recorded program that can be played: every block is allocated before it is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// The steps of each thread; no thread is without one.
+    /// The steps of each thread. A thread without steps is left out.
     pub threads: Vec<Vec<Step>>,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// The most bytes in use at once, as they were asked for.
+    /// The largest number of bytes that were requested and not yet freed.
     pub live_bytes: u64,
-    /// Frees and resizes that were left out: of blocks that were allocated before the part, or
-    /// while calls were not recorded.
+    /// Number of frees and resizes that were left out: their blocks were allocated before the part,
+    /// or while calls were not recorded.
     pub left_out: usize,
 }
 
-/// Between two calls a thread works at most so long: after a longer time it has waited for
-/// something, which is not simulated.
+/// The longest time between two calls that counts as work. The rest of a longer time was a wait for
+/// something, and such waits are not simulated.
 const LONGEST_WORK_NS: u64 = 100_000;
-/// A recorded call takes about as long on glibc, with its record: that is not the program's work.
-/// The tracer's part of it was measured on an AMD EPYC of family 25 (docs/trace.md).
+/// About the time of a recorded call on glibc, with its recording: not the program's work. The
+/// tracer's part was measured on an AMD EPYC of family 25 (docs/trace.md).
 const CALL_NS: u64 = 80;
 
-/// A call at a moment: most have one. While a block is resized it is nowhere: others may be given
-/// its old address, and free what lies at its new one.
+/// The time at which a call takes effect; a resize has two, its start and its end. Between them its
+/// block has no address, because other threads may get the old one or free the new one.
 #[derive(Clone, Copy)]
 struct Moment<'a> {
     at_ns: u64,
@@ -76,9 +75,9 @@ struct Moment<'a> {
 }
 
 struct Builder {
-    /// By address: number, size, operations so far.
+    /// For each address in use: the block's number, its size, and the operations on it so far.
     blocks: HashMap<u64, (u32, usize, u32)>,
-    /// The same of the block that each thread resizes.
+    /// The block that each thread is resizing, described likewise.
     moving: Vec<Option<(u32, usize, u32)>>,
     /// When the last call of each thread ended.
     last_ns: Vec<Option<u64>>,
@@ -94,7 +93,7 @@ impl Program {
         for (thread, recorded) in trace.threads.iter().enumerate() {
             events.extend(recorded.events.iter().map(|event| (thread, event)));
         }
-        // Stable: of one thread they stay in their order.
+        // The sort is stable, so the events of a thread stay in order.
         events.sort_by_key(|(_, event)| event.at_ns);
         let skipped = events.len().saturating_sub(calls) / 2;
         let part = events.into_iter().skip(skipped).take(calls);
@@ -115,7 +114,7 @@ impl Program {
         program
     }
 
-    /// Calls of all threads.
+    /// Number of calls of all threads.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()
@@ -178,7 +177,7 @@ impl Builder {
         }
     }
 
-    /// A block is at `address`; one that was there before was freed by a call that is missing.
+    /// Notes a new block at `address`. If a block was still there, its free was not recorded.
     fn put(&mut self, address: u64, block: u32, size: usize, turns: u32) {
         if let Some((_, lost, _)) = self.blocks.insert(address, (block, size, turns)) {
             self.live -= lost as u64;
@@ -187,7 +186,7 @@ impl Builder {
         self.program.live_bytes = self.program.live_bytes.max(self.live);
     }
 
-    /// The block at `address`, which is not there any more, and the operations on it so far.
+    /// Removes the block at `address`. Returns its number and the operations on it so far.
     fn take(&mut self, address: u64) -> Option<(u32, u32)> {
         let Some((block, size, turns)) = self.blocks.remove(&address) else {
             self.program.left_out += 1;
@@ -256,7 +255,7 @@ mod tests {
         assert_eq!((program.blocks, program.live_bytes, program.left_out), (2, 700, 1));
     }
 
-    /// The allocator may give a block to a `realloc` that another thread has just freed.
+    /// A resized block may get an address that another thread has just freed.
     #[test]
     fn a_resized_block_is_elsewhere_when_the_call_ends() {
         let resize = Call::Resize { old: 0x10, address: 0x20, size: 500, took_ns: 500 };

@@ -5,7 +5,7 @@
 //! vmcache   the mechanism of vmcache
 //! swizzle   the mechanism of LeanStore
 //! quarry    Quarry's page cache
-//! pool      memory of pages, for the mechanisms
+//! pool      memory for the pages of the two mechanisms
 //! ```
 
 mod pool;

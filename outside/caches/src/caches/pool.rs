@@ -1,11 +1,11 @@
-//! Memory of pages that comes from the system directly.
+//! Memory for pages, taken directly from the system.
 
 use crate::page::{PAGE_BYTES, Page};
 use anyhow::{Result, ensure};
 use std::io;
 use std::ptr;
 
-/// Addresses of `len` pages. Untouched and discarded pages are zero and take no memory.
+/// Address space for `len` pages. Untouched and discarded pages read as zero and take no memory.
 pub(super) struct Pool {
     base: *mut Page,
     len: u32,

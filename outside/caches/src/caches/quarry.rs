@@ -5,7 +5,7 @@ use crate::page::{FILE_PAGES, Key, PAGE_BYTES, Page, Reading};
 use anyhow::Result;
 use quarry::{Backing, Mapping, OsError, PageRef, PageSlot, Quarry, ReadOnly};
 
-/// A backing that is never read: the measurement makes the bytes of all pages.
+/// A backing that is never read, because the measurement itself writes the bytes of all pages.
 struct Made;
 
 impl Backing for Made {
@@ -24,8 +24,8 @@ impl Backing for Made {
 pub struct QuarryCache(Vec<Mapping<Made>>);
 
 impl QuarryCache {
-    /// A cache of `capacity` of `pages` pages. The nodes of its index count against the capacity;
-    /// the tables of the other caches do not.
+    /// Makes a cache for `capacity` of `pages` pages. The nodes of its index count against the
+    /// capacity; the tables of the other caches do not count against theirs.
     ///
     /// # Errors
     /// If there is no memory, or no limit can be set.
@@ -39,8 +39,8 @@ impl QuarryCache {
 
 #[inline(always)]
 fn bytes<'a>(page: &'a PageRef<'_>) -> &'a Page {
-    // SAFETY: a page of the cache has 4,096 bytes at an address that is a multiple of that, and
-    // stays there while it is pinned; every content of it is a page of words.
+    // SAFETY: a cached page has 4,096 bytes at a multiple of 4,096, and stays there while it is
+    // pinned. Any content is a valid page of words.
     unsafe { &*page.as_ptr().cast() }
 }
 
@@ -56,7 +56,7 @@ impl PageCache for QuarryCache {
             Err(_) => false,
             Ok(PageSlot::Found(_)) => true,
             Ok(PageSlot::New(mut page)) => {
-                // SAFETY: as above, and only this function has the page until it is filled.
+                // SAFETY: as above; only this function has the page until it is filled.
                 fill(unsafe { &*page.bytes_mut().as_ptr().cast() });
                 // SAFETY: the fill has written all bytes.
                 drop(unsafe { page.assume_filled() });

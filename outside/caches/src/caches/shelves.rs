@@ -1,5 +1,5 @@
-//! Caches of other crates with pages as values: `Arc<Page>`, or `Box<Page>` where entries are pins.
-//! All three have the same hasher, and a weigher that returns 4,096 bytes.
+//! Caches of other crates whose values are pages: `Arc<Page>`, or `Box<Page>` if an entry pins its
+//! page. All three have the same hasher, and a weigher that returns 4,096 bytes.
 
 use super::PageCache;
 use crate::page::{Key, PAGE_BYTES, Page, Reading};
@@ -86,13 +86,13 @@ impl PageCache for Moka {
     }
 }
 
-/// foyer's cache in memory, with the fast hasher. Its entries pin pages, which need no `Arc`.
+/// foyer's cache in memory, with the fast hasher. Its entries pin their pages, which need no `Arc`.
 pub struct Foyer(foyer_memory::Cache<Key, Owned, RandomState>);
 
 struct Owned(Box<Page>);
 
 impl Foyer {
-    /// A cache of `capacity` pages with S3-FIFO. A hit in the default, LRU, locks exclusively.
+    /// A cache of `capacity` pages with S3-FIFO. In foyer's default, LRU, a hit locks exclusively.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         let builder = foyer_memory::CacheBuilder::new(bytes(capacity) as usize)

@@ -1,9 +1,9 @@
 //! The mechanism of LeanStore (Leis, Haubenschild, Kemper, Neumann: "LeanStore: In-Memory Data
 //! Management Beyond Main Memory", ICDE 2018), a small implementation from its description. The
-//! reference to a hot page is the page's place in memory. Random pages cool: their references have
-//! a mark, and they wait in a FIFO queue. A task that follows a cooling reference makes the page
-//! hot again; the page that has waited longest is evicted. LeanStore keeps references in the inner
-//! nodes of its trees; here they are one array.
+//! reference to a hot page is the page's place in memory. Pages are chosen at random to cool: their
+//! references get a mark, and they wait in a FIFO queue. A task that follows a cooling reference
+//! makes the page hot again. The page that has waited longest is evicted. LeanStore keeps
+//! references in the inner nodes of its trees; here they are one array.
 
 use super::PageCache;
 use super::pool::Pool;
@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const COOLING_PERCENT: u32 = 10;
 
-/// A reference is the number of a frame, or `EVICTED`. `COOLING` is set while its page cools.
+/// A reference is the number of a frame, or `EVICTED`. `COOLING` is set while the page cools.
 const COOLING: u32 = 1 << 31;
 const EVICTED: u32 = u32::MAX;
 /// The page number of a frame without a page.
 const NO_PAGE: u32 = u32::MAX;
 
 struct Frame {
-    /// Odd while the bytes change.
+    /// Odd while the frame's bytes change.
     version: AtomicU64,
     page: AtomicU32,
 }
@@ -49,7 +49,7 @@ pub struct Swizzle {
 }
 
 impl Swizzle {
-    /// A cache of `capacity` of `pages` pages.
+    /// Makes a cache for `capacity` of `pages` pages.
     ///
     /// # Errors
     /// If there is no memory.
@@ -88,7 +88,7 @@ impl Swizzle {
         }
     }
 
-    /// Takes a frame for a page: a free frame, or that of the page that has cooled longest.
+    /// Takes a frame for a page: a free frame, or the frame of the page that has cooled longest.
     fn take(&self, stage: &mut Stage) -> u32 {
         loop {
             self.cool(stage);
@@ -103,7 +103,7 @@ impl Swizzle {
             let frame = reference.load(Ordering::Relaxed) & !COOLING;
             stage.tickets[page as usize] += 1;
             let header = &self.frames[frame as usize];
-            // Readers that follow the old reference find the odd version, or the new one.
+            // Readers that follow the old reference find the odd version, or later the new version.
             header.version.fetch_add(1, Ordering::AcqRel);
             header.page.store(NO_PAGE, Ordering::Relaxed);
             reference.store(EVICTED, Ordering::Release);
@@ -112,7 +112,7 @@ impl Swizzle {
         }
     }
 
-    /// Lets random pages cool until enough do; free frames count as cool pages.
+    /// Chooses random pages to cool until enough do; free frames count as cooling pages.
     fn cool(&self, stage: &mut Stage) {
         let frames = self.frames.len() as u32;
         let share = (frames * COOLING_PERCENT / 100).max(1);
@@ -169,7 +169,7 @@ impl PageCache for Swizzle {
         let frame = self.take(&mut stage);
         drop(stage);
         let header = &self.frames[frame as usize];
-        // The version of a free frame is even; `take` makes that of an evicted page's frame odd.
+        // A free frame's version is even; `take` has made that of an evicted page's frame odd.
         if header.version.load(Ordering::Relaxed).is_multiple_of(2) {
             header.version.fetch_add(1, Ordering::AcqRel);
         }

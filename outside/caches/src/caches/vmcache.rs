@@ -1,7 +1,7 @@
 //! The mechanism of vmcache (Leis, Alhomssi, Ziegler, Loeck, Dietrich: "Virtual-Memory Assisted
 //! Buffer Management", SIGMOD 2023), a small implementation from its description. Every page of
-//! storage has its own address and state word; eviction gives back the memory at the address. A hit
-//! is an addition and two loads of the state word; there is no index.
+//! storage has its own address and state word; eviction returns the memory at the address to the
+//! system. A hit is an addition and two loads of the state word; there is no index.
 
 use super::PageCache;
 use super::pool::Pool;
@@ -29,12 +29,12 @@ fn version(word: u64) -> u64 {
     word << 8 >> 8
 }
 
-/// `word` in another state.
+/// `word` with another state.
 fn same(word: u64, state: u8) -> u64 {
     version(word) | u64::from(state) << STATE_SHIFT
 }
 
-/// `word` in another state, one version later.
+/// `word` with another state and the next version.
 fn next(word: u64, state: u8) -> u64 {
     version(word + 1) | u64::from(state) << STATE_SHIFT
 }
@@ -60,7 +60,7 @@ impl PageState {
                         return Some(seen);
                     }
                 }
-                // The page is used: it loses its mark.
+                // The page is in use, so it loses its mark.
                 MARKED => drop(self.exchange(before, same(before, UNLOCKED))),
                 EVICTED => return None,
                 _ => std::hint::spin_loop(),
@@ -102,12 +102,12 @@ impl PageState {
     }
 }
 
-/// How a hit reads.
+/// The way in which a hit reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
     /// The hit writes nothing, and reads again if the page changed meanwhile.
     Optimistic,
-    /// The hit counts itself in the state word: the page stays as long as it is read.
+    /// The hit counts itself in the state word, so the page stays while it is read.
     Shared,
 }
 
@@ -122,10 +122,10 @@ pub struct VmCache {
 }
 
 impl VmCache {
-    /// A cache of `capacity` of `pages` pages.
+    /// Makes a cache for `capacity` of `pages` pages.
     ///
     /// # Errors
-    /// If there are no addresses.
+    /// If there is not enough address space.
     pub fn new(capacity: u32, pages: u32) -> Result<Self> {
         let evicted = || PageState(AtomicU64::new(u64::from(EVICTED) << STATE_SHIFT));
         let memory = Pool::reserve(pages)?;
@@ -140,7 +140,7 @@ impl VmCache {
         })
     }
 
-    /// The same cache with another guard.
+    /// The same cache with this guard.
     #[must_use]
     pub fn with(self, guard: Guard) -> Self {
         Self { guard, ..self }
@@ -153,7 +153,7 @@ impl VmCache {
         }
     }
 
-    /// Evicts a batch: pages that the clock finds marked, and that no task uses.
+    /// Evicts a batch of pages that the clock hand finds marked and that no task uses.
     fn evict(&self) {
         let mut batch: Vec<u32> = Vec::with_capacity(BATCH);
         let mut looked = 0;
@@ -201,7 +201,7 @@ impl PageCache for VmCache {
     }
 }
 
-/// The resident pages: a hash table with open addresses that a clock hand goes around.
+/// The resident pages: a hash table with open addressing, around which a clock hand goes.
 struct Resident {
     slots: Vec<AtomicU32>,
     hand: AtomicU64,
@@ -217,7 +217,7 @@ impl Resident {
         Self { slots, hand: AtomicU64::new(0) }
     }
 
-    /// The slots where a page may be, in the order of the search.
+    /// The slots where a page may be, in the order in which they are searched.
     fn places(&self, page: u32) -> impl Iterator<Item = &AtomicU32> {
         let first = page.wrapping_mul(2_654_435_761) as usize;
         (0..).map(move |step| &self.slots[(first >> 7).wrapping_add(step) % self.slots.len()])

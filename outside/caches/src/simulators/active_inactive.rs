@@ -1,4 +1,4 @@
-//! Active and inactive lists with shadow entries: the policy of Linux, and Quarry's.
+//! Active and inactive lists with shadow entries: the policy of Linux and of Quarry.
 
 use super::Simulator;
 use super::queue::Queue;
@@ -15,10 +15,10 @@ enum Place {
 
 /// New pages are inactive. A scan of the inactive list evicts pages that were not used since they
 /// were added, and activates the others; a scan of the active list only deactivates. So a hit moves
-/// nothing. An evicted page returns as active if its refault distance, the evictions and
-/// activations since, is at most the number of active pages. A refault also moves the target length
-/// of the inactive list: one page more if the page was never active before its eviction, one less
-/// if it was.
+/// nothing. The refault distance of an evicted page is the number of evictions and activations
+/// since its eviction. The page returns as active if this is at most the number of active pages. A
+/// refault also moves the target length of the inactive list: up by one page if the page was never
+/// active before its eviction, down by one if it was.
 ///
 /// Invariant: `inactive.len + active.len <= capacity`.
 pub struct ActiveInactive {
@@ -37,7 +37,7 @@ pub struct ActiveInactive {
 }
 
 impl ActiveInactive {
-    /// A cache of `capacity` of `pages` pages.
+    /// A cache for `capacity` of `pages` pages.
     #[must_use]
     pub fn new(capacity: u32, pages: u32) -> Self {
         Self {
@@ -49,7 +49,8 @@ impl ActiveInactive {
             active: Queue::new(pages),
             age: 0,
             shadow: vec![0; pages as usize],
-            // At first as many as are active: the rule below 1 GiB (`inactive_is_low`, Linux 6.18).
+            // At first as many as active pages: the rule below 1 GiB (`inactive_is_low`, Linux
+            // 6.18).
             wanted: capacity / 2,
         }
     }

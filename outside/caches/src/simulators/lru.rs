@@ -11,7 +11,7 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// A cache of `capacity` of `pages` pages.
+    /// A cache for `capacity` of `pages` pages.
     #[must_use]
     pub fn new(capacity: u32, pages: u32) -> Self {
         Self { capacity, is_cached: vec![false; pages as usize], queue: Queue::new(pages) }

@@ -1,4 +1,4 @@
-//! Pages in an order: the newest in front, the oldest at the end.
+//! Pages in an order: the newest at the front, the oldest at the end.
 
 const NONE: u32 = u32::MAX;
 
@@ -23,7 +23,7 @@ impl Queue {
         self.len
     }
 
-    /// Puts a page, which is not on the list, in front.
+    /// Puts a page, which is not on the list, at the front.
     pub(super) fn push(&mut self, page: u32) {
         self.older[page as usize] = self.newest;
         self.newer[page as usize] = NONE;
@@ -35,7 +35,7 @@ impl Queue {
         self.len += 1;
     }
 
-    /// Takes a page, which is on the list, off.
+    /// Removes a page, which is on the list.
     pub(super) fn remove(&mut self, page: u32) {
         let (newer, older) = (self.newer[page as usize], self.older[page as usize]);
         match newer {

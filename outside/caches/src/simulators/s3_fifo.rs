@@ -1,5 +1,5 @@
 //! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction",
-//! SOSP 2023): three FIFO queues, a small one, a main one, and one of ghosts.
+//! SOSP 2023): three FIFO queues, a small one, a main one, and one for ghosts (evicted pages).
 
 use super::Simulator;
 use super::queue::Queue;
@@ -16,8 +16,8 @@ enum Place {
     Ghost,
 }
 
-/// New pages enter the small queue. Only pages that are used there, or come back soon after they
-/// left it, enter the main queue.
+/// New pages enter the small queue. A page enters the main queue only if it is used more than once
+/// in the small one, or looked up again soon after it left that.
 ///
 /// Invariants: `small.len + main.len <= capacity`; `ghosts.len <= capacity - small's share`.
 pub struct S3Fifo {
@@ -31,7 +31,7 @@ pub struct S3Fifo {
 }
 
 impl S3Fifo {
-    /// A cache of `capacity` of `pages` pages.
+    /// A cache for `capacity` of `pages` pages.
     #[must_use]
     pub fn new(capacity: u32, pages: u32) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl S3Fifo {
         }
     }
 
-    /// Evicts from the small queue; pages that were used more than once move to the main queue.
+    /// Evicts a page from the small queue. Pages used more than once move to the main queue.
     fn evict_small(&mut self) {
         while let Some(page) = self.small.pop() {
             if self.uses[page as usize] <= 1 {
@@ -67,7 +67,7 @@ impl S3Fifo {
         self.evict_main();
     }
 
-    /// Evicts from the main queue; used pages go round once more for each use.
+    /// Evicts a page from the main queue. A used page goes round once more for each use.
     fn evict_main(&mut self) {
         while let Some(page) = self.main.pop() {
             if self.uses[page as usize] == 0 {

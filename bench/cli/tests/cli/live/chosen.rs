@@ -123,7 +123,7 @@ fn a_sidecar_outlives_its_service() {
     assert!(!served_text().contains("pid="));
     let again = Served::python(&format!("ctypes.CDLL(None).prctl(15, b'{name}')"));
     let again = again.expect("there was one");
-    // Until the next one publishes, no process of the name has figures, which the sidecar answers.
+    // Until the new process publishes, the sidecar answers that no process has figures.
     eventually("the next one", || {
         let answer = scrape();
         if answer.contains(&pid(&again)) { Ok(()) } else { Err(answer) }

@@ -55,7 +55,7 @@ fn quarry_that_publishes_nothing() {
     assert!(line.contains("has Quarry loaded and publishes nothing"), "{line}");
 }
 
-/// It asks for nothing after its first moments, and does not know that a reader waits.
+/// The process asks for no memory after its first moments, and does not know that a reader waits.
 #[test]
 fn a_process_that_is_idle_from_its_start_on() {
     let idle = ["sh", "-c", "echo ready; exec sleep 1000"];
@@ -71,7 +71,7 @@ fn a_process_that_is_idle_from_its_start_on() {
         [&["top", "--once"][..], &["slabinfo"], &["profile", "--wait", "0", "--seconds", "0"]]
     {
         let output = served.look(verb);
-        // The machine may be so slow that its first publication was due at its start.
+        // On a slow machine the process may have published while it was starting.
         if !output.status.success() {
             let line = line(&output);
             assert!(line.contains(" MiB in memory, and has published nothing yet"), "{line}");
@@ -83,7 +83,7 @@ fn a_process_that_is_idle_from_its_start_on() {
 }
 
 const CLOSE: &str = "os.closerange(48, 8192)";
-/// The number is beyond what the program may have.
+/// Gives the number of the page's descriptor to another file; the number exceeds the soft limit.
 const REUSE: &str = "import resource as r; n = max(map(int, os.listdir('/proc/self/fd')))\n\
                      hard = r.getrlimit(r.RLIMIT_NOFILE)[1]\n\
                      r.setrlimit(r.RLIMIT_NOFILE, (hard, hard)); os.closerange(48, 8192)\n\
@@ -173,7 +173,7 @@ fn a_closed_descriptor_is_for_root() {
     }
 }
 
-/// A page of another layout: what a reader of this version makes of one of the next.
+/// A page of a later layout: the error names that layout and the reader's.
 #[test]
 fn another_version_says_which() {
     let page = "page = os.memfd_create('quarry-record')\nos.ftruncate(page, 262144)\n\

@@ -78,7 +78,7 @@ fn prometheus_scrapes_it() {
         if answer.contains(",\"1\"]") { Ok(answer) } else { Err(answer) }
     });
     assert!(up.contains(&target), "{up}");
-    // A counter, a gauge with labels, and metadata that only the format OpenMetrics gives so.
+    // A counter, a gauge with labels, and metadata in the form that only OpenMetrics has.
     for query in [
         "quarry_cache_allocations_total",
         "quarry_memory_bytes%7Bstate=%22objects%22%7D",

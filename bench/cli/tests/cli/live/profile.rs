@@ -142,7 +142,7 @@ fn growth_is_what_one_profile_has_beyond_another() {
 #[test]
 fn a_running_process_is_profiled_from_outside() {
     let Some(served) = Served::python("") else { return };
-    // Once it has published.
+    // Waits until the process has published.
     served.text(&["slabinfo"]);
     let folder = tempfile::tempdir().expect("a folder");
     let [pb, raw] = ["heap.pb.gz", "heap.raw"].map(|name| folder.path().join(name));
@@ -159,7 +159,7 @@ fn a_running_process_is_profiled_from_outside() {
     if let Some(top) = pprof(&["-top", "-sample_index=free_space"], &pb) {
         assert!(top.contains("Type: free_space"), "{top}");
     }
-    // It ends when no reader wants it any more, and another one can begin.
+    // The profile ends when no reader wants it any more, and another one can begin.
     eventually("another profile", || {
         let again = served.look(&["profile", "--seconds", "0", "--wait", "100"]);
         assert!(text(&again).contains("estimated from"));

@@ -69,7 +69,7 @@ fn a_tree_has_a_total() {
     assert_eq!(parts.len(), 4);
     assert!(total.starts_with("total "));
     assert_eq!(column(total), parts.iter().map(|line| column(line)).sum::<u64>(), "{list}");
-    // The counts that a child of a fork inherits are its own; that is how counters work.
+    // A child of a fork inherits its parent's counts, so the total counts these twice.
     assert!(parts.iter().filter(|line| line.ends_with(" old")).count() == 3, "{list}");
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Longest wait for anything that a test waits for; a stalled machine needs minutes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A Python program: what it does before it reports that it is ready, then allocations without end,
+/// A Python program that runs `before`, reports that it is ready, and then allocates without end,
 /// so that it publishes again and again.
 pub(crate) fn python(before: &str) -> String {
     format!(
@@ -20,10 +20,10 @@ pub(crate) fn python(before: &str) -> String {
     )
 }
 
-/// A running program; it is killed with the value.
+/// A running program; dropping the value kills it.
 pub(crate) struct Served {
     child: Child,
-    /// Its children write there as well.
+    /// Kept open, because the program's children write there as well.
     _output: BufReader<ChildStdout>,
 }
 
@@ -55,14 +55,14 @@ impl Served {
         self.child.id().to_string()
     }
 
-    /// `quarry VERB.. --pid` of it.
+    /// Runs `quarry VERB.. --pid` on the program.
     pub(crate) fn look(&self, verb: &[&str]) -> Output {
         let mut command = quarry();
         command.args(verb).args(["--pid", &self.pid()]);
         command.output().expect("it runs")
     }
 
-    /// Standard output of that, once the process has published.
+    /// Standard output of [`look`](Self::look), once the program has published.
     pub(crate) fn text(&self, verb: &[&str]) -> String {
         eventually(&format!("{verb:?}"), || {
             let output = self.look(verb);

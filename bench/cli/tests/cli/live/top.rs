@@ -66,7 +66,7 @@ impl Terminal {
         })
     }
 
-    /// Its output to its end, whose settings must be those of its beginning.
+    /// The output up to its end; checks that the terminal's settings are then as at the beginning.
     fn close(mut self) -> String {
         self.wait_for("status=");
         self.script.stdin.take();

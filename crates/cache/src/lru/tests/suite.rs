@@ -12,13 +12,13 @@ const SLOTS: usize = 2;
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// A new page is added, active or inactive; the task that finds it keeps a pin or gives it up.
+    /// A new page is added, active or inactive; the task that adds it keeps its pin if `pinned`.
     Add {
         slot: u32,
         active: bool,
         pinned: bool,
     },
-    /// An index drops up to this many pages, from this one on, and releases unpinned ones together.
+    /// An index drops `count` pages from page `from` on, and releases those without pins together.
     Truncate {
         from: u32,
         count: u32,
@@ -296,7 +296,7 @@ fn order(table: &DescriptorTable, node: u8, active: bool) -> Vec<u32> {
     pages
 }
 
-/// Pages of an add batch, and whether locks count.
+/// Random options: the pages of a full add batch, and true if locks count.
 pub(super) fn sizes() -> impl Strategy<Value = (usize, bool)> {
     (prop::sample::select(&[1, 3, 14, 31, 56][..]), any::<bool>())
 }

@@ -54,7 +54,7 @@ impl<T> LockedIndex<'_, T> {
         removed
     }
 
-    /// Updates counts and tags after removals; unlinks an empty node. Returns the removals.
+    /// Updates counts and tags after removals; unlinks an empty node. Returns the number removed.
     fn note_gone(&mut self, node: NodeRef, gone: Gone) -> usize {
         if gone.places == 0 {
             return 0;

@@ -4,7 +4,7 @@ use super::grace::Grace;
 use super::node::{Chain, NodeRef};
 use crate::page_cache::host::NodeHost;
 
-/// Nodes for the next insertions, taken before the lock of an index, because a request may reclaim,
+/// Nodes for the next insertions, taken before the lock of an index: taking a node may reclaim,
 /// which needs that lock (`radix_tree_preload`, Linux 4.15). A drop gives back unused nodes.
 pub struct Preload<'a, H: NodeHost> {
     host: &'a H,

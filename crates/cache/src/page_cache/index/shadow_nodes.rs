@@ -4,7 +4,8 @@
 //! Equations: a node is on the list of its memory iff `holds_shadows_only()`; the length of a list
 //! is the number of its nodes.
 //!
-//! Lock order: an index, then a list. The shrinker takes a list first, so it only tries an index.
+//! Lock order: an index, then a list. The shrinker locks a list first, so it only tries an index's
+//! lock.
 
 use super::node::NodeRef;
 use quarry_mm::frame::{FreshZero, MAX_NODES, NodeId, fresh_zero};
@@ -132,7 +133,7 @@ impl ShadowNodes {
         }
     }
 
-    /// Under the list's lock, moves the oldest node to the end and calls `lock`; returns both.
+    /// Under the list's lock, moves the oldest node to the end; returns it and what `lock` returns.
     pub(super) fn rotate<L>(
         &self,
         memory: NodeId,

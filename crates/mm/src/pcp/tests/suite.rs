@@ -43,7 +43,7 @@ pub(super) enum Step {
     Purge {
         node: u8,
     },
-    /// Runs the steps up to the next `Reclaim` while the zone is marked as being reclaimed, or not.
+    /// Marks the zone as being reclaimed, or not, during the steps up to the next `Reclaim`.
     Reclaim {
         node: u8,
         active: bool,

@@ -50,7 +50,7 @@ impl Slab<'_> {
         start as u32..end.min(self.cache.objects())
     }
 
-    /// Returns whether a page holds objects and no bits, and only `leaving` of them may be in use.
+    /// Returns whether a page holds objects but no bits, and no object but `leaving` is in use.
     fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
         let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
         let objects = self.objects_on(page, page_bytes);
@@ -63,7 +63,7 @@ impl Slab<'_> {
             && self.masks(objects).all(|(index, mask)| free(index) & mask == mask)
     }
 
-    /// Returns whether object `number` is the last one that keeps a page or the slab.
+    /// Returns whether only object `number` keeps one of its pages, or the slab, from going back.
     fn keeps_page(&self, number: u32, page_bytes: usize) -> bool {
         if self.free() + 1 == self.cache.objects() {
             return true;

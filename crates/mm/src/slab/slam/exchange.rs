@@ -84,7 +84,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Pushes a chain in front of a stock, after a search for its last bundle. O(bundles).
+    /// Finds the last bundle of a chain, and pushes the chain in front of a stock. O(bundles).
     #[cold]
     fn push_behind(&self, stock: &Stock, chain: Chain) {
         let Some(mut last) = chain.head else { return };
@@ -99,7 +99,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Gives all objects of a chain to the slabs. No stock counts the chain.
+    /// Gives all objects of a chain, which no stock counts any more, to the slabs.
     pub(super) fn give(&self, mut chain: Chain) {
         let mut buffer: Buffer = [MaybeUninit::uninit(); MOST];
         while chain.head.is_some() {
@@ -152,7 +152,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Puts whole bundles of objects into the CPU's stock, or into barns and slabs if it is full.
+    /// Puts whole bundles of objects into the CPU's stock; if that is full, into barns and slabs.
     fn stock(&self, cpu: &CpuCache, objects: &[Object]) {
         let limits = self.context.limits;
         let is_enough = limits.barns() > CacheLimits::barns_most(self.context.zones);
@@ -161,7 +161,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Ties whole bundles of objects and pushes them to a stock; returns false if it is full.
+    /// Ties whole bundles of objects and pushes them to a stock; returns false if that is full.
     fn push(&self, stock: &Stock, objects: &[Object]) -> bool {
         debug_assert!(objects.len().is_multiple_of(self.bundle));
         let (mut chain, mut last) = (Chain::EMPTY, None);

@@ -15,7 +15,7 @@ use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 const MOST: u64 = 0xf_ffff;
-/// Bytes by which a stock's announcement to [`CacheLimits`] may be wrong: CPUs share its counter.
+/// Bytes by which a stock's announcement may be wrong; its counter is shared by all CPUs.
 const ANNOUNCED_BYTES: i64 = 64 << 10;
 
 /// Bundles linked by their heads; the last link is null.

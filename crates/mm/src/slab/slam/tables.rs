@@ -58,7 +58,7 @@ impl CpuCache {
         mode
     }
 
-    /// Starts again for a new cache: mode array, counts of 0. The stocks are empty.
+    /// Resets this for a new cache: mode array, counts of 0. The stocks are empty already.
     fn restart(&self) {
         self.traffic.reset();
         for counter in
@@ -68,7 +68,7 @@ impl CpuCache {
         }
     }
 
-    /// All stocks in the order of their use: objects that other CPUs freed are warmer.
+    /// All stocks in the order of their use: first objects that other CPUs freed, which are warmer.
     pub(super) fn stocks(&self) -> [&Stock; 3] {
         [&self.opened, &self.inbox, &self.stock]
     }

@@ -7,15 +7,15 @@
 //! | seen since the last look, the first line that fits | mode that fits |
 //! |---|---|
 //! | at least 3/4 of the misses are frees, and 1/2 of these free what another CPU took | remote |
-//! | a run ended that had at least [`LONG`] objects | linked |
-//! | a run ended, all that did were shorter | array |
+//! | a run of at least [`LONG`] objects ended | linked |
+//! | runs ended, and all were shorter | array |
 //! | no run ended: the CPU only allocates, or is within a run | no opinion |
 //!
-//! A CPU stays in mode remote down to 1/2 and 1/4, and in mode linked down to half of [`LONG`].
+//! For a CPU already in mode remote, the first line's fractions are 1/2 and 1/4; in mode linked, a
+//! run counts as long from half of [`LONG`] on.
 //!
-//! The CPU changes its mode once another mode fits [`WINS`] looks in a row; looks without an
-//! opinion do not count. For the mode linked one look is enough, because a long run lasts several
-//! looks.
+//! The CPU changes its mode once another mode fits [`WINS`] looks in a row, not counting looks
+//! without an opinion. For linked, one look is enough: a long run lasts several looks.
 
 use crate::slab::mechanisms::SlamMode;
 use quarry_sys::primitive::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ struct RecentTraffic {
     mode: SlamMode,
     rival: SlamMode,
     wins: u64,
-    /// A run has ended since the last look; `long` if one was long.
+    /// `ended`: a run has ended since the last look; `long`: one of these runs was long.
     ended: bool,
     long: bool,
     was_full: bool,
@@ -114,7 +114,7 @@ impl RecentTraffic {
         }
     }
 
-    /// The mode that fits: the table at the head of the file.
+    /// The mode that fits, by the table at the head of the file.
     fn fits(&self) -> Option<SlamMode> {
         let is_remote = match self.mode {
             SlamMode::Remote => 2 * self.fulls >= self.misses && 4 * self.foreign >= self.fulls,

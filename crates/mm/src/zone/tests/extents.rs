@@ -202,7 +202,7 @@ impl World {
         self.owned.insert(pfn.0, (count, is_extent));
     }
 
-    /// Returns whether a pageblock has such an extent free, by looking at every frame.
+    /// Returns whether a pageblock keeps such an extent; looks at every frame.
     fn is_kept_somewhere(&self, count: u32, align: u32) -> bool {
         (0..ALL_FRAMES / PAGEBLOCK_FRAMES).any(|index| {
             let kept: FrameBits =
@@ -378,7 +378,7 @@ impl World {
     }
 }
 
-/// A quarter of the usual number of cases: each walks every frame at every step.
+/// A quarter of the usual number of cases, because each case walks every frame at every step.
 fn config() -> ProptestConfig {
     let usual = ProptestConfig::default();
     ProptestConfig { cases: (usual.cases / 4).max(1), failure_persistence: None, ..usual }

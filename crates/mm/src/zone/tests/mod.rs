@@ -84,7 +84,7 @@ fn a_bulk_is_one_critical_section() {
 #[test]
 fn a_block_whose_own_buddy_is_all_that_is_missing_goes_to_the_tail() {
     let zones = zones(&ZoneConfig { initial_frames: 1024, ..FIXED });
-    // Blocks of order 1: 0 and 2 from one pair, 8 far from it.
+    // Blocks of order 1. The blocks at frames 0 and 2 are buddies; the one at 8 is far from them.
     let taken: Vec<Block> = (0..8).map(|_| take(&zones, &ask(1, Movable)).unwrap()).collect();
     put(&zones, taken[4]);
     // Frame 0's buddy (2) is in use and the next block (4..8) becomes free, so merging is likely.

@@ -1,15 +1,15 @@
-//! Tests of what aborts the process.
+//! Support for tests in which the process must abort.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-/// Objects of this many bytes: a sheaf has 64 of them, a slot has room for two sheaves.
+/// Bytes of the tests' objects: a sheaf has 64 such objects, and an array room for two sheaves.
 pub(crate) const SIZE: usize = 48;
-/// How a report ends, where nothing that is recorded says whether the object was ever handed out.
+/// The end of a report, if no record tells whether the object was ever handed out.
 pub(crate) const NOT_IN_USE: &str =
     "): object of 48 bytes is not in use: freed already, or never allocated";
 
-/// Runs an ignored test of module `suite` alone: it must abort, with `line` as its last words.
+/// Runs an ignored test of module `suite`: it must abort, and its last line must contain `line`.
 pub(crate) fn aborts_in(suite: &str, test: &str, line: &str) {
     let program = std::env::current_exe().expect("the path of this program");
     let output = Command::new(program)

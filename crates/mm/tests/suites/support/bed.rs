@@ -1,4 +1,4 @@
-//! A stack on a system of its own.
+//! A *bed*: a stack on a test system of its own.
 
 use super::{Backing, TestOs};
 use quarry_cache::PageCaching;
@@ -13,7 +13,7 @@ use quarry_watch::AllInstruments;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// Virtual CPUs under a slab policy, beside a cache, and a page policy.
+/// Virtual CPUs with a slab policy, a page cache and a page policy.
 pub(crate) struct VirtualConfig<S, K = PageCaching, P = V6_18>(PhantomData<(S, K, P)>);
 
 impl<S, K, P> StackConfig for VirtualConfig<S, K, P>
@@ -35,27 +35,27 @@ thread_local! {
     static SLAM_MODE: Cell<Option<SlamMode>> = const { Cell::new(None) };
 }
 
-/// Fixes the mode of the policy `slam` in beds that the calling thread makes from now on.
+/// Fixes the mode of the policy `slam` in beds that the calling thread makes later.
 pub(crate) fn fix_slam_mode(mode: Option<SlamMode>) {
     SLAM_MODE.set(mode);
 }
 
-/// Has beds that the calling thread makes from now on check for errors of their users.
+/// Sets the checks of beds that the calling thread makes later.
 pub(crate) fn fix_checks(checks: CheckOptions) {
     CHECKS.set(checks);
 }
 
-/// Puts the calling thread on virtual CPU `cpu` (modulo the CPUs that the bed has).
+/// Puts the calling thread on virtual CPU `cpu`, modulo the number of the bed's CPUs.
 pub(crate) fn on_cpu(cpu: u32) {
     CPU.set(cpu);
 }
 
-/// Has a stack take the calling thread's virtual CPU, of `slots` that there are.
+/// Gives a stack `slots` CPUs; each thread runs on the CPU that it has set by [`on_cpu`].
 pub(crate) fn declare(percpu: &VirtualSlots, slots: u32) {
     percpu.choice().declare(slots, || CPU.get());
 }
 
-/// Without the classes of `malloc`, on a small window without a limit, for 4 declared CPUs.
+/// Options without the classes of `malloc`: a small window, no limit, 4 declared CPUs.
 pub(crate) fn small<P: Default>() -> StackOptions<P> {
     let mut options = StackOptions { heap: false, ..StackOptions::default() };
     options.pages.reserve_bytes = 64 << 20;
@@ -65,7 +65,7 @@ pub(crate) fn small<P: Default>() -> StackOptions<P> {
     options
 }
 
-/// A stack and its system, unmapped when dropped.
+/// A stack and its system, which unmaps everything when the bed is dropped.
 pub(crate) struct Bed<C: StackConfig> {
     pub(crate) stack: Box<Stack<C>>,
     pub(crate) os: &'static TestOs,
@@ -81,7 +81,7 @@ impl<C: StackConfig> Bed<C> {
         Self::on_with(os, options, &Default::default(), declare)
     }
 
-    /// The same with choices of the cache.
+    /// Same as [`on`](Self::on), with options of the page cache.
     pub(crate) fn on_with(
         os: &'static TestOs,
         options: &StackOptions<C::Pages>,
@@ -94,7 +94,7 @@ impl<C: StackConfig> Bed<C> {
         Ok(Self { stack, os })
     }
 
-    /// Gives everything back that can be given back and checks that nothing is held.
+    /// Gives back all unused memory, and checks that the stack holds nothing.
     pub(crate) fn assert_empty(&self, caches: &[CacheId]) {
         let _ = self.stack.trim();
         assert_eq!(self.stack.validate(), Ok(()));
@@ -137,7 +137,7 @@ where
 
 impl<C: StackConfig> Drop for Bed<C> {
     fn drop(&mut self) {
-        // Where a test is failing, other threads may still be at work in the stack.
+        // If a test has failed, other threads may still be at work in the stack.
         if !std::thread::panicking() {
             self.os.release_all();
         }

@@ -1,5 +1,5 @@
-//! The smallest slab policy: every object comes out of its slab, and goes back into it, under the
-//! one lock that the slabs of its cache have.
+//! The smallest slab policy: each request takes an object from a slab, and each free returns it
+//! there, under the one lock of the cache's slabs.
 
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
@@ -13,7 +13,7 @@ use quarry_sys::percpu::{Object, PerCpu, Push};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What one cache has.
+/// The state of one cache.
 struct DirectCache {
     slabs: BitmapSlabs,
     allocs: AtomicU64,
@@ -89,7 +89,7 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
                 context.caches.iter().for_each(|cache| self.trim(context, cache));
             }
             Reclaim::Cache(cache) => self.trim(context, cache),
-            // A slab that becomes empty goes at once.
+            // Nothing is idle: a slab that becomes empty goes back at once.
             Reclaim::Idle(_) => {}
         }
         0

@@ -1,4 +1,4 @@
-//! A program that becomes idle.
+//! Programs that become idle.
 
 use super::{Backing, Bed, VirtualConfig, on_cpu};
 use quarry_cache::PageCaching;
@@ -8,7 +8,7 @@ use quarry_mm::pcp::PagePolicy;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{ReclaimState, Reclaimed, Stack, StackConfig, StackHost};
 
-/// Bytes in memory at most: in use, or free and not known to be zero.
+/// Bytes that may be in memory: in use, or free and not known to be zero.
 pub(crate) fn touched<C: StackConfig>(bed: &Bed<C>) -> usize {
     let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
     used + bed.stack.mappings.freeable_bytes(bed.stack.pages().zones())
@@ -29,12 +29,12 @@ pub(crate) fn burst<C: StackConfig>(bed: &Bed<C>, size: usize, bytes: usize, ful
         (0..bytes / size).map(|_| bed.stack.alloc(size).expect("there is memory")).collect();
     full();
     for object in objects {
-        // SAFETY: just allocated, and used by nobody.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { bed.stack.free(object) };
     }
 }
 
-/// A program that is idle gives all of its memory back, whatever policy its page lists have.
+/// An idle program gives all of its memory back, under any policy of the page lists.
 pub(crate) fn gives_all_back_when_idle<P: PagePolicy + Default>(policy: P, name: &str) {
     let mut options = StackOptions::default();
     (options.pages.policy, options.pages.reserve_bytes) = (policy, 512 << 20);

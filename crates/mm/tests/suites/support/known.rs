@@ -1,8 +1,8 @@
-//! Facts that must be known of a policy that has a name.
+//! Checks that a policy with a name is documented.
 
 use std::path::Path;
 
-/// Asserts that a policy is among those that are `accepted`, and described by a page that names it.
+/// Asserts that `name` is among the `accepted` names, and that its page names the policy.
 pub(crate) fn is_known(accepted: &str, name: &str, page: &str, about: &str) {
     assert!(accepted.split([',', ' ']).any(|known| known == name), "{name} in {accepted}");
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies");

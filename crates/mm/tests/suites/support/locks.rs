@@ -7,21 +7,21 @@ use quarry_sys::percpu::VirtualSlots;
 use std::collections::BTreeMap;
 
 const CPUS: u32 = 3;
-/// Nodes of the beds.
+/// Number of nodes of the beds.
 pub(crate) const NODES: usize = 1;
 
-/// A bed that has worked, on one CPU.
+/// A bed, one CPU of which has worked.
 pub(crate) fn bed<S: SlabPolicy<VirtualSlots> + 'static>() -> Bed<VirtualConfig<S>> {
     let bed = Bed::new(Backing::Linux, 4096, CPUS, &StackOptions { heap: true, ..small() });
     for size in [100, 40 << 10, 2 << 20] {
         let object = bed.stack.alloc(size).expect("there is memory");
-        // SAFETY: just allocated, and used by nobody.
+        // SAFETY: the object was just allocated, and no other code uses it.
         unsafe { bed.stack.free(object) };
     }
     bed
 }
 
-/// How often locks of each name are visited; every lock is a different one, and free.
+/// The number of locks of each name. Checks that every lock is free and visited once.
 pub(crate) fn visited<S: SlabPolicy<VirtualSlots> + 'static>(
     bed: &Bed<VirtualConfig<S>>,
 ) -> BTreeMap<&'static str, usize> {
@@ -40,7 +40,7 @@ pub(crate) fn visited<S: SlabPolicy<VirtualSlots> + 'static>(
     names
 }
 
-/// The locks that there are under every policy, and how many of each.
+/// The locks that a stack has under every policy, and the number of each.
 pub(crate) const OF_ALL: [(&str, usize); 17] = [
     ("zone->lock", NODES),
     ("zone->steps", NODES),

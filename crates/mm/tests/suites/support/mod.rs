@@ -1,4 +1,4 @@
-//! What the suites share: stacks over systems that can fail, virtual CPUs, patterns and an oracle.
+//! Shared parts of the suites: stacks on systems that can fail, virtual CPUs, patterns, an oracle.
 
 pub(crate) mod aborting;
 mod bed;

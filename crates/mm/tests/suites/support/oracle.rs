@@ -1,4 +1,4 @@
-//! The naive oracle: what is live, where, and what it must contain.
+//! The naive oracle: the live allocations, their places and their contents.
 
 use super::pattern;
 use quarry_sys::percpu::Object;
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) object: Object,
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub(crate) size: usize,
-    /// Bytes that it occupies; all of them are the caller's.
+    /// Usable bytes, all of which the caller may write.
     pub(crate) bytes: usize,
-    /// What its contents belong to.
+    /// The tag from which the contents follow (see `pattern`).
     pub(crate) tag: u64,
-    /// A mark of the suite: the cache it came from.
+    /// A number that the suite sets: the cache of the allocation.
     pub(crate) mark: usize,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    /// Takes a new allocation up: checks that it is aligned and overlaps nothing, and fills it.
+    /// Adds a new allocation: checks that it is aligned and overlaps no other, and fills it.
     pub(crate) fn insert(
         &mut self,
         object: Object,
@@ -53,24 +53,24 @@ impl Oracle {
         self.bytes += bytes;
     }
 
-    /// The allocation with this number, modulo their count.
+    /// Allocation `number`, modulo the number of allocations.
     pub(crate) fn pick(&self, number: usize) -> Option<Live> {
         self.live.get(number.checked_rem(self.live.len())?).copied()
     }
 
-    /// Checks that the contents of an allocation are its own, as far as the first `bytes` bytes.
+    /// Checks that the first `bytes` bytes of an allocation still have its contents.
     pub(crate) fn check(&self, live: &Live, bytes: usize) {
         assert!(pattern::holds(live.object, bytes, live.tag), "contents of {live:?} have changed");
     }
 
-    /// Forgets the allocation with this number, modulo their count, after a look at its contents.
+    /// Removes allocation `number`, modulo the number of allocations, and checks its contents.
     pub(crate) fn remove(&mut self, number: usize) -> Option<Live> {
         let live = self.pick(number)?;
         self.check(&live, live.bytes);
         Some(self.forget(&live))
     }
 
-    /// Forgets an allocation without looking at it: it has moved.
+    /// Removes an allocation without a check of its contents, because it has moved.
     pub(crate) fn forget(&mut self, live: &Live) -> Live {
         let start = live.object.as_ptr() as usize;
         let index = self.by_start.remove(&start).expect("live allocations are known");
@@ -82,7 +82,7 @@ impl Oracle {
         live
     }
 
-    /// Checks the contents of everything.
+    /// Checks the contents of all allocations.
     pub(crate) fn check_all(&self) {
         self.live.iter().for_each(|live| self.check(live, live.bytes));
     }
@@ -92,12 +92,12 @@ impl Oracle {
         self.live.len()
     }
 
-    /// Bytes that they occupy.
+    /// Usable bytes of all live allocations.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// All of them.
+    /// All live allocations.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Live> {
         self.live.iter()
     }

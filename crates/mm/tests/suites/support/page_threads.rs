@@ -1,6 +1,6 @@
-//! Threads on the page cache of one stack, with real sequences: they read, hold, dirty, write,
-//! truncate and invalidate while one of them reclaims and trims. Every page has a word that names
-//! its mapping and index, and is written under its exclusive latch only.
+//! Threads on the page cache of one stack, with real sequences: each thread reads, dirties, writes,
+//! truncates, invalidates and reclaims. Each word of a page names the page's mapping and index, and
+//! is changed only under the page's exclusive latch.
 
 use super::seed::{Dice, seed};
 use super::{Backing, Bed, TestOs, small, unregister};
@@ -23,7 +23,7 @@ use std::thread;
 const MAPPINGS: u64 = 3;
 const INDEXES: u64 = 400;
 const STEPS: usize = 20_000;
-/// Fewer than the pages of all mappings.
+/// Frames of the limit, fewer than all mappings have pages.
 const LIMIT_FRAMES: u32 = 700;
 const WORDS: usize = 512;
 
@@ -48,7 +48,7 @@ struct Worker<'a, P: LruPolicy> {
 impl<P: LruPolicy> Worker<'_, P> {
     fn key(&mut self) -> (MappingId, u64, u64) {
         let mapping = self.dice.below(MAPPINGS as usize);
-        // Mostly the first ones.
+        // Two thirds of the keys are among the first eighth of the indexes.
         let most = if self.dice.below(3) == 0 { INDEXES } else { INDEXES / 8 };
         let index = self.dice.below(most as usize) as u64;
         (self.ids[mapping], index, (mapping as u64) << 32 | index)
@@ -68,7 +68,7 @@ impl<P: LruPolicy> Worker<'_, P> {
             }
             Ok(Slot::New(page)) => {
                 for at in 0..WORDS {
-                    // SAFETY: the page is pinned, has so many words, and this thread fills it.
+                    // SAFETY: the page is pinned and has `WORDS` words, and this thread fills it.
                     unsafe { self.words(page).add(at).write(name) };
                 }
                 self.cache.fill_done(page);
@@ -84,11 +84,11 @@ impl<P: LruPolicy> Worker<'_, P> {
         self.cache.unpin(page);
     }
 
-    /// Every word names the page, and all have seen as many writes.
+    /// Checks that two words name the page, and that both have seen the same number of writes.
     fn look(&mut self, page: PageNo, name: u64) {
         self.cache.latch_shared(page);
         let (start, at) = (self.words(page), self.dice.below(WORDS));
-        // SAFETY: the page is pinned and latched, and has so many words.
+        // SAFETY: the page is pinned and latched, and has `WORDS` words.
         let (first, other) = unsafe { (start.read_volatile(), start.add(at).read_volatile()) };
         self.cache.unlatch_shared(page);
         let writes = 0xffff << 40;
@@ -100,7 +100,7 @@ impl<P: LruPolicy> Worker<'_, P> {
         self.cache.latch_exclusive(page);
         let start = self.words(page);
         for at in 0..WORDS {
-            // SAFETY: the page is pinned and latched for writing, and has so many words.
+            // SAFETY: the page is pinned and latched for writing, and has `WORDS` words.
             unsafe { start.add(at).write((start.add(at).read() + (1 << 40)) & !(1 << 56)) };
         }
         if self.dice.below(3) == 0 {
@@ -151,7 +151,7 @@ impl<P: LruPolicy> Worker<'_, P> {
     }
 }
 
-/// Threads share pages under an LRU and a truncation policy; `unregistered` of them cannot walk.
+/// Threads share pages under an LRU and a truncation policy; `unregistered` threads have no rseq.
 pub(crate) fn share_pages<P: LruPolicy>(
     policy: P,
     truncation: TruncationPolicy,
@@ -196,7 +196,7 @@ pub(crate) fn share_pages<P: LruPolicy>(
     assert_eq!(cache.validate(), Ok(()));
     assert_eq!(cache.pinned_frames(), 0);
     ids.into_iter().for_each(|id| assert!(cache.destroy_mapping(id)));
-    // Add batches of other CPUs still have some.
+    // Pages are still in the add batches of other CPUs.
     cache.trim();
     assert_eq!(cache.events().in_memory(), 0);
     bed.assert_empty(&[]);

@@ -1,5 +1,5 @@
-//! Contents that tell whose they are: every 4 KiB of an allocation are filled from its tag, and the
-//! first word of each says which part it is.
+//! Contents that show their allocation: its tag determines every 4 KiB, and the first word of each
+//! 4 KiB shows which part of the allocation it is.
 
 use quarry_sys::percpu::Object;
 
@@ -21,7 +21,7 @@ fn number(block: &mut [u8; BLOCK], tag: u64, part: usize) {
     block[..8].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Fills the first `bytes` bytes of an allocation with what belongs to `tag`.
+/// Fills the first `bytes` bytes of an allocation with the contents that follow from `tag`.
 pub(crate) fn fill(object: Object, bytes: usize, tag: u64) {
     let mut block = block(tag, bytes);
     // SAFETY: callers own the allocation, which has at least `bytes` bytes.
@@ -32,7 +32,7 @@ pub(crate) fn fill(object: Object, bytes: usize, tag: u64) {
     }
 }
 
-/// Whether the first `bytes` bytes of an allocation hold what belongs to `tag`.
+/// Returns whether the first `bytes` bytes of an allocation have the contents of `tag`.
 pub(crate) fn holds(object: Object, bytes: usize, tag: u64) -> bool {
     let mut block = block(tag, bytes);
     // SAFETY: callers own the allocation, which has at least `bytes` initialised bytes.
@@ -43,7 +43,7 @@ pub(crate) fn holds(object: Object, bytes: usize, tag: u64) -> bool {
     })
 }
 
-/// Whether the first `bytes` bytes of an allocation are all zero.
+/// Returns whether the first `bytes` bytes of an allocation are all zero.
 pub(crate) fn is_zero(object: Object, bytes: usize) -> bool {
     // SAFETY: callers own the allocation, which has at least `bytes` initialised bytes.
     let memory = unsafe { std::slice::from_raw_parts(object.as_ptr(), bytes) };

@@ -1,13 +1,13 @@
-//! Random inputs: `PROPTEST_CASES` of them, shrunk where they fail.
+//! Random inputs; proptest shrinks an input that fails.
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
 
-/// Proptest's own number of cases, for which `PROPTEST_CASES` stands where it is set.
+/// Proptest's own number of cases, which `PROPTEST_CASES` replaces.
 const USUAL: u32 = 256;
 
-/// Runs `test` on `cases` values of `strategy`. `PROPTEST_CASES` is the most of them, or, above the
-/// usual number, multiplies them.
+/// Runs `test` on `cases` values of `strategy`. `PROPTEST_CASES` up to [`USUAL`] is an upper bound
+/// of `cases`; a larger value multiplies `cases` by its quotient with [`USUAL`].
 pub(crate) fn check<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value)) {
     let mut config = Config { failure_persistence: None, ..Config::default() };
     config.cases = match config.cases {

@@ -1,7 +1,7 @@
-//! Random choices of threads, which proptest cannot shrink: printed, and repeated on request.
+//! Random choices of threads. Proptest cannot shrink these, so tests print a seed and accept one.
 
-/// A seed of this run: what `QUARRY_TEST_SEED` says, else from the clock. Printed in any case; the
-/// harness shows it where the test fails.
+/// A seed for this run: `QUARRY_TEST_SEED` if set, else from the clock. Prints it; the test harness
+/// shows this output if the test fails.
 pub(crate) fn seed() -> u64 {
     let now = || {
         let since = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970");
@@ -15,7 +15,7 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
+/// The generator SplitMix64 (Steele, Lea, Flood 2014).
 pub(crate) struct Dice(u64);
 
 impl Dice {

@@ -1,5 +1,5 @@
-//! An operating system for tests: counts its calls, fails where told to, knows what is mapped, and
-//! unmaps it when done.
+//! An operating system for tests: it counts its calls, fails those that a test chooses, records its
+//! mappings, and unmaps them at the end.
 
 use quarry_sys::os::{FakeOs, Linux, NotMoved, Os, OsError, OsResult};
 use std::collections::BTreeMap;
@@ -7,21 +7,21 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What lies below.
+/// The system to which [`TestOs`] passes its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
     /// Plain mappings: for memory checkers.
     Fake,
-    /// The real calls: memory that was not committed faults, purged memory is gone.
+    /// The real calls: memory that is not mapped faults, and purged memory is gone.
     Linux,
 }
 
-/// The system. Calls are numbered from 1.
+/// The test system. Its calls are numbered from 1.
 pub(crate) struct TestOs {
     inner: Box<dyn Os + Send>,
     page_size: usize,
     calls: AtomicU64,
-    /// Calls `first..=last` fail.
+    /// The calls from `first` to `last` fail.
     first: AtomicU64,
     last: AtomicU64,
     reservations: Mutex<Vec<(usize, usize)>>,
@@ -29,12 +29,12 @@ pub(crate) struct TestOs {
     pieces: Mutex<Pieces>,
 }
 
-/// Ranges of windows that are mapped, by their starts.
+/// The mapped ranges of windows, by their starts.
 #[derive(Default)]
 struct Pieces(BTreeMap<usize, usize>);
 
 impl Pieces {
-    /// Whether all of a range is mapped.
+    /// Returns whether all of a range is mapped.
     fn cover(&self, start: usize, end: usize) -> bool {
         let mut covered = start;
         for (from, to) in self.0.range(..end) {
@@ -68,7 +68,7 @@ impl Pieces {
 }
 
 impl TestOs {
-    /// One on which nothing fails, that says its pages have `page_size` bytes.
+    /// A system that refuses nothing, and reports pages of `page_size` bytes.
     pub(crate) fn new(backing: Backing, page_size: usize) -> Self {
         Self {
             inner: match backing {
@@ -90,14 +90,14 @@ impl TestOs {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Lets `count` calls fail, from the `nth` from now on (1 = the next).
+    /// Makes `count` calls fail, beginning with the `nth` from now on (1 is the next call).
     pub(crate) fn fail(&self, nth: u64, count: u64) {
         let first = self.calls() + nth;
         self.first.store(first, Ordering::Relaxed);
         self.last.store(first.saturating_add(count - 1), Ordering::Relaxed);
     }
 
-    /// Lets everything succeed from now on.
+    /// Makes all later calls succeed.
     pub(crate) fn succeed(&self) {
         self.first.store(u64::MAX, Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ impl TestOs {
         let not_null = |start: usize| NonNull::new(start as *mut u8).expect("nothing is at 0");
         let pieces = std::mem::take(&mut *self.pieces.lock().unwrap());
         for (start, end) in pieces.0 {
-            // SAFETY: mapped by this system; the bed that owned it is gone.
+            // SAFETY: this system has mapped the range, and the bed that owned it is gone.
             unsafe { self.inner.unmap(not_null(start), end - start) }.expect("unmapped");
         }
         for (start, bytes) in std::mem::take(&mut *self.windows.lock().unwrap()) {
@@ -116,7 +116,7 @@ impl TestOs {
         let reservations = std::mem::take(&mut *self.reservations.lock().unwrap());
         for (start, bytes) in reservations {
             let start = NonNull::new(start as *mut u8).expect("reservations are not at 0");
-            // SAFETY: a whole reservation of this system; the bed that owned it is gone.
+            // SAFETY: this system made the reservation, and the bed that owned it is gone.
             unsafe { self.release_inner(start, bytes) };
         }
     }
@@ -128,7 +128,7 @@ impl TestOs {
     }
 }
 
-// SAFETY: everything is passed on to a system that keeps the promises, or refused.
+// SAFETY: each call is refused, or passed on to a system that keeps the promises.
 unsafe impl Os for TestOs {
     fn page_size(&self) -> usize {
         self.page_size
@@ -166,7 +166,7 @@ unsafe impl Os for TestOs {
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         let start = address.as_ptr() as usize;
         self.count()?;
-        // Before others may map it again.
+        // The range is removed here before another thread can map it again.
         self.pieces.lock().unwrap().remove(start, start + bytes);
         // SAFETY: the caller's promise is passed on.
         unsafe { self.inner.unmap(address, bytes) }
@@ -206,7 +206,7 @@ unsafe impl Os for TestOs {
     fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
         assert!(bytes > 0 && bytes.is_multiple_of(self.page_size), "reserve {bytes} bytes");
         self.count()?;
-        // At a multiple of the pages that we say we have.
+        // At a multiple of the page size that this system reports.
         let start = self.inner.window(bytes, self.page_size)?;
         self.inner.map(start, bytes)?;
         self.reservations.lock().unwrap().push((start.as_ptr() as usize, bytes));
@@ -245,12 +245,12 @@ impl TestOs {
     /// # Safety
     /// As `release`.
     unsafe fn release_inner(&self, address: NonNull<u8>, bytes: usize) {
-        // SAFETY: mapped as a window of its own by `reserve`; unused, as the caller promises.
+        // SAFETY: `reserve` mapped this window, which is not used any more (caller's promise).
         unsafe { self.inner.unmap(address, bytes) }.expect("unmapped");
         self.inner.close_window(address, bytes);
     }
 
-    /// The preconditions that are common to all calls.
+    /// Checks the preconditions that all calls have in common.
     fn check_range(&self, address: NonNull<u8>, bytes: usize) {
         let start = address.as_ptr() as usize;
         assert!(start.is_multiple_of(self.page_size), "a call on {start:#x}, inside a page");

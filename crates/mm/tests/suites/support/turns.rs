@@ -1,4 +1,4 @@
-//! Requests of all sizes, one after the other.
+//! Requests of small and large sizes take turns.
 
 use super::{Backing, Bed, VirtualConfig, pattern, small};
 use quarry_mm::heap::options::StackOptions;
@@ -6,7 +6,7 @@ use quarry_mm::slab::SlabPolicy;
 use quarry_mm::stack::Request;
 use quarry_sys::percpu::VirtualSlots;
 
-/// Small objects, blocks and mappings take the whole window in turns.
+/// Objects, blocks and mappings of one size after the other take the whole window.
 pub(crate) fn sizes_take_turns<S: SlabPolicy<VirtualSlots> + 'static>() {
     const RESERVE: usize = 64 << 20;
     let mut options = StackOptions { heap: true, ..small() };
@@ -24,7 +24,7 @@ pub(crate) fn sizes_take_turns<S: SlabPolicy<VirtualSlots> + 'static>() {
         assert_eq!(bed.stack.validate(), Ok(()), "filled with objects of {size}");
         for object in objects {
             assert!(pattern::holds(object, size, size as u64), "{object:p} of {size} changed");
-            // SAFETY: it was live, and only the list of above knew it.
+            // SAFETY: the object was live, and only `objects` had it.
             unsafe { bed.stack.free(object) };
         }
         assert_eq!(bed.stack.validate(), Ok(()), "without objects of {size}");

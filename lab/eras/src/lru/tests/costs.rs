@@ -83,7 +83,8 @@ fn a_release_under_one_lock_lets_it_go_at_every_32nd_page() {
     }
 }
 
-/// Ten batches leave together: only the two end pages of each need the LRU lock, taken once for 32.
+/// Ten batches leave together: only the two end pages of each need the LRU lock, which is taken
+/// once.
 #[test]
 fn a_release_meets_two_sentinels_in_each_batch() {
     for policy in [Chosen::Batched, Chosen::Splice] {

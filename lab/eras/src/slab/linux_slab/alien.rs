@@ -51,7 +51,8 @@ unsafe impl Send for Inside {}
 unsafe impl FreshZero for AlienArray {}
 
 pub(super) enum Freed {
-    /// The object is in the array. The objects given here had filled it and must go home.
+    /// The object is in the array. The objects in this value, if any, had filled it and must go
+    /// home.
     Stored(Aliens),
     Duplicate,
 }

@@ -123,7 +123,7 @@ impl Slab<'_> {
         self.index(object).store(sealed(self.pfn, object, number), Ordering::Relaxed);
     }
 
-    /// The number of an object. `None` if the program has overwritten it.
+    /// The number stored for an object; None if the program has overwritten that number.
     fn sealed_index(&self, object: u32) -> Option<u16> {
         let index = self.index(object).load(Ordering::Relaxed);
         let number = index as u16;

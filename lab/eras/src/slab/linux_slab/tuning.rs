@@ -67,8 +67,8 @@ impl Tuning {
         if is_touched { self.batch } else { self.batch.min(UNTOUCHED_BATCH) }
     }
 
-    /// Free objects up to which a node of `cpus` CPUs keeps slabs that become free. A slab has
-    /// `objects` objects.
+    /// The most free objects with which a node of `cpus` CPUs still keeps a slab that becomes
+    /// empty. A slab has `objects` objects.
     pub(super) fn free_limit(&self, cpus: u32, objects: u32) -> u64 {
         (1 + u64::from(cpus)) * self.batch as u64 + u64::from(objects)
     }

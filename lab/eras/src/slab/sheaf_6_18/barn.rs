@@ -57,8 +57,8 @@ impl Barn {
         self.counts.empty.load(Relaxed)
     }
 
-    /// Lets `exchange` take all objects out of a full sheaf. If it returns `Some`, the barn keeps
-    /// the sheaf as an empty one (`barn_replace_empty_sheaf`).
+    /// Lets `exchange` take all objects out of a full sheaf. If `exchange` returns `Some`, the barn
+    /// keeps the sheaf as an empty one (`barn_replace_empty_sheaf`).
     pub(super) fn replace_empty<T>(
         &self,
         exchange: impl FnOnce(&mut Sheaf) -> Option<T>,

@@ -81,7 +81,8 @@ impl SheafCache {
         let mut capacity = capacity::of(cache.stride(), cache.capacity());
         if capacity > 0 {
             context.define_array(cache, capacity)?;
-            // `main` is a sheaf too: if slots have room for fewer objects, sheaves are smaller.
+            // `main` is this array, and all sheaves have its size: fewer objects if the slots lack
+            // room.
             capacity = area.capacity(array);
         }
         self.start(context.percpu.usage(array).operations);

@@ -80,7 +80,8 @@ impl<P: Arrays> View<'_, P> {
         }
     }
 
-    /// Unless `may_grow`, uses existing sheaves only and flushes none.
+    /// `evict_for`, without the abort. Unless `may_grow`, uses existing sheaves only and flushes
+    /// none.
     fn evict(&self, object: Object, may_grow: bool) -> Evicted {
         let Some(mut spare) = self.cpu().spare.try_lock() else { return Evicted::No };
         let Some(sheaf) = spare.as_mut() else {

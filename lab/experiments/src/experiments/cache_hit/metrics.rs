@@ -10,14 +10,14 @@ pub(super) const MISSES: &str = "misses";
 pub(super) const EVICTION: &str = "eviction";
 pub(super) const RESIDENT: &str = "resident";
 
-/// General-purpose caches. A hit on Quarry may take at most this share of the fastest one's time.
+/// General-purpose caches. A hit on Quarry may take at most `MOST_HIT` of the fastest one's time.
 const GENERAL: [&str; 3] = ["quick_cache", "moka", "foyer"];
 const MOST_HIT: f64 = 0.7;
-/// Policies. Quarry's miss ratio may be at most this many points above that of the best one.
+/// Policies. Quarry's miss ratio may be at most `MOST_POINTS` above that of the best policy.
 const POLICIES: [&str; 2] = ["lru", "s3-fifo"];
 const MOST_POINTS: f64 = 2.0;
 
-/// All metrics; simulated policies only have the miss ratio.
+/// All metrics. Simulated policies have only the miss ratio.
 pub(super) fn all() -> Vec<Metric> {
     let lower = |name, unit, of| Metric::new(name, unit, Direction::Lower, of);
     let mib = 1.0 / f64::from(1 << 20);

@@ -11,8 +11,8 @@ use std::process::Command;
 
 const PROGRAM: &str = "cache-hit";
 
-/// Names of the variants and workloads that the program has in this version. With them options can
-/// be checked even if the program is not built.
+/// Names of the variants that the program of this version has. With these and `WORKLOADS`, options
+/// can be checked even if the program is not built.
 const VARIANTS: [&str; 10] = [
     "quarry",
     "quick_cache",
@@ -54,7 +54,7 @@ struct List {
     workloads: Vec<Work>,
 }
 
-/// A wanted sample. The program refuses an order with other fields.
+/// The order for a sample. The program refuses unknown fields.
 #[derive(Serialize)]
 pub(super) struct Order<'a> {
     pub(super) variant: &'a str,
@@ -84,7 +84,7 @@ pub(super) fn workloads(prefixes: &[String]) -> Result<Vec<&'static str>> {
 }
 
 impl Program {
-    /// Finds the program in the folder of other peers, and checks its variants and workloads.
+    /// Finds the program in a folder of peers, and checks its variants and workloads.
     pub(super) fn find() -> Result<Self> {
         let files = peer_folders().into_iter().map(|folder| folder.join(PROGRAM));
         let Some(file) = files.into_iter().find(|file| file.is_file()) else {

@@ -12,7 +12,7 @@ pub(super) struct Count {
     stack: &'static [&'static str],
 }
 
-/// The name, in a guest's sample, of the instructions of its CPUs while no counter was on.
+/// In a guest's sample, the name of the instructions that its CPUs executed with the counters off.
 pub(super) const INSTRUCTIONS: &str = "instructions";
 
 const fn count(

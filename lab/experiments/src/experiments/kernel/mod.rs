@@ -128,7 +128,7 @@ impl Plan for Kernel {
         let events = Events::find(self.tracefs.as_deref(), self.scope);
         let (mut left_out, guests) = (Vec::new(), self.guests.as_deref());
         let found = variants::find(&self.common.variants, &events, guests, &mut left_out)?;
-        // A mistake is told alone; but where nothing is left, the lines say why.
+        // Only a wrong option is reported; but if no variant is left, these lines say why.
         let why = if found.is_empty() { &left_out[..] } else { &[] };
         lab.out.write_all(why)?;
         let lineup = Lineup::new(&self.common, found, KERNEL)?;

@@ -10,7 +10,7 @@ use quarry_harness::results::{Metric, Run};
 use quarry_harness::table;
 use std::io::Write;
 
-/// A ratio that differs from 1 by more than this is marked.
+/// A ratio is marked if it differs from 1 by more than this.
 const APART: f64 = 0.1;
 /// Counts per operation below this, a few events in a sample, are not compared.
 const FEW: f64 = 0.01;
@@ -57,7 +57,7 @@ fn is_policy(variant: &str) -> bool {
     !variant.starts_with(KERNEL) && !variant.starts_with(GUEST)
 }
 
-/// The first kernel and the first policy, if the run has both.
+/// The first kernel and the first policy of the run, if it has both.
 fn compared<'a>(run: &Run, selection: &'a Selection<'a>) -> Option<[&'a Column<'a>; 2]> {
     let names = run.meta.variants.iter().map(|it| it.name.as_str());
     let policy = names.clone().find(|name| is_policy(name))?;
@@ -77,8 +77,8 @@ fn counts(
     let line = |metric: &&Metric| {
         let value = |column: &Column<'_>| selection.median(column, of, metric);
         let values: Vec<Option<f64>> = columns.iter().map(|column| value(column)).collect();
-        // Rows with few events are left out, because they are chance. Blocks of pages stay: few
-        // such events are what the pcp lists are meant to achieve.
+        // Rows with few events are left out, because such counts are chance. Rows of page blocks
+        // stay, because the pcp lists are meant to make those events rare.
         let least = if metric.name.contains("block") { 0.0 } else { FEW };
         values.iter().flatten().any(|value| *value > least).then(|| {
             let is_apart = |index: usize| {
@@ -126,7 +126,7 @@ fn rates(run: &Run, selection: &Selection<'_>, rows: &[&'static Row]) -> Result<
     for of in &selection.rows {
         let Some(row) = rows.iter().find(|row| row.name == of.workload) else { continue };
         let replay = row.replay()?;
-        // A time in seconds is that of the document's whole work.
+        // If the document gives a time in seconds, that is the time of its whole work, and no rate.
         let rate = Some(replay.rate()).filter(|rate| rate.unit != "s");
         let rate = rate.unwrap_or_else(|| Metric::rate(&format!("{}s/s", row.each)));
         let mut line = vec![of.workload.to_owned(), of.tasks.to_string(), rate.unit.clone()];

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 pub(super) const KERNEL: &str = "kernel";
 pub(super) const UNCOUNTED: &str = "kernel-uncounted";
-/// The kernels of --guests, each by the name of its folder.
+/// The beginning of a variant's name that is a kernel of --guests; the rest is its folder's name.
 pub(super) const GUEST: &str = "linux-";
 
-/// Settings that a variant may change for its samples: the name in `VARIANT-NAME-NUMBER`, the file,
-/// and the least number.
+/// Settings that a variant may change for its samples: NAME in `VARIANT-NAME-NUMBER`, the setting's
+/// file, and the least number.
 const SETTINGS: [(&str, &str, u32); 5] = [
     // All pcp lists of a zone together hold up to the zone's pages divided by this number. Below 8
     // the kernel accepts only 0, which means up to the zone's low watermark.

@@ -1,4 +1,4 @@
-//! Workloads of other experiments, as rows of one run.
+//! The workloads of other experiments, as rows of this one.
 
 use super::STARTS;
 use crate::experiments::start_up::{SmallProgram, others_than_true};
@@ -70,7 +70,7 @@ impl Part {
         !matches!(self, Self::Burst | Self::SmallProcess)
     }
 
-    /// Returns whether a part counts in the means over everything. It does if its peak memory is
+    /// Returns whether a part counts in the means over everything: it does if its peak memory is
     /// what its work needs. A burst does not, because its memory is read afterwards, nor do `sleep`
     /// and an empty script, which do no work. Of the forms of pairs only the plain one counts.
     pub(super) fn is_of_everything(&self) -> bool {

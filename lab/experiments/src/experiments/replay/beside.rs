@@ -1,4 +1,4 @@
-//! A row of a replay, for comparison with the figures of another kind of experiment.
+//! A row of a replay that another kind of experiment measures, to compare the figures.
 
 use super::documents::Figure;
 use super::row::Row;
@@ -19,7 +19,7 @@ pub(crate) struct Beside {
     amount: u32,
 }
 
-/// The machine and the length of such a sample.
+/// The machine, tasks and length of such a sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// The machine that the kernel's formulas assume.
@@ -31,14 +31,14 @@ pub(crate) struct Terms {
 }
 
 impl Beside {
-    /// The row of this experiment and name, with this amount or the usual one.
+    /// The row of this name in this experiment, with this amount or the usual one.
     pub(crate) fn find(experiment: &str, row: &str, amount: Option<u32>) -> Result<Self> {
         let spec = Spec::find(experiment)?;
         let usual = spec.amount.as_ref().map_or(0, |it| it.usual);
         Ok(Self { spec, row: spec.row(row)?, amount: amount.unwrap_or(usual) })
     }
 
-    /// The figure of the document, in its unit.
+    /// The metric of the document's figure, in the document's unit.
     pub(crate) fn rate(&self) -> Metric {
         self.spec.metrics().remove(0)
     }

@@ -1,12 +1,12 @@
 //! `--calibrate`: the cost of a message on this machine, with and without the computing that stands
-//! for other work, and the page allocator's share of the cost. With these the constants are
-//! checked.
+//! for other work, and the page allocator's share of the cost. They serve to check the constants of
+//! `paths.toml`.
 //!
-//! With several threads, the figures would depend on this machine's scheduler more than on the
+//! With several threads, the figures would depend more on this machine's scheduler than on the
 //! path, because handing a burst over costs as much as sending it. So one thread walks both legs of
 //! the path for each burst: with the other work, without it, and with the calls to the page
-//! allocator timed. In a transaction each message switches threads, which is most of its cost. Such
-//! rows have a further line for each number of tasks, in CPU time of all threads.
+//! allocator timed. In a transaction each message switches threads, which is most of its cost. So
+//! rows of transactions have a further line for each number of tasks, in CPU time of all threads.
 
 use super::sample::ReplaySample;
 use super::slabinfo::counted;
@@ -20,8 +20,8 @@ use std::io::Write;
 /// Share of the page allocator in document 003: `__free_pages_ok` and `get_page_from_freelist`.
 const DOCUMENT_SHARE: f64 = 0.123_699 + 0.115_231;
 
-/// Measures each row `samples` times, and prints the least beside the cost in the document. Only
-/// document 003 has a share of the page allocator to compare.
+/// Measures each row `samples` times, and prints the least cost with the document's cost. Only
+/// document 003 gives a share of the page allocator for comparison.
 pub(super) fn print(
     document: &str,
     rows: &[(ReplaySample, Scenario)],

@@ -17,7 +17,7 @@ pub(crate) struct Document {
     /// The policies that stand for its kernels, the baseline first; `*` matches any policy.
     #[serde(default)]
     kernels: Vec<String>,
-    /// The table of another machine, with other kernels.
+    /// The table of the document's other machine, which ran other kernels.
     also: Option<Also>,
     /// Later statements and measurements of the same change.
     #[serde(default)]
@@ -161,7 +161,7 @@ impl Table {
                 let machine = machine.unwrap_or(usual);
                 let wanted = [machine, name.as_str(), wanted.unwrap_or(statistic), key];
                 let lines = fields(MMTESTS).filter(|fields| fields[1..5] == wanted[..]);
-                // Each line has another kernel, and all have the baseline.
+                // Each line has a kernel of its own; the baseline is the same in all.
                 let lines: Vec<_> = lines.collect();
                 let base = of(lines.first()?[5], lines[0][6]);
                 std::iter::once(base).chain(lines.iter().map(|it| of(it[8], it[9]))).collect()

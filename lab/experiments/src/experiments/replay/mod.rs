@@ -279,7 +279,7 @@ fn variant_of(text: &str) -> Result<(Policies, Variant)> {
             Usage(format!("{variant}: {}", nearest::unknown(what, &name, &accepted)))
         })?;
     let about = match policies.in_full() {
-        full if full == text => "slab and page policy on a stack of its own".to_owned(),
+        full if full == text => "slab and page policy as named, on a stack of its own".to_owned(),
         full => format!("{full}, on a stack of its own"),
     };
     Ok((policies, Variant::new(text, &about)))

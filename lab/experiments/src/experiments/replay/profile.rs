@@ -12,11 +12,11 @@ const DOCUMENT: &str = include_str!("../../../data/documents/003_profile.csv");
 
 /// A function of the document's profile, and the product that stands for its time here.
 struct Function {
-    /// Its name in kernels of that time.
+    /// The function's name in kernels of that time.
     name: &'static str,
     /// Counters of a sample; their sum is the number of calls.
     counts: &'static [&'static str],
-    /// The figure that has the cost of each call.
+    /// The figure that is the cost of one call.
     cost: &'static str,
 }
 

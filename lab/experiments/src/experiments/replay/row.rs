@@ -40,7 +40,7 @@ pub(super) struct Rows {
 pub(crate) struct Row {
     pub(super) name: String,
     pub(super) quick: bool,
-    /// True if received messages count, not sent ones.
+    /// True if a rate counts received messages, false if it counts sent ones.
     pub(super) received: bool,
     /// CPUs that the kernel's formulas assume, if they are not the experiment's.
     pub(super) declared_cpus: Option<u32>,

@@ -74,7 +74,7 @@ impl Replay for OnStack<'_> {
         let (sample, scale) = (self.sample, self.sample.scale());
         let (replayed, page_ns) = if sample.timed {
             let timed = TimedPages::new(memory);
-            // The sum may include the measured window only, so there is no warm-up.
+            // The sum must not include a warm-up, so there is none.
             let replayed = self.scenario.run(&timed, Scale { warm_up: Duration::ZERO, ..scale });
             (replayed, Some(timed.page_ns()))
         } else {

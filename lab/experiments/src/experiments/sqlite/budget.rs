@@ -83,7 +83,8 @@ impl Plan for SqliteBudget {
             for (cache, bytes) in &found {
                 if ![QUARRY, UNBOUNDED].contains(&cache.as_str()) {
                     let mib = *bytes as f64 / MIB as f64;
-                    writeln!(lab.out, "{cache}, threads {tasks}: {mib:.1} MiB by trial")?;
+                    let found = format!("page cache of {mib:.1} MiB, found by trial");
+                    writeln!(lab.out, "{cache}, threads {tasks}: {found}")?;
                 }
             }
             bytes.insert(tasks, found);

@@ -1,4 +1,4 @@
-//! `quarry-sqlite-load`: its place, and its output.
+//! The program `quarry-sqlite-load`: where it is, and how its output is read.
 
 use crate::experiments::plan::Lineup;
 use anyhow::{Context, Result, bail};
@@ -35,7 +35,7 @@ pub(super) const CACHES: [(&str, &str); 7] = [
     ("default", "SQLite's own, 2,000 KiB for each connection; without that flag"),
 ];
 
-/// The chosen ones of the program's `known` names; the first of these is the usual baseline.
+/// The chosen ones of the program's `known` names; the first of `known` is the usual baseline.
 pub(super) fn lineup<D: Defaults>(
     of: &Common<D>,
     known: &[(&str, &str)],
@@ -50,7 +50,7 @@ pub(super) fn lineup<D: Defaults>(
 
 pub(super) struct LoadProgram {
     file: PathBuf,
-    /// Checksums of earlier look-ups, by their options.
+    /// Checksums of earlier look-ups, by the options of these look-ups.
     checksums: RefCell<BTreeMap<String, u64>>,
 }
 

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! load      the program that does the work, and what it prints
-//! same_size gives each page cache what makes its process as large as Quarry's
+//! same_size   for each page cache, the bytes that make its process as large as Quarry's
 //! budget    many databases under one budget
 //! hot       one database that fits into the cache
-//! truncate  a million cached pages that leave at once
+//! truncate    a million cached pages that are freed at once
 //! one_budget  a heap that breathes beside the page cache, without SQLite
 //! ```
 

@@ -5,7 +5,7 @@ use super::load::{LoadProgram, lineup};
 
 const MIB: u64 = 1 << 20;
 const WORK: &str = "breathe";
-/// The load's names for the divisions of memory; the first is the usual baseline.
+/// The names by which `quarry-sqlite-load` knows the divisions; the first is the usual baseline.
 const DIVISIONS: [(&str, &str); 2] = [
     ("one", "heap and page cache in one budget"),
     ("split", "half of the same memory for each: a group of the cache that never gives way"),

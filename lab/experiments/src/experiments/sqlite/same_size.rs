@@ -47,7 +47,7 @@ pub(super) fn budgets(
     Ok(all)
 }
 
-/// The bytes that turn a peak of `found` into `aim`, if memory outside the cache stays the same.
+/// The cache's bytes that bring a peak of `found` to `aim`, if other memory stays the same.
 fn corrected(bytes: u64, found: u64, aim: u64) -> u64 {
     let least = bytes / 4;
     if found > aim { bytes.saturating_sub(found - aim).max(least) } else { bytes + (aim - found) }

@@ -130,7 +130,7 @@ fn a_slab_that_gets_an_object_back_goes_behind_the_others() {
     let cache = machine.cache(2048);
     let objects = machine.alloc_all(0, cache, 48);
     let slab = |object: &Object| object.as_ptr() as usize / 4096;
-    // One object of each of 24 slabs fills the array; those of 12 of these go back to their slabs.
+    // One object of each of 24 slabs: these fill the array, and 12 of them go back to their slabs.
     let mut firsts: Vec<Object> = Vec::new();
     for object in &objects {
         if !firsts.iter().any(|other| slab(other) == slab(object)) {
