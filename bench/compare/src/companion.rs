@@ -24,8 +24,8 @@ pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
         for lib in [above.join("lib"), above.join("lib").join(multiarch)] {
             places.push(lib.join(installed_as(name)));
         }
-        // `target/<profile>/quarry`: libraries are built with the profile `release`, programs with
-        // `tools`. Cargo writes one of these marks into a target folder.
+        // If Cargo has left one of these marks in `above`, that is a target folder: its folder
+        // `release` has the libraries, `tools` the programs, whichever one `exe` is in.
         if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).is_file()) {
             places.extend(["release", "tools"].map(|profile| above.join(profile).join(name)));
         }

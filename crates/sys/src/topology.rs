@@ -56,8 +56,8 @@ fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
     }))
 }
 
-/// The CPUs on which the process could run at its start, and the bytes of the kernel's mask (all
-/// bits set on an error). Kept, because later `sched_getaffinity` reports just one thread's CPUs.
+/// The CPUs on which the process could run at its start. Kept, because a later `sched_getaffinity`
+/// reports just one thread's CPUs. Beside it the kernel's mask in bytes, `NO_BYTES` on an error.
 static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
 static BYTES_AT_START: AtomicU32 = AtomicU32::new(0);
 const NO_BYTES: u32 = u32::MAX;

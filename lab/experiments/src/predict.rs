@@ -180,7 +180,7 @@ fn moves(all: &[Moved]) -> String {
     text
 }
 
-/// A page with the machines and their kernels, curves over the tasks, the scores and the figures.
+/// A page with the machines and their kernels, curves by number of tasks, scores, and all figures.
 fn page(printed: &Printed) -> String {
     let machine = |it: &Shown| format!("{}: {}.", it.name, it.about.trim().trim_end_matches('.'));
     let mut remarks: Vec<String> = printed.machines.iter().map(machine).collect();

@@ -53,9 +53,9 @@ pub(crate) fn leave_out(
     Ok(std::iter::once(None).chain((0..many).map(Some)).map(fit).collect())
 }
 
-/// The steps that minimise the sum of the squared errors. `slopes` has one list for each step: its
-/// slope in each cell. Only the cells in `used` count. Solves the normal equations by elimination,
-/// O(steps^3).
+/// Returns for each constant the relative change (step) that minimises the sum of the squared
+/// errors of the cells `used`. `slopes[step][cell]` says how a step changes a cell's error. Solves
+/// the normal equations by elimination, O(steps^3).
 fn least_squares(slopes: &[Vec<f64>], errors: &[f64], used: &[usize]) -> Vec<f64> {
     let sum = |one: &[f64], other: &[f64]| used.iter().map(|it| one[*it] * other[*it]).sum::<f64>();
     let row = |one: &Vec<f64>| {

@@ -55,9 +55,9 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
 /// The bytes of a page.
 ///
 /// # Safety
-/// The caller pins the page, and has its latch or is its only user; no task writes to the page.
+/// As long as it uses the bytes, the caller pins the page and keeps all tasks from writing to it.
 unsafe fn bytes<S: SlabPolicy<Slots> + 'static>(cache: Cache<'_, S>, page: PageNo) -> &[u8] {
-    // SAFETY: the page's memory stays while it is pinned: for this lifetime, the caller promises.
+    // SAFETY: a pinned page's memory stays, and the caller keeps it pinned while the slice is used.
     unsafe { slice::from_raw_parts(cache.address(page).as_ptr(), cache.bytes(page)) }
 }
 

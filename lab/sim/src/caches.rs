@@ -78,8 +78,8 @@ impl Caches {
         }
     }
 
-    /// Notes that a core gets a line from memory. Returns whether the line was fetched ahead: it is
-    /// the neighbour of the line before, in the same page.
+    /// Notes that a core gets a line from memory. Returns whether the line was fetched ahead: if it
+    /// is next to the last line that this core got from memory, in the same page.
     pub(crate) fn is_ahead(&mut self, core: u32, line: usize) -> bool {
         let Some(last) = self.last.get_mut(core as usize) else { return false };
         let last = std::mem::replace(last, line);

@@ -38,7 +38,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Like [`hold`](Self::hold), by a walk only, which may miss the page. O(depth of the index).
+    /// The first try of [`hold`](Self::hold): a walk, which may miss a page. O(depth of the index).
     #[inline]
     pub fn hold_present(self, mapping: MappingId, index: u64) -> Option<PageNo> {
         let found = self.tables.mappings.numbered(mapping.number)?;

@@ -52,9 +52,9 @@ impl Isolated {
 
 struct Progress {
     done: Scanned,
-    /// Used active pages that may still stay active.
+    /// How many more used pages may stay active.
     spare_used: usize,
-    /// Unused inactive pages that may still stay, because their mappings want more memory.
+    /// How many more unused pages may stay inactive because their mappings want more memory.
     spare_wanted: usize,
 }
 

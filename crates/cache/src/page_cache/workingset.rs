@@ -115,7 +115,7 @@ impl Clock {
     }
 }
 
-/// The granularity of times, which have fewer bits than a count of all pages may need.
+/// The unit of the times in shadow entries, which may have too few bits to count single pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buckets {
     order: u32,

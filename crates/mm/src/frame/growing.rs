@@ -1,4 +1,4 @@
-//! Arrays of descriptors in a piece of a window, mapped only as far as they are used.
+//! Arrays that grow in place: each has a piece of reserved addresses, mapped as far as it is used.
 //!
 //! An array that grows down and one that grows up begin at the same address: the kernel merges both
 //! into one mapping, and in a small program both share a page table, which a fork has to copy.

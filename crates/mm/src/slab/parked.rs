@@ -4,8 +4,8 @@ use super::cache::{Cache, CacheId};
 use super::context::SlabContext;
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Answers about parked objects. By default a policy cannot tell, so an empty `impl` is enough for
-/// a policy that parks nothing.
+/// Answers about parked objects. The defaults say that none is parked: an empty `impl` is enough
+/// for a policy that parks nothing or cannot tell.
 pub trait ParkedObjects<P: PerCpu>: Sized {
     /// Returns whether `object` seems to be among the running CPU's free objects. Rarely true by
     /// mistake; [`is_parked`](Self::is_parked) never is.

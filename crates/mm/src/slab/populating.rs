@@ -17,8 +17,8 @@ use crate::zone::Zones;
 use quarry_sys::os::Os;
 use quarry_sys::peek;
 
-/// Slabs are populated once the cache's slabs have this many times the bytes of the request that
-/// needs a slab. So memory that is populated but never used adds at most an eighth.
+/// A new slab is populated only if the cache's slabs already have this many times the bytes that a
+/// request brings in. So populated memory that is never used adds at most an eighth.
 const SLABS_SHARE: u64 = 8;
 /// A sample is checked after this many further slabs, when its objects have been handed out.
 const LOOK_AFTER: u32 = 4;

@@ -140,7 +140,7 @@ impl SlotArea {
         header.store(value & !0xffff | (to.begin() + level), Ordering::Release);
     }
 
-    /// Frees the wide place of `array` of `slot`, if it is in one. The array is stopped.
+    /// Frees the wide place of `array` of `slot`, if it has one. A drain has stopped the array.
     fn narrow_stopped(&self, slot: SlotIndex, array: ArrayId) {
         let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
         let left = owners.map(|owner| if owner == array.index() as u8 { 0 } else { owner });

@@ -61,7 +61,7 @@ impl Calls {
         }
     }
 
-    /// The threads of `tasks` tasks with `operations` operations each, with their CPUs of `cpus`.
+    /// The threads of `tasks` tasks of `operations` operations each, bound to the CPUs of `cpus`.
     pub(super) fn threads(
         self,
         tasks: u32,

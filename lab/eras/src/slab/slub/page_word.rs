@@ -72,7 +72,7 @@ pub(super) enum Put {
     Froze,
     /// The slab had no free object; the caller holds the list lock and puts the slab onto the list.
     Listed,
-    /// No object is in use; the caller holds the list lock. True if the slab is on the list.
+    /// No object is in use now; the caller holds the list lock. True if the slab is on the list.
     Emptied(bool),
     /// Nothing changed: the slab would enter or leave the list, so the caller must hold the list
     /// lock.

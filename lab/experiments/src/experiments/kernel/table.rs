@@ -34,9 +34,9 @@ pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Re
     }
     writeln!(
         out,
-        "Medians. ! marks a count that differs by more than 10 % between kernel and policy (of \
-         linux-*: the policy on its right) and is at least {FEW} per operation; smaller ones of \
-         objects and files are left out. - is not counted there.\n"
+        "Medians. \"!\": kernel and policy (of linux-*: the policy on its right) differ by more \
+         than 10 %, and a count is at least {FEW} per operation. Rows of objects and files with \
+         smaller counts are left out. \"-\": not counted for this variant.\n"
     )?;
     // Without the running kernel only stacks have rates.
     if !run.meta.variants.iter().any(|it| it.name.starts_with(KERNEL)) {

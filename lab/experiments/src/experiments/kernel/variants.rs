@@ -91,8 +91,8 @@ impl Contender {
 
     fn about(&self) -> String {
         let about = match self {
-            Self::Kernel { counted: false, .. } => "the running kernel, nothing counts".to_owned(),
-            Self::Kernel { .. } => "the running kernel, tracepoints count".to_owned(),
+            Self::Kernel { counted: false, .. } => "the running kernel, nothing counted".to_owned(),
+            Self::Kernel { .. } => "the running kernel, tracepoints counted".to_owned(),
             Self::Guest { .. } => "a kernel in an emulated machine of two CPUs".to_owned(),
             Self::Stack(policies) => format!("{}, on a stack of its own", policies.in_full()),
         };

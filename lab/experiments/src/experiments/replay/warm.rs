@@ -1,4 +1,4 @@
-//! Names the variants of a short run whose lists were still filling while it measured.
+//! Names the variants whose lists were still filling while a short run measured them.
 
 use quarry_harness::judge::{Row, Selection};
 use quarry_harness::results::{Cell, Run};
