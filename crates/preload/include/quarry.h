@@ -304,7 +304,7 @@ void quarry_stats_print(int fd);
  Sets the most bytes that the heap may hold, rounded down to 4 KiB, instead of QUARRY_LIMIT;
  SIZE_MAX lifts the limit. Memory in use stays in use, and the heap never exceeds what the
  control group allows. At the limit requests fail with ENOMEM after one reclaim. Returns 0, or -1
- with ENOTSUP if QUARRY_DISABLE=1.
+ with EINVAL below 4 KiB, or ENOTSUP if QUARRY_DISABLE=1.
  */
 int quarry_set_limit(size_t bytes);
 
@@ -618,8 +618,8 @@ int quarry_budget_read(quarry_budget *out, size_t bytes);
 /*
  Sets the marks below the limit. min bytes are kept for reclaim itself (SIZE_MAX: a number that
  grows with the square root of the limit). scale is the gap between the marks in 10,000ths of the
- limit, 1 to 3,000. Returns 0, or -1 with EINVAL (also for a min above the limit or 16 TiB) or
- ENOTSUP.
+ limit, 1 to 3,000. Where the high mark would exceed a quarter of the limit, all are lowered in
+ proportion. Returns 0, or -1 with EINVAL (also for a min above the limit or 16 TiB) or ENOTSUP.
  */
 int quarry_set_marks(size_t min, unsigned int scale);
 
@@ -665,7 +665,7 @@ void quarry_unregister(quarry_registration *registration);
 
 /*
  Makes a group: limits for one part of the program. Returns its number, 1 to 255, or -1 with
- ENOSPC or ENOTSUP.
+ EINVAL (a min above high or max), ENOSPC or ENOTSUP.
 
  `limits` points to limits, or is NULL for no limits.
  */

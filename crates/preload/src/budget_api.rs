@@ -169,8 +169,8 @@ fn figures(budget: Budget) -> QuarryBudget {
 
 /// Sets the marks below the limit. min bytes are kept for reclaim itself (SIZE_MAX: a number that
 /// grows with the square root of the limit). scale is the gap between the marks in 10,000ths of the
-/// limit, 1 to 3,000. Returns 0, or -1 with EINVAL (also for a min above the limit or 16 TiB) or
-/// ENOTSUP.
+/// limit, 1 to 3,000. Where the high mark would exceed a quarter of the limit, all are lowered in
+/// proportion. Returns 0, or -1 with EINVAL (also for a min above the limit or 16 TiB) or ENOTSUP.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
     let Some(budget) = budget() else { return -1 };
@@ -337,7 +337,7 @@ fn group_of(number: c_int) -> Option<Group> {
 }
 
 /// Makes a group: limits for one part of the program. Returns its number, 1 to 255, or -1 with
-/// ENOSPC or ENOTSUP.
+/// EINVAL (a min above high or max), ENOSPC or ENOTSUP.
 ///
 /// # Safety
 /// `limits` points to limits, or is NULL for no limits.
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn quarry_group_create(limits: *const QuarryGroupLimits) -
     // SAFETY: the caller's promise is passed on.
     match budget.group(&unsafe { options_of(limits) }) {
         Ok(group) => group.id().0.into(),
-        Err(_) => refused(libc::ENOSPC),
+        Err(error) => refused(error.errno()),
     }
 }
 
@@ -362,8 +362,8 @@ pub unsafe extern "C" fn quarry_group_limit(
 ) -> c_int {
     let Some(group) = group_of(group) else { return -1 };
     // SAFETY: the caller's promise is passed on.
-    group.set_limits(&unsafe { options_of(limits) });
-    0
+    let set = group.set_limits(&unsafe { options_of(limits) });
+    set.map_or_else(|error| refused(error.errno()), |()| 0)
 }
 
 /// Bytes that are charged to a group; 0 with EINVAL if there is no such group.

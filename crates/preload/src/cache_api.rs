@@ -108,7 +108,7 @@ pub extern "C" fn quarry_cache_alloc(cache: *mut QuarryCache, flags: c_uint) -> 
     let Some(cache) = found(cache) else { return null_mut() };
     let object = match flags {
         0 => cache.alloc(),
-        QUARRY_ZERO if !cache.info().has_constructor() => cache.alloc_zeroed(),
+        QUARRY_ZERO if !cache.has_constructor() => cache.alloc_zeroed(),
         _ => return null(libc::EINVAL),
     };
     object.map_or_else(|| null(libc::ENOMEM), |object| object.as_ptr().cast())
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn quarry_cache_alloc_bulk(
     objects: *mut *mut c_void,
 ) -> usize {
     let Some(cache) = found(cache) else { return 0 };
-    let is_zeroed = flags == QUARRY_ZERO && !cache.info().has_constructor();
+    let is_zeroed = flags == QUARRY_ZERO && !cache.has_constructor();
     if flags != 0 && !is_zeroed || objects.is_null() && count > 0 {
         errno::set(libc::EINVAL);
         return 0;
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn quarry_cache_alloc_bulk(
     if is_zeroed {
         for object in &out[..taken] {
             // SAFETY: the first `taken` elements are new objects of this many bytes.
-            unsafe { object.assume_init().write_bytes(0, cache.info().object_bytes()) };
+            unsafe { object.assume_init().write_bytes(0, cache.object_bytes()) };
         }
     }
     if taken < count {
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn quarry_cache_destroy(cache: *mut QuarryCache) -> c_long
     match unsafe { cache.destroy() } {
         Ok(()) => 0,
         Err(remaining) => {
-            let name = cache.info().name();
+            let name = cache.name();
             warn(format_args!("quarry_cache_destroy: cache {name}: {remaining}"));
             c_long::try_from(remaining.objects()).unwrap_or(c_long::MAX)
         }

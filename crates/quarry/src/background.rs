@@ -27,8 +27,7 @@
 //! moment; without a background thread these objects stay parked.
 //!
 //! A request that leaves the budget below its low mark wakes the thread, which then reclaims from
-//! the page cache and by the program's shrinkers (see `Balancer`). A program that registers a
-//! shrinker starts the thread.
+//! the page cache and by the program's shrinkers (see `Balancer`). The first shrinker starts it.
 //!
 //! The thread must not keep a process alive, or keep rights that the program has given up. Each
 //! time it looks for memory to give back, and once a second while it sleeps, it checks whether it

@@ -20,7 +20,7 @@ pub(crate) fn params_of<T>() -> CacheParams {
 pub(crate) fn destroy_or_report(raw: RawCache) {
     // SAFETY: the owner has no users any more, because users borrow it.
     if let Err(remaining) = unsafe { raw.destroy() } {
-        warn(format_args!("cache {} is not destroyed: {remaining}", raw.info().name()));
+        warn(format_args!("cache {} is not destroyed: {remaining}", raw.name()));
     }
 }
 
@@ -106,8 +106,8 @@ impl<T> Cache<T> {
         CacheBox { place, raw: self.raw, cache: PhantomData }
     }
 
-    /// Takes `count` objects in advance, at most 4,000, for requests that must not fail. `None` if
-    /// there is no memory for all of them. O(objects).
+    /// Takes `count` objects in advance for requests that must not fail. `None` if there is no
+    /// memory for all of them, or above [`RawReserve::MOST`] (4,092). O(objects).
     ///
     /// ```
     /// let nodes = quarry::Cache::new("nodes")?;
@@ -122,8 +122,7 @@ impl<T> Cache<T> {
         RawReserve::of(self.raw, count).map(|raw| Reserve { raw, cache: self })
     }
 
-    /// Gives back the unused memory of the cache. Meanwhile each other thread waits at its next
-    /// slow path. O(slots + objects).
+    /// Gives back unused memory; other threads wait at their next slow path. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }
@@ -153,7 +152,7 @@ impl<T> Drop for Cache<T> {
 
 impl<T> fmt::Debug for Cache<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Cache").field("name", &self.raw.info().name()).finish_non_exhaustive()
+        out.debug_struct("Cache").field("name", &self.raw.name()).finish_non_exhaustive()
     }
 }
 

@@ -11,9 +11,8 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use quarry_mm::slab::{CacheOptions, Constructor, SlabStats};
 
-/// A cache of values that a constructor makes once, when it makes the slab of their object. A
-/// caller gets a value in the state in which its last user left it (Bonwick 1994; `ctor` of
-/// `kmem_cache_create`).
+/// A cache of values that a constructor makes once, with the slab of their object. A caller gets a
+/// value as its last user left it (Bonwick 1994; `ctor` of `kmem_cache_create`).
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -107,8 +106,8 @@ impl<T> Drop for ConstructedCache<T> {
 
 impl<T> fmt::Debug for ConstructedCache<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.raw.info();
-        out.debug_struct("ConstructedCache").field("name", &name.name()).finish_non_exhaustive()
+        let name = self.raw.name();
+        out.debug_struct("ConstructedCache").field("name", &name).finish_non_exhaustive()
     }
 }
 

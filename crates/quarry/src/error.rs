@@ -26,8 +26,7 @@ pub enum Error {
     Disabled,
     /// The system refuses memory.
     NoMemory,
-    /// There is no memory for a page: the limit is reached, and every cached page is pinned, dirty
-    /// or otherwise in use.
+    /// No memory for a page: the limit is reached; all cached pages are pinned, dirty or in use.
     Full,
     /// The operating system or a backing returned this error.
     System(OsError),
@@ -58,8 +57,7 @@ pub enum Error {
         /// Bytes of the backing; `u64::MAX` for a mapping without a backing.
         size: u64,
     },
-    /// [`may_write`](crate::Backing::may_write) returned false for this many pages, which stay
-    /// dirty.
+    /// The backing's `may_write` returned false for this many pages, which stay dirty.
     Withheld {
         /// Number of pages.
         pages: usize,
@@ -76,7 +74,6 @@ pub enum Error {
 
 /// # Errors
 /// [`Error::NotAccepted`] if the value is not one of those that are accepted.
-#[cfg(feature = "page-cache")]
 pub(crate) fn accept(
     name: &'static str,
     value: usize,
@@ -157,7 +154,8 @@ impl From<OsError> for Error {
 #[cfg(feature = "std")]
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
-        Self::System(error.into())
+        let own = error.get_ref().and_then(|inner| inner.downcast_ref()).copied();
+        own.unwrap_or_else(|| Self::System(error.into()))
     }
 }
 
@@ -166,10 +164,14 @@ impl From<std::io::Error> for Error {
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         let plain = Self::from_raw_os_error(error.errno());
-        match error {
-            Error::System(_) | Error::NoMemory | Error::Full => plain,
-            Error::OutOfRange { .. } => Self::new(std::io::ErrorKind::UnexpectedEof, error),
-            _ => Self::new(plain.kind(), error),
-        }
+        let kind = match error {
+            Error::System(_) | Error::NoMemory | Error::Full => return plain,
+            Error::OutOfRange { .. } => std::io::ErrorKind::UnexpectedEof,
+            Error::Forked => std::io::ErrorKind::Unsupported,
+            Error::AlreadyOn => std::io::ErrorKind::AlreadyExists,
+            Error::NoProfile => std::io::ErrorKind::NotFound,
+            _ => plain.kind(),
+        };
+        Self::new(kind, error)
     }
 }

@@ -1,5 +1,4 @@
-//! The name of a file of statistics or of a heap profile. `%p` in it stands for the process id, and
-//! `%%` for `%`.
+//! The name of a file of statistics or of a heap profile: `%p` is the process id, and `%%` is `%`.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -91,8 +90,7 @@ impl FileName {
     /// # Safety
     /// The name has been set.
     pub(crate) unsafe fn given(&self) -> &str {
-        // SAFETY: the name was set (the caller's promise), ends with a NUL, and never changes
-        // again.
+        // SAFETY: the name was set (caller's promise), ends with a NUL, and never changes again.
         let name = unsafe { CStr::from_ptr(self.0.get().cast()) };
         name.to_str().unwrap_or("?")
     }

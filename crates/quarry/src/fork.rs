@@ -2,8 +2,7 @@
 //! repair the instance in the child.
 //!
 //! The first allocation registers the handlers. Handlers that the program had registered earlier
-//! run while the gate is closed. They can allocate, because the thread that has closed the gate may
-//! enter.
+//! run while the gate is closed. They can allocate: the thread that closed the gate may enter.
 
 use crate::balancer::{Balancer, Cache};
 use crate::gate::{self, GATE};

@@ -15,6 +15,10 @@
 //! Settings are read from `QUARRY_*` variables as the program starts, as `libquarry.so` does; a
 //! wrong name or value prints one line, and the program continues. With `QUARRY_DISABLE=1` the C
 //! library serves every request.
+//!
+//! Features: `page-cache` adds `PageCache`, `Budget`, groups and shrinkers; `profile` the module
+//! `profile` and `QUARRY_PROFILE`; `checks` `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`;
+//! `std`, the default, files and conversions from and to `std::io::Error`.
 #![no_std]
 #![cfg_attr(
     not(feature = "internals"),
@@ -127,15 +131,19 @@ use process::Mode;
 pub use quarry_cache::Shrinker;
 #[cfg(feature = "page-cache")]
 pub use quarry_cache::{Count, ReclaimCaller, Scanned, ShrinkControl, ShrinkerOptions};
+pub use quarry_mm::frame::{MetadataKind, Order};
+pub use quarry_mm::pcp::PcpCounters;
 pub use quarry_mm::slab::{
-    CacheOptions, CacheParams, Constructor, Occupancy, Remaining, SlabStats,
+    BarnStats, CacheId, CacheOptions, CacheParams, Constructor, Occupancy, Remaining, SlabStats,
 };
 use quarry_mm::stack::Request;
 pub use quarry_mm::stack::{
-    BalanceStats, BudgetStats, DirectNs, HeapUse, LargeStats, MemoryHeld, Pressure, StackStats,
+    BalanceStats, BudgetStats, DirectNs, HeapUse, LargeStats, MemoryHeld, Pressure, ServedBy,
+    SlotUse, StackStats,
 };
 pub use quarry_mm::zone::GroupId;
 pub use quarry_sys::broken::Broken;
+pub use quarry_sys::lock::LockStats;
 use quarry_sys::percpu::Object;
 pub use raw_cache::RawCache;
 pub use raw_reserve::RawReserve;
@@ -174,7 +182,8 @@ impl Quarry {
     /// background, shrinkers free objects of the program; [`Resize`] shows the progress.
     ///
     /// # Errors
-    /// [`Error::Disabled`], or [`Error::NoMemory`] if Quarry does not serve yet.
+    /// [`Error::Disabled`], [`Error::NoMemory`] before Quarry serves, [`Error::NotAccepted`] below
+    /// 4 KiB.
     pub fn set_limit(bytes: usize) -> Result<Resize, Error> {
         process::set_limit(bytes)?;
         Ok(Resize::to(bytes))
@@ -183,7 +192,7 @@ impl Quarry {
     /// How far the process is from its current limit.
     ///
     /// # Errors
-    /// Same as [`set_limit`](Self::set_limit).
+    /// [`Error::Disabled`], or [`Error::NoMemory`] if Quarry does not serve yet.
     pub fn resize() -> Result<Resize, Error> {
         process::serving().map(|()| Resize::current())
     }
@@ -253,8 +262,7 @@ impl Quarry {
         }
     }
 
-    /// Frees the old memory of a moved object into its slab at once, so that the slab may become
-    /// empty.
+    /// Frees the old memory of a moved object into its slab at once: the slab may become empty.
     ///
     /// # Safety
     /// Same as [`GlobalAlloc::dealloc`].
@@ -283,7 +291,7 @@ impl Quarry {
     }
 
     /// The counts of the heap and its memory. `None` if the C library serves, or before the first
-    /// request. O(size classes * CPUs).
+    /// request. O(size classes * CPUs), and reads a file of `/proc` (not with `QUARRY_SANDBOX=1`).
     #[must_use]
     pub fn stats() -> Option<StackStats> {
         process::stats()
@@ -339,8 +347,7 @@ unsafe impl GlobalAlloc for Quarry {
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let Some(object) = Object::new(pointer) else { return core::ptr::null_mut() };
-        // SAFETY: if this succeeds, the caller gives up the memory that `alloc` gave it, which had
-        // the layout's alignment.
+        // SAFETY: on success, the caller gives up what `alloc` gave it, with this alignment.
         let moved = unsafe { process::realloc(object, Request::of(size).aligned(layout.align())) };
         // SAFETY: the same promise; with Quarry disabled the memory came from the C library.
         or_system(moved, || unsafe { system::realloc(pointer, layout, size) })

@@ -38,8 +38,7 @@ const SHORT_STEP_FRAMES: u32 = 256;
 /// Steps between two looks in a group without a limit, since it may get a limit later.
 const STEPS_WITHOUT_LIMIT: u32 = 8;
 
-/// Time between two looks before refusals: 5 ms. A look makes some ten system calls, which take a
-/// few thousandths of that.
+/// Time between looks before refusals: 5 ms. The system calls of one take thousandths of that.
 const REFUSAL_LOOK_NS: u64 = 5_000_000;
 
 /// Bytes of memory and swap of the machine at the start.

@@ -89,9 +89,8 @@ impl PagePool {
         Self { in_use: AtomicUsize::new(0) }
     }
 
-    /// Takes a block of `2^order` pages of 4 KiB, aligned to its size. `None` if there is no
-    /// memory, if `order` is above 9, or with `QUARRY_DISABLE=1`. O(1) if the running CPU has a
-    /// block.
+    /// Takes a block of `2^order` pages of 4 KiB, aligned to its size. `None` without memory, if
+    /// `order` is above 9, or with `QUARRY_DISABLE=1`. O(1) if the running CPU has a block.
     #[must_use]
     pub fn alloc(&self, order: u8, flags: PageFlags) -> Option<Pages<'_>> {
         let start = alloc_pages(order, flags)?;

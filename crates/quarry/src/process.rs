@@ -1,10 +1,9 @@
 //! The instance of the process, which is built by the first allocation.
 //!
-//! This module is for `libquarry.so`, and may change with any version. Programs use
-//! [`Quarry`](crate::Quarry).
+//! For `libquarry.so`; it may change with any version. Programs use [`Quarry`](crate::Quarry).
 
 use crate::balancer::{Balancer, Cache, Wait};
-use crate::error::Error;
+use crate::error::{Error, accept};
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zones};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, heap_profile, limits, record, statistics};
@@ -23,6 +22,7 @@ use quarry_sys::os::{Confined, Linux, Os};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{self, Object, PerCpu};
 use quarry_sys::primitive::{AtomicUsize, Ordering, relax, task};
+use quarry_sys::statm::anonymous_bytes;
 use quarry_sys::topology;
 
 pub use crate::instance::{ProcessConfig, STACK};
@@ -51,6 +51,7 @@ pub enum Mode {
 /// Same as [`serving`].
 pub fn set_limit(bytes: usize) -> Result<(), Error> {
     serving()?;
+    accept("the limit", bytes, FRAME_BYTES..=usize::MAX)?;
     limits::set_own(bytes);
     Cache::want_now();
     Ok(())
@@ -333,8 +334,7 @@ pub fn trim() -> usize {
 }
 
 /// Same as [`Stack::stats`]; `None` if the instance has not been built.
-#[must_use]
-pub fn stats() -> Option<StackStats> {
+fn counts() -> Option<StackStats> {
     if !is_ready() {
         return None;
     }
@@ -342,10 +342,20 @@ pub fn stats() -> Option<StackStats> {
     Some(STACK.stats())
 }
 
+/// The counts, with the memory that only the system knows of.
+#[must_use]
+pub fn stats() -> Option<StackStats> {
+    let mut stats = counts()?;
+    let ours = stats.budget.used + stats.budget.beside();
+    let resident = anonymous_bytes().map_or(0, |bytes| bytes as usize);
+    stats.budget.unaccounted = resident.saturating_sub(ours);
+    Some(stats)
+}
+
 /// Used and free memory of the heap; all zero if there is no heap.
 #[must_use]
 pub fn heap_use() -> HeapUse {
-    own_stack::run(|| stats().unwrap_or_default().heap)
+    own_stack::run(|| counts().unwrap_or_default().heap)
 }
 
 /// Same as [`Stack::validate`], if the instance has been built. Threads on slow paths wait.

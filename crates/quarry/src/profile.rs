@@ -12,7 +12,7 @@
 //! let kept: Vec<Vec<u8>> = (0..1000).map(|_| vec![1; 4096]).collect();
 //! quarry::profile::stop();
 //! quarry::profile::write_to(std::fs::File::create("/dev/null")?)?;
-//! # quarry::profile::start_with_frees(1 << 20)?;
+//! quarry::profile::start_with_frees(1 << 20)?; // another one, which also has the callers of frees
 //! # drop(kept);
 //! # Ok(())
 //! # }
@@ -32,8 +32,7 @@ pub use crate::heap_profile::*;
 use crate::process::serving;
 
 /// Starts a profile with about one sample in `mean_bytes`, and clears the counts of the previous
-/// one. O(size of the tables), some 100 us; the first start maps about 7 MiB, of which it touches
-/// only the parts that it uses.
+/// one. O(size of the tables), some 100 us; the first start maps about 7 MiB, touched when used.
 ///
 /// # Errors
 /// See [`Error`]; then nothing has changed.

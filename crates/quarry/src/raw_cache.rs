@@ -35,8 +35,7 @@ pub struct RawCache {
 }
 
 impl RawCache {
-    /// Creates a cache. If the slab policy merges caches, it may share an existing cache; even then
-    /// each is destroyed separately.
+    /// Creates a cache. A policy that merges may share another one; each is destroyed separately.
     ///
     /// # Errors
     /// The reason why the cache was not created.
@@ -77,10 +76,26 @@ impl RawCache {
         self.id
     }
 
-    /// The description of the cache's objects.
-    #[must_use]
-    pub fn info(&self) -> &Cache {
+    fn info(&self) -> &Cache {
         STACK.caches.get(self.id).expect("the cache has not been destroyed")
+    }
+
+    /// The name of the cache, as statistics show it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.info().name()
+    }
+
+    /// Bytes of an object, as they were requested.
+    #[must_use]
+    pub fn object_bytes(self) -> usize {
+        self.info().object_bytes()
+    }
+
+    /// Returns whether a constructor has run for each object.
+    #[must_use]
+    pub fn has_constructor(self) -> bool {
+        self.info().has_constructor()
     }
 
     /// Takes an object: memory with any contents, or an object in the state of the constructor.
@@ -98,16 +113,15 @@ impl RawCache {
         process::serve(cache.order().bytes(), || cache.alloc())
     }
 
-    /// Like [`alloc`](Self::alloc), with all bytes 0. Also `None` if the cache has a constructor,
-    /// whose work this would destroy.
+    /// Like [`alloc`](Self::alloc), all bytes 0. `None` with a constructor, which that would undo.
     #[must_use]
     pub fn alloc_zeroed(self) -> Option<NonNull<u8>> {
-        if self.info().has_constructor() {
+        if self.has_constructor() {
             return None;
         }
         let object = self.alloc()?;
         // SAFETY: the object has this many bytes, and no other code knows it.
-        unsafe { clear(object, self.info().object_bytes()) };
+        unsafe { clear(object, self.object_bytes()) };
         Some(object)
     }
 
@@ -167,8 +181,7 @@ impl RawCache {
         process::giving_back(|| unsafe { STACK.free_objects(self.id, objects) });
     }
 
-    /// Gives back the unused memory of the cache. Meanwhile each other thread waits at its next
-    /// slow path. O(slots + objects).
+    /// Gives back unused memory; other threads wait at their next slow path. O(slots + objects).
     pub fn shrink(self) {
         process::exclusively(|| own_stack::run(|| STACK.cache(self.id).shrink()));
     }
@@ -179,8 +192,7 @@ impl RawCache {
         process::giving_back(|| STACK.cache(self.id).stats())
     }
 
-    /// Shrinks and destroys the cache. Meanwhile each other thread waits at its next slow path.
-    /// O(slots + frames).
+    /// Shrinks and destroys it; other threads wait at their next slow path. O(slots + frames).
     ///
     /// # Errors
     /// The objects that are in use; then the cache stays.

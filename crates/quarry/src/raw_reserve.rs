@@ -1,5 +1,4 @@
-//! Objects taken in advance, so that later requests cannot fail (`kmem_cache_prefill_sheaf`, Linux
-//! 6.18).
+//! Objects taken in advance for requests that must not fail (`kmem_cache_prefill_sheaf`, 6.18).
 //!
 //! A reserve is one block of the heap: a head, followed by the unused objects' addresses. The head
 //! contains the block's own address xor [`MARK`], so that other memory is not taken for a reserve.
@@ -52,8 +51,7 @@ impl RawReserve {
         (taken == count).then_some(reserve)
     }
 
-    /// The reserve at an address that [`into_raw`](Self::into_raw) has returned; `None` if no
-    /// reserve is there.
+    /// The reserve at an address from [`into_raw`](Self::into_raw); `None` if none is there.
     ///
     /// # Safety
     /// No other code uses the reserve.

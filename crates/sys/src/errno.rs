@@ -15,19 +15,33 @@ impl OsError {
     }
 }
 
+/// Prints what the standard library prints. May allocate, if the program has set a locale.
 impl core::fmt::Display for OsError {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(out, "errno {}", self.0)
+        let mut text = [0; 128];
+        // SAFETY: the call writes at most this many bytes.
+        unsafe { libc::strerror_r(self.0, text.as_mut_ptr().cast(), text.len()) };
+        let text = core::ffi::CStr::from_bytes_until_nul(&text).unwrap_or_default();
+        write!(out, "{} (os error {})", text.to_str().unwrap_or_default(), self.0)
     }
 }
 
 impl core::error::Error for OsError {}
 
+/// The `errno` of the error, or one that stands for its kind: `EIO` where none does.
 #[cfg(feature = "std")]
 impl From<std::io::Error> for OsError {
     fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind;
         Self(error.raw_os_error().unwrap_or(match error.kind() {
-            std::io::ErrorKind::InvalidInput => libc::EINVAL,
+            ErrorKind::InvalidInput => libc::EINVAL,
+            ErrorKind::NotFound => libc::ENOENT,
+            ErrorKind::PermissionDenied => libc::EACCES,
+            ErrorKind::Interrupted => libc::EINTR,
+            ErrorKind::TimedOut => libc::ETIMEDOUT,
+            ErrorKind::Unsupported => libc::ENOTSUP,
+            ErrorKind::OutOfMemory => libc::ENOMEM,
+            ErrorKind::StorageFull => libc::ENOSPC,
             _ => libc::EIO,
         }))
     }
@@ -43,8 +57,7 @@ impl From<OsError> for std::io::Error {
 /// Returns the calling thread's `errno`.
 #[must_use]
 pub fn last() -> i32 {
-    // SAFETY: __errno_location returns the calling thread's errno, which lives as long as the
-    // thread.
+    // SAFETY: __errno_location returns the thread's errno, which lives as long as the thread.
     unsafe { *libc::__errno_location() }
 }
 

@@ -13,8 +13,7 @@ const PIECES: usize = 64;
 pub struct Transfer {
     /// Bytes moved, beginning with the first piece.
     pub bytes: usize,
-    /// The error that ended the transfer. `None` if all bytes were moved, or if a read reached the
-    /// end of the file.
+    /// The error that ended the transfer. `None` after all bytes, or a read to the end of the file.
     pub error: Option<OsError>,
 }
 

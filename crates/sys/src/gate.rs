@@ -121,8 +121,7 @@ impl Gate {
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
-    /// Enters if the gate is open; a closed gate refuses even the thread that closed it and threads
-    /// inside. Never waits.
+    /// Enters if the gate is open; if not, refuses even its closer and threads inside. Never waits.
     pub fn try_enter(&self, hint: usize) -> Option<GateGuard<'_>> {
         let stays_on_thread = PhantomData;
         if task::is_alone() {
@@ -141,8 +140,7 @@ impl Gate {
         let me = task::current();
         loop {
             let entered = self.occupy(hint, me);
-            // Sequentially consistent, as are the closer's reads of places: one task sees the
-            // other.
+            // Sequentially consistent, as the closer's reads of places: one task sees the other.
             let closer = self.closer.load(Ordering::SeqCst);
             if closer == 0 || is_of(closer, me) || self.is_inside_already(&entered, me) {
                 return entered;

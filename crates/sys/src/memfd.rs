@@ -94,8 +94,7 @@ unsafe fn map_sealed_at(
     drop(low);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
-    // SAFETY: a mapping of a file that no other code knows; it replaces nothing, or the caller's
-    // range.
+    // SAFETY: maps a file that no other code knows; replaces nothing, or the caller's range.
     let raw = unsafe { libc::mmap(at, bytes, protection, flags, kept.0, 0) };
     if raw == libc::MAP_FAILED {
         return Err(OsError::last());

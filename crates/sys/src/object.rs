@@ -36,8 +36,7 @@ fn can_be_closed() -> bool {
     if entry.is_null() {
         return false;
     }
-    // SAFETY: the linker defines this symbol in each dynamically linked object, and ends the
-    // section by DT_NULL.
+    // SAFETY: the linker defines this symbol in each dynamic object; DT_NULL ends the section.
     unsafe {
         while (*entry).tag != DT_NULL {
             match (*entry).tag {

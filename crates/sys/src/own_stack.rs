@@ -20,8 +20,7 @@ use core::ptr::NonNull;
 /// Bytes of the stack. The loader, which the start may call, takes most of them.
 const BYTES: usize = 64 << 10;
 
-/// Runs `work` on a stack of Quarry's own, or on the caller's if none can be mapped. May change
-/// `errno`.
+/// Runs `work` on a stack of Quarry's own, or else on the caller's. May change `errno`.
 #[inline]
 pub fn run<F: FnOnce() -> R, R>(work: F) -> R {
     run_with(Signals::hold_back, work)

@@ -1,12 +1,16 @@
 //! The memory of this process, from `/proc/self/statm`.
 
+use crate::confined::is_confined;
 use crate::file::find_piece;
 use crate::os::{Linux, Os};
 
-/// Returns the bytes in memory that no file backs: heap, stacks, private mappings. `None` without
-/// `/proc` or a free descriptor. In Linux 6.2 to 6.16 with many CPUs the number is some MiB off.
+/// Returns the bytes in memory that no file backs: heap, stacks, private mappings. `None` in
+/// a confined process, or without `/proc`. In Linux 6.2 to 6.16 with many CPUs some MiB off.
 #[must_use]
 pub fn anonymous_bytes() -> Option<u64> {
+    if is_confined() {
+        return None;
+    }
     let pages = find_piece(c"/proc/self/statm", b'\n', |line| {
         let mut fields = core::str::from_utf8(line).ok()?.split(' ').skip(1);
         let (resident, shared) = (fields.next()?, fields.next()?);

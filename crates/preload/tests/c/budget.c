@@ -182,6 +182,9 @@ int main(void) {
   quarry_group_limits limits = {0, SIZE_MAX, MIB, SIZE_MAX};
   int group = quarry_group_create(&limits);
   assert(group > 0 && quarry_group_used(group) == 0 && quarry_group_limit(group, &limits) == 0);
+  quarry_group_limits nonsense = {2 * MIB, SIZE_MAX, MIB, SIZE_MAX};
+  assert(quarry_group_limit(group, &nonsense) == -1 && errno == EINVAL);
+  assert(quarry_group_create(&nonsense) == -1 && errno == EINVAL);
   assert(quarry_group_destroy(group) == 0);
   assert(quarry_group_destroy(group) == -1 && errno == EINVAL);
   /* No limits. */

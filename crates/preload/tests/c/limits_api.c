@@ -30,6 +30,9 @@ int main(int count, char **arguments)
     static void *blocks[2000];
     CHECK(limit() == SIZE_MAX || limit() > 512 * MIB, "an unset limit: %zu", limit());
     size_t before = limit();
+    errno = 0;
+    CHECK(set_limit(0) == -1 && errno == EINVAL && limit() == before, "a limit of nothing");
+    CHECK(set_limit(4095) == -1 && limit() == before, "a limit below a page");
     CHECK(set_limit(64 * MIB + 100) == 0, "no limit can be set");
     CHECK(limit() == 64 * MIB, "%zu is not what was set, in whole frames", limit());
     errno = 0;

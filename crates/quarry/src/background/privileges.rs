@@ -1,5 +1,4 @@
-//! Gives up, in the background thread, rights that the main thread has given up: in Linux each
-//! thread has its own rights.
+//! Gives up, in the background thread, rights that the main thread gave up: each has its own.
 //!
 //! Changes of user and group need no work here: the C library repeats them in every thread, and
 //! ends the process if one thread fails (`nptl_setxid.c`). So this thread must never have fewer

@@ -140,8 +140,7 @@ fn end_process() -> ! {
 }
 
 extern "C" fn exit(_: *mut c_void) -> *mut c_void {
-    // SAFETY: the background thread's creator has filled the set; the background thread made this
-    // one.
+    // SAFETY: the creator of the background thread has filled the set, and that thread made this.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, (*BLOCKED.0.get()).as_ptr(), null_mut());
         libc::exit(0)

@@ -28,8 +28,7 @@ pub fn write_to_descriptor(fd: i32) -> Result<(), Error> {
 
 fn write_memory(fd: c_int, mut start: *const c_void, mut bytes: usize) -> Result<(), Error> {
     while bytes > 0 {
-        // SAFETY: this many bytes are readable there; the kernel copies them even while tasks
-        // write.
+        // SAFETY: these bytes are readable; the kernel copies them even while tasks write.
         let written = unsafe { libc::write(fd, start, bytes) };
         match usize::try_from(written) {
             Ok(0) => return Err(OsError(libc::EIO).into()),

@@ -105,8 +105,7 @@ fn with_memory(change: impl FnOnce(NonNull<u8>, usize) -> OsResult<()>) -> OsRes
     change(area.start().cast(), area.bytes().next_multiple_of(Linux.page_size()))
 }
 
-/// Stops the profile in a fork's child. Sampled objects stay samples. Returns whether there was a
-/// profile.
+/// Stops the profile in a fork's child; samples stay samples. Returns whether it had a profile.
 pub(super) fn adopt_in_child() -> bool {
     if !is_ready() || profile().area().is_none() {
         return false;

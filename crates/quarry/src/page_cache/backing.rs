@@ -30,8 +30,7 @@ mod sealed {
     impl Sealed for super::ReadWrite {}
 }
 
-/// Bytes at offsets, from which a [`Mapping`](crate::Mapping) reads pages and to which it writes
-/// them.
+/// Bytes at offsets: a [`Mapping`](crate::Mapping) reads pages from here and writes them here.
 ///
 /// ```
 /// use quarry::{Backing, OsError, ReadOnly};
@@ -117,8 +116,7 @@ pub trait Backing: Send + Sync + 'static {
     /// Returns whether a page may be written now. `mark` is the sequence number, in a log, of the
     /// latest change of the page, as given to [`mark_dirty_at`](crate::PageWrite::mark_dirty_at). A
     /// backing with a write-ahead log (WAL) returns false while its device lacks the log up to
-    /// `mark`. If `is_flush`, a caller waits for the page, and the backing may write the log up to
-    /// `mark` instead.
+    /// `mark`. If `is_flush`, a caller waits for the page: the backing may write that log instead.
     fn may_write(&self, mark: u64, is_flush: bool) -> bool {
         let _ = (mark, is_flush);
         true

@@ -5,13 +5,12 @@ use super::balancing;
 use super::registration::{Kind, Registration};
 use crate::error::{Error, accept};
 use crate::instance::{STACK, zones};
-use crate::process::{Mode, ensure_ready};
+use crate::process::{self, Mode, ensure_ready};
 use crate::{background, limits};
 use quarry_cache::{CachingStack, Shrinker, ShrinkerOptions};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{BudgetStats, Pressure};
 use quarry_mm::zone::{GroupId, GroupLimits, MarkOptions};
-use quarry_sys::statm::anonymous_bytes;
 
 /// A size in bytes above that of any heap.
 const MOST_BYTES: usize = 16 << 40;
@@ -34,7 +33,7 @@ pub struct Budget(());
 /// The limits of a [`Group`], in bytes, rounded down to 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
-    /// Up to this size, the group keeps its pages when other parts of the program need memory.
+    /// Up to this size, others that need memory take none of its pages. At most `high` and `max`.
     pub min: usize,
     /// Above this size, the background thread reclaims from the group.
     pub high: usize,
@@ -52,10 +51,11 @@ impl Default for GroupOptions {
 }
 
 impl GroupOptions {
-    fn limits(&self) -> GroupLimits {
+    fn limits(&self) -> Result<GroupLimits, Error> {
+        accept("the min of a group", self.min, 0..=self.high.min(self.max))?;
         let [min, high, max, pinned_max] =
             [self.min, self.high, self.max, self.pinned_max].map(frames);
-        GroupLimits { min, high, max, pinned_max }
+        Ok(GroupLimits { min, high, max, pinned_max })
     }
 }
 
@@ -113,6 +113,8 @@ impl Budget {
     /// Sets the marks below the limit. `min` bytes are kept for reclaim itself (`None`: a number
     /// that grows with the square root of the limit). `scale` is the gap between the marks in
     /// 10,000ths of the limit: 1 to 3,000, by default 10 (the kernel's `watermark_scale_factor`).
+    /// Where the high mark would exceed a quarter of the limit, all are lowered in proportion.
+    /// Without a limit they are 0, and a later limit applies both values.
     ///
     /// # Errors
     /// [`Error::NotAccepted`] for a scale outside this range, or a `min` above the limit.
@@ -128,11 +130,7 @@ impl Budget {
     /// pages), and reads a file of `/proc`.
     #[must_use]
     pub fn stats(self) -> BudgetStats {
-        let _inside = crate::gate::enter();
-        let stats = STACK.stats().budget;
-        let ours = stats.used + stats.beside();
-        let unaccounted = anonymous_bytes().map_or(0, |bytes| bytes as usize).saturating_sub(ours);
-        BudgetStats { unaccounted, ..stats }
+        process::stats().unwrap_or_default().budget
     }
 
     /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns the bytes
@@ -174,8 +172,7 @@ impl Budget {
             unsafe { (*context.cast::<F>())(level) }
         }
         let registered = Registration::of(tell, |object| {
-            // SAFETY: the registration keeps `tell`, which any thread may call, until it is
-            // removed.
+            // SAFETY: the registration keeps `tell`, which any thread may call, until its removal.
             unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
         })?;
         zones().budget().keep_reserve();
@@ -192,9 +189,9 @@ impl Budget {
     /// Makes a group.
     ///
     /// # Errors
-    /// If there are 255 groups.
+    /// [`Error::NotAccepted`] for a `min` above `high` or `max`, [`Error::TooMany`] at 255 groups.
     pub fn group(self, options: &GroupOptions) -> Result<Group, Error> {
-        STACK.groups().create(options.limits()).map(Group).ok_or(Error::TooMany)
+        STACK.groups().create(options.limits()?).map(Group).ok_or(Error::TooMany)
     }
 }
 
@@ -212,8 +209,12 @@ impl Group {
     }
 
     /// Changes the limits. A group above them keeps its memory until it requests more.
-    pub fn set_limits(&self, options: &GroupOptions) {
-        STACK.groups().at(self.0).set_limits(options.limits());
+    ///
+    /// # Errors
+    /// [`Error::NotAccepted`] for a `min` above `high` or `max`.
+    pub fn set_limits(&self, options: &GroupOptions) -> Result<(), Error> {
+        STACK.groups().at(self.0).set_limits(options.limits()?);
+        Ok(())
     }
 
     /// The current use of the group. O(1).

@@ -31,8 +31,8 @@ use std::{
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// A file is named by its path, or is an open [`File`], an [`OwnedFd`], or a [`BorrowedFd`] that
-/// lives as long as the process. A [`ReadWrite`] backing needs a descriptor for reading and
+/// A file is named by its path, or is an open `File`, an `OwnedFd`, or a `BorrowedFd` that lives as
+/// long as the process. A [`ReadWrite`] backing needs a descriptor for reading and
 /// writing: otherwise its flushes return the error of the system.
 ///
 /// Quarry asks the system for the file's size when the file is opened, after a read that ends
@@ -73,6 +73,7 @@ impl FileBacking<ReadWrite> {
     }
 }
 
+/// The type says whether pages are written: `FileBacking::<ReadOnly>::from(file)`.
 #[cfg(feature = "std")]
 impl<A: Access> From<File> for FileBacking<A> {
     fn from(file: File) -> Self {
@@ -80,6 +81,7 @@ impl<A: Access> From<File> for FileBacking<A> {
     }
 }
 
+/// The type says whether pages are written: `FileBacking::<ReadOnly>::from(descriptor)`.
 #[cfg(feature = "std")]
 impl<A: Access> From<OwnedFd> for FileBacking<A> {
     fn from(descriptor: OwnedFd) -> Self {

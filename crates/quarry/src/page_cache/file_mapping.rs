@@ -163,8 +163,7 @@ impl<B: Backing> Mapping<B> {
         self.core().set_most_ahead((bytes / self.page_bytes()) as u32);
     }
 
-    /// Finds a page that is cached; never waits, and never uses the backing. O(depth of the index),
-    /// without a lock.
+    /// Finds a page that is cached. Never waits, uses no backing and no lock. O(depth of index).
     #[inline(always)]
     #[must_use]
     pub fn get(&self, index: u64) -> Option<PageRef<'_, B::Access>> {
@@ -210,8 +209,7 @@ impl<B: Backing> Mapping<B> {
         }
     }
 
-    /// Finds a page, or makes a new page, whose bytes the caller fills in; waits while another task
-    /// fills it.
+    /// Finds a page, or makes one, whose bytes the caller fills; waits while another task fills it.
     ///
     /// # Errors
     /// [`Error::Full`], the error of a fill that it has waited for, [`Error::OutOfRange`]
@@ -286,8 +284,7 @@ impl<B: Backing> Mapping<B> {
         self.raw.invalidate(of_bounds(range), which)
     }
 
-    /// Drops a page, dirty or not; waits while it is latched or being written. Returns whether it
-    /// was cached.
+    /// Drops a page, dirty or not, after its latch and writeback. Returns whether it was cached.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -302,8 +299,7 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if no page is cached at `old`, or no page can be at `new`;
-    /// [`Error::Busy`] if another task uses the page at `new`; [`Error::Full`],
-    /// [`Error::Forked`].
+    /// [`Error::Busy`] if another task uses the page at `new`; [`Error::Full`], [`Error::Forked`].
     pub fn rekey(&self, old: u64, new: u64) -> Result<(), Error> {
         let core = self.core();
         core.check_process()?;

@@ -124,8 +124,7 @@ impl<'a> Run<'a> {
     fn bytes_of<'p>(&self, number: usize) -> &'p mut [u8] {
         let Some(page) = self.pages[number] else { return &mut [] };
         // SAFETY: until the page is filled, the run has its exclusive latch and its pin, and makes
-        // one slice of its bytes at a time. Memory from the system is zeroed, so they are
-        // initialised.
+        // one slice of its bytes at a time. They are initialised: the system zeroes memory.
         unsafe { core::slice::from_raw_parts_mut(page.address().as_ptr(), self.core.page_bytes) }
     }
 

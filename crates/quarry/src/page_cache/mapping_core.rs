@@ -182,9 +182,8 @@ impl MappingCore {
         }
     }
 
-    /// Takes steps until one may have freed memory: empties the slots of all CPUs, writes dirty
-    /// pages of this mapping, then of others, waits for the background thread. Returns whether one
-    /// may have.
+    /// Returns whether a step may have freed memory. The steps: empty the slots of all CPUs, write
+    /// dirty pages of this mapping, then of others, wait for the background thread.
     #[cold]
     fn make_room(&self, wait: &mut BalanceWait) -> bool {
         // Other CPUs may hold the only free pages.

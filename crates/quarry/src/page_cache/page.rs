@@ -138,7 +138,7 @@ impl<'a> PageRef<'a, ReadWrite> {
 
     /// Waits until no task reads or writes the page, and keeps other tasks away. A thread that
     /// itself has the page latched would wait for ever. If more than 20 % of the memory is dirty
-    /// (`vm.dirty_ratio`), this writes some dirty pages first.
+    /// (`vm.dirty_ratio`), this writes some dirty pages first. What a fork's child writes is lost.
     #[inline]
     #[must_use]
     pub fn latch_exclusive(self) -> PageWrite<'a> {
@@ -176,9 +176,8 @@ impl<'a> PageRef<'a, ReadWrite> {
         cache().is_version(self.page.0, version)
     }
 
-    /// Copies bytes from offset `at` on, without a latch (optimistic reading). Returns whether the
-    /// bytes belong to one version; after false, because a task was writing, the contents of `into`
-    /// are undefined.
+    /// Copies bytes from offset `at` on, without a latch (optimistic reading). Returns whether they
+    /// are of one version; if not (a task was writing), the contents of `into` are undefined.
     ///
     /// # Panics
     /// If the page ends before the last byte.

@@ -51,8 +51,7 @@ impl RawMapping {
     /// Creates a mapping without pages.
     ///
     /// # Errors
-    /// [`Error::NoSuchOrder`], [`Error::Disabled`], or [`Error::Full`] if there is no
-    /// memory for it.
+    /// [`Error::NoSuchOrder`], [`Error::Disabled`], or [`Error::Full`] without memory for it.
     pub fn create(options: &MappingOptions) -> Result<Self, Error> {
         let order = options.order.get();
         if order > 4 {
@@ -96,16 +95,14 @@ impl RawMapping {
     /// [`Error::Full`], or [`Error::OutOfRange`] from index 2^52 on.
     pub fn get_or_alloc(self, index: u64, effort: Effort) -> Result<RawSlot, Error> {
         let done = process::on_instance(0, || cache().get_or_alloc(self.id, index, effort));
-        match done {
-            Some(Ok(slot)) => Ok(RawSlot::of(slot)),
-            Some(Err(ReadError::Failed(errno))) => Err(Error::System(OsError(errno))),
-            Some(Err(ReadError::Full)) | None => Err(refusal(index)),
-        }
+        let done = done.unwrap_or(Err(ReadError::Full));
+        done.map(RawSlot::of).map_err(|error| failure(error, index))
     }
 
     /// Pins the page at `index`, if it is cached; waits while another task fills it.
     pub(crate) fn get_waiting(self, index: u64) -> Result<Option<RawPage>, Error> {
-        Ok(inside(|cache| cache.get_waiting(self.id, index))?.map(RawPage))
+        let found = inside(|cache| cache.get_waiting(self.id, index));
+        found.map(|page| page.map(RawPage)).map_err(|error| failure(error, index))
     }
 
     /// Returns whether there is a page at `index`, up to date or not.
@@ -138,8 +135,7 @@ impl RawMapping {
         }
     }
 
-    /// Like [`hold`](Self::hold), but takes no lock: may return `None` for a page that is cached.
-    /// O(depth of the index).
+    /// Like [`hold`](Self::hold), but takes no lock, and may miss a page. O(depth of the index).
     #[inline]
     #[must_use]
     pub fn hold_present(self, index: u64) -> Option<RawPage> {
@@ -158,8 +154,7 @@ impl RawMapping {
         process::giving_back(|| cache().invalidate(self.id, range, which))
     }
 
-    /// Drops the page at an index, dirty or not; returns whether there was one. Waits for its latch
-    /// and for writeback.
+    /// Drops the page at an index, dirty or not, after its latch and writeback. False if none was.
     pub fn discard(self, index: u64) -> bool {
         process::giving_back(|| cache().discard(self.id, index))
     }
@@ -187,12 +182,10 @@ fn collect(out: &mut [Option<RawPage>], look: impl FnOnce(&mut [PageNo]) -> usiz
     count
 }
 
-impl From<ReadError> for Error {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Full => Self::Full,
-            ReadError::Failed(errno) => OsError(errno).into(),
-        }
+fn failure(error: ReadError, index: u64) -> Error {
+    match error {
+        ReadError::Full => refusal(index),
+        ReadError::Failed(errno) => Error::System(OsError(errno)),
     }
 }
 
@@ -240,8 +233,7 @@ impl RawPage {
         STACK.used_page_cache()?.is_pinned(page).then_some(Self(page))
     }
 
-    /// Returns whether a task has the page latched: for writing if `is_exclusive`, else for
-    /// reading.
+    /// Returns whether a task has latched the page, for writing if `is_exclusive`, else to read.
     #[must_use]
     pub fn is_latched(self, is_exclusive: bool) -> bool {
         let state = self.state();
@@ -283,8 +275,7 @@ impl RawPage {
 
     /// Pins, latch and flags.
     #[inline]
-    #[must_use]
-    pub fn state(self) -> State {
+    pub(crate) fn state(self) -> State {
         cache().state(self.0)
     }
 

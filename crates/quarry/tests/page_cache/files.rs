@@ -2,6 +2,7 @@
 
 use crate::store::{PAGE, page_of};
 use quarry::{Error, FileBacking, OsError, PageCache, ReadOnly, ReadWrite};
+use std::error::Error as _;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -187,7 +188,35 @@ fn a_full_device_is_an_error_of_the_flush() {
     mapping.truncate(0).unwrap();
     let nowhere = FileBacking::open("/nowhere/at/all").unwrap_err();
     assert_eq!(nowhere, Error::System(OsError(libc::ENOENT)));
+    let cause = nowhere.source().map(ToString::to_string);
+    assert_eq!(cause.as_deref(), Some("No such file or directory (os error 2)"));
     assert_eq!(io::Error::from(nowhere).kind(), io::ErrorKind::NotFound);
     let never = FileBacking::open("a\0b").unwrap_err();
     assert_eq!(io::Error::from(never).kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn errors_keep_their_cause() {
+    for errno in [0, libc::EPERM, libc::EACCES, libc::ESTALE, libc::EHWPOISON, 9999] {
+        let standard = io::Error::from_raw_os_error(errno);
+        assert_eq!(OsError(errno).to_string(), standard.to_string());
+        assert_eq!(Error::from(standard), Error::System(OsError(errno)));
+    }
+    for (kind, errno) in [
+        (io::ErrorKind::PermissionDenied, libc::EACCES),
+        (io::ErrorKind::Interrupted, libc::EINTR),
+        (io::ErrorKind::TimedOut, libc::ETIMEDOUT),
+        (io::ErrorKind::UnexpectedEof, libc::EIO),
+        (io::ErrorKind::InvalidData, libc::EIO),
+    ] {
+        assert_eq!(OsError::from(io::Error::new(kind, "of a backing")), OsError(errno));
+    }
+    for (error, kind) in [
+        (Error::Forked, io::ErrorKind::Unsupported),
+        (Error::AlreadyOn, io::ErrorKind::AlreadyExists),
+        (Error::NoProfile, io::ErrorKind::NotFound),
+    ] {
+        let standard = io::Error::from(error);
+        assert_eq!((standard.kind(), Error::from(standard)), (kind, error));
+    }
 }

@@ -39,6 +39,13 @@ fn shared_limits() {
     drop((again, pins));
     assert_eq!(group.usage().pinned, 0);
     assert!(one.read(100).is_ok());
+    for (min, high, max) in [(5 << 20, 1, 0), (2 * MAX, usize::MAX, MAX), (1, 0, MAX)] {
+        let options = GroupOptions { min, high, max, ..GroupOptions::default() };
+        let refused = group.set_limits(&options).unwrap_err();
+        assert!(matches!(refused, Error::NotAccepted { value, .. } if value == min), "{refused}");
+        assert_eq!(budget.group(&options).unwrap_err(), refused);
+    }
+    group.set_limits(&options).unwrap();
     let group = group.remove().expect_err("two mappings belong to it");
     drop((one, two));
     assert!(group.remove().is_ok());

@@ -43,6 +43,8 @@ fn lower() {
     let other = vec![1u8; 64 * MIB];
     let stats = Budget::get().unwrap().stats();
     assert!(stats.unaccounted >= 60 * MIB, "the C library has served it: {stats:?}");
+    let same = Quarry::stats().unwrap().budget;
+    assert!(same.unaccounted >= 60 * MIB && same.beside() >= 60 * MIB, "{same:?}");
     assert!(resize.progress().beside >= progress.beside + 60 * MIB);
     assert_eq!(Quarry::resize(), Ok(resize));
     drop(other);
@@ -72,9 +74,17 @@ fn refused() {
         let refused = PageCache::set_dirty_ratios(background, hard).unwrap_err();
         assert!(matches!(refused, Error::NotAccepted { least: 0, .. }));
     }
-    assert_eq!(marks(), before);
+    for bytes in [0, 1, 4095] {
+        let refused =
+            Error::NotAccepted { name: "the limit", value: bytes, least: 4096, most: usize::MAX };
+        assert_eq!(Quarry::set_limit(bytes), Err(refused));
+    }
+    assert_eq!((marks(), budget.limit()), (before, Some(64 * MIB)));
     budget.set_marks(Some(MIB), 100).unwrap();
     assert!(marks() != before && marks().0 == MIB);
+    budget.set_marks(Some(64 * MIB), 10).unwrap();
+    let (min, low, high) = marks();
+    assert!(min < low && low < high && high == 16 * MIB, "a quarter: {min}, {low}, {high}");
 }
 
 #[test]

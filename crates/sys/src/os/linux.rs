@@ -67,8 +67,7 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 /// Makes a private anonymous mapping, at `at` if the addresses are free.
 fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-    // SAFETY: a new mapping that replaces nothing (no caller passes MAP_FIXED) touches no live
-    // object.
+    // SAFETY: a new mapping that replaces nothing (never MAP_FIXED) touches no live object.
     let raw = unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags, -1, 0) };
     if raw == libc::MAP_FAILED {
         return Err(OsError::last());

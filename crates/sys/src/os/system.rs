@@ -37,8 +37,7 @@ pub unsafe trait Os: Sync {
     /// Bytes per page of the OS: 4, 16 or 64 KiB. Quarry's frames always have 4 KiB.
     fn page_size(&self) -> usize;
 
-    /// Chooses `bytes` of addresses that are probably free, at a multiple of `align`, a power of
-    /// two. Maps nothing.
+    /// Chooses `bytes` of addresses, probably free, at a multiple of `align` (2^n). Maps nothing.
     ///
     /// # Errors
     /// `ENOMEM` where there is no such range.
@@ -62,8 +61,7 @@ pub unsafe trait Os: Sync {
     /// The piece is mapped, and no code uses it any more.
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Grows a mapped piece of a window in place from `bytes` to `new_bytes`, as one mapping. The
-    /// new part is zero.
+    /// Grows a mapped piece of a window in place, as one mapping. The part after `bytes` is zero.
     ///
     /// # Errors
     /// If another mapping follows, at a limit, or if several VMAs are given; nothing changes.
@@ -99,15 +97,13 @@ pub unsafe trait Os: Sync {
     /// Gives the memory of an accessible range back, even if locked. The range then reads as zero.
     ///
     /// # Errors
-    /// The OS's `errno` (locked pages before Linux 5.18, a seccomp filter); the contents are then
-    /// unspecified.
+    /// The OS's `errno` (locked pages before Linux 5.18, a filter); the contents are undefined.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Makes every access to whole pages of a mapped range fault, or succeed again.
     ///
     /// # Errors
-    /// The OS's `errno` (`ENOSYS` where it has no such call); some of the mappings may have
-    /// changed.
+    /// The OS's `errno` (`ENOSYS` without such a call); some of the mappings may have changed.
     fn set_accessible(
         &self,
         _address: NonNull<u8>,

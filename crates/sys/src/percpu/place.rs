@@ -100,8 +100,7 @@ impl SlotArea {
         owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
     }
 
-    /// Returns a free wide place for `array` of `slot`, if the array is open, narrow and in
-    /// `limits`.
+    /// Returns a free wide place for an `array` of `slot` that is open, narrow and in `limits`.
     pub(super) fn free_wide_place(
         &self,
         slot: SlotIndex,

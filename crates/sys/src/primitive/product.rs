@@ -114,8 +114,7 @@ pub(super) fn wake_others(address: usize, most: i32) -> usize {
 
 pub(super) fn sleep(ns: u64) {
     // Locks make this call as well, so a filter that allows what the C library's `malloc` calls
-    // allows it. libc's nanosleep is a cancellation point: a cancelled thread would end with locks
-    // held.
+    // allows it. libc's nanosleep is a cancellation point: cancelled threads would keep locks.
     static NEVER: AtomicU32 = AtomicU32::new(0);
     // The word never changes and no thread wakes its waiters, so only the timeout ends this.
     wait(&NEVER, 0, Some(ns));

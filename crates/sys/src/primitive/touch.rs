@@ -1,5 +1,4 @@
-//! Announcements of plain accesses to memory that several CPUs use: frame table, lists, bits of
-//! slabs, links, pages.
+//! Announcements of plain accesses to shared memory: frame table, lists, slabs' bits, links, pages.
 //!
 //! Atomics announce themselves. Plain loads and stores, of a task that holds a lock or owns the
 //! memory, do not. So the task announces them, and a simulated machine knows which cache lines move

@@ -1,5 +1,4 @@
-//! Empty functions with the names of those in `announce` and `effort`: a CPU and the model need no
-//! announcements.
+//! Empty functions, named as in `announce` and `effort`: a CPU and the model need no announcements.
 
 use super::effort::Effort;
 use super::waited::Waited;
