@@ -97,7 +97,7 @@ pub fn balance<S: CachingStack, G>(
     };
     scan_groups(stack, &enter);
     if missing(stack, goal) == 0 {
-        note_high(stack);
+        note_relief(stack);
         return Balanced::default();
     }
     zones.note_short(true);
@@ -128,7 +128,7 @@ pub fn balance<S: CachingStack, G>(
     if missing > 0 && zones.budget().is_below(Mark::Low) {
         balancing.pressure.tell(Pressure::Critical);
     }
-    note_high(stack);
+    note_relief(stack);
     let counts = &balancing.counts;
     add(&counts.runs, 1);
     add(&counts.reached, u64::from(missing == 0));
@@ -162,12 +162,25 @@ fn zones<S: CachingStack>(stack: &S) -> &Zones {
     StackHost::pages(stack).zones()
 }
 
-/// Records that the shortage has ended, if the high mark is reached.
-fn note_high<S: CachingStack>(stack: &S) {
-    let zones = zones(stack);
-    if !zones.budget().is_below(Mark::High) {
-        zones.note_short(false);
+/// Records and tells that the shortage has ended, if the high mark is reached. O(1) if it is known.
+pub fn note_relief<S: CachingStack>(stack: &S) {
+    if zones(stack).budget().is_below(Mark::High) {
+        return;
+    }
+    zones(stack).note_short(false);
+    if stack.pressure().level() != Pressure::None {
         stack.pressure().tell(Pressure::None);
+    }
+}
+
+/// The current shortage: the level of the last balance, as far as it agrees with the marks. O(1).
+#[must_use]
+pub fn pressure<S: CachingStack>(stack: &S) -> Pressure {
+    let (budget, level) = (zones(stack).budget(), stack.pressure().level());
+    match budget.is_below(Mark::High) {
+        false => Pressure::None,
+        true if budget.is_below(Mark::Low) => level.max(Pressure::Low),
+        true => level,
     }
 }
 

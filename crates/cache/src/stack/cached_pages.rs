@@ -1,5 +1,6 @@
 //! The page cache as the cache of a stack.
 
+use super::balance::pressure;
 use super::balancing::add;
 use super::caching::PageCaching;
 use super::evict;
@@ -51,7 +52,7 @@ impl<P: LruPolicy> CachedPages for PageCaching<P> {
             stats.pinned = bytes(cache.pinned_frames());
         }
         stats.shrinkable = balancing.shrinkers.reclaimable_bytes();
-        stats.pressure = balancing.pressure.level();
+        stats.pressure = pressure(host);
         stats.balances = balancing.counts.snapshot();
         stats.group_refusals = balancing.groups.iter().map(|(_, group)| group.counts().0).sum();
     }

@@ -19,7 +19,7 @@ mod options;
 mod pressure;
 mod shrinkers;
 
-pub use balance::{Balanced, Goal, balance, missing};
+pub use balance::{Balanced, Goal, balance, missing, note_relief, pressure};
 pub use caching::PageCaching;
 pub use evict::reclaim_pages;
 pub use host::CachingStack;

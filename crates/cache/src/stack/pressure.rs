@@ -56,7 +56,7 @@ impl PressureEvents {
         self.callbacks.remove(id).is_ok()
     }
 
-    /// The current level.
+    /// The level of the last balance.
     #[must_use]
     pub fn level(&self) -> Pressure {
         match self.level.load(Relaxed) {

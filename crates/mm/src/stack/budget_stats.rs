@@ -74,7 +74,7 @@ pub enum Pressure {
     /// No shortage: the high mark is reached.
     #[default]
     None,
-    /// The budget is below the low mark, and a balance runs.
+    /// The budget is below the low mark.
     Low,
     /// Most memory that a reclaim scans is in use.
     Medium,

@@ -230,7 +230,7 @@ fn shrinkers_that_free_nothing_or_lie_end_a_balance_and_refuse_nobody() {
         while cache.add() {}
         let done = balance(stack, Goal::HighMark);
         assert!(done.missing > 0 && done.passes <= 64, "{done:?}");
-        assert_eq!(stack.pressure().level(), Pressure::Critical);
+        assert_eq!(quarry_cache::pressure(stack), Pressure::Critical);
         // A shrinker that can free objects is called as well.
         let second = register(stack, &cache);
         assert_eq!(balance(stack, Goal::HighMark).missing, 0);
@@ -367,6 +367,28 @@ fn the_limit_is_halved_under_load() {
         assert!(stack.shrinkers().remove(id));
         cache.free(u64::MAX);
     }
+    bed.assert_empty(&[]);
+}
+
+/// The level of a balance must not outlive the shortage, and a shortage shows before a balance.
+#[test]
+fn pressure_follows_the_marks_without_a_balance() {
+    let bed = bed_of(8 * MIB, 2);
+    let stack = &*bed.stack;
+    let (cache, useless) = (Cache::new(stack, 1000), Useless(Scanned::Stop));
+    let id = register(stack, &useless);
+    assert_eq!(quarry_cache::pressure(stack), Pressure::None);
+    while cache.add() {}
+    assert_eq!(quarry_cache::pressure(stack), Pressure::Low);
+    assert!(balance(stack, Goal::HighMark).missing > 0);
+    assert_eq!(quarry_cache::pressure(stack), Pressure::Critical);
+    cache.free(u64::MAX);
+    stack.shrink_all();
+    assert_eq!(quarry_cache::pressure(stack), Pressure::None);
+    assert_eq!(stack.pressure().level(), Pressure::Critical, "not told yet");
+    quarry_cache::note_relief(stack);
+    assert_eq!(stack.pressure().level(), Pressure::None);
+    assert!(stack.shrinkers().remove(id));
     bed.assert_empty(&[]);
 }
 

@@ -77,11 +77,12 @@ pub(super) fn want_if_due() {
 }
 
 fn balance_if_due() {
-    if !is_ready() || !WANTED.load(Acquire) && !is_due() {
+    if !is_ready() {
         return;
     }
-    let now = coarse_ns();
-    if now < RETRY_AT_NS.load(Relaxed) {
+    quarry_cache::note_relief(&STACK);
+    let is_wanted = WANTED.load(Acquire) || is_due();
+    if !is_wanted || coarse_ns() < RETRY_AT_NS.load(Relaxed) {
         return;
     }
     WANTED.store(false, Relaxed);

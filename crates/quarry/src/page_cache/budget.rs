@@ -183,7 +183,7 @@ impl Budget {
     /// The current shortage of memory. O(1).
     #[must_use]
     pub fn pressure(self) -> Pressure {
-        STACK.pressure().level()
+        quarry_cache::pressure(&STACK)
     }
 
     /// Makes a group.

@@ -40,20 +40,20 @@ use quarry_harness::table::{Table, words};
 use std::io::Write;
 
 const REGISTRY: &[Entry] = &[
-    Entry::of::<malloc_patterns::MallocPatterns>(""),
+    Entry::of::<malloc_patterns::MallocPatterns>("~12 s"),
     Entry::of::<fleet::Fleet>("~2 s"),
-    Entry::of::<peers::Peers>(""),
-    Entry::of::<real_programs::RealPrograms>(""),
-    Entry::of::<programs::Programs>(""),
+    Entry::of::<peers::Peers>("~40 s"),
+    Entry::of::<real_programs::RealPrograms>("~15 s"),
+    Entry::of::<programs::Programs>("~10 min"),
     Entry::of::<idle_return::IdleReturn>("~50 s"),
     Entry::of::<growth::Growth>("~2 s"),
     Entry::of::<start_up::StartUp>("~1 s"),
     Entry::of::<churn::Churn>("~2 s"),
-    Entry::of::<cache_hit::CacheHit>(""),
+    Entry::of::<cache_hit::CacheHit>("~30 s"),
     Entry::of::<kernel::Kernel>("~6 s"),
     Entry::of::<zone::Zone>("~6 s"),
     Entry::of::<fragmentation::Fragmentation>("~2 s"),
-    Entry::of::<containment::Containment>(""),
+    Entry::of::<containment::Containment>("~4 min"),
     Entry::of_replay("netperf-udp-stream", "~2 s"),
     Entry::of_replay("netperf-tcp-stream", "~2 s"),
     Entry::of_replay("udp-u-1k", "~1 s"),
@@ -160,6 +160,7 @@ mod tests {
         let text = list();
         assert!(text.contains("malloc-patterns") && text.contains("~50 s    The memory"), "{text}");
         assert!(text.lines().all(|line| line.len() > 15), "{text}");
+        assert!(REGISTRY.iter().all(|it| it.quick.starts_with('~')), "{text}");
     }
 
     #[test]

@@ -180,7 +180,7 @@ pub(crate) type Ready = Box<dyn FnOnce(&mut Lab<'_>) -> Result<()>>;
 
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
-    /// The approximate time of a run with `--quick`; empty if none was measured.
+    /// The time of a run with `--quick`, roughly, such as `~2 s`.
     pub(crate) quick: &'static str,
     pub(crate) work: Option<WorkKind>,
     /// Adds the options and the help to a command; the first argument is the experiment's name.
