@@ -346,9 +346,9 @@ fn counts() -> Option<StackStats> {
 #[must_use]
 pub fn stats() -> Option<StackStats> {
     let mut stats = counts()?;
-    let ours = stats.budget.used + stats.budget.beside();
-    let resident = anonymous_bytes().map_or(0, |bytes| bytes as usize);
-    stats.budget.unaccounted = resident.saturating_sub(ours);
+    let (budget, resident) = (&mut stats.budget, anonymous_bytes().unwrap_or(0) as usize);
+    budget.beside = resident.saturating_sub(budget.used);
+    budget.unaccounted = budget.beside.saturating_sub(budget.metadata + budget.free_dirty);
     Some(stats)
 }
 

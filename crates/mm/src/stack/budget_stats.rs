@@ -44,6 +44,9 @@ pub struct BudgetStats {
     /// Memory of the process that Quarry has not allocated: stacks, changed code, mappings of the
     /// program. The figure is too low if memory in use is untouched, and 0 without `/proc`.
     pub unaccounted: usize,
+    /// Memory of the process in addition to `used`: `metadata`, `free_dirty` and `unaccounted`, as
+    /// far as they are in memory. Too low, or 0, in the same cases as `unaccounted`.
+    pub beside: usize,
     /// The shortage of memory.
     pub pressure: Pressure,
     /// Counts of balances so far.
@@ -118,13 +121,6 @@ fn beyond_half(amount: usize, low: usize) -> usize {
 }
 
 impl BudgetStats {
-    /// Memory of the process that the limit does not bound: `metadata`, `free_dirty` and
-    /// `unaccounted`.
-    #[must_use]
-    pub const fn beside(&self) -> usize {
-        self.metadata + self.free_dirty + self.unaccounted
-    }
-
     /// `si_mem_available`, Linux 3.14 to 6.18, but without pages that no reclaim may take.
     pub(super) fn estimate(&self) -> usize {
         let pages = beyond_half(self.file.saturating_sub(self.pinned), self.low);

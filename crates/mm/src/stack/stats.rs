@@ -253,7 +253,8 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     fn budget_stats(&self, stats: &StackStats) -> BudgetStats {
         let memory = &stats.memory;
-        let (budget, took) = (self.pages().zones().budget(), &self.deferral.took);
+        let (zones, took) = (self.pages().zones(), &self.deferral.took);
+        let budget = zones.budget();
         let Marks { min, low, high } = budget.marks();
         let limit =
             if budget.limit() == u32::MAX { usize::MAX } else { bytes(budget.limit().into()) };
@@ -269,7 +270,7 @@ impl<C: StackConfig> Stack<C> {
             free: limit.saturating_sub(used),
             slab_reclaimable: held,
             slab_unreclaimable: around,
-            metadata: stats.metadata.iter().sum(),
+            metadata: stats.metadata.iter().sum::<usize>() + zones.memory().metadata_bytes(),
             direct_reclaims: took.count(),
             free_dirty: memory.free_dirty,
             direct_ns: DirectNs {

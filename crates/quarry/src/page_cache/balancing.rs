@@ -81,8 +81,7 @@ fn balance_if_due() {
         return;
     }
     quarry_cache::note_relief(&STACK);
-    let is_wanted = WANTED.load(Acquire) || is_due();
-    if !is_wanted || coarse_ns() < RETRY_AT_NS.load(Relaxed) {
+    if !WANTED.load(Acquire) && !is_due() || coarse_ns() < RETRY_AT_NS.load(Relaxed) {
         return;
     }
     WANTED.store(false, Relaxed);

@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 16 << 40;
 /// let budget = Budget::get().expect("Quarry serves");
 /// let told: Registration = budget.on_pressure(|now: Pressure| eprintln!("{now:?} pressure"))?;
 /// let stats = budget.stats();
-/// println!("{} of {} bytes, and {} beside them", stats.used, stats.limit, stats.beside());
+/// println!("{} of {} bytes, and {} beside them", stats.used, stats.limit, stats.beside);
 /// drop(told);
 /// # Ok::<(), quarry::Error>(())
 /// ```

@@ -44,7 +44,7 @@ fn lower() {
     let stats = Budget::get().unwrap().stats();
     assert!(stats.unaccounted >= 60 * MIB, "the C library has served it: {stats:?}");
     let same = Quarry::stats().unwrap().budget;
-    assert!(same.unaccounted >= 60 * MIB && same.beside() >= 60 * MIB, "{same:?}");
+    assert!(same.unaccounted >= 60 * MIB && same.beside >= 60 * MIB, "{same:?}");
     assert!(resize.progress().beside >= progress.beside + 60 * MIB);
     assert_eq!(Quarry::resize(), Ok(resize));
     drop(other);
