@@ -223,6 +223,10 @@ compare_memory() {
     printf '\n    Given back: %s %d %%, Quarry %d %% of what it had when loaded.\n' "$other_name" \
         "$(((other_loaded - other_mib) * 100 / other_loaded))" \
         "$(((ours_loaded - ours_mib) * 100 / ours_loaded))"
+    if ((ours_loaded > other_loaded)); then
+        say "(Loaded, Quarry holds more, as do other allocators with size classes: the"
+        say "values change their sizes, and a slab is free with its last object only.)"
+    fi
 }
 
 # The places of the columns follow from their heads. The two rates need a second look, and are left

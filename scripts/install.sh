@@ -71,8 +71,10 @@ done
 for program in $PROGRAMS_BUILT; do
     put_built 755 "$TARGET/peers/$program" "$LIBDIR/quarry/peers/$program"
 done
+# Only the lab starts them.
 for file in scripts/programs/*; do
-    put 644 "$file" "$PREFIX/share/quarry/programs/${file##*/}"
+    [[ -z $remove && ! -e $TARGET/tools/quarry-lab ]] \
+        || put 644 "$file" "$PREFIX/share/quarry/programs/${file##*/}"
 done
 put 755 "$TARGET/tools/quarry" "$PREFIX/bin/quarry"
 put_built 755 "$TARGET/tools/quarry-lab" "$PREFIX/bin/quarry-lab"

@@ -1,6 +1,5 @@
 //! `quarry lab`, `quarry record` and `quarry simulate`: run `quarry-lab`, as git runs `git-foo`.
 
-use anyhow::anyhow;
 use quarry_cli::completions::VARIABLE;
 use quarry_cli::exit_status::report;
 use quarry_compare::companion;
@@ -36,6 +35,7 @@ pub(crate) fn complete() {
 /// The arguments of `quarry-lab`, unread.
 #[derive(clap::Args)]
 pub(crate) struct LabArgs {
+    /// The pages quarry-lab(1), quarry-lab-record(1) and quarry-lab-simulate(1) list the options.
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
@@ -43,12 +43,12 @@ pub(crate) struct LabArgs {
 impl LabArgs {
     /// Executes `quarry-lab` with `verb` before the arguments; if that fails, returns a status.
     pub(crate) fn become_lab(&self, verb: Option<&str>) -> i32 {
-        let Ok(file) = companion::find(LAB, "QUARRY_LAB") else {
-            return report(Err(anyhow!(
-                "`quarry {}` needs {LAB}, which is not beside this command: build it (`make lab`) \
-                 or name it in QUARRY_LAB",
-                verb.unwrap_or("lab"),
-            )));
+        let file = match companion::find(LAB, "QUARRY_LAB") {
+            Ok(file) => file,
+            Err(error) => {
+                let verb = verb.unwrap_or("lab");
+                return report(Err(error.context(format!("`quarry {verb}` needs {LAB}"))));
+            }
         };
         let error = Command::new(&file).args(verb).args(&self.arguments).exec();
         report(Err(anyhow::Error::new(error).context(file.display().to_string())))

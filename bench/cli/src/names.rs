@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 ///
 /// Copies standard input to standard output, and adds names to lines such as `#0 0x5637be78429d
 /// (/usr/bin/program+0x229d)`: `journalctl -u redis | quarry names`. `quarry run` does so itself
-/// for a program under QUARRY_DEBUG or QUARRY_GUARD.
+/// under QUARRY_DEBUG and QUARRY_GUARD, not under QUARRY_HARDEN alone. It needs the file's symbols.
 #[derive(clap::Args)]
 pub(crate) struct NamesArgs {
     /// Copy in another process that outlives this one.

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 const SECTIONS: &str = include_str!("../manual/sections.roff");
 const LIBRARY_PAGE: &str = include_str!("../manual/libquarry.7");
+/// The foot of each page.
+const SOURCE: &str = concat!("quarry ", env!("CARGO_PKG_VERSION"));
 /// The line of [`LIBRARY_PAGE`] in whose place the options of the library stand.
 const OPTIONS_MARK: &str = ".\\\" options\n";
 
@@ -64,7 +66,7 @@ fn folder(base: &Path, name: &str) -> anyhow::Result<PathBuf> {
 fn write_manual(folder: &Path, command: &Command) -> anyhow::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let title = name.to_uppercase();
-    let page = clap_mangen::Man::new(command.clone()).title(title).manual("Quarry");
+    let page = clap_mangen::Man::new(command.clone()).title(title).manual("Quarry").source(SOURCE);
     let mut text = Vec::new();
     page.render_title(&mut text)?;
     page.render_name_section(&mut text)?;

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 ///
 /// RSS is counted by the kernel. LIVE is memory of malloc that the program has, KEPT what it has
 /// freed and Quarry keeps for its next requests. OTHER is the rest of RSS: code, stacks, memory not
-/// from malloc; below 0, memory of malloc that the program has not touched. AGE is that of the
-/// figures. A process without figures has published nothing; `quarry top --pid N` says why.
+/// from malloc, touched descriptors; below 0, live memory that was not touched yet. AGE is that of
+/// the figures. A process without figures has published nothing; `quarry top --pid N` says why.
 #[derive(clap::Args)]
 pub(crate) struct PsArgs {
     #[command(flatten)]
@@ -23,10 +23,8 @@ pub(crate) struct PsArgs {
 pub(crate) fn run(args: &PsArgs, out: &mut dyn Write) -> Result<()> {
     let (mut found, hidden) = args.choice.find()?;
     if hidden > 0 {
-        let _ = writeln!(
-            io::stderr(),
-            "quarry: processes that only other users or root may look at: {hidden}"
-        );
+        let _ =
+            writeln!(io::stderr(), "quarry: processes that this user may not look at: {hidden}");
     }
     if found.is_empty() {
         return Err(args.choice.nothing().into());

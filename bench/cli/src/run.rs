@@ -26,9 +26,10 @@ const PID_VARIABLE: &str = "QUARRYRUN_PID";
 
 /// Run a program with its memory served by Quarry.
 ///
-/// The program keeps its standard streams, its process id and its exit status; under QUARRY_DEBUG
-/// and QUARRY_GUARD its standard error passes through `quarry names`. If Quarry cannot serve it
-/// (static, set-user-ID, Go, a sanitizer, ...), a line reports that, and the program still runs.
+/// The program keeps its standard streams, its process id and its exit status. Under QUARRY_DEBUG
+/// and QUARRY_GUARD its standard error passes through `quarry names`, which may print the end of it
+/// about a second after the program's end. If Quarry cannot serve it (static, set-user-ID, Go, a
+/// sanitizer, ...), a line reports that, and the program still runs.
 /// Exit status 127: command not found, or its interpreter; 126: not executable; 125: Quarry's
 /// library is not found; 2: a wrong option, and the program does not run.
 #[derive(clap::Args)]

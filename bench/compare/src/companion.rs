@@ -1,6 +1,7 @@
 //! Files that are built and installed with the command: libraries, and programs that it starts.
 
 use anyhow::{Context, Result, bail};
+use quarry_harness::usage::Usage;
 use std::env;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,8 @@ pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
         // If Cargo has left one of these marks in `above`, that is a target folder: its folder
         // `release` has the libraries, `tools` the programs, whichever one `exe` is in.
         if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).is_file()) {
-            places.extend(["release", "tools"].map(|profile| above.join(profile).join(name)));
+            let others = ["release", "tools"].map(|profile| above.join(profile));
+            places.extend(others.iter().filter(|it| *it != folder).map(|it| it.join(name)));
         }
     }
     places
@@ -41,7 +43,7 @@ pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
 pub fn find(name: &str, variable: &str) -> Result<PathBuf> {
     if let Some(file) = env::var_os(variable).map(PathBuf::from) {
         if !file.is_file() {
-            bail!("{variable}: {} is not there", file.display());
+            bail!(Usage(format!("{variable}={}: no such file; accepted: {name}", file.display())));
         }
         return Ok(file);
     }
@@ -93,9 +95,9 @@ mod tests {
             fs::write(target.path().join(mark), "").unwrap();
             let exe = target.path().join("tools/quarry");
             let places = super::places(Some(&exe), "libquarry.so");
-            let built = ["release", "tools"].map(|profile| target.path().join(profile));
-            let built = built.map(|folder| folder.join("libquarry.so"));
-            assert!(places.ends_with(&built), "{places:?}");
+            let [release, beside] = ["release", "tools"].map(|profile| target.path().join(profile));
+            assert_eq!(places.first(), Some(&beside.join("libquarry.so")), "{places:?}");
+            assert_eq!(places.last(), Some(&release.join("libquarry.so")), "and no place twice");
         }
     }
 }

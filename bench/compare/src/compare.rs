@@ -16,7 +16,7 @@ use crate::request::{Ending, Request, Runs, Work};
 use crate::supervised_program::SupervisedProgram;
 use crate::{export, raw};
 use anyhow::{Context, Result, bail};
-use quarry_harness::destination::{Destination, Present};
+use quarry_harness::destination::{Destination, NEW, Present};
 use quarry_harness::experiment::{Enough, Experiment, Stop};
 use quarry_harness::results::{self, Direction, Metric, Run, Verify, Workload};
 use quarry_harness::statistics::MIN_PAIRS;
@@ -189,12 +189,11 @@ impl Places {
         let open = |option, place: Option<&_>, present| {
             place.map(|place| Destination::open(option, place, present)).transpose()
         };
-        let new = Present::Refused("never replaced; accepted: a new file");
         let csv = open("--export-csv", request.csv.as_deref(), Present::Replaced)?;
         let markdown = request.markdown.as_deref();
         let markdown = open("--export-markdown", markdown, Present::Replaced)?;
         let json = open("--json", request.json.as_deref(), Present::Replaced)?;
-        let html = open("--html", request.html.as_deref(), new)?;
+        let html = open("--html", request.html.as_deref(), NEW)?;
         request.out.as_deref().map_or(Ok(()), results::prepare)?;
         Ok(Self { csv, markdown, json, html })
     }

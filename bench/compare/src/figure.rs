@@ -12,7 +12,7 @@ const ACCEPTED: &str = "around the number, of a regular expression such as \
 pub(super) struct Figure {
     pub(super) name: String,
     pub(super) direction: Direction,
-    regex: Regex,
+    pub(super) regex: Regex,
 }
 
 impl Figure {

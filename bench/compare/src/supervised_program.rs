@@ -63,7 +63,7 @@ impl SupervisedProgram {
         for figure in &self.figures {
             let value = figure.find(&raw.stdout).or_else(|| figure.find(&raw.stderr));
             let Some(value) = value else {
-                return Err(format!("printed no number that --metric {} finds", figure.name));
+                return Err(format!("printed no number that --metric '{}' finds", figure.regex));
             };
             measurement.figures.insert(figure.name.clone(), value);
         }

@@ -18,6 +18,9 @@ pub enum Present {
     Refused(&'static str),
 }
 
+/// The rule for pages.
+pub const NEW: Present = Present::Refused("never replaced; accepted: a new file");
+
 /// An open file. If this process made it and never writes it, the file is removed again.
 #[derive(Debug)]
 pub struct Destination {
@@ -115,8 +118,6 @@ impl Drop for Destination {
 mod tests {
     use super::*;
 
-    const NEW: Present = Present::Refused("accepted: a new file");
-
     #[test]
     fn what_was_there_stays_until_it_is_written() {
         let folder = tempfile::tempdir().unwrap();
@@ -128,8 +129,8 @@ mod tests {
         assert_eq!(fs::read_to_string(&place).unwrap(), "new");
         let error = Destination::open("--html", &place, NEW).unwrap_err();
         assert!(Usage::is_cause_of(&error));
-        let expected = format!("--html {}: there already; accepted: a new file", place.display());
-        assert_eq!(error.to_string(), expected);
+        let expected = "there already; never replaced; accepted: a new file";
+        assert_eq!(error.to_string(), format!("--html {}: {expected}", place.display()));
     }
 
     #[test]

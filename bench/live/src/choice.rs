@@ -42,7 +42,7 @@ impl Choice {
     /// the number of those that the kernel hides from this user. O(processes of the machine).
     ///
     /// # Errors
-    /// `NoProcess` and `Ended`, if the choice is a number.
+    /// If the choice is a number: `NoProcess`, or a reason that does not pass, such as `NoQuarry`.
     pub fn find(&self) -> Result<(Vec<Found>, usize), Problem> {
         let processes = match self.pid {
             Some(pid) => vec![Process::new(pid)?],
@@ -53,6 +53,7 @@ impl Choice {
             match process.read() {
                 Err(Problem::Ended(_) | Problem::NoQuarry(_)) if self.is_open() => {}
                 Err(problem) if self.is_any() && problem.is_of_rights() => hidden += 1,
+                Err(problem) if !self.is_open() && !problem.may_pass() => return Err(problem),
                 figures => found.push(Found { process, figures }),
             }
         }
@@ -98,6 +99,10 @@ impl Choice {
     /// # Errors
     /// `NoneChosen`, `SeveralChosen`; `NoProcess` and `Ended` if the choice is a number.
     pub fn only(&self) -> Result<Process, Problem> {
+        self.one("")
+    }
+
+    fn one(&self, advice: &'static str) -> Result<Process, Problem> {
         if let Some(pid) = self.pid {
             return Process::new(pid);
         }
@@ -110,7 +115,7 @@ impl Choice {
             1 => Ok(found.remove(0).process),
             _ => {
                 let processes = found.iter().map(|it| it.process.who().clone()).collect();
-                Err(Problem::SeveralChosen(processes))
+                Err(Problem::SeveralChosen(processes, advice))
             }
         }
     }
@@ -120,7 +125,8 @@ impl Choice {
     /// # Errors
     /// Those of [`only`](Self::only).
     pub fn settled(&self) -> Result<Self, Problem> {
-        let pid = self.is_any().then(|| self.only().map(|it| it.who().pid)).transpose()?;
+        let only = || self.one(", or their sum by --name").map(|it| it.who().pid);
+        let pid = self.is_any().then(only).transpose()?;
         Ok(pid.map_or_else(|| self.clone(), |pid| Self { pid: Some(pid), ..Self::default() }))
     }
 
@@ -131,7 +137,9 @@ impl Choice {
     /// The problem that no process matches the choice.
     #[must_use]
     pub fn nothing(&self) -> Problem {
-        Problem::NoneChosen { is_any: self.is_any() }
+        let options = [("--name", &self.name), ("--cgroup", &self.cgroup)].into_iter();
+        let given = options.filter_map(|(option, it)| Some(format!("{option} {}", it.as_ref()?)));
+        Problem::NoneChosen(given.collect::<Vec<_>>().join(" "))
     }
 
     fn matching(&self) -> Vec<Process> {
@@ -183,7 +191,8 @@ mod tests {
     #[test]
     fn a_name_that_no_process_has_chooses_nothing() {
         let choice = Choice { name: Some("no such name".to_owned()), ..Choice::default() };
-        assert!(matches!(choice.only(), Err(Problem::NoneChosen { is_any: false })));
+        let said = choice.only().unwrap_err().to_string();
+        assert!(said.contains("this name or control group: --name no such name; "), "{said}");
         assert!(matches!(choice.read(true), Err(Problem::NoneChosen { .. })));
         assert!(choice.settled().is_ok_and(|it| it.name.is_some()), "it may come");
     }

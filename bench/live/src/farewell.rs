@@ -45,13 +45,8 @@ pub fn of_one(of: &Snapshot) -> String {
 
 fn tables(of: &Snapshot, text: &mut String) {
     let active = activity::table("", of.caches.iter().map(Activity::from));
-    let events: String = vmstat::text(of).lines().filter(|it| !it.ends_with(" 0")).fold(
-        String::new(),
-        |mut text, line| {
-            let _ = writeln!(text, "{line}");
-            text
-        },
-    );
+    let events = vmstat::text(of);
+    let events = events.split_inclusive('\n').filter(|it| !it.ends_with(" 0\n")).collect();
     for table in [slabinfo::text(of), active, buddyinfo::text(of), events, lockstat::text(of)] {
         let _ = write!(text, "\n{table}");
     }
@@ -68,24 +63,16 @@ fn list(ended: &Ended, text: &mut String) {
     );
     for Member { figures, was_replaced, .. } in &ended.processes {
         let it = &figures.process;
-        let end = if *was_replaced { "until its exec".to_owned() } else { age(figures) };
+        let end = if *was_replaced { "until its exec".to_owned() } else { figures.age() };
         line(&format!("{}[{}]", it.name, it.pid), figures, &end, text);
     }
     if let Some((sum, count)) = &ended.summed {
-        line(&format!("{count} more"), sum, &age(sum), text);
+        line(&format!("{count} more"), sum, &sum.age(), text);
     }
     let apart = ended.processes.iter().map(|it| &it.figures);
     let summed = ended.summed.as_ref().map(|(sum, _)| sum);
     let total = total::of(&apart.chain(summed).cloned().collect::<Vec<_>>());
     line("total", &total, "", text);
-}
-
-fn age(of: &Snapshot) -> String {
-    match of.age_ms {
-        _ if of.is_last => "at its exit".to_owned(),
-        Some(age) => format!("{}.{:03} s old", age / 1000, age % 1000),
-        None => "of unknown age".to_owned(),
-    }
 }
 
 fn line(name: &str, of: &Snapshot, end: &str, text: &mut String) {

@@ -44,7 +44,10 @@ const CACHE_GAUGES: [(&str, &str, OfCache); 4] = [
 /// The metrics of processes. Each sample has the labels `pid` and `process`. O(processes * caches).
 #[must_use]
 pub fn text(snapshots: &[Snapshot], format: Format) -> String {
-    let mut writer = Writer { text: String::new(), format, snapshots };
+    let head = "# HELP quarry_processes Processes that have figures here.\n\
+                # TYPE quarry_processes gauge\nquarry_processes";
+    let text = format!("{head} {}\n", snapshots.len());
+    let mut writer = Writer { text, format, snapshots };
     information(&mut writer);
     memory(&mut writer);
     caches(&mut writer);
@@ -213,6 +216,13 @@ mod tests {
         let text = text(&[example()], Format::Text);
         assert!(text.contains("# TYPE quarry_cache_allocations_total counter\n"));
         assert!(!text.contains("# EOF"));
+    }
+
+    #[test]
+    fn processes_are_counted_also_if_there_are_none() {
+        let with = |snapshots: &[Snapshot]| text(snapshots, Format::OpenMetrics);
+        assert!(with(&[]).contains("# TYPE quarry_processes gauge\nquarry_processes 0\n"));
+        assert!(with(&[example(), example()]).contains("\nquarry_processes 2\n"));
     }
 
     #[test]

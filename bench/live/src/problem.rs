@@ -10,8 +10,7 @@ use thiserror::Error;
 const MOST_NAMED: usize = 8;
 const NO_QUARRY: &str = "no process that this user may look at runs on Quarry: start one by \
                          `quarry run -- COMMAND`, or ask as root; `quarry ps` lists them";
-const NO_MATCH: &str =
-    "no process on Quarry has this name or control group; `quarry ps` lists them";
+const NO_MATCH: &str = "no process on Quarry has this name or control group";
 
 /// The reason why the statistics of a process cannot be read; prints as one line with a remedy.
 #[derive(Debug, Error)]
@@ -21,18 +20,15 @@ pub enum Problem {
         "no process {0} here; if it exists, /proc hides it (hidepid): ask as its user or as root"
     )]
     NoProcess(u32),
-    /// No process runs on Quarry, or no process on Quarry matches the name or the control group.
-    #[error("{}", if *.is_any { NO_QUARRY } else { NO_MATCH })]
-    NoneChosen {
-        /// True if neither a name nor a control group was given.
-        is_any: bool,
-    },
-    /// Several processes match, but the command is about one.
-    #[error(
-        "several processes are on Quarry: {}; choose by --pid, or their sum by --name",
-        names(.0)
-    )]
-    SeveralChosen(Vec<Who>),
+    /// No process on Quarry matches these options; without any: no process runs on Quarry.
+    #[error("{}", match .0.as_str() {
+        "" => NO_QUARRY.to_owned(),
+        options => format!("{NO_MATCH}: {options}; `quarry ps` lists them"),
+    })]
+    NoneChosen(String),
+    /// Several processes match, but the command is about one, unless it takes a choice like this.
+    #[error("several processes are on Quarry: {}; choose one by --pid{}", names(.0), .1)]
+    SeveralChosen(Vec<Who>, &'static str),
     /// The process has ended.
     #[error("{0} has ended")]
     Ended(Who),

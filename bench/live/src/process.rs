@@ -189,10 +189,8 @@ impl Process {
                 name.starts_with("libquarry") && name.contains(".so")
             };
             let has_library = maps.iter().filter_map(path_of).any(|path| is_library(&path));
-            return Err(match has_library {
-                true => Problem::NoPage(process),
-                false => Problem::NoQuarry(process),
-            });
+            let problem = if has_library { Problem::NoPage } else { Problem::NoQuarry };
+            return Err(problem(process));
         };
         let (from, to) = map.address;
         let path = self.folder().join(format!("map_files/{from:x}-{to:x}"));

@@ -127,13 +127,13 @@ pub struct Memory {
     pub page_lists: u64,
     /// Free memory of the zones that may hold data.
     pub free_dirty: u64,
-    /// Free memory of the zones that went back to the system, or was never touched.
+    /// Free memory of the zones that is not resident: given back to the system, or never touched.
     pub free_returned: u64,
     /// Mappings in use.
     pub mappings: u64,
     /// Freed mappings kept for later requests.
     pub mappings_kept: u64,
-    /// Quarry's own descriptors, not part of the other figures.
+    /// Quarry's own descriptors as mapped, touched or not; not part of the other figures.
     pub descriptors: u64,
 }
 
@@ -213,20 +213,24 @@ impl Snapshot {
     #[must_use]
     pub fn heading(&self) -> String {
         let Identity { pid, name, version, slab_policy, page_policy, backend, .. } = &self.process;
-        let age = match self.age_ms {
-            _ if self.is_last => "at its exit".to_owned(),
-            Some(age) => format!("{}.{:03} s old", age / 1000, age % 1000),
-            None => "of unknown age".to_owned(),
-        };
+        let age = self.age();
         format!("{name}[{pid}], {age}; Quarry {version}: {slab_policy}, {page_policy}, {backend}")
     }
 
-    /// Resident bytes of the process beyond those that Quarry knows: code, stacks, and memory that
-    /// is not from `malloc`. Negative if the program has not touched all that it has.
+    /// The age of the figures in words.
+    pub(crate) fn age(&self) -> String {
+        match self.age_ms {
+            _ if self.is_last => "at its exit".to_owned(),
+            Some(age) => format!("{}.{:03} s old", age / 1000, age % 1000),
+            None => "of unknown age".to_owned(),
+        }
+    }
+
+    /// Resident bytes beyond live, kept and dirty ones: code, stacks, memory that is not from
+    /// `malloc`, and what is touched of descriptors. Negative if live memory was not touched yet.
     #[must_use]
     pub fn unaccounted(&self) -> Option<i64> {
         let known = sum([self.memory.live(), self.memory.kept(), self.memory.free_dirty]);
-        let known = sum([known, self.memory.descriptors]);
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.resident.map(|resident| signed(resident).saturating_sub(signed(known)))
     }
@@ -315,5 +319,15 @@ mod tests {
         assert_eq!(cache.slab_bytes(), u64::MAX);
         let over = Budget { limit: Some(1), used: 2, ..Budget::default() };
         assert_eq!(over.headroom(), Some(0));
+    }
+
+    #[test]
+    fn the_rest_of_resident_memory_does_not_depend_on_mapped_descriptors() {
+        let rest = |descriptors| {
+            let memory = Memory { objects: 50, parked: 20, free_dirty: 10, ..Memory::default() };
+            let memory = Memory { descriptors, free_returned: 1 << 20, ..memory };
+            Snapshot { memory, resident: Some(100), ..Snapshot::default() }.unaccounted()
+        };
+        assert_eq!([rest(0), rest(7 << 20)], [Some(20), Some(20)]);
     }
 }

@@ -156,10 +156,12 @@ fn wait_for_start(
             bail!("{} has ended before its profile began", target.process.who());
         }
         if began.elapsed() >= patience || is_over() {
+            let longer = if patience < Duration::MAX { "--wait waits longer, " } else { "" };
             bail!(
                 "{} has not reacted for {}: it does when it next asks Quarry for memory on \
-                 a slow path, so one that sleeps, or that fast paths serve alone, does not; --wait \
-                 waits longer, and the signal that QUARRY_SIGNAL named at its start makes it react",
+                 a slow path, so one that sleeps, or that fast paths serve alone, does not; \
+                 {longer}QUARRY_RECORD=live at its start makes it react at once, or a signal that \
+                 QUARRY_SIGNAL named at its start",
                 target.process.who(),
                 humantime::format_duration(Duration::from_secs(began.elapsed().as_secs()))
             );

@@ -6,11 +6,11 @@
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use quarry_compare::companion;
+use quarry_harness::destination::{Destination, NEW};
 use quarry_harness::picture::{Course, Picture};
 use quarry_harness::report;
 use quarry_harness::table::{Entry, Table, Tone, words};
 use quarry_predict::{Cell, Fit, Moved, Printed, Score, Shown, Skill, Supposed};
-use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -32,7 +32,7 @@ pub struct PredictArgs {
     /// Print one object of JSON; `cells` has a line for each figure.
     #[arg(long)]
     json: bool,
-    /// Write a page with the table to this file.
+    /// Write a page with the table to this new file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sensitivity"])]
     html: Option<PathBuf>,
     /// Print only the cells to which constants of the machine were fitted.
@@ -59,14 +59,15 @@ pub struct PredictArgs {
 impl PredictArgs {
     /// Starts the program and prints its predictions.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
+        let html = self.html.as_deref();
+        let html = html.map(|it| Destination::open("--html", it, NEW)).transpose()?;
         let text = self.ask()?;
         if self.json {
             return Ok(out.write_all(text.as_bytes())?);
         }
         let printed: Printed = serde_json::from_str(&text).context(NAME)?;
-        if let Some(file) = &self.html {
-            let page = page(&printed);
-            return fs::write(file, page).with_context(|| file.display().to_string());
+        if let Some(html) = html {
+            return html.write(page(&printed).as_bytes());
         }
         let lines = if self.sensitivity { moves(&printed.sensitivity) } else { tables(&printed) };
         Ok(out.write_all(lines.as_bytes())?)
@@ -86,9 +87,7 @@ impl PredictArgs {
         if let Some(only) = self.only {
             command.args(["--only", &only.to_string()]);
         }
-        for set in &self.set {
-            command.args(["--set", set]);
-        }
+        command.args(self.set.iter().flat_map(|it| ["--set", it]));
         let output = command.output().context(NAME)?;
         if !output.status.success() {
             bail!("{NAME} {}: {}", self.document, output.status);

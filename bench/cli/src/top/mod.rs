@@ -64,10 +64,10 @@ pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
     let Running { choice, tree } = &args.running;
     let choice = choice.settled()?;
     let process = choice.pid.map(Process::new).transpose()?;
-    let read = || choice.read(*tree).map(|it| total::of(&it.snapshots));
+    let read = || choice.read(*tree).map(|it| it.snapshots);
     let first = read()?;
     if args.json {
-        return Ok(out.write_all(first.json.as_bytes())?);
+        return Ok(out.write_all(total::of(&first).json.as_bytes())?);
     }
     if !args.once && !io::stdout().is_terminal() {
         return Err(Usage("standard output is not a terminal; use --once".to_owned()).into());
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
     let mut view = View::new(first, args.sort, args.delay);
     if args.once && is_of_growth {
         std::thread::sleep(args.delay);
-        view.update(read()?);
+        view.update(&read()?);
     }
     if !args.once {
         let signals = Signals::listen()?;
@@ -119,7 +119,7 @@ enum End {
 
 fn watch(
     process: Option<&Process>,
-    read: &dyn Fn() -> Result<Snapshot, Problem>,
+    read: &dyn Fn() -> Result<Vec<Snapshot>, Problem>,
     view: &mut View,
     terminal: &mut DefaultTerminal,
     signals: &Signals,
@@ -148,7 +148,7 @@ fn watch(
             refreshed = Instant::now();
             match (read(), process.filter(|it| !it.is_alive())) {
                 (_, Some(process)) => return Ok(End::Process(process.who().clone())),
-                (Ok(snapshot), _) => view.update(snapshot),
+                (Ok(processes), _) => view.update(&processes),
                 (Err(problem), _) => view.fail(problem.to_string()),
             }
         }

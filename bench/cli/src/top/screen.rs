@@ -70,11 +70,12 @@ const HELP: &str = "\
  live      what the program has
  parked    freed by it, and held for its next requests
  dirty     in slabs beside these, or free and not purged
- growth    live now beyond live at the first look
- returned  free memory that the system has
- other     RSS beyond these: code, stacks, memory
-           that is not from malloc; below 0: memory
-           of malloc that was not touched yet
+ growth    live beyond live at each process's first look
+ returned  free, not resident: given back to the
+           system, or never touched
+ other     the rest of RSS: code, stacks, memory not
+           from malloc, what is touched of descriptors;
+           below 0: live memory is not all touched yet
  rates     need a second look; counts are published
            at most every 100 ms, on slow paths";
 
@@ -165,7 +166,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &View, area: Rect) {
         let side = if head == "NAME" { Alignment::Left } else { Alignment::Right };
         Cell::from(Text::from(head).alignment(side)).style(style)
     });
-    let shown = view.rows.iter().skip(view.first()).take(usize::from(area.height));
+    let shown = view.rows.iter().skip(view.first).take(usize::from(area.height));
     let lines = shown.map(|row| {
         let all = cells(row).into_iter().enumerate();
         let kept = all.filter(|(column, _)| columns.contains(column)).map(|(_, cell)| cell);
@@ -234,7 +235,7 @@ mod tests {
             budget: Budget { limit: Some(1 << 30), used: 1 << 29, ..Budget::default() },
             ..Snapshot::default()
         };
-        View::new(snapshot, Column::Live, Duration::from_secs(1))
+        View::new(vec![snapshot], Column::Live, Duration::from_secs(1))
     }
 
     fn drawn(view: &View, columns: u16, lines: u16) -> String {

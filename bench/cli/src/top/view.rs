@@ -1,7 +1,7 @@
 //! The state of the screen, and its reactions to keys.
 
 use super::rows::{self, Column, Row};
-use quarry_live::Snapshot;
+use quarry_live::{Snapshot, total};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::{Duration, Instant};
 
@@ -16,25 +16,26 @@ pub(super) enum Reaction {
 pub(super) struct View {
     pub(super) snapshot: Snapshot,
     pub(super) rows: Vec<Row>,
-    /// The rows of the first reading.
-    first_rows: Vec<Row>,
+    /// The figures of each process at the first look at it, in the order of the last reading.
+    firsts: Vec<Snapshot>,
     taken: Instant,
     pub(super) column: Column,
     is_inverted: bool,
     pub(super) is_paused: bool,
     pub(super) is_still: bool,
     pub(super) shows_help: bool,
-    first: usize,
+    pub(super) first: usize,
     pub(super) delay: Duration,
     pub(super) problem: Option<String>,
 }
 
 impl View {
-    pub(super) fn new(snapshot: Snapshot, column: Column, delay: Duration) -> Self {
+    pub(super) fn new(processes: Vec<Snapshot>, column: Column, delay: Duration) -> Self {
+        let snapshot = total::of(&processes);
         let rows = rows::rows(&snapshot);
         let mut view = Self {
             snapshot,
-            first_rows: rows.clone(),
+            firsts: processes,
             rows,
             taken: Instant::now(),
             column,
@@ -56,16 +57,19 @@ impl View {
     }
 
     /// Takes newer figures, unless the screen is paused.
-    pub(super) fn update(&mut self, snapshot: Snapshot) {
+    pub(super) fn update(&mut self, processes: &[Snapshot]) {
         self.problem = None;
         if self.is_paused {
             return;
         }
         let now = Instant::now();
         let passed = now.saturating_duration_since(self.taken).as_millis();
+        let first = |of: &Snapshot| self.firsts.iter().find(|it| it.process.pid == of.process.pid);
+        self.firsts = processes.iter().map(|it| first(it).unwrap_or(it).clone()).collect();
+        let snapshot = total::of(processes);
         let mut rows = rows::rows(&snapshot);
         rows::set_rates(&mut rows, &self.rows, u64::try_from(passed).unwrap_or(u64::MAX));
-        rows::set_growth(&mut rows, &self.first_rows);
+        rows::set_growth(&mut rows, &rows::rows(&total::of(&self.firsts)));
         (self.rows, self.snapshot, self.taken) = (rows, snapshot, now);
         self.sort();
     }
@@ -104,16 +108,12 @@ impl View {
     fn sort(&mut self) {
         rows::sort(&mut self.rows, self.column, self.is_inverted);
     }
-
-    pub(super) fn first(&self) -> usize {
-        self.first.min(self.rows.len())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quarry_live::Cache;
+    use quarry_live::{Cache, Identity};
 
     fn cache(name: &str, live: u64) -> Cache {
         Cache { name: name.into(), object_bytes: 8, live, slabs: 1, ..Cache::default() }
@@ -125,23 +125,41 @@ mod tests {
             caches: vec![cache("a", live), cache("b", 2)],
             ..Snapshot::default()
         };
-        let mut view = View::new(snapshot(1), Column::Live, Duration::from_secs(1));
+        let mut view = View::new(vec![snapshot(1)], Column::Live, Duration::from_secs(1));
         assert_eq!(view.rows[0].name, "b");
         let press = |view: &mut View, code| view.react(KeyEvent::from(code));
         assert_eq!(press(&mut view, KeyCode::Char('n')), Reaction::Stay);
         assert_eq!(view.column, Column::Name);
         press(&mut view, KeyCode::Char(' '));
-        view.update(snapshot(100));
+        view.update(&[snapshot(100)]);
         assert_eq!(view.snapshot.caches[0].live, 1, "it is paused");
         press(&mut view, KeyCode::Char(' '));
-        view.update(snapshot(100));
+        view.update(&[snapshot(100)]);
         assert_eq!(view.snapshot.caches[0].live, 100);
         for _ in 0..100 {
             press(&mut view, KeyCode::Char('+'));
             press(&mut view, KeyCode::PageDown);
         }
         assert_eq!(view.delay, DELAYS.1);
-        assert_eq!(view.first(), view.rows.len() - 1);
+        assert_eq!(view.first, view.rows.len() - 1);
         assert_eq!(press(&mut view, KeyCode::Char('q')), Reaction::Quit);
+    }
+
+    #[test]
+    fn growth_is_that_of_the_processes_that_are_there() {
+        let of = |pid, live| Snapshot {
+            process: Identity { pid, ..Identity::default() },
+            caches: vec![cache("a", live)],
+            ..Snapshot::default()
+        };
+        let mut view = View::new(vec![of(1, 1000)], Column::Name, Duration::from_secs(1));
+        let mut growth = |processes: &[Snapshot]| {
+            view.update(processes);
+            view.rows.iter().find(|it| it.name == "a").and_then(|it| it.growth)
+        };
+        assert_eq!(growth(&[of(1, 1001)]), Some(8));
+        assert_eq!(growth(&[of(2, 3)]), Some(0), "another process is in its place");
+        assert_eq!(growth(&[of(2, 5), of(3, 7)]), Some(16), "one more has come");
+        assert_eq!(growth(&[of(3, 6)]), Some(-8), "and stays");
     }
 }

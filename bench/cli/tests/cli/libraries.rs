@@ -50,7 +50,7 @@ fn a_command_without_the_lab_says_how_to_build_it() {
         let output = Command::new(&command).args([verb, "--help"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{verb}: {said}");
-        let expected = format!("quarry: `quarry {verb}` needs quarry-lab, which is not beside");
+        let expected = format!("quarry: `quarry {verb}` needs quarry-lab: quarry-lab is not in /");
         assert!(said.starts_with(&expected) && said.contains("make lab"), "{verb}: {said}");
     }
 }

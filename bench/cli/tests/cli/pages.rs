@@ -20,6 +20,13 @@ fn pages_have_examples_variables_and_statuses() {
             assert_eq!(text.matches(&format!(".SH {head}\n")).count(), 1, "{name}: {head}");
         }
         assert!(!text.contains("watch-statistics"), "{name}: hidden commands stay hidden");
+        let version = concat!("quarry ", env!("CARGO_PKG_VERSION"));
+        let has_version = |it: &str| it.starts_with(".TH ") && it.contains(version);
+        assert!(name == "libquarry.7" || text.lines().any(has_version), "{name}: its foot");
+    }
+    for name in ["quarry-record.1", "quarry-simulate.1"] {
+        let text = fs::read_to_string(man.join(name)).unwrap();
+        assert!(text.contains("quarry\\-lab\\-record(1)"), "{name}: {text}");
     }
     let library = fs::read_to_string(man.join("libquarry.7")).unwrap();
     assert!(library.contains("QUARRY_LIMIT") && library.contains("QUARRY_GUARD"));

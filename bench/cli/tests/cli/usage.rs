@@ -30,6 +30,17 @@ fn wrong_commands_are_refused() {
     }
 }
 
+#[test]
+fn a_lab_that_is_not_there_is_named() {
+    for verb in ["lab", "record", "simulate"] {
+        let mut command = quarry();
+        command.env("QUARRY_LAB", "/no/such").arg(verb).assert().code(2).stderr(format!(
+            "quarry: `quarry {verb}` needs quarry-lab: QUARRY_LAB=/no/such: no such file; \
+             accepted: quarry-lab\n"
+        ));
+    }
+}
+
 /// As with `| head -1`: the reader has seen enough, and closes the pipe.
 #[test]
 fn a_reader_that_leaves_is_no_error() {

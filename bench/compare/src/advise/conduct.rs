@@ -20,7 +20,7 @@ use crate::readable::SHORT;
 use crate::supervised_program::SupervisedProgram;
 use crate::{allocators, closing, reach};
 use anyhow::{Result, bail};
-use quarry_harness::destination::{Destination, Present};
+use quarry_harness::destination::{Destination, NEW, Present};
 use quarry_harness::results::{Direction, Metric, Variant};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
@@ -58,9 +58,8 @@ pub fn advise(
     let candidates = Candidates::named(&request.allocators, built_in)?;
     let json = request.json.as_deref();
     let json = json.map(|it| Destination::open("--json", it, Present::Replaced)).transpose()?;
-    let new = Present::Refused("never replaced; accepted: a new file");
     let html =
-        request.html.as_deref().map(|it| Destination::open("--html", it, new)).transpose()?;
+        request.html.as_deref().map(|it| Destination::open("--html", it, NEW)).transpose()?;
     let mut telling = Telling { command: line(request), candidates, ..Telling::default() };
     let ending = conduct(request, built_in, figures, began, &mut telling)?;
     telling.spent = began.elapsed();

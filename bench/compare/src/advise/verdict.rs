@@ -8,6 +8,7 @@ use crate::judgement::Judgements;
 use quarry_harness::judge::{Judgement, MARGIN, Outcome};
 use quarry_harness::results::{Direction, Relation, Run};
 use quarry_harness::table::counted;
+use std::f64::consts::LN_2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -72,13 +73,8 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
         return Verdict::undecided(baseline, &format!("the test failed: {failure}"));
     }
     let Some(time) = time.filter(|it| it.interval().is_some()) else {
-        return Verdict::undecided(
-            baseline,
-            &format!(
-                "the time was over when the test had too few runs for an interval ({})",
-                run.rounds()
-            ),
-        );
+        let why = "the time was over when the test had too few runs for an interval";
+        return Verdict::undecided(baseline, &format!("{why} ({})", run.rounds()));
     };
     let sides = match (goal, memory) {
         (Goal::Time, _) | (_, None) => (side(time), Side::None),
@@ -113,13 +109,15 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
         Answer::Undecided => {
             let more = [Some(time), memory].into_iter().flatten();
             let more = match more.filter_map(|it| it.more_runs).max() {
-                None => String::new(),
                 Some(more) if run.rounds() + more <= MOST_TESTED as usize => {
-                    format!(
-                        "; about {} would settle it (a longer --budget)",
-                        counted(more, "more run")
-                    )
+                    let more = counted(more, "more run");
+                    format!("; about {more} would settle it (a longer --budget)")
                 }
+                _ if is_wild(time) || is_wild(beside) => {
+                    "; the runs vary too much to decide: try a quieter machine or a longer workload"
+                        .to_owned()
+                }
+                None => String::new(),
                 Some(_) => "; a quieter machine or a longer workload would settle it".to_owned(),
             };
             Verdict::undecided(baseline, &format!("{name}: {effects}{more}"))
@@ -142,6 +140,8 @@ fn weigh(sides: (Side, Side), [time, memory]: [&Judgement; 2]) -> Answer {
         {
             Answer::Use
         }
+        (Side::Unknown(_), Side::Loss(_)) if is_wild(time) => Answer::Undecided,
+        (Side::Loss(_), Side::Unknown(_)) if is_wild(memory) => Answer::Undecided,
         (Side::Unknown(_), Side::Loss(_)) | (Side::Loss(_), Side::Unknown(_)) => Answer::Keep,
         (Side::Unknown(_), _) | (_, Side::Unknown(_)) => Answer::Undecided,
         _ => Answer::Keep,
@@ -178,6 +178,11 @@ fn bounds(judgement: &Judgement) -> Option<(f64, f64)> {
         Direction::Higher => (low, high),
         _ => (-high, -low),
     })
+}
+
+/// Returns whether an interval spans a factor of two or more, so that it tells nothing.
+fn is_wild(judgement: &Judgement) -> bool {
+    bounds(judgement).is_some_and(|(least, most)| most - least >= LN_2)
 }
 
 #[cfg(test)]
@@ -240,6 +245,9 @@ mod tests {
         let capped = advised(&[near], 0.4, 100, 3, Goal::Time);
         assert_eq!(capped.answer, Answer::Undecided, "{capped:?}");
         assert!(capped.sentence.ends_with("a longer workload would settle it"), "{capped:?}");
+        let wild = advised(&[Nature { memory: 1.5, ..EQUAL }], 1.0, 5000, 3, Goal::Either);
+        assert_eq!(wild.answer, Answer::Undecided, "a loss, beside what is not known: {wild:?}");
+        assert!(wild.sentence.contains("; the runs vary too much to decide: try "), "{wild:?}");
         let failing = Nature { failing: 0.05, time: 0.5, ..EQUAL };
         let failed = (0..20).map(|seed| advised(&[failing], 0.02, 100, seed, Goal::Time));
         let failed = failed.filter(|it| it.sentence.contains("the test failed: ")).count();

@@ -17,7 +17,7 @@ use std::process::exit;
 
 /// Experiments over allocators and policies.
 #[derive(Parser)]
-#[command(name = "quarry-lab", version)]
+#[command(name = "quarry-lab", bin_name = "quarry lab", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 const MIX: &str = "mix";
 
-/// How many recorded jobs fit on a machine, each in a group of 128 MiB.
+/// How many recorded jobs (--jobs) fit on a machine, each in a group of 128 MiB.
 ///
 /// As in document 002, all jobs share the caches of one kernel, and a group pays for each page that
 /// one of its jobs is the first to need: of slabs, of blocks above `kmalloc`'s largest, of files.

@@ -65,12 +65,17 @@ const OF_ONE: [(&str, &str, &str); 34] = [
 ];
 
 /// Commands that are wrong as a whole.
-const WHOLE: [(&[&str], &str); 7] = [
+const WHOLE: [(&[&str], &str); 9] = [
     (&["bogus"], "'bogus'"),
     (&["run", "bogus"], "'bogus'"),
     (&["list", "bogus"], "'bogus'"),
     (&["doctor", "--bogus"], "'--bogus'"),
     (&["compare", "/no/such"], "/no/such/meta.json: no such file; accepted: "),
+    (&["predict", "004", "--html", "/no/such/x"], "--html /no/such/x: No such file"),
+    (
+        &["predict", "004", "--html", "/dev/full"],
+        "--html /dev/full: there already; never replaced; accepted: a new file",
+    ),
     (&["report", "/no/such", "-o", "/dev/full"], "--output /dev/full: there already"),
     (&["report", "/no/such", "-o", "/no/such/page"], "--output /no/such/page: No such file"),
 ];

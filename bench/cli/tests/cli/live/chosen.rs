@@ -64,6 +64,7 @@ fn a_name_that_several_have_is_their_sum_but_no_profile() {
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success(), "{error}");
     assert!(error.contains("several processes are on Quarry") && error.contains(&one.pid()));
+    assert!(error.trim_end().ends_with("; choose one by --pid"), "a sum is no profile: {error}");
 }
 
 #[test]
@@ -73,9 +74,26 @@ fn what_is_not_there_is_said() {
             let output = quarry().args(verb).args(option).output().expect("it runs");
             let error = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(output.status.code(), Some(1), "{verb:?}: {error}");
-            assert!(error.contains("no process on Quarry has this name or control group"));
+            let what = format!("has this name or control group: {} {}; ", option[0], option[1]);
+            assert!(error.contains("no process on Quarry ") && error.contains(&what), "{error}");
         }
     }
+}
+
+/// A profile maps descriptors, most of which stay untouched: they are no part of the sum.
+#[test]
+fn live_parked_dirty_and_other_memory_are_all_that_is_resident() {
+    let Some(served) = Served::python("") else { return };
+    served.text(&["profile", "--seconds", "0.5", "--mean", "4K"]);
+    let top = served.text(&["top", "--once"]);
+    let line = top.lines().find(|it| it.starts_with("Memory ")).expect(&top);
+    let words: Vec<&str> = line.split([' ', ',']).filter(|it| !it.is_empty()).collect();
+    let kib: Vec<f64> = { words.windows(2).filter(|it| it[1].ends_with('B')) }
+        .map(|it| it[0].parse::<f64>().expect(line) * [1.0, 1024.0][usize::from(it[1] == "MiB")])
+        .collect();
+    let [live, parked, dirty, other, resident] = kib[..] else { panic!("{line}") };
+    // Each of the five is rounded by less than 0.1 MiB.
+    assert!((live + parked + dirty + other - resident).abs() < 0.5 * 1024.0, "{line}");
 }
 
 /// One command: growth by size class, and by call site.
@@ -120,7 +138,8 @@ fn a_sidecar_outlives_its_service() {
     let pid = |of: &Served| format!("quarry_used_bytes{{pid=\"{}\"", of.pid());
     assert!(served_text().contains(&pid(&served)));
     served.kill();
-    assert!(!served_text().contains("pid="));
+    let without = served_text();
+    assert!(!without.contains("pid=") && without.contains("\nquarry_processes 0\n"), "{without}");
     let again = Served::python(&format!("ctypes.CDLL(None).prctl(15, b'{name}')"));
     let again = again.expect("there was one");
     // Until the new process publishes, the sidecar answers that no process has figures.

@@ -22,7 +22,8 @@ fn a_process_without_quarry_and_no_process() {
         let name = fs::read_to_string(format!("/proc/{}/comm", sleep.id())).unwrap();
         if name == "sleep\n" { Ok(()) } else { Err(name) }
     });
-    for verb in ["slabinfo", "buddyinfo", "zoneinfo", "vmstat", "lockstat", "top", "metrics"] {
+    for verb in ["slabinfo", "buddyinfo", "zoneinfo", "vmstat", "lockstat", "top", "metrics", "ps"]
+    {
         let mut command = quarry();
         let output = command.args([verb, "--pid", &sleep.id().to_string()]).output().unwrap();
         let line = line(&output);

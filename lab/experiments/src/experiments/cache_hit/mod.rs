@@ -14,7 +14,7 @@ use metrics::{EVICTION, HIT, MISSES, RATE, RESIDENT};
 use program::{Cache, Order, Program, Work};
 use quarry_harness::sampler::NoSample;
 
-/// Quarry's page cache compared with three crates, two published mechanisms and simulated policies.
+/// Quarry's page cache beside crates, published mechanisms and simulated policies (make caches).
 ///
 /// Every cache holds pages of 4 KiB by file and index, and all may hold the same number of bytes.
 /// quick_cache, moka and foyer are crates. vmcache and swizzle are the mechanisms of vmcache and
