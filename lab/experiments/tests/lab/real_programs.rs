@@ -57,8 +57,8 @@ fn every_program_does_its_work_and_proves_it() {
         // Of two processes that run side by side, each may be counted at its own maximum.
         assert!(counter("huge_bytes").unwrap() <= 2 * counter("peak_bytes").unwrap(), "{sample}");
         assert_eq!(measurement["operations"], measurement["verified"], "{sample}");
-        let is_server =
-            ["redis", "memcached", "nginx"].contains(&sample["workload"].as_str().unwrap());
+        let is_server = ["redis", "memcached", "nginx", "axum-json"]
+            .contains(&sample["workload"].as_str().unwrap());
         assert_eq!(counter("requests").is_some(), is_server, "{sample}");
         assert_eq!(counter("final_bytes").is_some(), is_server, "{sample}");
         assert!(!is_server || counter("requests").unwrap() >= 5000, "{sample}");
