@@ -30,7 +30,7 @@ impl Write for Output {
 pub fn print_of_parser(error: &clap::Error) -> i32 {
     if error.exit_code() != 0 {
         // The status is the same whether or not the message could be printed.
-        let text = error.render().to_string();
+        let text = error.render().to_string().replace("\n  [possible values: ", ": accepted: [");
         say(format_args!("{}", text.strip_prefix("error: ").unwrap_or(&text).trim_end()));
         return error.exit_code();
     }

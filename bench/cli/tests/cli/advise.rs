@@ -191,7 +191,7 @@ fn bad_requests_say_what_is_accepted() {
     refused(&["--allocators=glibc"], 2, "--allocators: accepted: at least one beside glibc");
     refused(&["--metric=(a)"], 2, "--metric (a): no direction; accepted: 'higher:' or 'lower:'");
     refused(&["--budget=soon"], 2, "accepted: a number with its unit");
-    refused(&["--goal=speed"], 2, "[possible values: either, time, memory]");
+    refused(&["--goal=speed"], 2, ": accepted: [either, time, memory]");
     refused(&["--json=/no/such/folder/x"], 2, "--json /no/such/folder/x: No such file");
     advise(&["--", "no-such-command"]).assert().code(127).stderr(contains("command not found"));
 }
