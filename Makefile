@@ -175,8 +175,6 @@ install: ## what make build made, and make lab, sqlite and policies where they r
 	done
 	@echo "==> installing into $(DESTDIR)$(PREFIX)"
 	@scripts/install.sh
-	@[ -z "$(DESTDIR)" ] || echo "==> run 'ldconfig' as root where these files will be used: only" \
-		"then do programs find libquarry.so.$(ABI) by its name"
 
 .PHONY: uninstall
 uninstall: ## takes away what make install with the same variables put there

@@ -96,7 +96,6 @@ else
     for page in "$TARGET"/pages/man/*.[17]; do
         put 644 "$page" "$MANDIR/man${page##*.}/${page##*/}"
     done
-    if [[ -z $DESTDIR ]]; then
-        echo "==> run 'ldconfig' as root: only then do programs find libquarry.so.$ABI by its name"
-    fi
+    echo "==> run 'ldconfig' as root${DESTDIR:+ where these files will be used}: only then do" \
+        "programs find libquarry.so.$ABI by its name"
 fi
