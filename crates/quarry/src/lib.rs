@@ -19,6 +19,8 @@
 //! Features: `page-cache` adds `PageCache`, `Budget`, groups and shrinkers; `profile` the module
 //! `profile` and `QUARRY_PROFILE`; `checks` `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`;
 //! `std`, the default, files and conversions from and to `std::io::Error`.
+//!
+//! `docs/api-examples.md` in the repository has examples for each part of the API.
 #![no_std]
 #![cfg_attr(
     not(feature = "internals"),
@@ -126,7 +128,6 @@ use process::Mode;
 /// drop(registered);
 /// # Ok::<(), quarry::Error>(())
 /// ```
-///
 #[doc(inline)]
 pub use quarry_cache::Shrinker;
 #[cfg(feature = "page-cache")]
@@ -375,6 +376,8 @@ mod guides {
     struct PageCacheGuide;
     #[doc = include_str!("../../../docs/api.md")]
     struct ApiGuide;
+    #[doc = include_str!("../../../docs/api-examples.md")]
+    struct ApiExamples;
     #[doc = include_str!("../README.md")]
     struct ReadMe;
     #[doc = include_str!("../../../docs/budget.md")]

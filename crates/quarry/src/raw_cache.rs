@@ -86,7 +86,7 @@ impl RawCache {
         self.info().name()
     }
 
-    /// Bytes of an object, as they were requested.
+    /// Usable bytes of an object: the requested ones, rounded up.
     #[must_use]
     pub fn object_bytes(self) -> usize {
         self.info().object_bytes()

@@ -18,9 +18,7 @@ const _: () = assert!(MAX_CACHES <= Kind::LAST_CACHE as usize + 1);
 pub struct CacheId(u8);
 
 impl CacheId {
-    /// Cache number `index`.
-    ///
-    /// # Panics If `index` is 0 or not below [`MAX_CACHES`].
+    /// Cache number `index`, which lies between 0 and [`MAX_CACHES`]; panics otherwise.
     #[inline(always)]
     #[must_use]
     pub const fn new(index: usize) -> Self {

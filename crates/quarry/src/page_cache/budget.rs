@@ -67,8 +67,7 @@ impl GroupOptions {
 /// # use quarry::{Budget, FileBacking, GroupOptions, PageCache};
 /// let budget = Budget::get().expect("Quarry serves");
 /// let tenant = budget.group(&GroupOptions { max: 1 << 20, ..GroupOptions::default() })?;
-/// let program = FileBacking::open("/proc/self/exe")?;
-/// let mapping = PageCache::builder().group(&tenant).open(program)?;
+/// let mapping = PageCache::builder().group(&tenant).open(FileBacking::open("/proc/self/exe")?)?;
 /// for index in 0..400 {
 ///     mapping.read(index)?;
 /// }

@@ -24,8 +24,7 @@ use std::{
 /// let writable: FileBacking<ReadWrite> = FileBacking::open_writable(&path)?;
 /// writable.set_size(4096)?;
 ///
-/// let file: File = File::open(&path)?;
-/// let mapping = PageCache::open(FileBacking::<ReadOnly>::from(file))?;
+/// let mapping = PageCache::open(FileBacking::<ReadOnly>::from(File::open(&path)?))?;
 /// assert_eq!(mapping.read(0)?[..], [0; 4096]);
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), std::io::Error>(())

@@ -240,11 +240,11 @@ impl RawPage {
         if is_exclusive { state.has(State::EXCLUSIVE) } else { state.shared() > 0 }
     }
 
-    /// Returns whether a thread other than this one has latched the page for writing by
-    /// [`latch`](Self::latch). Threads that read are not recorded.
+    /// Returns whether the page is latched for writing, but not by [`latch`](Self::latch) on this
+    /// thread.
     #[must_use]
     pub fn is_latched_by_other(self) -> bool {
-        cache().writer(self.0) != writer()
+        self.is_latched(true) && cache().writer(self.0) != writer()
     }
 
     /// Returns whether the page belongs, or belonged, to the mapping.

@@ -32,7 +32,8 @@ impl NaiveBuddy {
     /// Takes the block at `pfn` out of the free block that contains it. Returns the order of the
     /// free block, and whether it was zero.
     ///
-    /// # Panics If the block was not free.
+    /// # Panics
+    /// If the block was not free.
     pub(super) fn take(&mut self, pfn: Pfn, order: Order) -> (u8, bool) {
         let (&start, &(from, zeroed)) =
             self.free.range(..=pfn.0).next_back().expect("a free block holds the frame");
