@@ -3,7 +3,6 @@
 use crate::compare::{duration, with_built_in, work};
 use crate::exit_status;
 use crate::program::CommandLine;
-use clap::ValueEnum;
 use quarry_compare::{AdviceEnding, AdviceRequest, CommandVariant, Goal, advise};
 use std::ffi::OsString;
 use std::io::Write;
@@ -31,7 +30,7 @@ pub(crate) struct AdviseArgs {
     allocators: Vec<String>,
     /// The gain that you want.
     #[arg(long, value_enum, default_value = "either")]
-    goal: GoalName,
+    goal: Goal,
     /// Time for the whole search.
     #[arg(long, value_name = "DURATION", default_value = "4m30s", value_parser = duration)]
     budget: Duration,
@@ -67,17 +66,6 @@ pub(crate) struct AdviseArgs {
     program: CommandLine,
 }
 
-/// The gain that the user wants.
-#[derive(Clone, Copy, ValueEnum)]
-enum GoalName {
-    /// Time or memory, without a loss in the other.
-    Either,
-    /// Time, whatever it costs in memory.
-    Time,
-    /// Memory, whatever it costs in time.
-    Memory,
-}
-
 pub(crate) fn run(args: AdviseArgs, out: &mut dyn Write) -> i32 {
     let (command, prepare) = (args.program.command, args.prepare);
     let work = match work(CommandVariant { parameters: Vec::new(), command, prepare }) {
@@ -86,11 +74,7 @@ pub(crate) fn run(args: AdviseArgs, out: &mut dyn Write) -> i32 {
     };
     let request = AdviceRequest {
         allocators: args.allocators,
-        goal: match args.goal {
-            GoalName::Either => Goal::Either,
-            GoalName::Time => Goal::Time,
-            GoalName::Memory => Goal::Memory,
-        },
+        goal: args.goal,
         budget: args.budget,
         metrics: args.metric,
         check_output: args.check_output,

@@ -3,7 +3,7 @@
 use crate::exit_status;
 use crate::library::{self, FULL, LibraryError, object_for};
 use crate::options::Setting;
-use crate::program::{self, CannotRun, CommandLine};
+use crate::program::{self, CommandLine};
 use quarry_compare::{BuiltIn, CommandVariant, Ending, Request, Runs, Work, compare, scan};
 use quarry_harness::Usage;
 use quarry_mm::slab::slab_names;
@@ -52,10 +52,10 @@ pub(crate) struct CompareArgs {
     /// The allocator that the others are compared with [default: glibc, else the first].
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// A number that the program prints: a regular expression with one capture group around it. If
-    /// the group has a name, it is the number's: `higher:(?<rate>[0-9.]+) requests per second`.
-    /// With `higher:` or `lower:` in front there is a verdict on it. The last match counts.
-    /// Verdicts are about the first --metric instead of wall time.
+    /// A number that the program prints: a regular expression with one capture group around it. The
+    /// name of the group, or else the expression, is the number's name:
+    /// `higher:(?<rate>[0-9.]+) requests per second`. With `higher:` or `lower:` there is a verdict
+    /// on it. The last match counts. Verdicts are about the first --metric instead of wall time.
     #[arg(long, value_name = "REGEX")]
     metric: Vec<String>,
     /// A run whose standard output differs from that of the first one has failed.
@@ -174,7 +174,7 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
 pub(crate) fn work(variant: CommandVariant) -> Result<Work, i32> {
     let path = env::var_os("PATH");
     let file = program::locate(&variant.command[0], path.as_deref())
-        .map_err(|reason| cannot_run(&variant, reason))?;
+        .map_err(|reason| reason.told_of(&variant.command[0]))?;
     let interpreter =
         program::interpreter_of(&file, path.as_deref()).unwrap_or_else(|_| file.clone());
     Ok(Work { variant, file, interpreter })
@@ -194,12 +194,6 @@ pub(crate) fn with_built_in<T>(run: impl FnOnce(&BuiltIn<'_>) -> T) -> T {
     };
     let slabs: Vec<&str> = slab_names().chain([FULL]).collect();
     run(&BuiltIn { slabs: &slabs, find: &find, setting: &setting, held: &quarry_profile::held })
-}
-
-fn cannot_run(variant: &CommandVariant, reason: CannotRun) -> i32 {
-    let name = variant.command[0].display();
-    exit_status::say(format_args!("{name}: {}", reason.message()));
-    reason.exit_status()
 }
 
 #[cfg(test)]

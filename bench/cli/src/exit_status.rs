@@ -33,16 +33,12 @@ pub fn report(result: anyhow::Result<()>) -> i32 {
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             say(format_args!("{error:#}"));
-            exit_status_of(&error)
+            match error.is::<Missing>() {
+                true => EXIT_MISSING,
+                false if Usage::is_cause_of(&error) => EXIT_USAGE,
+                false => EXIT_FAILURE,
+            }
         }
-    }
-}
-
-fn exit_status_of(error: &anyhow::Error) -> i32 {
-    match error.is::<Missing>() {
-        true => EXIT_MISSING,
-        false if Usage::is_cause_of(error) => EXIT_USAGE,
-        false => EXIT_FAILURE,
     }
 }
 

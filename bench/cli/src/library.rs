@@ -101,19 +101,18 @@ pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf, Li
     let name = file_name(object);
     let by_option = named.map(|value| ("--set LIBRARY", value));
     let by_variable = || Some((LIBRARY_VARIABLE, env::var_os(LIBRARY_VARIABLE)?));
-    let path = match by_option.or_else(by_variable).filter(|(_, value)| !value.is_empty()) {
+    preloadable(match by_option.or_else(by_variable).filter(|(_, value)| !value.is_empty()) {
         Some((by, value)) => find_named(by, PathBuf::from(value), &name)?,
         None => find_beside(&name)?,
-    };
-    if !is_preloadable(&path) {
-        return Err(LibraryError::NotExpressible(path));
-    }
-    Ok(path)
+    })
 }
 
 /// Finds another file that is built and installed with the command, like [`find`].
 pub fn find_companion(name: &str) -> Result<PathBuf, LibraryError> {
-    let path = find_beside(name)?;
+    preloadable(find_beside(name)?)
+}
+
+fn preloadable(path: PathBuf) -> Result<PathBuf, LibraryError> {
     if is_preloadable(&path) { Ok(path) } else { Err(LibraryError::NotExpressible(path)) }
 }
 

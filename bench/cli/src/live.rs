@@ -30,22 +30,13 @@ pub(crate) struct Running {
     pub(crate) tree: bool,
 }
 
-pub(crate) type Layout = fn(&Snapshot) -> String;
-
 impl Target {
-    pub(crate) fn print(&self, layout: Layout, out: &mut dyn Write) -> Result<()> {
-        self.print_changed(layout, |_| {}, out)
-    }
-
-    /// Like `print`, but applies `change` to the figures first.
-    pub(crate) fn print_changed(
+    pub(crate) fn print(
         &self,
-        layout: Layout,
-        change: impl Fn(&mut Snapshot),
+        layout: impl Fn(&Snapshot) -> String,
         out: &mut dyn Write,
     ) -> Result<()> {
-        let mut snapshot = self.read()?;
-        change(&mut snapshot);
+        let snapshot = self.read()?;
         // The figures are printed even if standard error is closed or full.
         let _ = writeln!(io::stderr(), "quarry: {}", snapshot.heading());
         match self.json {

@@ -59,12 +59,9 @@ fn all() -> impl Iterator<Item = &'static OptionHelp> {
 }
 
 pub(crate) fn help() -> String {
-    let mut text =
-        String::from("Options for --set (also read from the environment as QUARRY_KEY):\n");
-    for option in all() {
-        text.push_str(&format!("  {:<10} {} ({})\n", option.name, option.meaning, option.accepted));
-    }
-    text
+    let head = "Options for --set (also read from the environment as QUARRY_KEY):\n".to_owned();
+    let line = |it: &OptionHelp| format!("  {:<10} {} ({})\n", it.name, it.meaning, it.accepted);
+    std::iter::once(head).chain(all().map(line)).collect()
 }
 
 #[cfg(test)]

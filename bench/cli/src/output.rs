@@ -26,6 +26,12 @@ impl Write for Output {
     }
 }
 
+/// The width of the terminal, if standard output is one.
+pub fn columns() -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(size.ws_col).filter(|columns| *columns > 0)
+}
+
 /// Prints help, the version or an error of the command line; returns the exit status.
 pub fn print_of_parser(error: &clap::Error) -> i32 {
     if error.exit_code() != 0 {

@@ -1,5 +1,6 @@
 //! Finds the file that a command line runs: by PATH, then by the `#!` lines.
 
+use crate::exit_status::say;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 use std::ffi::{OsStr, OsString};
@@ -33,12 +34,14 @@ impl CannotRun {
         }
     }
 
-    /// The message for the user.
-    pub fn message(self) -> &'static str {
-        match self {
+    /// Tells the user; returns the exit status.
+    pub fn told_of(self, command: &OsStr) -> i32 {
+        let why = match self {
             Self::NotFound => "command not found",
             Self::NotExecutable => "not an executable file, or no permission to execute it",
-        }
+        };
+        say(format_args!("{}: {why}", command.display()));
+        self.exit_status()
     }
 }
 

@@ -90,10 +90,7 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let name = &args.program.command[0];
     let file = match program::locate(name, path.as_deref()) {
         Ok(file) => file,
-        Err(reason) => {
-            say(format_args!("{}: {}", name.display(), reason.message()));
-            return Ok(reason.exit_status());
-        }
+        Err(reason) => return Ok(reason.told_of(name)),
     };
     let interpreter =
         program::interpreter_of(&file, path.as_deref()).unwrap_or_else(|_| file.clone());
@@ -171,10 +168,8 @@ fn variables() -> Vec<(String, String)> {
 /// The slab policy in the environment; the library reads all other variables itself.
 fn slab_of_environment() -> anyhow::Result<Option<String>> {
     let Some(value) = env::var_os("QUARRY_SLAB") else { return Ok(None) };
-    match Setting::parse(&format!("SLAB={}", value.display())) {
-        Ok(setting) => Ok(Some(setting.value)),
-        Err(error) => bail!(Usage(format!("QUARRY_{error}"))),
-    }
+    let setting = Setting::parse(&format!("SLAB={}", value.display()));
+    Ok(Some(setting.map_err(|error| Usage(format!("QUARRY_{error}")))?.value))
 }
 
 /// Returns the settings of `--set`, `--slab` and `--stats`; a bad value is an error.
@@ -183,10 +178,9 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     let assignments = args.set.iter().map(|text| ("--set ", text.clone())).chain(of_slab);
     let mut settings = Vec::new();
     for (option, assignment) in assignments {
-        match Setting::parse(&assignment) {
-            Ok(setting) => settings.push((setting.key, setting.value)),
-            Err(error) => bail!(Usage(format!("{option}{error}"))),
-        }
+        let setting = Setting::parse(&assignment);
+        let setting = setting.map_err(|error| Usage(format!("{option}{error}")))?;
+        settings.push((setting.key, setting.value));
     }
     if let Some(target) = &args.stats {
         settings.push(("STATS", target.clone()));

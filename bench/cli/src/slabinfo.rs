@@ -1,6 +1,6 @@
 //! `quarry slabinfo`: prints the slab caches of a running process.
 
-use crate::live::{Layout, Target};
+use crate::live::Target;
 use anyhow::Result;
 use quarry_live::activity::{self, Activity};
 use quarry_live::{Snapshot, slabinfo};
@@ -23,15 +23,15 @@ pub(crate) struct SlabinfoArgs {
 }
 
 pub(crate) fn run(args: &SlabinfoArgs, out: &mut dyn Write) -> Result<()> {
-    let text: Layout = if args.display_active { active } else { slabinfo::text };
-    let sort = |snapshot: &mut Snapshot| {
+    let text = |snapshot: &Snapshot| {
+        let mut snapshot = snapshot.clone();
         if args.activity {
             activity::most_active_first(&mut snapshot.caches);
         }
+        match args.display_active {
+            true => activity::table("", snapshot.caches.iter().map(Activity::from)),
+            false => slabinfo::text(&snapshot),
+        }
     };
-    args.target.print_changed(text, sort, out)
-}
-
-fn active(snapshot: &Snapshot) -> String {
-    activity::table("", snapshot.caches.iter().map(Activity::from))
+    args.target.print(text, out)
 }

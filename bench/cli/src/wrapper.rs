@@ -61,7 +61,9 @@ impl Command {
                 "env" | "nohup" | "nice" => {}
                 // `exec -a NAME` and `nice -n NUMBER` have an extra word.
                 "-a" | "-n" => drop(words.next()),
-                _ if KEYWORDS.contains(&word) || word.starts_with('-') || is_assignment(word) => {}
+                _ if KEYWORDS.contains(&word)
+                    || word.starts_with('-')
+                    || assigned(word).is_some() => {}
                 _ if word.contains(['<', '>']) => return None,
                 _ => return (is_exec || self.passes_arguments).then_some(word),
             }
@@ -76,10 +78,6 @@ fn assigned(word: &str) -> Option<(&str, &str)> {
         && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
         && !name.starts_with(|it: char| it.is_ascii_digit());
     is_name.then_some((name, value))
-}
-
-fn is_assignment(word: &str) -> bool {
-    assigned(word).is_some()
 }
 
 struct Reader<'a> {
@@ -113,7 +111,8 @@ impl<'a> Reader<'a> {
             }
         }
         let is_setting = |word: &Word| {
-            word.as_deref().is_none_or(|it| is_assignment(it) || it == "export" || it == "readonly")
+            word.as_deref()
+                .is_none_or(|it| assigned(it).is_some() || it == "export" || it == "readonly")
         };
         if command.words.iter().all(is_setting) {
             for (name, value) in command.words.iter().flatten().filter_map(|it| assigned(it)) {

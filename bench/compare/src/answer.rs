@@ -4,12 +4,12 @@ use super::closing;
 use super::first_look::{self, FirstLook};
 use super::judgement::Judgements;
 use super::readable::{readable, too_short};
-use super::request::{Request, Runs, Work};
+use super::request::{Request, Runs, Work, line};
 use super::weight::Weight;
 use anyhow::Result;
 use quarry_harness::judge::{Judgement, Outcome, Reason, Selection};
 use quarry_harness::results::{Cell, Direction, Metric, Run, Variant, Workload};
-use quarry_harness::table;
+use quarry_harness::{report, table};
 use serde_json::{Value, json};
 use std::fmt;
 
@@ -122,8 +122,13 @@ impl<'a> Answer<'a> {
         self.run.meta.workloads.iter().map(of).collect()
     }
 
+    pub(super) fn page(&self) -> Result<Vec<u8>> {
+        let name = self.run.meta.workloads[0].name.clone();
+        Ok(report::page(vec![(name, self.shown.clone())])?.into_bytes())
+    }
+
     pub(super) fn markdown(&self) -> String {
-        format!("# quarry compare: `{}`\n\n{self}", self.request.line())
+        format!("# quarry compare: `{}`\n\n{self}", line(&self.request.command))
     }
 
     fn head(&self) -> String {
@@ -138,7 +143,7 @@ impl<'a> Answer<'a> {
         format!(
             "{}\n{}{asked} in shuffled order, seed {}; a warm-up round is kept, not \
              counted.",
-            self.request.line(),
+            line(&self.request.command),
             table::counted(rounds, "round"),
             self.run.meta.seed
         )

@@ -5,25 +5,25 @@ use crate::allocators::GLIBC;
 use crate::answer::Answer;
 use crate::condition::{self, Condition, Finding};
 use crate::contenders::{self, Contender};
-use crate::figure::Figure;
+use crate::figure::{Figure, NoNumber};
 use crate::first_look::FirstLook;
 use crate::input::Input;
 use crate::interrupt::Interrupt;
 use crate::judgement::Judgements;
 use crate::launch::Program;
 use crate::reach::{self, NoVerdict};
-use crate::request::{Ending, Request, Runs, Work};
+use crate::request::{Ending, Request, Runs, Work, line};
 use crate::supervised_program::SupervisedProgram;
 use crate::{export, raw};
 use anyhow::{Context, Result, bail};
 use quarry_harness::destination::{Destination, NEW, Present};
 use quarry_harness::experiment::{Enough, Experiment, Stop};
+use quarry_harness::nearest;
 use quarry_harness::results::{self, Direction, Metric, Run, Verify, Workload};
 use quarry_harness::statistics::MIN_PAIRS;
 use quarry_harness::usage::Usage;
-use quarry_harness::{nearest, report};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Compares, and prints to `out`.
@@ -45,8 +45,12 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
     let mut program = supervised(request, &input, contenders, &baseline, figures, &interrupt)?;
-    let mut looks: Vec<_> =
-        (0..request.works.len()).map(|work| FirstLook::at(&program, work, false)).collect();
+    // Other faults of the program may be those of its first run only.
+    let look = |work| match FirstLook::at(&program, work, false) {
+        Err(error) if error.is::<NoNumber>() => Err(error),
+        look => Ok(look),
+    };
+    let mut looks = (0..request.works.len()).map(look).collect::<Result<Vec<_>>>()?;
     if let Some(signal) = interrupt.signal() {
         writeln!(out, "interrupted before the first round: there is nothing to print")?;
         return Ok(Ending::Interrupted(signal));
@@ -177,43 +181,33 @@ fn baseline_of(contenders: &[Contender], asked: Option<&str>) -> Result<String> 
 }
 
 /// Files that are written at the end, and opened before anything runs.
-struct Places {
-    csv: Option<Destination>,
-    markdown: Option<Destination>,
-    json: Option<Destination>,
-    html: Option<Destination>,
-}
+struct Places(Vec<(Destination, Content)>);
+
+type Content = fn(&Request, &Answer<'_>) -> Result<Vec<u8>>;
 
 impl Places {
     fn open(request: &Request) -> Result<Self> {
-        let open = |option, place: Option<&_>, present| {
-            place.map(|place| Destination::open(option, place, present)).transpose()
-        };
-        let csv = open("--export-csv", request.csv.as_deref(), Present::Replaced)?;
-        let markdown = request.markdown.as_deref();
-        let markdown = open("--export-markdown", markdown, Present::Replaced)?;
-        let json = open("--json", request.json.as_deref(), Present::Replaced)?;
-        let html = open("--html", request.html.as_deref(), NEW)?;
+        let all: [(&str, &Option<PathBuf>, Present, Content); 4] = [
+            ("--export-csv", &request.csv, Present::Replaced, export::csv),
+            ("--export-markdown", &request.markdown, Present::Replaced, |_, it| {
+                Ok(it.markdown().into_bytes())
+            }),
+            ("--json", &request.json, Present::Replaced, |_, it| {
+                Ok(serde_json::to_vec(&it.as_json())?)
+            }),
+            ("--html", &request.html, NEW, |_, it| it.page()),
+        ];
+        let asked = all.into_iter().filter_map(|(option, place, present, content)| {
+            let open = |place: &PathBuf| Destination::open(option, place, present);
+            Some(open(place.as_ref()?).map(|it| (it, content)))
+        });
+        let places = asked.collect::<Result<_>>()?;
         request.out.as_deref().map_or(Ok(()), results::prepare)?;
-        Ok(Self { csv, markdown, json, html })
+        Ok(Self(places))
     }
 
     fn write(self, answer: &Answer<'_>, request: &Request) -> Result<()> {
-        if let Some(csv) = self.csv {
-            csv.write(&export::csv(request, answer.run, &answer.judgements)?)?;
-        }
-        if let Some(markdown) = self.markdown {
-            markdown.write(answer.markdown().as_bytes())?;
-        }
-        if let Some(json) = self.json {
-            json.write(serde_json::to_string(&answer.as_json())?.as_bytes())?;
-        }
-        if let Some(html) = self.html {
-            let name = answer.run.meta.workloads[0].name.clone();
-            let page = report::page(vec![(name, answer.shown.clone())])?;
-            html.write(page.as_bytes())?;
-        }
-        Ok(())
+        self.0.into_iter().try_for_each(|(place, content)| place.write(&content(request, answer)?))
     }
 }
 
@@ -226,17 +220,7 @@ fn supervised(
     interrupt: &Rc<Interrupt>,
 ) -> Result<SupervisedProgram> {
     contenders::add_copy(&mut contenders, baseline);
-    let program = |work: &Work| Program {
-        file: work.file.clone(),
-        command: work.variant.command.clone(),
-        stdin: input.path(),
-        variables: Vec::new(),
-        timeout: request.timeout,
-        may_serve_itself: false,
-        proportional: false,
-        prepare: work.variant.prepare.clone(),
-        ignore_failure: request.ignore_failure,
-    };
+    let program = |it| Program::of(it, input.path(), request.timeout, request.ignore_failure);
     let programs = request.works.iter().map(program).collect();
     SupervisedProgram::new(programs, contenders, figures, request.check_output, interrupt)
 }
@@ -268,7 +252,7 @@ fn experiment(
         None => experiment,
     };
     experiment
-        .option("command", request.line())
+        .option("command", line(&request.command))
         .option("ignore-failure", request.ignore_failure)
         .option("timeout", raw::seconds(request.timeout))
         .option("check-output", request.check_output)

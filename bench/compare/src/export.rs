@@ -1,44 +1,30 @@
 //! The figures of a comparison as CSV: a row for each workload, allocator and metric.
 
-use crate::judgement::Judgements;
-use crate::request::Request;
+use crate::answer::Answer;
+use crate::request::{Request, line};
 use anyhow::Result;
-use quarry_harness::results::{Cell, Metric, Relation, Run, Variant};
+use quarry_harness::results::{Cell, Metric, Relation, Variant};
 use quarry_harness::statistics;
 
-const COLUMNS: [&str; 14] = [
-    "allocator",
-    "metric",
-    "unit",
-    "runs",
-    "failed",
-    "median",
-    "min",
-    "max",
-    "baseline",
-    "verdict",
-    "relation",
-    "change",
-    "low",
-    "high",
-];
+const COLUMNS: &str = "allocator,metric,unit,runs,failed,median,min,max,baseline,verdict,relation,\
+                       change,low,high";
 
 /// Writes every judgement in recorded units. `change`, `low` and `high` are the ratio to the
 /// baseline or the difference from it, as `relation` says, with its 95 % interval. The columns
 /// after `command` are the parameters of `-L`, as `parameter_NAME`.
-pub(super) fn csv(request: &Request, run: &Run, judgements: &Judgements) -> Result<Vec<u8>> {
+pub(super) fn csv(request: &Request, answer: &Answer<'_>) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let parameters = request.works[0].variant.parameters.iter();
     let parameters = parameters.map(|(name, _)| format!("parameter_{name}"));
     let head = std::iter::once("command".to_owned()).chain(parameters);
-    writer.write_record(head.chain(COLUMNS.map(str::to_owned)))?;
-    for (work, workload) in request.works.iter().zip(&run.meta.workloads) {
-        let words: Vec<_> = work.variant.command.iter().map(|it| it.to_string_lossy()).collect();
+    writer.write_record(head.chain(COLUMNS.split(',').map(str::to_owned)))?;
+    for (work, workload) in request.works.iter().zip(&answer.run.meta.workloads) {
         let values = work.variant.parameters.iter().map(|(_, value)| value.clone());
-        let start: Vec<String> = std::iter::once(words.join(" ")).chain(values).collect();
-        for variant in &run.meta.variants {
-            for metric in &run.meta.metrics {
-                let rest = row(run, judgements, &workload.name, variant, metric);
+        let start: Vec<String> =
+            std::iter::once(line(&work.variant.command)).chain(values).collect();
+        for variant in &answer.run.meta.variants {
+            for metric in &answer.run.meta.metrics {
+                let rest = row(answer, &workload.name, variant, metric);
                 writer.write_record(start.iter().chain(&rest))?;
             }
         }
@@ -46,13 +32,8 @@ pub(super) fn csv(request: &Request, run: &Run, judgements: &Judgements) -> Resu
     Ok(writer.into_inner()?)
 }
 
-fn row(
-    run: &Run,
-    judgements: &Judgements,
-    workload: &str,
-    variant: &Variant,
-    metric: &Metric,
-) -> Vec<String> {
+fn row(of: &Answer<'_>, workload: &str, variant: &Variant, metric: &Metric) -> Vec<String> {
+    let Answer { run, judgements, .. } = of;
     let cell = Cell { workload, tasks: 1, variant: &variant.name };
     let failed = run.samples_of(cell).filter(|it| it.failure.is_some()).count();
     let values: Vec<f64> = run.values(cell, metric).into_iter().flatten().collect();

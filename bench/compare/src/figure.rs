@@ -4,9 +4,17 @@ use anyhow::{Result, bail};
 use quarry_harness::results::{Direction, Metric};
 use quarry_harness::usage::Usage;
 use regex::bytes::Regex;
+use thiserror::Error;
 
 const ACCEPTED: &str = "around the number, of a regular expression such as \
                         'higher:(?<rate>[0-9.]+) requests per second'";
+/// Lines of a program's output that [`NoNumber`] shows, and most letters of each.
+const SHOWN: (usize, usize) = (3, 60);
+
+/// A program printed no number for an option: its regular expression, and what was printed last.
+#[derive(Debug, Error)]
+#[error("--metric '{0}' finds no number in what the program printed; the end of that: {1}")]
+pub(super) struct NoNumber(Regex, String);
 
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
@@ -18,12 +26,12 @@ pub(super) struct Figure {
 impl Figure {
     /// Reads all options; fails on a mistake.
     pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Self>> {
-        (1..).zip(texts).map(|(number, text)| Self::parse(text, number)).collect()
+        texts.iter().map(|text| Self::parse(text)).collect()
     }
 
-    /// Reads `[higher:|lower:]REGEX` with one capture group. The group's name, if any, is the
-    /// figure's name. `number` counts the options from 1. Fails on a mistake.
-    pub(super) fn parse(text: &str, number: usize) -> Result<Self> {
+    /// Reads `[higher:|lower:]REGEX` with one capture group. The figure has the name of the group,
+    /// or else REGEX is its name. Fails on a mistake.
+    pub(super) fn parse(text: &str) -> Result<Self> {
         let (direction, pattern) = match text.split_once(':') {
             Some(("higher", rest)) => (Direction::Higher, rest),
             Some(("lower", rest)) => (Direction::Lower, rest),
@@ -41,8 +49,9 @@ impl Figure {
                 "--metric {text}: {groups} capture groups; accepted: one, {ACCEPTED}"
             )));
         }
-        let name = regex.capture_names().flatten().next();
-        let name = name.map_or_else(|| format!("metric {number}"), str::to_owned);
+        let name = regex.capture_names().flatten().next().unwrap_or(pattern);
+        // In a table of Markdown a bar would end the cell.
+        let name = name.replace('|', "/");
         if ["wall", "user", "sys", "peak RSS", "idle RSS", "faults", "huge pages", "switches"]
             .contains(&&*name)
         {
@@ -57,12 +66,26 @@ impl Figure {
         Metric::new(&self.name, "", self.direction, &self.name)
     }
 
-    /// Returns the last number that the program printed and the expression matches.
-    pub(super) fn find(&self, output: &[u8]) -> Option<f64> {
+    /// Returns the last number on standard output, or else on standard error, that matches.
+    pub(super) fn find(&self, stdout: &[u8], stderr: &[u8]) -> Result<f64, NoNumber> {
+        let found = self.find_in(stdout).or_else(|| self.find_in(stderr));
+        found.ok_or_else(|| NoNumber(self.regex.clone(), end_of(&[stdout, stderr].join(&b'\n'))))
+    }
+
+    fn find_in(&self, output: &[u8]) -> Option<f64> {
         let found = self.regex.captures_iter(output).last()?.get(1)?;
         let text = std::str::from_utf8(found.as_bytes()).ok()?.replace([',', '_', ' '], "");
         text.parse().ok().filter(|value: &f64| value.is_finite())
     }
+}
+
+fn end_of(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
+    let lines = text.lines().rev().filter(|line| !line.trim().is_empty());
+    let short = |line: &str| format!("{:?}", line.chars().take(SHOWN.1).collect::<String>());
+    let mut last: Vec<String> = lines.take(SHOWN.0).map(short).collect();
+    last.reverse();
+    if last.is_empty() { "nothing".to_owned() } else { last.join(", ") }
 }
 
 #[cfg(test)]
@@ -71,24 +94,38 @@ mod tests {
 
     #[test]
     fn the_last_match_counts() {
-        let figure = Figure::parse(r"higher:(?<rate>[\d,.]+) per second", 1).unwrap();
+        let figure = Figure::parse(r"higher:(?<rate>[\d,.]+) per second").unwrap();
         assert_eq!((figure.name.as_str(), figure.direction), ("rate", Direction::Higher));
         let output = b"1.5 per second\nthen\n12,345.5 per second\n";
-        assert_eq!(figure.find(output), Some(12345.5));
-        assert_eq!(figure.find(b"nothing"), None);
-        assert_eq!(figure.find(b", per second"), None, "no number");
+        assert_eq!(figure.find(output, b"7 per second").unwrap(), 12345.5);
+        assert_eq!(figure.find(b"nothing", b"7 per second").unwrap(), 7.0);
     }
 
     #[test]
     fn names_and_directions_are_optional() {
-        let figure = Figure::parse(r"Throughput: (\d+)", 2).unwrap();
-        assert_eq!((figure.name.as_str(), figure.direction), ("metric 2", Direction::None));
-        assert_eq!(figure.find(b"Throughput: 7"), Some(7.0));
+        let figure = Figure::parse(r"lower:Throughput: (\d+)").unwrap();
+        assert_eq!((&*figure.name, figure.direction), (r"Throughput: (\d+)", Direction::Lower));
+        assert_eq!(figure.find(b"Throughput: 7", b"").unwrap(), 7.0);
+        assert_eq!(Figure::parse(r"(\d+) (?:a|b)").unwrap().name, r"(\d+) (?:a/b)");
+    }
+
+    #[test]
+    fn the_last_lines_show_why_nothing_is_found() {
+        let figure = Figure::parse("([0-9,]+) knots").unwrap();
+        let why = |stdout: &[u8]| figure.find(stdout, b"\x1b[1mbad\n").unwrap_err().to_string();
+        let start = "--metric '([0-9,]+) knots' finds no number in what the program printed; ";
+        assert_eq!(
+            why(b", knots"),
+            format!(r#"{start}the end of that: ", knots", "\u{{1b}}[1mbad""#)
+        );
+        assert!(why(b"a\n\nb\nc\n\n").ends_with(r#": "b", "c", "\u{1b}[1mbad""#));
+        let nothing = figure.find(b"", b"\n").unwrap_err().to_string();
+        assert_eq!(nothing, format!("{start}the end of that: nothing"));
     }
 
     #[test]
     fn wrong_ones_say_what_is_accepted() {
-        let error = |text| format!("{:#}", Figure::parse(text, 1).unwrap_err());
+        let error = |text| format!("{:#}", Figure::parse(text).unwrap_err());
         assert!(
             error("(").starts_with("--metric (: unclosed group; accepted: one"),
             "{}",

@@ -7,6 +7,7 @@ use super::supervisor::{End, FINISH, Order, Report, SUPERVISE_COMMAND};
 use super::witness::{self, Witnesses};
 use crate::allocators;
 use crate::contenders::Contender;
+use crate::request::Work;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -57,6 +58,26 @@ pub struct Program {
 }
 
 impl Program {
+    /// The program of a request, with nothing set and all of it served by the contender.
+    pub(super) fn of(
+        work: &Work,
+        stdin: Option<PathBuf>,
+        timeout: Duration,
+        ignore_failure: bool,
+    ) -> Self {
+        Self {
+            file: work.file.clone(),
+            command: work.variant.command.clone(),
+            stdin,
+            variables: Vec::new(),
+            timeout,
+            may_serve_itself: false,
+            proportional: false,
+            prepare: work.variant.prepare.clone(),
+            ignore_failure,
+        }
+    }
+
     fn failure(&self, raw: &Raw) -> Option<String> {
         let is_ignored = self.ignore_failure && matches!(raw.report.end, End::Exited(_));
         if is_ignored { None } else { raw.failure(self.timeout) }

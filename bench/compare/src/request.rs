@@ -89,11 +89,12 @@ impl Request {
         let name = self.command.first().map(|it| it.to_string_lossy()).unwrap_or_default();
         name.rsplit('/').next().unwrap_or_default().to_owned()
     }
+}
 
-    pub(super) fn line(&self) -> String {
-        let words: Vec<_> = self.command.iter().map(|it| it.to_string_lossy()).collect();
-        words.join(" ")
-    }
+/// The words of a command with blanks between them.
+pub(super) fn line(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|it| it.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 /// The way in which a comparison ended.

@@ -1,6 +1,6 @@
 //! One sample of the compared program: its output, its figures, and the allocator that served it.
 
-use super::figure::Figure;
+use super::figure::{Figure, NoNumber};
 use super::interrupt::Interrupt;
 use super::launch::{Launcher, Program};
 use super::raw::{Raw, difference};
@@ -37,8 +37,11 @@ impl SupervisedProgram {
         Ok(Self { programs, contenders, figures, check_output, launcher, first })
     }
 
+    /// See [`Launcher::probe`]; also fails if the program does not print every figure.
     pub(super) fn probe(&self, workload: usize) -> Result<Raw> {
-        self.launcher.probe(&self.programs[workload], None)
+        let raw = self.launcher.probe(&self.programs[workload], None)?;
+        self.figures_in(&raw)?;
+        Ok(raw)
     }
 
     /// See [`Launcher::as_it_is`].
@@ -60,14 +63,13 @@ impl SupervisedProgram {
     fn measured(&self, raw: &Raw, served_by: &str) -> Result<Measurement, String> {
         let mut measurement = raw.measurement(served_by);
         measurement.verified = 1;
-        for figure in &self.figures {
-            let value = figure.find(&raw.stdout).or_else(|| figure.find(&raw.stderr));
-            let Some(value) = value else {
-                return Err(format!("printed no number that --metric '{}' finds", figure.regex));
-            };
-            measurement.figures.insert(figure.name.clone(), value);
-        }
+        measurement.figures.extend(self.figures_in(raw).map_err(|error| error.to_string())?);
         Ok(measurement)
+    }
+
+    fn figures_in(&self, raw: &Raw) -> Result<Vec<(String, f64)>, NoNumber> {
+        let find = |it: &Figure| Ok((it.name.clone(), it.find(&raw.stdout, &raw.stderr)?));
+        self.figures.iter().map(find).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 #[group(id = "choice")]
 pub struct Choice {
     /// The process, which runs on Quarry [default: the only one that does; all for ps and metrics].
-    #[arg(long, value_name = "N", value_parser = parse_pid)]
+    #[arg(long, value_name = "N", value_parser = parse_pid, allow_negative_numbers = true)]
     pub pid: Option<u32>,
     /// Processes that have this name, or whose program has it.
     #[arg(long, value_name = "NAME", conflicts_with = "pid")]
@@ -115,7 +115,7 @@ impl Choice {
             1 => Ok(found.remove(0).process),
             _ => {
                 let processes = found.iter().map(|it| it.process.who().clone()).collect();
-                Err(Problem::SeveralChosen(processes, advice))
+                Err(Problem::SeveralChosen(self.options(), processes, advice))
             }
         }
     }
@@ -137,9 +137,14 @@ impl Choice {
     /// The problem that no process matches the choice.
     #[must_use]
     pub fn nothing(&self) -> Problem {
+        Problem::NoneChosen(self.options())
+    }
+
+    /// The options that choose by name or control group.
+    fn options(&self) -> String {
         let options = [("--name", &self.name), ("--cgroup", &self.cgroup)].into_iter();
         let given = options.filter_map(|(option, it)| Some(format!("{option} {}", it.as_ref()?)));
-        Problem::NoneChosen(given.collect::<Vec<_>>().join(" "))
+        given.collect::<Vec<_>>().join(" ")
     }
 
     fn matching(&self) -> Vec<Process> {

@@ -44,10 +44,9 @@ const CACHE_GAUGES: [(&str, &str, OfCache); 4] = [
 /// The metrics of processes. Each sample has the labels `pid` and `process`. O(processes * caches).
 #[must_use]
 pub fn text(snapshots: &[Snapshot], format: Format) -> String {
-    let head = "# HELP quarry_processes Processes that have figures here.\n\
-                # TYPE quarry_processes gauge\nquarry_processes";
-    let text = format!("{head} {}\n", snapshots.len());
-    let mut writer = Writer { text, format, snapshots };
+    let mut writer = Writer { text: String::new(), format, snapshots };
+    writer.head(("quarry_processes", "Processes that have figures here.", Kind::Gauge));
+    let _ = writeln!(writer.text, "quarry_processes {}", snapshots.len());
     information(&mut writer);
     memory(&mut writer);
     caches(&mut writer);
@@ -72,13 +71,8 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes a metric with the samples of every snapshot. A sample is a value and its labels
-    /// besides `pid` and `process`; label values must not contain quotes or backslashes.
-    fn write<V: Display, S: IntoIterator<Item = (String, V)>>(
-        &mut self,
-        (name, help, kind): (&str, &str, Kind),
-        samples: impl Fn(&'a Snapshot) -> S,
-    ) {
+    /// Writes the lines before the samples of a metric; returns the suffix of the samples' name.
+    fn head(&mut self, (name, help, kind): (&str, &str, Kind)) -> &'static str {
         let (kind, suffix, of_samples) = match (kind, self.format) {
             (Kind::Gauge, _) => ("gauge", "", ""),
             (Kind::Counter, Format::OpenMetrics) => ("counter", "", "_total"),
@@ -86,6 +80,17 @@ impl<'a> Writer<'a> {
         };
         let _ = writeln!(self.text, "# HELP {name}{suffix} {help}");
         let _ = writeln!(self.text, "# TYPE {name}{suffix} {kind}");
+        of_samples
+    }
+
+    /// Writes a metric with the samples of every snapshot. A sample is a value and its labels
+    /// besides `pid` and `process`; label values must not contain quotes or backslashes.
+    fn write<V: Display, S: IntoIterator<Item = (String, V)>>(
+        &mut self,
+        (name, help, kind): (&str, &str, Kind),
+        samples: impl Fn(&'a Snapshot) -> S,
+    ) {
+        let of_samples = self.head((name, help, kind));
         for snapshot in self.snapshots {
             let (pid, process) = (snapshot.process.pid, &snapshot.process.name);
             for (labels, value) in samples(snapshot) {

@@ -26,9 +26,12 @@ pub enum Problem {
         options => format!("{NO_MATCH}: {options}; `quarry ps` lists them"),
     })]
     NoneChosen(String),
-    /// Several processes match, but the command is about one, unless it takes a choice like this.
-    #[error("several processes are on Quarry: {}; choose one by --pid{}", names(.0), .1)]
-    SeveralChosen(Vec<Who>, &'static str),
+    /// Several processes match these options, but the command is about one, or takes such a choice.
+    #[error(
+        "several processes are on Quarry{}{}: {}; choose one by --pid {}{}",
+        if .0.is_empty() { "" } else { " and match " }, .0, names(.1), .1[0].pid, .2
+    )]
+    SeveralChosen(String, Vec<Who>, &'static str),
     /// The process has ended.
     #[error("{0} has ended")]
     Ended(Who),
@@ -171,7 +174,7 @@ impl Problem {
 fn names(processes: &[Who]) -> String {
     let mut names: Vec<_> = processes.iter().take(MOST_NAMED).map(ToString::to_string).collect();
     if processes.len() > MOST_NAMED {
-        names.push(format!("{} more", processes.len() - MOST_NAMED));
+        names.push(format!("{} more (`quarry ps` lists them)", processes.len() - MOST_NAMED));
     }
     names.join(", ")
 }

@@ -34,40 +34,28 @@ fn add(total: &mut Snapshot, other: &Snapshot) {
     total.resident = total.resident.zip(other.resident).map(|(one, two)| one.saturating_add(two));
     total.is_last &= other.is_last;
     total.json.push_str(&other.json);
-    for cache in &other.caches {
-        let is_same =
-            |it: &&mut Cache| (&it.name, it.object_bytes) == (&cache.name, cache.object_bytes);
-        match total.caches.iter_mut().find(is_same) {
-            Some(sum) => add_cache(sum, cache),
-            None => total.caches.push(cache.clone()),
-        }
-    }
-    for zone in &other.zones {
-        match total.zones.iter_mut().find(|it| it.node == zone.node) {
-            Some(sum) => add_zone(sum, zone),
-            None => total.zones.push(zone.clone()),
-        }
-    }
+    merge(&mut total.zones, &other.zones, |it| it.node, add_zone);
+    merge(&mut total.caches, &other.caches, |it| (it.name.clone(), it.object_bytes), add_cache);
+    let add = |sum: &mut CpuLists, part: &CpuLists| add_each!(sum, part: count, high);
+    merge(&mut total.cpu_lists, &other.cpu_lists, |it| (it.cpu, it.node), add);
+    merge(&mut total.events, &other.events, |it| it.name.clone(), add_event);
+    merge(&mut total.locks, &other.locks, |it| it.name.clone(), add_lock);
     add_memory(&mut total.memory, &other.memory);
     add_budget(&mut total.budget, &other.budget);
     add_page_lists(&mut total.page_lists, &other.page_lists);
-    for lists in &other.cpu_lists {
-        let of = |it: &CpuLists| (it.cpu, it.node);
-        match total.cpu_lists.iter_mut().find(|it| of(it) == of(lists)) {
-            Some(sum) => add_each!(sum, lists: count, high),
-            None => total.cpu_lists.push(*lists),
-        }
-    }
-    for event in &other.events {
-        match total.events.iter_mut().find(|it| it.name == event.name) {
-            Some(sum) => add_event(sum, event),
-            None => total.events.push(event.clone()),
-        }
-    }
-    for lock in &other.locks {
-        match total.locks.iter_mut().find(|it| it.name == lock.name) {
-            Some(sum) => add_lock(sum, lock),
-            None => total.locks.push(lock.clone()),
+}
+
+/// Adds each part to the sum that has the same key; where none has it, the part begins one.
+fn merge<T: Clone, K: PartialEq>(
+    sums: &mut Vec<T>,
+    parts: &[T],
+    key: impl Fn(&T) -> K,
+    add: impl Fn(&mut T, &T),
+) {
+    for part in parts {
+        match sums.iter_mut().find(|sum| key(sum) == key(part)) {
+            Some(sum) => add(sum, part),
+            None => sums.push(part.clone()),
         }
     }
 }

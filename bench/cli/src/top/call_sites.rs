@@ -1,7 +1,7 @@
-//! The call sites of memory that a process allocated while `quarry top` watched it.
+//! The call sites of memory that a process allocated while `quarry top` watched them.
 
 use anyhow::Result;
-use quarry_live::Choice;
+use quarry_live::{Identity, Process};
 use quarry_profile::{Taken, Wish, print_in_use, take};
 use std::io::Write;
 use std::sync::Arc;
@@ -13,28 +13,32 @@ use std::time::Duration;
 const MEAN: usize = 64 << 10;
 const MOST_SITES: usize = 10;
 
-/// A profile that a thread takes while the screen is shown.
+/// A profile of a process that a thread takes while the screen is shown.
 pub(super) struct CallSites {
+    pub(super) process: Identity,
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Result<Taken>>,
 }
 
 impl CallSites {
-    /// Begins a profile, unless there are several processes.
-    pub(super) fn of(choice: &Choice) -> Self {
-        let (choice, is_over) = (choice.clone(), Arc::new(AtomicBool::new(false)));
+    /// Begins the profile.
+    pub(super) fn of(process: &Identity) -> Self {
+        let (pid, is_over) = (process.pid, Arc::new(AtomicBool::new(false)));
         let over = Arc::clone(&is_over);
-        let thread = thread::spawn(move || {
-            let wish = Wish { patience: Duration::MAX, mean: MEAN, frees: false };
-            take(choice.only()?, &wish, |_| over.load(Ordering::Relaxed))
-        });
-        Self { is_over, thread }
+        let wish = Wish { patience: Duration::MAX, mean: MEAN, frees: false };
+        let thread = move || take(Process::new(pid)?, &wish, |_| over.load(Ordering::Relaxed));
+        Self { process: process.clone(), is_over, thread: thread::spawn(thread) }
     }
 
-    /// Ends the profile and prints its call sites, or the reason why there are none.
-    pub(super) fn print(self, out: &mut dyn Write) -> Result<()> {
+    /// Asks for the end of the profile.
+    pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
-        writeln!(out, "\nAllocated since the first look, and still in use:")?;
+    }
+
+    /// Waits for its end, and prints its call sites, or the reason why there are none.
+    pub(super) fn print(self, out: &mut dyn Write) -> Result<()> {
+        let Identity { pid, name, .. } = self.process;
+        writeln!(out, "\nAllocated since the first look, and still in use by {name}[{pid}]:")?;
         match self.thread.join() {
             Ok(Ok(taken)) => print_in_use(&taken, MOST_SITES, out)?,
             Ok(Err(error)) => writeln!(out, "no call sites: {error:#}")?,

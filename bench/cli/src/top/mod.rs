@@ -9,6 +9,7 @@ mod view;
 use crate::live::Running;
 use anyhow::Result;
 use call_sites::CallSites;
+use quarry_cli::output;
 use quarry_harness::Usage;
 use quarry_live::{Problem, Process, Snapshot, Who, total};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -21,10 +22,12 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use view::{Reaction, View};
+use view::View;
 
 /// Longest wait for a key. A signal is noticed after this delay at the latest.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+/// Most processes whose call sites are shown: until it reacts, a profile takes time of a CPU.
+const MOST_PROFILES: usize = 32;
 /// Width of the text of `--once`: all columns, with room for a long name.
 const ONCE_COLUMNS: u16 = 100;
 
@@ -33,9 +36,10 @@ const ONCE_COLUMNS: u16 = 100;
 /// Keys: q quits, h shows all keys, n s l p d g a c sort by name, size, live, parked, dirty,
 /// growth, allocations and fast-path share.
 ///
-/// With --sort growth the process is profiled meanwhile. At the end the table is printed with the
-/// call sites of memory that was allocated since the first reading and is still in use. With --once
-/// the second reading comes --delay after the first: `quarry top --once --sort growth --delay 300`.
+/// With --sort growth processes are profiled meanwhile. At the end the table is printed, then for
+/// each process the call sites of memory that was allocated since the first reading and is still in
+/// use; if there are several, with a table of its own. With --once the second reading comes --delay
+/// after the first: `quarry top --once --sort growth --delay 300`.
 #[derive(clap::Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
@@ -73,7 +77,8 @@ pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
         return Err(Usage("standard output is not a terminal; use --once".to_owned()).into());
     }
     let is_of_growth = args.sort == Column::Growth;
-    let sites = is_of_growth.then(|| CallSites::of(&choice));
+    let profiled = first.iter().filter(|_| is_of_growth).take(MOST_PROFILES);
+    let sites: Vec<CallSites> = profiled.map(|it| CallSites::of(&it.process)).collect();
     let mut view = View::new(first, args.sort, args.delay);
     if args.once && is_of_growth {
         std::thread::sleep(args.delay);
@@ -93,18 +98,28 @@ pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
             }
         }
     }
+    let view = view.still();
     if args.once || is_of_growth {
-        print_once(&view.still(), out)?;
+        print_once(&view, out)?;
     }
-    sites.map_or(Ok(()), |sites| sites.print(out))
+    sites.iter().for_each(CallSites::end);
+    for of in sites {
+        if let Some(part) = view.part(of.process.pid) {
+            writeln!(out)?;
+            print_once(&part, out)?;
+        }
+        of.print(out)?;
+    }
+    Ok(())
 }
 
 fn print_once(view: &View, out: &mut dyn Write) -> Result<()> {
-    let lines = u16::try_from(view.rows.len()).unwrap_or(u16::MAX).saturating_add(screen::HEAD);
-    let mut terminal = ratatui::Terminal::new(TestBackend::new(ONCE_COLUMNS, lines))?;
+    let columns = output::columns().unwrap_or(ONCE_COLUMNS).min(ONCE_COLUMNS);
+    let lines = u16::try_from(screen::summary(view, columns).len() + 1 + view.rows.len())?;
+    let mut terminal = ratatui::Terminal::new(TestBackend::new(columns, lines))?;
     terminal.draw(|frame| screen::draw(frame, view))?;
     let buffer = terminal.backend().buffer();
-    for line in buffer.content.chunks(usize::from(ONCE_COLUMNS)) {
+    for line in buffer.content.chunks(usize::from(columns)) {
         let text: String = line.iter().map(ratatui::buffer::Cell::symbol).collect();
         writeln!(out, "{}", text.trim_end())?;
     }
@@ -132,14 +147,15 @@ fn watch(
         if event::poll(patience)?
             && let Event::Key(key) = event::read()?
             && key.kind == KeyEventKind::Press
-            && view.react(key) == Reaction::Quit
+            && view.is_ended_by(key)
         {
             return Ok(End::Key);
         }
-        if let Some(signal) = signals.last() {
-            return Ok(End::Signal(signal));
+        let signal = signals.0.load(Ordering::Relaxed);
+        if signal != 0 {
+            return Ok(End::Signal(signal as i32));
         }
-        if signals.has_continued() {
+        if signals.1.swap(false, Ordering::Relaxed) {
             // While this process was stopped, another one may have written over the screen.
             *terminal = ratatui::try_init()?;
             terminal.clear()?;
@@ -149,35 +165,23 @@ fn watch(
             match (read(), process.filter(|it| !it.is_alive())) {
                 (_, Some(process)) => return Ok(End::Process(process.who().clone())),
                 (Ok(processes), _) => view.update(&processes),
-                (Err(problem), _) => view.fail(problem.to_string()),
+                (Err(problem), _) => view.problem = Some(problem.to_string()),
             }
         }
     }
 }
 
-struct Signals {
-    last: Arc<AtomicUsize>,
-    continued: Arc<AtomicBool>,
-}
+/// The last signal that asks this process to end, and whether it was continued after a stop.
+#[derive(Default)]
+struct Signals(Arc<AtomicUsize>, Arc<AtomicBool>);
 
 impl Signals {
     fn listen() -> io::Result<Self> {
-        let signals = Self { last: Arc::default(), continued: Arc::default() };
+        let signals = Self::default();
         for signal in [SIGTERM, SIGHUP, SIGINT] {
-            let number = usize::try_from(signal).unwrap_or_default();
-            flag::register_usize(signal, Arc::clone(&signals.last), number)?;
+            flag::register_usize(signal, Arc::clone(&signals.0), signal.unsigned_abs() as usize)?;
         }
-        flag::register(SIGCONT, Arc::clone(&signals.continued))?;
+        flag::register(SIGCONT, Arc::clone(&signals.1))?;
         Ok(signals)
-    }
-
-    /// The last signal that asks this process to end.
-    fn last(&self) -> Option<i32> {
-        let signal = self.last.load(Ordering::Relaxed);
-        i32::try_from(signal).ok().filter(|signal| *signal != 0)
-    }
-
-    fn has_continued(&self) -> bool {
-        self.continued.swap(false, Ordering::Relaxed)
     }
 }

@@ -15,16 +15,8 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    pub(super) const KEYS: [(char, Self); 8] = [
-        ('n', Self::Name),
-        ('s', Self::Size),
-        ('l', Self::Live),
-        ('p', Self::Parked),
-        ('d', Self::Dirty),
-        ('g', Self::Growth),
-        ('a', Self::Allocs),
-        ('c', Self::Fast),
-    ];
+    /// The keys that sort by each column, in the order of the variants.
+    pub(super) const KEYS: &str = "nslpdgac";
 }
 
 /// A size class, or a kind of larger requests.
@@ -53,11 +45,10 @@ impl Row {
             live: cache.live_bytes(),
             parked: cache.parked_bytes(),
             dirty: cache.dirty_bytes(),
-            growth: None,
             allocs: cache.allocs,
             frees: cache.frees,
             fast: Some(cache.fast_percentages()),
-            rates: None,
+            ..Self::default()
         }
     }
 
@@ -83,32 +74,18 @@ pub(super) fn rows(snapshot: &Snapshot) -> Vec<Row> {
         let event = snapshot.events.iter().find(|it| it.name.as_str() == name);
         event.map_or(0, |event| event.count)
     };
+    let larger = |name: &str, [live, parked, dirty]: [u64; 3], allocs: &str, frees: &str| {
+        let (allocs, frees) = (count(allocs), count(frees));
+        Row { name: name.to_owned(), live, parked, dirty, allocs, frees, ..Row::default() }
+    };
     let mut rows: Vec<Row> = snapshot.caches.iter().map(Row::of_cache).collect();
-    rows.push(Row {
-        name: "(blocks)".to_owned(),
-        live: memory.blocks,
-        parked: memory.page_lists,
-        dirty: memory.free_dirty,
-        allocs: count("block_allocs"),
-        frees: count("block_frees"),
-        ..Row::default()
-    });
-    rows.push(Row {
-        name: "(mappings)".to_owned(),
-        live: memory.mappings,
-        parked: memory.mappings_kept,
-        allocs: count("mapping_allocs"),
-        frees: count("mapping_frees"),
-        ..Row::default()
-    });
+    let blocks = [memory.blocks, memory.page_lists, memory.free_dirty];
+    rows.push(larger("(blocks)", blocks, "block_allocs", "block_frees"));
+    let mappings = [memory.mappings, memory.mappings_kept, 0];
+    rows.push(larger("(mappings)", mappings, "mapping_allocs", "mapping_frees"));
     if memory.page_cache > 0 {
-        rows.push(Row {
-            name: "(page cache)".to_owned(),
-            live: memory.page_cache,
-            allocs: count("page_cache_taken"),
-            frees: count("page_cache_released"),
-            ..Row::default()
-        });
+        let pages = [memory.page_cache, 0, 0];
+        rows.push(larger("(page cache)", pages, "page_cache_taken", "page_cache_released"));
     }
     rows
 }

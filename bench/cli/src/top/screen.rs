@@ -9,37 +9,27 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Table};
 
-/// Lines above the rows: five of text and the table's head.
-pub(super) const HEAD: u16 = 6;
-
 struct Place {
     head: &'static str,
     sorted_by: Option<Column>,
-    width: Constraint,
+    width: u16,
     /// On a narrow screen, columns with a higher rank are left out first.
     rank: u8,
 }
 
 const fn place(head: &'static str, sorted_by: Option<Column>, width: u16, rank: u8) -> Place {
-    Place { head, sorted_by, width: Constraint::Length(width), rank }
+    Place { head, sorted_by, width, rank }
 }
 
-/// Least width of the column of names: it fits the longest name that Quarry gives.
-const NAME_COLUMNS: u16 = 14;
-
-/// Each column fits its largest number: a truncated number would be wrong.
+/// Each column fits its largest number, because a truncated number would be wrong, and the first
+/// one the longest name that Quarry gives.
 const COLUMNS: [Place; 10] = [
-    Place {
-        head: "NAME",
-        sorted_by: Some(Column::Name),
-        width: Constraint::Min(NAME_COLUMNS),
-        rank: 0,
-    },
-    place("SIZE", Some(Column::Size), 7, 4),
+    place("NAME", Some(Column::Name), 14, 0),
+    place("SIZE", Some(Column::Size), 7, 5),
     place("LIVE", Some(Column::Live), 9, 1),
-    place("PARKED", Some(Column::Parked), 9, 2),
-    place("DIRTY", Some(Column::Dirty), 9, 3),
-    place("GROWTH", Some(Column::Growth), 10, 5),
+    place("PARKED", Some(Column::Parked), 9, 3),
+    place("DIRTY", Some(Column::Dirty), 9, 4),
+    place("GROWTH", Some(Column::Growth), 10, 2),
     place("ALLOC/s", Some(Column::Allocs), 7, 7),
     place("FREE/s", None, 7, 9),
     place("%FAST", Some(Column::Fast), 5, 6),
@@ -47,14 +37,10 @@ const COLUMNS: [Place; 10] = [
 ];
 
 fn columns_within(width: u16) -> Vec<usize> {
-    let width_of = |place: &Place| match place.width {
-        // One blank column separates two columns.
-        Constraint::Length(width) => width + 1,
-        _ => NAME_COLUMNS,
-    };
     let fits = |rank: u8| {
         let kept = COLUMNS.iter().filter(|it| it.rank <= rank);
-        kept.map(width_of).sum::<u16>() <= width
+        // One blank column separates two columns.
+        kept.map(|it| it.width + u16::from(it.rank > 0)).sum::<u16>() <= width
     };
     let most = (0..=9).rev().find(|rank| fits(*rank)).unwrap_or(0);
     (0..COLUMNS.len()).filter(|column| COLUMNS[*column].rank <= most).collect()
@@ -80,65 +66,76 @@ const HELP: &str = "\
            at most every 100 ms, on slow paths";
 
 pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
+    let summary = summary(view, frame.area().width);
+    let [lines, rows] = [summary.len(), view.rows.len()].map(|it| u16::try_from(it).unwrap_or(0));
+    let height = frame.area().height;
+    // The rows of the table have half of a low screen.
+    let lines = lines.min(height.saturating_sub(rows + 1).max(height / 2));
     let [head, table] =
-        Layout::vertical([Constraint::Length(HEAD - 1), Constraint::Min(1)]).areas(frame.area());
-    frame.render_widget(Paragraph::new(head_lines(view)), head);
+        Layout::vertical([Constraint::Length(lines), Constraint::Min(1)]).areas(frame.area());
+    frame.render_widget(Paragraph::new(summary), head);
     draw_table(frame, view, table);
     if view.shows_help {
         draw_help(frame);
     }
 }
 
-fn head_lines(view: &View) -> Vec<Line<'_>> {
+/// The lines above the table.
+pub(super) fn summary(view: &View, width: u16) -> Vec<Line<'static>> {
     let snapshot = &view.snapshot;
     let (memory, budget) = (&snapshot.memory, &snapshot.budget);
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let state = match &view.problem {
-        Some(problem) => Span::styled(problem, bold),
-        None if view.is_paused => Span::styled("paused (space)", bold),
-        None if view.is_still => Span::raw(""),
-        None => Span::raw(format!("every {} s, h for help", view.delay.as_secs_f64())),
+    let (state, style) = match &view.problem {
+        Some(problem) => (problem.clone(), bold),
+        None if view.is_paused => ("paused (space)".to_owned(), bold),
+        None if view.is_still => (String::new(), bold),
+        None => (format!("every {} s, h for help", view.delay.as_secs_f64()), Style::new()),
     };
-    let limit = match (budget.limit, budget.headroom()) {
-        (Some(limit), Some(headroom)) => format!(
-            "{} of {} ({} %), headroom {}",
-            bytes(budget.used),
-            bytes(limit),
-            percentage(budget.used, limit),
-            bytes(headroom)
-        ),
-        _ => format!("{}, no limit", bytes(budget.used)),
-    };
+    let [used, headroom] = [budget.used, budget.headroom().unwrap_or(0)].map(bytes);
+    let limit = budget.limit.map_or(format!("{used}, no limit"), |limit| {
+        let share = percentage(budget.used, limit);
+        format!("{used} of {} ({share} %), headroom {headroom}", bytes(limit))
+    });
     let (allocs, frees) = rows::fast_of_all(snapshot);
-    vec![
-        Line::from(vec![Span::styled("quarry top  ", bold), Span::raw(snapshot.heading())]),
-        Line::from(vec![
-            Span::styled("Memory  ", bold),
-            Span::raw(format!(
-                "{} live, {} parked, {} dirty{}",
-                bytes(memory.live()),
-                bytes(memory.parked.saturating_add(memory.mappings_kept)),
-                bytes(dirty(snapshot)),
-                resident(snapshot)
-            )),
-        ]),
-        Line::from(vec![
-            Span::styled("Used    ", bold),
-            Span::raw(format!(
-                "{limit}; descriptors {}, returned {}",
-                bytes(memory.descriptors),
-                bytes(memory.free_returned)
-            )),
-        ]),
-        Line::from(vec![
-            Span::styled("Fast    ", bold),
-            Span::raw(format!(
-                "{allocs} % of allocations, {frees} % of frees; {} on {} CPUs",
-                snapshot.process.backend, snapshot.process.cpus
-            )),
-        ]),
-        Line::from(state),
-    ]
+    let [live, parked] = [memory.live(), memory.parked.saturating_add(memory.mappings_kept)];
+    let [live, parked, dirty] = [live, parked, dirty(snapshot)].map(bytes);
+    let [descriptors, returned] = [memory.descriptors, memory.free_returned].map(bytes);
+    let on = format!("{} on {} CPUs", snapshot.process.backend, snapshot.process.cpus);
+    let parts = [
+        ("quarry top  ", snapshot.heading()),
+        ("Memory  ", format!("{live} live, {parked} parked, {dirty} dirty{}", resident(snapshot))),
+        ("Used    ", format!("{limit}; descriptors {descriptors}, returned {returned}")),
+        ("Fast    ", format!("{allocs} % of allocations, {frees} % of frees; {on}")),
+        ("", state),
+    ];
+    let mut lines = Vec::new();
+    for (label, text) in parts {
+        let style = if label.is_empty() { style } else { Style::new() };
+        let texts = wrapped(&text, usize::from(width).saturating_sub(label.len()));
+        for (line, text) in texts.into_iter().enumerate() {
+            let start = format!("{:1$}", if line == 0 { label } else { "" }, label.len());
+            lines.push(Line::from(vec![Span::styled(start, bold), Span::styled(text, style)]));
+        }
+    }
+    lines
+}
+
+/// Lines of at most `room` letters, as far as words allow. None ends between a number and its unit.
+fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let (mut lines, mut whole) = (vec![String::new()], String::new());
+    for word in text.split_inclusive(' ') {
+        whole += word;
+        if word.strip_suffix(' ').is_some_and(|it| it.ends_with(|it: char| it.is_ascii_digit())) {
+            continue;
+        }
+        let all = |line: &String| line.chars().chain(whole.trim_end().chars()).count();
+        match lines.last_mut().filter(|line| line.is_empty() || all(line) <= room) {
+            Some(line) => *line += &whole,
+            None => lines.push(whole.clone()),
+        }
+        whole.clear();
+    }
+    lines
 }
 
 /// Resident memory as the kernel counts it, and the part that is not Quarry's.
@@ -172,7 +169,10 @@ fn draw_table(frame: &mut Frame<'_>, view: &View, area: Rect) {
         let kept = all.filter(|(column, _)| columns.contains(column)).map(|(_, cell)| cell);
         ratatui::widgets::Row::new(kept)
     });
-    let widths = columns.iter().map(|column| COLUMNS[*column].width);
+    let widths = columns.iter().map(|column| match COLUMNS[*column] {
+        Place { rank: 0, width, .. } => Constraint::Min(width),
+        Place { width, .. } => Constraint::Length(width),
+    });
     let head = ratatui::widgets::Row::new(heads).style(reversed);
     frame.render_widget(Table::new(lines, widths).header(head), area);
 }
@@ -301,9 +301,30 @@ mod tests {
     }
 
     #[test]
+    fn a_narrow_screen_shows_all_of_the_summary_and_what_grows() {
+        let words = |columns| {
+            let text = drawn(&example(), columns, 30);
+            let (summary, _) = text.split_once("NAME").expect("a table");
+            summary.replace('"', " ").split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        for columns in 30..110 {
+            assert_eq!(words(columns), words(200), "{columns}");
+        }
+        for columns in 60..=80 {
+            let text = drawn(&example(), columns, 30);
+            for part in ["1.8 MiB", "+2.3 MiB", "4.0 MiB", "512.0 MiB", "1.0 GiB", "0.035 s"] {
+                assert!(text.contains(part), "{columns}: {part} is broken\n{text}");
+            }
+            for head in ["NAME", "LIVE", "PARKED", "DIRTY", "GROWTH"] {
+                assert!(text.contains(head), "{columns}: {head}\n{text}");
+            }
+        }
+    }
+
+    #[test]
     fn any_size_of_a_screen_is_drawn() {
         let mut view = example();
-        view.react(KeyEvent::from(KeyCode::Char('h')));
+        view.is_ended_by(KeyEvent::from(KeyCode::Char('h')));
         for (columns, lines) in [(1, 1), (3, 2), (20, 5), (200, 3), (60, 60)] {
             drawn(&view, columns, lines);
         }

@@ -1,23 +1,19 @@
 //! The state of the screen, and its reactions to keys.
 
 use super::rows::{self, Column, Row};
+use clap::ValueEnum;
 use quarry_live::{Snapshot, total};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::{Duration, Instant};
 
 const DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reaction {
-    Stay,
-    Quit,
-}
-
 pub(super) struct View {
     pub(super) snapshot: Snapshot,
     pub(super) rows: Vec<Row>,
-    /// The figures of each process at the first look at it, in the order of the last reading.
+    /// The figures of each process at the first and at the last look, in the same order.
     firsts: Vec<Snapshot>,
+    lasts: Vec<Snapshot>,
     taken: Instant,
     pub(super) column: Column,
     is_inverted: bool,
@@ -35,7 +31,8 @@ impl View {
         let rows = rows::rows(&snapshot);
         let mut view = Self {
             snapshot,
-            firsts: processes,
+            firsts: processes.clone(),
+            lasts: processes,
             rows,
             taken: Instant::now(),
             column,
@@ -56,6 +53,17 @@ impl View {
         Self { is_still: true, ..self }
     }
 
+    /// The view of one of several processes, with the rows that have grown or shrunk.
+    pub(super) fn part(&self, pid: u32) -> Option<Self> {
+        let of = |all: &[Snapshot]| all.iter().find(|it| it.process.pid == pid).cloned();
+        let (first, last) = (of(&self.firsts)?, of(&self.lasts)?);
+        let mut view = Self::new(vec![first], self.column, self.delay);
+        view.update(&[last]);
+        view.rows.retain(|row| row.growth != Some(0));
+        view.rows.iter_mut().for_each(|row| row.rates = None);
+        (self.lasts.len() > 1).then(|| view.still())
+    }
+
     /// Takes newer figures, unless the screen is paused.
     pub(super) fn update(&mut self, processes: &[Snapshot]) {
         self.problem = None;
@@ -71,26 +79,24 @@ impl View {
         rows::set_rates(&mut rows, &self.rows, u64::try_from(passed).unwrap_or(u64::MAX));
         rows::set_growth(&mut rows, &rows::rows(&total::of(&self.firsts)));
         (self.rows, self.snapshot, self.taken) = (rows, snapshot, now);
+        self.lasts = processes.to_vec();
         self.sort();
     }
 
-    pub(super) fn fail(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-
-    pub(super) fn react(&mut self, key: KeyEvent) -> Reaction {
+    /// Obeys a key. Returns true if it ends the screen.
+    pub(super) fn is_ended_by(&mut self, key: KeyEvent) -> bool {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c' | 'd') if is_control => return Reaction::Quit,
-            KeyCode::Char('q') | KeyCode::Esc => return Reaction::Quit,
+            KeyCode::Char('c' | 'd') if is_control => return true,
+            KeyCode::Char('q') | KeyCode::Esc => return true,
             KeyCode::Char('h' | '?') => self.shows_help = !self.shows_help,
             KeyCode::Char(' ') => self.is_paused = !self.is_paused,
             KeyCode::Char('i') => self.is_inverted = !self.is_inverted,
             KeyCode::Char('+') => self.delay = (self.delay * 2).min(DELAYS.1),
             KeyCode::Char('-') => self.delay = (self.delay / 2).max(DELAYS.0),
             KeyCode::Char(letter) => {
-                if let Some((_, column)) = Column::KEYS.iter().find(|(key, _)| *key == letter) {
-                    self.column = *column;
+                if let Some(at) = Column::KEYS.find(letter) {
+                    self.column = Column::value_variants()[at];
                 }
             }
             KeyCode::Up => self.first = self.first.saturating_sub(1),
@@ -102,7 +108,7 @@ impl View {
         }
         self.first = self.first.min(self.rows.len().saturating_sub(1));
         self.sort();
-        Reaction::Stay
+        false
     }
 
     fn sort(&mut self) {
@@ -127,8 +133,8 @@ mod tests {
         };
         let mut view = View::new(vec![snapshot(1)], Column::Live, Duration::from_secs(1));
         assert_eq!(view.rows[0].name, "b");
-        let press = |view: &mut View, code| view.react(KeyEvent::from(code));
-        assert_eq!(press(&mut view, KeyCode::Char('n')), Reaction::Stay);
+        let press = |view: &mut View, code| view.is_ended_by(KeyEvent::from(code));
+        assert!(!press(&mut view, KeyCode::Char('n')));
         assert_eq!(view.column, Column::Name);
         press(&mut view, KeyCode::Char(' '));
         view.update(&[snapshot(100)]);
@@ -142,7 +148,7 @@ mod tests {
         }
         assert_eq!(view.delay, DELAYS.1);
         assert_eq!(view.first, view.rows.len() - 1);
-        assert_eq!(press(&mut view, KeyCode::Char('q')), Reaction::Quit);
+        assert!(press(&mut view, KeyCode::Char('q')));
     }
 
     #[test]

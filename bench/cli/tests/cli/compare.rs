@@ -285,13 +285,19 @@ fn figures_that_the_program_prints_are_compared() {
         .unwrap();
     assert!(run.status.success(), "{run:?}");
     let text = String::from_utf8(run.stdout).unwrap();
-    assert!(text.contains("speed (higher is better)") && text.contains("metric 2"), "{text}");
+    assert!(
+        text.contains("speed (higher is better)") && text.contains(r"read (\d+) bytes"),
+        "{text}"
+    );
     let recording = json(&file);
     let samples = recording["samples"].as_array().unwrap();
     for sample in samples {
         let figures = &sample["measurement"]["figures"];
         assert_eq!(figures["speed"], 1250.5, "the last match: {sample}");
-        assert_eq!(figures["metric 2"], 10_000.0, "each run reads the file anew: {sample}");
+        assert_eq!(
+            figures[r"read (\d+) bytes"], 10_000.0,
+            "each run reads the file anew: {sample}"
+        );
     }
     // The figure has no noise: the interval is narrow as soon as there are runs enough for one.
     assert_eq!(samples.len(), (6 + 1) * 2, "{text}");
@@ -315,13 +321,40 @@ fn a_target_out_of_reach_ends_at_the_cap() {
 fn a_figure_that_is_not_printed_is_a_failure() {
     let shop = Workshop::new();
     let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
-    compare(&["--runs=3", "--allocators=glibc", "--metric", "(?<speed>[0-9]+) knots", "--"])
-        .arg(&program)
+    let knots = ["--runs=3", "--allocators=glibc", "--metric", "(?<speed>[0-9]+) knots"];
+    // The first run shows it.
+    let count = shop.path("count");
+    let script = "echo x >> \"$COUNT\"; \"$0\"";
+    for verb in ["compare", "advise"] {
+        let _ = fs::remove_file(&count);
+        let mut command = quarry();
+        command.args([verb, "--metric", "higher:(?<speed>[0-9]+) knots", "--", "sh", "-c", script]);
+        let assert = command.arg(&program).env("COUNT", &count).assert().code(1);
+        assert.stderr(
+            "quarry: --metric '(?<speed>[0-9]+) knots' finds no number in what the program \
+             printed; the end of that: \"warming up: 7 units\", \"read 0 bytes\", \"done: 1,250.5 \
+             units\"\n",
+        );
+        assert_eq!(fs::read_to_string(&count).unwrap(), "x\n", "{verb}");
+    }
+    compare(&knots).args(["--", "true"]).assert().code(1).stderr(
+        "quarry: --metric '(?<speed>[0-9]+) knots' finds no number in what the program printed; \
+         the end of that: nothing\n",
+    );
+    // It prints a number only while its calls of malloc are counted.
+    let moody = ALLOCATES.replace(
+        "    printf(",
+        "    if (strstr(getenv(\"LD_PRELOAD\"), \"counter\")) puts(\"5 knots\");\n    printf(",
+    );
+    let moody = shop.compile("moody", &moody, &["-O0", LITTLE[0], LITTLE[1]]);
+    compare(&knots)
+        .arg("--")
+        .arg(&moody)
         .assert()
         .code(1)
         .stdout(contains("No round was completed."))
         .stdout(contains("glibc: 1 of 1 run failed, warm-up included: "))
-        .stdout(contains("printed no number that --metric '(?<speed>[0-9]+) knots' finds"));
+        .stdout(contains("--metric '(?<speed>[0-9]+) knots' finds no number in what the program "));
 }
 
 #[test]
@@ -577,7 +610,7 @@ fn a_full_disk_is_told() {
 /// Bytes that each run has read, the warm-up included.
 fn bytes_read(recording: &Value) -> Vec<f64> {
     let samples = recording["samples"].as_array().unwrap().iter();
-    samples.map(|it| it["measurement"]["figures"]["metric 1"].as_f64().unwrap()).collect()
+    samples.map(|it| it["measurement"]["figures"][r"read (\d+) bytes"].as_f64().unwrap()).collect()
 }
 
 /// The first run used to empty standard input; the others measured a program without work.

@@ -10,8 +10,12 @@ use predicates::str::{contains, is_empty};
 use std::fs::File;
 
 /// Commands that are wrong as a whole.
-const WHOLE: [(&[&str], &str); 10] = [
-    (&["bogus"], "'bogus'"),
+const WHOLE: [(&[&str], &str); 14] = [
+    (&["bogus"], "quarry: no command bogus; accepted: run, compare, advise, ps, slabinfo, "),
+    (&["bogus"], "simulate, lab, help\n"),
+    (&["pss"], "no command pss; did you mean ps? accepted: run, "),
+    (&["ps", "--pid", "-5"], "'-5' for '--pid <N>': accepted: the number of a process, 1 or more"),
+    (&["top", "--pid", "-5"], "'-5' for '--pid <N>': accepted: the number of a process, 1 or more"),
     (&["--bogus"], "'--bogus'"),
     (&["run"], "<CMD>"),
     (&["run", "--slab"], "--slab"),

@@ -11,12 +11,13 @@ use super::verdict::{Answer, Verdict, verdict};
 use crate::allocator_spec::BuiltIn;
 use crate::compare::metrics;
 use crate::contenders::Contender;
-use crate::figure::Figure;
+use crate::figure::{Figure, NoNumber};
 use crate::first_look::{self, FirstLook};
 use crate::input::Input;
 use crate::interrupt::Interrupt;
 use crate::launch::Program;
 use crate::readable::SHORT;
+use crate::request::line;
 use crate::supervised_program::SupervisedProgram;
 use crate::{allocators, closing, reach};
 use anyhow::{Result, bail};
@@ -60,7 +61,8 @@ pub fn advise(
     let json = json.map(|it| Destination::open("--json", it, Present::Replaced)).transpose()?;
     let html =
         request.html.as_deref().map(|it| Destination::open("--html", it, NEW)).transpose()?;
-    let mut telling = Telling { command: line(request), candidates, ..Telling::default() };
+    let command = line(&request.work.variant.command);
+    let mut telling = Telling { command, candidates, ..Telling::default() };
     let ending = conduct(request, built_in, figures, began, &mut telling)?;
     telling.spent = began.elapsed();
     if let AdviceEnding::Interrupted(_) = ending {
@@ -77,12 +79,6 @@ pub fn advise(
     Ok(ending)
 }
 
-fn line(request: &AdviceRequest) -> String {
-    let words: Vec<_> =
-        request.work.variant.command.iter().map(|it| it.to_string_lossy()).collect();
-    words.join(" ")
-}
-
 fn conduct(
     request: &AdviceRequest,
     built_in: &BuiltIn<'_>,
@@ -97,10 +93,11 @@ fn conduct(
     }
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
-    let programs = vec![program(request, &input)];
+    let timeout = (request.budget / LONGEST_RUN).max(PATIENCE);
+    let program = Program::of(&request.work, input.path(), timeout, request.ignore_failure);
     let checks = request.check_output;
     let mut program =
-        SupervisedProgram::new(programs, vec![glibc.clone()], figures, checks, &interrupt)?;
+        SupervisedProgram::new(vec![program], vec![glibc.clone()], figures, checks, &interrupt)?;
     let looked = Instant::now();
     let look = FirstLook::at(&program, 0, request.goal == Goal::Time);
     if let Some(signal) = interrupt.signal() {
@@ -111,6 +108,7 @@ fn conduct(
         Err(_) if looked.elapsed() >= program.programs[0].timeout => {
             return Ok(answered(telling, too_long(WHAT_IT_HAS, request.budget, None)));
         }
+        Err(error) if error.is::<NoNumber>() => return Err(error),
         Err(error) => bail!("it fails on glibc: {error:#}"),
     };
     let now = Instant::now();
@@ -137,8 +135,7 @@ fn conduct(
     let left = request.budget.saturating_sub(began.elapsed());
     let there = telling.candidates.there.len() as u32;
     if there == 0 {
-        let why = "no other allocator is installed here";
-        let verdict = Verdict::undecided(&telling.baseline, why);
+        let verdict = Verdict::undecided(&telling.baseline, "no other allocator is installed here");
         return Ok(answered(telling, verdict));
     }
     match plan(there, cost, left) {
@@ -264,21 +261,6 @@ fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
         notes.push("--force: an allocator may have hardly any influence on this".to_owned());
     }
     notes
-}
-
-fn program(request: &AdviceRequest, input: &Input) -> Program {
-    let work = &request.work;
-    Program {
-        file: work.file.clone(),
-        command: work.variant.command.clone(),
-        stdin: input.path(),
-        variables: Vec::new(),
-        timeout: (request.budget / LONGEST_RUN).max(PATIENCE),
-        may_serve_itself: false,
-        proportional: false,
-        prepare: work.variant.prepare.clone(),
-        ignore_failure: request.ignore_failure,
-    }
 }
 
 /// The program on the baseline (the first contender) and on the candidates after it.

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The gain that the user wants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Goal {
-    /// In time or in memory, without a loss in the other.
+    /// Time or memory, without a loss in the other.
     #[default]
     Either,
-    /// In time, whatever it costs in memory.
+    /// Time, whatever it costs in memory.
     Time,
-    /// In memory, whatever it costs in time.
+    /// Memory, whatever it costs in time.
     Memory,
 }
 

@@ -37,6 +37,26 @@ fn processes_are_listed_with_what_they_hold() {
     assert!(json["resident_bytes"].as_u64() > Some(1 << 20), "{json}");
 }
 
+/// A number with its unit stays whole, and a process has one line.
+#[test]
+fn a_narrow_terminal_gets_a_line_for_each_process() {
+    let Some((served, name)) = called("narrow") else { return };
+    said(&name, &["top", "--once"]);
+    for columns in [40, 60, 80] {
+        let quarry = env!("CARGO_BIN_EXE_quarry");
+        let commands = format!("stty cols {columns}; {quarry} ps --name {name}");
+        let mut terminal = std::process::Command::new("script");
+        let output = terminal.args(["-q", "-e", "-c", &commands, "/dev/null"]).output();
+        let text = String::from_utf8(output.expect("script is installed").stdout).expect("text");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines.iter().all(|line| line.len() <= columns), "{text}");
+        let words: Vec<&str> = lines[1].split_whitespace().collect();
+        assert_eq!((words[0], words[2]), (&*served.pid(), "MiB"), "{text}");
+        assert!(words.iter().any(|word| word.starts_with("narrow")), "{text}");
+    }
+}
+
 #[test]
 fn each_command_takes_a_name() {
     let Some((_served, name)) = called("name") else { return };
@@ -63,8 +83,32 @@ fn a_name_that_several_have_is_their_sum_but_no_profile() {
     let refused = of(&name, &["profile"]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success(), "{error}");
-    assert!(error.contains("several processes are on Quarry") && error.contains(&one.pid()));
-    assert!(error.trim_end().ends_with("; choose one by --pid"), "a sum is no profile: {error}");
+    let both = format!("{name}[{}], {name}[{}]", one.pid(), other.pid());
+    let expected =
+        format!("quarry: several processes are on Quarry and match --name {name}: {both}; ");
+    assert!(error.starts_with(&expected), "{error}");
+    assert!(error.ends_with(&format!("; choose one by --pid {}\n", one.pid())), "no sum: {error}");
+}
+
+/// Each of several processes has its own growth and its own call sites.
+#[test]
+fn growth_of_several_processes_has_a_section_for_each() {
+    let Some((one, name)) = called("grow") else { return };
+    let script = format!("ctypes.CDLL(None).prctl(15, b'{name}')");
+    let Some(other) = Served::python(&script) else { return };
+    for served in [&one, &other] {
+        served.text(&["slabinfo"]);
+    }
+    let text = said(&name, &["top", "--once", "--sort", "growth", "--delay", "2"]);
+    assert!(text.starts_with(&format!("quarry top  {name}+1[")), "{text}");
+    for served in [&one, &other] {
+        let (_, section) =
+            text.split_once(&format!("\nquarry top  {name}[{}]", served.pid())).expect(&text);
+        let (table, sites) = section.split_once("Allocated since the first look").expect(&text);
+        assert!(table.contains(" GROWTH ") && table.contains(" RSS"), "{text}");
+        let (sites, _) = sites.split_once("\nquarry top  ").unwrap_or((sites, ""));
+        assert!(sites.contains("in use") && sites.contains("call site"), "{text}");
+    }
 }
 
 #[test]

@@ -16,11 +16,11 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn open(served: &Served) -> Self {
+    fn open(served: &Served, columns: u16) -> Self {
         served.text(&["top", "--once"]);
         let folder = tempfile::tempdir().unwrap();
         let command = format!(
-            "stty rows 40 cols 120; echo set=$(stty -g); '{}' top --delay 0.2 --pid {} & \
+            "stty rows 40 cols {columns}; echo set=$(stty -g); '{}' top --delay 0.2 --pid {} & \
              echo $! > {}/pid; fg; echo status=$?; echo set=$(stty -g)",
             env!("CARGO_BIN_EXE_quarry"),
             served.pid(),
@@ -83,10 +83,24 @@ impl Terminal {
     }
 }
 
+/// Nothing of the summary is cut off, and the columns that matter most stay.
+#[test]
+fn a_narrow_terminal_shows_what_matters() {
+    let Some(served) = Served::python("") else { return };
+    for columns in [60, 80] {
+        let mut terminal = Terminal::open(&served, columns);
+        for text in ["other", "RSS", "returned", "CPUs", "help", "LIVE", "GROWTH", "malloc-"] {
+            terminal.wait_for(text);
+        }
+        terminal.press("q");
+        terminal.close();
+    }
+}
+
 #[test]
 fn it_draws_and_reacts_to_keys() {
     let Some(served) = Served::python("") else { return };
-    let mut terminal = Terminal::open(&served);
+    let mut terminal = Terminal::open(&served, 120);
     terminal.wait_for("GROWTH");
     terminal.wait_for("malloc-");
     terminal.press("h");
@@ -102,7 +116,7 @@ fn it_draws_and_reacts_to_keys() {
 #[test]
 fn a_signal_restores_the_terminal() {
     let Some(served) = Served::python("") else { return };
-    let terminal = Terminal::open(&served);
+    let terminal = Terminal::open(&served, 120);
     terminal.wait_for("malloc-");
     let killed = Command::new("kill").args(["-TERM", &terminal.pid()]).status().unwrap();
     assert!(killed.success());
@@ -113,7 +127,7 @@ fn a_signal_restores_the_terminal() {
 #[test]
 fn the_end_of_the_process_restores_the_terminal() {
     let Some(mut served) = Served::python("") else { return };
-    let terminal = Terminal::open(&served);
+    let terminal = Terminal::open(&served, 120);
     terminal.wait_for("malloc-");
     served.kill();
     let screen = terminal.close();
