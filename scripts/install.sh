@@ -12,11 +12,27 @@ cd "$(dirname "$0")/.."
 remove=
 [[ ${1:-} == --remove ]] && remove=yes
 
+# The folders that installing has made, for `--remove`. A stage (DESTDIR) has no such list, because
+# it would get into packages.
+list=$PREFIX/share/quarry/folders
+made=()
+
+# note_missing FILE: notes the folders above FILE that do not exist yet.
+note_missing() {
+    local folder
+    folder=$(dirname "$1")
+    until [[ -d $folder ]]; do
+        made+=("$folder")
+        folder=$(dirname "$folder")
+    done
+}
+
 # put MODE FILE PLACE: installs or removes a file.
 put() {
     if [[ -n $remove ]]; then
         rm -f "$DESTDIR$3"
     else
+        note_missing "$DESTDIR$3"
         install -D -m "$1" "$2" "$DESTDIR$3"
     fi
 }
@@ -88,14 +104,25 @@ done
 if [[ -n $remove ]]; then
     rm -f "$DESTDIR$MANDIR"/man1/quarry.1 "$DESTDIR$MANDIR"/man1/quarry-*.1 \
         "$DESTDIR$MANDIR/man7/libquarry.7"
-    # Other programs have files in the other folders.
-    for folder in "$LIBDIR/quarry/peers" "$LIBDIR/quarry" "$PREFIX/share/quarry"{/programs,}; do
-        [[ ! -d $DESTDIR$folder ]] || rmdir "$DESTDIR$folder"
-    done
+    # Other folders stay if they are not in the list: they belong to the system.
+    made=("$DESTDIR$LIBDIR"/quarry{,/peers} "$DESTDIR$PREFIX"/share/quarry{,/programs})
+    if [[ -z $DESTDIR && -e $list ]]; then
+        mapfile -t -O ${#made[@]} made < "$list"
+        rm "$list"
+    fi
+    # In reverse order a folder follows those in it.
+    while read -r folder; do
+        [[ ! -d $folder ]] || rmdir --ignore-fail-on-non-empty "$folder"
+    done < <(printf '%s\n' "${made[@]}" | LC_ALL=C sort -ru)
 else
     for page in "$TARGET"/pages/man/*.[17]; do
         put 644 "$page" "$MANDIR/man${page##*.}/${page##*/}"
     done
+    if [[ -z $DESTDIR && ${#made[@]} -gt 0 ]]; then
+        note_missing "$list"
+        mkdir -p "${list%/*}"
+        printf '%s\n' "${made[@]}" >> "$list"
+    fi
     echo "==> run 'ldconfig' as root${DESTDIR:+ where these files will be used}: only then do" \
         "programs find libquarry.so.$ABI by its name"
 fi

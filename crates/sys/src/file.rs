@@ -4,6 +4,7 @@
 //! where a cancelled thread would end while it holds locks of the allocator.
 
 use crate::errno::{OsError, OsResult};
+use crate::file_descriptor::FileDescriptor;
 use core::ffi::CStr;
 
 /// Bytes of the longest piece passed to a caller; longer pieces are left out. The buffer is on the
@@ -15,38 +16,43 @@ const PIECE_BYTES: usize = 1024;
 pub fn find_piece<R>(
     path: &CStr,
     separator: u8,
-    look: impl FnMut(&[u8]) -> Option<R>,
+    mut look: impl FnMut(&[u8]) -> Option<R>,
 ) -> Option<R> {
-    try_find_piece(path, separator, look).ok().flatten()
+    let mut answer = None;
+    let _ = visit_pieces(path, separator, &mut |piece| {
+        answer = look(piece);
+        answer.is_some()
+    });
+    answer
 }
 
-/// [`find_piece`] for callers that have to know whether the file could be read.
+/// Calls `ends` with each piece until it returns true. A `dyn`, because generic copies are large.
 ///
 /// # Errors
-/// The error of opening or reading the file; `look` may have seen some pieces before.
-pub fn try_find_piece<R>(
+/// The error of opening or reading the file; `ends` may have seen some pieces before.
+#[inline(never)]
+pub fn visit_pieces(
     path: &CStr,
     separator: u8,
-    mut look: impl FnMut(&[u8]) -> Option<R>,
-) -> OsResult<Option<R>> {
-    let file = File::open(path)?;
+    ends: &mut dyn FnMut(&[u8]) -> bool,
+) -> OsResult<()> {
+    let file = open(path)?;
     let mut buffer = [0; PIECE_BYTES];
     let mut held = 0;
     let mut is_rest_of_long_piece = false;
     loop {
-        let got = file.read(&mut buffer[held..])?;
+        let got = read(&file, &mut buffer[held..])?;
         if got == 0 {
-            let last = &buffer[..held];
-            let is_whole = !last.is_empty() && !is_rest_of_long_piece;
-            return Ok(if is_whole { look(last) } else { None });
+            if held > 0 && !is_rest_of_long_piece {
+                ends(&buffer[..held]);
+            }
+            return Ok(());
         }
         held += got;
         let mut start = 0;
         while let Some(len) = buffer[start..held].iter().position(|byte| *byte == separator) {
-            if !core::mem::take(&mut is_rest_of_long_piece)
-                && let Some(answer) = look(&buffer[start..start + len])
-            {
-                return Ok(Some(answer));
+            if !core::mem::take(&mut is_rest_of_long_piece) && ends(&buffer[start..start + len]) {
+                return Ok(());
             }
             start += len + 1;
         }
@@ -59,30 +65,19 @@ pub fn try_find_piece<R>(
     }
 }
 
-struct File(libc::c_long);
-
-impl File {
-    fn open(path: &CStr) -> OsResult<Self> {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        // SAFETY: the path is NUL-terminated and outlives the call.
-        let fd =
-            unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
-        if fd >= 0 { Ok(Self(fd)) } else { Err(OsError::last()) }
-    }
-
-    fn read(&self, buffer: &mut [u8]) -> OsResult<usize> {
-        // SAFETY: the descriptor is ours; the kernel writes at most `buffer.len()` bytes.
-        let got =
-            unsafe { libc::syscall(libc::SYS_read, self.0, buffer.as_mut_ptr(), buffer.len()) };
-        usize::try_from(got).map_err(|_| OsError::last())
-    }
+fn open(path: &CStr) -> OsResult<FileDescriptor> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the path is NUL-terminated and outlives the call.
+    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
+    // SAFETY: the descriptor was just opened, and only the caller knows it.
+    if fd >= 0 { Ok(unsafe { FileDescriptor::owned(fd as i32) }) } else { Err(OsError::last()) }
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: the descriptor is ours and not used any more.
-        unsafe { libc::syscall(libc::SYS_close, self.0) };
-    }
+fn read(file: &FileDescriptor, buffer: &mut [u8]) -> OsResult<usize> {
+    let (start, bytes) = (buffer.as_mut_ptr(), buffer.len());
+    // SAFETY: the descriptor is ours; the kernel writes at most `bytes` bytes.
+    let got = unsafe { libc::syscall(libc::SYS_read, file.number(), start, bytes) };
+    usize::try_from(got).map_err(|_| OsError::last())
 }
 
 #[cfg(test)]
@@ -136,9 +131,9 @@ mod tests {
 
     #[test]
     fn says_why_nothing_was_read() {
-        let read = |path| try_find_piece(path, b'\n', |_| None::<()>);
+        let read = |path| visit_pieces(path, b'\n', &mut |_| false);
         assert_eq!(read(c"/nowhere"), Err(OsError(libc::ENOENT)));
         assert_eq!(read(c"/"), Err(OsError(libc::EISDIR)), "it can be opened and not be read");
-        assert_eq!(read(c"/dev/null"), Ok(None));
+        assert_eq!(read(c"/dev/null"), Ok(()));
     }
 }

@@ -57,25 +57,23 @@ fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
 }
 
 /// The CPUs on which the process could run at its start. Kept, because a later `sched_getaffinity`
-/// reports just one thread's CPUs. Beside it the kernel's mask in bytes, `NO_BYTES` on an error.
+/// reports just one thread's CPUs. Beside it one more than the bytes of the kernel's mask, which
+/// are 0 on an error.
 static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
-static BYTES_AT_START: AtomicU32 = AtomicU32::new(0);
-const NO_BYTES: u32 = u32::MAX;
+static BEYOND_BYTES: AtomicU32 = AtomicU32::new(0);
 
 /// [`affinity`] as this returned it when it was first called.
+#[inline(never)]
 fn affinity_at_start() -> (Mask, usize) {
-    let known = BYTES_AT_START.load(Ordering::Acquire);
-    if known != 0 {
-        let mask = AT_START.each_ref().map(|word| word.load(Ordering::Relaxed));
-        return (mask, if known == NO_BYTES { 0 } else { known as usize });
+    if BEYOND_BYTES.load(Ordering::Acquire) == 0 {
+        let (mask, bytes) = affinity();
+        for (word, bits) in AT_START.iter().zip(mask).filter(|(_, bits)| *bits != 0) {
+            word.store(bits, Ordering::Relaxed);
+        }
+        BEYOND_BYTES.store(bytes as u32 + 1, Ordering::Release);
     }
-    let (mask, bytes) = affinity();
-    for (word, bits) in AT_START.iter().zip(mask).filter(|(_, bits)| *bits != 0) {
-        word.store(bits, Ordering::Relaxed);
-    }
-    let known = if bytes == 0 { NO_BYTES } else { bytes as u32 };
-    BYTES_AT_START.store(known, Ordering::Release);
-    (mask, bytes)
+    let mask = AT_START.each_ref().map(|word| word.load(Ordering::Relaxed));
+    (mask, BEYOND_BYTES.load(Ordering::Relaxed) as usize - 1)
 }
 
 /// Makes the system calls of this file early, before a seccomp filter may kill for them.
@@ -106,12 +104,9 @@ fn possible() -> NumberList {
     if known != 0 {
         return NumberList { count: COUNT.load(Ordering::Relaxed), limit: known };
     }
-    let (mask, bytes) = affinity_at_start();
-    let listed = match crate::confined::is_confined() {
-        true => None,
-        false => NumberList::read(c"/sys/devices/system/cpu/possible"),
-    };
-    let list = possible_from(listed, (mask, bytes));
+    let file = c"/sys/devices/system/cpu/possible";
+    let listed = if is_confined() { None } else { NumberList::read(file) };
+    let list = possible_from(listed, affinity_at_start());
     COUNT.store(list.count, Ordering::Relaxed);
     LIMIT.store(list.limit, Ordering::Release);
     list
@@ -292,10 +287,8 @@ pub fn huge_pages() -> HugePages {
 /// The mode in brackets, as in `always [madvise] never`.
 fn chosen_mode(text: &[u8]) -> Option<HugePages> {
     let text = core::str::from_utf8(text).ok()?;
-    let chosen = text
-        .split_ascii_whitespace()
-        .find_map(|word| word.strip_prefix('[').and_then(|word| word.strip_suffix(']')))?;
-    match chosen {
+    let mut words = text.split_ascii_whitespace();
+    match words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))? {
         "always" => Some(HugePages::Always),
         "madvise" => Some(HugePages::OnRequest),
         _ => Some(HugePages::Never),

@@ -25,7 +25,9 @@ pub fn wait_at_most(word: &AtomicU32, expected: u32, ns: u64) {
     backend::wait(raw(word), expected, Some(ns));
 }
 
-/// Wakes one of the tasks that sleep on the word.
+/// Wakes one of the tasks that sleep on the word. Not inlined, as each unlock would have a copy.
+#[cold]
+#[inline(never)]
 pub fn wake_one(word: &AtomicU32) {
     backend::wake(raw(word), 1);
 }

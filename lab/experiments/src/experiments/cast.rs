@@ -24,11 +24,8 @@ impl Cast {
         interrupt: &Interrupt,
     ) {
         for what in wanted {
-            if interrupt.signal().is_some() {
-                break;
-            }
             let make = || Ok(what.make_ready(what.place()?, quick, launcher));
-            if !self.add(make(), interrupt) {
+            if interrupt.signal().is_some() || !self.add(make(), interrupt) {
                 break;
             }
         }

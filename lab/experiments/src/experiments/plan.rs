@@ -2,7 +2,7 @@
 //! import all of this file, which also re-exports the types that most of them need.
 
 pub(crate) use anyhow::Result;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 pub(crate) use clap::Args;
 use clap::{ArgMatches, Command};
 pub(crate) use quarry_compare::allocators::QUARRY;
@@ -104,6 +104,8 @@ pub(crate) struct Staged {
     interrupt: Option<Rc<Interrupt>>,
     /// Requested programs that fail before any comparison.
     broken: Vec<String>,
+    /// Variants whose crashes are findings about them, and do not fail the run.
+    pub(crate) peers: Vec<String>,
 }
 
 impl Staged {
@@ -111,7 +113,8 @@ impl Staged {
         experiment: Experiment,
         print: impl FnOnce(&Run, &mut dyn Write) -> Result<()> + 'static,
     ) -> Self {
-        Self { experiment, print: Box::new(print), interrupt: None, broken: Vec::new() }
+        let (broken, peers) = (Vec::new(), Vec::new());
+        Self { experiment, print: Box::new(print), interrupt: None, broken, peers }
     }
 
     /// Adds the interrupt and the broken programs of an experiment with programs.
@@ -155,7 +158,7 @@ impl Staged {
     /// Takes the samples and prints the tables. Fails afterwards if something is missing.
     fn conduct(self, out: &mut dyn Write) -> Result<()> {
         let about = self.experiment.about.clone();
-        let run = self.experiment.conduct()?;
+        let mut run = self.experiment.conduct()?;
         writeln!(out, "{}", run.head(&about))?;
         for warning in &run.warnings {
             writeln!(out, "warning: {warning}")?;
@@ -165,13 +168,19 @@ impl Staged {
             Some(part) => writeln!(out, "shard {}: {} samples", part.shard, run.samples.len())?,
             None => (self.print)(&run, out)?,
         }
+        let crashes = run.samples.extract_if(.., |it| {
+            let is_crash = it.failure.as_ref().is_some_and(|why| why.contains("ended by signal "));
+            is_crash && self.peers.contains(&it.variant)
+        });
+        let samples = crashes.collect();
+        for crash in (Run { samples, ..run.clone() }).failures() {
+            writeln!(out, "\na peer has crashed: {crash}")?;
+        }
         if self.interrupt.is_some_and(|it| it.signal().is_some()) {
             bail!("interrupted: {} of {} rounds", run.rounds(), run.meta.rounds);
         }
-        if !self.broken.is_empty() {
-            let broken = self.broken.join("\n");
-            bail!("left out, because they fail before any comparison:\n{broken}");
-        }
+        let broken = self.broken.join("\n");
+        ensure!(broken.is_empty(), "left out, because they fail before any comparison:\n{broken}");
         run.expect_no_failures()
     }
 }

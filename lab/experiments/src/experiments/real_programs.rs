@@ -58,13 +58,8 @@ impl Plan for RealPrograms {
         let programs = Rc::new(cast.ready);
         let variants = contenders::variants(&contenders);
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
-        let plan = self.common.experiment(
-            Self::NAME,
-            variants,
-            &baseline,
-            workloads(&programs),
-            sampler,
-        )?;
+        let works = workloads(&programs);
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, works, sampler)?;
         let about = "a program from its start to its end.".to_owned();
         let mut plan = Experiment { about, metrics: metrics(), ..plan };
         for what in wanted.iter().filter(|it| programs.iter().any(|of| of.label.name == it.name)) {

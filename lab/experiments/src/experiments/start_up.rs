@@ -2,13 +2,13 @@
 
 use super::plan::*;
 use super::tables;
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use quarry_compare::allocators::{self, Allocator, GLIBC};
 use quarry_compare::contenders::Contender;
-use quarry_harness::launch::{place_of, preload_into};
+use quarry_harness::launch::{end_of, place_of, preload_into};
 use quarry_harness::proc;
 use quarry_harness::results::Measurement;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -111,25 +111,21 @@ pub(super) fn start_often(
 ) -> Result<Measurement> {
     let words = program.words;
     let start = Instant::now();
-    let mut verified = 0;
     for _ in 0..times {
         let status = command(words, allocator).status()?;
-        if !status.success() {
-            bail!("{} ended with {status}", words[0]);
-        }
-        verified += 1;
+        let output = Output { status, stdout: Vec::new(), stderr: Vec::new() };
+        ensure!(status.success(), "{}: {}", words[0], end_of(&output));
     }
     let ns = start.elapsed().as_nanos() as u64;
     let measurement = Measurement::of_window(times.into(), ns, ns, 0, &place(allocator));
-    Ok(Measurement { verified, ..measurement.with(&[("start_ns", ns)]) })
+    Ok(Measurement { verified: times.into(), ..measurement.with(&[("start_ns", ns)]) })
 }
 
 /// Measures `times` starts of `true`, and the resident memory of `sleep`, which is the
 /// measurement's counter `resident_kib`.
 pub(crate) fn small_process(allocator: &Allocator, times: u32) -> Result<Measurement> {
-    let memory = memory_of_sleep(allocator)?;
     let mut measurement = start_often(&PROGRAMS[0], allocator, times)?;
-    measurement.counters.extend(memory.counters);
+    measurement.counters.extend(memory_of_sleep(allocator)?.counters);
     Ok(measurement)
 }
 
@@ -145,10 +141,9 @@ fn memory_of_sleep(allocator: &Allocator) -> Result<Measurement> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap_or_default();
     child.kill()?;
     child.wait()?;
-    if let Some(file) = &allocator.preload
-        && !maps.contains(file.to_string_lossy().as_ref())
-    {
-        bail!("{} was not loaded into sleep", file.display());
+    if let Some(file) = &allocator.preload {
+        let is_loaded = maps.contains(file.to_string_lossy().as_ref());
+        ensure!(is_loaded, "{} was not loaded into sleep", file.display());
     }
     let ns = start.elapsed().as_nanos() as u64;
     let measurement = Measurement::of_window(1, ns, ns, 0, &place(allocator));

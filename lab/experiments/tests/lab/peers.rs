@@ -88,3 +88,33 @@ fn unknown_workloads_list_the_nearest() {
         .code(2)
         .stderr(contains("no workload --only grwoth; did you mean growth-"));
 }
+
+/// A library that ends each program by a signal before `main`.
+const CRASHING: &str = "#include <signal.h>\n\
+                        __attribute__((constructor)) static void crash(void) { raise(SIGSEGV); }\n";
+
+#[test]
+fn a_crash_of_a_peer_is_a_finding_and_not_a_failure() {
+    let shop = Workshop::new();
+    let run = |library: &str| {
+        let library = shop.compile(library, CRASHING, &["-shared", "-fPIC"]);
+        let (folder, place) = results();
+        let assert = lab()
+            .args(["run", "peers", "--quick", "--millis=1", "--only=pair-16,small"])
+            .arg(format!("--variants=glibc,bad={}", library.display()))
+            .arg("--out")
+            .arg(&place)
+            .assert()
+            .stdout(contains("| failed "));
+        (assert, place, folder)
+    };
+    let (assert, place, _folder) = run("libbad.so");
+    let said = |workload: &str| {
+        contains(format!("a peer has crashed: {workload} on bad: ")).and(contains("signal 11"))
+    };
+    assert.success().stdout(said("pair-16").and(said("small-process")));
+    let failures = samples(&place).into_iter().filter(|it| it["failure"].is_string());
+    assert_eq!(failures.count(), 3, "with the warm-up of the pattern");
+    let (assert, ..) = run("libquarry-bad.so");
+    assert.code(1).stderr(contains("samples failed:\npair-16 on bad: ended by signal 11"));
+}

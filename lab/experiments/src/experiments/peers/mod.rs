@@ -20,6 +20,7 @@ use crate::patterns::idle::{IdleSample, Sizes};
 use crate::ready_program::ReadyProgram;
 use metrics::{CPU, EXPERIMENT, HELD_AFTER, STARTS, TIME, metrics};
 use part::Part;
+use quarry_compare::allocators::{Allocator, GLIBC};
 use quarry_compare::contenders::Contender;
 use quarry_compare::{Interrupt, Launcher};
 use quarry_harness::launch::Work;
@@ -40,7 +41,8 @@ use std::rc::Rc;
 /// wall-clock time of 4 KiB; for a program its CPU time (for a server: per request); for a small
 /// process the time to start `true`, and for `start-` a shell or an interpreter. Six samples are
 /// the fewest that have intervals, and with seven a single odd round does no harm. With seven
-/// peers, seven samples take a quarter of an hour on two CPUs.
+/// peers, seven samples take a quarter of an hour on two CPUs. If a peer crashes, its value is
+/// missing and a line names the crash; a crash of glibc or Quarry fails the run.
 #[derive(Args)]
 pub(crate) struct Peers {
     #[command(flatten)]
@@ -88,12 +90,15 @@ impl Plan for Peers {
         let mut cast = Cast::default();
         cast.add_real(&programs, quick, &launcher, &interrupt);
         cast.announce(lab, &interrupt, wanted.len() - programs.len())?;
-        let is_ready = |part: &Part| match part.program() {
-            Some(program) => cast.ready.iter().any(|it| it.label.name == program.name),
-            None => true,
-        };
+        let has = |name: &str| cast.ready.iter().any(|it| it.label.name == name);
+        let is_ready = |part: &Part| part.program().is_none_or(|it| has(it.name));
         let parts: Vec<Part> = wanted.into_iter().filter(is_ready).collect();
         let programs = Rc::new(cast.ready);
+        let is_peer = |it: &&Contender| {
+            let Allocator { name, description, .. } = &it.allocator;
+            ![GLIBC, QUARRY].contains(&name.as_str()) && !description.starts_with("libquarry")
+        };
+        let peers = contenders.iter().filter(is_peer).map(|it| it.name().to_owned()).collect();
         let sampler = Parts {
             parts: parts.clone(),
             contenders,
@@ -106,7 +111,8 @@ impl Plan for Peers {
             burst_mib: if quick { 64 } else { 512 },
         };
         let plan = self.experiment(&baseline, sampler)?;
-        let staged = Staged::new(plan, move |run, out| print(run, &parts, &programs, out));
+        let mut staged = Staged::new(plan, move |run, out| print(run, &parts, &programs, out));
+        staged.peers = peers;
         Ok(Some(staged.of_programs(interrupt, cast.broken)))
     }
 }
@@ -214,6 +220,7 @@ impl Parts {
     /// Takes a sample, with its figures under the names that all parts share.
     fn take(&self, part: Part, contender: &Contender) -> Result<Taken, NoSample> {
         let count = |of: &Measurement, name: &str| of.counters.get(name).copied();
+        let allocator = &contender.allocator;
         match part {
             Part::Pattern(pattern) => {
                 let (millis, cpus) = (self.millis, self.cpus.clone());
@@ -244,13 +251,11 @@ impl Parts {
                 Ok(idle_return::take(contender, &sample, idle_return::VERDICT)?)
             }
             Part::SmallProcess => {
-                let taken = start_up::small_process(&contender.allocator, STARTS)?;
+                let taken = start_up::small_process(allocator, STARTS)?;
                 let resident = count(&taken, "resident_kib").unwrap_or(0);
                 Ok(taken.with(&[(PEAK_KIB, resident)]).into())
             }
-            Part::Start(program) => {
-                Ok(start_up::start_often(program, &contender.allocator, STARTS)?.into())
-            }
+            Part::Start(program) => Ok(start_up::start_often(program, allocator, STARTS)?.into()),
         }
     }
 }
