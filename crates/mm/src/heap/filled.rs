@@ -26,9 +26,9 @@ const END_SHARE: u32 = 16;
 /// Places of a mapping that are read, at even distances, and how many of them may be zero.
 const PLACES: usize = 16;
 const ZEROS: usize = 2;
-/// A place is a page, of which four words are read: the low halves of two numbers of 64 bits (those
-/// of most fractions are zero), and the high halves of two (those of most integers are zero).
-const WORDS: [usize; 4] = [0, 17 * 64 + 4, 33 * 64, 50 * 64 + 4];
+/// A place is a page, of which three words are read: the low halves of two numbers of 64 bits
+/// (those of most fractions are zero), and the high half of one (those of most integers are zero).
+const WORDS: [usize; 3] = [0, 17 * 64 + 4, 33 * 64];
 
 /// The longest mapping that a program filled.
 pub(super) struct Filled {
