@@ -13,7 +13,6 @@
 mod check_flags;
 mod check_options;
 pub mod classes;
-mod filled;
 mod mapping;
 mod mapping_cache;
 mod moving;
