@@ -53,8 +53,10 @@ SMALLER := -Cno-vectorize-loops -Cno-vectorize-slp \
 # Cargo chooses its own number of jobs: it does not get make's.
 BUILD := env -u MAKEFLAGS -u MFLAGS RUSTFLAGS="$(strip $(RUSTFLAGS) $(SMALLER))" $(CARGO)
 TOOL := $(BUILD) build --profile tools
-# write_pages COMMAND: lets COMMAND write its own man pages and completions.
-write_pages = echo "==> man pages and completions of $(notdir $(1))" && $(1) pages $(PAGES_BUILT)
+# write_pages COMMAND PAGES: lets COMMAND write its own man pages and completions, without PAGES of
+# an older one, whose subcommands may have had other names.
+write_pages = echo "==> man pages and completions of $(notdir $(1))" \
+	&& rm -f $(addprefix $(PAGES_BUILT)/man/,$(2)) && $(1) pages $(PAGES_BUILT)
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
 	$(shell find $(addprefix crates/,sys mm cache watch quarry preload) lab/eras \
@@ -97,7 +99,7 @@ build: ## the product: libquarry.so, libquarry-full.so, and the command quarry w
 	@$(MAKE) --no-print-directory -j2 stripped-libraries command
 	@scripts/embed.sh $(QUARRY) $(LIBRARY) $(FULL)
 	@scripts/strip.sh $(QUARRY)
-	@$(call write_pages,$(QUARRY))
+	@$(call write_pages,$(QUARRY),quarry.1 quarry-[!l]*.1 quarry-l[!a]*.1)
 
 # Both are built at the same time, in two folders of cargo: the library's link keeps one CPU busy.
 .PHONY: stripped-libraries library command
@@ -134,7 +136,7 @@ lab-command: build
 	$(TOOL) -p quarry-lab --bin quarry-lab
 	@scripts/embed.sh $(LAB) $(LIBRARY) $(FULL)
 	@scripts/strip.sh $(LAB)
-	@$(call write_pages,$(LAB))
+	@$(call write_pages,$(LAB),quarry-lab*.1)
 
 .PHONY: sqlite
 sqlite: ## libquarry_sqlite.so: SQLite's page cache and heap on Quarry

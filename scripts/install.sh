@@ -13,7 +13,7 @@ remove=
 [[ ${1:-} == --remove ]] && remove=yes
 
 # The folders that installing has made, for `--remove`. A stage (DESTDIR) has no such list, because
-# it would get into packages.
+# it would get into packages; there `--remove` takes away every empty folder.
 list=$PREFIX/share/quarry/folders
 made=()
 
@@ -106,7 +106,10 @@ if [[ -n $remove ]]; then
         "$DESTDIR$MANDIR/man7/libquarry.7"
     # Other folders stay if they are not in the list: they belong to the system.
     made=("$DESTDIR$LIBDIR"/quarry{,/peers} "$DESTDIR$PREFIX"/share/quarry{,/programs})
-    if [[ -z $DESTDIR && -e $list ]]; then
+    if [[ -n $DESTDIR ]]; then
+        # A stage is Quarry's own: all folders in it that are empty then.
+        mapfile -t -O ${#made[@]} made < <(find "$DESTDIR" -mindepth 1 -type d)
+    elif [[ -e $list ]]; then
         mapfile -t -O ${#made[@]} made < "$list"
         rm "$list"
     fi

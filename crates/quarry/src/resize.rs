@@ -66,7 +66,7 @@ fn used() -> usize {
 
 impl Resize {
     pub(crate) fn to(bytes: usize) -> Self {
-        Self { target: bytes / FRAME_BYTES * FRAME_BYTES }
+        Self { target: if bytes == usize::MAX { bytes } else { bytes & !(FRAME_BYTES - 1) } }
     }
 
     /// How far the process is from its current limit.

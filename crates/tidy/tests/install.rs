@@ -91,15 +91,21 @@ fn uninstalling_leaves_what_was_there_before() {
 }
 
 #[test]
-fn a_stage_has_no_list_of_folders() {
+fn a_stage_has_no_list_of_folders_and_is_empty_afterwards() {
     let place = Place::new("install-stage");
     let stage = place.0.join("stage");
     place.run(&[], stage.to_str().unwrap(), Path::new("/usr"));
     assert!(stage.join("usr/share/quarry/programs").is_dir());
     assert_eq!(fs::read_dir(stage.join("usr/share/quarry")).unwrap().count(), 1);
+    let own = stage.join("usr/share/man/man1/of-the-user.1");
+    fs::write(&own, "").unwrap();
     place.run(&["--remove"], stage.to_str().unwrap(), Path::new("/usr"));
-    let named = |it: &PathBuf| {
-        it.strip_prefix(&stage).is_ok_and(|it| it.to_str().unwrap().contains("quarry"))
+    let left = || -> BTreeSet<_> {
+        place.tree().into_iter().filter(|it| it.starts_with(&stage)).collect()
     };
-    assert_eq!(place.tree().into_iter().find(named), None);
+    let above = own.ancestors().take_while(|it| it.starts_with(&stage));
+    assert_eq!(left(), above.map(Path::to_owned).collect());
+    fs::remove_file(&own).unwrap();
+    place.run(&["--remove"], stage.to_str().unwrap(), Path::new("/usr"));
+    assert_eq!(left(), [stage.clone()].into());
 }

@@ -15,6 +15,8 @@ pub(crate) struct Lock {
     /// An index of [`Locks::names`].
     class: usize,
     pub(crate) costs: LockClass,
+    /// Acquisitions by tasks inside `task::watch`.
+    pub(crate) watched: u64,
 }
 
 /// All locks that have been used. A lock at the address of an earlier one continues its record.

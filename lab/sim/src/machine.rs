@@ -361,9 +361,11 @@ impl Machine for Simulated {
     fn lock_taken(&self, lock: usize) {
         let mut state = self.state();
         let (_, now_ns) = state.here();
+        let is_watching = state.task().watches > 0;
         let at = state.locks.at(lock);
         (at.is_held, at.since_ns) = (true, now_ns);
         at.costs.acquisitions += 1;
+        at.watched += u64::from(is_watching);
         state.task().keeps_cpu += u32::from(state.costs.waiting != Waiting::Futex);
         let section_ns = state.costs.section_ns;
         drop(state);

@@ -4,7 +4,7 @@
 use crate::caches::LINE;
 use crate::machine::Simulated;
 use crate::state::Placement;
-use quarry_sys::locks::Visit;
+use quarry_sys::locks::{AnyLock, Visit};
 use quarry_sys::primitive::{Access, Machine};
 use std::cell::Cell;
 
@@ -191,6 +191,12 @@ pub fn watch<T>(body: impl FnOnce() -> T) -> T {
     let result = body();
     here().state().task().watches -= 1;
     result
+}
+
+/// Times that tasks have taken the lock inside [`watch`] so far.
+#[must_use]
+pub fn watched(lock: &dyn AnyLock) -> u64 {
+    here().state().locks.at(std::ptr::from_ref(lock).cast::<()>() as usize).watched
 }
 
 /// A random number that follows from the run's seed.

@@ -48,6 +48,8 @@ fn lower() {
     assert!(resize.progress().beside >= progress.beside + 60 * MIB);
     assert_eq!(Quarry::resize(), Ok(resize));
     drop(other);
+    let lifted = Quarry::set_limit(usize::MAX).unwrap();
+    assert_eq!(lifted.progress().target, usize::MAX, "no limit");
 }
 
 #[test]

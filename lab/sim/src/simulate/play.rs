@@ -64,10 +64,10 @@ struct Scene<S: SlabPolicy<VirtualSlots> + 'static> {
     peak: Cell<(usize, usize)>,
     /// When the measured part began, and the counts of the locks at that time.
     start: Cell<(u64, BTreeMap<String, LockStats>)>,
+    /// The counts of the locks when the last thread ended.
+    end: Cell<BTreeMap<String, LockStats>>,
     /// Calls between two readings of the memory.
     look_every: u64,
-    /// How often these readings have taken each lock since the measured part began, by name.
-    watched: Cell<BTreeMap<String, u64>>,
 }
 
 /// A value that starts at a page boundary: its fields have the same cache lines in every process.
@@ -130,8 +130,8 @@ impl SlabVisitor<VirtualSlots> for OnHeap<'_> {
             in_calls_ns: Cell::new(0),
             peak: Cell::new((0, 0)),
             start: Cell::default(),
+            end: Cell::default(),
             look_every: (self.program.calls() / LOOKS).max(1) as u64 * self.copies as u64,
-            watched: Cell::default(),
         };
         let blocks = || (0..self.program.blocks).map(|_| Cell::default()).collect::<Vec<_>>();
         let blocks: Vec<_> = (0..self.copies).map(|_| blocks()).collect();
@@ -173,18 +173,14 @@ impl OnHeap<'_> {
         cpus: u32,
     ) -> Answer {
         let (before_ns, before) = scene.start.take();
-        let (after, watched) = (scene.locks(), scene.watched.take());
         let time_ns = (outcome.time_ns - before_ns).max(1);
         let cpu_ns = (time_ns * u64::from(cpus)) as f64;
         let calls = scene.calls.get() / 2;
         let grown = |(name, now): (&String, &LockStats)| {
             let then = before.get(name).copied().unwrap_or_default();
-            // The readings of the memory take locks too, as many on each machine.
-            let by_looks = watched.get(name).copied().unwrap_or_default();
-            let taken = now.acquisitions - then.acquisitions - by_looks;
-            (name.clone(), now.wait_ns - then.wait_ns, taken)
+            (name.clone(), now.wait_ns - then.wait_ns, now.acquisitions - then.acquisitions)
         };
-        let locks: Vec<_> = after.iter().map(grown).collect();
+        let locks: Vec<_> = scene.end.take().iter().map(grown).collect();
         let waiting = locks.iter().map(|(_, wait_ns, _)| *wait_ns).sum::<u64>() as f64 / cpu_ns;
         let taken = locks.iter().map(|(.., taken)| *taken).sum::<u64>();
         let worst = locks.iter().max_by_key(|(_, wait_ns, _)| *wait_ns);
@@ -224,11 +220,11 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         self.free_left(thread);
         barrier.wait();
         if thread.is_first {
-            self.watched.take();
             self.start.set((task::now_ns(), task::watch(|| self.locks())));
         }
         let took_ns = self.play(thread);
         self.in_calls_ns.set(self.in_calls_ns.get() + took_ns);
+        self.end.set(task::watch(|| self.locks()));
     }
 
     /// Plays the thread. Returns the time that it did not spend on the program's own work.
@@ -251,12 +247,15 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         }
     }
 
-    /// The counts of the locks of the heap, by their names.
+    /// The counts of the locks of the heap, by their names, without acquisitions by readings of the
+    /// memory.
     fn locks(&self) -> BTreeMap<String, LockStats> {
         let mut locks = BTreeMap::<String, LockStats>::new();
         unseen(|| {
             self.stack.visit_locks(&mut |name, lock| {
-                *locks.entry(name.to_owned()).or_default() += lock.stats().unwrap_or_default();
+                let Some(mut stats) = lock.stats() else { return };
+                stats.acquisitions -= task::watched(lock);
+                *locks.entry(name.to_owned()).or_default() += stats;
             });
         });
         locks
@@ -327,14 +326,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
 
     /// Records how much memory the heap has, at no cost to the tasks.
     fn look(&self) {
-        let (before, held, after) =
-            task::watch(|| (self.locks(), self.stack.stats().memory, self.locks()));
-        let mut watched = self.watched.take();
-        for (name, now) in after {
-            let then = before.get(&name).copied().unwrap_or_default();
-            *watched.entry(name).or_default() += now.acquisitions - then.acquisitions;
-        }
-        self.watched.set(watched);
+        let held = task::watch(|| self.stack.stats().memory);
         let parked = held.parked + held.page_lists;
         let all = held.objects
             + parked

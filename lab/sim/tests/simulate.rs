@@ -1,0 +1,87 @@
+//! Recorded programs on the machine.
+#![cfg(quarry_sim)]
+
+use quarry_sim::simulate::{self, Cell};
+use quarry_sim::{Costs, Topology, Waiting};
+use quarry_trace::layout::{self, CHUNK_BYTES, HEADER_BYTES};
+use quarry_trace::{Call, Encoder, Event, LONGEST_EVENT};
+use std::path::{Path, PathBuf};
+
+/// The calls of a program of one thread that allocates 8,000 blocks of one of 57 sizes, frees them,
+/// and so on.
+fn bursts(count: u64) -> Vec<Call> {
+    let call = |number: u64| {
+        let (burst, block) = (number / 8000, number % 8000);
+        let address = 0x10000 + block * 1024;
+        let size = 16 + (burst / 2 * 31 + block * 7) % 57 * 16;
+        match burst % 2 {
+            0 => Call::Alloc { address, size, align_shift: 0, zeroed: false },
+            _ => Call::Free { address },
+        }
+    };
+    (0..count).map(call).collect()
+}
+
+/// Writes a trace of the calls.
+fn trace(name: &str, calls: Vec<Call>) -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let (mut chunks, mut out) = (Vec::<Vec<u8>>::new(), [0; LONGEST_EVENT]);
+    let mut encoder = Encoder::new(0);
+    for (at_ns, call) in (0..).step_by(100).zip(calls) {
+        if chunks.last().is_none_or(|it| it.len() + LONGEST_EVENT > CHUNK_BYTES) {
+            let mut chunk = vec![0; layout::CHUNK_HEADER_BYTES];
+            chunk[layout::AT_CHUNK_THREAD] = 1;
+            let start = layout::AT_CHUNK_START;
+            chunk[start..start + 8].copy_from_slice(&u64::to_le_bytes(at_ns));
+            chunks.push(chunk);
+            encoder = Encoder::new(at_ns);
+        }
+        let used = encoder.encode(&Event { at_ns, cpu: 0, call }, &mut out);
+        chunks.last_mut().unwrap().extend(&out[..used]);
+    }
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(&layout::MAGIC);
+    for (at, number) in [
+        (layout::AT_VERSION, layout::VERSION),
+        (layout::AT_CHUNK_BYTES, CHUNK_BYTES as u32),
+        (layout::AT_CHUNKS, chunks.len() as u32),
+        (layout::AT_USED_CHUNKS, chunks.len() as u32),
+        (layout::AT_THREADS, 1),
+    ] {
+        bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+    }
+    for mut chunk in chunks {
+        let used = (chunk.len() - layout::CHUNK_HEADER_BYTES) as u32;
+        let at = layout::AT_CHUNK_USED;
+        chunk[at..at + 4].copy_from_slice(&used.to_le_bytes());
+        chunk.resize(CHUNK_BYTES, 0);
+        bytes.extend(chunk);
+    }
+    std::fs::write(&place, bytes).unwrap();
+    place
+}
+
+/// Readings of the memory wait for locks that the program holds, and so may overlap. Each lock that
+/// a reading takes is left out once: four copies of a program take at least as many locks for each
+/// call as one.
+#[test]
+fn readings_of_the_memory_do_not_count_as_the_programs_locks() {
+    let trace = trace("readings", bursts(96_000));
+    for seed in 1..=2 {
+        let on = |cpus: u32| {
+            let cell = Cell {
+                trace: trace.clone(),
+                topology: Topology::new(1, cpus),
+                costs: Costs { waiting: Waiting::Futex, ..Costs::default() },
+                slab: "slam".to_owned(),
+                pages: "v6.18".to_owned(),
+                calls: 96_000,
+                seed,
+            };
+            simulate::answer(&cell).unwrap().locks_per_1000
+        };
+        let (one, many) = (on(1), on(4));
+        println!("{seed}: {one} {many}");
+        assert!(one > 0.0 && (one..2.0 * one).contains(&many), "{seed}: {one}, {many}");
+    }
+}
