@@ -55,7 +55,7 @@ pub(crate) struct CompareArgs {
     /// A number that the program prints: a regular expression with one capture group around it. The
     /// name of the group, or else the expression, is the number's name:
     /// `higher:(?<rate>[0-9.]+) requests per second`. With `higher:` or `lower:` there is a verdict
-    /// on it. The last match counts. Verdicts are about the first --metric instead of wall time.
+    /// on it; the last sentence is about the first such one, not wall time. The last match counts.
     #[arg(long, value_name = "REGEX")]
     metric: Vec<String>,
     /// A run whose standard output differs from that of the first one has failed.
@@ -175,8 +175,7 @@ pub(crate) fn work(variant: CommandVariant) -> Result<Work, i32> {
     let path = env::var_os("PATH");
     let file = program::locate(&variant.command[0], path.as_deref())
         .map_err(|reason| reason.told_of(&variant.command[0]))?;
-    let interpreter =
-        program::interpreter_of(&file, path.as_deref()).unwrap_or_else(|_| file.clone());
+    let interpreter = program::interpreter_of(&file, path.as_deref());
     Ok(Work { variant, file, interpreter })
 }
 

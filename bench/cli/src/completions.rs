@@ -54,8 +54,6 @@ fn policies() -> Vec<CompletionCandidate> {
 
 fn settings() -> Vec<CompletionCandidate> {
     let all = OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS);
-    let one = |name: &str, meaning: &'static str| {
-        CompletionCandidate::new(format!("{name}=")).help(Some(meaning.into()))
-    };
-    all.map(|option| one(option.name, option.meaning)).collect()
+    let one = |name| CompletionCandidate::new(format!("{name}="));
+    all.map(|option| one(option.name).help(Some(option.meaning.into()))).collect()
 }

@@ -27,10 +27,11 @@ pub fn say(message: fmt::Arguments<'_>) {
 
 /// Prints the error of a result, and returns its exit status.
 pub fn report(result: anyhow::Result<()>) -> i32 {
+    let is_broken_pipe = |it: &io::Error| it.kind() == io::ErrorKind::BrokenPipe;
     match result {
         Ok(()) => 0,
         // The reader has closed the pipe: `quarry lab run ... | head`.
-        Err(error) if is_broken_pipe(&error) => 0,
+        Err(error) if error.downcast_ref().is_some_and(is_broken_pipe) => 0,
         Err(error) => {
             say(format_args!("{error:#}"));
             match error.is::<Missing>() {
@@ -40,9 +41,4 @@ pub fn report(result: anyhow::Result<()>) -> i32 {
             }
         }
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<io::Error>();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! program      a program as it stands on the command line, and which file it runs
 //! library      where the shared object is
-//! output       standard output, whose errors name it
+//! output       the command line, and standard output, whose errors name it
 //! exit_status  with which status a command ends
 //! completions  answers to shells that complete a line
 //! pages        man pages, and the files by which shells ask for completions

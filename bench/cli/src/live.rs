@@ -4,6 +4,7 @@
 //! can read it. The process and the age of the figures go to standard error.
 
 use anyhow::Result;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use quarry_live::{Choice, Problem, Snapshot, Tree, core_dump, total};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -14,7 +15,8 @@ pub(crate) struct Target {
     #[command(flatten)]
     running: Running,
     /// A core dump of a process instead of a running one.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["choice", "tree"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["choice", "tree"],
+        value_parser = PathBufValueParser::new().try_map(|it| it.metadata().map(|_| it)))]
     core: Option<PathBuf>,
     /// Print all statistics as JSON, one line for each process.
     #[arg(long)]

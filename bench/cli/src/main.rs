@@ -14,13 +14,11 @@ mod top;
 mod watcher;
 mod wrapper;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use lab_command::LabArgs;
 use quarry_cli::exit_status::{self, report};
-use quarry_cli::output::{Output, print_of_parser};
+use quarry_cli::output::{Output, parse};
 use quarry_cli::{completions, library, pages, program};
-use quarry_harness::nearest;
 use quarry_live::{buddyinfo, lockstat, vmstat, zoneinfo};
 use std::io::{Write, stdout};
 use std::process::exit;
@@ -70,26 +68,11 @@ enum Command {
     Watch(watcher::WatchArgs),
 }
 
-/// Prints help, or an error of the command line; that of an unknown command names all others.
-fn refuse(error: &clap::Error) -> i32 {
-    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
-        return print_of_parser(error);
-    };
-    let command = Cli::command();
-    let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
-    let names: Vec<&str> = shown.map(clap::Command::get_name).chain(["help"]).collect();
-    report(Err(nearest::unknown("command", name, &names)))
-}
-
 fn main() {
     lab_command::complete();
     completions::answer(Cli::command);
-    let command = match Cli::try_parse() {
-        Ok(cli) => cli.command,
-        Err(error) => exit(refuse(&error)),
-    };
     let out = &mut Output(stdout());
-    let status = match command {
+    let status = match parse::<Cli>().command {
         Command::Run(args) => run::run(args),
         Command::Lab(args) => args.become_lab(None),
         Command::Record(args) => args.become_lab(Some("record")),

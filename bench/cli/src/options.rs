@@ -34,18 +34,14 @@ impl Setting {
         };
         let setting = Self { key: option.name, value: value.to_owned() };
         let mut options = <StackOptions>::default();
-        let mut set = options.set(option.name, value);
-        for more in [StackOptions::set_check, StackOptions::set_mechanism] {
-            if set == Err(OptionError::UnknownName) {
-                set = more(&mut options, option.name, value);
-            }
-        }
-        match set {
-            Ok(()) => Ok(setting),
-            Err(OptionError::UnknownName) => Err(SettingError::UnknownKey(name.to_owned())),
-            Err(OptionError::BadValue { accepted }) => {
+        let mut kinds = [StackOptions::set, StackOptions::set_check, StackOptions::set_mechanism]
+            .into_iter()
+            .map(|set| set(&mut options, option.name, value));
+        match kinds.find(|it| *it != Err(OptionError::UnknownName)) {
+            Some(Err(OptionError::BadValue { accepted })) => {
                 Err(SettingError::BadValue { setting, accepted })
             }
+            _ => Ok(setting),
         }
     }
 }

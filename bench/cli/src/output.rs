@@ -1,7 +1,13 @@
-//! Standard output of a command.
+//! The command line, and standard output.
 
 use crate::exit_status::{report, say};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgMatches, Command, Parser};
+use quarry_harness::nearest;
+use std::env;
+use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::process::exit;
 
 /// Standard output; its errors name it.
 pub struct Output(pub io::Stdout);
@@ -14,11 +20,7 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.0.write(bytes) {
-            // The caller tries again.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
-            written => written.map_err(Self::named),
-        }
+        self.0.write(bytes).map_err(Self::named)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -32,14 +34,72 @@ pub fn columns() -> Option<u16> {
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// Prints help, the version or an error of the command line; returns the exit status.
-pub fn print_of_parser(error: &clap::Error) -> i32 {
-    if error.exit_code() != 0 {
-        // The status is the same whether or not the message could be printed.
-        let text = error.render().to_string().replace("\n  [possible values: ", ": accepted: [");
-        say(format_args!("{}", text.strip_prefix("error: ").unwrap_or(&text).trim_end()));
-        return error.exit_code();
+/// Parses the command line. Where it asks for help or is wrong, prints that and exits; the error of
+/// an unknown command names all others.
+pub fn parse<P: Parser>() -> P {
+    let mut command = P::command();
+    let mut parsed = read(&mut command);
+    if parsed.is_err() {
+        let mut whole = P::command();
+        // Makes the commands that are made only where they are asked for.
+        whole.build();
+        command = with_negative_values(whole);
+        parsed = read(&mut command);
     }
-    let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
-    report(printed.map_err(anyhow::Error::from))
+    parsed.unwrap_or_else(|error| exit(refuse(&command, &error)))
+}
+
+fn read<P: Parser>(command: &mut Command) -> Result<P, clap::Error> {
+    let matches = command.try_get_matches_from_mut(env::args_os())?;
+    find_empty(command, &matches)?;
+    P::from_arg_matches(&matches)
+}
+
+/// Reads `--pid -5` as the option's value, so that the error names what is accepted.
+fn with_negative_values(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let takes = arg.get_action().takes_values() && !arg.is_positional();
+        arg.allow_negative_numbers(takes)
+    });
+    command.mut_subcommands(with_negative_values)
+}
+
+/// Refuses an empty value of an option: later errors would quote nothing.
+fn find_empty(command: &Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let is_empty = |arg: &&Arg| {
+        let values = matches.try_get_raw(arg.get_id().as_str()).ok().flatten();
+        values.is_some_and(|mut it| it.any(OsStr::is_empty))
+    };
+    if let Some(name) = command.get_opts().find(is_empty).and_then(Arg::get_long) {
+        return Err(clap::Error::raw(ErrorKind::InvalidValue, format!("--{name} is empty\n")));
+    }
+    let Some((name, matches)) = matches.subcommand() else { return Ok(()) };
+    command.find_subcommand(name).map_or(Ok(()), |command| find_empty(command, matches))
+}
+
+fn refuse(command: &Command, error: &clap::Error) -> i32 {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return print_of_parser(error);
+    };
+    let words = env::args().skip(1);
+    let command = words.fold(command, |it, word| it.find_subcommand(&word).unwrap_or(it));
+    let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let names: Vec<&str> = shown.map(Command::get_name).collect();
+    report(Err(nearest::unknown("command", name, &names)))
+}
+
+/// Prints help, the version or an error of the command line; returns the exit status.
+fn print_of_parser(error: &clap::Error) -> i32 {
+    let status = error.exit_code();
+    if status == 0 || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
+        return status.max(report(printed.map_err(anyhow::Error::from)));
+    }
+    let mut text = error.render().to_string();
+    if let Some((before, rest)) = text.split_once("\n  [possible values: ") {
+        text = format!("{before}: accepted: {}", rest.replacen(']', "", 1));
+    }
+    // The status is the same whether or not the message could be printed.
+    say(format_args!("{}", text.strip_prefix("error: ").unwrap_or(&text).trim_end()));
+    status
 }

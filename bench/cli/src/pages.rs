@@ -103,11 +103,10 @@ fn sections(page: &str) -> String {
 fn options() -> String {
     let escaped = |text: &str| text.replace('\\', "\\e").replace('-', "\\-");
     let all = OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS);
-    let item = |name: &str, meaning: &str, accepted: &str| {
-        let [meaning, accepted] = [meaning, accepted].map(escaped);
+    let item = |[name, meaning, accepted]: [String; 3]| {
         format!(".TP\n\\fBQUARRY_{name}\\fR\n{meaning} ({accepted})\n")
     };
-    all.map(|option| item(option.name, option.meaning, option.accepted)).collect()
+    all.map(|it| item([it.name, it.meaning, it.accepted].map(escaped))).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! `quarry ps`: lists the processes on Quarry.
 
 use anyhow::Result;
-use quarry_cli::output::columns;
+use quarry_cli::{exit_status::say, output::columns};
 use quarry_live::{Choice, Found, Label, bytes, change};
-use std::io::{self, Write};
+use std::io::Write;
 
 const HEAD: [&str; 8] = ["PID", "RSS", "LIVE", "KEPT", "OTHER", "AGE", "NAME", "GROUP"];
 /// Blanks before a column.
@@ -29,9 +29,12 @@ pub(crate) struct PsArgs {
 
 pub(crate) fn run(args: &PsArgs, out: &mut dyn Write) -> Result<()> {
     let (mut found, hidden) = args.choice.find()?;
+    let all = hidden + found.len();
+    // It is not known that these run on Quarry.
+    found.retain(|it| it.figures.as_ref().err().is_none_or(|problem| !problem.is_of_rights()));
+    let hidden = all - found.len();
     if hidden > 0 {
-        let _ =
-            writeln!(io::stderr(), "quarry: processes that this user may not look at: {hidden}");
+        say(format_args!("processes that this user may not look at: {hidden}"));
     }
     if found.is_empty() {
         return Err(args.choice.nothing().into());

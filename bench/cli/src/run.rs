@@ -4,7 +4,7 @@ use crate::exit_status::{of_own_failure, say};
 use crate::library::{self, LibraryError};
 use crate::names::name_callers_of;
 use crate::options::{self, Setting};
-use crate::program::{self, CommandLine};
+use crate::program::{self, CannotRun, CommandLine};
 use crate::{watcher, wrapper};
 use anyhow::{Context, bail};
 use nix::fcntl::{AT_FDCWD, AtFlags};
@@ -54,13 +54,10 @@ pub(crate) struct RunArgs {
 
 /// Executes the program in place of this process; returns an exit status if that fails.
 pub(crate) fn run(args: RunArgs) -> i32 {
-    match prepare_and_exec(&args) {
-        Ok(status) => status,
-        Err(error) => {
-            say(format_args!("{error:#}"));
-            of_own_failure(&error)
-        }
-    }
+    prepare_and_exec(&args).unwrap_or_else(|error| {
+        say(format_args!("{error:#}"));
+        of_own_failure(&error)
+    })
 }
 
 fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
@@ -92,11 +89,10 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
         Ok(file) => file,
         Err(reason) => return Ok(reason.told_of(name)),
     };
-    let interpreter =
-        program::interpreter_of(&file, path.as_deref()).unwrap_or_else(|_| file.clone());
+    let interpreter = program::interpreter_of(&file, path.as_deref());
     if let Some(missing) = missing(&file, &interpreter) {
         say(format_args!("{}: {missing}", name.display()));
-        return Ok(program::CannotRun::NotFound.exit_status());
+        return Ok(CannotRun::NotFound.exit_status());
     }
     let plan = plan(name, &file, &interpreter, &library);
 
@@ -105,17 +101,14 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     if plan.preloads {
         command.env("LD_PRELOAD", preload_value(&[&library], env::var_os("LD_PRELOAD")));
     }
+    command.env_remove(PID_VARIABLE);
     if plan.is_expected {
         command.env(PID_VARIABLE, std::process::id().to_string());
-    } else {
-        command.env_remove(PID_VARIABLE);
     }
     if plan.preloads && args.stats.is_some() {
         watch(last("STATS").unwrap_or_default(), last("STATS_FORMAT"), &mut command);
     }
-    for (key, value) in &settings {
-        command.env(format!("QUARRY_{key}"), value);
-    }
+    command.envs(settings.iter().map(|(key, value)| (format!("QUARRY_{key}"), value)));
     if plan.is_expected
         && has_callers
         && let Err(error) = name_callers_of(&mut command)
@@ -125,8 +118,7 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let error = command.exec();
     say(format_args!("{}: {error}", name.display()));
     let missing = error.kind() == io::ErrorKind::NotFound;
-    let reason =
-        if missing { program::CannotRun::NotFound } else { program::CannotRun::NotExecutable };
+    let reason = if missing { CannotRun::NotFound } else { CannotRun::NotExecutable };
     Ok(reason.exit_status())
 }
 
@@ -249,12 +241,11 @@ fn plan(name: &OsStr, file: &Path, interpreter: &Path, library: &Path) -> Plan {
     let path = env::var_os("PATH");
     if let Some(obstacle) = interpose::obstacle(interpreter, library) {
         let outcome = if obstacle.is_partial() { "" } else { "; it runs without Quarry" };
-        if interpreter == file {
-            say(format_args!("{name} {obstacle}{outcome}"));
-        } else {
-            let interpreter = interpreter.display();
-            say(format_args!("{name}: its interpreter {interpreter} {obstacle}{outcome}"));
-        }
+        let which = match interpreter == file {
+            true => String::new(),
+            false => format!(": its interpreter {}", interpreter.display()),
+        };
+        say(format_args!("{name}{which} {obstacle}{outcome}"));
         return Plan { preloads: !obstacle.forbids_preloading(), is_expected: false };
     }
     let mut plan = Plan { preloads: true, is_expected: true };
@@ -263,8 +254,7 @@ fn plan(name: &OsStr, file: &Path, interpreter: &Path, library: &Path) -> Plan {
     }
     for wrapped in wrapper::programs_of(file, interpreter, path.as_deref()) {
         let runs = program::interpreter_of(&wrapped, path.as_deref());
-        let obstacle = runs.ok().and_then(|runs| interpose::obstacle(&runs, library));
-        let Some(obstacle) = obstacle else { continue };
+        let Some(obstacle) = interpose::obstacle(&runs, library) else { continue };
         plan.preloads &= !obstacle.forbids_preloading();
         plan.is_expected = false;
         let wrapped = wrapped.display();

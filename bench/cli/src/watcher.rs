@@ -76,10 +76,8 @@ pub(crate) fn run(args: &WatchArgs) -> Result<()> {
     let mut family = Family::default();
     family.wait(rustix::stdio::stdin(), rustix::stdio::stdout())?;
     let target = file_name(&args.target, root);
-    let is_json = match std::env::var(FORMAT_VARIABLE) {
-        Ok(format) => format == "json",
-        Err(_) => target.ends_with(".json"),
-    };
+    let format = std::env::var(FORMAT_VARIABLE);
+    let is_json = format.map_or_else(|_| target.ends_with(".json"), |it| it == "json");
     let text = match is_json {
         true => farewell::json(&family.figures()),
         false => farewell::text(root, &family.figures()).unwrap_or_default(),
@@ -107,13 +105,10 @@ pub(crate) fn leave_everything() -> Result<()> {
     SigSet::all().thread_block()?;
     setsid()?;
     chdir("/")?;
-    let numbers: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    for number in numbers.into_iter().filter(|number| *number > 2) {
-        let _ = close(number);
-    }
+    let entries = std::fs::read_dir("/proc/self/fd")?.flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers: Vec<i32> = numbers.filter(|number| *number > 2).collect();
+    numbers.into_iter().for_each(|number| close(number).unwrap_or_default());
     Ok(())
 }
 

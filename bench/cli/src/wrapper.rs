@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::iter::Peekable;
+use std::iter::{Peekable, from_fn};
 use std::path::{Path, PathBuf};
 use std::str::Chars;
 
@@ -182,11 +182,8 @@ impl<'a> Reader<'a> {
                 (None, true)
             }
             _ => {
-                let mut name = String::new();
                 let is_part = |it: &char| it.is_ascii_alphanumeric() || *it == '_';
-                while let Some(part) = self.rest.next_if(is_part) {
-                    name.push(part);
-                }
+                let name: String = from_fn(|| self.rest.next_if(is_part)).collect();
                 (self.value(&name), false)
             }
         }
@@ -210,11 +207,7 @@ impl<'a> Reader<'a> {
         let mut depth = 0;
         let mut inner = String::new();
         for next in self.rest.by_ref() {
-            match next {
-                '(' => depth += 1,
-                ')' => depth -= 1,
-                _ => {}
-            }
+            depth += i32::from(next == '(') - i32::from(next == ')');
             inner.push(next);
             if depth == 0 {
                 break;

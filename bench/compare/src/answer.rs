@@ -124,7 +124,7 @@ impl<'a> Answer<'a> {
 
     pub(super) fn page(&self) -> Result<Vec<u8>> {
         let name = self.run.meta.workloads[0].name.clone();
-        Ok(report::page(vec![(name, self.shown.clone())])?.into_bytes())
+        Ok(report::page(vec![(name, self.shown.clone())], None)?.into_bytes())
     }
 
     pub(super) fn markdown(&self) -> String {
@@ -305,10 +305,11 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Returns the metrics with a verdict: those with a direction, and the primary metric.
+/// Returns the metrics with a direction, and those before the first of these, from `--metric`.
 fn judged(run: &Run) -> Vec<&Metric> {
-    let metrics = run.meta.metrics.iter();
-    metrics.filter(|it| it.primary || it.direction != Direction::None).collect()
+    let metrics = || run.meta.metrics.iter();
+    let named = metrics().take_while(|it| !it.primary);
+    named.chain(metrics().filter(|it| it.direction != Direction::None)).collect()
 }
 
 fn verdict(judgement: &Judgement) -> String {

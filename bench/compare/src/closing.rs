@@ -58,13 +58,10 @@ pub(super) fn sentence(run: &Run, judgements: &Judgements, workload: &str) -> St
         of_it.peek().is_some().then(|| format!("; {} has {}", variant.name, list(of_it)))
     });
     let decided: String = decided.collect();
+    let also = memory.map_or(String::new(), |memory| format!(" or in {}", memory.name));
     let undecided = of_primary.iter().filter(|it| it.outcome == Outcome::Undecided).count();
     match undecided {
-        0 => format!(
-            "no other is better than {baseline} in {}{}{decided}",
-            primary.name,
-            also(memory)
-        ),
+        0 => format!("no other is better than {baseline} in {}{also}{decided}", primary.name),
         _ => format!(
             "undecided: {undecided} of {others} cannot be told from {baseline} in {} by these \
              runs{decided}",
@@ -81,10 +78,6 @@ pub(super) fn is_decided(judgement: &Judgement) -> bool {
 
 fn list<'a>(judgements: impl Iterator<Item = &'a Judgement>) -> String {
     judgements.map(effect).collect::<Vec<String>>().join(", ")
-}
-
-fn also(memory: Option<&Metric>) -> String {
-    memory.map_or(String::new(), |memory| format!(" or in {}", memory.name))
 }
 
 /// The metric of memory that a verdict is about: resident memory while idle, else the peak.

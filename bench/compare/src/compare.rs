@@ -273,7 +273,8 @@ fn enough(runs: Runs) -> Stop {
     })
 }
 
-/// The metrics of every run. The first figure that the program prints, else its time, is primary.
+/// The metrics of every run, figures that the program prints first. The first with a direction is
+/// primary.
 pub(super) fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
     let mib = 1.0 / f64::from(1 << 20);
     let lower = |name: &str, unit: &str, of: &str, times: f64, digits: u8| {
@@ -298,7 +299,8 @@ pub(super) fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
         huge.digits(0).near_zero(2.0),
         count("switches", "switches"),
     ]);
-    let first = metrics.remove(0);
-    metrics.insert(0, first.primary());
+    if let Some(first) = metrics.iter_mut().find(|it| it.direction != Direction::None) {
+        first.primary = true;
+    }
     metrics
 }

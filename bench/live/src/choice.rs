@@ -12,9 +12,9 @@ use std::path::Path;
 #[group(id = "choice")]
 pub struct Choice {
     /// The process, which runs on Quarry [default: the only one that does; all for ps and metrics].
-    #[arg(long, value_name = "N", value_parser = parse_pid, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_pid)]
     pub pid: Option<u32>,
-    /// Processes that have this name, or whose program has it.
+    /// Processes that have this name, whose program has it, or that were started by it.
     #[arg(long, value_name = "NAME", conflicts_with = "pid")]
     pub name: Option<String>,
     /// Processes in this control group or below it, such as redis.service or /system.slice.
@@ -156,14 +156,15 @@ impl Choice {
 
     fn has_name(&self, of: &process::Process) -> bool {
         let Some(name) = &self.name else { return true };
-        let is_own = of.stat().is_ok_and(|stat| stat.comm == *name);
-        is_own || of.exe().is_ok_and(|it| it.file_name().is_some_and(|it| it == name.as_str()))
+        let is_it = |path: &Path| path.file_name().is_some_and(|it| it == name.as_str());
+        of.stat().is_ok_and(|it| it.comm == *name)
+            || of.exe().is_ok_and(|it| is_it(&it))
+            || of.cmdline().is_ok_and(|it| it.first().is_some_and(|it| is_it(it.as_ref())))
     }
 
     fn has_group(&self, of: &process::Process) -> bool {
         let Some(group) = &self.cgroup else { return true };
-        let groups = of.cgroups().into_iter().flatten();
-        { groups }.any(|it| is_within(&it.pathname, group))
+        of.cgroups().is_ok_and(|it| it.into_iter().any(|it| is_within(&it.pathname, group)))
     }
 }
 

@@ -156,7 +156,8 @@ impl fmt::Display for Who {
 
 impl Problem {
     /// Returns whether another user, or one with more rights, could read the process.
-    pub(crate) fn is_of_rights(&self) -> bool {
+    #[must_use]
+    pub fn is_of_rights(&self) -> bool {
         matches!(self, Self::OtherUser(..) | Self::NotDumpable(_) | Self::NoCapability(_))
     }
 
@@ -172,9 +173,8 @@ impl Problem {
 }
 
 fn names(processes: &[Who]) -> String {
-    let mut names: Vec<_> = processes.iter().take(MOST_NAMED).map(ToString::to_string).collect();
-    if processes.len() > MOST_NAMED {
-        names.push(format!("{} more (`quarry ps` lists them)", processes.len() - MOST_NAMED));
-    }
-    names.join(", ")
+    let names = processes.iter().take(MOST_NAMED).map(ToString::to_string);
+    let more = processes.len().checked_sub(MOST_NAMED + 1).map(|it| it + 1);
+    let more = more.map(|more| format!("{more} more (`quarry ps` lists them)"));
+    names.chain(more).collect::<Vec<_>>().join(", ")
 }

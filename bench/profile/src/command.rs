@@ -5,8 +5,8 @@ use crate::profile::{Profile, Value};
 use crate::raw::Raw;
 use crate::{flame, pprof, text};
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
-use quarry_live::Choice;
+use clap::{ValueEnum, builder::PathBufValueParser, builder::TypedValueParser};
+use quarry_live::{Choice, Who};
 use quarry_mm::heap::options::parse_bytes;
 use quarry_record::profile_bell::{LEAST_MEAN, MOST_MEAN};
 use quarry_watch::profile::DEFAULT_MEAN;
@@ -51,7 +51,8 @@ impl View {
 #[derive(clap::Args)]
 pub struct ProfileArgs {
     /// A profile that a program has written.
-    #[arg(value_name = "FILE", conflicts_with_all = ["choice", "seconds", "wait", "mean", "frees"])]
+    #[arg(value_name = "FILE", conflicts_with_all = ["choice", "seconds", "wait", "mean", "frees"],
+        value_parser = PathBufValueParser::new().try_map(|it| it.metadata().map(|_| it)))]
     file: Option<PathBuf>,
     #[command(flatten)]
     choice: Choice,
@@ -72,12 +73,13 @@ pub struct ProfileArgs {
     /// Write to a file, in the form that its ending names. Can be given several times.
     #[arg(long, short, value_name = "FILE", value_parser = output)]
     output: Vec<PathBuf>,
-    /// Column to show [default: inuse].
-    #[arg(long, value_enum)]
-    view: Option<View>,
+    /// Column to show.
+    #[arg(long, value_enum, default_value = "inuse")]
+    view: View,
     /// Show the changes since this profile; if it is an older one of the same program, that is the
     /// growth.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE",
+        value_parser = PathBufValueParser::new().try_map(|it| it.metadata().map(|_| it)))]
     diff: Option<PathBuf>,
     /// Number of call sites in the text.
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -184,25 +186,25 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
     let outputs: Vec<Output> =
         args.output.iter().map(|it| Output::open(it)).collect::<Result<_>>()?;
     let base = args.diff.as_deref().map(live::load).transpose()?;
-    let (raw, root) = get(args)?;
+    let (raw, root, who) = get(args)?;
     let mut shown = Profile::of(&raw, &root);
+    shown.process = who.unwrap_or(shown.process);
     if let Some(base) = base {
         shown = shown.minus(&Profile::of(&base, &root));
     }
-    let view = args.view.unwrap_or(View::Inuse);
-    if view == View::Frees && !raw.traces_frees {
+    if args.view == View::Frees && !raw.traces_frees {
         bail!("frees were not traced: take the profile with --frees");
     }
     for output in outputs {
         output.write(|form, file| match form {
-            Form::Pprof => Ok(pprof::write(&shown, view.value(), file)?),
-            Form::Flame => flame::write(&shown, view.value(), file),
-            Form::Raw => write_raw(&raw, file),
-            Form::Text => Ok(text::write(&shown, view.value(), args.top, file)?),
+            Form::Pprof => Ok(pprof::write(&shown, args.view.value(), file)?),
+            Form::Flame => flame::write(&shown, args.view.value(), file),
+            Form::Raw => Ok(file.write_all(&raw.bytes())?),
+            Form::Text => Ok(text::write(&shown, args.view.value(), args.top, file)?),
         })?;
     }
     if args.output.is_empty() {
-        text::write(&shown, view.value(), args.top, out)?;
+        text::write(&shown, args.view.value(), args.top, out)?;
     }
     Ok(())
 }
@@ -227,24 +229,17 @@ pub fn held(folder: &Path) -> Vec<String> {
     most.map_or_else(Vec::new, |it| text::lines(&it, Value::InuseSpace, MOST_HELD))
 }
 
-fn write_raw(raw: &Raw, out: &mut dyn Write) -> Result<()> {
-    Ok(out.write_all(&raw.bytes())?)
-}
-
-fn get(args: &ProfileArgs) -> Result<(Raw, PathBuf)> {
+fn get(args: &ProfileArgs) -> Result<(Raw, PathBuf, Option<Who>)> {
     if let Some(file) = &args.file {
-        return Ok((live::load(file)?, PathBuf::from("/")));
+        return Ok((live::load(file)?, PathBuf::from("/"), None));
     }
     let wish =
         Wish { patience: Duration::from_secs_f64(args.wait), mean: args.mean, frees: args.frees };
     let process = args.choice.only()?;
-    let time = Duration::from_secs_f64(args.seconds);
-    let _ = writeln!(
-        io::stderr(),
-        "quarry: a profile of {} for {}",
-        process.who(),
-        humantime::format_duration(time)
-    );
+    live::wait_for_record(&process, wish.patience)?;
+    let (who, time) = (process.who().clone(), Duration::from_secs_f64(args.seconds));
+    let lasts = humantime::format_duration(time);
+    let _ = writeln!(io::stderr(), "quarry: a profile of {who} for {lasts}");
     let taken = live::take(process, &wish, |passed| passed.is_some_and(|it| it >= time))?;
-    Ok((taken.raw, taken.root))
+    Ok((taken.raw, taken.root, Some(who)))
 }

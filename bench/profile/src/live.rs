@@ -127,7 +127,7 @@ pub fn take(
 }
 
 /// Waits for the first record: a process has none shortly after its start or its fork.
-fn wait_for_record(process: &Process, patience: Duration) -> Result<(), Problem> {
+pub(crate) fn wait_for_record(process: &Process, patience: Duration) -> Result<(), Problem> {
     let began = Instant::now();
     loop {
         match process.read() {

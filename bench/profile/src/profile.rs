@@ -4,6 +4,7 @@
 use crate::maps;
 use crate::raw::{Count, Raw, Site};
 use crate::symbols::{Line, Place, Symbols};
+use quarry_live::{Label, Who};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -74,6 +75,8 @@ impl Stack {
 /// A profile with names.
 #[derive(Clone, Debug)]
 pub struct Profile {
+    /// The process; of a file, by the name of the program, whose code is mapped first.
+    pub process: Who,
     /// The call sites, in no order.
     pub stacks: Vec<Stack>,
     /// The mappings, which [`Place::mapping`] numbers.
@@ -163,7 +166,10 @@ impl Profile {
             }
         }
         let samples = raw.sites.iter().filter(|site| !site.is_free);
+        let program = symbols.mappings().first().and_then(|it| it.path.file_name());
+        let name = Label::new(program.unwrap_or_default().as_encoded_bytes());
         Self {
+            process: Who { pid: raw.pid, name },
             stacks: stacks.into_values().collect(),
             mappings: symbols.mappings().to_vec(),
             mean: raw.mean,

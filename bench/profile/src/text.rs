@@ -80,7 +80,8 @@ pub(crate) fn write(
     let total = profile.total(space);
     writeln!(
         out,
-        "{} {verb} in {} at {}, estimated from {} (one in {})",
+        "{}: {} {verb} in {} at {}, estimated from {} (one in {})",
+        profile.process,
         bytes(total),
         counted(profile.total(objects), "object"),
         counted(stacks.len() as i64, "call site"),

@@ -54,7 +54,7 @@ pub(crate) struct TopArgs {
     #[arg(short, long)]
     once: bool,
     /// Print all statistics once, as JSON, one line for each process.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sort")]
     json: bool,
 }
 

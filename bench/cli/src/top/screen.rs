@@ -9,41 +9,32 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Table};
 
-struct Place {
-    head: &'static str,
-    sorted_by: Option<Column>,
-    width: u16,
-    /// On a narrow screen, columns with a higher rank are left out first.
-    rank: u8,
-}
-
-const fn place(head: &'static str, sorted_by: Option<Column>, width: u16, rank: u8) -> Place {
-    Place { head, sorted_by, width, rank }
-}
+/// Head, column to sort by, width, and rank: on a narrow screen higher ranks are left out first.
+type Place = (&'static str, Option<Column>, u16, u8);
 
 /// Each column fits its largest number, because a truncated number would be wrong, and the first
 /// one the longest name that Quarry gives.
 const COLUMNS: [Place; 10] = [
-    place("NAME", Some(Column::Name), 14, 0),
-    place("SIZE", Some(Column::Size), 7, 5),
-    place("LIVE", Some(Column::Live), 9, 1),
-    place("PARKED", Some(Column::Parked), 9, 3),
-    place("DIRTY", Some(Column::Dirty), 9, 4),
-    place("GROWTH", Some(Column::Growth), 10, 2),
-    place("ALLOC/s", Some(Column::Allocs), 7, 7),
-    place("FREE/s", None, 7, 9),
-    place("%FAST", Some(Column::Fast), 5, 6),
-    place("", None, 3, 8),
+    ("NAME", Some(Column::Name), 14, 0),
+    ("SIZE", Some(Column::Size), 7, 5),
+    ("LIVE", Some(Column::Live), 9, 1),
+    ("PARKED", Some(Column::Parked), 9, 3),
+    ("DIRTY", Some(Column::Dirty), 9, 4),
+    ("GROWTH", Some(Column::Growth), 10, 2),
+    ("ALLOC/s", Some(Column::Allocs), 7, 7),
+    ("FREE/s", None, 7, 9),
+    ("%FAST", Some(Column::Fast), 5, 6),
+    ("", None, 3, 8),
 ];
 
 fn columns_within(width: u16) -> Vec<usize> {
     let fits = |rank: u8| {
-        let kept = COLUMNS.iter().filter(|it| it.rank <= rank);
+        let kept = COLUMNS.iter().filter(|it| it.3 <= rank);
         // One blank column separates two columns.
-        kept.map(|it| it.width + u16::from(it.rank > 0)).sum::<u16>() <= width
+        kept.map(|(_, _, width, rank)| width + u16::from(*rank > 0)).sum::<u16>() <= width
     };
     let most = (0..=9).rev().find(|rank| fits(*rank)).unwrap_or(0);
-    (0..COLUMNS.len()).filter(|column| COLUMNS[*column].rank <= most).collect()
+    (0..COLUMNS.len()).filter(|column| COLUMNS[*column].3 <= most).collect()
 }
 
 const HELP: &str = "\
@@ -157,7 +148,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &View, area: Rect) {
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
     let columns = columns_within(area.width);
     let heads = columns.iter().map(|column| {
-        let Place { head, sorted_by, .. } = COLUMNS[*column];
+        let (head, sorted_by, ..) = COLUMNS[*column];
         let is_sorted = sorted_by == Some(view.column);
         let style = if is_sorted { reversed.add_modifier(Modifier::BOLD) } else { reversed };
         let side = if head == "NAME" { Alignment::Left } else { Alignment::Right };
@@ -170,8 +161,8 @@ fn draw_table(frame: &mut Frame<'_>, view: &View, area: Rect) {
         ratatui::widgets::Row::new(kept)
     });
     let widths = columns.iter().map(|column| match COLUMNS[*column] {
-        Place { rank: 0, width, .. } => Constraint::Min(width),
-        Place { width, .. } => Constraint::Length(width),
+        (_, _, width, 0) => Constraint::Min(width),
+        (_, _, width, _) => Constraint::Length(width),
     });
     let head = ratatui::widgets::Row::new(heads).style(reversed);
     frame.render_widget(Table::new(lines, widths).header(head), area);

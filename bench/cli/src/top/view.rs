@@ -95,9 +95,8 @@ impl View {
             KeyCode::Char('+') => self.delay = (self.delay * 2).min(DELAYS.1),
             KeyCode::Char('-') => self.delay = (self.delay / 2).max(DELAYS.0),
             KeyCode::Char(letter) => {
-                if let Some(at) = Column::KEYS.find(letter) {
-                    self.column = Column::value_variants()[at];
-                }
+                let column = Column::KEYS.find(letter).map(|at| Column::value_variants()[at]);
+                self.column = column.unwrap_or(self.column);
             }
             KeyCode::Up => self.first = self.first.saturating_sub(1),
             KeyCode::Down => self.first += 1,

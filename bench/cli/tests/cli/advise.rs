@@ -72,13 +72,22 @@ fn a_planted_slow_allocator_leaves_glibc_in_its_place() {
     let shop = Workshop::new();
     let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
     let slow = shared_object(&shop, "slow", &allocator_that_spins(5000));
-    advise(&["--goal=time", &format!("--allocators={slow}"), "--"])
+    let page = shop.path("advice.html");
+    let assert = advise(&["--goal=time", &format!("--allocators={slow}"), "--html"])
+        .arg(&page)
+        .arg("--")
         .arg(&program)
         .assert()
         .success()
         .stdout(starts_with("keep glibc: slow is no better: "))
         .stdout(contains("% more time"))
         .stdout(contains("systemd").not());
+    let text = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    let answer = text.lines().next().unwrap();
+    let page = std::fs::read_to_string(page).unwrap();
+    for place in [": ANSWER</title>", "<p class=\"verdict\">ANSWER.</p>", ": ANSWER**\n"] {
+        assert!(page.contains(&place.replace("ANSWER", answer)), "{place}: {answer}");
+    }
 }
 
 #[test]
@@ -191,7 +200,7 @@ fn bad_requests_say_what_is_accepted() {
     refused(&["--allocators=glibc"], 2, "--allocators: accepted: at least one beside glibc");
     refused(&["--metric=(a)"], 2, "--metric (a): no direction; accepted: 'higher:' or 'lower:'");
     refused(&["--budget=soon"], 2, "accepted: a number with its unit");
-    refused(&["--goal=speed"], 2, ": accepted: [either, time, memory]");
+    refused(&["--goal=speed"], 2, ": accepted: either, time, memory");
     refused(&["--json=/no/such/folder/x"], 2, "--json /no/such/folder/x: No such file");
     advise(&["--", "no-such-command"]).assert().code(127).stderr(contains("command not found"));
 }

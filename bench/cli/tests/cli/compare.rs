@@ -305,6 +305,25 @@ fn figures_that_the_program_prints_are_compared() {
     assert_eq!((&speed["verdict"], &speed["interval"]), (&"same".into(), &vec![1.0, 1.0].into()));
 }
 
+/// Such a figure can be neither better nor worse, so the verdict is on the time.
+#[test]
+fn a_figure_without_direction_is_shown_and_not_judged() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
+    let slow = shared_object(&shop, "slow", &allocator_that_spins(5000));
+    compare(&["--runs=6", "--metric", r"done: (?<did>[\d,.]+) units"])
+        .arg(format!("--allocators=glibc,{slow}"))
+        .arg("--")
+        .arg(&program)
+        .assert()
+        .success()
+        .stdout(contains("| did (no direction given) "))
+        .stdout(predicate::str::is_match("noise floor: .* % in wall\n").unwrap())
+        .stdout(contains(
+            "In short: no other is better than glibc in wall or in peak RSS; slow has",
+        ));
+}
+
 #[test]
 fn a_target_out_of_reach_ends_at_the_cap() {
     let shop = Workshop::new();

@@ -6,16 +6,32 @@ use crate::support::streams::{
 };
 use crate::support::{Workshop, quarry};
 use predicates::prelude::*;
-use predicates::str::{contains, is_empty};
+use predicates::str::{contains, is_empty, starts_with};
 use std::fs::File;
 
 /// Commands that are wrong as a whole.
-const WHOLE: [(&[&str], &str); 14] = [
+const WHOLE: [(&[&str], &str); 27] = [
     (&["bogus"], "quarry: no command bogus; accepted: run, compare, advise, ps, slabinfo, "),
     (&["bogus"], "simulate, lab, help\n"),
     (&["pss"], "no command pss; did you mean ps? accepted: run, "),
     (&["ps", "--pid", "-5"], "'-5' for '--pid <N>': accepted: the number of a process, 1 or more"),
     (&["top", "--pid", "-5"], "'-5' for '--pid <N>': accepted: the number of a process, 1 or more"),
+    (&["top", "--delay", "-1"], "'-1' for '--delay <SECONDS>': accepted: 0.1 to 3600"),
+    (&["profile", "--seconds", "-2.5"], "'-2.5' for '--seconds <SECONDS>': accepted: 0 to 1000000"),
+    (&["compare", "--runs", "-1", "true"], "'-1' for '--runs <N>': -1 is not in 1..=100000"),
+    (
+        &["top", "--sort", "foo"],
+        ": accepted: name, size, live, parked, dirty, growth, allocs, fast\n",
+    ),
+    (&["top", "--json", "--sort", "growth"], "'--json' cannot be used with '--sort <COLUMN>'"),
+    (&["ps", "--name", ""], "quarry: --name is empty\n"),
+    (&["ps", "--name="], "quarry: --name is empty\n"),
+    (&["compare", "--allocators", "", "true"], "quarry: --allocators is empty\n"),
+    (&["run", "--set", "", "true"], "quarry: --set is empty\n"),
+    (&["advise", "--metric", "", "true"], "quarry: --metric is empty\n"),
+    (&["metrics", "--listen", ""], "quarry: --listen is empty\n"),
+    (&["profile", "/no/such"], "'/no/such' for '[FILE]': No such file or directory (os error 2)"),
+    (&["slabinfo", "--core", "/no/such"], "'/no/such' for '--core <FILE>': No such file"),
     (&["--bogus"], "'--bogus'"),
     (&["run"], "<CMD>"),
     (&["run", "--slab"], "--slab"),
@@ -32,6 +48,12 @@ fn wrong_commands_are_refused() {
     for (arguments, named) in WHOLE {
         refused(quarry(), arguments, named);
     }
+}
+
+/// Without a command the answer is the help, not an error with the help in it.
+#[test]
+fn without_a_command_there_is_help() {
+    quarry().assert().code(2).stdout(is_empty()).stderr(starts_with("The Linux kernel's memory "));
 }
 
 #[test]

@@ -152,8 +152,8 @@ impl Telling {
         };
         let mut run = readable(run);
         run.meta.experiment = format!("advise {}", self.command);
-        run.warnings = std::iter::once(sentence.to_owned()).chain(self.notes.clone()).collect();
-        report::page(vec![("The test".to_owned(), run)])
+        run.warnings.clone_from(&self.notes);
+        report::page(vec![("The test".to_owned(), run)], Some(sentence))
     }
 
     pub(super) fn as_json(&self) -> Value {

@@ -7,8 +7,12 @@ use crate::statistics::MIN_PAIRS;
 const BYTES: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "resident, KiB"];
 
 impl<'a> Selection<'a> {
-    /// Returns the verdicts on the primary metric and on memory as a sentence without a full stop.
+    /// Returns the answer; without one, the verdicts on the primary metric and on memory. It is a
+    /// sentence without a full stop.
     pub fn headline(&self) -> String {
+        if let Some(answer) = self.answer {
+            return answer.to_owned();
+        }
         let memory = self.memory_metric().filter(|metric| !metric.primary);
         let metrics = std::iter::once(self.metric).chain(memory);
         let metrics = metrics.map(|metric| self.clause(metric));
@@ -77,9 +81,8 @@ impl<'a> Selection<'a> {
                 }
             };
         }
-        let count = |of: &dyn Fn(&Judgement) -> bool| judged.iter().filter(|it| of(it)).count();
-        let undecided = count(&|it| it.outcome == Outcome::Undecided);
-        let same = count(&|it| it.outcome == Outcome::Same);
+        let undecided = with(Outcome::Undecided).count();
+        let same = with(Outcome::Same).count();
         let all = decided.len();
         match (all, undecided) {
             _ if judged.is_empty() => format!("nothing but {baseline} was measured in {name}"),
@@ -90,12 +93,11 @@ impl<'a> Selection<'a> {
             }
             (_, 0) => format!("nothing is better than {baseline} in {name}"),
             _ if undecided == all => format!("all are undecided in {name}"),
-            (_, 1) => {
-                format!("nothing is known to be better than {baseline} in {name}, 1 is undecided")
+            (_, some) => {
+                let are = if some == 1 { "is" } else { "are" };
+                let known = format!("nothing is known to be better than {baseline} in {name}");
+                format!("{known}, {some} {are} undecided")
             }
-            (_, some) => format!(
-                "nothing is known to be better than {baseline} in {name}, {some} are undecided"
-            ),
         }
     }
 }

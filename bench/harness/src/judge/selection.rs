@@ -48,6 +48,8 @@ pub struct Selection<'a> {
     /// The metric that verdicts are about.
     pub metric: &'a Metric,
     warnings: Vec<String>,
+    /// The sentence about these runs, if it is not for their judgements to say.
+    pub answer: Option<&'a str>,
 }
 
 impl<'a> Selection<'a> {
@@ -86,7 +88,7 @@ impl<'a> Selection<'a> {
         let mut warnings = oddities(&runs);
         let rows = common_rows(&runs, &mut warnings)?;
         let columns = columns(&runs, baseline)?;
-        Ok(Self { runs, columns, rows, metric, warnings })
+        Ok(Self { runs, columns, rows, metric, warnings, answer: None })
     }
 
     /// Returns warnings for the reader of a table.

@@ -92,7 +92,7 @@ fn shown(run: Run) -> Vec<String> {
     };
     let styles = ["modern", "json", "mmtests", "tcp-rr", "will-it-scale"];
     let mut all: Vec<String> = styles.into_iter().map(style).collect();
-    all.push(report::page(runs).unwrap());
+    all.push(report::page(runs, None).unwrap());
     all
 }
 

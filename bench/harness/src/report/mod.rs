@@ -72,19 +72,20 @@ impl ReportArgs {
             false => Present::Refused("it is replaced only with --force"),
         };
         let place = Destination::open("--output", &self.output, present)?;
-        place.write(page(read(&self.directories)?)?.as_bytes())?;
+        place.write(page(read(&self.directories)?, None)?.as_bytes())?;
         Ok(writeln!(out, "{}", self.output.display())?)
     }
 }
 
-/// Makes the page of runs, each with its name.
+/// Makes the page of runs, each with its name. The `answer`, if any, stands for the verdicts above.
 ///
 /// # Errors
 /// If a run has nothing to compare.
-pub fn page(runs: Vec<(String, Run)>) -> Result<String> {
+pub fn page(runs: Vec<(String, Run)>, answer: Option<&str>) -> Result<String> {
     let groups = grouped(runs);
-    let selections: Vec<Selection<'_>> =
+    let mut selections: Vec<Selection<'_>> =
         groups.iter().map(|runs| Selection::new(runs, None)).collect::<Result<_>>()?;
+    selections.iter_mut().for_each(|it| it.answer = answer);
     Ok(page::whole(&selections).into_string())
 }
 
@@ -120,11 +121,12 @@ fn grouped(runs: Vec<(String, Run)>) -> Vec<Vec<(String, Run)>> {
     let mut groups: Vec<Vec<(String, Run)>> = Vec::new();
     for run in runs {
         let home = groups.iter().position(|group| {
-            let together: Vec<(String, Run)> = group
-                .iter()
-                .chain([&run])
-                .map(|(name, run)| (name.clone(), outline(run)))
-                .collect();
+            // Samples do not matter here.
+            let outline = |(name, run): &(String, Run)| {
+                let meta = run.meta.clone();
+                (name.clone(), Run { meta, samples: Vec::new(), warnings: Vec::new() })
+            };
+            let together: Vec<_> = group.iter().chain([&run]).map(outline).collect();
             Selection::new(&together, None).is_ok()
         });
         match home {
@@ -133,9 +135,4 @@ fn grouped(runs: Vec<(String, Run)>) -> Vec<Vec<(String, Run)>> {
         }
     }
     groups
-}
-
-/// A run without samples, enough to tell whether runs can be compared.
-fn outline(run: &Run) -> Run {
-    Run { meta: run.meta.clone(), samples: Vec::new(), warnings: Vec::new() }
 }

@@ -9,7 +9,7 @@ mod tests;
 use clap::{CommandFactory, Parser, Subcommand};
 use quarry_cli::exit_status::report;
 use quarry_cli::library::{self, LibraryError};
-use quarry_cli::output::{Output, print_of_parser};
+use quarry_cli::output::{Output, parse};
 use quarry_cli::{completions, pages};
 use quarry_lab::LabCommand;
 use std::io::{Write, stdout};
@@ -40,12 +40,8 @@ enum Command {
 
 fn main() {
     completions::answer(Cli::command);
-    let command = match Cli::try_parse() {
-        Ok(cli) => cli.command,
-        Err(error) => exit(print_of_parser(&error)),
-    };
     let out = &mut Output(stdout());
-    let status = match command {
+    let status = match parse::<Cli>().command {
         Command::Lab(command) => {
             let find_library = || library::find(None, None).map_err(LibraryError::into_error);
             report(quarry_lab::lab(command, &find_library, out))

@@ -372,7 +372,7 @@ fn wrong_rows_and_amounts_are_named() {
         .args(["run", "udp-u-4k", "--place=near"])
         .assert()
         .code(2)
-        .stderr(contains(": accepted: [same, next, unbound]"));
+        .stderr(contains(": accepted: same, next, unbound"));
     lab()
         .args(["run", "tcp-rr", "--amount=5"])
         .assert()

@@ -1,6 +1,6 @@
 //! Processes that are chosen by name, and processes that come and go.
 
-use super::served::{Served, eventually};
+use super::served::{Served, eventually, python};
 use crate::support::quarry;
 use std::process::Output;
 
@@ -109,6 +109,22 @@ fn growth_of_several_processes_has_a_section_for_each() {
         let (sites, _) = sites.split_once("\nquarry top  ").unwrap_or((sites, ""));
         assert!(sites.contains("in use") && sites.contains("call site"), "{text}");
     }
+}
+
+/// `python3` is a link to a program of another name.
+#[test]
+fn a_process_that_was_started_by_a_link_has_the_name_of_the_link() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = format!("link-{}", std::process::id());
+    let link = folder.path().join(&name);
+    std::os::unix::fs::symlink("/usr/bin/python3", &link).expect("a link");
+    let script = python("ctypes.CDLL(None).prctl(15, b'another')");
+    let Some(served) = Served::start(&[link.to_str().expect("text"), "-c", &script]) else {
+        return;
+    };
+    served.text(&["slabinfo"]);
+    let list = said(&name, &["ps"]);
+    assert!(list.contains(&served.pid()) && list.contains("another"), "{list}");
 }
 
 #[test]

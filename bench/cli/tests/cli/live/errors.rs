@@ -147,8 +147,13 @@ fn the_same_user_needs_no_rights_and_another_is_refused() {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() { Ok(()) } else { Err(error) }
     });
-    let line = line(&users.look("65532", &served));
-    assert!(line.contains("belongs to user 65533: ask as that user"), "{line}");
+    let refused = line(&users.look("65532", &served));
+    assert!(refused.contains("belongs to user 65533: ask as that user"), "{refused}");
+    let mut profile = users.quarry("65532");
+    let refused = line(&profile.args(["profile", "--pid", &served.pid()]).output().unwrap());
+    assert!(refused.starts_with("quarry: python3[") && refused.lines().count() == 1, "{refused}");
+    let list = line(&users.quarry("65532").args(["ps", "--cgroup", "/"]).output().unwrap());
+    assert!(list.starts_with("quarry: processes that this user may not look at: "), "{list}");
     assert!(served.text(&["slabinfo"]).starts_with("slabinfo - "), "root reads");
 }
 

@@ -83,7 +83,7 @@ fn leaks_are_named_with_and_without_frame_pointers() {
         let file = leak(&shop, &library, &program);
         let report = text(&quarry().arg("profile").arg(&file).output().expect("it runs"));
         let sites: Vec<&str> = report.split("\n\n").collect();
-        assert!(sites[0].contains("MiB in use in"), "{report}");
+        assert!(sites[0].starts_with("leaky[") && sites[0].contains("MiB in use in"), "{report}");
         assert!(sites[1].contains("    leaks\n    main\n"), "{option}: {report}");
         assert!(!report.contains("    tidies_up"), "it keeps nothing: {report}");
         // 20 MB with 300 samples: six standard deviations are a third.
@@ -113,6 +113,7 @@ fn leaks_of_cxx_have_readable_names_and_pprof_opens_them() {
     command.assert().success().stdout("");
     let graph = fs::read_to_string(&svg).expect("text");
     assert!(graph.contains("<svg") && graph.contains("shop::take_order"), "a flame graph");
+    assert!(graph.contains(">orders["), "its title names the process");
     if let Some(top) = pprof(&["-top", "-sample_index=inuse_space"], &pb) {
         assert!(top.contains("shop::take_order"), "{top}");
         assert!(top.contains("Type: inuse_space"), "{top}");
@@ -136,7 +137,7 @@ fn growth_is_what_one_profile_has_beyond_another() {
     let mut command = quarry();
     command.arg("profile").arg(&file).arg("--diff").arg(&file);
     let report = text(&command.output().expect("it runs"));
-    assert!(report.starts_with("0 B in use in 0 objects"), "{report}");
+    assert!(report.contains("]: 0 B in use in 0 objects"), "{report}");
 }
 
 #[test]
@@ -162,7 +163,8 @@ fn a_running_process_is_profiled_from_outside() {
     // The profile ends when no reader wants it any more, and another one can begin.
     eventually("another profile", || {
         let again = served.look(&["profile", "--seconds", "0", "--wait", "100"]);
-        assert!(text(&again).contains("estimated from"));
+        let name = format!("python3[{}]: ", served.pid());
+        assert!(text(&again).starts_with(&name) && text(&again).contains("estimated from"));
         let error = String::from_utf8_lossy(&again.stderr).into_owned();
         if error.contains("was on already") { Err(error) } else { Ok(()) }
     });
