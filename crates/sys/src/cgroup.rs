@@ -11,7 +11,7 @@
 //!
 //! `memory.high` is not such a limit: beyond it the kernel reclaims and slows the group down.
 
-use crate::file::visit_pieces;
+use crate::file::try_find_piece;
 use crate::os::{OsError, OsResult};
 use crate::report::Line;
 use core::ffi::CStr;
@@ -120,16 +120,11 @@ fn join(root: &str, group: &str, name: &str) -> Path {
 /// Calls `value` with each line of the file and returns its first result; `None` also if the file
 /// does not exist or may not be read.
 fn find<R>(path: &CStr, mut value: impl FnMut(&str) -> Option<R>) -> OsResult<Option<R>> {
-    let mut answer = None;
-    let visited = visit_pieces(path, b'\n', &mut |line| {
-        answer = core::str::from_utf8(line).ok().and_then(&mut value);
-        answer.is_some()
-    });
-    match visited {
+    match try_find_piece(path, b'\n', |line| value(core::str::from_utf8(line).ok()?)) {
         Err(OsError(
             libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::EACCES | libc::EPERM | libc::ENOSYS,
         )) => Ok(None),
-        visited => visited.map(|()| answer),
+        answer => answer,
     }
 }
 

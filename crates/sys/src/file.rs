@@ -16,26 +16,31 @@ const PIECE_BYTES: usize = 1024;
 pub fn find_piece<R>(
     path: &CStr,
     separator: u8,
-    mut look: impl FnMut(&[u8]) -> Option<R>,
+    look: impl FnMut(&[u8]) -> Option<R>,
 ) -> Option<R> {
+    try_find_piece(path, separator, look).ok().flatten()
+}
+
+/// [`find_piece`] for callers that have to know whether the file could be read.
+///
+/// # Errors
+/// The error of opening or reading the file; `look` may have seen some pieces before.
+pub fn try_find_piece<R>(
+    path: &CStr,
+    separator: u8,
+    mut look: impl FnMut(&[u8]) -> Option<R>,
+) -> OsResult<Option<R>> {
     let mut answer = None;
-    let _ = visit_pieces(path, separator, &mut |piece| {
+    visit_pieces(path, separator, &mut |piece| {
         answer = look(piece);
         answer.is_some()
-    });
-    answer
+    })?;
+    Ok(answer)
 }
 
 /// Calls `ends` with each piece until it returns true. A `dyn`, because generic copies are large.
-///
-/// # Errors
-/// The error of opening or reading the file; `ends` may have seen some pieces before.
 #[inline(never)]
-pub fn visit_pieces(
-    path: &CStr,
-    separator: u8,
-    ends: &mut dyn FnMut(&[u8]) -> bool,
-) -> OsResult<()> {
+fn visit_pieces(path: &CStr, separator: u8, ends: &mut dyn FnMut(&[u8]) -> bool) -> OsResult<()> {
     let file = open(path)?;
     let mut buffer = [0; PIECE_BYTES];
     let mut held = 0;
@@ -131,9 +136,9 @@ mod tests {
 
     #[test]
     fn says_why_nothing_was_read() {
-        let read = |path| visit_pieces(path, b'\n', &mut |_| false);
+        let read = |path| try_find_piece(path, b'\n', |_| None::<()>);
         assert_eq!(read(c"/nowhere"), Err(OsError(libc::ENOENT)));
         assert_eq!(read(c"/"), Err(OsError(libc::EISDIR)), "it can be opened and not be read");
-        assert_eq!(read(c"/dev/null"), Ok(()));
+        assert_eq!(read(c"/dev/null"), Ok(None));
     }
 }
