@@ -66,12 +66,11 @@ fn with_negative_values(command: Command) -> Command {
 
 /// Refuses an empty value of an option: later errors would quote nothing.
 fn find_empty(command: &Command, matches: &ArgMatches) -> Result<(), clap::Error> {
-    let is_empty = |arg: &&Arg| {
-        let values = matches.try_get_raw(arg.get_id().as_str()).ok().flatten();
-        values.is_some_and(|mut it| it.any(OsStr::is_empty))
-    };
-    if let Some(name) = command.get_opts().find(is_empty).and_then(Arg::get_long) {
-        return Err(clap::Error::raw(ErrorKind::InvalidValue, format!("--{name} is empty\n")));
+    let values = |arg: &Arg| matches.try_get_raw(arg.get_id().as_str()).ok().flatten();
+    let is_empty = |arg: &&Arg| values(arg).is_some_and(|mut it| it.any(OsStr::is_empty));
+    if let Some(arg) = command.get_opts().find(is_empty) {
+        let text = format!("--{} is empty; accepted: {arg}\n", arg.get_long().unwrap_or_default());
+        return Err(clap::Error::raw(ErrorKind::InvalidValue, text));
     }
     let Some((name, matches)) = matches.subcommand() else { return Ok(()) };
     command.find_subcommand(name).map_or(Ok(()), |command| find_empty(command, matches))
@@ -85,7 +84,8 @@ fn refuse(command: &Command, error: &clap::Error) -> i32 {
     let command = words.fold(command, |it, word| it.find_subcommand(&word).unwrap_or(it));
     let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
     let names: Vec<&str> = shown.map(Command::get_name).collect();
-    report(Err(nearest::unknown("command", name, &names)))
+    let noun = command.get_subcommand_value_name().unwrap_or("command");
+    report(Err(nearest::unknown(noun, name, &names)))
 }
 
 /// Prints help, the version or an error of the command line; returns the exit status.

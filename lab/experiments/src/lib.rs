@@ -45,6 +45,7 @@ pub enum LabCommand {
     /// List the experiments.
     List,
     /// Run an experiment.
+    #[command(subcommand_value_name = "experiment")]
     Run {
         /// The experiment, with its options.
         #[command(subcommand)]

@@ -66,8 +66,8 @@ const OF_ONE: [(&str, &str, &str); 34] = [
 
 /// Commands that are wrong as a whole.
 const WHOLE: [(&[&str], &str); 9] = [
-    (&["bogus"], "'bogus'"),
-    (&["run", "bogus"], "'bogus'"),
+    (&["bogus"], "no command bogus; accepted: list, "),
+    (&["run", "bogus"], "no experiment bogus; accepted: malloc-patterns, "),
     (&["list", "bogus"], "'bogus'"),
     (&["doctor", "--bogus"], "'--bogus'"),
     (&["compare", "/no/such"], "/no/such/meta.json: no such file; accepted: "),
