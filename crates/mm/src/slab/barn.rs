@@ -254,12 +254,16 @@ impl Barn {
         core::mem::replace(&mut sheaves.lowest, level)
     }
 
-    /// Gives back the memory of the storage above the objects, except for [`KEPT`] entries.
-    pub(super) fn trim_storage(&self, metadata: &Metadata) {
+    /// Gives back the memory of the storage above the objects, except for [`KEPT`] entries. If the
+    /// barn `is_used`, does so only once at most half of the storage is used, by large steps: after
+    /// 4 million small objects it has 9 MiB.
+    pub(super) fn trim_storage(&self, metadata: &Metadata, is_used: bool) {
         loop {
             let mut sheaves = self.sheaves.lock();
-            let (keep, written) = (sheaves.level + KEPT, sheaves.written);
-            let Some(storage) = sheaves.storage.filter(|_| keep < written) else { return };
+            let (level, written) = (sheaves.level, sheaves.written);
+            let (keep, step) =
+                if is_used { (2 * level + TRIM_STEP, TRIM_STEP) } else { (level + KEPT, 0) };
+            let Some(storage) = sheaves.storage.filter(|_| keep + step < written) else { return };
             sheaves.written = keep.max(written.saturating_sub(TRIM_STEP));
             metadata.purge(entry(storage, sheaves.written), entry(storage, written));
         }
@@ -268,11 +272,6 @@ impl Barn {
     /// Bytes of objects, correct to within 64 KiB. Takes no lock.
     pub fn bytes(&self) -> usize {
         self.announced.load(Relaxed)
-    }
-
-    /// Objects now.
-    pub fn objects(&self) -> u64 {
-        self.look().0
     }
 
     /// Objects in the barn now, and its counts.
@@ -325,6 +324,26 @@ mod tests {
         prop::collection::vec((any::<bool>(), 1..12usize, 0..200usize), 1..200)
     }
 
+    /// The memory of the storage goes back as objects are taken out.
+    #[test]
+    fn an_emptied_barn_holds_little_memory() {
+        let (barn, limits) = (Barn::new(), CacheLimits::new());
+        let metadata = Metadata::new(fake_os());
+        barn.configure(64);
+        let objects: Vec<Object> = (1..=8 * TRIM_STEP)
+            .filter_map(|number| Object::new((64 * number) as *mut u8))
+            .collect();
+        for batch in objects.chunks(1024) {
+            assert!(barn.put(&metadata, &limits, batch, objects.len()));
+        }
+        let mut out = vec![MaybeUninit::uninit(); 1024];
+        while barn.take(&limits, &mut out) > 0 {
+            barn.trim_storage(&metadata, true);
+        }
+        assert!(barn.sheaves.lock().written <= 2 * TRIM_STEP);
+        assert_eq!(barn.validate(), Ok(()));
+    }
+
     proptest! {
         /// The barn is a stack that refuses a batch beyond its bound, also while its storage grows.
         #[test]
@@ -350,7 +369,7 @@ mod tests {
                     // SAFETY: `take` wrote the first `taken` elements.
                     prop_assert_eq!(unsafe { written(&out, taken) }, &left[..]);
                 }
-                prop_assert_eq!(barn.objects(), model.len() as u64);
+                prop_assert_eq!(barn.look().0, model.len() as u64);
                 prop_assert_eq!(barn.validate(), Ok(()));
             }
         }

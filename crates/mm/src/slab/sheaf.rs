@@ -382,7 +382,7 @@ impl Sheaf {
     fn empty_cache<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         let own = self.at(cache);
         while own.empty_barns(context, cache, u32::MAX) > 0 {}
-        own.barns.all().for_each(|barn| barn.trim_storage(context.metadata));
+        own.barns.all().for_each(|barn| barn.trim_storage(context.metadata, false));
         own.slabs.trim(context, cache, 0);
     }
 
@@ -400,7 +400,7 @@ impl Sheaf {
                 }
                 any = true;
             }
-            barn.trim_storage(context.metadata);
+            barn.trim_storage(context.metadata, false);
         }
         any
     }

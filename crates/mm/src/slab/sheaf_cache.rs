@@ -152,6 +152,7 @@ impl SheafCache {
         // SAFETY: `take` wrote the first `taken` elements.
         let sheaf = unsafe { written(&buffer, taken) };
         self.slabs.free(context, cache, sheaf, keep);
+        barn.trim_storage(context.metadata, true);
         taken
     }
 
