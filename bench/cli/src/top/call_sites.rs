@@ -37,8 +37,8 @@ impl CallSites {
 
     /// Waits for its end, and prints its call sites, or the reason why there are none.
     pub(super) fn print(self, out: &mut dyn Write) -> Result<()> {
-        let Identity { pid, name, .. } = self.process;
-        writeln!(out, "\nAllocated since the first look, and still in use by {name}[{pid}]:")?;
+        let heading = "Allocated since the first look, and still in use (samples count as blocks):";
+        writeln!(out, "\n{heading}")?;
         match self.thread.join() {
             Ok(Ok(taken)) => print_in_use(&taken, MOST_SITES, out)?,
             Ok(Err(error)) => writeln!(out, "no call sites: {error:#}")?,

@@ -168,6 +168,7 @@ fn growth_has_classes_and_call_sites() {
     assert!(first.contains('+') && text.contains(" GROWTH "), "{text}");
     let (_, sites) = text.split_once("Allocated since the first look").expect(&text);
     assert!(sites.contains("in use") && sites.contains("call site"), "{text}");
+    assert!(sites.contains("(samples count as blocks)"), "{text}");
 }
 
 #[test]
