@@ -154,8 +154,8 @@ impl<'a> Answer<'a> {
             Ok(FirstLook { probe, .. }) => format!(
                 "It asks for memory {} and frees {}: about {:.1} % of its CPU time \
                  (counted on glibc in runs of their own).",
-                table::counted(probe.calls.allocations as usize, "time"),
-                table::counted(probe.calls.frees as usize, "time"),
+                table::counted(probe.calls.allocations, "time"),
+                table::counted(probe.calls.frees, "time"),
                 probe.share() * 100.0
             ),
             Err(error) => format!("Calls of malloc could not be counted: {error:#}."),
@@ -226,7 +226,9 @@ impl<'a> Answer<'a> {
         let of_variant = self.run.samples.iter().filter(|sample| sample.variant == variant);
         let counters = of_variant.filter_map(|it| Some(&it.measurement.as_ref()?.counters));
         let mut own = counters.filter_map(|it| it.get("quarry_allocations"));
-        let own = own.next().map(|count| format!("; by its own count {count} allocations"));
+        let own = own
+            .next()
+            .map(|count| format!("; by its own count {}", table::counted(count, "allocation")));
         match served[..] {
             [] => format!("{variant}: {description}; no run counts"),
             _ => format!(

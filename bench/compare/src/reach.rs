@@ -191,7 +191,7 @@ impl Probe {
         let why = format!(
             "{} asked for memory {} in {:.3} s of CPU time, about {:.1} % of it{waits}{reason}",
             self.busiest.display(),
-            counted(self.calls.allocations as usize, "time"),
+            counted(self.calls.allocations, "time"),
             self.cpu_ns as f64 / 1e9,
             100.0 * self.share(),
         );

@@ -1,6 +1,7 @@
 //! The facts about the machine that a reader of results needs, without names of hosts or users.
 
 use crate::affinity;
+use crate::table::counted;
 use procfs::{CpuInfo, Current};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -84,15 +85,11 @@ impl Environment {
     /// Returns one line for the head of a table.
     pub fn summary(&self) -> String {
         let machine = if self.virtual_machine { ", virtual machine" } else { "" };
+        let Self { cpu, kernel, distribution, glibc, thp, load, .. } = self;
+        let cpus = counted(self.cpus.len(), "CPU");
         format!(
-            "{} CPUs ({}{machine}), Linux {}, {}, glibc {}, THP {}, load {}",
-            self.cpus.len(),
-            self.cpu,
-            self.kernel,
-            self.distribution,
-            self.glibc,
-            self.thp,
-            self.load
+            "{cpus} ({cpu}{machine}), Linux {kernel}, {distribution}, glibc {glibc}, THP {thp}, \
+             load {load}"
         )
     }
 }

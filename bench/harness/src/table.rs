@@ -161,9 +161,9 @@ pub fn render(head: Vec<String>, rows: Vec<Vec<String>>) -> String {
 }
 
 /// Writes a count of things: `1 run`, `2 runs`.
-pub fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
+pub fn counted(count: impl ToString, what: &str) -> String {
+    let count = count.to_string();
+    if count == "1" { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 /// Writes three significant digits (two below 1), or all digits before the point.
@@ -200,6 +200,7 @@ mod tests {
     #[test]
     fn one_is_no_plural() {
         assert_eq!([0, 1, 2].map(|count| counted(count, "run")), ["0 runs", "1 run", "2 runs"]);
+        assert_eq!([1.0, 1.5].map(|count| counted(count, "CPU")), ["1 CPU", "1.5 CPUs"]);
     }
 
     #[test]

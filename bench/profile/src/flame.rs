@@ -21,8 +21,8 @@ pub(crate) fn write(profile: &Profile, shown: Value, out: impl Write) -> Result<
     ensure!(!lines.is_empty(), "the profile has no {name}: there is nothing to draw");
     lines.sort_unstable();
     let mut options = Options::default();
-    let Profile { process, samples, .. } = profile;
-    options.title = format!("{process}: {name}, estimated from {samples} samples");
+    let samples = crate::text::counted(profile.samples as i64, "sample");
+    options.title = format!("{}: {name}, estimated from {samples}", profile.process);
     options.count_name = unit.to_owned();
     options.no_sort = true;
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)

@@ -170,7 +170,7 @@ pub fn write(profile: &Profile, shown: Value, out: impl Write) -> io::Result<()>
     tables.out.number(10, profile.duration_ns);
     tables.value_type(11, "space", "bytes");
     tables.out.number(12, profile.mean);
-    let lost = format!("{} samples, {} lost", profile.samples, profile.lost);
+    let lost = format!("samples: {}, lost: {}", profile.samples, profile.lost);
     let comment = tables.strings.number(&lost);
     tables.out.numbers(13, [comment].into_iter());
     let shown = tables.strings.number(Value::ALL[shown as usize].1);

@@ -89,7 +89,7 @@ pub(crate) fn write(
         bytes(profile.mean as i64)
     )?;
     if profile.lost > 0 {
-        writeln!(out, "{} more samples found no room and are missing", profile.lost)?;
+        writeln!(out, "{} found no room", counted(profile.lost as i64, "more sample"))?;
     }
     let (hidden, mut has_few) = (stacks.len().saturating_sub(most), false);
     for stack in stacks.into_iter().take(most) {
@@ -125,7 +125,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-fn counted(count: i64, what: &str) -> String {
+pub(crate) fn counted(count: i64, what: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} {what}{s}")
 }

@@ -9,7 +9,7 @@ use quarry_compare::companion;
 use quarry_harness::destination::{Destination, NEW};
 use quarry_harness::picture::{Course, Picture};
 use quarry_harness::report;
-use quarry_harness::table::{Entry, Table, Tone, words};
+use quarry_harness::table::{Entry, Table, Tone, counted, words};
 use quarry_predict::{Cell, Fit, Moved, Printed, Score, Shown, Skill, Supposed};
 use std::io::Write;
 use std::path::PathBuf;
@@ -130,7 +130,7 @@ fn others(cells: &[Cell]) -> String {
         return String::new();
     }
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-    format!("{} rates and other figures: {mean:.1} in the mean\n", errors.len())
+    format!("{}: {mean:.1} in the mean\n", counted(errors.len(), "other figure"))
 }
 
 /// The cells, their scores, and then the document's suppositions without figures.
@@ -238,9 +238,9 @@ type Line = Vec<(f64, f64)>;
 fn curves(cells: &[Cell]) -> Vec<Picture> {
     let mut found: Vec<(String, [Line; 2])> = Vec::new();
     for cell in cells {
-        let Some((tasks, rest)) = cell.row.split_once(' ') else { continue };
+        let Some((tasks, rest)) = cell.row.split_once(" task") else { continue };
         let Ok(tasks) = tasks.parse::<f64>() else { continue };
-        let title = format!("{}, {rest}", cell.column);
+        let title = cell.column.clone() + rest.trim_start_matches('s');
         let at = found.iter().position(|(known, _)| *known == title).unwrap_or(found.len());
         if at == found.len() {
             found.push((title, Default::default()));
@@ -263,7 +263,7 @@ mod tests {
 
     fn printed() -> Printed {
         let text = r#"{"document":"004","machines":[],"cells":[
-            {"row":"1 tasks","column":"rate","document":705533.0,"predicted":698391.0,
+            {"row":"1 task","column":"rate","document":705533.0,"predicted":698391.0,
              "error_points":-1.0,"calibrated":true},
             {"row":"4 tasks","column":"rate","document":100.0,"predicted":107.0,
              "error_points":7.0,"calibrated":false},
@@ -287,7 +287,7 @@ mod tests {
         let score: Vec<&str> = score.split_whitespace().collect();
         assert_eq!(score, ["gains", "all", "1", "2.6", "9.4", "-2.62", "1", "of", "1"]);
         assert!(!text.contains("with an effect"), "{text}");
-        assert!(text.ends_with("1 rates and other figures: 7.0 in the mean\n"), "{text}");
+        assert!(text.ends_with("1 other figure: 7.0 in the mean\n"), "{text}");
     }
 
     #[test]
@@ -322,6 +322,8 @@ mod tests {
         printed.cells.extend(more);
         let about = "Two Xeon, Linux 4.15".to_owned();
         printed.machines = vec![Shown { name: "004".to_owned(), about, fitted: Vec::new() }];
+        let curve = &curves(&printed.cells)[0];
+        assert_eq!((&*curve.title, curve.lines[0].points.len()), ("rate", 4), "one task, too");
         let page = page(&printed);
         assert_eq!(page.matches("class=\"worse\"").count(), 3, "{page}");
         for part in

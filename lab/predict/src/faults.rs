@@ -81,7 +81,7 @@ fn space(threads: bool) -> Space {
 }
 
 fn row(tasks: usize, kernel: usize) -> String {
-    format!("{tasks} tasks, kernel {kernel}")
+    format!("{tasks} task{}, kernel {kernel}", if tasks == 1 { "" } else { "s" })
 }
 
 /// The cells that constants are fitted to: rates of processes and of threads under kernel 1.
@@ -163,7 +163,7 @@ fn larger_batches(machine: &MachineFile, tried: &BTreeMap<usize, Replayed>) -> R
         let Some(before) = tried.get(&tasks) else { continue };
         let after = replay(machine, LARGER, tasks, Space::Private)?;
         let gained = gain(before.rate as f64, after.rate as f64);
-        let row = format!("{tasks} tasks, kernel {TRIED}, batches of 56");
+        let row = row(tasks, TRIED) + ", batches of 56";
         cells.push(Cell::gain("batches of 56", (&row, "process speedup"), document, gained));
     }
     Ok(cells)

@@ -199,7 +199,7 @@ pub(crate) fn suppose_streams(
 
 /// The name of the row for a benchmark with this number of groups.
 fn row(benchmark: &str, groups: usize) -> String {
-    format!("{benchmark}, {groups} groups")
+    format!("{benchmark}, {groups} group{}", if groups == 1 { "" } else { "s" })
 }
 
 /// Supposes hackbench with threads, which the document did not run; `cells` are of processes.

@@ -2,6 +2,7 @@
 
 use super::rows::{self, Column, Row};
 use super::view::View;
+use quarry_harness::table::counted;
 use quarry_live::{Snapshot, bytes, change, count, percentage};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -91,7 +92,7 @@ pub(super) fn summary(view: &View, width: u16) -> Vec<Line<'static>> {
     let [live, parked] = [memory.live(), memory.parked.saturating_add(memory.mappings_kept)];
     let [live, parked, dirty] = [live, parked, dirty(snapshot)].map(bytes);
     let [descriptors, returned] = [memory.descriptors, memory.free_returned].map(bytes);
-    let on = format!("{} on {} CPUs", snapshot.process.backend, snapshot.process.cpus);
+    let on = format!("{} on {}", snapshot.process.backend, counted(snapshot.process.cpus, "CPU"));
     let parts = [
         ("quarry top  ", snapshot.heading()),
         ("Memory  ", format!("{live} live, {parked} parked, {dirty} dirty{}", resident(snapshot))),
@@ -131,10 +132,8 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
 
 /// Resident memory as the kernel counts it, and the part that is not Quarry's.
 fn resident(of: &Snapshot) -> String {
-    let both = of.resident.zip(of.unaccounted());
-    both.map_or_else(String::new, |(rss, other)| {
-        format!(", {} other = {} RSS", change(other), bytes(rss))
-    })
+    let told = |(rss, other)| format!(", {} other = {} RSS", change(other), bytes(rss));
+    of.resident.zip(of.unaccounted()).map_or_else(String::new, told)
 }
 
 /// Bytes that hold no data of the program, and that Quarry could return to the system.

@@ -1,6 +1,7 @@
 //! The doctor's checks: `checks.toml`, and functions for checks that a file's text does not decide.
 
 use super::patient::{Measured, Patient};
+use crate::table::counted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -160,7 +161,8 @@ const LOOKS: [(&str, Look); 17] = [
     ("load", |patient| {
         let load: f64 = patient.text("proc/loadavg")?.split(' ').next()?.parse().ok()?;
         let cpus = patient.online().max(1) as f64;
-        (load > BUSY * cpus).then(|| format!("{load:.2} over the last minute on {cpus} CPUs"))
+        let seen = || format!("{load:.2} over the last minute on {}", counted(cpus, "CPU"));
+        (load > BUSY * cpus).then(seen)
     }),
     ("swap", |patient| {
         let kib = |name| patient.field("proc/meminfo", name)?.strip_suffix(" kB")?.parse().ok();
@@ -173,7 +175,7 @@ const LOOKS: [(&str, Look); 17] = [
     }),
     ("busy", |patient| {
         let (busy, cpus) = (patient.measured?.busy, patient.allowed.len().max(1) as f64);
-        let seen = || format!("{busy:.2} of {cpus} CPUs while this process slept");
+        let seen = || format!("{busy:.2} of {} while this process slept", counted(cpus, "CPU"));
         (busy > BUSY * cpus).then(seen)
     }),
     ("clock_step", |patient| {
@@ -196,7 +198,7 @@ fn governors(patient: &Patient) -> Option<String> {
         }
     }
     governors.remove("performance");
-    let seen = governors.iter().map(|(name, cpus)| format!("{name} on {cpus} CPUs"));
+    let seen = governors.iter().map(|(name, cpus)| format!("{name} on {}", counted(cpus, "CPU")));
     (!governors.is_empty()).then(|| seen.collect::<Vec<_>>().join(", "))
 }
 

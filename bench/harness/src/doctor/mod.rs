@@ -8,6 +8,7 @@ mod measure;
 mod patient;
 
 use crate::affinity;
+use crate::table::counted;
 use anyhow::{Result, bail};
 use checks::examine;
 pub use checks::{Finding, Severity};
@@ -64,7 +65,7 @@ impl DoctorArgs {
         }
         let bad = findings.iter().filter(|it| it.severity > Severity::Note).count();
         if self.strict && bad > 0 {
-            bail!("--strict: {bad} findings beside notes");
+            bail!("--strict: {} beside notes", counted(bad, "finding"));
         }
         Ok(())
     }
@@ -104,8 +105,8 @@ fn text(findings: &[Finding], is_virtual: bool) -> String {
     }
     let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
     let (serious, warnings) = (count(Severity::Serious), count(Severity::Warning));
-    text +=
-        &format!("\n{serious} serious, {warnings} warnings, {} notes.\n", count(Severity::Note));
+    let (warned, noted) = (counted(warnings, "warning"), counted(count(Severity::Note), "note"));
+    text += &format!("\n{serious} serious, {warned}, {noted}.\n");
     text + match (serious + warnings, is_virtual) {
         (_, true) => {
             "A virtual machine: ratios within one run can be trusted as far as their A/A copy \
@@ -137,7 +138,7 @@ mod tests {
             text.contains("\n         -> make build, and run target/release/quarry\n"),
             "{text}"
         );
-        assert!(text.contains("1 serious, 1 warnings, 1 notes."), "{text}");
+        assert!(text.contains("1 serious, 1 warning, 1 note."), "{text}");
     }
 
     #[test]

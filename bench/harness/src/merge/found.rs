@@ -4,6 +4,7 @@ use super::missing::Missing;
 use crate::blocks::Step;
 use crate::results::{self, Run, below, read_end};
 use crate::shard::{Part, Shard};
+use crate::table::counted;
 use crate::usage::Usage;
 use anyhow::{Result, bail, ensure};
 use std::collections::{BTreeMap, HashSet};
@@ -121,12 +122,12 @@ fn expect_own_samples(place: &Path, run: &Run, part: Part) -> Result<()> {
     for sample in &run.samples {
         ensure!(
             run.meta.place_of(sample).is_some_and(|it| own.remove(&it)),
-            "{}: shard {} has no such sample, or has it twice: round {}, {} with {} tasks on {}",
+            "{}: shard {} has no such sample, or has it twice: round {}, {} with {} on {}",
             place.display(),
             part.shard,
             sample.round,
             sample.workload,
-            sample.tasks,
+            counted(sample.tasks, "task"),
             sample.variant
         );
     }

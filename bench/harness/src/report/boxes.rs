@@ -9,7 +9,7 @@ use crate::judge::{Column, Outcome, Reason, Row, Selection};
 use crate::results::{Direction, Metric};
 use crate::statistics::mmtests::Sorted;
 use crate::statistics::{self, Interval};
-use crate::table::{Table, figure};
+use crate::table::{Table, counted, figure};
 use maud::{Markup, html};
 
 const TRACK: f64 = 27.0;
@@ -140,15 +140,10 @@ impl<'a> Lane<'a> {
         let inside = || self.values.iter().filter(|it| (low - reach..=high + reach).contains(*it));
         let least = inside().copied().fold(low, f64::min);
         let most = inside().copied().fold(high, f64::max);
-        let hint = format!(
-            "{}: median {}, quartiles {} and {}, {} samples{}",
-            self.label,
-            figure(median),
-            figure(low),
-            figure(high),
-            self.values.len(),
-            axes::better(direction)
-        );
+        let [middle, first, third] = [median, low, high].map(figure);
+        let samples = counted(self.values.len(), "sample") + axes::better(direction);
+        let hint =
+            format!("{}: median {middle}, quartiles {first} and {third}, {samples}", self.label);
         let x = |value: f64| px(scale.at(value));
         html! {
             line.whisker x1=(x(least)) x2=(x(most)) y1=(px(y)) y2=(px(y)) {}

@@ -2,7 +2,7 @@
 
 use super::grid::grid;
 use super::palette::Palette;
-use crate::table::Table;
+use crate::table::{Table, counted};
 use maud::{Markup, html};
 use std::fmt::Write;
 
@@ -69,7 +69,7 @@ impl Data {
             details.data {
                 summary { "Data" }
                 a download=(file_name(title)) href=(uri(all)) {
-                    "Download " (all.rows.len()) " rows as CSV"
+                    "Download " (counted(all.rows.len(), "row")) " as CSV"
                 }
                 @if self.download.is_some() { p.note { "The table shows a selection." } }
                 (grid(&self.table, &Palette::default(), "", &format!("Data of {title}")))

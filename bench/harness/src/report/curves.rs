@@ -8,7 +8,7 @@ use super::scale::Scale;
 use crate::judge::{Row, Selection};
 use crate::results::Metric;
 use crate::statistics::{self, mmtests::Sorted};
-use crate::table::{Table, figure};
+use crate::table::{Table, counted, figure};
 use maud::{Markup, html};
 
 const HEIGHT: f64 = 270.0;
@@ -135,8 +135,8 @@ fn line(curve: &Curve<'_>, palette: &Palette, x: &Scale, y: &Scale) -> Markup {
                     y2=(px(y.at(point.high))) {}
                 g {
                     title {
-                        (curve.label) ", " (point.tasks) " tasks: " (figure(point.median))
-                        " operations per second"
+                        (curve.label) ", " (counted(point.tasks, "task")) ": "
+                        (figure(point.median)) " operations per second"
                     }
                     (palette.marker(curve.label, (across, up), 3.6))
                 }

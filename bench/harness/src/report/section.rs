@@ -38,7 +38,7 @@ pub(super) fn section(
                     (counted(meta.tasks.len(), "number")) " of tasks, "
                 }
                 (counted(labels.len(), "variant")) ", "
-                (counted(meta.rounds as usize, "round")) ", baseline "
+                (counted(meta.rounds, "round")) ", baseline "
                 b { (selection.baseline().label) }
             }
             (source::sources(selection, number))

@@ -45,7 +45,8 @@ fn source(run: &Run, is_one_of_several: bool, id: &str) -> Markup {
         dt { "Machine" } dd { (run.meta.environment.summary()) }
         dt { "Samples" }
         dd {
-            (run.rounds()) " rounds of " (run.meta.rounds) ", shuffled with seed " (run.meta.seed)
+            (counted(run.rounds(), "round")) " of " (run.meta.rounds)
+            ", shuffled with seed " (run.meta.seed)
         }
         @if let Some(origin) = origin {
             dt { "Command" }

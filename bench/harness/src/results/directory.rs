@@ -2,6 +2,7 @@
 
 use super::{EARLIER_SCHEMA, Meta, Run, SCHEMA, Sample};
 use crate::destination;
+use crate::table::counted;
 use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -151,7 +152,7 @@ fn check(sample: &Sample, meta: &Meta) -> Result<(), String> {
         return Err(format!("{META} has no variant {variant}"));
     }
     if !meta.tasks.contains(tasks) {
-        return Err(format!("{META} has no samples with {tasks} tasks"));
+        return Err(format!("{META} has no samples with {}", counted(tasks, "task")));
     }
     match (measurement, failure) {
         (Some(measurement), None) => declared.check(measurement),

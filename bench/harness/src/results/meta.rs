@@ -74,7 +74,7 @@ impl Workload {
         let expected = match &self.verify {
             Verify::PerOperation(each) => operations.saturating_mul(*each),
             Verify::Exactly(count) if count != operations => {
-                return Err(format!("{operations} operations where {count} were asked for"));
+                return Err(format!("operations: {operations}, asked for: {count}"));
             }
             Verify::Exactly(count) => *count,
             Verify::Counter(name) => match counters.get(name) {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(check(Verify::PerOperation(2), 0, 0).unwrap_err(), "no operation was done");
         assert_eq!(check(Verify::Exactly(4), 4, 4), Ok(()));
         let error = check(Verify::Exactly(4), 3, 4).unwrap_err();
-        assert_eq!(error, "3 operations where 4 were asked for");
+        assert_eq!(error, "operations: 3, asked for: 4");
         assert_eq!(check(Verify::Counter("n".to_owned()), 1, 7), Ok(()));
         assert!(check(Verify::Counter("n".to_owned()), 1, 6).is_err());
         assert!(check(Verify::Counter("m".to_owned()), 1, 6).unwrap_err().contains("counter m"));

@@ -1,5 +1,6 @@
 //! The time and the command of a run.
 
+use crate::table::counted;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -103,8 +104,8 @@ impl fmt::Display for Stdin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => write!(f, "nothing"),
-            Self::Pipe { bytes } => write!(f, "a pipe, {bytes} bytes"),
-            Self::File { name, bytes } => write!(f, "{name}, {bytes} bytes"),
+            Self::Pipe { bytes } => write!(f, "a pipe, {}", counted(bytes, "byte")),
+            Self::File { name, bytes } => write!(f, "{name}, {}", counted(bytes, "byte")),
         }
     }
 }

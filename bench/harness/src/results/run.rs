@@ -1,6 +1,7 @@
 //! A run in memory: its meta data and its samples.
 
 use super::{Meta, Metric, Sample};
+use crate::table::counted;
 
 /// The samples that differ only in their round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +64,8 @@ impl Run {
         for variant in &self.meta.variants {
             text.push_str(&format!("* {}: {}\n", variant.name, variant.description));
         }
-        let Meta { rounds, seed, .. } = self.meta;
-        text + &format!("{rounds} samples of each, seed {seed}, order randomised: {what}\n")
+        let (samples, seed) = (counted(self.meta.rounds, "sample"), self.meta.seed);
+        text + &format!("{samples} of each, seed {seed}, order randomised: {what}\n")
     }
 
     /// One line per distinct failure, with its count and place.
@@ -78,7 +79,7 @@ impl Run {
                 None => distinct.push((text, 1)),
             }
         }
-        distinct.into_iter().map(|(text, count)| format!("{text} ({count} times)")).collect()
+        distinct.into_iter().map(|(text, n)| format!("{text} ({})", counted(n, "time"))).collect()
     }
 
     /// Fails if samples failed. Callers print tables first, so that the failure is not overlooked.
@@ -134,6 +135,8 @@ mod tests {
             sample.failure = Some("signal 11".to_owned());
         }
         assert_eq!(run.failures(), ["w on a: signal 11 (2 times)"]);
+        run.samples.truncate(1);
+        assert_eq!(run.failures(), ["w on a: signal 11 (1 time)"]);
         assert!(run.expect_no_failures().is_err());
     }
 }

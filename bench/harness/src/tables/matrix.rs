@@ -2,7 +2,7 @@
 
 use crate::judge::{Column, Row, Selection};
 use crate::results::{Metric, Run};
-use crate::table::{Table, figure_or};
+use crate::table::{Table, counted, figure_or};
 
 /// Workloads with a common mean.
 pub struct Group {
@@ -104,7 +104,7 @@ impl<'a> Matrix<'a> {
     fn label(&self, row: Row<'_>) -> String {
         match self.selection.has_tasks() {
             false => row.workload.to_owned(),
-            true => format!("{}, {} tasks", row.workload, row.tasks),
+            true => format!("{}, {}", row.workload, counted(row.tasks, "task")),
         }
     }
 }
@@ -157,5 +157,14 @@ mod tests {
         run.samples[0].failure = Some("signal 9".to_owned());
         let text = both(&run);
         assert!(text.contains(" the baseline failed |"), "{text}");
+    }
+
+    #[test]
+    fn one_task_is_no_plural() {
+        let time = Metric::new("time", "ns", Direction::Lower, "value").primary();
+        let cell = |tasks| ("w".to_owned(), tasks, "base".to_owned(), vec![4.0]);
+        let run = run_of("test", time, &[1, 2].map(cell).into());
+        let text = matrix(&run).medians(run.meta.primary());
+        assert!(text.contains("| w, 1 task ") && text.contains("| w, 2 tasks "), "{text}");
     }
 }

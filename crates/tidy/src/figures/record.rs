@@ -80,7 +80,8 @@ impl Run {
         let lines: Vec<&str> = block.lines().skip(1).collect();
         let head = lines.first().and_then(|line| line.strip_prefix('`')?.strip_suffix(':'));
         let (whole, date) = head.and_then(|head| head.split_once("`, ")).ok_or("no date")?;
-        let machine = lines.iter().find(|line| line.contains(" CPUs (")).ok_or("no machine")?;
+        let is_machine = |line: &&&str| line.contains(" CPUs (") || line.contains(" CPU (");
+        let machine = lines.iter().find(is_machine).ok_or("no machine")?;
         let (cpus, system) = machine.split_once("), ").ok_or("no system beside the machine")?;
         let glibc = system.split("glibc ").nth(1).and_then(|rest| rest.split(',').next());
         let allocators = lines.iter().filter_map(|line| line.strip_prefix("* ")?.split_once(": "));

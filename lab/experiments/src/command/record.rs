@@ -152,10 +152,9 @@ fn finish(path: &Path) -> anyhow::Result<()> {
     ));
     if trace.lost > 0 {
         say(format_args!(
-            "{}: {} further calls are missing: the trace was full (--limit), or signal \
-             handlers made them",
+            "{}: missing {}: the trace was full (--limit), or signal handlers made them",
             path.display(),
-            trace.lost
+            counted(trace.lost, "further call")
         ));
     }
     Ok(())

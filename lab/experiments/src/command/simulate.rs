@@ -188,7 +188,7 @@ fn ask_all(simulator: &Path, cells: &[(String, Cell)]) -> Result<Vec<Row>> {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some((slab, cell)) = cells.get(index) else { break };
-            progress.set_message(format!("{slab}, {} CPUs", cell.topology.cpus()));
+            progress.set_message(format!("{slab}, {}", counted(cell.topology.cpus(), "CPU")));
             let answer = ask(simulator, cell).with_context(|| slab.clone());
             answers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[index] = Some(answer);
             progress.inc(1);
@@ -243,12 +243,12 @@ fn print(args: &SimulateArgs, trace: &Trace, rows: &[Row], out: &mut dyn Write) 
         counted(trace.calls(), "call"),
         counted(trace.threads.len(), "thread"),
         if last.copies == 1 { "1 copy".to_owned() } else { format!("{} copies", last.copies) },
-        counted(args.cpus as usize, "CPU"),
-        counted(args.sockets as usize, "socket"),
+        counted(args.cpus, "CPU"),
+        counted(args.sockets, "socket"),
         args.seed,
     )?;
     if trace.lost > 0 {
-        writeln!(out, "Missing in the trace: {}.\n", counted(trace.lost as usize, "call"))?;
+        writeln!(out, "Missing in the trace: {}.\n", counted(trace.lost, "call"))?;
     }
     let mib = |bytes: u64| figure(bytes as f64 / 1048576.0);
     let at_last = |slab: &String| {
@@ -270,7 +270,7 @@ fn print(args: &SimulateArgs, trace: &Trace, rows: &[Row], out: &mut dyn Write) 
         ])
     };
     let head = [
-        words(format!("{} CPUs", last.cpus)),
+        words(counted(last.cpus, "CPU")),
         "million calls/s".into(),
         "times 1 CPU".into(),
         "ns a call".into(),

@@ -103,7 +103,7 @@ impl Plan for Fleet {
         };
         let sampler = OwnWork { contenders, order };
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
-        let about = format!("{rounds} rounds of {events} births and deaths a thread.");
+        let about = counted(rounds, "round") + &format!(" of {events} births and deaths a thread.");
         // The first round of a sample is its warm-up; the median leaves it out.
         let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
         let plan = plan.option("events", events).option("rounds", rounds);

@@ -95,7 +95,8 @@ impl Plan for Fragmentation {
             Ok(launch::sample(&sample.order(), None, &[])?.into())
         };
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
-        let about = format!("{hours} hours of simulated time over {mib} MiB in a fresh process.");
+        let time = counted(hours, "hour");
+        let about = format!("{time} of simulated time over {mib} MiB in a fresh process.");
         let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
         let plan = plan.option("mib", mib).option("hours", hours);
         Ok(Some(Staged::new(plan, move |run, out| self.print(run, out))))
@@ -104,7 +105,7 @@ impl Plan for Fragmentation {
 
 impl Fragmentation {
     fn print(&self, run: &Run, out: &mut dyn Write) -> Result<()> {
-        writeln!(out, "Medians of {} days:\n", run.meta.rounds)?;
+        writeln!(out, "Medians of {}:\n", counted(run.meta.rounds, "day"))?;
         writeln!(out, "{}", by_variant(run, DAY, "memory").text())?;
         let Some(folder) = &self.svg else { return Ok(()) };
         for order in LOOKED_AT {

@@ -214,6 +214,6 @@ mod tests {
         let mut out = Vec::new();
         chosen.run(&|| None.context("no library"), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert!(text.contains("1 samples of each, ") && text.ends_with("4 samples\n"), "{text}");
+        assert!(text.contains("1 sample of each, ") && text.ends_with("4 samples\n"), "{text}");
     }
 }

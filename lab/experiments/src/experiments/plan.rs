@@ -14,6 +14,7 @@ pub(crate) use quarry_harness::launch::{Work, WorkKind};
 pub(crate) use quarry_harness::options::{Common, Defaults};
 pub(crate) use quarry_harness::results::{Direction, Metric, Run, Variant, Verify, Workload};
 pub(crate) use quarry_harness::sampler::SampleKey;
+pub(crate) use quarry_harness::table::counted;
 pub(crate) use quarry_harness::tables::{Matrix, by_variant, targets_of};
 pub(crate) use quarry_harness::usage::Usage;
 pub(crate) use quarry_harness::{affinity, launch, nearest, options};
@@ -163,9 +164,10 @@ impl Staged {
         for warning in &run.warnings {
             writeln!(out, "warning: {warning}")?;
         }
+        let samples = counted(run.samples.len(), "sample");
         match run.meta.part {
             // A shard's tables would have gaps where the other shards have samples.
-            Some(part) => writeln!(out, "shard {}: {} samples", part.shard, run.samples.len())?,
+            Some(part) => writeln!(out, "shard {}: {samples}", part.shard)?,
             None => (self.print)(&run, out)?,
         }
         let crashes = run.samples.extract_if(.., |it| {
@@ -177,7 +179,7 @@ impl Staged {
             writeln!(out, "\na peer has crashed: {crash}")?;
         }
         if self.interrupt.is_some_and(|it| it.signal().is_some()) {
-            bail!("interrupted: {} of {} rounds", run.rounds(), run.meta.rounds);
+            bail!("interrupted: {} of {}", run.rounds(), counted(run.meta.rounds, "round"));
         }
         let broken = self.broken.join("\n");
         ensure!(broken.is_empty(), "left out, because they fail before any comparison:\n{broken}");

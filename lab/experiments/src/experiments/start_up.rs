@@ -81,7 +81,7 @@ impl Plan for StartUp {
             .times(1e-3);
         let memory = Metric::new("resident", "resident, KiB", Direction::Lower, "resident_kib");
         let metrics = vec![time.primary(), memory.digits(0)];
-        let about = format!("{each} starts, one after the other.");
+        let about = format!("{}, one after the other.", counted(each, "start"));
         let plan = Experiment { about, metrics, ..plan }.option("starts", each);
         Ok(Some(Staged::new(plan, move |run, out| {
             writeln!(out, "{}\n", tables::compared(run, tables::group("programs", names)))?;

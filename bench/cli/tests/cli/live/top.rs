@@ -89,7 +89,7 @@ fn a_narrow_terminal_shows_what_matters() {
     let Some(served) = Served::python("") else { return };
     for columns in [60, 80] {
         let mut terminal = Terminal::open(&served, columns);
-        for text in ["other", "RSS", "returned", "CPUs", "help", "LIVE", "GROWTH", "malloc-"] {
+        for text in ["other", "RSS", "returned", "CPU", "help", "LIVE", "GROWTH", "malloc-"] {
             terminal.wait_for(text);
         }
         terminal.press("q");

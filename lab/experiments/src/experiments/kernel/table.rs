@@ -28,7 +28,7 @@ pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Re
         .collect();
     for of in &selection.rows {
         let Some(row) = rows.iter().find(|row| row.name == of.workload) else { continue };
-        let tasks = if of.tasks == 1 { "1 task".to_owned() } else { format!("{} tasks", of.tasks) };
+        let tasks = table::counted(of.tasks, "task");
         writeln!(out, "{}: {}. Per {}, {tasks}:\n", row.name, row.about, row.each)?;
         writeln!(out, "{}\n", counts(run, &selection, *of, &columns))?;
     }

@@ -9,11 +9,10 @@
 //! rows of transactions have a further line for each number of tasks, in CPU time of all threads.
 
 use super::sample::ReplaySample;
-use super::slabinfo::counted;
 use anyhow::{Result, bail};
 use quarry_harness::environment::Environment;
 use quarry_harness::results::Measurement;
-use quarry_harness::table;
+use quarry_harness::table::{self, counted};
 use quarry_replay::kernels::{Cast, Scenario};
 use std::io::Write;
 
@@ -50,7 +49,7 @@ pub(super) fn print(
         if matches!(scenario.cast, Cast::Crew(_)) {
             for &tasks in tasks {
                 let path = ReplaySample { tasks, profiled: false, ..path.clone() };
-                let (_, mut cells) = costs(&path, &counted(tasks), scenario, samples)?;
+                let (_, mut cells) = costs(&path, &counted(tasks, "task"), scenario, samples)?;
                 cells.resize(header.len(), "-".to_owned());
                 lines.push(cells);
             }
@@ -58,7 +57,8 @@ pub(super) fn print(
     }
     let machine = Environment::capture().summary();
     let policies = &rows[0].0.policies;
-    writeln!(out, "{machine}\n{policies}; the least of {samples} samples, in CPU time.\n")?;
+    let samples = counted(samples, "sample");
+    writeln!(out, "{machine}\n{policies}; the least of {samples}, in CPU time.\n")?;
     Ok(writeln!(out, "{}", table::render(header.into_iter().map(str::to_owned).collect(), lines))?)
 }
 

@@ -1,10 +1,9 @@
 //! The parts of a packet's time, compared with document 003's profile. Each part is the count of a
 //! call times its measured cost; no program counter is sampled.
 
-use super::slabinfo::counted;
 use anyhow::Result;
 use quarry_harness::results::{Measurement, Run, Variant};
-use quarry_harness::table;
+use quarry_harness::table::{self, counted};
 use quarry_replay::costs::Costs;
 use std::io::Write;
 
@@ -108,7 +107,7 @@ pub(super) fn print(run: &Run, out: &mut dyn Write) -> Result<()> {
             };
             let columns: Vec<_> = variants.iter().map(of).collect();
             let name = &workload.name;
-            let tasks = counted(tasks);
+            let tasks = counted(tasks, "task");
             writeln!(out, "Profile of {name}, {tasks}: counts, times what a call takes:\n")?;
             writeln!(out, "{}\n", table::render(header.clone(), lines(&columns)))?;
         }

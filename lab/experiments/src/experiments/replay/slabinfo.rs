@@ -1,6 +1,7 @@
 //! The caches of a replay after its run, in the form of document 003's `slabinfo -AD`.
 
 use quarry_harness::results::{Measurement, Run, Sample};
+use quarry_harness::table::counted;
 use quarry_live::activity::{self, Activity};
 use quarry_replay::memory::CacheCounts;
 use std::collections::BTreeMap;
@@ -59,7 +60,7 @@ pub(super) fn text(run: &Run) -> String {
                 });
                 let caches = of_samples(samples);
                 if !caches.is_empty() {
-                    let tasks = counted(*tasks);
+                    let tasks = counted(tasks, "task");
                     let title = format!("{}, {tasks}, {}", workload.name, variant.name);
                     text.push_str(&table(&title, &caches));
                 }
@@ -67,10 +68,6 @@ pub(super) fn text(run: &Run) -> String {
         }
     }
     text
-}
-
-pub(super) fn counted(tasks: u32) -> String {
-    format!("{tasks} task{}", if tasks == 1 { "" } else { "s" })
 }
 
 fn table(title: &str, caches: &[CacheCounts]) -> String {

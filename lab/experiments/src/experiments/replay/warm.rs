@@ -2,6 +2,7 @@
 
 use quarry_harness::judge::{Row, Selection};
 use quarry_harness::results::{Cell, Run};
+use quarry_harness::table::counted;
 
 /// Samples below this length are short; usual ones have 200 ms.
 const SHORT_MS: u64 = 100;
@@ -22,7 +23,8 @@ pub(super) fn note(run: &Run) -> Option<String> {
             let slabs = slabs_per_operation(run, row, &variant.name);
             if slabs >= SLABS && variant.copy_of.is_none() {
                 let (name, Row { workload, tasks }) = (&variant.name, row);
-                cold.push(format!("{name} ({workload}, {tasks} tasks: {slabs:.2})"));
+                let tasks = counted(tasks, "task");
+                cold.push(format!("{name} ({workload}, {tasks}: {slabs:.2})"));
             }
         }
     }
@@ -67,7 +69,7 @@ mod tests {
     fn a_short_run_that_makes_slabs_is_not_warm() {
         let said = note(&run(20, 2)).expect("a note");
         assert!(
-            said.starts_with("Not warm after 20 ms, or never at rest: base (w, 1 tasks: 2.00). ")
+            said.starts_with("Not warm after 20 ms, or never at rest: base (w, 1 task: 2.00). ")
         );
         assert_eq!(said.matches("base").count(), 1, "the copy is not named: {said}");
         assert_eq!(note(&run(20, 0)), None);

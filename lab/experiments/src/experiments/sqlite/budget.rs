@@ -179,7 +179,7 @@ fn print(run: &Run, work: &str, out: &mut dyn Write) -> Result<()> {
     for tasks in run.meta.tasks.clone() {
         let mut one = run.clone();
         one.meta.tasks = vec![tasks];
-        writeln!(out, "Medians, {tasks} threads:\n")?;
+        writeln!(out, "Medians, {}:\n", counted(tasks, "thread"))?;
         writeln!(out, "{}\n", by_variant(&one, work, "page cache").text())?;
     }
     Ok(writeln!(out, "{}", tables::compared(run, tables::all(work, run)))?)

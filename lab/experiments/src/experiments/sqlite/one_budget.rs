@@ -75,7 +75,7 @@ impl Plan for OneBudget {
                 let mut one = run.clone();
                 one.meta.tasks = vec![tasks];
                 let table = by_variant(&one, WORK, "memory");
-                writeln!(out, "Medians, {tasks} threads:\n\n{}\n", table.text())?;
+                writeln!(out, "Medians, {}:\n\n{}\n", counted(tasks, "thread"), table.text())?;
             }
             Ok(())
         })))
