@@ -96,6 +96,7 @@ impl Prices {
 
     /// Returns whether the next pageblock may be a huge page: always while huge pages are cheap,
     /// and from time to time while they are dear, to measure their price again.
+    #[inline(never)]
     pub(crate) fn may_be_huge(&self, now_ns: u64) -> bool {
         if self.is_huge_cheap() {
             return true;

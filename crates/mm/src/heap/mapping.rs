@@ -4,7 +4,7 @@
 //! mapping: `link[0]` holds the frames in use, `link[1]` the pageblocks of the extent, `link[2]`
 //! the frames charged to the budget, `link[3]` whether its pages have been moved, `link[4]` its
 //! number in the heap profile. A mapping is charged for the most frames that it has used since its
-//! extent was fresh, because those may be in memory.
+//! extent was fresh, because those may be in memory, and for whole huge pages (see `filled`).
 //!
 //! The mapping cache keeps freed extents with their memory, up to a bound, so that a program that
 //! allocates and frees 10 MiB in a loop makes no system call. The stack shrinks the cache before
@@ -14,6 +14,7 @@
 //!
 //! Equation: `frames <= charged <= blocks * 512`.
 
+use super::filled::{Filled, is_end_huge, unite};
 use super::mapping_cache::{CachedExtent, Extent, MappingCache, most_cached};
 use super::moving::{Moved, MovedMappings};
 use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
@@ -25,6 +26,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::NotMoved;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering};
+use quarry_sys::topology::max_map_count;
 
 /// A mapping that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,7 @@ pub struct Mappings {
     cache: CountedLock<MappingCache>,
     live: AtomicUsize,
     moved: MovedMappings,
+    filled: Filled,
     /// Copies of the mapping cache's counts, for readers without its lock.
     cached_bytes: AtomicUsize,
     cached_charged: AtomicU32,
@@ -63,6 +66,7 @@ impl Mappings {
             cache: CountedLock::new(MappingCache::new()),
             live: AtomicUsize::new(0),
             moved: MovedMappings::new(),
+            filled: Filled::new(),
             cached_bytes: AtomicUsize::new(0),
             cached_charged: AtomicU32::new(0),
         }
@@ -82,7 +86,8 @@ impl Mappings {
             (zones.arena().address(extent.first.first()).as_ptr() as usize).is_multiple_of(align)
         };
         let cached = self.take_cached(blocks, is_aligned).map(|extent| (extent, false));
-        let cached = cached.or_else(|| self.enlarge_cached(zones, blocks, align_blocks));
+        let is_long = cached.is_some();
+        let cached = cached.or_else(|| self.enlarge_cached(zones, frames, align_blocks));
         let reused = cached.and_then(|(extent, is_moved)| {
             let (extent, dirty) = self.recharge(zones, extent, frames)?;
             Some((extent, dirty, is_moved))
@@ -93,6 +98,9 @@ impl Mappings {
         };
         let pfn = extent.first.first();
         self.moved.begin(zones, pfn, is_moved);
+        if reused.is_none() || !is_long {
+            self.filled.wait(zones, pfn, frames);
+        }
         describe(zones, frames, extent, 0);
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
@@ -108,15 +116,21 @@ impl Mappings {
     fn enlarge_cached(
         &self,
         zones: &Zones,
-        blocks: u32,
+        frames: u32,
         align_blocks: u32,
     ) -> Option<(Extent, bool)> {
         if align_blocks > 1 {
             return None;
         }
+        let blocks = blocks_of(frames);
         let cached = self.lock().take_largest(blocks)?;
         let (kept, memory) = (cached.extent, zones.memory());
+        let huge = self.huge_blocks(zones, frames);
+        if huge > 0 {
+            unite(zones, &kept);
+        }
         if memory.extend(kept.first, kept.blocks, blocks - kept.blocks).is_ok() {
+            zones.make_huge(kept.first, huge);
             return Some((Extent { blocks, ..kept }, false));
         }
         let new = self.moved.may_move(kept).then(|| self.take_extent(zones, blocks, 1, 0));
@@ -125,7 +139,10 @@ impl Mappings {
             let moved =
                 unsafe { memory.move_extent((kept.first, kept.blocks), (new.first, new.blocks)) };
             match moved {
-                Ok(()) => return Some((Extent { charged: kept.charged, ..new }, true)),
+                Ok(()) => {
+                    zones.make_huge(new.first, huge);
+                    return Some((Extent { charged: kept.charged, ..new }, true));
+                }
                 Err(NotMoved::Unchanged) => memory.give_back(new.first, new.blocks),
                 Err(NotMoved::Lost) => {}
             }
@@ -137,7 +154,8 @@ impl Mappings {
     /// Charges a cached extent for a mapping of `frames` frames; at the limit, releases the extent.
     /// Returns the extent, and how many frames it was charged for before.
     fn recharge(&self, zones: &Zones, extent: Extent, frames: u32) -> Option<(Extent, u32)> {
-        let more = frames.saturating_sub(extent.charged);
+        let reach = if is_end_huge(zones, &extent) { extent.frames() } else { frames };
+        let more = reach.saturating_sub(extent.charged);
         if !self.charge(zones, more) {
             release(zones, extent);
             return None;
@@ -146,14 +164,26 @@ impl Mappings {
     }
 
     fn fresh(&self, zones: &Zones, frames: u32, align_blocks: u32) -> Option<Extent> {
-        if !self.charge(zones, frames) {
+        let huge = self.huge_blocks(zones, frames);
+        let charged = frames.max(huge * PAGEBLOCK_FRAMES);
+        if !self.charge(zones, charged) {
             return None;
         }
-        let extent = self.take_extent(zones, blocks_of(frames), align_blocks, 0);
-        if extent.is_none() {
-            zones.budget().uncharge_mapping(frames);
+        let Some(extent) = self.take_extent(zones, blocks_of(frames), align_blocks, 0) else {
+            zones.budget().uncharge_mapping(charged);
+            return None;
+        };
+        if huge > 0 {
+            zones.make_huge(extent.first, huge);
+            zones.populate(extent.first.first(), PAGEBLOCK_FRAMES);
         }
-        Some(Extent { charged: frames, ..extent? })
+        Some(Extent { charged, ..extent })
+    }
+
+    /// The pageblocks at the front of a mapping of `frames` frames that may be huge pages; 0 in a
+    /// process of many mappings, because each huge one makes three of a mapping of the kernel.
+    fn huge_blocks(&self, zones: &Zones, frames: u32) -> u32 {
+        if self.live() < max_map_count() / 8 { self.filled.huge_blocks(zones, frames) } else { 0 }
     }
 
     /// Charges frames; at the limit, empties the mapping cache and tries again.
@@ -231,6 +261,7 @@ impl Mappings {
     /// Frees the mapping that starts at `pfn`.
     pub fn free(&self, zones: &Zones, pfn: Pfn) {
         let extent = self.extent_of(zones, pfn);
+        self.filled.look(zones, pfn, self.frames(zones, pfn));
         zones.frames().set_kind(pfn, 1, Kind::NONE);
         self.moved.forget(zones, pfn);
         self.live.fetch_sub(1, Ordering::Relaxed);
@@ -273,7 +304,17 @@ impl Mappings {
         let sample = self.sample(zones, pfn);
         let blocks = blocks_of(frames);
         let new = if blocks > old.blocks {
-            self.extend(zones, old, frames).or_else(|| self.relocate(zones, old, frames))?
+            self.filled.look(zones, pfn, self.frames(zones, pfn));
+            let huge = self.huge_blocks(zones, frames);
+            if huge > 0 {
+                unite(zones, &old);
+            }
+            let reach = frames.max(huge * PAGEBLOCK_FRAMES);
+            let new =
+                self.extend(zones, old, reach).or_else(|| self.relocate(zones, old, reach))?;
+            zones.make_huge(new.first, huge);
+            self.filled.wait(zones, new.first.first(), frames);
+            new
         } else if blocks < old.blocks {
             let (new, rest) = old.split(blocks);
             release(zones, rest);

@@ -7,12 +7,13 @@
 //! | above | an extent of pageblocks of the window | to 4 KiB usable, 2 MiB of address space |
 //!
 //! Order of the files, each using only those before it: `classes`, `check_options`, `options`;
-//! `mapping_cache`, `moving`, `mapping`. An option is a line in `OPTIONS` of `options.rs`; an
-//! option of the process is also one in `crates/quarry/src/environment.rs`.
+//! `mapping_cache`, `filled`, `moving`, `mapping`. An option is a line in `OPTIONS` of
+//! `options.rs`; an option of the process is also one in `crates/quarry/src/environment.rs`.
 
 mod check_flags;
 mod check_options;
 pub mod classes;
+mod filled;
 mod mapping;
 mod mapping_cache;
 mod moving;

@@ -19,7 +19,7 @@ pub enum FreeListPolicy {
 pub struct FaultPolicy {
     /// Brings in whole slabs by one call each, in caches that grow.
     pub populate: bool,
-    /// Uses huge pages for pageblocks of slabs, in zones from 64 MiB on.
+    /// Uses huge pages: for slabs in zones from 64 MiB on, and for mappings that programs fill.
     pub huge: bool,
 }
 

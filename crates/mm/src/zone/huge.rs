@@ -10,7 +10,8 @@
 
 use super::block::Block;
 use super::zone::Zone;
-use crate::frame::{FRAME_BYTES, Faults, Kind, Memory, MigrateType, PAGEBLOCK_FRAMES, Pfn};
+use crate::frame::{FRAME_BYTES, Faults, Kind, Memory, MigrateType, PAGEBLOCK_BYTES};
+use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
 /// Zones from 64 MiB on use huge pages, because a half-used one then adds little to their memory. A
@@ -101,6 +102,17 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     if is_huge {
         pageblock.came_in_whole();
     }
+}
+
+/// Makes pageblocks of a mapping huge pages.
+pub(super) fn make(memory: &Memory, first: PageblockIndex, blocks: u32) {
+    if blocks == 0 {
+        return;
+    }
+    let all = (first.0..first.0 + blocks).map(PageblockIndex);
+    all.for_each(|block| memory.pageblocks().at(block).set_faults(Faults::Huge));
+    let (arena, bytes) = (memory.arena(), blocks as usize * PAGEBLOCK_BYTES);
+    let _ = arena.os().advise_huge(arena.address(first.first()), bytes, true);
 }
 
 /// Records how a pageblock comes in, and advises the OS if that has changed.

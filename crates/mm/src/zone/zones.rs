@@ -12,9 +12,10 @@ use super::watermark::{Mark, Marks};
 use super::zone::{Zone, ZoneRef};
 use crate::frame::{
     Arena, FRAME_BYTES, Faults, FrameTable, Kind, KindSet, MAX_NODES, Memory, MigrateType, NodeId,
-    Order, OsArray, PAGEBLOCK_FRAMES, Pfn,
+    Order, OsArray, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
 };
 use quarry_sys::broken::Broken;
+use quarry_sys::clock::coarse_ns;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::own_stack;
@@ -166,6 +167,16 @@ impl Zones {
             let _guard = self.zone(node).look();
             fill_whole(&self.memory, pfn);
         }
+    }
+
+    /// Returns whether huge pages are wanted, and cheap at present.
+    pub(crate) fn may_make_huge(&self) -> bool {
+        self.zone(NodeId(0)).asks_for_huge() && self.memory.prices().may_be_huge(coarse_ns())
+    }
+
+    /// Makes the pageblocks of a mapping huge pages, those in memory excepted. O(`blocks`).
+    pub(crate) fn make_huge(&self, first: PageblockIndex, blocks: u32) {
+        huge::make(&self.memory, first, blocks);
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use crate::support::{
     Backing, Bed, Oracle, VirtualConfig, check, fix_checks, on_cpu, pattern, small,
 };
 use proptest::prelude::*;
-use quarry_mm::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
+use quarry_mm::frame::{FRAME_BYTES, Faults, PAGEBLOCK_BYTES};
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::heap::{CheckFlags, CheckOptions};
 use quarry_mm::heap::{LARGEST_BLOCK, classes};
@@ -533,7 +533,10 @@ fn a_mapping_takes_the_memory_of_a_kept_one_that_is_too_short() {
     for (backing, has_neighbour) in
         [Backing::Linux, Backing::Fake].into_iter().flat_map(|it| [(it, false), (it, true)])
     {
-        let mut play = Play::new(backing, 4096, 2);
+        let mut options = options();
+        options.pages.faults.huge = false;
+        let bed = HeapBed::new(backing, 4096, 2, &options);
+        let mut play = Play { bed, oracle: Oracle::default() };
         play.alloc(9 << 20, 1, false);
         if has_neighbour {
             play.alloc(3 << 20, 1, false);
@@ -549,6 +552,112 @@ fn a_mapping_takes_the_memory_of_a_kept_one_that_is_too_short() {
         play.free(0);
         play.finish();
     }
+}
+
+/// A mapping, one byte of each page of which may be written.
+struct Written<'a> {
+    bed: &'a HeapBed,
+    object: Object,
+}
+
+impl<'a> Written<'a> {
+    fn new(bed: &'a HeapBed, bytes: usize) -> Self {
+        Self { bed, object: bed.stack.alloc(bytes).expect("memory") }
+    }
+
+    fn fill(self, bytes: usize) -> Self {
+        for at in (0..bytes).step_by(64) {
+            // SAFETY: within the object, which is as long.
+            unsafe { self.object.as_ptr().add(at).write(1) };
+        }
+        self
+    }
+
+    fn grow(self, bytes: usize) -> Self {
+        // SAFETY: the object is live, and no other code knows it.
+        let object = unsafe { self.bed.stack.realloc(self.object, bytes) };
+        Self { bed: self.bed, object: object.expect("memory") }
+    }
+
+    fn is_huge(&self) -> bool {
+        let zones = self.bed.stack.pages().zones();
+        let pfn = zones.arena().pfn(self.object.as_ptr()).expect("memory of the window");
+        matches!(zones.faults(pfn), Faults::Huge | Faults::Whole)
+    }
+
+    /// Frees the mapping and all cached ones. Returns whether it was huge, and the budget's use.
+    fn end(self) -> (bool, usize) {
+        let zones = self.bed.stack.pages().zones();
+        let huge = self.is_huge();
+        let used = zones.budget().used() as usize * FRAME_BYTES;
+        // SAFETY: the object is live, and no other code knows it.
+        unsafe { self.bed.stack.free(self.object) };
+        let _ = self.bed.stack.trim();
+        (huge, used)
+    }
+}
+
+#[test]
+fn a_mapping_is_huge_after_one_of_half_its_size_was_filled() {
+    const MIB: usize = 1 << 20;
+    let bed = &Play::new(Backing::Linux, 4096, 1).bed;
+    let base = Written::new(bed, 4 * MIB).end().1 - 4 * MIB;
+    let is_huge = |bytes| Written::new(bed, bytes).end().0;
+    let filled = |bytes| Written::new(bed, bytes).fill(bytes).end();
+    assert!(!is_huge(4 * MIB), "none was filled");
+    assert_eq!(filled(4 * MIB), (false, base + 4 * MIB));
+    assert!(!is_huge(10 * MIB), "more than 9/4 of 4");
+    assert_eq!(filled(8 * MIB), (true, base + 8 * MIB));
+    assert_eq!(filled(17 * MIB), (true, base + 18 * MIB), "charged for whole huge pages");
+    assert_eq!(filled(7 * MIB), (true, base + 7 * MIB), "its end would be a seventh of it");
+    assert!(is_huge(38 * MIB), "9/4 of 17");
+    assert!(!is_huge(22 * MIB) && is_huge(21 * MIB), "it was not written: 9/4 of a quarter of it");
+}
+
+/// Tables that double while the old ones live are huge; of sparse ones, as much as the bound says.
+#[test]
+fn huge_mappings_that_are_not_filled_yet_are_bounded() {
+    const MIB: usize = 1 << 20;
+    let bed = &Play::new(Backing::Linux, 4096, 1).bed;
+    let filled = |bytes| Written::new(bed, bytes).fill(bytes);
+    let tables = [4, 8, 16].map(|size| filled(size * MIB));
+    assert_eq!(tables.each_ref().map(Written::is_huge), [false, true, true]);
+    let sparse = [16; 3].map(|size| Written::new(bed, size * MIB));
+    assert_eq!(sparse.each_ref().map(Written::is_huge), [true, true, false], "36 MiB in all");
+    let [one, other, small] = sparse;
+    let one = one.fill(16 * MIB);
+    let more = [16; 2].map(|size| Written::new(bed, size * MIB));
+    assert_eq!(more.each_ref().map(Written::is_huge), [true, false], "one is filled by now");
+    for mapping in tables.into_iter().chain([one, other, small]).chain(more) {
+        mapping.end();
+    }
+}
+
+#[test]
+fn a_filled_mapping_grows_in_huge_pages() {
+    const MIB: usize = 1 << 20;
+    let bed = &Play::new(Backing::Linux, 4096, 1).bed;
+    let base = Written::new(bed, 4 * MIB).end().1 - 4 * MIB;
+    let grown = Written::new(bed, 8 * MIB).fill(8 * MIB).grow(17 * MIB).fill(17 * MIB);
+    assert_eq!(grown.end(), (true, base + 18 * MIB));
+    let grown = Written::new(bed, 20 * MIB).grow(29 * MIB);
+    assert_eq!(
+        grown.end(),
+        (true, base + 29 * MIB),
+        "it was not written, so it grows in small ones"
+    );
+    assert!(!Written::new(bed, 12 * MIB).end().0, "9/4 of 5");
+}
+
+#[test]
+fn a_mapping_is_not_huge_where_the_limit_has_no_room_for_its_end() {
+    const MIB: usize = 1 << 20;
+    let mut options = options();
+    options.pages.limit_frames = (31 * MIB / FRAME_BYTES) as u32;
+    let bed = &HeapBed::new(Backing::Linux, 4096, 1, &options);
+    Written::new(bed, 8 * MIB).fill(8 * MIB).end();
+    assert!(Written::new(bed, 17 * MIB).fill(17 * MIB).end().0);
+    assert_eq!(Written::new(bed, 31 * MIB).end(), (false, 31 * MIB));
 }
 
 #[test]
