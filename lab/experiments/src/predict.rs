@@ -5,6 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use quarry_cli::exit_status::EXIT_USAGE;
 use quarry_compare::companion;
 use quarry_harness::destination::{Destination, NEW};
 use quarry_harness::picture::{Course, Picture};
@@ -13,7 +14,7 @@ use quarry_harness::table::{Entry, Table, Tone, counted, words};
 use quarry_predict::{Cell, Fit, Moved, Printed, Score, Shown, Skill, Supposed};
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Stdio, exit};
 
 const NAME: &str = "quarry-predict";
 /// A page marks each prediction whose error is this many points or more.
@@ -46,7 +47,7 @@ pub struct PredictArgs {
     sensitivity: bool,
     /// Only rows with this number of tasks or threads (002, 004).
     #[arg(long, value_name = "N")]
-    only: Option<usize>,
+    only: Option<String>,
     /// A fifth of the simulated time, and no suppositions, for a first impression. The figures
     /// differ from those of the documentation.
     #[arg(long)]
@@ -61,7 +62,11 @@ impl PredictArgs {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         let html = self.html.as_deref();
         let html = html.map(|it| Destination::open("--html", it, NEW)).transpose()?;
-        let text = self.ask()?;
+        let Some(text) = self.ask()? else {
+            // Removes the page's file, which `exit` would leave empty.
+            drop(html);
+            exit(EXIT_USAGE);
+        };
         if self.json {
             return Ok(out.write_all(text.as_bytes())?);
         }
@@ -73,7 +78,8 @@ impl PredictArgs {
         Ok(out.write_all(lines.as_bytes())?)
     }
 
-    fn ask(&self) -> Result<String> {
+    /// Returns the output of the program, or none if it refused the command line and said why.
+    fn ask(&self) -> Result<Option<String>> {
         let mut command = Command::new(companion::find(NAME, "QUARRY_PREDICT")?);
         command.arg(&self.document).stderr(Stdio::inherit());
         for (flag, wanted) in [
@@ -84,15 +90,14 @@ impl PredictArgs {
         ] {
             command.args(wanted.then_some(flag));
         }
-        if let Some(only) = self.only {
-            command.args(["--only", &only.to_string()]);
-        }
+        command.args(self.only.iter().flat_map(|it| ["--only", it]));
         command.args(self.set.iter().flat_map(|it| ["--set", it]));
         let output = command.output().context(NAME)?;
-        if !output.status.success() {
-            bail!("{NAME} {}: {}", self.document, output.status);
+        match output.status.code() {
+            Some(0) => Ok(Some(String::from_utf8(output.stdout)?)),
+            Some(EXIT_USAGE) => Ok(None),
+            _ => bail!("{NAME} {}: {}", self.document, output.status),
         }
-        Ok(String::from_utf8(output.stdout)?)
     }
 }
 
@@ -191,8 +196,7 @@ fn page(printed: &Printed) -> String {
         let is_far = cell.error_points.abs() > FAR;
         let error = Entry::from(format!("{:+.1}", cell.error_points));
         let tone = if is_far { Tone::Worse } else { Tone::Number };
-        let figures = [cell.document, cell.predicted].map(|it| Entry::from(figure(it)));
-        let [document, predicted] = figures;
+        let [document, predicted] = [cell.document, cell.predicted].map(|it| figure(it).into());
         let (row, column) = (words(cell.row.as_str()), words(cell.column.as_str()));
         vec![row, column, document, predicted, Entry { tone, ..error }, words(mark(cell))]
     };

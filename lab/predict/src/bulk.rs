@@ -66,7 +66,7 @@ mod tests {
     /// With twice as many blocks, each takes as long, by a tenth, so lists keep too few to matter.
     #[test]
     fn blocks_do_not_come_from_the_lists_of_their_core() {
-        let machine = MachineFile::named(MACHINE).unwrap();
+        let machine = MachineFile::named(MACHINE);
         for (order, blocks) in [(0, SMALL_BLOCKS), (9, HUGE_BLOCKS)] {
             let [once, twice] =
                 [1, 2].map(|times| block_ns(&machine, order, times * blocks, 1).unwrap());
@@ -78,7 +78,7 @@ mod tests {
     /// core that finds no free block makes the zone grow again, and no request is refused.
     #[test]
     fn as_many_cores_as_want_get_their_blocks_from_a_zone_that_grows() {
-        let machine = MachineFile::named(MACHINE).unwrap();
+        let machine = MachineFile::named(MACHINE);
         for (order, blocks) in [(0, 512), (3, 64), (9, 4)] {
             let ns = block_ns(&machine, order, blocks, CORES).unwrap();
             assert!(ns >= machine.value("block_ns"), "order {order}: {ns}");

@@ -7,6 +7,9 @@ use quarry_replay::kernels::{Scenario, Setting};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// The machine's file.
+pub(crate) const MACHINE: &str = "two-cpus";
+
 /// A replay: the experiment of the lab, the variant, the path, the bytes of a message, and the
 /// amount of work at a time.
 type Compared = (&'static str, &'static str, &'static str, usize, u32);
@@ -38,23 +41,22 @@ pub(crate) struct Counted {
 const MEASURED_US: u64 = 100_000;
 
 /// Runs each of [`REPLAYS`] with one task and with two.
-pub(crate) fn count() -> Result<Vec<Counted>> {
-    count_for(&REPLAYS, MEASURED_US)
+pub(crate) fn count(machine: &MachineFile) -> Result<Vec<Counted>> {
+    count_for(machine, &REPLAYS, MEASURED_US)
 }
 
-fn count_for(replays: &[Compared], measured_us: u64) -> Result<Vec<Counted>> {
-    let machine = MachineFile::named("two-cpus")?;
+fn count_for(machine: &MachineFile, replays: &[Compared], us: u64) -> Result<Vec<Counted>> {
     let counted = |(compared, tasks): (Compared, usize)| {
         let (experiment, variant, path, bytes, amount) = compared;
         let setting = Setting { bytes, amount, ..Setting::default() };
         let run = Run {
-            machine: &machine,
+            machine,
             policies: variant,
             scenario: Scenario::of(path, &setting),
             tasks,
             cpus: vec![0, 1],
-            warm_up_us: measured_us / 10,
-            measured_us,
+            warm_up_us: us / 10,
+            measured_us: us,
         };
         let replayed = run.replay()?;
         let messages = replayed.sent as f64;
@@ -73,8 +75,9 @@ mod tests {
     /// Two runs give equal counts: nothing depends on addresses or on the time of day.
     #[test]
     fn the_same_replays_count_the_same() {
+        let machine = MachineFile::named(MACHINE);
         let one = [("page-fault1", "slub-4.9+order0+single", "page-fault", 0, 256)];
-        let print = || serde_json::to_string(&count_for(&one, 1_000).unwrap()).unwrap();
+        let print = || serde_json::to_string(&count_for(&machine, &one, 1_000).unwrap()).unwrap();
         assert_eq!(print(), print());
     }
 }

@@ -74,15 +74,8 @@ pub(crate) fn deviation((from, from_deviates): (f64, f64), (to, to_deviates): (f
     to / from * (from_deviates / from).hypot(to_deviates / to) * 100.0
 }
 
-pub(crate) fn means(machine: &str, benchmark: &str) -> Vec<Mmtests> {
-    statistics(machine, benchmark, "mean")
-}
-
-pub(crate) fn deviations(machine: &str, benchmark: &str) -> Vec<Mmtests> {
-    statistics(machine, benchmark, "Stddev")
-}
-
-fn statistics(machine: &str, benchmark: &str, ending: &str) -> Vec<Mmtests> {
+/// The lines of a benchmark in document 000 whose statistic ends with `ending`: mean or Stddev.
+pub(crate) fn statistics(machine: &str, benchmark: &str, ending: &str) -> Vec<Mmtests> {
     let all: Vec<Mmtests> =
         lines(include_str!("../../../bench/harness/tests/golden/mmtests_tables.csv"));
     let wanted = |line: &Mmtests| {
@@ -109,7 +102,9 @@ mod tests {
         for name in ["sockperf-udp-throughput", "sockperf-tcp-throughput"] {
             let rows = |all: Vec<Mmtests>| all.into_iter().map(|it| it.row).collect::<Vec<_>>();
             let machine = "2-socket modern machine";
-            assert_eq!(rows(means(machine, name)), rows(deviations(machine, name)));
+            let [means, deviations] =
+                ["mean", "Stddev"].map(|it| rows(statistics(machine, name, it)));
+            assert_eq!(means, deviations);
         }
     }
 }

@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn a_constant_that_no_cell_contradicts_stays() {
-        let machine = MachineFile::named("004").unwrap();
+        let machine = MachineFile::named("004");
         let cell = |row: &str, predicted| Cell::figure(row, "", 100.0, predicted).calibrated();
         let calibrate = |machine: &MachineFile| {
-            let value = |name| machine.value(name) / MachineFile::named("004").unwrap().value(name);
+            let value = |name| machine.value(name) / MachineFile::named("004").value(name);
             let fitted = machine.constants.iter().filter(|(_, it)| it.fitted);
             let sum: f64 = fitted.clone().map(|(name, _)| value(name)).sum();
             let each = fitted.map(|(name, _)| cell(name, 100.0 * value(name)));

@@ -96,7 +96,7 @@ pub(crate) fn mbit(replayed: &Replayed, bytes: usize) -> f64 {
 
 fn sent_rows(machine: &str) -> Vec<(usize, Mmtests)> {
     let (_, name) = MACHINES.iter().find(|(known, _)| *known == machine).expect("a machine");
-    let lines = documents::means(name, "netperf-udp-stream");
+    let lines = documents::statistics(name, "netperf-udp-stream", "mean");
     let bytes = |line: &Mmtests| line.row.strip_prefix("send-").and_then(|it| it.parse().ok());
     lines.into_iter().filter_map(|line| Some((bytes(&line)?, line))).collect()
 }
@@ -109,25 +109,25 @@ fn baseline(machine: &str, bytes: usize, line: &Mmtests, replayed: &Replayed) ->
 }
 
 /// The baseline's cells that constants are fitted to.
-pub(crate) fn calibration(machine: &MachineFile, name: &str) -> Result<Vec<Cell>> {
+pub(crate) fn calibration(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    for (bytes, line) in sent_rows(name) {
+    for (bytes, line) in sent_rows(machine.name) {
         if FITTED.contains(&bytes) {
-            cells.push(baseline(name, bytes, &line, &stream(machine, VANILLA, bytes)?));
+            cells.push(baseline(machine.name, bytes, &line, &stream(machine, VANILLA, bytes)?));
         }
     }
     Ok(cells)
 }
 
 /// The cells of UDP_STREAM on a machine.
-pub(crate) fn streams(machine: &MachineFile, name: &str) -> Result<Vec<Cell>> {
+pub(crate) fn streams(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    for (bytes, line) in sent_rows(name) {
+    for (bytes, line) in sent_rows(machine.name) {
         let vanilla = stream(machine, VANILLA, bytes)?;
-        cells.push(baseline(name, bytes, &line, &vanilla));
+        cells.push(baseline(machine.name, bytes, &line, &vanilla));
         let hopcpu = stream(machine, HOPCPU, bytes)?;
         let gain = gain(mbit(&vanilla, bytes), mbit(&hopcpu, bytes));
-        let row = format!("{name}, {}", line.row);
+        let row = format!("{}, {}", machine.name, line.row);
         let cell = Cell::gain(STREAMS, (&row, GAIN), line.candidate_percent, gain);
         cells.push(if FITTED.contains(&bytes) { cell } else { cell.noting(WITHDRAWN) });
     }
@@ -170,18 +170,14 @@ fn gained(machine: &MachineFile, lists: &str, bytes: usize) -> Result<f64> {
 
 /// Supposes UDP_STREAM at half the clock, as the governor pcc-cpufreq may set it (the document saw
 /// almost no difference with that governor), and then with the lists of Linux 5.14.
-pub(crate) fn suppose_streams(
-    machine: &MachineFile,
-    name: &str,
-    cells: &[Cell],
-) -> Result<Vec<Supposed>> {
+pub(crate) fn suppose_streams(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut slow = machine.clone();
     for constant in INSTRUCTIONS {
         slow.constants.get_mut(constant).expect("machines of the document have it").value *= 2.0;
     }
     let mut all = Vec::new();
     for bytes in FITTED {
-        let row = format!("{name}, send-{bytes}");
+        let row = format!("{}, send-{bytes}", machine.name);
         let Some(cell) = find(cells, &row, GAIN) else { continue };
         for (what, machine, lists) in
             [("half the clock", &slow, HOPCPU), ("lists of Linux 5.14", machine, MAINLINE)]
@@ -224,7 +220,7 @@ pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Suppo
 pub(crate) fn hackbenches(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (path, benchmark) in HACKBENCHES {
-        for line in documents::means("1-socket machine", benchmark) {
+        for line in documents::statistics("1-socket machine", benchmark, "mean") {
             let groups = line.row.parse().expect("rows are numbers of groups");
             if machine.quick && groups > 1 {
                 continue;

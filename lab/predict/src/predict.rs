@@ -1,11 +1,11 @@
 //! The command line: the choice of a document, and which of its figures to print.
 
 use crate::machine::MachineFile;
-use crate::{
-    bulk, counters, faults, fit, messages, packets, run, sockets, transactions, truncation,
-};
-use anyhow::{Context, Result, bail};
+use crate::{bulk, counters, documents, faults, fit, messages};
+use crate::{packets, run, sockets, transactions, truncation};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use quarry_predict::{Cell, Moved, Printed, Shown, Supposed, skill};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -16,82 +16,109 @@ quarry-predict DOCUMENT [--calibrate | --leave-out | --sensitivity] [--only N] [
   --calibrate     only the cells that constants were fitted to
   --leave-out     fitted constants, as they are without each of these cells
   --sensitivity   each constant changed by a fifth, up and down: what moves by how much
-  --only          only rows of so many tasks or threads
-  --quick         a fifth of the simulated time, and no suppositions: for a look";
+  --only          only rows of so many tasks or threads (002, 004)
+  --quick         a fifth of the simulated time, and no suppositions: for a look
+  --set           another value of a constant of the machines; can be given several times";
 
-/// The machine on which the document ran hackbench.
-const HACKBENCH_MACHINE: &str = "000-one-socket";
-
-/// The machine on which the document ran sockperf.
+/// The machines on which document 000 ran sockperf and hackbench.
 const SOCKPERF_MACHINE: &str = "000-two-sockets";
+const HACKBENCH_MACHINE: &str = "000-one-socket";
 
 /// The word on the command line, in place of a document, that prints the counts of two CPUs.
 const COUNTERS: &str = "counters";
 
-fn shown(name: &str, machine: &MachineFile) -> Shown {
+/// The documents, each with the files of its machines.
+const DOCUMENTS: [(&str, &[&str]); 7] = [
+    ("000", &[SOCKPERF_MACHINE, HACKBENCH_MACHINE]),
+    ("001", &[truncation::MACHINE]),
+    ("002", &[transactions::MACHINE]),
+    ("003", &[packets::MACHINE]),
+    ("004", &[faults::MACHINE]),
+    (bulk::MACHINE, &[bulk::MACHINE]),
+    (COUNTERS, &[counters::MACHINE]),
+];
+
+/// The largest value that `--set` accepts: with seconds, the sums of a replay would overflow.
+const MOST: f64 = 1e9;
+
+fn shown(machine: &MachineFile) -> Shown {
     let fitted = machine.constants.iter().filter(|(_, constant)| constant.fitted);
     let fitted = fitted.map(|(name, _)| name.clone()).collect();
-    Shown { name: name.to_owned(), about: machine.about.clone(), fitted }
+    Shown { name: machine.name.to_owned(), about: machine.about.clone(), fitted }
+}
+
+/// The error for a name that is not accepted.
+fn unknown(what: &str, name: &str, accepted: impl IntoIterator<Item = impl ToString>) -> Error {
+    let accepted: Vec<String> = accepted.into_iter().map(|it| it.to_string()).collect();
+    anyhow!("no {what} {name}; accepted: {}", accepted.join(", "))
 }
 
 #[derive(Default)]
 struct Options {
     document: String,
+    machines: Vec<MachineFile>,
     calibrate: bool,
     leave_out: bool,
     sensitivity: bool,
     only: Option<usize>,
-    quick: bool,
-    set: Vec<(String, f64)>,
 }
 
 impl Options {
+    /// Reads the command line. It refuses rows, constants and values that the document and its
+    /// machines do not have, because replays that ignore them take minutes.
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
-        let document = words.next().context(USAGE)?;
-        let mut options = Self { document, ..Self::default() };
+        let document = words.next().context("no document; `quarry-predict --help` lists them")?;
+        let known = DOCUMENTS.iter().find(|(name, _)| *name == document);
+        let names = DOCUMENTS.map(|(name, _)| name);
+        let (_, machines) = known.ok_or_else(|| unknown("document", &document, names))?;
+        let machines = machines.iter().map(|name| MachineFile::named(name)).collect();
+        let mut options = Self { document, machines, ..Self::default() };
         while let Some(word) = words.next() {
-            let mut value = || words.next().with_context(|| format!("{word}: no value\n{USAGE}"));
+            let mut value = || words.next().with_context(|| format!("{word}: no value"));
             match word.as_str() {
                 "--calibrate" => options.calibrate = true,
                 "--leave-out" => (options.calibrate, options.leave_out) = (true, true),
                 "--sensitivity" => options.sensitivity = true,
-                "--quick" => options.quick = true,
-                "--only" => options.only = Some(value()?.parse().context("--only: a number")?),
-                "--set" => {
-                    let text = value()?;
-                    let (name, value) = text.split_once('=').context("--set: CONSTANT=VALUE")?;
-                    options.set.push((name.to_owned(), value.parse().context("--set: a number")?));
-                }
-                _ => bail!("no option {word}\n{USAGE}"),
+                "--quick" => options.machines.iter_mut().for_each(|it| it.quick = true),
+                "--only" => options.only = Some(options.row(&value()?)?),
+                "--set" => options.set(&value()?)?,
+                _ => bail!("no option {word}; `quarry-predict --help` lists them"),
             }
+        }
+        for machine in &options.machines {
+            machine.costs().context("--set")?;
         }
         Ok(options)
     }
 
-    fn machine(&self, name: &str) -> Result<MachineFile> {
-        let mut machine = MachineFile::named(name)?;
-        machine.quick = self.quick;
-        for (constant, value) in &self.set {
-            if let Some(known) = machine.constants.get_mut(constant) {
-                known.value = *value;
-            }
+    /// The number of tasks or threads that `--only` asks for.
+    fn row(&self, text: &str) -> Result<usize> {
+        let rows: BTreeSet<usize> = match self.document.as_str() {
+            "002" => documents::transactions().iter().map(|line| line.threads).collect(),
+            "004" => documents::faults().iter().map(|line| line.tasks).collect(),
+            other => bail!("--only {text}: no rows of tasks in {other}; accepted with 002 and 004"),
+        };
+        let row = text.parse().ok().filter(|it| rows.contains(it));
+        row.ok_or_else(|| unknown("row", text, rows).context(format!("--only {text}")))
+    }
+
+    /// Gives a constant of the machines the value that `--set` asks for.
+    fn set(&mut self, text: &str) -> Result<()> {
+        let given = text.split_once('=').and_then(|(name, it)| Some((name, it.parse().ok()?)));
+        let Some((name, value)) = given.filter(|(_, value)| (0.0..=MOST).contains(value)) else {
+            bail!("--set {text}: accepted: CONSTANT=VALUE, a value from 0 to {MOST}");
+        };
+        for machine in &mut self.machines {
+            let Some(known) = machine.constants.get_mut(name) else {
+                let error = unknown("constant", name, machine.constants.keys());
+                return Err(error.context(format!("--set {text}")));
+            };
+            known.value = value;
         }
-        Ok(machine)
+        Ok(())
     }
 
-    fn machines(&self) -> Result<Vec<&'static str>> {
-        Ok(match self.document.as_str() {
-            "000" => messages::MACHINES.map(|(name, _)| name).to_vec(),
-            "001" => vec![truncation::MACHINE],
-            "002" => vec![transactions::MACHINE],
-            "003" => vec![packets::MACHINE],
-            bulk::MACHINE => vec![bulk::MACHINE],
-            "004" => vec![faults::MACHINE],
-            other => bail!("no document {other}; accepted: 000, 001, 002, 003, 004, llfree"),
-        })
-    }
-
-    fn cells(&self, name: &str, machine: &MachineFile) -> Result<Vec<Cell>> {
+    fn cells(&self, machine: &MachineFile) -> Result<Vec<Cell>> {
         match (self.document.as_str(), self.calibrate) {
             ("001", _) => Ok(Vec::new()),
             (bulk::MACHINE, true) => bulk::calibration(machine),
@@ -102,13 +129,13 @@ impl Options {
             ("003", false) => packets::predict(machine),
             ("004", true) => faults::calibration(machine, self.only),
             ("004", false) => faults::predict(machine, self.only),
-            (_, true) => messages::calibration(machine, name),
+            (_, true) => messages::calibration(machine),
             (_, false) => {
-                let mut cells = messages::streams(machine, name)?;
-                if name == HACKBENCH_MACHINE && !self.sensitivity {
+                let mut cells = messages::streams(machine)?;
+                if machine.name == HACKBENCH_MACHINE && !self.sensitivity {
                     cells.extend(messages::hackbenches(machine)?);
                 }
-                if name == SOCKPERF_MACHINE {
+                if machine.name == SOCKPERF_MACHINE {
                     cells.extend(sockets::throughputs(machine)?);
                 }
                 Ok(cells)
@@ -116,22 +143,17 @@ impl Options {
         }
     }
 
-    /// The suppositions of the document on the machine `name`, from the predictions in `cells`.
-    fn suppositions(
-        &self,
-        name: &str,
-        machine: &MachineFile,
-        cells: &[Cell],
-    ) -> Result<Vec<Supposed>> {
+    /// The suppositions of the document on a machine, from the predictions in `cells`.
+    fn suppositions(&self, machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
         match self.document.as_str() {
-            "000" | "002" | "003" | "004" if self.quick => Ok(Vec::new()),
+            "000" | "002" | "003" | "004" if machine.quick => Ok(Vec::new()),
             "001" if !self.calibrate => truncation::suppose(machine),
             "002" if !self.calibrate && self.only.is_none() => transactions::suppose(machine),
             "003" if !self.calibrate => packets::suppose(machine),
             "004" if !self.calibrate => faults::suppose(machine, cells),
             "000" if !self.calibrate => {
-                let mut all = messages::suppose_streams(machine, name, cells)?;
-                all.extend(match name {
+                let mut all = messages::suppose_streams(machine, cells)?;
+                all.extend(match machine.name {
                     SOCKPERF_MACHINE => sockets::suppose(machine)?,
                     _ => messages::suppose(machine, cells)?,
                 });
@@ -141,30 +163,22 @@ impl Options {
         }
     }
 
-    fn moved(&self, name: &str, machine: &MachineFile) -> Result<Vec<Moved>> {
-        let plain = self.cells(name, machine)?;
+    fn moved(&self, machine: &MachineFile) -> Result<Vec<Moved>> {
+        let plain = self.cells(machine)?;
         let mut all = Vec::new();
         for constant in machine.constants.keys() {
             let with = |factor: f64| {
                 let mut machine = machine.clone();
                 machine.constants.get_mut(constant).expect("a key").value *= factor;
                 // A constant at its bound can move in one direction only.
-                if machine.costs().is_err() {
-                    Ok(plain.clone())
-                } else {
-                    self.cells(name, &machine)
-                }
+                if machine.costs().is_ok() { self.cells(&machine) } else { Ok(plain.clone()) }
             };
             let (lower, higher) = (with(0.8)?, with(1.2)?);
             for ((cell, lower), higher) in plain.iter().zip(lower).zip(higher) {
-                all.push(Moved {
-                    machine: name.to_owned(),
-                    constant: constant.clone(),
-                    row: cell.row.clone(),
-                    column: cell.column.clone(),
-                    lower: lower.error_points - cell.error_points,
-                    higher: higher.error_points - cell.error_points,
-                });
+                let (machine, constant) = (machine.name.to_owned(), constant.clone());
+                let Cell { row, column, error_points, .. } = cell.clone();
+                let [lower, higher] = [lower, higher].map(|it| it.error_points - error_points);
+                all.push(Moved { machine, constant, row, column, lower, higher });
             }
         }
         Ok(all)
@@ -172,22 +186,20 @@ impl Options {
 
     fn print(&self) -> Result<()> {
         if self.document == COUNTERS {
-            println!("{}", serde_json::to_string(&counters::count()?)?);
+            println!("{}", serde_json::to_string(&counters::count(&self.machines[0])?)?);
             return Ok(());
         }
-        let (document, quick) = (self.document.clone(), self.quick);
+        let (document, quick) = (self.document.clone(), self.machines[0].quick);
         let mut printed = Printed { document, quick, ..Printed::default() };
-        for name in self.machines()? {
-            let machine = self.machine(name)?;
-            printed.machines.push(shown(name, &machine));
+        for machine in &self.machines {
+            printed.machines.push(shown(machine));
             if self.leave_out {
-                let calibrate = |machine: &MachineFile| self.cells(name, machine);
-                printed.fits.extend(fit::leave_out(&machine, calibrate)?);
+                printed.fits.extend(fit::leave_out(machine, |it| self.cells(it))?);
             } else if self.sensitivity {
-                printed.sensitivity.extend(self.moved(name, &machine)?);
+                printed.sensitivity.extend(self.moved(machine)?);
             } else {
-                let cells = self.cells(name, &machine)?;
-                printed.suppositions.extend(self.suppositions(name, &machine, &cells)?);
+                let cells = self.cells(machine)?;
+                printed.suppositions.extend(self.suppositions(machine, &cells)?);
                 printed.cells.extend(cells);
             }
         }
@@ -199,13 +211,15 @@ impl Options {
     }
 }
 
+/// Runs the command line. The status is 2 if that is wrong and nothing has run.
 pub(crate) fn main() -> ExitCode {
-    let done = Options::parse(std::env::args().skip(1)).and_then(|options| options.print());
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("quarry-predict: {error:#}");
-            ExitCode::FAILURE
-        }
+    if std::env::args().nth(1).is_some_and(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
     }
+    let options = Options::parse(std::env::args().skip(1)).map_err(|error| (error, 2));
+    let done = options.and_then(|options| options.print().map_err(|error| (error, 1)));
+    let Err((error, status)) = done else { return ExitCode::SUCCESS };
+    eprintln!("quarry: {error:#}");
+    ExitCode::from(status)
 }

@@ -41,8 +41,8 @@ fn sockperf(
 pub(crate) fn throughputs(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (path, benchmark) in THROUGHPUTS {
-        let lines = documents::means(DOCUMENTED, benchmark);
-        let deviations = documents::deviations(DOCUMENTED, benchmark);
+        let [lines, deviations] =
+            ["mean", "Stddev"].map(|it| documents::statistics(DOCUMENTED, benchmark, it));
         for (line, deviates) in lines.into_iter().zip(deviations) {
             let bytes = line.row.parse().expect("rows are numbers of bytes");
             let rate = |policies| {

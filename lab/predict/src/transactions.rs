@@ -92,8 +92,7 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
 /// SLUB's slow allocations and frees with 16 threads and with 160. The document gives no numbers;
 /// its author found that SLUB loses because of them.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
-    let all = [16, 160].map(|threads| replay(machine, SLUB, threads).map(|it| it.counters));
-    let [few, many] = all;
+    let [few, many] = [16, 160].map(|threads| replay(machine, SLUB, threads).map(|it| it.counters));
     let (few, many) = (few?, many?);
     let line = |column: &str, of: &dyn Fn(&Counters) -> (u64, u64)| {
         let share = |counters| {

@@ -1,10 +1,10 @@
 //! Wrong command lines of the lab: each ends with status 2 and a line that names the mistake, and
 //! nothing runs. Also, what the lab reports if it cannot write its output.
 
-use crate::support::lab;
 use crate::support::streams::{
     fails_without_a_stream, lets_readers_leave, refused, tells_that_no_disk_holds_it,
 };
+use crate::support::{Workshop, lab};
 use predicates::str::{is_empty, starts_with};
 use std::fs;
 use std::path::Path;
@@ -106,6 +106,23 @@ fn wrong_options_of_one_experiment_are_refused() {
     for (experiment, option, named) in OF_ONE {
         refused(lab(), &["run", experiment, "--quick", option], named);
     }
+}
+
+/// `quarry-predict` knows what each document has. The lab adds no message, and keeps the status.
+#[test]
+fn what_no_document_has_is_refused_in_one_line() {
+    let shop = Workshop::new();
+    let program = shop.script("predict", "#!/bin/sh\necho quarry: $* >&2\nexit 2\n");
+    let page = shop.path("page.html");
+    lab()
+        .env("QUARRY_PREDICT", program)
+        .args(["predict", "004", "--only", "x", "--set", "y", "--html"])
+        .arg(&page)
+        .assert()
+        .code(2)
+        .stdout(is_empty())
+        .stderr("quarry: 004 --only x --set y\n");
+    assert!(!page.exists());
 }
 
 /// A reader such as `head -1` closes the pipe early.
