@@ -14,12 +14,8 @@ use crate::frame::{FRAME_BYTES, Faults, Kind, Memory, MigrateType, PAGEBLOCK_BYT
 use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
-/// Zones from 64 MiB on use huge pages, because a half-used one then adds little to their memory. A
-/// variant used huge pages from 8 MiB on, and looked at samples one pageblock earlier. Then lua had
-/// 78 % fewer faults than with 64 MiB, the same memory and 0.96 of the time; sqlite had 66 % fewer
-/// faults, 4.3 % more memory (the rest of its last huge page) and the same time. With huge pages
-/// from 16 MiB on, the faults of the two fell by 60 % and 50 %, and sqlite had 3.3 % more memory
-/// (40 and 24 interleaved runs of each on Zen 5).
+/// Zones from 64 MiB on use huge pages, because a half-used one then adds little to their memory.
+/// `docs/tried.md` has the figures for smaller zones.
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
 /// Slabs are kept apart by kind from this size on, so that most pageblocks are by the size above.
 pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
@@ -106,13 +102,12 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
 
 /// Makes pageblocks of a mapping huge pages.
 pub(super) fn make(memory: &Memory, first: PageblockIndex, blocks: u32) {
-    if blocks == 0 {
-        return;
-    }
     let all = (first.0..first.0 + blocks).map(PageblockIndex);
     all.for_each(|block| memory.pageblocks().at(block).set_faults(Faults::Huge));
-    let (arena, bytes) = (memory.arena(), blocks as usize * PAGEBLOCK_BYTES);
-    let _ = arena.os().advise_huge(arena.address(first.first()), bytes, true);
+    if blocks > 0 {
+        let (arena, bytes) = (memory.arena(), blocks as usize * PAGEBLOCK_BYTES);
+        let _ = arena.os().advise_huge(arena.address(first.first()), bytes, true);
+    }
 }
 
 /// Records how a pageblock comes in, and advises the OS if that has changed.
