@@ -53,9 +53,9 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
     /// A number that the program prints: a regular expression with one capture group around it. The
-    /// name of the group, or else the expression, is the number's name:
-    /// `higher:(?<rate>[0-9.]+) requests per second`. With `higher:` or `lower:` there is a verdict
-    /// on it; the last sentence is about the first such one, not wall time. The last match counts.
+    /// name of the group, or else the expression, is the number's name: `higher:(?<rate>[0-9.]+)
+    /// requests per second`. `higher:` or `lower:` asks for a verdict, and the closing sentence is
+    /// then about the first such number, not wall time. The last match counts.
     #[arg(long, value_name = "REGEX")]
     metric: Vec<String>,
     /// A run whose standard output differs from that of the first one has failed.

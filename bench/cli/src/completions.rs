@@ -1,5 +1,5 @@
-//! Shell completions, for which shells call the command itself: it knows the processes on Quarry,
-//! the slab policies and the options of the library; `quarry-lab` knows its experiments.
+//! Shell completions. A shell calls this command itself to complete a line, because the command
+//! knows the processes on Quarry, the slab policies and the library's options.
 
 use clap::{Arg, Command};
 use clap_complete::CompleteEnv;

@@ -24,8 +24,8 @@ const DEFAULT_SLAB: &str = "sheaf";
 /// `libquarry-full.so`: the default slab policy with checks, page cache and all of `quarry.h`.
 pub const FULL: &str = "full";
 
-/// The object to use: that of a slab policy, or the full one if a setting needs checks. All objects
-/// but the default one have the checks.
+/// Returns the object to preload: that of the slab policy, or `libquarry-full.so` if a setting
+/// needs checks. All objects except the default one have the checks.
 pub fn object_for<'a>(
     slab: Option<&'a str>,
     mut settings: impl Iterator<Item = (&'a str, &'a str)>,
@@ -78,7 +78,7 @@ fn make_of(name: &str) -> &'static str {
 }
 
 impl LibraryError {
-    /// Turns it into an error of the command: a usage error if the user has named the library.
+    /// Turns this error into one of the command: a usage error if the user has named the library.
     pub fn into_error(self) -> anyhow::Error {
         match self {
             Self::Named { .. } => Usage(self.to_string()).into(),
@@ -95,8 +95,8 @@ fn file_name(object: Option<&str>) -> String {
     }
 }
 
-/// Finds the library `named`, else that of `object` (see [`object_for`]). The path is absolute and
-/// can stand in `LD_PRELOAD`.
+/// Finds the library: the file `named`, else the file of `object` (see [`object_for`]). The path is
+/// absolute, and has no colon or space, which `LD_PRELOAD` could not hold.
 pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf, LibraryError> {
     let name = file_name(object);
     let by_option = named.map(|value| ("--set LIBRARY", value));
@@ -116,7 +116,7 @@ fn preloadable(path: PathBuf) -> Result<PathBuf, LibraryError> {
     if is_preloadable(&path) { Ok(path) } else { Err(LibraryError::NotExpressible(path)) }
 }
 
-/// Returns the named file or an error: with another library the program would run differently.
+/// Returns the file that the user named, or an error: another library would change the run.
 fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryError> {
     let refusal =
         |why: String| LibraryError::Named { by: format!("{by}={}", value.display()), why };
@@ -185,7 +185,7 @@ fn unpack_into(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
 }
 
 fn unpack_anonymous(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
-    // No close-on-exec: the program and its children open the descriptor by number.
+    // Without close-on-exec: the program and its children open the descriptor by its number.
     let mut file = fs::File::from(memfd_create(name, MFdFlags::empty())?);
     file.write_all(bytes)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));

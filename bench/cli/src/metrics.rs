@@ -15,10 +15,10 @@ const BETWEEN_LOOKS_MS: u16 = 500;
 
 /// Metrics of running processes for Prometheus.
 ///
-/// Prints them once, as the textfile collector of node_exporter takes them. With --listen it
-/// answers scrapes of http://ADDRESS/metrics: of one process (--pid) until that ends, otherwise of
-/// all processes on Quarry that --name or --cgroup choose at the time, so a sidecar outlives
-/// restarts of its service.
+/// Prints the metrics once, in the form that the textfile collector of node_exporter reads. With
+/// --listen it answers scrapes of http://ADDRESS/metrics: about one process (--pid) until that
+/// ends, otherwise about all processes on Quarry that --name or --cgroup choose at the time, so
+/// that a sidecar outlives restarts of its service.
 #[derive(clap::Args)]
 pub(crate) struct MetricsArgs {
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! `quarry names`: adds functions and lines to the call stacks in reports of the checks.
 //!
-//! The library looks up no names, because that takes locks of the loader. So `quarry run` lets the
-//! standard error of a program under `QUARRY_DEBUG` or `QUARRY_GUARD` run through this command.
+//! The library does not look up names, because a look-up takes locks of the loader. So `quarry run`
+//! passes the standard error of a program under `QUARRY_DEBUG` or `QUARRY_GUARD` to this command.
 
 use crate::watcher::leave_everything;
 use anyhow::{Context, Result};
@@ -25,7 +25,7 @@ pub(crate) struct NamesArgs {
 }
 
 /// Passes the standard error of a program through this command, which runs in another process. Does
-/// nothing in the first process of a container, at whose end all others die.
+/// nothing in the first process of a container, because at its end the kernel kills all the others.
 pub(crate) fn name_callers_of(program: &mut Command) -> Result<()> {
     if getpid().is_init() {
         return Ok(());
@@ -87,7 +87,7 @@ fn names(line: &[u8], files: &mut Files) -> String {
     let Some((file, offset)) = std::str::from_utf8(line).ok().and_then(place) else {
         return String::new();
     };
-    // An address in a call stack is the one to which a call returns.
+    // The address in a call stack is the return address, which lies after the call.
     let lines = files.lines(Path::new(file), offset.saturating_sub(1));
     lines.iter().map(Line::text).map(|it| format!(" {it}")).collect()
 }

@@ -34,14 +34,14 @@ pub fn columns() -> Option<u16> {
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// Parses the command line. Where it asks for help or is wrong, prints that and exits; the error of
-/// an unknown command names all others.
+/// Parses the command line. If it asks for help or is wrong, prints the help or the error and
+/// exits; the error of an unknown command names all commands.
 pub fn parse<P: Parser>() -> P {
     let mut command = P::command();
     let mut parsed = read(&mut command);
     if parsed.is_err() {
         let mut whole = P::command();
-        // Makes the commands that are made only where they are asked for.
+        // Builds the subcommands that clap otherwise builds only when they are used.
         whole.build();
         command = with_negative_values(whole);
         parsed = read(&mut command);

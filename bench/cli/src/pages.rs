@@ -1,8 +1,8 @@
 //! Writes man pages from the definition of the command line, and the files by which shells ask for
 //! completions.
 //!
-//! `manual/sections.roff` has the sections that the definition lacks; a line `.\" page NAME` begins
-//! those of the page NAME.
+//! `manual/sections.roff` has the sections that the definition lacks. A line `.\" page NAME` comes
+//! before the sections of the page NAME.
 
 use crate::completions::VARIABLE;
 use anyhow::Context;
@@ -17,7 +17,7 @@ const SECTIONS: &str = include_str!("../manual/sections.roff");
 const LIBRARY_PAGE: &str = include_str!("../manual/libquarry.7");
 /// The foot of each page.
 const SOURCE: &str = concat!("quarry ", env!("CARGO_PKG_VERSION"));
-/// The line of [`LIBRARY_PAGE`] in whose place the options of the library stand.
+/// The line of [`LIBRARY_PAGE`] that the list of the library's options replaces.
 const OPTIONS_MARK: &str = ".\\\" options\n";
 
 /// Write man pages and completions for bash, zsh and fish.
@@ -82,8 +82,8 @@ fn write_manual(folder: &Path, command: &Command) -> anyhow::Result<()> {
     shown.into_iter().try_for_each(|it| write_manual(folder, it))
 }
 
-/// The sections EXAMPLES, ENVIRONMENT, EXIT STATUS and SEE ALSO of a page: its own ones, then the
-/// usual ones in place of those that it lacks.
+/// The sections EXAMPLES, ENVIRONMENT, EXIT STATUS and SEE ALSO of a page: those written for this
+/// page and, for each one that is missing, the usual section.
 fn sections(page: &str) -> String {
     let of = |page: &str| {
         let mut parts = SECTIONS.split(".\\\" page ").filter_map(|part| part.split_once('\n'));

@@ -26,7 +26,7 @@ pub enum CannotRun {
 }
 
 impl CannotRun {
-    /// Exit status of shells for it (POSIX, "Exit Status for Commands").
+    /// The exit status with which shells report this reason (POSIX, "Exit Status for Commands").
     pub fn exit_status(self) -> i32 {
         match self {
             Self::NotFound => 127,
@@ -49,8 +49,8 @@ impl CannotRun {
 #[expect(missing_docs, reason = "clap would make it the about text of commands that flatten it")]
 pub struct CommandLine {
     /// The program and its arguments.
-    // No `allow_hyphen_values`: a mistyped option before the command would be taken for the
-    // command.
+    // `allow_hyphen_values` is not set, because with it clap would take a mistyped option before
+    // the command for the command.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
@@ -83,8 +83,8 @@ fn executable(file: PathBuf) -> Result<PathBuf, CannotRun> {
     if metadata.is_file() && may_execute { Ok(file) } else { Err(CannotRun::NotExecutable) }
 }
 
-/// The file whose code runs in the end: `program`, or the interpreter of a script, also through
-/// several scripts. An interpreter that cannot be read is returned as named.
+/// The file whose code runs in the end: `program`, or the interpreter of a script, which may be a
+/// script with an interpreter itself. An interpreter that cannot be read is returned as named.
 pub fn interpreter_of(program: &Path, path: Option<&OsStr>) -> PathBuf {
     let mut current = program.to_owned();
     for _ in 0..MAX_INTERPRETERS {

@@ -8,8 +8,8 @@ use std::io::Write;
 const HEAD: [&str; 8] = ["PID", "RSS", "LIVE", "KEPT", "OTHER", "AGE", "NAME", "GROUP"];
 /// Blanks before a column.
 const GAP: usize = 2;
-/// Steps by which the table fits a narrow terminal: a column, and the letters to which it may be
-/// cut; with 0 it is left out.
+/// Steps that make the table narrower for a narrow terminal. Each has a column, and the number of
+/// letters to which its entries are cut; with 0 the column is left out.
 const CUTS: [(usize, usize); 7] = [(7, 8), (7, 0), (5, 0), (6, 8), (3, 0), (4, 0), (2, 0)];
 
 /// List the processes that run on Quarry, the largest first.
@@ -30,7 +30,7 @@ pub(crate) struct PsArgs {
 pub(crate) fn run(args: &PsArgs, out: &mut dyn Write) -> Result<()> {
     let (mut found, hidden) = args.choice.find()?;
     let all = hidden + found.len();
-    // It is not known that these run on Quarry.
+    // For these processes it is not known whether they run on Quarry.
     found.retain(|it| it.figures.as_ref().err().is_none_or(|problem| !problem.is_of_rights()));
     let hidden = all - found.len();
     if hidden > 0 {
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &PsArgs, out: &mut dyn Write) -> Result<()> {
     Ok(out.write_all(table(&rows, columns().map_or(usize::MAX, usize::from)).as_bytes())?)
 }
 
-/// Lines of at most `room` letters. Names are cut and columns left out for that; numbers are whole.
+/// Lines of at most `room` letters. For that, names are cut and columns left out; no number is cut.
 fn table(rows: &[[String; 8]], room: usize) -> String {
     let longest = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let mut widths: [usize; 8] = std::array::from_fn(|column| longest(column) + GAP);

@@ -37,8 +37,8 @@ const PID_VARIABLE: &str = "QUARRYRUN_PID";
 pub(crate) struct RunArgs {
     /// Print statistics when the program ends, to stderr or to FILE.
     ///
-    /// If a signal or _exit ends the program, or it had children, they are printed after its end,
-    /// shortly after its parent was notified.
+    /// If a signal or _exit ends the program, or the program had children, the statistics are
+    /// printed after its end, shortly after its parent was notified.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
         default_missing_value = "1")]
     stats: Option<String>,
@@ -199,7 +199,7 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     Ok(settings)
 }
 
-/// Checks that the library, which follows no link and makes no folder, can write a statistics file.
+/// Checks that the library can write a statistics file; it follows no link and makes no folder.
 fn may_be_written(file: &Path) -> Result<(), String> {
     let is_allowed = |path: &Path, access| {
         faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS).map_err(|it| it.desc().to_owned())

@@ -1,11 +1,11 @@
 //! The watcher, which prints statistics for `quarry run --stats` after the program has ended.
 //!
-//! `quarry run` becomes the program, which so keeps its process number, parent, terminal, control
-//! group, exit status and signals. Therefore another process must outlive the program. This watcher
-//! is not a child of the program: its parent has ended, and init or a subreaper has adopted it. It
-//! leads its own session, where no signal from the terminal or to a process group reaches it. It
-//! waits for the program's end by a pidfd, and receives pages of processes at a socket. Two
-//! executions of this command start it, not `fork`, so no step needs unsafe code.
+//! `quarry run` becomes the program, which therefore keeps its process number, parent, terminal,
+//! control group, exit status and signals. So another process must outlive the program: this
+//! watcher. It is not a child of the program: its parent has ended, and init or a subreaper has
+//! adopted it. It leads its own session, so no signal from the terminal or to a process group
+//! reaches it. It waits for the program's end by a pidfd, and receives pages of processes at a
+//! socket. Two executions of this command start it, not `fork`, so no step needs unsafe code.
 
 use anyhow::{Context, Result};
 use nix::sys::signal::SigSet;
@@ -30,8 +30,8 @@ const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";
 
 /// Starts a watcher of this process, which prints to `target`: `1` is standard error, any other
 /// text a file. `format` is the option `STATS_FORMAT`, unless the environment has it. Returns the
-/// name of the watcher's socket; `None` in the first process of a container, with which all others
-/// die.
+/// name of the watcher's socket; `None` in the first process of a container, because no other
+/// process outlives that one.
 pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>> {
     if getpid().is_init() {
         return Ok(None);

@@ -59,7 +59,7 @@ impl Command {
             match word {
                 "exec" => is_exec = true,
                 "env" | "nohup" | "nice" => {}
-                // `exec -a NAME` and `nice -n NUMBER` have an extra word.
+                // In `exec -a NAME` and `nice -n NUMBER` an extra word follows the option.
                 "-a" | "-n" => drop(words.next()),
                 _ if KEYWORDS.contains(&word)
                     || word.starts_with('-')

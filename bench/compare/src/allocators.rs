@@ -83,7 +83,7 @@ pub(super) fn or_absent<T>(label: &str, found: Result<T>) -> Result<Maybe<T>> {
     }
 }
 
-/// The file of `NAME=FILE`. A bad file is an error: any other would change the comparison.
+/// The file of `NAME=FILE`. A bad file is an error: another library would change the comparison.
 fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
     let refusal = |why: &str| {
         Usage(format!("{name}={file}: {why}; accepted: NAME=FILE with a shared object"))
@@ -196,8 +196,8 @@ impl Allocator {
     /// Returns whether this allocator is in `object`, as a loader names it.
     pub(super) fn is_in(&self, object: &Path) -> bool {
         let Ok(file) = self.file() else { return false };
-        // The second comparison is for the nameless file of a library that the command has
-        // embedded.
+        // A library that the command carries inside has a file without a name, so paths cannot be
+        // compared as text.
         file.canonicalize().is_ok_and(|file| object.canonicalize().is_ok_and(|it| it == file))
             || file == object
     }

@@ -92,7 +92,7 @@ impl<'a> Answer<'a> {
         self.run.meta.workloads.len() > 1
     }
 
-    /// Returns remarks beside the tables, each with its workload if the run has several.
+    /// Returns remarks to print beside the tables, with their workloads if the run has several.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (row, look) in self.looks.iter().enumerate() {
@@ -307,7 +307,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Returns the metrics with a direction, and those before the first of these, from `--metric`.
+/// Returns the metrics to judge: those with a direction, and those of `--metric` before the first.
 fn judged(run: &Run) -> Vec<&Metric> {
     let metrics = || run.meta.metrics.iter();
     let named = metrics().take_while(|it| !it.primary);

@@ -6,7 +6,7 @@ use quarry_harness::results::{Direction, Metric, Relation, Run};
 use quarry_harness::statistics::MIN_PAIRS;
 use quarry_harness::table::counted;
 
-/// Sums up in one sentence the metrics on which these runs decide, for one workload.
+/// Sums up, for one workload and in one sentence, the metrics on which these runs are decisive.
 pub(super) fn sentence(run: &Run, judgements: &Judgements, workload: &str) -> String {
     let meta = &run.meta;
     let is_judged = |it: &&Judgement| it.workload == workload && !it.is_copy;
@@ -80,7 +80,7 @@ fn list<'a>(judgements: impl Iterator<Item = &'a Judgement>) -> String {
     judgements.map(effect).collect::<Vec<String>>().join(", ")
 }
 
-/// The metric of memory that a verdict is about: resident memory while idle, else the peak.
+/// The memory metric that the verdict is about: resident memory while idle, else the peak.
 pub(super) fn memory_of(metrics: &[Metric]) -> Option<&Metric> {
     let named = |name: &str| metrics.iter().find(|metric| metric.name == name);
     named("idle RSS").or_else(|| named("peak RSS"))

@@ -14,7 +14,7 @@ fn installed_as(name: &str) -> PathBuf {
     }
 }
 
-/// The places of an installed or freshly built file with this name, seen from the command `exe`.
+/// The places where a file with this name may be installed or built, seen from the command `exe`.
 #[must_use]
 pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
     let Some(folder) = exe.and_then(Path::parent) else { return Vec::new() };
@@ -25,8 +25,8 @@ pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
         for lib in [above.join("lib"), above.join("lib").join(multiarch)] {
             places.push(lib.join(installed_as(name)));
         }
-        // If Cargo has left one of these marks in `above`, that is a target folder: its folder
-        // `release` has the libraries, `tools` the programs, whichever one `exe` is in.
+        // If Cargo has left one of these marks in `above`, then it is a target folder: its folder
+        // `release` has the libraries and its folder `tools` the programs; `exe` may be in either.
         if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).is_file()) {
             let others = ["release", "tools"].map(|profile| above.join(profile));
             places.extend(others.iter().filter(|it| *it != folder).map(|it| it.join(name)));

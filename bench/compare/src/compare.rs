@@ -45,7 +45,7 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
     let mut program = supervised(request, &input, contenders, &baseline, figures, &interrupt)?;
-    // Other faults of the program may be those of its first run only.
+    // Other faults may concern only the first run of the program.
     let look = |work| match FirstLook::at(&program, work, false) {
         Err(error) if error.is::<NoNumber>() => Err(error),
         look => Ok(look),
@@ -273,8 +273,8 @@ fn enough(runs: Runs) -> Stop {
     })
 }
 
-/// The metrics of every run, figures that the program prints first. The first with a direction is
-/// primary.
+/// The metrics of every run. Figures that the program prints come first. The first metric that has
+/// a direction is the primary one.
 pub(super) fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
     let mib = 1.0 / f64::from(1 << 20);
     let lower = |name: &str, unit: &str, of: &str, times: f64, digits: u8| {

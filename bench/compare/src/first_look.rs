@@ -25,7 +25,7 @@ pub(super) fn python_malloc() -> Option<OsString> {
 
 impl FirstLook {
     /// Runs the program of a workload with its calls of malloc counted, as often as a judgement
-    /// needs. With `time_alone` memory does not matter.
+    /// needs. With `time_alone` only the time will be judged, not the memory.
     pub(super) fn at(
         program: &SupervisedProgram,
         workload: usize,

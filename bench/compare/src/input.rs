@@ -80,7 +80,7 @@ impl Input {
     }
 }
 
-/// The path by which a file of this process can be opened at its beginning, even a nameless one.
+/// The path by which a run can open a file of this process at its beginning, even a nameless one.
 fn way_to(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }

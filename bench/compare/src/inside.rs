@@ -41,7 +41,7 @@ pub fn sanitizer(program: &Program<'_>) -> Option<Embedded> {
     })
 }
 
-/// The allocator that serves a program besides `malloc`, as far as symbols or texts show one.
+/// The allocator that serves a program besides `malloc`, as far as its symbols or texts show it.
 pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
     let marks = marks(program, KNOWN.embedded.iter().flat_map(|it| &it.functions));
     for EmbeddedAllocator { name, functions, is_own_if_referred, .. } in &KNOWN.embedded {

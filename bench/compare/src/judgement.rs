@@ -40,10 +40,10 @@ impl Judgements {
         self.0.iter().filter(|it| it.metric.primary && it.estimate.is_some())
     }
 
-    /// Returns true if the interval of every judged primary metric is within `share`.
+    /// Returns true if each judged primary metric's interval spans at most `share` to either side.
     pub(super) fn is_within(&self, share: f64) -> bool {
         let is_within = |it: &Judgement| {
-            // A difference is no share of the baseline.
+            // A metric that is judged by its difference has no share of the baseline.
             it.relation == Relation::Difference
                 || it.ratios().is_some_and(|it| (it.high - it.low) / 2.0 <= share)
         };

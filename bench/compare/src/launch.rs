@@ -58,7 +58,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program of a request, with nothing set and all of it served by the contender.
+    /// The program of a request, without options; the contender must serve all of its processes.
     pub(super) fn of(
         work: &Work,
         stdin: Option<PathBuf>,

@@ -7,8 +7,8 @@ use quarry_harness::launch::last_line;
 use quarry_harness::results::{Measurement, Timeline};
 use std::time::Duration;
 
-/// The work of a server's clients, after which the server is asked to end. The argument returns
-/// whether the server runs.
+/// The work of a server's clients, after which the server is asked to end. Its argument is a
+/// function that returns whether the server still runs.
 pub type Clients = dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync;
 
 /// Result of the clients of a server.

@@ -17,15 +17,15 @@ use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Share of the CPU time in the allocator, page faults of requested memory included, below which
-/// differences must have other causes than the allocator.
+/// If less than this share of the CPU time is spent in the allocator, including page faults of
+/// requested memory, differences between runs must have other causes than the allocator.
 const NEGLIGIBLE: f64 = 0.01;
-/// The same for CPython on its own allocator, which passes the smaller part of requests to malloc.
+/// The same share for a CPython whose own allocator serves most requests and malloc only the rest.
 const NEGLIGIBLE_IN_PYTHON: f64 = 0.05;
 /// A low estimate of the cost of bringing in a page, for most machines.
 const FAULT_NS: f64 = 500.0;
 const PAGE_BYTES: f64 = 4096.0;
-/// Bytes requested in total below which no allocator changes a program's memory much.
+/// If a program requests fewer bytes than this in total, no allocator changes its memory much.
 const LITTLE_HEAP: u64 = 1 << 20;
 const PYMALLOC: &str = "Python serves its small objects itself (pymalloc): with \
                         PYTHONMALLOC=malloc allocators get them, too";
@@ -48,8 +48,8 @@ impl fmt::Display for NoVerdict {
     }
 }
 
-/// Returns a reason against a verdict that is known before the program runs. `program` is the file
-/// whose code runs in the end; `library` is one that would be preloaded.
+/// Returns why no verdict is possible, if that is known before the program runs. `program` is the
+/// file whose code runs in the end; `library` is one that would be preloaded.
 pub(super) fn before_it_runs(program: &Path, library: &Path) -> Option<NoVerdict> {
     let obstacle = obstacle(program, library).filter(|obstacle| !obstacle.is_partial())?;
     Some(no_verdict_of(program, &obstacle))
@@ -99,8 +99,8 @@ pub struct Probe {
     pub(super) threads: u64,
     pub(super) peak_bytes: u64,
     has_python: bool,
-    /// The busiest program into which nothing was preloaded, if such programs used more of the CPU
-    /// time than [`MOST_UNSERVED`].
+    /// If programs into which nothing was preloaded used more than [`MOST_UNSERVED`] of the CPU
+    /// time: the program among them that used the most.
     unserved: Option<PathBuf>,
     busiest: PathBuf,
 }
@@ -157,7 +157,7 @@ impl Probe {
     }
 
     /// The influence that a comparison can show. With `time_alone`, or if the program requests
-    /// little, only the wall time can show it, and waiting hides a part.
+    /// little, only the wall time can show it; the time that the program waits then hides a part.
     pub(super) fn seen(&self, time_alone: bool) -> Influence {
         let busy = match time_alone || self.calls.bytes < LITTLE_HEAP {
             true => (self.cpu_ns as f64 / self.wall_ns.max(1) as f64).min(1.0),
@@ -240,7 +240,7 @@ pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
 
 /// Checks that a contender served a sample, and returns the object that served it. The error names
 /// a program that another allocator served. A process that was only forked has no record, so
-/// another record of its executable counts. With `only_start`, others may serve the children.
+/// another record of its executable counts. With `only_start`, other allocators may serve children.
 pub(super) fn served(
     contender: &Contender,
     report: &Report,
@@ -286,9 +286,9 @@ pub(super) fn own_malloc(report: &Report, said: &[ProcessRecord]) -> Option<Path
     (object.is_absolute() && !allocators::glibc().is_in(&object)).then_some(object)
 }
 
-/// The object that serves a program. In a program at a fixed address the loader may find `malloc`
-/// in the program itself, which only refers to it. So the file is examined for a definition. The
-/// loader names the program as it was started, which need not be a path.
+/// The object that serves a program. If a program at a fixed address only refers to `malloc`, the
+/// loader may find `malloc` in the program itself, so this function looks for a definition in the
+/// file. The loader names the program by the word that started it, which need not be a path.
 fn malloc_of(one: &ProcessRecord) -> &str {
     let is_executable = |path: &Path| path.canonicalize().is_ok_and(|it| it == one.executable);
     let in_executable = !one.malloc.contains('/') || is_executable(Path::new(&one.malloc));
@@ -299,8 +299,8 @@ fn malloc_of(one: &ProcessRecord) -> &str {
     if in_executable && !is_own() { &one.next_malloc } else { &one.malloc }
 }
 
-/// The program with a fault that used the most CPU time, if such programs together used more than
-/// [`MOST_UNSERVED`].
+/// If programs in which `fault` finds a fault used more than [`MOST_UNSERVED`] of the CPU time: the
+/// program among them that used the most, with its fault.
 fn unserved_of(
     report: &Report,
     fault: impl Fn(&Path) -> Option<String>,
@@ -373,7 +373,7 @@ mod tests {
         let error = fault(&[(1, "/sh", 1), (2, "/static", 99)], &said).unwrap();
         assert_eq!(error, "not served by glibc: /static: nothing was preloaded into it");
         assert_eq!(fault(&[(1, "/sh", 99), (2, "/static", 1)], &said), None, "one per cent");
-        // The shell executed the program in its own process.
+        // The shell executed the program without a fork, in its own process.
         let error = fault(&[(1, "/static", 0)], &said).unwrap();
         assert_eq!(error, "not served by glibc: /static: nothing was preloaded into it");
         let error = fault(&[], &[]).unwrap();
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(agreement(&[]), None);
     }
 
-    /// `sleep` spends a good part of its CPU time in malloc, but next to nothing of a second.
+    /// `sleep` spends much of its CPU time in malloc, but this time is a tiny part of a second.
     #[test]
     fn what_cannot_be_seen_in_wall_time_gives_no_verdict() {
         let sleeps = |bytes| Probe { cpu_ns: 1_000_000, ..probe(100, 100_000, bytes, false) };

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Runs of this time and more are shown in seconds.
 const LEAST_SECONDS: f64 = 1.0;
 
-/// Shorter runs mostly start a process, which takes one or two milliseconds with its libraries.
+/// Runs shorter than this mostly start a process, which takes one or two ms with its libraries.
 pub(super) const SHORT: Duration = Duration::from_millis(10);
 
 /// Returns the run with times in milliseconds if its shortest workload takes less than a second.

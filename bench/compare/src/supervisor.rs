@@ -104,8 +104,8 @@ pub(super) struct Report {
     pub(super) involuntary_switches: u64,
     /// Resident memory of all processes; shared memory counts in each, unless it is to be divided.
     pub(super) timeline: Timeline,
-    /// Peak of resident memory: the most that all processes had at a look or, if larger, that one
-    /// of them had as the kernel records it. 0 if the sample was too short for both.
+    /// Peak resident memory: the most that all processes together had at a look or, if larger, the
+    /// most that the kernel recorded for one process. 0 if the sample was too short for both.
     pub(super) peak_bytes: u64,
     /// Most bytes in huge pages of all processes together; `None` if no look found a process.
     pub(super) huge_bytes: Option<u64>,
@@ -166,8 +166,8 @@ fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
     Ok(child)
 }
 
-/// The times of the looks at the processes: often at first, then so rarely that they take at most a
-/// hundredth of the time. Never sooner than after a thousandth of the time so far.
+/// Decides when to look at the processes: often at first, then so rarely that looks take at most a
+/// hundredth of the time. Between two looks at least a thousandth of the time so far passes.
 struct Pace {
     next: Instant,
     gap: Duration,
@@ -176,7 +176,7 @@ struct Pace {
 impl Pace {
     const SLOWEST: Duration = Duration::from_millis(10);
     const SHARE: u32 = 100;
-    /// Longest delay after a long look: on a busy machine a look mostly waits for a CPU.
+    /// Longest delay after a slow look: a look is slow mostly because it waits for a busy CPU.
     const LONGEST: Duration = Duration::from_millis(100);
 
     fn advance(&mut self, start: Instant, looked_for: Duration) {
@@ -355,7 +355,7 @@ impl Watch {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let wall = self.ended.map_or_else(|| self.start.elapsed(), |(_, wall)| wall);
         let exact = peak_of(UsageWho::RUSAGE_CHILDREN)?;
-        // If the child's peak is below this process's own, it is unknown: see `supervise`.
+        // If the child's peak is not above this process's own, it is unknown: see `supervise`.
         let peak_bytes = self.report.peak_bytes.max(if exact > own_peak { exact } else { 0 });
         Ok(Report {
             end,

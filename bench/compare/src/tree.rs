@@ -28,7 +28,7 @@ struct Huge {
 
 impl Huge {
     /// Returns whether the process has grown by an eighth since the last count. A count makes the
-    /// kernel walk the page tables; all counts together take less than ten times the last one.
+    /// kernel walk the page tables; all counts together take less than ten times the last.
     fn is_due(self, resident: u64) -> bool {
         resident > self.resident + self.resident / 8
     }
@@ -162,7 +162,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // The line shows that the grandchild exists.
+        // When the line has arrived, the grandchild exists.
         let mut line = String::new();
         let pipe = child.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(pipe), &mut line).unwrap();

@@ -16,9 +16,9 @@ use quarry_harness::statistics;
 const RUNS: usize = 5;
 /// Counted runs of a long program whose share is close to the bound.
 const LONG_RUNS: usize = 3;
-/// Factor around the bound within which a long run does not decide alone.
+/// A long run whose share is within this factor of the bound does not decide alone.
 const CLOSE: f64 = 1.2;
-/// Time from which on a run counts as long.
+/// A run that takes this time or longer counts as long.
 pub(super) const LONG_NS: u64 = 1_000_000_000;
 /// A run with this multiple of the negligible share decides alone: noise cannot explain it.
 const PLENTY: f64 = 4.0;

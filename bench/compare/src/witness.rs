@@ -17,7 +17,7 @@ pub(super) struct ProcessRecord {
     pub(super) executable: PathBuf,
     /// The object in which the loader found `malloc`.
     pub(super) malloc: String,
-    /// The next object with a `malloc` after the executable.
+    /// The next object after the executable that has a `malloc`.
     pub(super) next_malloc: String,
     pub(super) has_python: bool,
     /// Peak of resident memory in bytes; 0 if the process did not exit by itself.

@@ -35,9 +35,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The rounds that this process takes. The blocks of all counted rounds are dealt to the shards
-    /// in turn, in their shuffled order. In the warm-up round a shard takes only blocks that it
-    /// measures later.
+    /// The rounds that this process takes. The blocks of all counted rounds are shuffled and then
+    /// dealt to the shards in turn. In the warm-up round a shard takes only blocks that it measures
+    /// later.
     pub fn schedule(self) -> Schedule {
         let of = |is_warmed: Vec<bool>| Schedule {
             shape: self,
@@ -48,7 +48,7 @@ impl Shape {
         if self.shard.is_none() || !self.warm_up {
             return of(vec![true; self.blocks]);
         }
-        // A first pass over the rounds finds the blocks that this shard measures.
+        // A first pass over the rounds finds out which blocks this shard measures.
         let mut is_measured = vec![false; self.blocks];
         for (_, steps) in of(vec![false; self.blocks]) {
             steps.iter().for_each(|step| is_measured[step.block] = true);

@@ -87,7 +87,7 @@ fn derived(name: &str) -> Colour {
 /// FNV-1a, whose result never changes with a version or a machine.
 fn hash(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    // The low bits alone depend on few letters of the name.
+    // The low bits of the hash by themselves depend on only a few letters of the name.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, step);
     hash ^ (hash >> 32)
 }

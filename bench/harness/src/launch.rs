@@ -191,7 +191,7 @@ pub fn last_line(text: &[u8]) -> Option<String> {
 }
 
 /// Looks for a program: first in `/usr/bin`, because the search path may lead to a wrapper script;
-/// then in the search path and in the folders of servers.
+/// then in the search path; at last in `/usr/sbin` and `/sbin`, where many servers are.
 #[must_use]
 pub fn place_of(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

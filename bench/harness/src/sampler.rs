@@ -36,7 +36,7 @@ impl From<Measurement> for Taken {
 pub enum NoSample {
     /// The run was interrupted within the sample. Nothing is recorded, and the run ends.
     Interrupted,
-    /// The experiment needs no such sample, for example no warm-up of it. Nothing is recorded.
+    /// The experiment does not need this sample, for example as a warm-up. Nothing is recorded.
     LeftOut,
     /// The sample failed. The text is recorded in its place.
     Failed(String),
@@ -61,8 +61,8 @@ impl From<Error> for NoSample {
 }
 
 /// Takes samples, one at a time. The engine chooses the next sample, verifies and records the
-/// result, and shows progress. Any function of a key is a sampler: a fresh process of this
-/// executable, a replayed kernel path, a supervised program, or a simulated machine.
+/// result, and shows progress. Any function from a key to a sample is a sampler: it may run a fresh
+/// process of this executable, a replayed kernel path, a supervised program or a simulated machine.
 pub trait Sampler {
     /// Takes the sample of `key`.
     fn sample(&self, key: SampleKey) -> Result<Taken, NoSample>;

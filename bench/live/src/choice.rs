@@ -32,17 +32,16 @@ pub struct Found {
 }
 
 impl Choice {
-    /// Returns whether processes may join and leave the choice.
+    /// Returns whether processes that start later may match the choice.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.pid.is_none()
     }
 
-    /// The chosen processes that run on Quarry. Without a choice: all that this user may read, and
-    /// the number of those that the kernel hides from this user. O(processes of the machine).
+    /// The chosen processes that run on Quarry. Without a choice: those that this user may read,
+    /// and the number of those that the kernel hides from the user. O(processes of the machine).
     ///
-    /// # Errors
-    /// If the choice is a number: `NoProcess`, or a reason that does not pass, such as `NoQuarry`.
+    /// If the choice is a number: `NoProcess`, or a lasting reason such as `NoQuarry`.
     pub fn find(&self) -> Result<(Vec<Found>, usize), Problem> {
         let processes = match self.pid {
             Some(pid) => vec![Process::new(pid)?],

@@ -7,8 +7,8 @@ pub(crate) fn now_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_MONOTONIC)
 }
 
-/// Most lag of the coarse clock, by which a process dates the claim of its record: a tick, 10 ms
-/// with `CONFIG_HZ_100`.
+/// Longest lag of the coarse clock: one tick, which is 10 ms with `CONFIG_HZ_100`. A process dates
+/// the claim of its record by that clock.
 const COARSE_LAG_NS: u64 = 10_000_000;
 
 /// The earliest time, on the coarse clock, at which a process can have begun. `/proc` gives its

@@ -19,7 +19,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Reads the figures of the process that the dump names; if the page has none of it, those of all
+/// Reads the figures of the process that the dump names or, if the page has no record of it, of all
 /// processes in the page. They have no age, because the time of the dump is unknown. O(mappings).
 ///
 /// # Errors

@@ -176,7 +176,7 @@ fn locks(writer: &mut Writer<'_>) {
     }
 }
 
-/// Writes all events as two metrics with the name as a label: a process may publish any name.
+/// Writes all events as two metrics, with each name as a label: a process may publish any name.
 fn events(writer: &mut Writer<'_>) {
     for (is_gauge, name, kind) in
         [(false, "quarry_events", Kind::Counter), (true, "quarry_states", Kind::Gauge)]

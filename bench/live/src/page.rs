@@ -75,7 +75,7 @@ impl Page {
     }
 
     /// The figures of every process in the page, numbered as in its own pid namespace. Ages are
-    /// those at `now_ns`; if that is 0, there are none. Unusable records are left out.
+    /// computed for the time `now_ns`; if it is 0, ages are unknown. Unusable records are left out.
     pub(crate) fn all(&self, now_ns: u64) -> io::Result<Vec<Snapshot>> {
         let copy = self.copy()?;
         let usable = records(&copy).filter_map(|bytes| Record::parse(bytes).ok());

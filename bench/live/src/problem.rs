@@ -20,13 +20,13 @@ pub enum Problem {
         "no process {0} here; if it exists, /proc hides it (hidepid): ask as its user or as root"
     )]
     NoProcess(u32),
-    /// No process on Quarry matches these options; without any: no process runs on Quarry.
+    /// No process on Quarry matches these options; without options, none runs on Quarry at all.
     #[error("{}", match .0.as_str() {
         "" => NO_QUARRY.to_owned(),
         options => format!("{NO_MATCH}: {options}; `quarry ps` lists them"),
     })]
     NoneChosen(String),
-    /// Several processes match these options, but the command is about one, or takes such a choice.
+    /// Several processes match these options, but the command needs one, or accepts such a choice.
     #[error(
         "several processes are on Quarry{}{}: {}; choose one by --pid {}{}",
         if .0.is_empty() { "" } else { " and match " }, .0, names(.1), .1[0].pid, .2

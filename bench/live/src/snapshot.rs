@@ -226,8 +226,8 @@ impl Snapshot {
         }
     }
 
-    /// Resident bytes beyond live, kept and dirty ones: code, stacks, memory that is not from
-    /// `malloc`, and what is touched of descriptors. Negative if live memory was not touched yet.
+    /// Resident bytes beyond live, kept and dirty ones: code, stacks, memory not from `malloc`, and
+    /// touched [`Memory::descriptors`]. Negative if live memory was not touched yet.
     #[must_use]
     pub fn unaccounted(&self) -> Option<i64> {
         let known = sum([self.memory.live(), self.memory.kept(), self.memory.free_dirty]);

@@ -45,7 +45,7 @@ fn add(total: &mut Snapshot, other: &Snapshot) {
     add_page_lists(&mut total.page_lists, &other.page_lists);
 }
 
-/// Adds each part to the sum that has the same key; where none has it, the part begins one.
+/// Adds each part to the sum with the same key. If no sum has the key, the part becomes a new one.
 fn merge<T: Clone, K: PartialEq>(
     sums: &mut Vec<T>,
     parts: &[T],
@@ -110,7 +110,7 @@ fn add_page_lists(sum: &mut PageLists, part: &PageLists) {
     add_each!(sum, part: frames, allocs, frees, allocs_at_zone, frees_at_zone);
 }
 
-/// Takes the greatest of durations, and the sum of other events.
+/// For durations takes the longest, for other events the sum.
 fn add_event(sum: &mut Event, part: &Event) {
     sum.count = match sum.name.as_str().ends_with("_ns") {
         true => sum.count.max(part.count),

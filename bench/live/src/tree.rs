@@ -22,7 +22,7 @@ impl From<Snapshot> for Tree {
     }
 }
 
-/// Reads a process and its descendants, but none whose parent has ended. O(processes of the tree).
+/// Reads a process and its descendants except orphans, whose parent has ended. O(processes).
 ///
 /// # Errors
 /// `NoProcess`; if no process has figures, the problem of `pid`.

@@ -13,7 +13,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     text
 }
 
-/// Names with values: first the ones computed here; no name comes twice.
+/// Names with values, the ones computed here first. No name occurs twice.
 fn lines(snapshot: &Snapshot) -> Vec<(&str, u64)> {
     let memory = &snapshot.memory;
     let frames = |bytes: u64| bytes / FRAME_BYTES;

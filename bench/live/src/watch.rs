@@ -17,7 +17,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Most pages that are kept open. Of the pages beyond, only the figures are kept.
+/// Most pages that are kept open. If there are more, only the figures of the others are kept.
 const MOST_PAGES: usize = 128;
 /// Most processes with separate figures; the figures of further ones are summed.
 const MOST_APART: usize = 64;
@@ -30,7 +30,7 @@ pub struct Family {
     pages: Vec<Known>,
     makers: Vec<u32>,
     ended: Vec<Member>,
-    /// The sum of the further processes, and their number.
+    /// The sum of the figures of further processes, and the number of these processes.
     summed: Option<(Snapshot, usize)>,
 }
 
@@ -57,7 +57,7 @@ pub struct Member {
 pub struct Ended {
     /// Processes with separate figures, in the order of their pages.
     pub processes: Vec<Member>,
-    /// The sum of further processes, and their number.
+    /// The sum of the figures of further processes, and the number of these processes.
     pub summed: Option<(Snapshot, usize)>,
 }
 

@@ -76,8 +76,8 @@ pub struct ProfileArgs {
     /// Column to show.
     #[arg(long, value_enum, default_value = "inuse")]
     view: View,
-    /// Show the changes since this profile; if it is an older one of the same program, that is the
-    /// growth.
+    /// Show the changes since the profile in this file. If that is an older profile of the same
+    /// program, the changes are the program's growth.
     #[arg(long, value_name = "FILE",
         value_parser = PathBufValueParser::new().try_map(|it| it.metadata().map(|_| it)))]
     diff: Option<PathBuf>,

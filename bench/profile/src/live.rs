@@ -44,7 +44,7 @@ impl Target {
         }
     }
 
-    /// The memfd of the process's own profile; the child of a fork may also have its parent's.
+    /// The memfd of this process's profile; the child of a fork may also have that of its parent.
     fn profile(&self) -> Option<File> {
         let entries = fs::read_dir(self.folder().join("fd")).ok()?;
         let links = entries.flatten().map(|entry| entry.path());
@@ -65,8 +65,8 @@ fn read(file: &File) -> Result<Raw> {
     Ok(raw)
 }
 
-/// A profile taken from a running process. If the process was being profiled already, it is that
-/// earlier profile, from its beginning.
+/// A profile taken from a running process. If the process was already being profiled, that earlier
+/// profile, which includes the time since its beginning.
 pub struct Taken {
     /// The profile, and the mappings of the process.
     pub raw: Raw,
@@ -126,7 +126,7 @@ pub fn take(
     Ok(Taken { raw, root: target.folder().join("root") })
 }
 
-/// Waits for the first record: a process has none shortly after its start or its fork.
+/// Waits for the first record: shortly after its start or its fork a process has no record yet.
 pub(crate) fn wait_for_record(process: &Process, patience: Duration) -> Result<(), Problem> {
     let began = Instant::now();
     loop {

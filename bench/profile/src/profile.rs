@@ -53,7 +53,7 @@ pub struct Frame {
 /// A call site with its callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// The callee first; the frames of Quarry itself are left out.
+    /// The frames, the callee first; the frames of Quarry itself are left out.
     pub frames: Vec<Frame>,
     /// By [`Value`].
     pub values: [i64; VALUES],
@@ -75,7 +75,7 @@ impl Stack {
 /// A profile with names.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// The process; of a file, by the name of the program, whose code is mapped first.
+    /// The process. A profile from a file has the name of the program, which is mapped first.
     pub process: Who,
     /// The call sites, in no order.
     pub stacks: Vec<Stack>,

@@ -6,7 +6,7 @@ use crate::symbols::Line;
 use quarry_record::profile_bell::LEAST_MEAN;
 use std::io::{self, Write};
 
-/// Number of samples below which a call site's figures are hardly more than a guess.
+/// With fewer samples than this, a call site's figures are hardly more than a guess.
 const FEW: u64 = 10;
 
 const CALLERS: usize = 12;

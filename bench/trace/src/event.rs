@@ -35,8 +35,8 @@ pub enum Call {
         address: u64,
         /// The bytes requested.
         size: u64,
-        /// Nanoseconds of the call: `old` is free from its start on, and `address` in use from its
-        /// end on.
+        /// Duration of the call in nanoseconds. `old` is free from the start of the call on, and
+        /// `address` is in use from its end on.
         took_ns: u64,
     },
 }
@@ -75,7 +75,7 @@ struct Place {
     address: u64,
 }
 
-/// An address as a number: rotated, so that the low bits, which are mostly 0, are the highest.
+/// An address as a number. It is rotated, so that the low bits, mostly 0, become the highest bits.
 fn rotated(address: u64) -> u64 {
     address.rotate_right(ALIGN_SHIFT)
 }

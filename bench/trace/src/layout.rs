@@ -24,7 +24,7 @@ pub const MAGIC: [u8; 8] = *b"QUARRYTR";
 pub const VERSION: u32 = 1;
 /// Bytes before the first chunk: a page.
 pub const HEADER_BYTES: usize = 4096;
-/// Bytes of a chunk: some 1,300 calls. A short-lived thread takes a whole chunk.
+/// Bytes of a chunk: some 1,300 calls. Even a short-lived thread takes a whole chunk.
 pub const CHUNK_BYTES: usize = 8192;
 /// Bytes of a chunk before its events.
 pub const CHUNK_HEADER_BYTES: usize = 16;

@@ -4,8 +4,8 @@
 //! which calls malloc again, runs the new-handler and throws `std::bad_alloc`. The jump leaves no
 //! frame of this library on the stack, so no exception ever passes through Rust.
 //!
-//! The jump passes no size above `PTRDIFF_MAX`, which malloc refuses as well: the aligned forms of
-//! libstdc++ 12 would round a size near the end of the address space up to 0, and succeed.
+//! For a size above `PTRDIFF_MAX` the jump passes `PTRDIFF_MAX`, which malloc refuses as well: the
+//! aligned forms of libstdc++ 12 would round the largest sizes up to 0, and succeed.
 
 use crate::fast_path::{fast_delete, fast_malloc, free_within, new_or_null, new_refused};
 use crate::libc_malloc::Next;
@@ -43,8 +43,8 @@ fn next_definition(next: &Next) -> *mut c_void {
     address
 }
 
-/// Defines a function that returns the result of `serve(size, align)`. If that is null, it jumps to
-/// the operator's next definition, with the same arguments but a size of at most `PTRDIFF_MAX`.
+/// Defines a function that returns `serve(size, align)`. If that is null, the function jumps to the
+/// operator's next definition, with the same arguments but a size of at most `PTRDIFF_MAX`.
 macro_rules! or_next {
     ($(#[$attribute:meta])* $name:ident / $symbol:literal => $serve:ident) => {
         extern "C" fn next() -> *mut c_void {

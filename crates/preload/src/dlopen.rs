@@ -5,9 +5,9 @@
 //! this library. Therefore, if Quarry is the program's `malloc`, `dlopen` clears the flag, and the
 //! object gets the same functions as all other objects.
 //!
-//! The loader identifies its caller by the return address, and takes RUNPATH, `$ORIGIN` and the
-//! namespace from that object. Therefore this `dlopen` does not call the next definition but jumps
-//! to it, with the stack unchanged.
+//! The loader identifies the caller of `dlopen` by the return address, and takes RUNPATH, `$ORIGIN`
+//! and the namespace from the object that contains it. Therefore this `dlopen` does not call the
+//! next definition but jumps to it, with the stack unchanged.
 
 use crate::front;
 use crate::libc_malloc::Next;

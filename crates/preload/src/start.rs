@@ -2,8 +2,8 @@
 //! `quarry run` has started a program that executed another program, which Quarry does not serve.
 //!
 //! `quarry run` itself checks only the program on its command line. If this is a script or a
-//! wrapper, only the library, which is loaded there too, can check the program that it executes.
-//! Only the process that `quarry run` turns into prints the line, not the processes that it starts.
+//! wrapper that executes another program, only the library, which is loaded into that program too,
+//! can check it. Only the process that `quarry run` becomes prints the line, not its children.
 
 use crate::front;
 use quarry_sys::report::warn;

@@ -3,10 +3,10 @@
 use crate::settings::settings;
 use crate::{process, record, signal, statistics};
 
-/// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the background
+/// Keeps the shared object that contains Quarry loaded for ever: handlers of `fork`, the background
 /// thread and the `rseq_cs` of threads point into it, and its heap may hold objects. A constructor
-/// makes it permanent, because it runs under the loader's lock already; the first allocation would
-/// have to wait for that lock, maybe while it holds locks of the program. The constructor also
+/// does this, because it runs under the loader's lock already. The first allocation would have to
+/// wait for that lock, maybe while its thread holds locks of the program. The constructor also
 /// reads the settings: so even a program that never allocates prints statistics, and a user learns
 /// at the start if they cannot be written.
 extern "C" fn at_load() {

@@ -1,20 +1,20 @@
 //! The background thread: gives memory back while the program is idle, and balances the budget.
 //!
-//! Programs notice a second thread: `unshare(CLONE_NEWUSER)` fails, CPython warns at fork. So in a
-//! process with one thread it starts only when 32 MiB can be given back. In a process with several
-//! threads 4 MiB are enough: otherwise each of a server's twenty workers would keep the memory of
-//! its last request. The child of a fork has no background thread until it meets the condition
-//! itself. The thread sleeps on a futex while it has nothing to do.
+//! Programs notice a second thread: `unshare(CLONE_NEWUSER)` fails, and CPython warns at fork. So
+//! in a process with one thread the background thread starts only when 32 MiB can be given back. In
+//! a process with several threads 4 MiB are enough: otherwise each of a server's twenty workers
+//! would keep the memory of its last request. The child of a fork has no background thread until it
+//! meets the condition itself. The thread sleeps on a futex while it has nothing to do.
 //!
-//! The C library calls `free` under locks that `pthread_create` takes too: it frees the
-//! thread-local storage of ended threads with the list of stacks locked. So `free` starts the
-//! thread only in a process without other threads, where no thread can hold such a lock. In a
-//! process with several threads an allocation starts it, once the heap has grown to 4 MiB: the C
-//! library does not allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap grew
-//! before, the program's first `pthread_create` makes this allocation: it marks the process as
-//! having several threads, and then, with no lock held, calls `calloc` for the new thread's table
-//! of thread-local storage. Only if it reuses the stack of an ended thread, it needs no table. So
-//! the thread is missing in one case: if the first thread of a fork's child gets the stack of a
+//! The C library calls `free` under locks that `pthread_create` takes too: it frees thread-local
+//! storage of ended threads with the list of stacks locked. So `free` starts the thread only in a
+//! process without other threads, where no thread can hold such a lock. In a process with several
+//! threads an allocation starts it, once the heap has grown to 4 MiB: the C library does not
+//! allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap grew before, the
+//! program's first `pthread_create` makes this allocation: it marks the process as having several
+//! threads, and then, holding no lock, calls `calloc` for the new thread's TLS table.
+//! `pthread_create` needs no table if it reuses an ended thread's stack. So the background thread
+//! is missing in one case: the first thread of a fork's child gets the stack of a parent's thread.
 //! thread of the parent.
 //!
 //! If the settings or the system allow no thread, the threads that free memory do its work, in
@@ -26,8 +26,8 @@
 //! call. Another thread that needs the objects parked on other CPUs asks it, and waits for a
 //! moment; without a background thread these objects stay parked.
 //!
-//! A request that leaves the budget below its low mark wakes the thread, which then reclaims from
-//! the page cache and by the program's shrinkers (see `Balancer`). The first shrinker starts it.
+//! A request that leaves the budget below its low mark wakes the thread, which then reclaims cached
+//! pages and calls shrinkers (see `Balancer`). The first shrinker starts the thread.
 //!
 //! The thread must not keep a process alive, or keep rights that the program has given up. Each
 //! time it looks for memory to give back, and once a second while it sleeps, it checks whether it
@@ -60,9 +60,9 @@ use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
 
 const NS_PER_MS: u64 = 1_000_000;
-/// Bytes to give back at which the thread starts in a process with one thread.
+/// The thread starts when this many bytes can be given back, in a process with one thread.
 const START_BYTES: usize = 32 << 20;
-/// The same in a process with several threads; there so many bytes in use start the thread as well.
+/// The same with several threads, where this many bytes in use start the thread as well.
 const START_BESIDE_BYTES: usize = 4 << 20;
 const START_BESIDE_FRAMES: u32 = (START_BESIDE_BYTES / FRAME_BYTES) as u32;
 /// Number of looks without memory to give back after which the thread sleeps.
@@ -71,7 +71,7 @@ const QUIET_LOOKS: usize = 8;
 const WATCH_MS: i64 = 1000;
 /// Longest time that `malloc_trim` waits for empty slots: a hundred times what emptying takes.
 const TRIM_WAIT_MS: i64 = 200;
-/// Longest wait of a request without memory for empty slots; and the time until the next such wait.
+/// Longest wait for empty slots, of a request that found no memory; and the time to the next wait.
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
@@ -81,7 +81,7 @@ static FULFILLED: AtomicU32 = AtomicU32::new(0);
 /// Time from which a request may wait again, by the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The state of the work where no background thread exists, and threads that free memory do it.
+/// The state of the work if no background thread exists, so that threads that free memory do it.
 struct Inline {
     state: ReclaimState,
     /// Time of the next look, by the monotonic clock.
@@ -102,7 +102,7 @@ pub(crate) fn configure(allowed: bool, delay_ms: i64) {
 }
 
 pub(crate) fn forget_thread() {
-    // Only if the value changes, because the kernel copies each page to which the child writes.
+    // Stores only a new value, because the kernel copies each page to which the child writes.
     if STATE.load(Ordering::Relaxed) != NONE {
         STATE.store(NONE, Ordering::Relaxed);
         STACK.percpu().leave_barrier_to(None);

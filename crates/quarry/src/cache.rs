@@ -122,7 +122,7 @@ impl<T> Cache<T> {
         RawReserve::of(self.raw, count).map(|raw| Reserve { raw, cache: self })
     }
 
-    /// Gives back unused memory; other threads wait at their next slow path. O(slots + objects).
+    /// Gives back unused memory; meanwhile other threads wait at a slow path. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }
@@ -156,7 +156,7 @@ impl<T> fmt::Debug for Cache<T> {
     }
 }
 
-/// A value in an object of a [`Cache`], which it gives back when dropped.
+/// A value in an object of a [`Cache`]. Dropping this gives the object back to the cache.
 pub struct CacheBox<'a, T> {
     place: NonNull<T>,
     raw: RawCache,

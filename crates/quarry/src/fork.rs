@@ -42,7 +42,7 @@ pub(crate) fn register_handlers() {
 
 extern "C" fn before() {
     let others = !glibc::is_single_threaded();
-    // Only if the value changes: after a fork the kernel copies each page that is written.
+    // Stores only a new value: after a fork the kernel copies each page that is written.
     if HAD_OTHERS.load(Ordering::Relaxed) != others {
         HAD_OTHERS.store(others, Ordering::Relaxed);
     }
@@ -50,8 +50,8 @@ extern "C" fn before() {
         return;
     }
     let _errno = KeepErrno::new();
-    // Before the gate: `fork` itself takes this lock after all handlers, and its holder may wait
-    // for a stream whose owner waits for memory, as in getline.
+    // Takes the streams' lock before the gate: `fork` itself takes it after all handlers, and its
+    // holder may wait for a stream whose owner waits for memory, as in getline.
     glibc::lock_streams();
     GATE.close();
 }
@@ -65,7 +65,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    // Only if needed, because the kernel copies each page to which the child writes.
+    // Writes only if needed, because the kernel copies each page to which the child writes.
     if is_ready() && Cache::is_used(&STACK) {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
@@ -82,7 +82,7 @@ extern "C" fn in_child() {
         glibc::reset_streams();
     }
     heap_profile::adopt_in_child();
-    // Not if a signal handler forks and has interrupted work on the instance.
+    // Starts no thread if a signal handler has interrupted work on the instance, and forks.
     if record::wants_thread() && is_ready() && is_at_rest() {
         let _errno = KeepErrno::new();
         background::start_while_allocating();

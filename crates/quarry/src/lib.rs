@@ -16,9 +16,9 @@
 //! wrong name or value prints one line, and the program continues. With `QUARRY_DISABLE=1` the C
 //! library serves every request.
 //!
-//! Features: `page-cache` adds `PageCache`, `Budget`, groups and shrinkers; `profile` the module
-//! `profile` and `QUARRY_PROFILE`; `checks` `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`;
-//! `std`, the default, files and conversions from and to `std::io::Error`.
+//! Features: `page-cache` adds `PageCache`, `Budget`, groups and shrinkers; `profile` adds the
+//! module `profile` and `QUARRY_PROFILE`; `checks` adds `QUARRY_DEBUG`, `QUARRY_HARDEN` and
+//! `QUARRY_GUARD`; `std`, the default, adds files and conversions from and to `std::io::Error`.
 //!
 //! `docs/api-examples.md` in the repository has examples for each part of the API.
 #![no_std]
@@ -27,7 +27,7 @@
     expect(dead_code, unreachable_pub, unused_imports, reason = "for what sees `internals`")
 )]
 
-// Files use only those above them; `system` stands alone.
+// Each file uses only files above it; `system` stands alone.
 //
 //     error, instance, variables
 //     gate, file_name

@@ -38,7 +38,7 @@ const SHORT_STEP_FRAMES: u32 = 256;
 /// Steps between two looks in a group without a limit, since it may get a limit later.
 const STEPS_WITHOUT_LIMIT: u32 = 8;
 
-/// Time between looks before refusals: 5 ms. The system calls of one take thousandths of that.
+/// Time between looks before refusals: 5 ms. The system calls of a look take thousandths of that.
 const REFUSAL_LOOK_NS: u64 = 5_000_000;
 
 /// Bytes of memory and swap of the machine at the start.
@@ -173,7 +173,7 @@ fn held() -> u32 {
 /// Reads the files and sets the budget. `reached` is the size of the heap with the request.
 #[cold]
 fn look(reached: u32) {
-    // Before the look: otherwise each pair of a large malloc and free would look.
+    // Set before the look: otherwise each pair of a large malloc and free would cause a look.
     NEXT_LOOK.store(reached.saturating_add(STEP_FRAMES), Relaxed);
     if HEEDED.load(Relaxed) {
         own_stack::run(|| look_at_group(reached));

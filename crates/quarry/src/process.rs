@@ -101,7 +101,7 @@ fn make_ready() -> Mode {
         match STATE.compare_exchange(UNTOUCHED, BUILDING, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => {
                 BUILDER.store(task::current(), Ordering::Relaxed);
-                // Before own_stack::run: decides which system calls that may make.
+                // First, because this decides which system calls own_stack::run may make.
                 confine_if_asked();
                 return own_stack::run(build);
             }
@@ -231,7 +231,7 @@ pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
     let object = STACK.fast.alloc(size)?;
     let start = object.as_ptr();
     if size <= FEW_BYTES {
-        // In steps of 16 bytes: with the free, 4 ns for 16 and 48 bytes, where memset takes 6.6.
+        // Steps of 16 bytes: with the free, 16 and 48 bytes take 4 ns; by memset they take 6.6.
         // SAFETY: the object is ours alone; its size is a multiple of 16, and at least `size`.
         unsafe {
             start.write_bytes(0, 16);
@@ -378,7 +378,7 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
     let inside = gate::enter();
     limits::before(size);
     let mut object = request();
-    // A fork must not wait for a thread that waits for another thread, or starts one.
+    // Leaves the gate: a fork must not wait for a thread that waits for another, or starts one.
     drop(inside);
     if object.is_none() {
         object = serve_again(size, &request);

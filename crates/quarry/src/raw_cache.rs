@@ -35,7 +35,7 @@ pub struct RawCache {
 }
 
 impl RawCache {
-    /// Creates a cache. A policy that merges may share another one; each is destroyed separately.
+    /// Creates a cache. A policy that merges may combine it with another; each is destroyed alone.
     ///
     /// # Errors
     /// The reason why the cache was not created.
@@ -113,7 +113,7 @@ impl RawCache {
         process::serve(cache.order().bytes(), || cache.alloc())
     }
 
-    /// Like [`alloc`](Self::alloc), all bytes 0. `None` with a constructor, which that would undo.
+    /// Like [`alloc`](Self::alloc), all bytes 0. `None` with a constructor: zeroes undo its work.
     #[must_use]
     pub fn alloc_zeroed(self) -> Option<NonNull<u8>> {
         if self.has_constructor() {
@@ -181,7 +181,7 @@ impl RawCache {
         process::giving_back(|| unsafe { STACK.free_objects(self.id, objects) });
     }
 
-    /// Gives back unused memory; other threads wait at their next slow path. O(slots + objects).
+    /// Gives back unused memory; meanwhile other threads wait at a slow path. O(slots + objects).
     pub fn shrink(self) {
         process::exclusively(|| own_stack::run(|| STACK.cache(self.id).shrink()));
     }
@@ -192,7 +192,7 @@ impl RawCache {
         process::giving_back(|| STACK.cache(self.id).stats())
     }
 
-    /// Shrinks and destroys it; other threads wait at their next slow path. O(slots + frames).
+    /// Shrinks and destroys it; meanwhile other threads wait at a slow path. O(slots + frames).
     ///
     /// # Errors
     /// The objects that are in use; then the cache stays.

@@ -3,19 +3,19 @@
 //! The process makes the page at its first publication, so that a process that ends earlier does
 //! not pay for it: a memfd adds 13 us to the start and the end of a process. By then the program
 //! may have installed a seccomp filter that ends the process for making a memfd. So Quarry first
-//! checks in a file of `/proc` that no filter is in force; threads of the program may open files
-//! anyway. If a filter is in force from the start, as in a container, that file does not show later
-//! filters. Then the page is made when the object that contains Quarry is loaded, and so is a page
-//! that `QUARRY_RECORD` requests. Afterwards Quarry uses only the mapping: the program may close
-//! the descriptor, or reuse its number.
+//! checks in a file of `/proc` that no filter is in force; opening a file is no new risk, because
+//! threads of the program may do it anyway. If a filter is in force from the start, as in a
+//! container, that file does not show later filters. Then the page is made when the object that
+//! contains Quarry is loaded, and so is a page that `QUARRY_RECORD` requests. Afterwards Quarry
+//! uses only the mapping: the program may close the descriptor, or reuse its number.
 //!
 //! The process publishes at the end of slow paths that allocate, from the background thread, and at
 //! exit if `QUARRY_RECORD` requests that; at most once in [`INTERVAL_NS`]. The first publication
 //! comes [`FIRST_NS`] after the first slow path of a process, or as soon as the heap has grown to
-//! [`GROWN_FRAMES`]. While it takes no slow path, a process publishes nothing, and readers print
-//! the age of its record: to read the clock would cost two page faults, for pages of the C library
-//! and the kernel. With `QUARRY_RECORD=live` the background thread runs from the start, also in the
-//! child of a fork, and publishes all the time.
+//! [`GROWN_FRAMES`]. While a process takes no slow path, it publishes nothing, and readers print
+//! the age of its record; reading the clock would cost it two page faults, for pages of the C
+//! library and the kernel. With `QUARRY_RECORD=live` the background thread runs from the start,
+//! also in the child of a fork, and publishes all the time.
 
 use crate::instance::{STACK, is_ready, zones};
 use crate::settings::{Wish, settings};

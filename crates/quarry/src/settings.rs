@@ -1,8 +1,8 @@
 //! The settings of `QUARRY_*` variables, read without allocating.
 //!
 //! The settings of the process are read once: when the object is loaded, or at an earlier
-//! allocation. Those of the stack are read when it is built; that reading prints a line for each
-//! name or value that is not accepted, and changes nothing.
+//! allocation. The settings of the stack are read when the stack is built. That reading prints a
+//! line for each name or value that is not accepted, and such a setting changes nothing.
 
 use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
 use crate::variables::{each_entry, is_privileged};
@@ -237,7 +237,7 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) {
     }
 }
 
-/// All names, for a message: without their common prefix, or it would exceed a line.
+/// All names, for a message: printed without their common prefix, so that they fit into a line.
 struct Names;
 
 impl core::fmt::Display for Names {

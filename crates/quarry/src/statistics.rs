@@ -24,7 +24,7 @@ static TARGET: AtomicU32 = AtomicU32::new(NOWHERE);
 static COPY: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
 /// The lowest number of the copy: programs expect to get the lowest free descriptors.
 const COPY_FROM: c_int = 100;
-/// The device of standard error at the start of the process; the initial number is no device's.
+/// The device of standard error at the start of the process; initially the number of no device.
 static DEVICE: AtomicU64 = AtomicU64::new(u64::MAX);
 static INODE: AtomicU64 = AtomicU64::new(0);
 
@@ -90,7 +90,7 @@ pub(crate) fn prepare(value: &str) {
             COPY.store(copy as u32, Ordering::Relaxed);
         }
     }
-    // Not if confined: the C library's malloc would not access a file.
+    // Skipped if the process is confined: the C library's malloc would not access a file.
     if target == FILE && !is_confined() {
         // SAFETY: the name was set above.
         let (given, name) = unsafe { (NAME.given(), NAME.expanded()) };
@@ -122,7 +122,7 @@ pub(crate) fn print() {
     let written = RegularFile::append_to(name.as_c_str()).and_then(|file| {
         write_stats(file.0, format).map_err(|_| Refusal::CannotWrite(errno::last()))
     });
-    // The folder may have been made since the start; if not, the start has reported it.
+    // The program may have made the folder since the start. If not, the start reported the failure.
     if let Err(reason) = written
         && let Some(error) = error
         && !HAS_COMPLAINED.load(Ordering::Relaxed)
@@ -196,7 +196,7 @@ impl RegularFile {
     /// Opens the file, or makes it; the error is printed after the file's name.
     fn append_to(name: &CStr) -> Result<Self, Refusal> {
         let access = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        // Without these flags, a pipe without a reader would block, and a link be followed.
+        // Without these flags, the call would block at a pipe without a reader, and follow a link.
         let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
         // Bare system calls: the C library's functions are cancellation points, and this may run at
         // the end of a program's `malloc`.

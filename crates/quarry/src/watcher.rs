@@ -3,7 +3,7 @@
 //! end of the program, however it ends.
 //!
 //! The watcher cannot open pages through `/proc`, because a process may end before that. So each
-//! process sends its page when it makes the page.
+//! process sends its page to the watcher when it makes the page.
 
 use core::ffi::{CStr, c_char};
 use quarry_sys::send_descriptor::send_descriptor;

@@ -54,7 +54,7 @@ fn write_text(out: &mut FdWriter) -> core::fmt::Result {
     write!(out, "{}", Report { stack: &STACK, sections: Section::ALL })
 }
 
-/// Memory for a record and its text: the heap may be full, and a signal handler's stack small.
+/// Mapped memory for a record and its text: the heap may be full, and a handler's stack small.
 struct Scratch(NonNull<u8>);
 
 /// The longest line: at most 500 bytes for each of 56 caches, and less than that for the rest.

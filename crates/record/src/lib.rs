@@ -10,7 +10,7 @@
 //! ([`body::CACHES`] rows and so on), whose first rows are filled. A sum in the head covers the
 //! owner and every valid word of the body, so no reader accepts a mixture of two publications.
 //!
-//! Order of the modules, each using only those before it: `sum`, `name`; `json`; `field`; `head`,
+//! Each module uses only modules before it in this list: `sum`, `name`; `json`; `field`; `head`,
 //! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; on its own,
 //! `profile_bell`.
 //!

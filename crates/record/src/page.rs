@@ -11,9 +11,9 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The number of the record that a process owns: its owner has this pid (as `getpid()` returns it
 /// in the process) and claimed it after the process began, at `began_ns` (`CLOCK_MONOTONIC`).
 ///
-/// Of several such records it is the one that was claimed first. An earlier process with this pid
-/// claimed its record before this process began. A process with this pid in another pid namespace
-/// shares the page only if it descends from this process, and so claimed its record later.
+/// Of several such records, the first one claimed is this process's. An earlier process with this
+/// pid claimed its record before this process began. Another process with this pid, in another pid
+/// namespace, shares the page only as a descendant of this one, and so claimed its record later.
 #[must_use]
 pub fn record_of(page: &[u8], pid: u32, began_ns: u64) -> Option<usize> {
     let claim = |record: &[u8]| {

@@ -1,7 +1,7 @@
-//! Requests for a heap profile. A reader requests by sleeping on words of a record, as on futexes.
+//! Requests for a heap profile: a reader makes one by a futex wait on words of a record.
 //!
-//! A request writes nothing. After each publication the process wakes the readers that sleep on
-//! these words, and so counts them. Offsets are in bytes from the start of the record.
+//! A request writes nothing. After each publication the process wakes, and thereby counts, the
+//! readers that sleep on these words. Offsets are in bytes from the start of the record.
 
 /// A reader that requests a profile sleeps here, again each time that the process has woken it.
 pub const BELL: usize = 8;

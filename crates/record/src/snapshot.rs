@@ -16,7 +16,7 @@ use crate::sum::sum;
 use crate::{MAGIC, RECORD_BYTES, RECORD_WORDS, VERSION};
 use core::fmt;
 
-/// Why bytes are not a readable record. Prints as the end of a sentence about the record.
+/// The reason why a record cannot be read. Prints as the end of a sentence about the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
     /// There are fewer bytes than a record has.

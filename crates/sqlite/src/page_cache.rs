@@ -4,7 +4,7 @@
 //! reclaim pages that SQLite does not hold, that is, has unpinned.
 //!
 //! Equations: `held` is at least the number of records with `is_held` (a truncation does not
-//! subtract the pages that it drops); a *displaced* record, see below, is held, and on the list.
+//! subtract the pages that it drops); a *displaced* record (see below) is held, and is on the list.
 
 use crate::insist::insist;
 use crate::records::{Record, Records};
@@ -51,9 +51,9 @@ pub fn open_caches() -> u64 {
     OPEN.load(Relaxed)
 }
 
-/// When a cache exceeds its suggested size, this part (1/8) of the budget should be free. SQLite
-/// needs memory to write pages, and at times it must not write any page. A budget of 6 MiB has 19
-/// pages below its low mark, which is too few in both cases.
+/// When a cache exceeds its suggested size, this part (1/8) of the budget should be free: SQLite
+/// needs memory to write pages, and at times it must not write any page. The low mark alone would
+/// be too low for both: a budget of 6 MiB has 19 pages below it.
 const ROOM_PART: u32 = 8;
 
 /// Returns whether less of the budget is free than a cache should leave to other users.
@@ -69,9 +69,9 @@ pub fn cached_pages() -> u64 {
 }
 
 impl PageCache {
-    /// Creates a cache of pages of `page_bytes` (below 4 KiB they take 4 KiB), with `extra` bytes
-    /// beside each; `None` if there is no memory. Pages of an unpurgeable cache (of a database in
-    /// memory) are not reclaimed.
+    /// Creates a cache of pages of `page_bytes` (a page below 4 KiB takes 4 KiB), each with `extra`
+    /// bytes for SQLite; `None` if there is no memory. Pages of an unpurgeable cache (of a database
+    /// in memory) are not reclaimed.
     pub(crate) fn create(page_bytes: usize, extra: usize, is_purgeable: bool) -> Option<Self> {
         let records = Records::with(extra)?;
         let frames = page_bytes.div_ceil(FRAME_BYTES).next_power_of_two();
@@ -95,8 +95,8 @@ impl PageCache {
         })
     }
 
-    /// Stores the suggested size. It does not limit the cache (the budget limits all caches
-    /// together): once so many pages are held, SQLite should write dirty pages if memory is short.
+    /// Stores the suggested size. It does not limit the cache; the budget limits all caches
+    /// together. But from this size on, SQLite should write dirty pages if memory is short.
     pub(crate) fn suggest(&mut self, pages: u32) {
         self.suggested = pages;
     }
@@ -171,8 +171,8 @@ impl PageCache {
         u64::from(self.held) * 10 >= u64::from(self.suggested) * 9
     }
 
-    /// Ends the holding of a page; with `discard`, drops it. (Keeping the last 64 unpinned pages
-    /// held changed look-ups in 80 MiB by less than the noise: their time is cache misses.)
+    /// Ends the holding of a page; with `discard`, drops it. (Holding the last 64 unpinned pages
+    /// changed look-ups in 80 MiB by less than the noise: they wait for cache misses.)
     ///
     /// # Safety
     /// The record belongs to a page of this cache which SQLite holds, and does not use any more.
@@ -255,8 +255,8 @@ impl Drop for PageCache {
     }
 }
 
-// Displaced pages. `xRekey` must not fail, but the index may have no memory for a node. Then the
-// page stays at its index, and a list finds it by its key until SQLite unpins it.
+// Displaced pages. `xRekey` must not fail, but the index may lack memory for the node of a new key.
+// Then the page stays at its old index, and a list finds it by its key until SQLite unpins it.
 impl PageCache {
     fn displaced(&self) -> impl Iterator<Item = NonNull<Record>> {
         let mut next = self.displaced;

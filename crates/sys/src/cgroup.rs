@@ -4,9 +4,9 @@
 //! a group's use this module subtracts the memory that the kernel reclaims before it fails a charge
 //! (`try_charge_memcg` in `mm/memcontrol.c`, Linux 6.x, which reclaims sixteen times):
 //!
-//! * the page cache on both LRU lists; the kernel also reclaims pages that are on the active list
+//! * the page cache on both LRU lists, except dirty pages and those under writeback, which reclaim
+//!   leaves to the flusher threads. The kernel also reclaims pages that are on the active list
 //!   because they were read twice. Neither list holds `shmem` or locked pages;
-//! * except dirty pages and those under writeback, which reclaim leaves to the flusher threads;
 //! * half of the reclaimable slab memory, as in `MemAvailable`: objects in use keep the other half.
 //!
 //! `memory.high` is not such a limit: beyond it the kernel reclaims and slows the group down.
@@ -86,8 +86,8 @@ pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     }
 }
 
-/// Walks from the control group at `path` up to the root. A container may see the path that the
-/// group has on the host; where that does not exist, the mount's root is the group of the process.
+/// Walks from the control group at `path` up to the root. A container may see the path that its
+/// group has on the host; if no such path exists, the mount's root is the group of the process.
 fn lowest(names: &Names, root: &str, path: &str) -> OsResult<Option<MemoryLimit>> {
     let mut group = path.trim_end_matches('/');
     let mut lowest = MemoryLimit::NONE;

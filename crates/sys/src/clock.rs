@@ -4,8 +4,8 @@ use crate::confined::is_confined;
 use crate::primitive::clock;
 
 /// Monotonic nanoseconds since an arbitrary start, for statistics; 0 in a
-/// [confined](crate::confined) process. O(1): a vDSO call, or else a system call. Not inlined, as
-/// each lock and unlock has a copy: in a program with fat LTO they took 15 KB.
+/// [confined](crate::confined) process. O(1): a vDSO call, or else a system call. Not inlined: each
+/// lock and unlock would have a copy, and in a program with fat LTO the copies took 15 KB.
 #[must_use]
 #[inline(never)]
 pub fn monotonic_ns() -> u64 {

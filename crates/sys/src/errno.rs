@@ -28,7 +28,7 @@ impl core::fmt::Display for OsError {
 
 impl core::error::Error for OsError {}
 
-/// The `errno` of the error, or one that stands for its kind: `EIO` where none does.
+/// The `errno` of the error; without one, an `errno` that stands for its kind, or else `EIO`.
 #[cfg(feature = "std")]
 impl From<std::io::Error> for OsError {
     fn from(error: std::io::Error) -> Self {

@@ -12,11 +12,11 @@
 //! * The thread that has closed the gate may still enter, so handlers of `fork` may allocate. It
 //!   may also close the gate again: a signal handler may fork while its thread is forking.
 //! * A thread that is inside may enter again.
-//! * A thread that waits for another one leaves meanwhile ([`outside`]), because that thread may
+//! * A thread leaves the gate while it waits for another one ([`outside`]), because the other may
 //!   have to enter to make progress. The waiting thread holds no lock and no half-done work.
-//! * A signal handler may also fork while its thread is inside. It does not wait for its own place,
-//!   and for other threads only for a while, because they may wait for a lock that its thread
-//!   holds. Then it forks anyway: POSIX allows its child to call only async-signal-safe functions.
+//! * A signal handler may also fork while its thread is inside. It does not wait for its own place.
+//!   It waits for other threads only for a while, because they may wait for a lock that its thread
+//!   holds. Then it forks anyway: POSIX allows the child only async-signal-safe functions.
 
 use crate::primitive::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task, timer,
@@ -27,9 +27,9 @@ use core::marker::PhantomData;
 const PLACES: usize = if cfg!(quarry_model) { 2 } else { 128 };
 /// Rounds of spinning before a waiting thread naps, as in `lock`.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
-/// Rounds that a thread inside waits for others, which may wait for it: milliseconds of naps.
+/// Rounds that a closer inside waits for others, which may wait for it: milliseconds of naps.
 const PATIENCE: u32 = SPIN_ROUNDS + 50;
-/// Rounds that such a thread waits for the crowd, which may include itself: about a second.
+/// Rounds that such a closer waits for the crowd, which may include itself: about a second.
 const PATIENCE_WITH_CROWD: u32 = SPIN_ROUNDS + 10_000;
 /// Number of low bits of `closer`; they count how often the closing thread has closed the gate. The
 /// bits above are its task number.
@@ -121,7 +121,7 @@ impl Gate {
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
-    /// Enters if the gate is open; if not, refuses even its closer and threads inside. Never waits.
+    /// Enters an open gate; a closed one refuses even its closer and threads inside. Never waits.
     pub fn try_enter(&self, hint: usize) -> Option<GateGuard<'_>> {
         let stays_on_thread = PhantomData;
         if task::is_alone() {
@@ -140,7 +140,7 @@ impl Gate {
         let me = task::current();
         loop {
             let entered = self.occupy(hint, me);
-            // Sequentially consistent, as the closer's reads of places: one task sees the other.
+            // Sequentially consistent, like the closer's accesses: one task sees the other.
             let closer = self.closer.load(Ordering::SeqCst);
             if closer == 0 || is_of(closer, me) || self.is_inside_already(&entered, me) {
                 return entered;

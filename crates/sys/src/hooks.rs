@@ -1,12 +1,12 @@
 //! A table of registered values. Removing a value waits until no task uses it.
 //!
-//! A lock for each entry would not do: a use calls functions of the program outside of the
-//! [`gate`](crate::gate) that `fork` closes. So a fork may happen during a use, and its child lacks
-//! the thread that would end the use ([`Hooks::adopt_in_child`]).
+//! A lock for each entry would not do: a task that uses a value calls functions of the program
+//! outside of the [`gate`](crate::gate) that `fork` closes. So a fork may happen during a use, and
+//! its child lacks the thread that would end the use ([`Hooks::adopt_in_child`]).
 //!
 //! States of an entry: `EMPTY -> FILLING -> LIVE <-> LIVE | BUSY`, and `LIVE -> FILLING -> EMPTY`.
-//! The task that has set `BUSY` uses the value. A remover sets `AWAITED` beside it and sleeps. Only
-//! the task that has set `BUSY` or `FILLING` reads and writes the value.
+//! The task that has set `BUSY` uses the value. A remover also sets `AWAITED`, and sleeps. Only the
+//! task that has set `BUSY` or `FILLING` reads and writes the value.
 
 use crate::primitive::{
     AtomicU32, AtomicUsize,
@@ -33,8 +33,8 @@ pub struct Hooks<T, const N: usize> {
     places: [Place<T>; N],
 }
 
-// SAFETY: only the task that has set `FILLING` or `BUSY` reaches a value, and no two tasks do at
-// once; that task need not be the one that added the value.
+// SAFETY: only the task that has set `FILLING` or `BUSY` reaches a value, so no two tasks do at
+// once. It may be another task than the one that added the value, so `T` is `Send`.
 unsafe impl<T: Send, const N: usize> Sync for Hooks<T, N> {}
 // SAFETY: owning the table is owning its values.
 unsafe impl<T: Send, const N: usize> Send for Hooks<T, N> {}

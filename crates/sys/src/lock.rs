@@ -9,8 +9,8 @@
 //! Hold times are sampled. Wait times are always measured: two readings of the clock take less time
 //! than the waiting task's spinning and its futex call.
 //!
-//! A task that already holds the lock would wait for ever (a signal handler that has interrupted
-//! the allocator's slow path, and allocates). The lock reports this in one line, and aborts.
+//! If a task takes a lock that it holds (its signal handler has interrupted the allocator's slow
+//! path, and allocates), it would wait for ever. The lock reports this in one line, and aborts.
 
 use crate::clock::monotonic_ns;
 use crate::primitive::announce::{self, Waited, unseen};
@@ -190,8 +190,8 @@ impl<T, C: Counting> CountedLock<T, C> {
         }
     }
 
-    /// Takes the lock, waiting for other tasks. `None` where the running task itself holds it: then
-    /// this is a signal handler that has interrupted the holder.
+    /// Takes the lock, waiting for other tasks. `None` if the running task itself holds the lock:
+    /// then the caller is a signal handler that has interrupted the holder.
     #[inline]
     pub fn lock_of_others(&self) -> Option<Guard<'_, T, C>> {
         (self.owner.load(Ordering::Relaxed) != task::current()).then(|| self.lock())
@@ -222,7 +222,7 @@ impl<T, C: Counting> CountedLock<T, C> {
             crate::report::entered_again();
         }
         let counts = self.counting.counts();
-        // In `unseen`, as is every step from reading the word to queueing: so no other task runs.
+        // In `unseen`, like all steps from reading the word to queueing: no other task runs.
         let since_ns = if counts { unseen(monotonic_ns) } else { 0 };
         loop {
             match announce::lock_waits(self.name()) {

@@ -7,8 +7,8 @@
 //! Meanwhile signals are blocked, except those that the running instructions themselves raise:
 //!
 //! * a handler would find less stack than the program has reserved for it;
-//! * if the thread is not on its alternate stack, the kernel starts the next handler at the top of
-//!   that stack. It would overwrite the frames of a handler that has called `malloc`;
+//! * if a handler on the alternate stack has called `malloc`, the thread has left that stack. So
+//!   the kernel would start the next handler at its top, and overwrite the first handler's frames;
 //! * garbage collectors stop threads by a signal, and scan the thread's stack for pointers.
 //!
 //! A [confined](crate::confined) process blocks no signals, because that takes a system call.

@@ -4,7 +4,7 @@
 //! page only while it owns the record; `owner` and `sequence` change by compare-and-swap. If two
 //! processes both believe that they own a record, only the one whose generation is in `sequence`
 //! can publish: the other notices when it begins or ends a publication. Readers detect by the sum
-//! what the loser has written, and the owner's next publication overwrites it.
+//! that the other has written, and the owner's next publication overwrites its words.
 //!
 //! Without a system call, a process cannot find out whether another process is alive. So a record
 //! whose last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If its

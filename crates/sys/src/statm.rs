@@ -4,8 +4,8 @@ use crate::confined::is_confined;
 use crate::file::find_piece;
 use crate::os::{Linux, Os};
 
-/// Returns the bytes in memory that no file backs: heap, stacks, private mappings. `None` in
-/// a confined process, or without `/proc`. In Linux 6.2 to 6.16 with many CPUs some MiB off.
+/// Returns the bytes in memory that no file backs: heap, stacks, private mappings. `None` in a
+/// confined process, or without `/proc`. On Linux 6.2 to 6.16 with many CPUs, it is some MiB off.
 #[must_use]
 pub fn anonymous_bytes() -> Option<u64> {
     if is_confined() {

@@ -56,13 +56,13 @@ fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
     }))
 }
 
-/// The CPUs on which the process could run at its start. Kept, because a later `sched_getaffinity`
-/// reports just one thread's CPUs. Beside it one more than the bytes of the kernel's mask, which
-/// are 0 on an error.
+/// The CPUs on which the process could run at its start; kept, because a later `sched_getaffinity`
+/// reports just one thread's CPUs. `BEYOND_BYTES` is the size of the kernel's CPU mask (0 on an
+/// error) plus one, in bytes; 0 before the first call.
 static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
 static BEYOND_BYTES: AtomicU32 = AtomicU32::new(0);
 
-/// [`affinity`] as this returned it when it was first called.
+/// The result of [`affinity`] when this function was first called.
 #[inline(never)]
 fn affinity_at_start() -> (Mask, usize) {
     if BEYOND_BYTES.load(Ordering::Acquire) == 0 {
@@ -82,8 +82,8 @@ pub fn ask() {
     let _ = memory_node_limit();
 }
 
-/// Lets a live thread run on all CPUs of `AT_START`, even if its creator may run on fewer; if none
-/// of those is left, on all CPUs of its control group.
+/// Lets a live thread run on all CPUs of `AT_START`, even if its creator may run on fewer. If the
+/// process has lost all of those CPUs, the thread may run on all CPUs of its control group.
 pub fn run_anywhere(thread: libc::pthread_t) {
     let (given, _) = affinity_at_start();
     for mask in [given, [!0; MASK_BYTES / 8]] {
@@ -112,8 +112,8 @@ fn possible() -> NumberList {
     list
 }
 
-/// The list from `/sys`, unless it lacks a CPU on which the process may run. If it does, the limit
-/// is the size of the kernel's mask, which no CPU number reaches.
+/// The list from `/sys`, unless it lacks a CPU on which the process may run. If one is missing, the
+/// limit is the size of the kernel's mask, which no CPU number reaches.
 fn possible_from(listed: Option<NumberList>, (mask, bytes): (Mask, usize)) -> NumberList {
     let allowed = mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1);
     let highest = mask

@@ -284,7 +284,7 @@ impl<C: StackConfig> Checker<'_, C> {
     }
 
     /// Moves an object into quarantine if there is room, and frees one that has waited long enough.
-    /// Returns false if it freed none, or if the running thread holds the quarantine's lock.
+    /// Returns false if no object was freed, or the running thread holds the quarantine's lock.
     fn release_due(&self, slot: &mut Option<Slot>, at_random: Option<usize>) -> bool {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return false };
         if !quarantine.is_full()

@@ -38,7 +38,7 @@ impl Checks {
         Checker { stack, checks: self }
     }
 
-    /// Returns false if the checks cannot know `object`; two loads while all checks are off. O(1).
+    /// Returns false if the checks cannot know `object`. O(1): two loads while all checks are off.
     #[inline(always)]
     pub(super) fn may_know<C: StackConfig>(&self, stack: &Stack<C>, object: Object) -> bool {
         stack.instruments.see_frees() || self.guarded_at(object.as_ptr()).is_some()

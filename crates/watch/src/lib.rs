@@ -3,7 +3,7 @@
 //! The stack's type parameter `Watch` is [`HeapProfile`], [`Checks`], a pair of any two, or `()`.
 //! Instruments use the stack; the stack knows only the hooks of [`Watch`](quarry_mm::stack::Watch).
 //!
-//! Files, each using only those before it: `backtrace`, `checks`, `profile`; `checker`; `findings`;
+//! Each file uses only files before it: `backtrace`, `checks`, `profile`; `checker`; `findings`;
 //! `guarded`, `hiding`; `checked`; `checked_resize`, `checking_all`; `checking`, `profiling`.
 #![cfg_attr(not(test), no_std)]
 

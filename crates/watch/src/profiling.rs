@@ -1,10 +1,10 @@
-//! How the heap profile changes requests.
+//! The changes that the heap profile makes to requests.
 //!
 //! While a profile is on, every request takes its slow path, which counts its bytes. A request that
 //! is not a sample then gets an object of its class's array, as on the fast path. A sample up to 1
-//! MiB gets its own block, of kind `SAMPLED`, whose link is the number of its record. A larger
-//! sample is a mapping like all others, with that number beside its length. So the free of a sample
-//! finds the record in O(1), even after the profile has ended.
+//! MiB gets its own block, of kind `SAMPLED`, whose link word holds the number of its record. A
+//! larger sample is a mapping like all others, with that number next to its length. So the free of
+//! a sample finds the record in O(1), even after the profile has ended.
 //!
 //! To the program a sample is like any other object of its size: `malloc_usable_size` returns the
 //! same, and `realloc` leaves it in place in the same cases. An object that `realloc` moves or

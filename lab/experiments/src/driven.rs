@@ -39,7 +39,7 @@ pub(crate) struct Script {
     /// Most pairs of samples (`rounds`), for programs that take long.
     pub(crate) rounds: Option<u32>,
     /// True if each run has the same amount of work (`work: fixed`), so that times can be compared.
-    /// With `work: random` the script kills something at a random moment.
+    /// Scripts with `work: random` kill something at a random moment.
     pub(crate) is_fixed: bool,
     /// True if a server is driven (`kind: server`).
     pub(crate) is_server: bool,

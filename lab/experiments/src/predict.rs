@@ -26,8 +26,8 @@ const LEAST_POINTS: usize = 3;
 #[derive(Args)]
 pub struct PredictArgs {
     /// The document: 000 (`UDP_STREAM`, hackbench), 001 (truncation, for which there are only
-    /// suppositions), 002 (`TCP_RR`), 003 (`UDP-U-4k`) or 004 (page faults); llfree: published
-    /// figures of Linux's frame allocator on 26 cores.
+    /// suppositions), 002 (`TCP_RR`), 003 (`UDP-U-4k`) or 004 (page faults). `llfree` means
+    /// published figures of Linux's frame allocator on 26 cores.
     #[arg(value_parser = ["000", "001", "002", "003", "004", "llfree"])]
     document: String,
     /// Print one object of JSON; `cells` has a line for each figure.
@@ -42,7 +42,7 @@ pub struct PredictArgs {
     /// For each of the fitted cells, fit the constants again without that cell.
     #[arg(long)]
     leave_out: bool,
-    /// Change each constant by a fifth, down and up, and print the changes; `--only` is shorter.
+    /// Change each constant by a fifth, down and up, and print the changes; `--only` saves time.
     #[arg(long)]
     sensitivity: bool,
     /// Only rows with this number of tasks or threads (002, 004).
@@ -138,7 +138,7 @@ fn others(cells: &[Cell]) -> String {
     format!("{}: {mean:.1} in the mean\n", counted(errors.len(), "other figure"))
 }
 
-/// The cells, their scores, and then the document's suppositions without figures.
+/// Prints the cells, their scores, and last the document's suppositions, which have no figures.
 fn tables(printed: &Printed) -> String {
     let mut text = if printed.cells.is_empty() { String::new() } else { table(&printed.cells) };
     if !printed.skill.is_empty() {
@@ -161,7 +161,7 @@ fn tables(printed: &Printed) -> String {
     text
 }
 
-/// A line for each cell that a fit leaves out, with its error; the first line is the fit to all.
+/// A line with the error for each cell that a fit leaves out; the first line fits all cells.
 fn fits(all: &[Fit]) -> String {
     let line = |Fit { without, constants, error_points: rms, predicted_points }: &Fit| {
         let values = constants.iter().map(|(name, it)| format!("{name} {it:.1}, "));
@@ -237,8 +237,8 @@ fn score_table(all: &[Skill]) -> Table {
 /// The points of a curve: number of tasks, figure.
 type Line = Vec<(f64, f64)>;
 
-/// A column's figures by number of tasks: a picture for each three or more rows that are otherwise
-/// the same.
+/// Draws the figures of a column by number of tasks: one picture for each set of three or more rows
+/// that differ only in this number.
 fn curves(cells: &[Cell]) -> Vec<Picture> {
     let mut found: Vec<(String, [Line; 2])> = Vec::new();
     for cell in cells {

@@ -13,19 +13,19 @@ use quarry_replay::bulk::Bulk;
 use quarry_replay::file_cache::FileCache;
 use quarry_replay::memory::Pages;
 
-/// The name of the machine's file. Predictions use it where others have a document's number.
+/// The name of the machine's file. It stands where other predictions have a document's number.
 pub(crate) const MACHINE: &str = "llfree";
 
-/// Linux 6.0: orders 0 to 3 and 9 on lists per CPU.
+/// Linux 6.0: blocks of orders 0 to 3 and 9 are on per-CPU lists.
 const LINUX: &str = "slub-4.9+v5.18";
 
 const CORES: usize = 26;
 
-/// The published figures: ns for a frame of 4 KiB on one core and on 26, and the ratio for 2 MiB.
+/// The published figures: ns for a frame of 4 KiB on 1 and on 26 cores; for 2 MiB only the ratio.
 const SMALL_NS: [f64; 2] = [94.0, 984.0];
 const HUGE_TIMES: f64 = 27.0;
 
-/// Blocks of each core: many times what its lists hold, so that most come from the zone.
+/// Blocks of each core: many times what its lists hold, so most of the blocks come from the zone.
 const SMALL_BLOCKS: u32 = 32_768;
 const HUGE_BLOCKS: u32 = 256;
 
@@ -63,7 +63,7 @@ pub(crate) fn predict(machine: &MachineFile) -> Result<Vec<Cell>> {
 mod tests {
     use super::*;
 
-    /// With twice as many blocks, each takes as long, by a tenth, so lists keep too few to matter.
+    /// With twice as many blocks each takes the same time, within a tenth: lists hold few blocks.
     #[test]
     fn blocks_do_not_come_from_the_lists_of_their_core() {
         let machine = MachineFile::named(MACHINE);

@@ -20,7 +20,7 @@ pub struct Cell {
     /// A remark for readers; empty as a rule.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// For a gain, or another figure that is an effect: what its score needs.
+    /// The facts that a score needs of a figure that is an effect, such as a gain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scored: Option<Scored>,
 }
@@ -77,13 +77,13 @@ impl Cell {
         Self { note: note.to_owned(), ..self }
     }
 
-    /// The cell of a gain or a loss in per cent, scored in a group. No effect would be 0.
+    /// Makes the cell of a gain or loss in per cent, scored in a group. Without an effect it is 0.
     #[must_use]
     pub fn gain(group: &str, (row, column): (&str, &str), document: f64, predicted: f64) -> Self {
         Self::percent(row, column, document, predicted).scored(group, 0.0 - document)
     }
 
-    /// The cell of a figure that would be `nothing` without the effect, scored in a group.
+    /// Makes the cell of a figure that is `nothing` without the effect. It is scored in a group.
     #[must_use]
     pub fn effect(
         group: &str,

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 /// The machine's file.
 pub(crate) const MACHINE: &str = "two-cpus";
 
-/// A replay: the experiment of the lab, the variant, the path, the bytes of a message, and the
-/// amount of work at a time.
+/// A replay that is compared: the experiment of the lab, the variant, the path, the bytes of a
+/// message, and the amount of work at a time.
 type Compared = (&'static str, &'static str, &'static str, usize, u32);
 
 const REPLAYS: [Compared; 10] = [

@@ -34,8 +34,8 @@ const CLEARED: (usize, usize) = (4, 16);
 /// Numbers of threads for which the document says what limits them.
 const STOPPED: [usize; 3] = [16, 32, 64];
 
-/// The last kernel. For it the document's author measured the wait for locks and tried larger
-/// batches.
+/// The index of the last kernel. With it the document's author measured the wait for locks and
+/// tried larger batches.
 const TRIED: usize = 4;
 
 /// The last kernel with add batches of four times as many pages.
@@ -84,7 +84,7 @@ fn row(tasks: usize, kernel: usize) -> String {
     format!("{tasks} task{}, kernel {kernel}", if tasks == 1 { "" } else { "s" })
 }
 
-/// The cells that constants are fitted to: rates of processes and of threads under kernel 1.
+/// The cells that constants are fitted to: rates of processes and of threads with kernel 1.
 pub(crate) fn calibration(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     let is_asked = |line: &Faults| only.is_none_or(|tasks| tasks == line.tasks);
@@ -104,10 +104,10 @@ fn baseline(line: &Faults, threads: bool, predicted: f64) -> Cell {
     Cell::figure(&row(line.tasks, 1), column, document, predicted).calibrated()
 }
 
-/// All cells, or with `only` those for this number of tasks.
+/// Returns all cells or, with `only`, the cells for this number of tasks.
 pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    // The rates under kernel 1: of processes, then of threads.
+    // The rates with kernel 1: first that of processes, then that of threads.
     let mut bases = [None, None];
     let mut tried = BTreeMap::new();
     let mut table = documents::faults();
@@ -156,7 +156,7 @@ fn speedup((first, line): (&Faults, &Faults), threads: bool, predicted: f64) -> 
     cell
 }
 
-/// The cells for what larger add batches gain for processes, under the last kernel.
+/// The cells for what processes gain from larger add batches, with the last kernel.
 fn larger_batches(machine: &MachineFile, tried: &BTreeMap<usize, Replayed>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (tasks, document) in LARGER_GAINS {
@@ -169,7 +169,7 @@ fn larger_batches(machine: &MachineFile, tried: &BTreeMap<usize, Replayed>) -> R
     Ok(cells)
 }
 
-/// The cell of waits for locks of LRU lists: how much longer they are with twice the processes.
+/// The cell for waits for LRU locks: by which factor they grow with twice as many processes.
 fn waiting(tried: &BTreeMap<usize, Replayed>) -> Option<Cell> {
     let [few, many] = WAITING.map(|tasks| {
         let replayed = tried.get(&tasks)?;
@@ -184,7 +184,7 @@ fn waiting(tried: &BTreeMap<usize, Replayed>) -> Option<Cell> {
 /// all take the lock of their address space. Here no fault and no unmapping takes that lock, as if
 /// each locked only its own range (range locks, speculative faults).
 ///
-/// `cells` has the figures with the one lock. Rows that `cells` lacks are left out.
+/// `cells` has the figures with one lock per address space. Rows without a cell there are left out.
 pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut all = Vec::new();
     for tasks in STOPPED {

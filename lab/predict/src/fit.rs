@@ -10,10 +10,10 @@ use crate::machine::MachineFile;
 use anyhow::{Result, ensure};
 use quarry_predict::{Cell, Fit};
 
-/// The part of a constant by which it is raised to measure its slopes.
+/// Each constant is raised by this part of its value to measure its slopes.
 const STEP: f64 = 0.2;
 
-/// The fits of a machine to the cells that `calibrate` returns: to all, then to all but one.
+/// Fits the constants of a machine to the cells of `calibrate`: to all cells, then to all but one.
 pub(crate) fn leave_out(
     machine: &MachineFile,
     calibrate: impl Fn(&MachineFile) -> Result<Vec<Cell>>,

@@ -39,19 +39,19 @@ pub(crate) struct MachineFile {
     /// The name of the file.
     #[serde(skip)]
     pub(crate) name: &'static str,
-    /// A description of the machine, for readers.
+    /// A description of the machine for readers.
     pub(crate) about: String,
     sockets: u32,
     cores: u32,
     threads: u32,
     /// The clock in GHz while 1, 2, .. CPUs of a socket are busy; the last value holds for more.
     ghz: Vec<f64>,
-    /// Idle states: after how many idle ns a CPU is in one, and the ns that leaving it takes.
+    /// Idle states: the idle ns after which a CPU enters one, and the ns that leaving it takes.
     #[serde(default)]
     idle_states: Vec<[u64; 2]>,
     /// How tasks wait for a lock.
     waiting: Waiting,
-    /// True if the descriptor of each frame has a cache line of its own, as in kernels.
+    /// True if each frame's descriptor has a cache line of its own, as in the kernel.
     frames_have_lines: bool,
     /// Sizes of the caches. None: a core keeps each line until another core takes it.
     caches: Option<CacheSizes>,

@@ -39,8 +39,8 @@ const HACKBENCHES: [(&str, &str); 2] =
 /// Groups of hackbench with threads: the smallest and the largest number in the document.
 const THREAD_GROUPS: [usize; 2] = [1, 16];
 
-/// Constants that stand for instructions: at half the clock they double. Times to fetch lines from
-/// other cores or from memory stay. (`ghz` scales only what tasks compute, not the stack's costs.)
+/// Constants that stand for instructions double at half the clock. Times to fetch lines from other
+/// cores or from memory stay the same. (`ghz` scales what tasks compute, not the stack's costs.)
 const INSTRUCTIONS: [&str; 9] = [
     "hit_ns",
     "locked_ns",
@@ -198,7 +198,7 @@ fn row(benchmark: &str, groups: usize) -> String {
     format!("{benchmark}, {groups} group{}", if groups == 1 { "" } else { "s" })
 }
 
-/// Supposes hackbench with threads, which the document did not run; `cells` are of processes.
+/// Supposes hackbench with threads, which the document did not run. `cells` has those of processes.
 pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut all = Vec::new();
     for (path, benchmark) in HACKBENCHES {
@@ -216,7 +216,7 @@ pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Suppo
     Ok(all)
 }
 
-/// The cells of hackbench on the machine of one socket; in a quick run those of one group only.
+/// The cells of hackbench on the machine with one socket. A quick run has those of one group only.
 pub(crate) fn hackbenches(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (path, benchmark) in HACKBENCHES {

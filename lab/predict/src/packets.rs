@@ -72,14 +72,14 @@ fn streams(
 /// The page allocator's share of the CPUs' time, in per cent.
 fn share(replayed: &Replayed) -> f64 {
     let counters = &replayed.counters;
-    // The time is measured only for some acquisitions; scales it to all.
+    // Only some of the hold times were measured; this scales them to all acquisitions.
     let measured = counters.zone_hold_samples.max(1) as f64;
     let held_ns = counters.zone_hold_ns as f64 * counters.zone_lock as f64 / measured;
     (held_ns + counters.zone_wait_ns as f64) / replayed.cpu_ns as f64 * 100.0
 }
 
 fn documented() -> f64 {
-    // A figure is a number of samples, then their share of all samples in per cent.
+    // A figure of the profile: a number of samples, then its share of all samples in per cent.
     PAGE_ALLOCATOR
         .iter()
         .map(|name| documents::numbers("003", &format!("oprofile {name}"))[1])
@@ -100,7 +100,7 @@ pub(crate) fn predict(machine: &MachineFile) -> Result<Vec<Cell>> {
     let mut cells = vec![baseline(&slub)];
     let (documented, ours) = HEADS;
     let heads = caches.iter().find(|cache| cache.name == ours).context("a cache of heads")?;
-    // Objects, allocations, frees, and the shares of allocations and of frees that were fast.
+    // The line has objects, allocations, frees, and the shares of the latter two that were fast.
     let line = documents::numbers("003", &format!("slabinfo {documented}"));
     for (column, known, fast, all) in [
         ("fast allocations, %", line[3], heads.fast_allocs, heads.allocs),
@@ -119,7 +119,7 @@ fn rate(replayed: &Replayed) -> f64 {
     replayed.sent as f64 * 1e6 / replayed.wall_ns as f64
 }
 
-/// Supposes SLQB, not SLUB, at both sizes: the document says it gains less with small packets.
+/// Supposes SLQB in place of SLUB at both sizes. The document: SLQB gains less with small packets.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let sizes = [("UDP-U-4k", BYTES), ("UDP-U-1k", SMALLER)];
     sizes

@@ -45,7 +45,7 @@ pub struct Shown {
     pub fitted: Vec<String>,
 }
 
-/// The prediction of a figure that the document does not have.
+/// The prediction of a figure that the document does not give.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Supposed {
     /// The change, and the number of tasks.
@@ -78,7 +78,7 @@ pub struct Moved {
 /// Constants fitted to some of the cells.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Fit {
-    /// The cell that was left out; none if the fit uses all cells.
+    /// The cell that was left out; `None` if the fit uses all cells.
     pub without: Option<String>,
     /// The constants by their names.
     pub constants: BTreeMap<String, f64>,

@@ -25,7 +25,7 @@ const MEASURED_US: u64 = 20_000;
 const RATES: [u64; 2] = [10_000, 50_000];
 const LOADED_BYTES: usize = 14;
 
-/// One sender and one receiver. Except on `tcp-stream`, a message costs what netperf's does.
+/// One sender and one receiver. Except on `tcp-stream`, a message costs as much as one of netperf.
 fn sockperf(
     machine: &MachineFile,
     policies: &str,

@@ -21,7 +21,7 @@ const SLUB: &str = "slub-3.0+order0";
 const SLAB: &str = "slab+order0";
 const LOCKLESS: &str = "slub-3.1+order0";
 
-/// The group of the gains: of SLAB over SLUB, and of the lockless slow paths.
+/// The group of two gains: of SLAB over SLUB, and of slow paths without a lock over those with one.
 const GAIN: &str = "difference";
 
 /// A line of the document, and the simulated rates of SLUB and SLAB.
@@ -64,7 +64,7 @@ pub(crate) fn calibration(machine: &MachineFile, only: Option<usize>) -> Result<
     lines.map(|line| Ok(baseline(&line, rate(machine, SLUB, line.threads)?))).collect()
 }
 
-/// All cells; with `only`, those of so many threads.
+/// Returns all cells or, with `only`, the cells for this number of threads.
 pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let (mut cells, mut rates) = (Vec::new(), Vec::new());
     for line in documents::transactions() {
@@ -80,7 +80,7 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
         cells.push(Cell::gain(GAIN, (&row, "difference"), line.diff_percent, gained));
         rates.push((line, [slub, slab]));
         if threads == 160 {
-            // "~2.3% speedup": the document does not say for how many threads.
+            // "~2.3% speedup": the document does not say how many threads were used.
             let lockless = gain(slub, rate(machine, LOCKLESS, threads)?);
             cells.push(Cell::gain(GAIN, (&row, "lockless slow paths"), 2.3, lockless));
         }

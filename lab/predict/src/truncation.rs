@@ -35,7 +35,7 @@ fn per_page(machine: &MachineFile, policies: &str, filler: u32, truncater: u32) 
     Ok(took.as_nanos() as f64 / PAGES as f64)
 }
 
-/// Each kernel's time to truncate a file filled by the same CPU, another core, another node.
+/// Each kernel's time to truncate a file that the same CPU, another core or another node filled.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let topology = machine.topology();
     let other_core = (1..topology.cpus()).find(|cpu| topology.socket_of(*cpu) == 0);

@@ -15,7 +15,7 @@ const STEP: usize = 1 << 15;
 
 /// The lists, and the descriptors of the pages on them.
 ///
-/// A page has the state `LIVE` from when a page table names it until it is unmapped.
+/// A page has the state `LIVE` while a page table refers to it.
 pub(crate) struct AnonymousLru {
     table: DescriptorTable,
     lists: LruSet<Chosen>,
@@ -42,7 +42,7 @@ impl AnonymousLru {
         &self.lists
     }
 
-    /// Adds a page that a page table names from now on. If draining the add batch drops the last
+    /// Adds a page to which a page table now refers. If draining the add batch drops the last
     /// reference to some pages, their frames go to `free`.
     pub(crate) fn add(
         &self,
@@ -101,7 +101,7 @@ impl AnonymousLru {
         self.lists.drain_all(&self.table, &mut |page| free(self.take(page)));
     }
 
-    /// Checks lists and batches, once everything was released and no thread is at work.
+    /// Checks lists and batches after all pages have been released, while no thread is at work.
     pub(crate) fn check_at_end(&self, nodes: u8) -> Result<(), String> {
         self.lists.validate(&self.table).map_err(|broken| broken.to_string())?;
         let pages = |node| self.lists.sizes(NodeId(node));

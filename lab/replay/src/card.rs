@@ -31,7 +31,7 @@ pub struct Card {
     pub poll: u32,
     /// Packets after which the card interrupts.
     pub frames: usize,
-    /// Microseconds from the first packet after which the card interrupts even with fewer packets.
+    /// Microseconds after the first packet at which the card interrupts even if fewer packets came.
     pub frames_us: u64,
     /// Nanoseconds that a packet spends on the wire, there and back together.
     pub wire_ns: u64,
@@ -172,7 +172,7 @@ impl<M: KernelMemory> Scene<'_, M> {
             {
                 let Packet { connection, mut flight, arrives } = first.remove();
                 worker.receive(&mut flight, |_| ());
-                // Counted before the process goes on, because the measurement may end there.
+                // Counted before the process goes on, because the measurement may then end.
                 self.verified.fetch_add(std::mem::take(&mut worker.verified), Relaxed);
                 self.sockets[connection].fill(flight, arrives);
                 polled += 1;

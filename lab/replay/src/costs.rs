@@ -79,7 +79,7 @@ impl Costs {
         costs
     }
 
-    /// Subtracts the known parts from the time of calls in long bursts: the slow path's is left.
+    /// Computes the slow path's time: the time of calls in long bursts, less the known parts.
     fn slow(&self, (alloc, free): (f64, f64), counts: &Counters) -> (f64, f64) {
         let own = |mean: f64, fast: (u64, f64), slow: u64, zone: (u64, f64)| {
             let all = (fast.0 + slow) as f64 * mean;

@@ -26,7 +26,7 @@ pub struct Crew {
     pub pipe: bool,
     /// True if system calls count references to files, as between threads.
     pub shared_files: bool,
-    /// If there is a load, each tag is a time, and receivers record how long each message took.
+    /// If there is a load, tags are times of sending, and receivers record how long messages took.
     pub load: Option<Load>,
     /// True if a message that finds no room is lost; otherwise its sender waits.
     pub drops: bool,
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// The pressure of senders where latency is measured.
+/// The rate at which senders send, where latency is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// Messages per second of each sender, evenly spaced.
@@ -73,7 +73,7 @@ pub enum Load {
 /// The length of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Length {
-    /// Until this time is over and at least this many turns are done.
+    /// Until this time has passed and each sender has taken at least this many turns.
     Time(Duration, u64),
     /// This many turns of each sender: a burst to each receiver of its group.
     Turns(u64),
@@ -227,7 +227,7 @@ struct Sender<'a, M: KernelMemory> {
     queues: &'a [Queue],
     outbox: Flight,
     answers: Flight,
-    /// The next tag if tags are not times: the sender's number and a count of its messages.
+    /// The next tag, if tags are not times: the sender's number and a count of its messages.
     next_tag: u64,
     sent: u64,
 }
@@ -358,7 +358,7 @@ mod tests {
     const SCALE: Scale<'_> =
         Scale { tasks: 2, cpus: &[], warm_up: Duration::ZERO, measured: Duration::ZERO };
 
-    /// A path with one page, or one recycled page, for each `batch` messages.
+    /// A path on which each `batch` messages share one page, or one recycled page.
     fn one(page: &str, batch: u32) -> Path {
         let steps = ["sender alloc", "receiver free"].map(|it| format!("{it} {page} per {batch}"));
         path(&steps.each_ref().map(String::as_str), Some(page), 100)

@@ -2,8 +2,8 @@
 
 use crate::memory::KernelMemory;
 
-/// A kernel's page cache, with pages of 4 KiB. The file system locks each file, so calls for one
-/// mapping come one at a time.
+/// A kernel's page cache, with pages of 4 KiB. The file system locks each file, so no two calls for
+/// the same mapping run at the same time.
 pub trait FileCache: KernelMemory {
     /// Names the cached pages of a file.
     type Mapping: Copy + Send + Sync;

@@ -33,7 +33,7 @@ struct Table {
 pub struct WorkRow {
     /// The total cost of a message in the document; 0 if the document has no figure.
     of: u64,
-    /// The part of this cost that the replay stands in for by computing.
+    /// The part of this cost that the replay spends by computing instead.
     ns: u64,
 }
 
@@ -86,9 +86,9 @@ fn one() -> usize {
 enum Capacity {
     Messages(u32),
     Count(String),
-    /// As many messages as fill a socket buffer of this many bytes; while any room is left, the
-    /// buffer takes one more. A message is charged for the buckets that it lies in or, if `head` is
-    /// given, for its own bytes and a head.
+    /// As many messages as fill a socket buffer of this many bytes. The buffer takes another
+    /// message as long as any room is left. A message is charged for the `kmalloc` buckets that
+    /// hold it or, if `head` is given, for its own bytes and a head.
     Socket {
         socket: usize,
         head: Option<usize>,
@@ -121,7 +121,7 @@ pub struct Setting {
     pub bytes: usize,
     /// Pages of a list.
     pub length: u32,
-    /// The pressure of senders, where latency is measured.
+    /// The rate at which senders send, where latency is measured.
     pub load: Option<Load>,
     /// True if tasks share open files or an address space.
     pub threads: bool,
@@ -402,7 +402,7 @@ pub(crate) mod tests {
     fn faults_take_pages_and_tables() {
         let replayed = run_briefly(&of_amount("page-fault", 1024, true), 2);
         assert_eq!(replayed.counters.zone_allocs * 1024, replayed.sent * (1024 + 2));
-        // Four sections: pages in lists of 510, 510 and 4, and then both page tables at once.
+        // Four sections: pages are freed in lists of 510, 510 and 4, then both page tables at once.
         assert_eq!(replayed.counters.page_sections * 1024, replayed.sent * 4);
     }
 

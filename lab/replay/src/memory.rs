@@ -100,7 +100,7 @@ pub struct Pages {
 }
 
 /// A kernel's memory: object caches and pages. Any number of threads may call it. The
-/// implementation may treat each of them as the only one on its CPU.
+/// implementation may assume that each thread is the only one on its CPU.
 pub trait KernelMemory: Sync {
     /// Names a cache of objects.
     type Cache: Copy + Send + Sync;
@@ -277,7 +277,7 @@ counters! {
     drains,
     /// Pages that left the LRU lists.
     lru_removed,
-    /// Pages among them that were sentinels, if the policy has any.
+    /// Pages among these that were sentinels, if the policy has any.
     sentinels,
     /// Times the lock of a mapping was taken.
     index_lock,

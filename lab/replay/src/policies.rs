@@ -36,9 +36,9 @@ pub(crate) struct CachingOptions {
     pub(crate) cache: PageCachingOptions<lru::Chosen>,
 }
 
-/// A slab policy and a page policy, written `slub-4.9+v2016`, and after them further parts, each by
-/// its own name. A slab policy written alone, such as `slub-3.0`, has the page policy of its era. A
-/// rung of document 001's ladder written alone, such as `jan`, means the whole kernel of its time.
+/// A slab policy and a page policy, written `slub-4.9+v2016`, and possibly the names of further
+/// parts. A slab policy written alone, such as `slub-3.0`, has the page policy of its era. A rung
+/// of document 001's ladder written alone, such as `jan`, means the whole kernel of its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Policies {
@@ -51,12 +51,12 @@ pub struct Policies {
     parts: Parts,
 }
 
-/// Further parts that can vary. A part that is not named keeps its default.
+/// Further parts that can vary. A part that is not named has its default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Parts {
     /// How lists of pages are freed.
     free_list: Option<FreeListPolicy>,
-    /// Policy of the LRU lists' locks; none = pages of programs are on no list.
+    /// Policy of the LRU lists' locks; `None`: pages of programs are on no list.
     lru: Option<lru::Chosen>,
     add_batch: Option<usize>,
     /// True if the locks of the LRU lists keep no counts.
@@ -96,7 +96,7 @@ impl UnknownPolicy {
 const FREE_LISTS: [(&str, FreeListPolicy); 2] =
     [("per_page", FreeListPolicy::PerPage), ("one_section", FreeListPolicy::OneSection)];
 
-/// The size of the add batch in Linux 4.15, used if the variant names none.
+/// The size of the add batch in Linux 4.15. It applies if the variant names no size.
 const ADD_BATCH_4_15: usize = ADD_BATCHES[0];
 
 /// The slab and page policy of the kernels of document 001.
@@ -231,7 +231,7 @@ impl Policies {
         lru.map(|policy| LruOptions { policy, add_batch, counts: !uncounted })
     }
 
-    /// Sets the page policies and the LRU options that the variant names.
+    /// Sets, in `options`, the page policies and LRU options that the variant names.
     pub(crate) fn apply(&self, options: &mut CachingOptions) -> Result<(), UnknownPolicy> {
         let CachingOptions { stack: options, cache } = options;
         options.pages.policy = Chosen::named(&self.pages).ok_or_else(|| {
@@ -240,7 +240,7 @@ impl Policies {
         })?;
         let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
-        // A rung is a kernel of 2017: its LRU lists have one lock, its add batches 14 pages.
+        // A rung is a kernel of 2017, whose LRU lists have one lock and whose add batches 14 pages.
         cache.lru.policy = lru.unwrap_or(match truncation {
             Some(_) => lru::Chosen::Single,
             None => cache.lru.policy,

@@ -42,9 +42,9 @@ pub enum Pace {
     /// All tasks begin a round together, and stop after the round in which the time runs out.
     #[default]
     InStep,
-    /// Each task begins its first round at a different place, and stops at any place. Warm-up and
-    /// measurement each last until one round's messages were sent for each task, however long that
-    /// takes.
+    /// Each task begins its first round at a different place, and may stop at any place. Warm-up
+    /// and measurement each last until all tasks together have sent as many messages as one round
+    /// of every task has, however long that takes.
     OutOfStep,
 }
 
@@ -155,7 +155,7 @@ fn rounds<M: KernelMemory>(
             shared.longest_ns.store(0, Relaxed);
             let mut observed = stage.conduct(memory, order);
             if leg == timed {
-                // The time in which threads wake each other is left out.
+                // The time that threads need to wake each other is left out.
                 observed.wall = Duration::from_nanos(shared.longest_ns.load(Relaxed).max(1));
                 replayed.add(observed);
             }

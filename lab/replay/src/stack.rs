@@ -77,7 +77,7 @@ impl Policies {
     }
 }
 
-/// Builds a stack with the slab policy that the registry calls it with, and replays on it.
+/// Builds a stack with the slab policy with which the registry calls it, and replays on it.
 struct OnStack<'a, R> {
     options: &'a CachingOptions,
     lru: Option<LruOptions<lru::Chosen>>,
@@ -279,7 +279,7 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
         let lists = self.stack.pages().pcp_totals();
         counters.page_sections = lists.critical_sections;
         counters.listed = lists.allocs + lists.frees;
-        // The other blocks that the zone took back did not pass through the lists.
+        // The other blocks that the zone took back did not come from the pcp lists.
         counters.lists_drained = counters.lists_drained.saturating_sub(lists.bypassed_frees);
         counters.handed_out = lists.allocs + lists.bypassed_allocs;
         counters.taken_back = lists.frees + lists.bypassed_frees;
@@ -412,8 +412,8 @@ mod tests {
         policies.replay(DOCUMENTED, Briefly(scenario, tasks)).unwrap()
     }
 
-    /// Zone locks per message, with one task: if several tasks shared a CPU, a task that loses the
-    /// CPU while it holds the lock of the pcp lists would send the others to the zone.
+    /// Zone locks per message, measured with one task. With several tasks on one CPU, a task could
+    /// lose the CPU while it holds the pcp lists' lock, and the others would then go to the zone.
     fn zone_locks(policies: &str, scenario: Scenario) -> f64 {
         run(policies, scenario, 1).0
     }
@@ -456,8 +456,8 @@ mod tests {
     }
 
     /// Document 003: each packet whose buffer comes from the page allocator takes the zone's lock
-    /// twice, whichever CPU frees it. With a slab cache for the buffer, or with pcp lists for order
-    /// 1, it takes the lock not at all.
+    /// twice, whichever CPU frees it. A packet takes no zone lock if its buffer comes from a slab
+    /// cache, or if there are pcp lists for order 1.
     #[test]
     fn pass_through_buffers_are_what_reaches_the_zone() {
         for place in [Place::Same, Place::Next, Place::Unbound] {
@@ -475,7 +475,7 @@ mod tests {
         }
     }
 
-    /// Each page of a fault goes onto the LRU lists and off them, on a machine of two nodes.
+    /// Each page of a fault is put onto the LRU lists and taken off, on a machine of two nodes.
     #[test]
     fn every_lru_policy_has_the_pages_of_faults() {
         for lru in LRU_POLICIES {

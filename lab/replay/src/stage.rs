@@ -44,8 +44,8 @@ pub struct Replayed {
     pub verified: u64,
     /// Messages that found no room.
     pub lost: u64,
-    /// Messages per second if each task runs at its own pace: the sum of the tasks' rates, each
-    /// over its own time. 0 for other replays.
+    /// Messages per second, if each task runs at its own pace: the sum of all tasks' rates, each
+    /// over that task's own time. 0 for other replays.
     pub rate: u64,
     /// Wall-clock time.
     pub wall_ns: u64,
@@ -77,7 +77,7 @@ impl<O: Copy> Stage<O> {
         self.barrier.wait();
     }
 
-    /// Lets all threads carry out an order, and waits until all have done it.
+    /// Lets all threads carry out an order, and waits until all of them have done so.
     pub fn conduct<M: KernelMemory>(&self, memory: &M, order: O) -> Observed {
         let (before, cpu_before, start) = (memory.counters(), cpu_ns(), Moment::now());
         self.set(Some(order));

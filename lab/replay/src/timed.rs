@@ -1,10 +1,10 @@
-//! A memory that times each call of its page allocator: a calibration prints the share.
+//! A memory that times each call of its page allocator; `--calibrate` prints what share they take.
 
 use crate::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A call that takes longer than this was interrupted.
+/// A call that takes longer than this was interrupted, and is not counted.
 const INTERRUPTED: Duration = Duration::from_micros(20);
 
 /// Another memory, whose calls for pages are timed.

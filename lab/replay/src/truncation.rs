@@ -5,7 +5,7 @@ use crate::file_cache::FileCache;
 use crate::host::{self, Moment, spawn};
 use std::time::Duration;
 
-/// The CPUs that fill a file and truncate it.
+/// The CPU that fills a file and the CPU that truncates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncation {
     /// Pages of the file.

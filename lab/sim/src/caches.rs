@@ -2,11 +2,11 @@
 //!
 //! A cache has no list of its lines. It counts the lines that it takes in, including those of data
 //! that streams through it, and each line remembers the count at its last use. A cache has lost a
-//! line once it has taken in as many others as it holds, as under LRU. So data that no task asks
-//! for again needs no records here. Associative sets are not simulated: they depend on addresses,
-//! and no result may. A socket's cache includes the caches of its cores, as in Intel's processors
-//! from Nehalem to Broadwell. If several cores have read a line, the last use counts for all of
-//! them: once the core of the last use has lost the line, the others have lost it too.
+//! line once it has taken in as many others as it holds, as under LRU. So data that no task uses
+//! again needs no records. Associative sets are not simulated: they depend on addresses, and no
+//! result may depend on addresses. A socket's cache includes the caches of its cores, as in Intel's
+//! processors from Nehalem to Broadwell. If several cores have read a line, the last use counts for
+//! all of them: once the core of the last use has lost the line, the others have lost it too.
 
 use crate::costs::CacheSizes;
 use crate::topology::Topology;
@@ -27,8 +27,8 @@ pub(crate) struct Use {
 /// The caches of a machine. By default they have no bound: no line is ever lost.
 #[derive(Default)]
 pub(crate) struct Caches {
-    /// Lines that each core's cache, and each socket's, has taken in; empty without a bound. The
-    /// counts begin so high that a line which was never used is in no cache.
+    /// Lines that each core's and each socket's cache has taken in; empty if caches have no bound.
+    /// The counts begin so high that a line that was never used is in no cache.
     cores: Vec<u64>,
     sockets: Vec<u64>,
     /// Lines that a core's cache holds, and lines that a socket's cache holds.
@@ -51,8 +51,8 @@ impl Caches {
         }
     }
 
-    /// Clears `cores`, a bit for each core that has the line, if they have lost it since its last
-    /// use. Returns the socket whose cache still has it, even if no core does.
+    /// Clears `cores`, which has a bit for each core with the line, if these cores have lost the
+    /// line since its last use. Returns the socket whose cache still has it, even if no core does.
     pub(crate) fn lose(&self, used: Use, cores: &mut u128) -> Option<u32> {
         let in_core = *self.cores.get(used.core as usize)? - used.by_core;
         let socket = used.core / self.cores_of_socket;
@@ -63,7 +63,7 @@ impl Caches {
         (in_socket <= self.most[1]).then_some(socket)
     }
 
-    /// A use of a line by this core at the present counts.
+    /// The record of a use of a line by this core now.
     pub(crate) fn uses(&self, core: u32) -> Use {
         let Some(by_core) = self.cores.get(core as usize) else { return Use::default() };
         let socket = core / self.cores_of_socket;

@@ -12,7 +12,7 @@ pub enum Waiting {
     /// release takes the line away from all of them, and each fetches it again; on average, half of
     /// them do so before the next owner.
     Ticket,
-    /// A queue lock, as Linux has from 4.2 (`qspinlock`): a release is one transfer, to the next.
+    /// A queue lock, as in Linux from 4.2 on (`qspinlock`): a release moves the line once.
     Queued,
     /// Quarry's own lock in a process: a waiting task spins for a while, and then sleeps. A free
     /// lock goes to the first task that tries.
@@ -45,9 +45,9 @@ pub struct Costs {
     pub remote_ns: u64,
     /// An access to a line that no cache has.
     pub memory_ns: u64,
-    /// Each line after the first in one access: the hardware fetches several at a time.
+    /// Each further line of one access, after the first: the hardware fetches several at a time.
     pub next_line_ns: u64,
-    /// A restartable sequence, without the lines it uses.
+    /// A restartable sequence, without the time for the lines that it uses.
     pub sequence_ns: u64,
     /// A critical section, besides the lines that its code reports.
     pub section_ns: u64,
@@ -55,7 +55,7 @@ pub struct Costs {
     pub zone_block_ns: f64,
     /// Moving a page onto or off an LRU list, besides the lines that this uses.
     pub lru_page_ns: f64,
-    /// An allocation or free outside the slab policy's per-CPU form, besides the lines.
+    /// An allocation or free outside the slab policy's per-CPU form, without the time for lines.
     pub slab_slow_ns: f64,
     /// Passing a lock on to the next task, besides the transfer of its line.
     pub hand_over_ns: u64,
@@ -81,8 +81,8 @@ pub struct Costs {
     /// The clock in GHz while 1, 2, .. CPUs of a socket are busy; the last value holds for more.
     /// Times that tasks compute are those at the first value. Empty: the clock stays the same.
     pub ghz: Vec<f64>,
-    /// Idle states: each is how long a CPU has been idle when it enters the state, and the time
-    /// that its core takes to leave the state. Empty: leaving takes no time.
+    /// Idle states. Each has the time for which a CPU has been idle when it enters the state, and
+    /// the time that its core takes to leave the state. Empty: leaving takes no time.
     pub idle_states: Vec<[u64; 2]>,
     /// How many times as long a task computes while another thread of its core is busy.
     pub smt_slowdown: f64,
@@ -91,8 +91,8 @@ pub struct Costs {
     /// True if each frame's descriptor has a line of its own, as in a kernel (`struct page`, 64
     /// bytes); false if neighbouring descriptors share lines, as in Quarry.
     pub frames_have_lines: bool,
-    /// How many lines a critical section of a kernel fetches at a time: a processor goes on with
-    /// the next page while it still fetches a line of this one.
+    /// The number of lines that a critical section of a kernel fetches at a time: a processor goes
+    /// on with the next page while a line of this one is still on its way.
     pub section_overlap: f64,
     /// Sizes of the caches. None: a cache keeps every line until another core takes it.
     pub caches: Option<CacheSizes>,
@@ -103,7 +103,7 @@ impl Default for Costs {
         Self {
             // 4 to 5 cycles of L1 at 2.5 GHz and more (Intel, "Optimization Reference Manual").
             hit_ns: 2,
-            // `section_ns` and `sequence_ns` include the next four.
+            // `section_ns` and `sequence_ns` include the time of the next four fields.
             locked_ns: 0,
             zone_block_ns: 0.0,
             lru_page_ns: 0.0,
@@ -136,7 +136,7 @@ impl Default for Costs {
             // Molka et al.: one core reads about 10 GB/s, a socket about 60 GB/s.
             core_bytes_per_ns: 10.0,
             socket_bytes_per_ns: 60.0,
-            // The computing time of a program was measured on its own machine, and is not scaled.
+            // A program computes for as long as was measured on its own machine, without scaling.
             ghz: Vec::new(),
             idle_states: Vec::new(),
             smt_slowdown: 1.0,

@@ -1,8 +1,8 @@
 //! Which cores have which cache lines: a table of pages of lines. A page is added at its first use.
 //!
-//! No result depends on the number of a line, and so none on where the system has put memory. The
-//! table's size is bounded: beyond [`MOST_PAGES`] it forgets the page that was added first, as if
-//! that page's lines had gone back to memory.
+//! No result depends on a line's number, and therefore none depends on where the system has put
+//! memory. The table's size is bounded. Beyond [`MOST_PAGES`] it forgets the page that was added
+//! first, as if that page's lines had gone back to memory.
 
 use crate::by_address::ByAddress;
 use crate::caches::{Caches, LINE, LINES, Use};
@@ -20,8 +20,8 @@ struct Line {
     /// The cores that have the line, a bit each, unless their caches have lost it; core numbers 128
     /// apart share a bit. 0: the line is in a socket's cache or in memory.
     cores: u128,
-    /// When the last transfer ends that was for a write, or from a core that may have written. The
-    /// next transfer begins then.
+    /// The end of the last transfer that was for a write, or from a core that may have written. The
+    /// next transfer of the line waits for it.
     free_at_ns: u64,
     /// The last use of the line, needed if caches have a size.
     used: Use,
@@ -206,7 +206,7 @@ impl Lines {
         };
         let now = self.line(line);
         let end_ns = now_ns.max(now.free_at_ns) + ns;
-        // If only one core has the line, it may have changed it: the transfer is as for a write.
+        // A line that only one core has may be modified, so the transfer is as for a write.
         if writes || cores.is_power_of_two() {
             now.free_at_ns = end_ns;
         }
@@ -214,7 +214,7 @@ impl Lines {
         end_ns - now_ns
     }
 
-    /// The cores that have a line, a bit each, and the socket whose cache has it by its last use.
+    /// The cores that have a line (a bit each), and the socket of the last use if its cache has it.
     fn holders(&mut self, line: usize) -> (u128, Option<u32>) {
         let &mut Line { mut cores, used, .. } = self.line(line);
         let socket = self.caches.lose(used, &mut cores);
@@ -223,7 +223,7 @@ impl Lines {
     }
 }
 
-/// Returns whether a core can use a line without a transfer, if the line is in these `cores`.
+/// Returns whether `core` can use a line that these `cores` have without a transfer.
 fn has(cores: u128, core: u32, writes: bool) -> bool {
     let me = 1 << (core % 128);
     cores == me || !writes && cores & me != 0

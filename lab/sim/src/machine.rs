@@ -126,7 +126,7 @@ impl Simulated {
                     if cpu.has_interrupts { INTERRUPT_NS.min(slice_ns) } else { slice_ns };
                 (cpu.slice_ends_ns.saturating_sub(cpu.now_ns), slice_ns)
             };
-            // If no other task waits, this one goes on for another slice.
+            // If no other task waits, the running task goes on for another slice.
             let step_ns = ns.min(if left_ns == 0 { slice_ns } else { left_ns.min(slice_ns) });
             self.pass(step_ns);
             ns -= step_ns;
@@ -158,7 +158,7 @@ impl Simulated {
         fetched.ns
     }
 
-    /// Uses a line that tasks share, in the order of time: the access takes effect at its end.
+    /// Uses a line that tasks share, in the order of simulated time. Its effect comes at its end.
     pub(crate) fn shared(&self, address: usize, bytes: usize, access: Access) {
         self.order();
         let own_ns = {
@@ -266,7 +266,7 @@ impl Simulated {
         }
         at.is_held = true;
         at.costs.contended += 1;
-        // A task whose core had the line began to wait after this time, by less than `hit_ns`.
+        // If the task's core had the line, `since_ns` may exceed this time by less than `hit_ns`.
         at.costs.waiting_ns += (now_ns + ns).saturating_sub(since_ns);
         // The lock's line goes to the next owner.
         let line = (state.lines.of(lock, 1).0, 1);

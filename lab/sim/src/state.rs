@@ -73,7 +73,7 @@ pub(crate) struct Task {
     is_interrupted: bool,
     /// True for a daemon: the run does not wait for its end.
     pub(crate) is_daemon: bool,
-    /// True if a wake-up ended its last wait, false if the time did.
+    /// True if a wake-up ended its last wait, false if the time of that wait was over.
     pub(crate) was_woken: bool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Cpu {
     pub(crate) now_ns: u64,
     pub(crate) task: Option<TaskId>,
     pub(crate) queue: VecDeque<TaskId>,
-    /// When its present task came, and until when that task may stay while others wait.
+    /// When the CPU's present task came, and until when it may stay while others wait.
     pub(crate) since_ns: u64,
     pub(crate) slice_ends_ns: u64,
     pub(crate) busy_ns: u64,
@@ -107,7 +107,7 @@ pub(crate) struct State {
     pub(crate) lines: Lines,
     /// For each socket, the time until which its memory is busy.
     pub(crate) memory_busy_until_ns: Vec<f64>,
-    /// For each core, the time until which its way to memory is busy; the core's threads share it.
+    /// For each core, the time until which it reads or writes memory; its threads share this path.
     pub(crate) core_busy_until_ns: Vec<f64>,
     pub(crate) outcome: Outcome,
     /// Tasks that are neither done nor daemons.
@@ -313,7 +313,7 @@ impl State {
         if self.topology.is_outside(cpu) {
             return ns;
         }
-        // A spinning thread leaves its core to the other thread: each `pause` takes a while.
+        // A spinning thread leaves its core to the other thread, because `pause` takes a while.
         let computes = |task: TaskId| !matches!(self.tasks[task].status, Status::Spins(_));
         let is_rival = |it: u32| it != cpu && self.cpus[it as usize].task.is_some_and(computes);
         let shares_core = self.topology.siblings(cpu).any(is_rival);
@@ -337,7 +337,7 @@ impl State {
         cpu.now_ns >= cpu.slice_ends_ns && !cpu.queue.is_empty() && task.keeps_cpu == 0
     }
 
-    /// Sends the running task to the end of its CPU's queue, or right after an interrupt's handler.
+    /// Sends the running task to the end of its CPU's queue; it is next if an interrupt came.
     pub(crate) fn yield_cpu(&mut self) {
         let running = self.running;
         let next = self.cpu().queue.front().copied();

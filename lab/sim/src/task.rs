@@ -79,22 +79,22 @@ pub fn compute(ns: u64) {
     here().compute(ns);
 }
 
-/// Uses the lines of `bytes` bytes at `address` as plain memory, without a wait for other tasks.
+/// Uses the lines of `bytes` bytes at `address` as plain memory, without waiting for other tasks.
 pub fn lines(address: usize, bytes: usize, access: Access) {
     here().touch(address, bytes, access);
 }
 
-/// Uses, likewise, a line that is not in this process's memory: the caller numbers such lines.
+/// Does the same with a line that is not in this process's memory; the caller numbers such lines.
 pub fn line(key: u32, access: Access) {
     lines(key_address(key), 1, access);
 }
 
-/// Uses such a line, on which tasks meet (a counter, for example), in the order of simulated time.
+/// Uses such a line, which tasks share (a counter, for example), in the order of simulated time.
 pub fn shared_line(key: u32, access: Access) {
     here().shared(key_address(key), 1, access);
 }
 
-/// Such lines lie above all addresses of a process, because the upper half is the kernel's.
+/// The lines lie above all addresses of a process: the upper half is the kernel's.
 fn key_address(key: u32) -> usize {
     1 << 63 | (key as usize) << 6
 }
@@ -105,7 +105,7 @@ pub fn memory(bytes: u64) {
     memory_of(node(), bytes);
 }
 
-/// Reads or writes, likewise, the memory of another node.
+/// Reads or writes the memory of another node in the same way.
 ///
 /// # Panics
 /// If there is no such node.

@@ -139,9 +139,9 @@ impl Topology {
 
 /// Name, sockets, cores per socket, threads per core.
 ///
-/// Among the numbers of threads are those that documents 002 and 004 name (`shared/reference`): 16,
-/// 44 and 160. Sockets and cores are those of processors of the documents' time with as many
-/// threads. A file (`from_toml`) can describe any other machine.
+/// The numbers of threads include those that documents 002 and 004 name (`shared/reference`): 16,
+/// 44 and 160. Sockets and cores are those of processors of that time with as many threads. A file
+/// (`from_toml`) can describe any other machine.
 pub const PRESETS: &[(&str, u32, u32, u32)] = &[
     ("two", 1, 2, 1),
     ("16-threads", 1, 8, 2),

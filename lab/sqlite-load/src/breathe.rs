@@ -36,7 +36,7 @@ pub(crate) struct Breathe {
     /// Bytes of heap and cache together.
     #[arg(long, default_value = "67108864")]
     budget: u64,
-    /// Threads that read pages at random, of four times as many as fit.
+    /// Threads that read pages at random, from four times as many pages as fit into the cache.
     #[arg(long, default_value = "4")]
     readers: usize,
     /// Threads that also change one page of four.

@@ -37,9 +37,9 @@ pub(crate) struct Faults {
     folder: PathBuf,
     /// SQL that makes a database.
     before: PathBuf,
-    /// SQL of which every request fails.
+    /// SQL whose requests for memory are made to fail, one in each run.
     work: PathBuf,
-    /// Every so many requests are failed; all by default.
+    /// One request in this many is made to fail; all of them by default.
     #[arg(long, default_value = "1")]
     step: u64,
     /// The first request that is failed.
@@ -62,7 +62,7 @@ pub(crate) struct Figures {
     pages_left: u64,
 }
 
-/// Requests until the first one that fails, which was reached at 0 or less; `i64::MAX`: none fails.
+/// Requests until the first one that fails; 0 or less once it was reached; `i64::MAX`: none fails.
 static COUNTDOWN: AtomicI64 = AtomicI64::new(i64::MAX);
 static IS_PERSISTENT: AtomicI64 = AtomicI64::new(0);
 

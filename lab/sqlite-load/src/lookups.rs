@@ -38,7 +38,7 @@ pub(crate) struct Lookups {
     /// Look-ups of each thread.
     #[arg(long, default_value = "400000")]
     lookups: u64,
-    /// Look-ups of each thread before, which nothing counts.
+    /// Look-ups of each thread before these, which are not counted.
     #[arg(long, default_value = "100000")]
     warm_up: u64,
     /// Reads every row once before.
@@ -53,7 +53,7 @@ pub(crate) struct Lookups {
     /// Time of the device for a page, in microseconds.
     #[arg(long, default_value = "50")]
     latency_us: u64,
-    /// The time of every so many look-ups is taken.
+    /// One look-up in this many is timed.
     #[arg(long, default_value = "1")]
     time_every: u64,
     /// Makes runs alike.

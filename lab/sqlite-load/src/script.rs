@@ -53,7 +53,7 @@ pub(crate) fn answer(connection: &Connection, text: &str, out: &mut dyn Write) -
             }
             Err(error) => {
                 writeln!(out, "{error}")?;
-                // After a statement that cannot be parsed, the script goes on in the next line.
+                // After a statement that cannot be parsed, the script continues in the next line.
                 rest = rest.trim_start();
                 rest = rest.split_once('\n').map_or("", |(_, after)| after);
             }

@@ -30,7 +30,7 @@ pub(crate) struct Stress {
     /// Bytes of all page caches together.
     #[arg(long, default_value = "67108864")]
     budget: u64,
-    /// Halves the budget again and again while the threads work, down to an eighth, and lifts it.
+    /// Halves the budget down to an eighth and lifts it, again and again while the threads work.
     #[arg(long)]
     halve: bool,
     /// Only checks what is there.

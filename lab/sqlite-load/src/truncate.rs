@@ -23,11 +23,11 @@ const OWN_PAGES: u32 = 256;
 /// How the pages are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Way {
-    /// `xTruncate` of all of them: what a rollback or VACUUM does.
+    /// `xTruncate` drops all pages, as in a rollback or VACUUM.
     Truncate,
-    /// `xDestroy`: what closing a database does.
+    /// `xDestroy` drops them, as when a database is closed.
     Close,
-    /// Each is fetched and discarded by itself.
+    /// Each page is fetched and discarded by itself.
     OneByOne,
 }
 
@@ -69,7 +69,7 @@ struct Cache {
 /// The part of the run for which the other thread records its operations.
 #[derive(Default)]
 struct Watch {
-    /// 0: not recorded; 1: no page is dropped; 2: the pages are dropped.
+    /// 0: operations are not recorded; 1: no page is dropped; 2: the pages are dropped.
     part: AtomicU64,
     is_over: AtomicBool,
 }

@@ -13,17 +13,17 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 /// The page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Variant {
-    /// SQLite's own: a cache for each connection, with an equal share of the budget.
+    /// SQLite's own cache: one for each connection, with an equal share of the budget.
     Separate,
-    /// SQLite's own with the size that it has by default (2,000 KiB), whatever the budget.
+    /// SQLite's own cache with its default size (2,000 KiB), which the budget does not change.
     Default,
-    /// SQLite's own, one group of all connections over a buffer with the bytes of the budget
+    /// SQLite's own cache: one group of all connections, on a buffer with the bytes of the budget
     /// (SQLITE_CONFIG_PAGECACHE). It needs SQLITE_ENABLE_MEMORY_MANAGEMENT and a mutex.
     Shared,
     /// The same group without the flag and without any mutex: for a program with one thread.
     SharedSingle,
-    /// SQLite's own, one group of all connections; sqlite3_soft_heap_limit64 holds what SQLite
-    /// allocates to the budget, as far as it can.
+    /// SQLite's own cache: one group of all connections. As far as it can,
+    /// sqlite3_soft_heap_limit64 keeps what SQLite allocates within the budget.
     SoftLimit,
     /// As `separate`, but built with SQLITE_ENABLE_MEMORY_MANAGEMENT, as rusqlite's `bundled` is.
     Managed,

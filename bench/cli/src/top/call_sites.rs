@@ -35,7 +35,7 @@ impl CallSites {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for its end, and prints its call sites, or the reason why there are none.
+    /// Waits for the profile's end, and prints its call sites, or the reason why there are none.
     pub(super) fn print(self, out: &mut dyn Write) -> Result<()> {
         let heading = "Allocated since the first look, and still in use (samples count as blocks):";
         writeln!(out, "\n{heading}")?;

@@ -26,7 +26,7 @@ use view::View;
 
 /// Longest wait for a key. A signal is noticed after this delay at the latest.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// Most processes whose call sites are shown: until it reacts, a profile takes time of a CPU.
+/// Most processes whose call sites are shown: a profile takes CPU time until the process reacts.
 const MOST_PROFILES: usize = 32;
 /// Width of the text of `--once`: all columns, with room for a long name.
 const ONCE_COLUMNS: u16 = 100;
@@ -36,10 +36,10 @@ const ONCE_COLUMNS: u16 = 100;
 /// Keys: q quits, h shows all keys, n s l p d g a c sort by name, size, live, parked, dirty,
 /// growth, allocations and fast-path share.
 ///
-/// With --sort growth processes are profiled meanwhile. At the end the table is printed, then for
-/// each process the call sites of memory that was allocated since the first reading and is still in
-/// use; if there are several, with a table of its own. With --once the second reading comes --delay
-/// after the first: `quarry top --once --sort growth --delay 300`.
+/// With --sort growth processes are profiled meanwhile. At the end the command prints the table,
+/// and then for each process the call sites of memory that was allocated since the first reading
+/// and is still in use; with several processes, each also has its own table. With --once the second
+/// reading comes --delay after the first: `quarry top --once --sort growth --delay 300`.
 #[derive(clap::Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
@@ -171,7 +171,7 @@ fn watch(
     }
 }
 
-/// The last signal that asks this process to end, and whether it was continued after a stop.
+/// The last signal that asked this process to end, and whether this process went on after a stop.
 #[derive(Default)]
 struct Signals(Arc<AtomicUsize>, Arc<AtomicBool>);
 

@@ -10,11 +10,11 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Table};
 
-/// Head, column to sort by, width, and rank: on a narrow screen higher ranks are left out first.
+/// Head, column to sort by, width, and rank: a narrow screen leaves out high ranks first.
 type Place = (&'static str, Option<Column>, u16, u8);
 
-/// Each column fits its largest number, because a truncated number would be wrong, and the first
-/// one the longest name that Quarry gives.
+/// Each column is wide enough for its largest number, because a truncated number would be wrong.
+/// The first column is wide enough for the longest name that Quarry gives.
 const COLUMNS: [Place; 10] = [
     ("NAME", Some(Column::Name), 14, 0),
     ("SIZE", Some(Column::Size), 7, 5),
@@ -61,7 +61,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
     let summary = summary(view, frame.area().width);
     let [lines, rows] = [summary.len(), view.rows.len()].map(|it| u16::try_from(it).unwrap_or(0));
     let height = frame.area().height;
-    // The rows of the table have half of a low screen.
+    // On a screen with few lines, the rows of the table get half of them.
     let lines = lines.min(height.saturating_sub(rows + 1).max(height / 2));
     let [head, table] =
         Layout::vertical([Constraint::Length(lines), Constraint::Min(1)]).areas(frame.area());

@@ -10,11 +10,11 @@ use crate::known::KNOWN;
 use anyhow::{Result, bail};
 use quarry_harness::usage::Usage;
 
-/// Threads per CPU from which on SLAB was faster than SLUB in document 002: TCP_RR on 16 CPUs
-/// gained 2.1 % with 48 threads and 13.8 % with 160.
+/// With this number of threads per CPU or more, SLAB was faster than SLUB in document 002: TCP_RR
+/// on 16 CPUs gained 2.1 % with 48 threads and 13.8 % with 160.
 const MANY_THREADS: f64 = 3.0;
-/// Mean bytes of a request from which on most memory comes from caches with objects of a page and
-/// more: the subject of document 003.
+/// If requests have this many bytes on average or more, most memory comes from caches with objects
+/// of a page and more, which are the subject of document 003.
 const LARGE_REQUEST: u64 = 2048;
 
 #[derive(Clone, Debug)]
@@ -71,8 +71,8 @@ const POLICIES: [Policy; 5] = [
 
 impl Candidates {
     /// Looks for the allocators that the user named, before anything runs; fails on an unknown
-    /// name. Without names it looks only for Quarry's own library, because a variable may name a
-    /// wrong file.
+    /// name. Without names it looks only for Quarry's own library, because an environment variable
+    /// may name a wrong file for it.
     pub(super) fn named(names: &[String], built_in: &BuiltIn<'_>) -> Result<Self> {
         let mut candidates = Self::default();
         if names.is_empty() {
@@ -121,7 +121,7 @@ impl Candidates {
         Ok(())
     }
 
-    /// Leaves out the allocator that serves the program; adds glibc if that is another one.
+    /// Leaves out the allocator that serves the program; adds glibc if glibc is not that allocator.
     fn without(&mut self, baseline: &Contender) -> Result<()> {
         let Some(own) = &baseline.allocator.preload else { return Ok(()) };
         let own = own.canonicalize().unwrap_or_else(|_| own.clone());
@@ -130,7 +130,7 @@ impl Candidates {
                 && it.contender.allocator.preload.as_ref() == Some(&own)
         };
         self.there.retain(|it| !is_own(it));
-        // Given as a file, so that the lines of `deploy` can preload it.
+        // By its file, so that the lines of `deploy` can preload it.
         let glibc = allocators::preloaded(GLIBC, allocators::glibc().file()?, None);
         let why = "the C library's own".to_owned();
         self.there.insert(0, Candidate { contender: Contender::from(glibc), why });

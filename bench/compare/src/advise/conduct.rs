@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 /// Runs of the program that the budget must have room for.
 const LONGEST_RUN: u32 = 10;
-/// A candidate's run fails after this multiple of the baseline's time, not before [`PATIENCE`].
+/// A candidate's run fails after this multiple of the baseline's time, but not before [`PATIENCE`].
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -66,7 +66,7 @@ impl Library {
             it.packages.iter().find(is_installed)
         });
         if let Some(package) = package {
-            // The loader finds a bare name in the library folder of the image's architecture.
+            // The loader looks for a bare name in the image's library folder for its architecture.
             let soname = known
                 .and_then(|it| it.files.iter().find(|soname| name.starts_with(soname.as_str())));
             return Self {

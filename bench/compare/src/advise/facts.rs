@@ -44,7 +44,7 @@ impl Facts {
         }
     }
 
-    /// Returns whether 8 MiB and a quarter of the peak or more were never freed.
+    /// Returns whether the program never freed at least 8 MiB and at least a quarter of the peak.
     pub(super) fn hold_much(&self) -> bool {
         self.held_bytes >= (8 << 20).max(self.peak_bytes / 4)
     }

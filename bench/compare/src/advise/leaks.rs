@@ -6,7 +6,7 @@ use crate::supervised_program::SupervisedProgram;
 use quarry_harness::sampler::{SampleKey, Sampler};
 use std::mem;
 
-/// Lines that name the call sites, if `is_much` memory is kept and Quarry can serve the program.
+/// Lines that name the call sites, if the program keeps much memory and Quarry can serve it.
 pub(super) fn named(
     program: &mut SupervisedProgram,
     built_in: &BuiltIn<'_>,

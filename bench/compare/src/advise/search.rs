@@ -153,7 +153,7 @@ impl Search<'_> {
         experiment.conduct()
     }
 
-    /// Ends a stage if another round would pass the deadline, or use up the time of a minimal test.
+    /// Ends a stage if another round would pass the deadline, or use the time of the shortest test.
     fn until_deadline(&self, is_test: bool) -> Stop {
         let (samples, deadline) = (Rc::clone(&self.samples), self.deadline);
         let began = samples.elapsed();

@@ -254,7 +254,7 @@ mod tests {
         assert!(failed >= 10, "{failed} of 20");
     }
 
-    /// The best of equal candidates looks better than glibc; 5 of 100 tests at most may confirm it.
+    /// The best of equal candidates looks better than glibc; at most 5 of 100 tests may confirm it.
     #[test]
     fn the_best_of_many_equal_ones_is_no_gain() {
         let used = |seed| {

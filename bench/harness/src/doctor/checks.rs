@@ -115,17 +115,17 @@ const CPUS_FOR_CONTENTION: usize = 8;
 const GLIBC_WITH_RSEQ: (u32, u32) = (2, 35);
 /// Without a limit, version 1 of control groups shows a number above this.
 const NO_LIMIT: u64 = 1 << 60;
-/// Load per CPU from which on other processes disturb timings.
+/// With this load per CPU or more, other processes disturb timings.
 const BUSY: f64 = 0.25;
-/// Share of stolen time from which on medians show it.
+/// If this share of the time or more is stolen, medians show it.
 const STEAL: f64 = 0.005;
 /// Largest step of a clock that resolves a batch of operations.
 const CLOCK_STEP_NS: f64 = 1000.0;
-/// Noise of a quiet machine: variation of a loop of 100 us, and its worst time over the median.
+/// Noise on a quiet machine: variation of a loop of 100 us, and its longest time over the median.
 const VARIATION: f64 = 0.02;
 const WORST: f64 = 1.5;
 
-/// Looks at a machine; returns a description of the fact on which a finding rests, if any.
+/// Looks at a machine. If the finding applies, returns a description of the fact that shows it.
 type Look = fn(&Patient) -> Option<String>;
 
 const LOOKS: [(&str, Look); 17] = [

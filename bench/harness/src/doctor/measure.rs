@@ -10,7 +10,7 @@ const WATCH: Duration = Duration::from_secs(1);
 const LOOP: Duration = Duration::from_micros(100);
 const LOOPS: usize = 3000;
 
-/// Measures this machine for a good second; `None` without `/proc/stat`.
+/// Measures this machine for a little more than a second; `None` without `/proc/stat`.
 pub(super) fn measure() -> Option<Measured> {
     let before = KernelStats::current().ok()?;
     std::thread::sleep(WATCH);
@@ -26,7 +26,7 @@ fn spent(before: &KernelStats, after: &KernelStats) -> Option<(f64, f64)> {
     let between = |before: Option<u64>, after: Option<u64>| {
         after.unwrap_or(0).saturating_sub(before.unwrap_or(0)) as f64
     };
-    // The kernel counts the time of guests under user as well.
+    // The kernel counts the time of guest machines as user time, too.
     let busy = |it: &CpuTime| {
         it.user + it.nice + it.system + it.irq.unwrap_or(0) + it.softirq.unwrap_or(0)
     };

@@ -38,8 +38,8 @@ struct Record<'a> {
 }
 
 impl DoctorArgs {
-    /// Looks at this machine for a good second, and prints all findings to `out`, including the
-    /// `further` ones of the caller.
+    /// Looks at this machine for a little more than a second, and prints all findings to `out`,
+    /// including the `further` ones of the caller.
     ///
     /// # Errors
     /// A warning or worse under `--strict`, or a failed write to `out`.

@@ -125,7 +125,7 @@ impl Estimates {
     }
 
     /// Returns the factor by which the number of pairs must grow until the interval, which shrinks
-    /// with the square root, lies beyond 0 or within the margin. `None` without an interval.
+    /// with the square root of this number, lies beyond 0 or within the margin. `None` without one.
     fn factor_to_settle(&self) -> Option<f64> {
         let margin = self.rule.margin;
         let half = |it: &Estimate| Some((it.interval?.high - it.interval?.low) / 2.0);
@@ -137,7 +137,7 @@ impl Estimates {
         let seen = half(&self.of_baseline)?;
         let beyond = match &self.of_copy {
             None => squared(seen, centre.abs() - margin),
-            // The variant lies between baseline and copy, so more runs would never decide.
+            // The variant lies between the baseline and its copy, so more runs would never decide.
             Some(of_copy) if of_copy.centre * centre <= 0.0 => f64::INFINITY,
             Some(of_copy) => {
                 squared(seen, centre.abs()).max(squared(half(of_copy)?, of_copy.centre.abs()))

@@ -113,7 +113,7 @@ impl Judgement {
         self.interval().filter(|_| self.relation == Relation::Ratio)
     }
 
-    /// Returns the largest distance from 1 within the interval of ratios.
+    /// Returns how far from 1 the interval of ratios reaches.
     pub fn reach(&self) -> Option<f64> {
         let Interval { low, high } = self.ratios()?;
         Some((low - 1.0).abs().max((high - 1.0).abs()))
@@ -156,7 +156,7 @@ impl Judgement {
         }
     }
 
-    /// Writes the verdict with the number of samples that would decide.
+    /// Writes the verdict, and the number of further samples that would decide an undecided one.
     pub fn said(&self) -> String {
         if let Outcome::NoVerdict(reason) = self.outcome {
             return if reason == Reason::Baseline { String::new() } else { "-".to_owned() };

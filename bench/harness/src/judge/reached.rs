@@ -36,7 +36,7 @@ impl fmt::Display for Success {
     }
 }
 
-/// The workload, of several, that is furthest from the target.
+/// Of several workloads, the one that is furthest from the target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worst {
     /// Name of the workload.

@@ -48,7 +48,7 @@ pub struct Selection<'a> {
     /// The metric that verdicts are about.
     pub metric: &'a Metric,
     warnings: Vec<String>,
-    /// The sentence about these runs, if it is not for their judgements to say.
+    /// An answer to print instead of the judgements, if these runs alone do not decide it.
     pub answer: Option<&'a str>,
 }
 

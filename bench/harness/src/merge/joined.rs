@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 
 /// Joins all shards of a run; samples get the order of a run without shards. If several shards
-/// measured the same workload, each has a warm-up sample of it. The first failed one is kept, else
-/// the first.
+/// measured the same workload, each has a warm-up sample of it. Of these samples the first failed
+/// one is kept or, if none failed, the first one.
 pub(super) fn join(found: Found) -> Result<Run> {
     let mut runs = found.parts.into_values().map(|(_, run)| run);
     let first = runs.next().context("there is a shard")?;

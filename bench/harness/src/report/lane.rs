@@ -63,7 +63,7 @@ fn width(letter: char) -> f64 {
         'W' | 'M' | '@' | '%' | 'm' | 'w' => 1.6,
         'A'..='Z' | '<' | '>' | '=' | '+' | '~' | '_' | '&' => 1.3,
         ' '..='~' => 1.0,
-        // The range contains scripts with letters as wide as high.
+        // This range contains scripts whose letters are as wide as they are high.
         '\u{80}'..='\u{10ff}' => 1.4,
         _ => 2.0,
     };

@@ -57,8 +57,8 @@ impl Course {
         self.readings.last().map_or(f64::NEG_INFINITY, |it| it.second)
     }
 
-    /// The most resident memory between the seconds `from` and `to`; without a reading in between,
-    /// that of the last one before. `None` if the readings begin too late or end too early.
+    /// The most resident memory between the seconds `from` and `to`; if no reading lies in between,
+    /// the last one before. `None` if the readings begin too late or end too early.
     fn most(&self, from: f64, to: f64) -> Option<f64> {
         (to <= self.end()).then_some(())?;
         let [first, last] =

@@ -77,7 +77,7 @@ impl ReportArgs {
     }
 }
 
-/// Makes the page of runs, each with its name. The `answer`, if any, stands for the verdicts above.
+/// Makes the page of runs, each with its name. An `answer` stands on top in place of the verdicts.
 ///
 /// # Errors
 /// If a run has nothing to compare.

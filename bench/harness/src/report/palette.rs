@@ -40,7 +40,7 @@ impl Palette {
         self.swatches.iter().position(|swatch| swatch.label == label).unwrap_or(0)
     }
 
-    /// Draws the shape of a variant around a centre; neighbours in the legend differ.
+    /// Draws the shape of a variant around a centre. Neighbours in the legend have other shapes.
     pub(super) fn marker(&self, label: &str, (x, y): (f64, f64), radius: f64) -> Markup {
         let r = radius;
         let points = |points: &[(f64, f64)]| -> String {

@@ -77,7 +77,7 @@ impl Metric {
         Self::new(name, PER_OPERATION, Direction::None, counter).per("operations").digits(4)
     }
 
-    /// Divides by another figure; a sample in which that is 0 has no value.
+    /// Divides by another figure; a sample in which the other figure is 0 has no value.
     pub fn per(mut self, figure: &str) -> Self {
         self.per = Some(figure.to_owned());
         self

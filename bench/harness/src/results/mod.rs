@@ -16,8 +16,8 @@
 //! warning, but makes a shard incomplete. Any other damage or foreign content is an error with file
 //! and line.
 //!
-//! A new figure is a name in `counters` or `figures` of a [`Measurement`]. These are filled by
-//! `malloc_patterns` of the lab, `memory` of the replays and `raw` of the comparison.
+//! A new figure is a new name in `counters` or `figures` of a [`Measurement`]. `malloc_patterns` of
+//! the lab, `memory` of the replays and `raw` of the comparison fill these maps.
 
 mod difference;
 mod directory;

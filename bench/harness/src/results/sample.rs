@@ -34,7 +34,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// A window without further figures; the caller sets `verified`.
+    /// A measurement of a window, without further figures; the caller sets `verified`.
     pub fn of_window(
         operations: u64,
         time_ns: u64,

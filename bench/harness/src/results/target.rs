@@ -18,7 +18,7 @@ pub enum Relation {
 pub enum Against {
     /// On each workload the best peer on that workload.
     Best,
-    /// Every peer, or those whose names begin with one of these (`jemalloc`: also `jemalloc-new`).
+    /// Each peer, or each whose name begins with one of these (`jemalloc` includes `jemalloc-new`).
     Each(Vec<String>),
 }
 

@@ -50,7 +50,7 @@ impl Sorted {
     }
 
     /// `Best<percent>%Amean`: the mean of the lowest `percent` % of the samples and of one more, as
-    /// mmtests computed it until d1acdee4 (2019); the mean of all if that share has no sample.
+    /// mmtests computed it until d1acdee4 (2019); the mean of all samples if that share has none.
     pub fn best_amean(&self, percent: usize) -> f64 {
         match self.share(percent) {
             0 => self.amean(),
@@ -58,7 +58,7 @@ impl Sorted {
         }
     }
 
-    /// `B<mean>-<percent>` of rates: the mean of the samples above that share.
+    /// `B<mean>-<percent>` of rates: the mean of the samples above the lowest `percent` %.
     pub fn best_hmean(&self, percent: usize) -> f64 {
         hmean(&self.0[self.share(percent).min(self.0.len() - 1)..])
     }

@@ -18,7 +18,7 @@ const SPARSETRUNCATE: &str = include_str!("../../tests/golden/sparsetruncate_rec
 const FIGURES: &str = include_str!("../../tests/golden/figures_outside_tables.csv");
 
 /// The only row of the documents whose percentage does not follow from its printed inputs: they
-/// allow 6.0552 to 6.0569, but the row has 6.05.
+/// allow 6.0552 to 6.0569, but the document prints 6.05.
 const EXCEPTION: (&str, &str) = ("sockperf-tcp-throughput", "1211.02");
 
 fn records(csv: &'static str) -> impl Iterator<Item = Vec<&'static str>> {

@@ -131,7 +131,7 @@ impl Figure {
         aim(self.relation, self.at_most, &self.unit)
     }
 
-    /// The figure and its verdict, with the aim if the aim was another one at that time.
+    /// The figure and its verdict; also the aim, if the run had another aim than the present one.
     fn text(&self, aim: &str) -> String {
         let estimate = self.centre.map(|centre| Estimate {
             centre,

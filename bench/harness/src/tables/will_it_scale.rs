@@ -1,4 +1,4 @@
-//! The table of document 004, in a part for each number of tasks. A variant's row has, for each
+//! The table of document 004, with one part for each number of tasks. A variant's row has, for each
 //! workload (processes and threads), mean, deviation and speed-up over the first variant.
 
 use crate::judge::{Column, Row, Selection};

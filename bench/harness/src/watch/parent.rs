@@ -18,8 +18,8 @@ pub const GROUP_VARIABLE: &str = "LAB_CONTROL_GROUP";
 /// The parent's observations of a process, and the process's measurement.
 pub type Watched = (Timeline, Measurement);
 
-/// Starts a sample process and reads its memory every `interval`. `last` has the name of a phase
-/// and a time: when that time has passed since the process announced the phase, lets it end.
+/// Starts a sample process and reads its memory every `interval`. `last` is the name of a phase and
+/// a time: the process may end when that time has passed since it announced the phase.
 ///
 /// # Errors
 /// How the process failed.

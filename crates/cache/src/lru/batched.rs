@@ -2,8 +2,8 @@
 //! lock (D. Jordan, "lru_lock scalability", January 2018; never merged).
 //!
 //! `batches.rs` defines *inner* pages and *sentinels*. A release of several pages first takes the
-//! inner pages off, under their batch locks, and then the sentinels, under the LRU lock. (In list
-//! order, the removal of a sentinel would make the next page a sentinel.)
+//! inner pages off, under their batch locks, and then the sentinels, under the LRU lock. (If it
+//! took pages in list order, each sentinel that leaves would make the next page a sentinel.)
 
 use super::batches::{Batch, INNER, Locked, NodeLists, role, tag};
 use super::page::{Descriptor, DescriptorTable, PageNo};

@@ -3,12 +3,12 @@
 use super::policy::LruPolicy;
 use super::splice::Splice;
 
-/// Sizes of add batches that the lab's tables compare: Linux up to 4.15 (`PAGEVEC_SIZE`), Linux
-/// from 6.10 on, and four times the first (document 004).
+/// Sizes of add batches that the lab's tables compare: that of Linux up to 4.15 (`PAGEVEC_SIZE`),
+/// that of Linux from 6.10 on, and four times the first (document 004).
 pub const ADD_BATCHES: [usize; 3] = [14, 31, 56];
 
-/// Options of the LRU lists. `splice` adds and releases a page 8 to 13 ns faster than `single` with
-/// two threads, and 3 ns slower with one (`docs/policies/lru-splice.md`).
+/// Options of the LRU lists. With two threads `splice` adds and releases a page 8 to 13 ns faster
+/// than `single`, with one thread 3 ns slower (`docs/policies/lru-splice.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruOptions<P = Splice> {
     /// The locking of the lists.

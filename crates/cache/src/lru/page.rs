@@ -80,7 +80,7 @@ impl Descriptor {
         NodeId(self.node.load(Relaxed))
     }
 
-    /// Returns whether the page is held. An acquire load: a later load of the key is not older.
+    /// Returns whether the page is held. An acquire load, so later loads of the key are no older.
     #[inline(always)]
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -107,7 +107,7 @@ impl Descriptor {
         Ok(before)
     }
 
-    /// Frees a descriptor that the caller owns: makes it all zero, the state last.
+    /// Frees a descriptor that the caller owns: clears all its fields, the state last.
     pub fn clear(&self) {
         self.index.store(0, Relaxed);
         self.mapping.store(0, Relaxed);

@@ -44,8 +44,8 @@ pub enum Waiting {
     /// The scan waits.
     Waits,
     /// The scan waits, except for a lock that the running task itself holds. Reclaim inside
-    /// `malloc` uses this, also in a signal handler. A holder requests no memory, so each wait
-    /// ends. With trylocks only, `malloc` would fail while a holder is off its CPU.
+    /// `malloc` uses this, also in a signal handler. A task with such a lock requests no memory, so
+    /// each wait ends. (With `try_lock`, `malloc` would fail when that task loses its CPU.)
     ForOthers,
 }
 
@@ -116,8 +116,8 @@ pub trait Lists: Send + Sync + 'static {
     fn remove(&self, table: &DescriptorTable, pages: &[PageNo]);
 
     /// Takes up to `out.len()` pages from the tail of a list, and pins them. Up to `MOST_PASSED`
-    /// pages that cannot be pinned go to the front. Returns how many it took. It ends early if
-    /// `waiting` is `ForOthers` and the running task holds a lock that it needs.
+    /// pages that cannot be pinned go to the front. Returns how many it took. Ends early if
+    /// `waiting` is `ForOthers` and the running task itself holds a lock that this call needs.
     fn isolate(
         &self,
         table: &DescriptorTable,

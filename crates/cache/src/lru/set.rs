@@ -21,7 +21,7 @@ struct AddBatch {
 /// Invariants: a page in an add batch is pinned by the batch and on no list; a batch holds less
 /// than `add_batch` pages while no task holds its lock; a page is on a list iff it has `LRU`.
 ///
-/// While it holds a lock, no code here asks for memory or for a lock of another layer. So a reclaim
+/// No code here asks for memory or for a lock of another layer while it holds a lock. So a reclaim
 /// inside `malloc` may wait for these locks, except for one that the running task itself holds.
 pub struct LruSet<P: LruPolicy = Splice> {
     options: LruOptions<P>,
@@ -77,7 +77,7 @@ impl<P: LruPolicy> LruSet<P> {
     }
 
     /// Puts a page into a slot's add batch, which pins it. The page is on no list, and the caller
-    /// pins it too. Moves a full batch to the lists, or the page alone if the batch is locked.
+    /// pins it too. Moves a full batch to the lists; if the batch is locked, moves only the page.
     pub fn add(
         &self,
         table: &DescriptorTable,

@@ -68,7 +68,7 @@ impl Local {
         effort::spend(Effort::LruPage, 1);
         assign(table.at(page), self.tag, INNER);
         self.batch.push_front(table, page);
-        // Counts the page for its own list; the published patch counts it for the wrong one.
+        // Counts the page for its own list; the published patch counts it for another.
         self.pages += 1;
     }
 

@@ -58,7 +58,7 @@ impl State {
     pub const UNEVICTABLE: u64 = 1 << 42;
     /// The first use of this page starts the next read-ahead (`PG_readahead`).
     pub const READAHEAD: u64 = 1 << 43;
-    /// Read-ahead read the page unrequested: the first scan that finds it used keeps it inactive.
+    /// Read-ahead read this page unasked: the first scan that finds it used keeps it inactive.
     pub const FRESH: u64 = 1 << 44;
     /// The unit of the version: every release of the exclusive latch adds it.
     pub const VERSION: u64 = 1 << 48;
@@ -77,7 +77,7 @@ impl State {
         self.0 & MOST_PINS
     }
 
-    /// Returns whether the page has pins besides that of its add batch or of a scan.
+    /// Returns whether the page has more pins than the one of its add batch or of a scan.
     #[inline]
     #[must_use]
     pub const fn is_pinned_by_users(self) -> bool {

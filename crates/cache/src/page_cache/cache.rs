@@ -134,7 +134,7 @@ impl<P: LruPolicy> Tables<P> {
     }
 }
 
-/// A page cache and its stack. The caller has pinned each page that it passes, unless noted.
+/// A page cache and its stack. Callers pin each page that they pass, unless noted.
 pub struct PageCacheRef<'a, H: Host> {
     pub(super) host: &'a H,
     pub(super) tables: &'a Tables<H::Lru>,

@@ -2,7 +2,7 @@
 //!
 //! Each slot has a stack of free numbers. Batches move between the stacks and the depot, which has
 //! a bit for each free number. The depot hands out the lowest numbers, to keep descriptors in use
-//! together, and purges system pages of free descriptors (zero before and after).
+//! together, and purges system pages in which all descriptors are free (a free one is zero).
 //!
 //! Equation: `free bits + numbers on stacks + descriptors in use = descriptors mapped`.
 

@@ -74,8 +74,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     /// Begins to write a dirty page: the page counts as clean, and as being written. Returns false
-    /// if it is clean, gone, or being written already. The caller pins and latches it, and ends
-    /// with [`end_writeback`](Self::end_writeback); it may give up the latch before that.
+    /// if it is clean, gone, or being written already. The caller pins and latches the page, and
+    /// ends with [`end_writeback`](Self::end_writeback), before which it may give up the latch.
     pub fn begin_writeback(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
         let state = &self.tables.pages.at(page).state;

@@ -48,7 +48,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         index: u64,
         effort: Effort,
     ) -> Result<Slot, ReadError> {
-        // Looks under the lock first: a thread that cannot walk would allocate a page for each hit.
+        // Looks under the lock first: some threads cannot walk, and would allocate for each hit.
         if let Some((page, state)) = self.pin_unless_evicted(mapping, index)
             && let Some(slot) = self.wait_for_fill(page, state)?
         {
@@ -237,7 +237,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let sizes = tables.lru.sizes(evicted.node);
         let refault = clock.refault(tables.buckets, evicted, sizes.active);
         if evicted.group == GroupId::ROOT.0 {
-            // Not for a group with a limit: it evicts by a clock, so no list was too short for it.
+            // A group with a limit evicts by a clock, so its refaults do not mean a short list.
             let balance = tables.balances.at(usize::from(evicted.node.0));
             balance.note_refault(sizes, refault.distance, refault.workingset);
             tables.demands.refaulted(&mapping.demand, sizes.inactive + sizes.active);

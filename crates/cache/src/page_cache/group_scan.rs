@@ -4,7 +4,7 @@
 //! The kernel has a pair of LRU lists for each group. Here the lists of a node hold the pages of
 //! all groups, so a scan for one group would move pages of others. The clock is Corbato's (1968):
 //! the hand evicts unused pages, and clears the marks of used pages. After `MOST_USED` used pages a
-//! round evicts used pages as well, so that it is bounded and frees something.
+//! round evicts used pages as well, so that the round ends and frees something.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;

@@ -110,8 +110,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Ends the holding of a page; with `discard`, the page leaves the mapping as well. Does
-    /// nothing if a truncation has ended the holding already. If that is possible, the caller needs
-    /// a second pin: without any pin the page may have been freed and reused.
+    /// nothing if a truncation has ended the holding already. A caller that cannot exclude this
+    /// needs a second pin: without any pin the page may have been freed and reused.
     #[inline]
     pub fn unhold(self, page: PageNo, discard: bool) {
         if discard {

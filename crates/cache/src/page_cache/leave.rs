@@ -109,9 +109,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// Enters a page at the index `new` as well. Returns the page that was there, if any: taken
-    /// out, latched and pinned, with its former state. Fails with the number of missing nodes, or
-    /// with `None` if that page is busy.
+    /// Enters a page at the index `new`, in addition to its old index. If another page was there,
+    /// takes it out, latches and pins it, and returns it with its former state. Fails with the
+    /// number of missing nodes, or with `None` if that page is busy.
     fn enter(
         self,
         locked: &mut LockedMapping<'_>,

@@ -5,16 +5,16 @@
 //! keeps pages that were used often long ago. Here a node starts with that rule, and refaults move
 //! the target, as the hits of ghost lists do in ARC (Megiddo and Modha, 2003):
 //!
-//! * an evicted page comes back that was never active: the target grows by one page, because a
+//! * if an evicted page that was never active comes back, the target grows by one page, because a
 //!   longer inactive list would have kept the page;
-//! * an evicted page comes back that had been active: the target shrinks by one page.
+//! * if an evicted page that had been active comes back, the target shrinks by one page.
 //!
-//! Only a refault counts whose distance is at most the number of all pages: one LRU list of all
-//! pages would have avoided it. So a program that reads a large file once moves no target.
+//! Only refaults whose distance is at most the number of all pages count: a single LRU list of all
+//! pages would have avoided them. So reading a large file once does not move a target.
 //!
 //! In a simulation of 600,000 look-ups of SQLite in 256 databases, whose popularity changed three
 //! times, this rule missed 0.574 pages for each look-up, the kernel's 0.597, exact LRU 0.571 and
-//! ARC 0.577. With one constant distribution (Zipf 0.9) they missed 34.0, 33.4, 36.0 and 32.9 %.
+//! ARC 0.577. With one constant distribution (Zipf 0.9) the four missed 34.0, 33.4, 36.0, 32.9 %.
 //!
 //! Equation: of `total` pages, `min(total / LEAST, by_rule(total)) <= wanted(total) <= total`.
 
@@ -22,7 +22,7 @@ use crate::lru::Sizes;
 use quarry_mm::frame::{FRAME_SHIFT, fresh_zero};
 use quarry_sys::primitive::{AtomicI64, Ordering::Relaxed};
 
-/// At least all pages divided by this are inactive: new pages need time to be used again.
+/// At least one in this many pages is inactive, because new pages need time to be used again.
 const LEAST: u64 = 32;
 
 fresh_zero! {
@@ -35,7 +35,7 @@ fresh_zero! {
 }
 
 /// The kernel's target of inactive pages among `total` pages: its active list may be
-/// `int_sqrt(10*GiB)` times as long, and at least equally long.
+/// `int_sqrt(10*GiB)` times as long as the inactive one, at least equally long.
 fn by_rule(total: u64) -> u64 {
     let gib = total >> (30 - FRAME_SHIFT);
     let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };

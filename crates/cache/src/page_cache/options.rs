@@ -7,10 +7,10 @@ pub enum TruncationPolicy {
     Vanilla,
     /// Jan Kara's series (4.15): the index is entered once for 14 pages.
     Jan,
-    /// Also, one critical section frees a list of pages (commit 9cca35d42eb6, Linux 4.15).
+    /// As `Jan`, but one critical section frees a list of pages (commit 9cca35d42eb6, Linux 4.15).
     OneIrq,
-    /// Also, the add batches are drained once per release, shadow entries are cleared in batches,
-    /// and there is no cold hint (the rest of Mel Gorman's series, Linux 4.15).
+    /// As `OneIrq`, but the add batches are drained once per release, shadow entries are cleared in
+    /// batches, and there is no cold hint (the rest of Mel Gorman's series, Linux 4.15).
     #[default]
     Mel,
 }

@@ -105,7 +105,7 @@ impl ReadAhead {
         }
         match trigger {
             Trigger::Marker => self.find_stream(need, is_cached),
-            // A miss at the start of a file, of many pages, or at or right after the last miss.
+            // A miss at the file's start, or of many pages, or at or right after the last miss.
             Trigger::Miss if index == 0 || pages > most || self.follows(index) => {
                 self.begin(index, pages, most)
             }
@@ -128,7 +128,7 @@ impl ReadAhead {
         self.read(index, most)
     }
 
-    /// Handles a marker of another stream: the cached pages after it show what it has read.
+    /// Handles a marker of another stream: the cached pages after it show how far it has come.
     fn find_stream(&mut self, need: Need, mut is_cached: impl FnMut(u64) -> bool) -> Window {
         let Need { index, pages, most, .. } = need;
         let distance = (1..=most).find(|distance| !is_cached(index + u64::from(*distance)));

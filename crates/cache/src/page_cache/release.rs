@@ -96,7 +96,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         tables.counters.add(slot, Event::Released, frames.into());
     }
 
-    /// Frees blocks by the truncation policy; returns in how many calls of the page allocator.
+    /// Frees blocks by the truncation policy; returns the number of calls of the page allocator.
     fn free_blocks(self, blocks: &[(Pfn, Order)]) -> u64 {
         let free = |blocks: &[(Pfn, Order)]| {
             let end = if self.tables.options.cold_hint { End::Tail } else { End::Head };

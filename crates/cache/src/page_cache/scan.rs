@@ -31,7 +31,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 const CLUSTER: usize = 32;
 
 /// A scan ends after this many looks in a row that isolate no page. Such a look finds only pages
-/// that users pin and that are in no index; it moves up to 32 of them to the front.
+/// that are in no index but that users still pin, and moves up to 32 of them to the front.
 const MOST_EMPTY_LOOKS: u32 = 32;
 
 /// A reclaim leaves at most this many used pages on the active list. It moves any others to the
@@ -72,7 +72,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         let mut so_far = Progress {
             done: Scanned::default(),
             spare_used: MOST_SPARED,
-            // It spares no more pages than it has to free, so that it ends.
+            // A scan spares no more pages than it has to free, so that it ends.
             spare_wanted: request.most,
         };
         let balance = self.tables.balances.at(usize::from(node.0));
@@ -311,8 +311,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         )
     }
 
-    /// Frees the oldest nodes of shadow entries beyond the number that the cached pages of a NUMA
-    /// node justify. Returns how many.
+    /// Frees the oldest nodes of shadow entries of a NUMA node, if it has more of them than its
+    /// cached pages justify. Returns the number of freed nodes.
     pub fn shrink_shadows(self, node: NodeId, most: usize) -> usize {
         let freed = self.take_shadow_nodes(node, most);
         self.tables.nodes.grace.release(self.host, super::index::GRACE_BATCH);

@@ -2,9 +2,9 @@
 //!
 //! | policy | lock of the index | shadow entries | add batch drained | pages freed |
 //! |---|---|---|---|---|
-//! | `vanilla` | once per page | once each | per 14 entries | one by one |
-//! | `jan` | once per 14 entries | once each | per 14 entries | one by one |
-//! | `oneirq` | once per 14 entries | once each | per 14 entries | one list per section |
+//! | `vanilla` | once per page | one by one | per 14 entries | one by one |
+//! | `jan` | once per 14 entries | one by one | per 14 entries | one by one |
+//! | `oneirq` | once per 14 entries | one by one | per 14 entries | one list per section |
 //! | `mel` | once per 14 entries | with the pages | once per truncation | one list per section |
 //!
 //! The first pass waits for nothing and leaves pages that are latched or being written. The second

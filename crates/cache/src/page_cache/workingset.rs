@@ -122,8 +122,8 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// For a cache of at most `pages` pages: the clock's time must not wrap round before all of
-    /// them are evicted (`workingset_init`, Linux 6.12). Below 2^44 pages a bucket is one page.
+    /// The unit for a cache of at most `pages` pages, whose clock must not wrap round before all
+    /// pages are evicted (`workingset_init`, Linux 6.12). Below 2^44 pages a bucket is one page.
     #[must_use]
     pub const fn for_pages(pages: u64) -> Self {
         Self::with_bits(pages, TIME_BITS)

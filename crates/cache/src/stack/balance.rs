@@ -1,12 +1,12 @@
 //! Balances the budget: below the low mark the background thread reclaims up to the high mark
 //! (`balance_pgdat` of kswapd, Linux 6.x), and programs can ask for reclaim.
 //!
-//! A balance makes at most 64 passes. A pass looks at one of `1 << priority` pages and objects:
-//! from priority 12, one in 4,096, to priority 0, all of them. Each pass
+//! A balance makes at most 64 passes. A pass looks at one in `1 << priority` pages and objects. The
+//! priority falls from 12 (one in 4,096) to 0 (all of them). Each pass
 //!
 //! 1. takes back Quarry's own reserves: cached mappings, barns, and from priority 9 on all parked
 //!    objects (once, and once more each time a shrinker has freed objects);
-//! 2. scans cached pages: `pages >> priority`, down to the floor that the heap leaves the cache;
+//! 2. scans cached pages: `pages >> priority`, down to the cache's floor (`evict.rs`);
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`.
 //!
 //! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
@@ -54,7 +54,7 @@ pub enum Goal {
 pub struct Balanced {
     /// Passes; 0 if there was nothing to do, or the task reclaims already.
     pub passes: u32,
-    /// The last priority.
+    /// The priority of the last pass.
     pub priority: u32,
     /// Cached pages that were looked at, and that were evicted.
     pub pages: (u64, u64),
@@ -162,7 +162,7 @@ fn zones<S: CachingStack>(stack: &S) -> &Zones {
     StackHost::pages(stack).zones()
 }
 
-/// Records and tells that the shortage has ended, if the high mark is reached. O(1) if it is known.
+/// If the high mark is reached, records and reports the shortage's end. O(1) if reported already.
 pub fn note_relief<S: CachingStack>(stack: &S) {
     if zones(stack).budget().is_below(Mark::High) {
         return;
@@ -173,7 +173,7 @@ pub fn note_relief<S: CachingStack>(stack: &S) {
     }
 }
 
-/// The current shortage: the level of the last balance, as far as it agrees with the marks. O(1).
+/// The current shortage: the level of the last balance, corrected by the present marks. O(1).
 #[must_use]
 pub fn pressure<S: CachingStack>(stack: &S) -> Pressure {
     let (budget, level) = (zones(stack).budget(), stack.pressure().level());

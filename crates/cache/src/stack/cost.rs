@@ -1,5 +1,5 @@
-//! A reclaim divides its work between cached pages and registered objects by the cost of making
-//! them again (file and anonymous pages of Linux 5.8 and 5.9, `lru_note_cost`, `get_scan_count`).
+//! Divides a reclaim's work between cached pages and registered objects by the cost of making them
+//! again, as Linux 5.8 and 5.9 do for file and anonymous pages (`lru_note_cost`, `get_scan_count`).
 //!
 //! A refault is a page or an object that was reclaimed and had to be made again. The side with more
 //! recent refaults is scanned less. With `c` and `d` refaults of the two sides, `c + d` is added to
@@ -8,8 +8,8 @@
 //! ```text
 //! share of the first side = (2 d + c) / (3 c + 3 d)
 //! ```
-//! A scan looks at as many pages or objects as its priority selects, times twice this share. Costs
-//! fade: when both together exceed a quarter of all pages, both are halved.
+//! A scan looks at the number of pages or objects that its priority selects, times twice this
+//! share. Old refaults fade: when `c + d` exceeds a quarter of all pages, `c` and `d` are halved.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Costs {

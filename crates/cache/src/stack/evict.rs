@@ -1,12 +1,12 @@
 //! Direct reclaim, first stage: a request that has found no memory takes pages of the cache.
 //!
 //! The request first takes cached mappings and objects in barns, which cost less to make again than
-//! a page. Then it evicts clean unused pages, 32 in 200 us at a time, while this frees pages. The
-//! program may hold any lock of its own, so the request starts no writeback and calls no function
-//! of the program. It only tries locks of mappings. It waits for LRU locks, whose holders request
-//! no memory. If all evictable pages belong to locked mappings, it sleeps briefly outside of the
-//! gate, so that a holder can go on. The heap leaves the cache as many frames as lie below the low
-//! mark: without them reads would be refused.
+//! a page. Then it evicts clean unused pages, at most 32 in 200 us at a time, until this frees
+//! none. The program may hold any lock of its own, so the request starts no writeback and calls no
+//! function of the program. It only tries locks of mappings. It waits for LRU locks, whose holders
+//! request no memory. If all evictable pages belong to locked mappings, it sleeps briefly outside
+//! of the gate, so that a holder can go on. The heap leaves the cache a floor of as many frames as
+//! the low mark has: without them reads would be refused.
 
 use super::host::CachingStack;
 use crate::page_cache::{PageCacheRef, ScanRequest};
@@ -89,7 +89,7 @@ pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
 }
 
-/// At most twice the pages on the lists: the first look at a used page only activates it.
+/// At most twice the listed pages, because the first look at a used page only activates it.
 fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS)
 }

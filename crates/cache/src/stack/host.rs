@@ -20,7 +20,7 @@ pub trait CachingStack: StackHost<Cache = PageCaching<<Self as Host>::Lru>> + Ho
     /// The page cache; makes its tables at the first call. O(1) after that.
     ///
     /// # Errors
-    /// If the system refuses memory for the tables, or the stack has its most slab caches already.
+    /// If the system refuses memory for the tables, or the stack can have no further slab cache.
     ///
     /// # Panics
     /// If the stack is not initialised.

@@ -8,11 +8,11 @@
 //! delta = count >> priority * 4 / seeks          (count / 2 where seeks = 0)
 //! scan  = min(deferred >> priority + delta, 2 * count)
 //! ```
-//! The shrinker scans in batches. A rest below one batch is deferred to the next reclaim (in
-//! proportion since Linux 5.13).
+//! The shrinker scans in batches. A rest that is smaller than a batch is deferred to the next
+//! reclaim (in proportion since Linux 5.13).
 //!
-//! Whatever a shrinker returns, a reclaim counts only frames that left the budget. It bounds each
-//! call by the objects that memory can hold, and by a number of batches.
+//! A reclaim does not trust a shrinker's results: it counts only frames that left the budget, and
+//! bounds each call by the number of objects that memory can hold, and by a number of batches.
 
 use super::cost::Share;
 use quarry_sys::hooks::{HookId, Hooks};
@@ -82,7 +82,7 @@ pub trait Shrinker: Send + Sync {
     /// Looks at `control.objects` objects, the oldest first, and frees those that can be freed.
     fn scan(&self, control: &ShrinkControl) -> Scanned;
 
-    /// Objects in total that were made again after a scan had freed them; 0 if not known. A cache
+    /// The total of objects that were made again after a scan freed them; 0 if not known. A cache
     /// with many of these is scanned less, and the page cache more.
     fn refaults(&self) -> u64 {
         0
@@ -186,8 +186,8 @@ impl Shrinkers {
         })
     }
 
-    /// Removes a shrinker; waits for its scan by another thread, if there is one. It is not called
-    /// after that. Returns false if the calling thread is in its scan.
+    /// Removes a shrinker, which is not called any more then. Waits if another thread is in its
+    /// scan; returns false if the calling thread itself is in its scan.
     pub fn remove(&self, id: HookId) -> bool {
         self.all.remove(id).is_ok()
     }
@@ -251,7 +251,7 @@ impl Registered {
         let mut left = (self.deferred >> priority).saturating_add(delta).min(2 * count);
         let batch = if self.options.batch == 0 { BATCH } else { self.options.batch.into() };
         let (mut shrunk, mut batches, mut idle) = (Shrunk::default(), 0, 0);
-        // If the whole cache is less than a batch, and memory very short, the scan takes all of it.
+        // If memory is very short (`left >= count`), a cache smaller than a batch is scanned whole.
         while left > 0 && (left >= batch || left >= count) && batches < MOST_BATCHES {
             let asked = left.min(batch);
             // SAFETY: as above.

@@ -2,8 +2,8 @@
 //!
 //! All memory that Quarry hands out lies in one window of addresses, so "is this pointer ours" is
 //! one subtraction and one comparison. The arena maps pageblocks when zones and mappings take them,
-//! and unmaps them when they come back. It never touches mappings of the program that lie between
-//! them.
+//! and unmaps them when they come back. It never touches other mappings of the program in the
+//! window.
 //!
 //! Each pageblock has three bits:
 //!
@@ -15,8 +15,8 @@
 //! | 0 | 1 | 0 | free and zero: the system refused to unmap it |
 //! | 1 | 0 | 1 | has a foreign mapping, or was lost in a failed move: never touched |
 //!
-//! Invariants: `nr_taken` = pageblocks taken and not excluded; `ranges` = extents of mapped
-//! pageblocks (the kernel has at least as many mappings); frames below `span` have metadata.
+//! Invariants: `nr_taken` counts pageblocks taken and not excluded; `ranges` counts extents of
+//! mapped pageblocks (the kernel has at least as many mappings); frames below `span` have metadata.
 
 use super::block_bits::{Bit, BlockBits};
 use super::order::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
@@ -32,10 +32,10 @@ use quarry_sys::topology::max_map_count;
 /// The part of the window in which a search for pageblocks begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Zones: lowest address first.
+    /// A zone takes the lowest free address.
     Zone,
-    /// Mappings: the lowest address after the first 2 GiB (a quarter of a small window), else any.
-    /// So the pageblocks of zones lie together, and mappings have room to grow.
+    /// A mapping takes the lowest address after the first 2 GiB (a quarter of a small window), or
+    /// if that part is full, any. So zones' pageblocks lie together, and mappings can grow.
     Mapping,
 }
 
@@ -184,9 +184,9 @@ impl Arena {
         }
     }
 
-    /// Takes a free extent: in the wanted part of the window with `room` free pageblocks after it,
-    /// else in that part without them, else anywhere. O(log pageblocks + count / 64), but see
-    /// [`BlockBits::find`] for an aligned extent.
+    /// Takes a free extent. Looks first in the wanted part of the window, for an extent with `room`
+    /// free pageblocks after it; then there without that room; then anywhere. O(log pageblocks +
+    /// count / 64), but see [`BlockBits::find`] for an aligned extent.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
@@ -244,8 +244,8 @@ impl Arena {
         self.bits.extents(Bit::Mapped, is_mapped, first, first + count)
     }
 
-    /// Returns whether the arena may unmap a piece, which may split one mapping of the kernel into
-    /// two: while `ranges` is below 1,024 or below a quarter of `vm.max_map_count`.
+    /// Returns whether the arena may unmap a piece, which may split a kernel mapping in two. It may
+    /// do so while `ranges` is below 1,024 or below a quarter of `vm.max_map_count`.
     pub(super) fn may_split(&self) -> bool {
         const SURELY: usize = 1024;
         let ranges = self.ranges.load(Relaxed);
@@ -272,8 +272,8 @@ impl Arena {
         visit("arena->lock", &self.lock);
     }
 
-    /// Checks the invariants, while no other thread uses the arena; fails with the first that does
-    /// not hold.
+    /// Checks the invariants; no other thread may use the arena meanwhile. Fails with the first
+    /// invariant that does not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let _held = self.lock.lock();
         self.bits.validate()?;

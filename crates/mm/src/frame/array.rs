@@ -73,7 +73,7 @@ unsafe impl<T: Sync> Sync for OsArray<T> {}
 unsafe impl<T: Send + Sync> Send for OsArray<T> {}
 
 impl<T> OsArray<T> {
-    /// An array of `len` entries that `make(index)` makes in place; fails as the OS does.
+    /// Makes an array whose `len` entries `make(index)` makes in place; fails with the OS's error.
     pub fn filled(
         os: &'static dyn Os,
         len: usize,
@@ -97,7 +97,7 @@ impl<T> OsArray<T> {
 }
 
 impl<T: FreshZero> OsArray<T> {
-    /// `len` entries, all of them zero; fails as the OS does.
+    /// An array of `len` entries, all of them zero; fails with the OS's error.
     pub fn zeroed(os: &'static dyn Os, len: usize) -> OsResult<Self> {
         Self::map(os, len)
     }

@@ -1,12 +1,12 @@
 //! The bits of the pageblocks of a window, and the search for free extents. In this file a *block*
 //! is a pageblock.
 //!
-//! An *entry* is four words; small programs use one entry. Three words hold the three bits of 64
-//! blocks, the fourth may hold a summary. A *group* is 16 entries, a *region* 32 groups, and both
-//! are *units*: a window of 8 TiB has 128 regions. The summary of a unit holds the lengths of three
-//! extents of its free blocks: the longest one, and those at its beginning and end. So a search
-//! passes over units that cannot hold the wanted extent. The summary of a group lies in the fourth
-//! word of its first entry, and the summary of a region in that of its second entry.
+//! An *entry* is four words for 64 blocks: three hold the three bits of each block, the fourth may
+//! hold a summary. Small programs use one entry. A *group* is 16 entries, a *region* 32 groups;
+//! both are *units*. A window of 8 TiB has 128 regions. The summary of a unit holds the lengths of
+//! three extents of its free blocks: the longest one, and those at its beginning and end. So a
+//! search passes over units that cannot hold the wanted extent. The summary of a group is the
+//! fourth word of its first entry; the summary of a region is the fourth word of its second entry.
 //!
 //! Equations: a group's summary follows from its taken bits, a region's from its groups. A summary
 //! stores by how many blocks each extent is shorter than the unit, so zeros mean "all free".
@@ -276,7 +276,7 @@ impl BlockBits {
     fn to_pass(&self, at: u32, count: u32) -> Option<FreeExtents> {
         let known = |level: Level| {
             let extents = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
-            // If a unit is all free, it extends `free..at`, and [`Self::find`] tests both together.
+            // A wholly free unit is passed over: it extends `free..at`, which [`Self::find`] tests.
             let is_inside = extents.longest >= count && extents.front < extents.blocks;
             (!is_inside).then_some(extents)
         };

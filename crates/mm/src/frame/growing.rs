@@ -1,7 +1,7 @@
 //! Arrays that grow in place: each has a piece of reserved addresses, mapped as far as it is used.
 //!
-//! An array that grows down and one that grows up begin at the same address: the kernel merges both
-//! into one mapping, and in a small program both share a page table, which a fork has to copy.
+//! Two arrays begin at the same address: one grows down, the other up. So the kernel merges them
+//! into one mapping, and in a small program they share a page table: a fork copies one table less.
 //!
 //! Invariants: entries `0..len` are mapped and hold valid values; no page after them is mapped;
 //! `len <= capacity`; `len` only grows.
@@ -44,9 +44,9 @@ impl<T: FreshZero, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         (capacity * size_of::<T>()).next_multiple_of(page(os))
     }
 
-    /// An empty array at `start`, which owns [`span`](Self::span) bytes from there in its
-    /// direction; maps nothing. Panics if `start` is not at a multiple of a page, or `T` needs a
-    /// larger alignment.
+    /// An empty array, which owns [`span`](Self::span) bytes from `start` on in its direction. Maps
+    /// nothing. Panics if `start` is not aligned to a page, or if `T` needs a larger alignment than
+    /// a page has.
     pub fn new(os: &'static dyn Os, start: NonNull<u8>, capacity: usize) -> Self {
         assert!(align_of::<T>() <= page(os) && (start.as_ptr() as usize).is_multiple_of(page(os)));
         Self { os, start: start.cast(), capacity, len: AtomicUsize::new(0), entries: PhantomData }

@@ -1,4 +1,4 @@
-//! The one intrusive list: doubly linked, through words that belong to its members.
+//! Quarry's only intrusive list: doubly linked, through words that belong to its members.
 //!
 //! A list holds its two ends, or its front only. The links of members lie where [`Links`] stores
 //! them: in the frame table, in descriptors of pageblocks, or in a table of a slab policy. They do
@@ -44,8 +44,8 @@ impl Member for PageblockIndex {
     }
 }
 
-/// A link to a member as one word: `n + 1` links to the member with the number `n`, and 0, as in
-/// fresh memory, to no member.
+/// A link to a member as one word: the value `n + 1` links to the member with number `n`. The value
+/// 0, which fresh memory holds, links to no member.
 #[repr(transparent)]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Link<M>(u32, PhantomData<M>);
@@ -108,7 +108,7 @@ impl<M: Member> From<Option<M>> for Link<M> {
     }
 }
 
-/// The links of members. Of all lists that share these links, a member is on one at most.
+/// The links of members. A member is on at most one of the lists that share these links.
 pub trait Links {
     /// The members that are linked.
     type Member: Member;
@@ -233,7 +233,7 @@ impl<M: Member> List<M> {
         self.back = this;
     }
 
-    /// Puts the members of `others`, in their order, before the first one.
+    /// Puts the members of `others`, in their order, before the first member of this list.
     #[inline]
     pub fn prepend(&mut self, links: &impl Links<Member = M>, others: Self) {
         let Some(last) = others.last() else { return };
@@ -300,9 +300,9 @@ impl<M: Member, B: Back<M>> List<M, B> {
         Members { at: self.head, links }
     }
 
-    /// Checks all equations except the tail's, and calls `check` for each member, first to last;
-    /// fails with the first equation that does not hold, or as `check` does. Returns the last
-    /// member's link. O(members).
+    /// Checks all equations except the tail's, and calls `check` for each member, first to last.
+    /// Fails with the first equation that does not hold, or with the error of `check`. Returns the
+    /// link to the last member. O(members).
     pub fn validate_front(
         &self,
         links: &impl Links<Member = M>,
@@ -321,8 +321,8 @@ impl<M: Member, B: Back<M>> List<M, B> {
 }
 
 impl<M: Member> List<M> {
-    /// Checks the equations, and calls `check` for each member, first to last; fails with the first
-    /// equation that does not hold, or as `check` does. O(members).
+    /// Checks the equations, and calls `check` for each member, first to last. Fails with the first
+    /// equation that does not hold, or with the error of `check`. O(members).
     pub fn validate(
         &self,
         links: &impl Links<Member = M>,

@@ -40,8 +40,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Chooses a window for `bytes` of frames; where addresses are scarce, for a half, a quarter
-    /// and so on. Maps only the table of the bits of pageblocks ([`Arena`]).
+    /// Chooses a window for `bytes` of frames, or if addresses are scarce, for a half of them, a
+    /// quarter and so on. Maps only the table of the bits of pageblocks ([`Arena`]).
     ///
     /// # Errors
     /// If there are not even 64 MiB of addresses, or no memory for the bits.
@@ -106,7 +106,7 @@ impl Memory {
         &self.prices
     }
 
-    /// Takes all of `count` neighbouring pageblocks for a zone, the first one at an even number.
+    /// Takes `count` neighbouring pageblocks for a zone, or none; the first has an even number.
     pub(crate) fn take_for_zone(&self, count: u32) -> OsResult<PageblockIndex> {
         self.take(Wanted { side: Side::Zone, count, align: 2, room: 0 })
     }
@@ -201,9 +201,9 @@ impl Memory {
         })
     }
 
-    /// Unmaps an extent and frees its pageblocks; their contents are lost. Purges the extent and
-    /// leaves it mapped where the system refuses to unmap it, or the process might then have too
-    /// many mappings (`Arena::may_split`).
+    /// Unmaps an extent and frees its pageblocks; their contents are lost. If the system refuses to
+    /// unmap it, or the process might then have too many mappings (`Arena::may_split`), purges the
+    /// extent and leaves it mapped.
     pub fn give_back(&self, first: PageblockIndex, count: u32) {
         let arena = &self.arena;
         for (start, end) in arena.extents(true, first.0, count) {
@@ -224,8 +224,8 @@ impl Memory {
         arena.release(first.0, count);
     }
 
-    /// Notes that taken pageblocks are no longer mapped. The kernel forgets advice on huge pages
-    /// with the mapping, so the zone has to give it again.
+    /// Notes that taken pageblocks are no longer mapped. When a mapping ends, the kernel forgets
+    /// its advice on huge pages, so the zone has to give the advice again.
     fn note_unmapped(&self, first: u32, end: u32) {
         self.arena.set_mapped(first, end - first, false);
         // Pageblocks beyond the span were mapped, but the system refused memory for their metadata.
@@ -239,8 +239,8 @@ impl Memory {
             .for_each(|block| self.pageblocks.at(PageblockIndex(block)).went_whole());
     }
 
-    /// Moves the pages of the `from.1` pageblocks at `from.0` to the front of the `to.1` pageblocks
-    /// at `to.0`, an extent that is as long or longer and loses its contents. Frees `from`.
+    /// Moves the pages of the extent `from` (`from.1` pageblocks from `from.0` on) to the front of
+    /// the extent `to`, which is at least as long and loses its contents. Frees `from`.
     ///
     /// # Errors
     /// [`NotMoved::Unchanged`] where the caller has to copy the pages, or to give `to` back;

@@ -1,5 +1,5 @@
-//! Memory for Quarry's own descriptors: handed out once, counted by kind, and its addresses never
-//! given back. The page cache manages its descriptors' memory itself, and only counts it here.
+//! Memory for Quarry's own descriptors, handed out once and counted by kind. Its addresses are
+//! never given back. The page cache manages the memory of its descriptors, and only counts it here.
 
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
@@ -32,7 +32,7 @@ impl MetadataKind {
 /// Number of kinds.
 pub const METADATA_KINDS: usize = 5;
 
-/// Bytes of address space in a chunk; few, so that a small program's parts of it lie together.
+/// Bytes of address space in a chunk; few, so that the parts a small program uses lie together.
 const CHUNK_BYTES: usize = 512 << 10;
 
 struct Chunk {
@@ -59,7 +59,7 @@ impl Metadata {
     }
 
     /// Hands out `bytes` of zeroed memory, aligned to `align` (a power of two up to a page), or
-    /// fails as the OS does. O(1).
+    /// fails with the OS's error. O(1).
     pub fn alloc(&self, bytes: usize, align: usize, kind: MetadataKind) -> OsResult<NonNull<u8>> {
         let mut chunk = self.chunk.lock();
         let mut start = chunk.next.next_multiple_of(align);
@@ -75,8 +75,8 @@ impl Metadata {
         Ok(NonNull::new(start as *mut u8).expect("the OS reserves no memory at 0"))
     }
 
-    /// Gives the memory of whole pages between two addresses of one piece back to the system. They
-    /// read as zero afterwards.
+    /// Gives the memory of the whole pages between two addresses, both in one piece handed out,
+    /// back to the system. These pages read as zero afterwards.
     pub(crate) fn purge(&self, start: usize, end: usize) {
         let page = self.os.page_size();
         let (first, last) = (start.next_multiple_of(page), end / page * page);

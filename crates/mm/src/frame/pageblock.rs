@@ -185,7 +185,7 @@ impl Pageblock {
         }
     }
 
-    /// Writes only a changed value, so that the descriptors of a large mapping stay untouched.
+    /// Writes only if the value changes, so that the descriptors of a large mapping stay untouched.
     pub(crate) fn set_faults(&self, faults: Faults) {
         if self.faults() != faults {
             self.faults.store(faults as u8, Relaxed);

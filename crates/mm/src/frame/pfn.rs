@@ -31,7 +31,7 @@ impl Pfn {
         Self(self.0 + count)
     }
 
-    /// The other half of the block of twice the size.
+    /// The buddy of the block of `order` here: the other half of the block of twice the size.
     #[inline(always)]
     #[must_use]
     pub const fn buddy(self, order: Order) -> Self {

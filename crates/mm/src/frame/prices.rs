@@ -1,31 +1,31 @@
 //! The prices of memory: durations of the calls that bring pages in.
 //!
 //! On one host a huge page costs half as much as 2 MiB in small pages. On another, the hypervisor
-//! takes back memory that was free for some seconds. There a huge page costs ten times as much as
-//! small pages, but little right after its last use. Only the duration of a call shows this.
+//! takes back memory that was free for some seconds. There a huge page costs ten times as much as 2
+//! MiB in small pages, but little soon after its last use. Only the duration of a call shows this.
 
 use super::order::PAGEBLOCK_FRAMES;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// How many durations are remembered. The price is the shortest: the duration of a call includes
-/// waits of its thread for a CPU, and nothing makes it too short.
+/// The number of durations that are remembered. The shortest is the price, because a call takes
+/// longer if its thread waits for a CPU, and nothing makes its duration too short.
 const REMEMBERED: usize = 3;
 /// A call that takes less per frame has found its pages in memory: no CPU clears 4 KiB so fast.
 const LEAST_FRAME_NS: u64 = 40;
-/// While huge pages are dear, trying them takes at most 1 / `PROBE_SHARE` of the time.
+/// While huge pages are expensive, trying them takes at most 1 / `PROBE_SHARE` of the time.
 const PROBE_SHARE: u64 = 64;
 
 /// Recent prices of bringing memory in.
 pub struct Prices {
     huge: Price,
     small: Price,
-    /// From this time on, one huge page may be tried although huge pages are dear.
+    /// From this time on, one huge page may be tried although huge pages are expensive.
     probe_at_ns: AtomicU64,
 }
 
 struct Price {
-    /// Memory that came in since the last entry of `last_us`, until it is 2 MiB:
-    /// `{frames : 32 | ns : 32}`.
+    /// Memory that came in since the last entry of `last_us`, and its time; at 2 MiB they become
+    /// the next entry: `{frames : 32 | ns : 32}`.
     since: AtomicU64,
     /// Recent durations of bringing in 2 MiB, in microseconds, latest first; 0 = none. Threads that
     /// write at the same time may lose entries.
@@ -84,8 +84,8 @@ impl Prices {
         self.small.us()
     }
 
-    /// Returns whether a huge page costs at most 1.5 times as much as 2 MiB in small pages: the
-    /// program gains that half later in address translation. True if a price is not known.
+    /// Returns whether a huge page costs at most 1.5 times as much as 2 MiB in small pages: later,
+    /// faster address translation saves the extra half. True if a price is not known.
     #[must_use]
     pub(crate) fn is_huge_cheap(&self) -> bool {
         match (self.huge_us(), self.small_us()) {
@@ -95,7 +95,7 @@ impl Prices {
     }
 
     /// Returns whether the next pageblock may be a huge page: always while huge pages are cheap,
-    /// and from time to time while they are dear, to measure their price again.
+    /// and from time to time while they are expensive, to measure their price again.
     #[inline(never)]
     pub(crate) fn may_be_huge(&self, now_ns: u64) -> bool {
         if self.is_huge_cheap() {

@@ -28,8 +28,8 @@ impl Kind {
     /// No allocation starts in this frame.
     pub const NONE: Self = Self(0);
     /// The table stores a kind times this factor, the size of an entry in the fast path's tables.
-    /// So `free` finds that entry without a shift, and the next `malloc` waits less for what `free`
-    /// stores in it. The second byte per frame costs 0.02 % of the memory.
+    /// So `free` finds that entry without a shift, and stores into it sooner: the next `malloc`
+    /// waits less for it. The second byte per frame costs 0.02 % of the memory.
     pub const STEP: u16 = 16;
     pub(crate) const LAST_CACHE: u8 = 239;
     /// Head of a freed block or mapping whose pages fault; `link` holds its length in frames.
@@ -65,7 +65,7 @@ impl Kind {
 /// The state byte of a frame.
 ///
 /// `{in_zone : 1 | in_pcp : 1 | reserved : 1 | zeroed : 1 | order : 4}`, all 0 = in use or never
-/// taken. Only the head of a free block carries it.
+/// taken. In a free block, only the head has bits set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameState(pub u8);
 
@@ -184,7 +184,7 @@ impl FrameTable {
         self.link.grow(frames)
     }
 
-    /// The owner of the allocation that starts in this frame, or of the slab that it is part of.
+    /// The owner of the allocation that starts in this frame, or of the slab that the frame is in.
     #[inline(always)]
     #[must_use]
     pub fn kind(&self, pfn: Pfn) -> Kind {

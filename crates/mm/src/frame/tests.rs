@@ -203,7 +203,7 @@ proptest! {
 /// Blocks of two regions of the index and a part of a third one, which ends within a group.
 const MANY: u32 = 2 * 32 * 1024 + 5 * 1024 + 77;
 
-/// A position: mostly at or beside the beginning of a word, a group or a region.
+/// A position: mostly at or next to the beginning of a word, a group or a region.
 fn place() -> impl Strategy<Value = u32> {
     let edge = prop::sample::select(vec![1u32, 64, 1024, 32 * 1024]);
     (edge, 0..MANY, 0u32..4)

@@ -1,10 +1,10 @@
-//! The part of the handed out frames that a program touches: often a small part of a large object.
-//! Bringing in whole objects would multiply the memory of such a program.
+//! Estimates which part of the frames handed out a program touches: often a small part of a large
+//! object. Bringing in whole objects would multiply the memory of such a program.
 //!
 //! `mincore` tells which pages are in memory. But other allocators do not call it, so a filter of
-//! system calls may kill a process for it. The slab layer estimates instead, for each kind of
-//! frame. If objects are of a page or less, a program that writes into each touches the whole slab.
-//! If they are larger, the slab layer checks whether anything was written after their first page.
+//! system calls may kill a process that does. So the slab layer estimates, for each kind of frame:
+//! a program that writes into each object of a page or less touches the whole slab; if objects are
+//! larger, the slab layer checks whether anything was written after their first page.
 
 use super::table::Kind;
 use quarry_sys::primitive::{AtomicU64, Ordering};

@@ -16,8 +16,8 @@ unsafe impl Sync for Window {}
 unsafe impl Send for Window {}
 
 impl Window {
-    /// Chooses addresses at a multiple of `align` where hardly any other mapping lies; fails where
-    /// there are none.
+    /// Chooses addresses at a multiple of `align` where hardly any other mapping lies; fails if
+    /// there are no such addresses.
     pub fn choose(os: &'static dyn Os, bytes: usize, align: usize) -> OsResult<Self> {
         Ok(Self { os, start: os.window(bytes, align)?, bytes })
     }

@@ -1,13 +1,13 @@
 //! Size classes: 16 bytes apart up to 128, then eight to a doubling, up to 32 KiB.
 //!
-//! A request above 128 bytes wastes at most an eighth of its class: `(1/8) / (1 + 1/8) = 11.1 %`
-//! where each doubling of sizes has eight classes at equal steps. From 1 to 8 KiB a slab has few
-//! objects, and equal steps would waste memory: a slab has as many of 1,664 bytes as of 1,792. So
-//! there the classes from `n` to `2n` are the largest sizes of which 15, 14 and so on down to 8
-//! objects fit into `16 n` bytes. Programs often request a little more than a power of two (SQLite
-//! for journals of 1,032 and pages of 4,368 bytes): a slab has 15 such objects, but 14 with equal
-//! steps. These classes are multiples of 64 bytes, for requests aligned to cache lines. Only the
-//! first one above 4 KiB is not: it would be 4,352 bytes, too small for SQLite's pages.
+//! A request above 128 bytes wastes at most an eighth of its class, `(1/8) / (1 + 1/8) = 11.1 %`
+//! where each doubling has eight classes at equal steps. From 1 to 8 KiB equal steps would waste
+//! memory, because a slab has few objects: as many of 1,664 bytes as of 1,792. So there the classes
+//! from `n` to `2n` are the largest sizes of which 15, 14 and so on down to 8 objects fit into
+//! `16 n` bytes. Programs often request a little more than a power of two (SQLite 1,032 bytes for a
+//! journal, and 4,368 for a page): a slab has 15 such objects, but 14 with equal steps. These
+//! classes are multiples of 64 bytes, for requests aligned to cache lines. Only the first class
+//! above 4 KiB is not: as such a multiple it would have 4,352 bytes, too few for SQLite's pages.
 
 use crate::slab::CacheId;
 
@@ -90,7 +90,7 @@ pub unsafe fn of_unchecked(size: usize) -> CacheId {
 }
 
 /// The class that serves instead of a hardly used one: the next class that is the fourth or eighth
-/// in its doubling; up to 128 bytes the class itself. A request wastes at most 35 % of it.
+/// in its doubling, or up to 128 bytes the class itself. A request wastes at most 35 % of it.
 #[must_use]
 pub fn coarse(class: CacheId) -> CacheId {
     let index = class.index();
@@ -131,9 +131,9 @@ pub static SERVED: [Served; COUNT + 1] = {
     served
 };
 
-/// The smallest class that holds `size` bytes at a multiple of `align` (a power of two). Classes
-/// serve every alignment that divides them: objects lie at multiples of their class from the end of
-/// a slab, and slabs at multiples of their size. O(8).
+/// The smallest class that holds `size` bytes at a multiple of `align` (a power of two). A class
+/// serves every alignment that divides its size: objects lie at multiples of that size from the end
+/// of a slab, and slabs at multiples of their own size. O(8).
 #[must_use]
 pub fn of_aligned(size: usize, align: usize) -> Option<CacheId> {
     if size > LARGEST || align > LARGEST {

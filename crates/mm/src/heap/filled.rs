@@ -1,19 +1,19 @@
-//! Which mappings become huge pages: those of programs that fill their mappings.
+//! Decides which mappings become huge pages: those of programs that fill their mappings.
 //!
 //! The first touch of a huge page brings in all of it, so a table that is touched here and there
-//! would take many times its memory. So a mapping *waits* from the moment it gets fresh memory: the
-//! heap reads a few of its pages when it is freed or grows, or when another one asks for huge
-//! pages, to see whether the program has written them. Then it waits no longer.
+//! would take many times its memory. So a mapping *waits* from the moment at which it gets fresh
+//! memory, until the heap has read a few of its pages to see whether the program has written them.
+//! The heap does so when the mapping is freed or grows, or when another one asks for huge pages.
 //!
-//! Bound: the huge mappings that wait, together with the one that asks, are at most [`ALLOWED`]
+//! Bound: the mapping that asks and all huge mappings that wait are together at most [`ALLOWED`]
 //! times as long as the longest mapping that the program filled. So a table that doubles is huge
 //! from its second step on, and a program whose later tables are sparse holds at most that much
-//! more. (If one filled mapping spoke for all later ones, a program with 100 sparse tables of 40
-//! MiB held 2,581 MiB in place of 12.)
+//! more. (When one filled mapping allowed all later ones to be huge, a program with 100 sparse
+//! tables of 40 MiB held 2,581 MiB instead of 12.)
 //!
 //! The last pageblock of an extent is huge only if hardly any of it is beyond the mapping's end.
-//! (If an eighth of the memory could lie there, large blocks took 0.43 of the time and had 6 % more
-//! memory.)
+//! (In a version that allowed an eighth of the memory there, large blocks took 0.43 of the time and
+//! had 6 % more memory.)
 
 use super::mapping_cache::Extent;
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES, Pfn};
@@ -21,19 +21,19 @@ use crate::zone::Zones;
 use quarry_sys::peek;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A table that doubles asks for a little more than twice its size while the old one is filled.
+/// A table that doubles requests a little more than twice its old size while the old one is filled.
 const ALLOWED: (u64, u64) = (9, 4);
-/// A huge mapping that was sparse forbids others of its size, until one is filled.
+/// A sparse huge mapping lowers the longest filled length to its own length divided by this.
 const SPARSE_SHARE: u32 = 4;
 /// The last pageblock is huge if at most this share of the memory lies beyond the mapping's end.
 const END_SHARE: u32 = 16;
-/// Most mappings that wait. A fresh one takes the place of a small one, but never of a huge one.
+/// Most mappings that wait. A fresh one replaces one that is not huge, but never a huge one.
 const MOST: usize = 4;
 /// Places of a mapping that are read, at even distances, and how many of them may be zero.
 const PLACES: usize = 16;
 const ZEROS: usize = 2;
-/// A place is a page, of which three words are read: the low halves of two numbers of 64 bits
-/// (those of most fractions are zero), and the high half of one (those of most integers are zero).
+/// Of each place, a page, three 32-bit words are read: the low halves of two 64-bit numbers (zero
+/// in most fractions), and the high half of another one (zero in most integers).
 const WORDS: [usize; 3] = [0, 17 * 64 + 4, 33 * 64];
 
 /// The longest mapping that a program filled, and the mappings that wait.
@@ -85,7 +85,7 @@ impl Filled {
         }
     }
 
-    /// Makes a mapping wait that got fresh memory.
+    /// Lets a mapping wait that got fresh memory.
     pub(super) fn wait(&self, zones: &Zones, first: Pfn, frames: u32) {
         let word = Waiting { first, frames }.word();
         let turn = self.turn.fetch_add(1, Relaxed) as usize % MOST;
@@ -158,8 +158,8 @@ impl Filled {
     }
 }
 
-/// Makes an extent that begins with huge pages one mapping of the kernel: a move by page tables
-/// needs one.
+/// Makes an extent that begins with huge pages a single mapping of the kernel, because a move by
+/// page tables requires that.
 pub(super) fn unite(zones: &Zones, extent: &Extent) {
     if zones.faults(extent.first.first()).is_huge() && !is_end_huge(zones, extent) {
         zones.make_huge(extent.first, extent.blocks);

@@ -181,7 +181,7 @@ impl Mappings {
     }
 
     /// The pageblocks at the front of a mapping of `frames` frames that may be huge pages; 0 in a
-    /// process of many mappings, because each huge one makes three of a mapping of the kernel.
+    /// process of many mappings, because a huge mapping splits a mapping of the kernel into three.
     fn huge_blocks(&self, zones: &Zones, frames: u32) -> u32 {
         if self.live() < max_map_count() / 8 { self.filled.huge_blocks(zones, frames) } else { 0 }
     }
@@ -422,8 +422,8 @@ impl Mappings {
         }
     }
 
-    /// Gives cached memory back, oldest first, until the cache is charged for `frames` fewer;
-    /// returns the frames still to give. Of the last extent only the end goes, so that a later
+    /// Gives cached memory back, oldest first, until the cache's charge has fallen by `frames`.
+    /// Returns the frames still to give. Of the last extent only the end goes back, so that a later
     /// mapping of that size takes page faults only for this end.
     pub(crate) fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
         let mut left = frames;

@@ -1,14 +1,14 @@
 //! The mapping cache: extents of freed mappings, with their memory.
 //!
-//! A request takes the front of the shortest extent that holds it. Where all are too short,
-//! `mapping` enlarges the one with the most memory. A mapping that grows takes pageblocks of the
-//! cached extent after it; so one that grows step by step finds the memory of its old place there.
-//! An extent that is put is joined with its neighbours in the cache, and gets the age of the
-//! oldest. Otherwise an extent in constant use would keep its neighbours in the cache.
+//! A request takes the front of the shortest extent that is long enough. If all are too short, the
+//! file `mapping` enlarges the extent with the most memory. A mapping that grows takes pageblocks
+//! of the cached extent right after it; if it grows step by step, its former memory lies there.
+//! When an extent is put, it is joined with its neighbours in the cache, and gets the age of the
+//! oldest of them. Otherwise an extent in constant use would keep its neighbours in the cache.
 //!
-//! Equations: `bytes = sum of extents <= most`, the bound when the last extent was put; `charged =
-//! sum of frames charged`; `count <= CACHED_EXTENTS`; extents lie in the order of their numbers;
-//! only the first `charged <= blocks * 512` frames of an extent may be in memory.
+//! Equations: `bytes = sum of extents <= most`, where `most` is the bound when the last extent was
+//! put; `charged = sum of frames charged`; `count <= CACHED_EXTENTS`; extents lie in the order of
+//! their numbers; only the first `charged <= blocks * 512` frames of an extent may be in memory.
 
 use crate::frame::{PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
 use quarry_sys::broken::{Broken, Check};
@@ -61,8 +61,8 @@ impl Extent {
 }
 
 /// The most bytes of the cache: as many as are in use. (`footprint` bounds the memory of the
-/// process by its recent peak.) With an eighth of that, a program that replaced 20 blocks of 5 to
-/// 25 MiB at random took 1.13 million page faults; with this bound it takes 0.38 million.
+/// process by its recent peak.) With an eighth of this bound, a program that replaced 20 blocks of
+/// 5 to 25 MiB at random took 1.13 million page faults; with this bound it takes 0.38 million.
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use)
 }

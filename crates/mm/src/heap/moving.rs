@@ -1,8 +1,8 @@
 //! Moving the pages of a mapping to another extent: by page tables, else by copying.
 //!
-//! Moved pages are a separate mapping of the kernel, which never merges it with a neighbour. A
-//! process may have `vm.max_map_count` mappings. Once an eighth of that number have moved, further
-//! pages are copied (see [`may_move`](MovedMappings::may_move)).
+//! The kernel keeps moved pages as a mapping of their own, never merged with a neighbour. A process
+//! may have `vm.max_map_count` mappings. Once an eighth of that number have moved, Quarry copies
+//! further pages instead (see [`may_move`](MovedMappings::may_move)).
 //!
 //! Equation: `count` = live mappings whose `link[3]` is 1.
 
@@ -57,7 +57,7 @@ impl MovedMappings {
     pub(super) fn may_move(&self, extent: Extent) -> bool {
         const SURELY: usize = 1024;
         let count = self.count.load(Ordering::Relaxed);
-        // The copy of a larger extent would cost more than a shortage of kernel mappings.
+        // Copying so large an extent would cost more than a shortage of kernel mappings.
         count < SURELY || count < max_map_count() / 8 || extent.bytes() > CACHED_BYTES
     }
 

@@ -1,7 +1,7 @@
 //! The choices of a stack, and their spelling in `QUARRY_*`.
 //!
-//! The table also has the options of the process's own stack and of the command `quarry`. So the
-//! command checks all options without linking that stack, whose constructors would run in it.
+//! The table also has options of the process's own stack and of the command `quarry`. So the
+//! command checks all options without linking that stack, whose constructors it would run.
 
 use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};

@@ -1,6 +1,6 @@
-//! Allocation: from the lists of a CPU. If neither these lists nor a zone above its low mark has a
-//! block, the slow path follows (`__alloc_pages_slowpath`). A request that cannot wait may also use
-//! the frames below the low mark.
+//! Allocation. A request takes a block from the lists of its CPU, or from a zone above its low
+//! mark. If none has a block, the slow path follows (`__alloc_pages_slowpath`). A request that
+//! cannot wait may also use the frames below the low mark.
 
 use super::allocator::PageAllocator;
 use super::policy::PagePolicy;
@@ -10,8 +10,8 @@ use crate::zone::{Mark, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
-/// Rounds in which a request makes room in a zone and other requests take it, before it gives up
-/// (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
+/// The most times that a request makes room in a zone and loses that room to other requests, before
+/// it gives up (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
 pub const MOST_LOST: u32 = 16;
 
 impl<P: PagePolicy> PageAllocator<P> {
@@ -47,7 +47,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
         let Some(page) = self.alloc(slot, request) else { return 0 };
         out[0] = page;
-        // [`alloc`](Self::alloc) may have let the zone grow.
+        // [`alloc`](Self::alloc) may have let the zone grow, so try again for the rest.
         1 + bulk(&mut out[1..])
     }
 
@@ -59,7 +59,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         if request.flags.non_block {
             return self.alloc_without_waiting(slot, request);
         }
-        // The loop repeats because other CPUs may take the room first. CPUs that begin together
+        // The loop repeats because other CPUs may take the new room first. CPUs that begin together
         // share one step of growth.
         for node in self.zones.fallback_order(request.node) {
             let request = PageRequest { node, ..request };
@@ -121,8 +121,8 @@ impl<P: PagePolicy> PageAllocator<P> {
     #[inline(never)]
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();
-        // Until these locks are released, no purge can take the blocks that have just come back. A
-        // thread that holds them only tries the locks of lists.
+        // While this thread holds these locks, no purge can take the blocks that have just come
+        // back. This thread never waits for locks of lists meanwhile: it only tries them.
         let mut held = [const { None }; MAX_NODES];
         for (zone, held) in self.zones.all().zip(&mut held) {
             *held = Some(zone.hold_purges());

@@ -2,7 +2,7 @@
 //!
 //! Invariants, while no thread is at work:
 //! * `budget.used = sum over zones of (managed - free) + mapped + claimed`
-//! * frames that are `in_pcp` by their state = pages on the lists of all slots, except extents
+//! * number of frames with the state `in_pcp` = pages on the lists of all slots, without extents
 
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
@@ -27,7 +27,7 @@ pub struct PageAllocator<P> {
     huge: bool,
 }
 
-/// The default distance: nodes stand in a line.
+/// The default distance, as if the nodes stood in a line.
 fn line(one: NodeId, other: NodeId) -> u32 {
     u32::from(one.0.abs_diff(other.0))
 }
@@ -178,8 +178,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.drain_extents_of(&self.zones, slot);
     }
 
-    /// Gives up unused pages and extents of a slot's lists (`decay_pcp_high`); true if more may
-    /// follow.
+    /// Gives up unused pages and extents of a slot's lists (`decay_pcp_high`). Returns whether
+    /// another call may give up more.
     pub fn decay(&self, slot: SlotIndex) -> bool {
         let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
         self.pcps.decay(&self.zones, slot) || has_aged

@@ -42,9 +42,9 @@ impl<'a> Drain<'a> {
             self.at = if self.at + 1 == self.orders.len() { 0 } else { self.at + 1 };
             let listed = self.lists.rings[self.at].len();
             if listed != 0 {
-                // The list's turn is one block for itself, one for each empty list that was passed,
-                // and those that the last list lacked. If these are as many as there are lists, all
-                // other lists are empty, and this one gives everything.
+                // The list may give one block for itself, one for each empty list passed before it,
+                // and those that the last list was to give but lacked. If these are as many as
+                // there are lists, all other lists are empty, and this one gives everything.
                 let lists = self.orders.len() as u32;
                 self.turn = match self.walk {
                     DrainWalk::WholeLists => u32::MAX,

@@ -188,8 +188,8 @@ impl ExtentList {
     }
 
     /// Takes one extent off a list that has no room: the shortest if every word is in use, else the
-    /// longest. (A version that took half of all extents halved the zone's critical sections, but
-    /// one call in ten thousand took two microseconds.)
+    /// longest. (An earlier version took half of all extents: the zone had half as many critical
+    /// sections, but one call in ten thousand took two microseconds.)
     pub(super) fn make_room(&self) -> Option<(Pfn, u32)> {
         let (mut shortest, mut longest, mut is_full) = (0, 0, true);
         for at in 0..EXTENTS {

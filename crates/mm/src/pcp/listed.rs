@@ -190,8 +190,8 @@ fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> O
 }
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Takes `count` frames ([`EXTENT_FRAMES`]), which may hold data, from the list of the slot and
-    /// its node. May be called outside the gate. O(1), no lock.
+    /// Takes `count` frames (a number in [`EXTENT_FRAMES`]), which may hold data, from the list of
+    /// the slot and its node. May be called outside the gate. O(1), no lock.
     #[inline]
     pub fn alloc_listed(&self, slot: SlotIndex, count: u32) -> Option<Pfn> {
         if !EXTENT_FRAMES.contains(&count) {
@@ -201,8 +201,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.take_listed((slot, node), (count, Order::ZERO), Movement::TakenOutside)
     }
 
-    /// Puts an extent ([`EXTENT_FRAMES`]) on the list of the slot; returns `false` if the list has
-    /// no room. May be called outside the gate. O(1), no lock.
+    /// Puts an extent of a size in [`EXTENT_FRAMES`] on the list of the slot; returns `false` if
+    /// the list has no room. May be called outside the gate. O(1), no lock.
     #[inline]
     pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
         let Some(node) = self.extent_node(first, count) else { return false };

@@ -1,7 +1,7 @@
 //! The per-CPU page lists of one slot and node, and what they count.
 //!
 //! Invariants, while the lock is free:
-//! * `tuning.count` = sum over lists of blocks * 2^order: pages, never blocks
+//! * `tuning.count` = sum over lists of blocks * 2^order: a number of pages, not of blocks
 //! * the state of the first frame of each listed block is `in_pcp(order of the list, _)`
 
 use super::ring::{MAX_LISTS, Ring};
@@ -48,8 +48,8 @@ fresh_zero! {
         pub bypassed_allocs: u64,
         /// Blocks freed directly to the zone.
         pub bypassed_frees: u64,
-        /// Critical sections, of the lists or of the zone, that freed blocks of callers: what
-        /// document 001 counts.
+        /// Critical sections, of the lists or of the zone, that freed blocks of callers: document
+        /// 001 reports this count.
         pub critical_sections: u64,
         /// Listed blocks whose state was wrong, and which were dropped.
         pub bad_blocks: u64,
@@ -125,7 +125,7 @@ impl Pcp {
         visit("pcp->lock", &self.lists);
     }
 
-    /// Waits for the lock.
+    /// The counters. Waits for the lock.
     pub(super) fn counters(&self) -> PcpCounters {
         let mut counters = self.lists.lock().counters;
         counters.bypassed_allocs += self.bypassed_allocs.load(Relaxed);

@@ -86,7 +86,7 @@ impl<'a> LockedLists<'a> {
     /// first. A refill may not use the high-order reserve: if it finds no block, a request with a
     /// right to the reserve goes to the zone (`rmqueue_bulk` to Linux 6.19). (On fresh memory the
     /// batches of two CPUs are neighbours, and share a cache line of 64 state bytes. A gap of one
-    /// line did not help, because processors fetch lines in pairs.)
+    /// line was tried. It did not help, because processors fetch lines in pairs.)
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop<P: PagePolicy>(
@@ -113,7 +113,7 @@ impl<'a> LockedLists<'a> {
         self.pop(list, ask.order)
     }
 
-    /// Not inlined, so that the stack of [`Zone::admits`] is free again while blocks are fetched.
+    /// Not inlined, so that [`Zone::admits`] takes no stack while blocks are fetched.
     #[inline(never)]
     fn admits(&self, ask: &Ask, mark: Mark) -> bool {
         self.at.zone().admits(ask, mark)

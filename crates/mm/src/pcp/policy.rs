@@ -65,8 +65,8 @@ pub struct Sizes {
     pub high_min: u32,
     /// The upper bound of `high`.
     pub high_max: u32,
-    /// Least number of listed pages with which frees of orders 1..=3 in a row send all pages to the
-    /// zone: a batch, or 0 if the CPU's data cache is small (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
+    /// The fewest listed pages at which a row of frees of orders 1..=3 sends all pages to the zone:
+    /// a batch, or 0 if the CPU's data cache is small (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
     pub kept: u32,
 }
 
@@ -89,8 +89,8 @@ pub struct PolicyContext<'a> {
 /// The order in which a drain visits the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainWalk {
-    /// From list `first` on, each list gives one block, and one for each empty list before it. If
-    /// only one list has blocks, it gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
+    /// From list `first` on, each list gives one block, plus one for each empty list just before
+    /// it. If only one list has blocks, it gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
     GrowingBatches {
         /// The first list. (The kernel increments its index, from 0, before it looks.)
         first: usize,
@@ -100,8 +100,8 @@ pub enum DrainWalk {
 }
 
 /// A policy decides which blocks are listed, and how many are fetched or drained at a time, as the
-/// kernel of its name does. All policies allocate from and free to the head. They append and drain
-/// at the tail.
+/// kernel of its name does. All policies allocate from and free to the head. Refills append at the
+/// tail, and drains take from there.
 pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// Its name, as tables print it.
     fn name(&self) -> &'static str;
@@ -162,7 +162,7 @@ pub fn low_list(order: Order, migratetype: MigrateType) -> usize {
 pub const LOW_LISTS: usize = PCP_TYPES * (COSTLY_ORDER as usize + 1);
 
 /// The `2^n - 1` nearest to `pages`. If batches were powers of two, two tasks that exchange them in
-/// turn might always have the same cache colours (`zone_batchsize`).
+/// turn might always get pages of the same cache colours (`zone_batchsize`).
 const fn batch_from(pages: u32) -> u32 {
     if pages <= 1 {
         return 1;

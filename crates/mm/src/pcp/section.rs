@@ -53,8 +53,8 @@ impl<P: PagePolicy> PageAllocator<P> {
     }
 
     /// Takes exactly `count` frames (1..=1024, or panics) at a multiple of `align`. If they are
-    /// movable and [`EXTENT_FRAMES`], takes an extent in one critical section. Otherwise, or
-    /// without a suitable extent, takes the front of a block; a second section frees the rest.
+    /// movable and `count` is in [`EXTENT_FRAMES`], takes an extent in one critical section.
+    /// Otherwise, or if this fails, takes the front of a block; a second section frees the rest.
     pub fn alloc_exact(
         &self,
         slot: SlotIndex,
@@ -97,8 +97,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Extends `held` frames of [`alloc_exact`](Self::alloc_exact) to `wanted` frames (both
-    /// [`EXTENT_FRAMES`]), if the frames after them are free extents. Returns whether it did.
+    /// Extends `held` frames of [`alloc_exact`](Self::alloc_exact) to `wanted` frames (both numbers
+    /// in [`EXTENT_FRAMES`]), if the frames after them are free extents. Returns whether it did.
     pub(crate) fn extend_exact(&self, slot: SlotIndex, first: Pfn, held: u32, wanted: u32) -> bool {
         debug_assert!(wanted > held);
         if !EXTENT_FRAMES.contains(&held) || !EXTENT_FRAMES.contains(&wanted) {

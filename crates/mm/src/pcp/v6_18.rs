@@ -6,13 +6,13 @@
 //!
 //! Two rules differ in user space. The kernel bounds the lists by an eighth of the zone. A process
 //! has no fixed memory, so unless memory is declared a CPU keeps at most 2,048 pages (8 MiB). And
-//! listed pages already belong to the process, so only requests past the lists are tested against
-//! watermarks.
+//! listed pages already belong to the process, so only requests that bypass the lists are tested
+//! against watermarks.
 //!
-//! Lists have tuned themselves since Linux 6.7. Allocations in a row double the next refill (63,
-//! 126, .. 2,016 pages of order 0), and frees in a row make the next drain as large as the row.
-//! `high` rises while that saves calls of the zone, and decays when the CPU is idle. [`Release`]
-//! has the differences between releases.
+//! Lists have tuned themselves since Linux 6.7. Each allocation in a row doubles the next refill
+//! (63, 126, .. 2,016 pages of order 0), and frees in a row make the next drain as large as the
+//! row. `high` rises while that saves calls of the zone, and decays when the CPU is idle.
+//! [`Release`] has the differences between releases.
 
 use super::lists::Tuning;
 use super::policy::{

@@ -1,11 +1,11 @@
 //! The barn of a cache on one node: sheaves between the CPUs and the slabs (Linux 6.18,
 //! `node_barn`).
 //!
-//! In the kernel CPUs own sheaves and exchange pointers to them. Here a CPU's objects lie at a
-//! fixed place in its slot, which saves the fast path one dependent load. An exchange copies object
-//! pointers between slot and barn by one restartable sequence, under the barn's lock. So a sheaf is
-//! just the objects of one exchange, and the barn is one stack of objects. The lock also guards the
-//! counts, because a separate place for them would be one more contended cache line.
+//! In the kernel CPUs own sheaves, and exchange pointers to them with the barn. Here a CPU's
+//! objects lie at a fixed place in its slot, which saves the fast path one dependent load. An
+//! exchange copies object pointers between the slot and the barn by one restartable sequence, under
+//! the barn's lock. So a sheaf is only the objects of one exchange, and the barn is one stack of
+//! objects. The lock also guards the counts, which otherwise need a contended cache line.
 //!
 //! Invariants: `lowest <= level <= written <= capacity`; the first `level` entries of the storage
 //! are objects; those from `written` on have no memory; `announced` differs from `level * stride`
@@ -21,12 +21,12 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes by which a barn's announcement may lag; its counter is shared by all CPUs.
+/// A barn announces its bytes to [`CacheLimits`] when they have changed by this much.
 const ANNOUNCED_BYTES: usize = 64 << 10;
 
 /// Most entries of a barn's first storage.
 const FIRST: usize = 16384;
-/// Entries of the storage above the level that keep their memory, 32 KiB.
+/// Unused entries of the storage that keep their memory, 32 KiB.
 const KEPT: usize = 4096;
 /// Entries whose memory goes back in one critical section: some 20 us.
 const TRIM_STEP: usize = 32 << 10;
@@ -100,8 +100,8 @@ impl Sheaves {
         Some(unsafe { core::slice::from_raw_parts_mut(storage.as_ptr().add(self.level), count) })
     }
 
-    /// Moves the objects to a new storage for at least `wanted`. The addresses of the old storage
-    /// are lost; it is at most a quarter as large as the new one.
+    /// Moves the objects to a new storage for at least `wanted` objects. The old storage, at most a
+    /// quarter as large as the new one, is not used again.
     #[cold]
     fn widen(&mut self, metadata: &Metadata, wanted: usize) -> Option<()> {
         let capacity = wanted.max(4 * self.capacity);
@@ -186,8 +186,8 @@ impl Barn {
         Some(object)
     }
 
-    /// Lets `fill` write up to `count` objects on top, count them in [`Traffic`] and return how
-    /// many. Returns their number; 0 if the barn would hold more than `most` or there is no memory.
+    /// Lets `fill` write up to `count` objects on top, and count them in [`Traffic`]. Returns the
+    /// number of objects; 0 if the barn would hold more than `most` or there is no memory.
     pub(super) fn bring_in(
         &self,
         metadata: &Metadata,
@@ -254,9 +254,9 @@ impl Barn {
         core::mem::replace(&mut sheaves.lowest, level)
     }
 
-    /// Gives back the memory of the storage above the objects, except for [`KEPT`] entries. If the
-    /// barn `is_used`, does so only once at most half of the storage is used, by large steps: after
-    /// 4 million small objects it has 9 MiB.
+    /// Gives back the memory of the storage's unused entries, except for [`KEPT`] of them. If the
+    /// barn `is_used`, keeps memory for twice the entries in use, and gives back the rest by large
+    /// steps: after 4 million small objects the storage has 9 MiB.
     pub(super) fn trim_storage(&self, metadata: &Metadata, is_used: bool) {
         loop {
             let mut sheaves = self.sheaves.lock();

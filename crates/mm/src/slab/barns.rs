@@ -76,7 +76,7 @@ impl Barns {
         unsafe { &*self.others.load(Ordering::Acquire).add(node - 1) }
     }
 
-    /// The running CPU's node and its barn. A hint: the task may move to another CPU.
+    /// The running CPU's node, and the barn of that node. A hint: the task may move to another CPU.
     #[inline]
     pub(super) fn here<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> (NodeId, &Barn) {
         if self.nodes() == 1 {

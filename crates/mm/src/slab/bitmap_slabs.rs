@@ -1,19 +1,19 @@
 //! Slabs that record their free objects as bits, for policies that move objects in batches.
 //!
 //! A bit is set iff the object is free *in the slab*: neither in use, nor in a slot, nor in a barn.
-//! A free touches no object, so a flush writes no cold line; each double free into a slab is found.
+//! A free into the slab only sets the bit. It touches no cold object, and finds each double free.
 //!
 //! The descriptor of a slab lies in the link words of its first four frames (a slab has at least
 //! order 2): `link[0]` is the next slab, `link[1]` the previous one, `link[2..4]` one word. If a
 //! slab has at most 64 objects, this word is the bits. Else it is
 //! `{digest of the bits : 53 | free objects : 11}`, and the bits lie before the first object.
 //!
-//! A program that writes past the end of the memory before this slab could overwrite these bits,
-//! and so give an object a second owner. So the slab's unused bytes lie before the bits. The bits
-//! are compared with their digest when objects are taken, when a free finds its bit set, and when
-//! the slab is given back.
+//! A program that writes past the end of the memory before this slab could overwrite the bits, and
+//! then an object could get two owners. The slab's unused bytes lie before the bits to absorb short
+//! overruns. The bits are compared with their digest when objects are taken, when a free finds its
+//! bit set, and when the slab is given back.
 //!
-//! A slab with free objects is on one of five lists: 0..=3 by the quarter of its objects that is
+//! A slab with free objects is on one of five lists: 0..=3 by how many quarters of its objects are
 //! free, 4 if it is empty. Objects come from the fullest slab, so that other slabs become empty.
 //!
 //! Equations: `free(slab) = popcount(bits)`, `digest(slab) = sum of term(word i of the bits, i)`,
@@ -502,7 +502,7 @@ impl BitmapSlabs {
         lists.slabs_allocated += 1;
         lists.populating.made(slab.pfn, role);
         lists.nr_free += u64::from(cache.objects());
-        // At the tail, so that neighbouring slabs are handed out one after the other.
+        // The new slab goes to the tail, so that neighbouring slabs are used one after the other.
         lists.add(&slab, EMPTY, End::Tail);
         self.publish(&lists, context, cache, empty);
     }

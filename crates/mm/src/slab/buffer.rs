@@ -22,7 +22,7 @@ pub unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object]
 }
 
 /// Moves those of `objects` that are not `ours` to the front of `others`, which has room for all,
-/// and closes the gaps. Returns their number.
+/// and closes the gaps in `objects`. Returns the number of moved objects.
 ///
 /// # Safety
 /// `objects` are initialised.

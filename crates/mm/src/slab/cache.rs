@@ -173,7 +173,7 @@ pub struct Cache {
     objects: u32,
     magic: u64,
     aliases: AtomicU32,
-    /// The task that began to construct a slab's objects last; 0 once it is done.
+    /// The last task that began to construct a slab's objects; 0 once that task has finished.
     constructing: AtomicUsize,
 }
 
@@ -212,7 +212,7 @@ impl Cache {
             stride,
             order,
             header,
-            // Unused bytes come first: after the last object, `Geometry` would see an object there.
+            // Unused bytes lie first: `Geometry` would take those at the end for an object.
             first_object: order.bytes() - objects * stride,
             objects: objects as u32,
             magic: (u64::MAX / stride as u64) + 1,
@@ -228,7 +228,7 @@ impl Cache {
         self.identity.id
     }
 
-    /// Differs from that of every other cache of the stack, earlier ones included.
+    /// A number that no other cache of the stack has, or had before.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.identity.generation
@@ -280,7 +280,7 @@ impl Cache {
                 constructor(self.object_at(slab, number).add(self.link_bytes).as_ptr().cast());
             }
         }
-        // The field holds the task that began last, which may be another one.
+        // If another task has begun since, the field holds that task.
         if self.constructing.load(Ordering::Relaxed) == me {
             self.constructing.store(0, Ordering::Relaxed);
         }

@@ -1,8 +1,8 @@
 //! The bytes that all caches of a stack hold beyond what is in use, and their bounds.
 //!
-//! Objects in barns, like the free memory of zones, are memory that the process has already. Both
-//! go back to the system after a while without use. Until then barns may hold much. But a request
-//! that would take never touched memory creates *pressure*: then barns are first shrunk to a lower
+//! The process already has the memory of objects in barns and the free memory of zones. Both go
+//! back to the system after a while without use. Until then barns may hold much. But a request that
+//! would take memory that was never touched causes *pressure*: first, barns are shrunk to a lower
 //! bound ([`CacheLimits::barns_pressed`]).
 //!
 //! The room of arrays is bounded for each slot and for all slots, because a machine may have many
@@ -16,16 +16,16 @@ use crate::zone::Zones;
 use quarry_sys::percpu::{Limits, SlotArea, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Bytes that barns may always hold without pressure: the amount that starts the reclaim thread.
+/// Bytes that barns may always hold without pressure: the reclaim thread starts at this amount.
 const BARNS_LEAST: usize = 32 << 20;
 /// Without pressure, barns may hold the bytes in use divided by this.
 const BARNS_SHARE: usize = 8;
-/// Bytes that barns may hold under pressure. (With 8 MiB a program of 50 MiB was 5 % larger.)
+/// Bytes that barns may hold under pressure. (With 8 MiB, a program of 50 MiB took 5 % more.)
 const PRESSED_LEAST: usize = 2 << 20;
 /// Under pressure, barns may hold the bytes in use divided by this.
 const PRESSED_SHARE: usize = 32;
-/// Room of the arrays of one slot. The narrow arrays of all classes of `malloc` take 12 MiB, and a
-/// program that uses all classes at random was a fifth slower with 8 MiB.
+/// Most room of the arrays of one slot. The narrow arrays of all classes of `malloc` take 12 MiB.
+/// With a bound of 8 MiB, a program that uses all classes at random was a fifth slower.
 const SLOT_MOST: usize = 16 << 20;
 /// Room that the arrays of a slot may always have, even if other slots use up the common bound.
 const SLOT_LEAST: usize = 256 << 10;
@@ -110,7 +110,7 @@ impl CacheLimits {
         }
     }
 
-    /// Returns whether a slot with little room was refused more since the last call.
+    /// Returns whether a slot with little room was refused more room since the last call.
     pub(super) fn was_crowded(&self) -> bool {
         self.crowded.load(Relaxed) != 0 && self.crowded.swap(0, Relaxed) != 0
     }

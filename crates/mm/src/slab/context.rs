@@ -81,7 +81,7 @@ fn give_back<P: PerCpu>(context: &SlabContext<'_, P>, slabs: &List<Pfn>, order: 
 }
 
 impl<P: PerCpu> SlabContext<'_, P> {
-    /// Takes a block for a slab of `cache`, from `node` if that has one. `None` if there is no
+    /// Takes a block for a slab of `cache`, from `node` if that node has one. `None` if there is no
     /// memory.
     #[must_use]
     pub fn take_block(&self, slot: SlotIndex, node: NodeId, cache: &Cache) -> Option<Page> {
@@ -142,7 +142,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
     pub fn slabs_of<'c>(&'c self, cache: &'c Cache) -> impl Iterator<Item = Pfn> + 'c {
         let memory = self.zones.memory();
         let frames = cache.order().frames();
-        // Of a slab of several pageblocks, only the first is aligned to the slab's order.
+        // If a slab has several pageblocks, only the first of them is aligned to the slab's order.
         (0..memory.pageblocks().count())
             .map(PageblockIndex)
             .filter(move |index| memory.pageblocks().at(*index).tag().node().is_some())

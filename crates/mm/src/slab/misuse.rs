@@ -1,7 +1,7 @@
 //! Reports of the misuse that slabs find: each prints one line and aborts.
 //!
-//! A free of an object that lies in an array or a slab is a double free, or the object was never
-//! handed out: no record tells these apart.
+//! If the program frees an object that lies in an array or a slab, it has freed the object before,
+//! or never got it: no record tells these two errors apart.
 
 use super::cache::{Cache, CacheId};
 use super::table::CacheTable;

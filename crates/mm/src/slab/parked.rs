@@ -4,11 +4,11 @@ use super::cache::{Cache, CacheId};
 use super::context::SlabContext;
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Answers about parked objects. The defaults say that none is parked: an empty `impl` is enough
-/// for a policy that parks nothing or cannot tell.
+/// Answers about parked objects. The defaults say that no object is parked: an empty `impl` is
+/// enough for a policy that parks nothing or cannot tell.
 pub trait ParkedObjects<P: PerCpu>: Sized {
-    /// Returns whether `object` seems to be among the running CPU's free objects. Rarely true by
-    /// mistake; [`is_parked`](Self::is_parked) never is.
+    /// Returns whether `object` seems to be among the running CPU's free objects. The answer true
+    /// is rarely wrong; that of [`is_parked`](Self::is_parked) never is.
     #[inline(always)]
     fn seems_parked(_percpu: &P, _id: CacheId, _object: Object) -> bool {
         false

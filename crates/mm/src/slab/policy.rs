@@ -46,15 +46,15 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// The layout of the slabs of a cache with these parameters.
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout;
 
-    /// Prepares for a new cache. If [`Cache::is_reused`], an earlier cache, emptied and removed,
-    /// had its number: the policy must not count the metadata of that number again.
+    /// Prepares for a new cache. If [`Cache::is_reused`], an earlier cache with its number was
+    /// emptied and removed: the policy must not count the metadata of that number again.
     ///
     /// # Errors
     /// If the OS refuses memory, or the slots have no room for one more cache.
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()>;
 
     /// Returns whether every free must go to [`free_slow`](Self::free_slow), to be checked. Only
-    /// the creation of a cache changes it.
+    /// creating a cache changes the answer.
     #[inline(always)]
     fn looks_at_frees(&self) -> bool {
         false
@@ -155,8 +155,8 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
         None
     }
 
-    /// Takes an object from the fullest slab that has a free one, not from CPUs or barns: a program
-    /// can move another object there. `None` if memory is short, or the policy cannot do this.
+    /// Takes an object from the fullest slab that has a free one, not from CPUs or barns, so that a
+    /// program can move its data there. `None` if memory is short, or the policy cannot do this.
     fn alloc_dense(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> Option<Object> {
         None
     }

@@ -5,11 +5,11 @@
 //! MiB, and 180 in a huge page that its host had backed before.)
 //!
 //! If objects are of at most a page, a program that writes into each of them touches every page of
-//! the slab. Of larger objects programs often touch only the front. So a cache of such objects
-//! sometimes leaves a slab to page faults, as the *sample*. Later it checks in how many pages of
-//! the sample something was written, and populates slabs while the last sample was dense. Pages in
-//! which an object starts count as written. Of the other pages, which were zero when they were
-//! handed out, a few words are read; zeros count as not written.
+//! the slab. Of larger objects programs often touch only the front. So a cache of such larger
+//! objects sometimes leaves a slab to page faults, as the *sample*. Later it checks how many pages
+//! of the sample the program has written. If these are nearly all (the sample is dense), it
+//! populates new slabs. Pages in which an object starts count as written. Of the other pages, which
+//! were zero when they were handed out, a few words are read; zeros count as not written.
 
 use super::cache::Cache;
 use crate::frame::{Faults, Link, Pfn};
@@ -18,13 +18,13 @@ use quarry_sys::os::Os;
 use quarry_sys::peek;
 
 /// A new slab is populated only if the cache's slabs already have this many times the bytes that a
-/// request brings in. So populated memory that is never used adds at most an eighth.
+/// request brings in. So memory that is populated in vain adds at most an eighth.
 const SLABS_SHARE: u64 = 8;
 /// A sample is checked after this many further slabs, when its objects have been handed out.
 const LOOK_AFTER: u32 = 4;
 /// One slab in this many becomes a sample while samples are dense.
 const SAMPLE_EVERY: u32 = 32;
-/// The same while samples are sparse. Not more often, because checking an absent page maps it.
+/// The same while samples are sparse. A lower number costs memory: checking a page maps it.
 const SPARSE_SAMPLE_EVERY: u32 = 16;
 
 /// The places of a page to read, in bytes after the first place.

@@ -10,8 +10,8 @@ pub enum Reclaim<'a> {
     All,
     /// The same for one cache.
     Cache(&'a Cache),
-    /// The objects of idle slots and idle caches. Of other caches, those objects in barns that no
-    /// CPU has needed since the last call.
+    /// The objects of idle slots and of idle caches. Of other caches, only the objects in barns
+    /// that no CPU has needed since the last call.
     Idle(Idle<'a>),
 }
 
@@ -29,7 +29,7 @@ pub struct Idle<'a> {
 pub struct SparseWalk {
     /// The list that the walk is at. All lists above it are done.
     pub(super) list: usize,
-    /// Slabs of this list still to be examined: at first, the list's length at that time.
+    /// Slabs of this list still to be examined, as counted when the walk came to the list.
     pub(super) left: u32,
 }
 

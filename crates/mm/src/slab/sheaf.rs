@@ -2,7 +2,7 @@
 //!
 //! A CPU's array has room for two sheaves, the kernel's `main` and `spare`. A CPU whose array is
 //! empty takes a sheaf from the barn, or less than a sheaf from the slabs. A CPU whose array is
-//! full puts a sheaf into the barn, or into the slabs. Between CPU and barn a whole sheaf moves in
+//! full puts a sheaf into the barn, or into the slabs. A whole sheaf moves between CPU and barn in
 //! one critical section and one restartable sequence.
 //!
 //! A CPU's array becomes larger, until it is drained, in two cases: it is empty and full by turns,
@@ -35,7 +35,7 @@ use quarry_sys::primitive::Ordering;
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 
 impl Sheaf {
-    /// Puts objects into the running CPU's array; returns false if they had to be put away instead.
+    /// Puts objects into the running CPU's array; or else into barns or slabs, and returns false.
     fn park<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -77,8 +77,8 @@ impl Sheaf {
 
     /// Moves a sheaf from the running CPU's array into the barn of its node, and frees `object`,
     /// for which the array had no room. Objects of other nodes go to their nodes' barns. Returns
-    /// false, and does nothing, if the array has fewer objects or the barn no room. If the stack
-    /// has several nodes, moves at most [`PIECE`] objects.
+    /// false, and does nothing, if the array has less than a sheaf or the barn has no room. If the
+    /// stack has several nodes, moves at most [`PIECE`] objects.
     #[inline(never)]
     fn bring_in<P: Arrays>(
         &self,
@@ -128,8 +128,8 @@ impl Sheaf {
         has_left
     }
 
-    /// Notes that the array of `slot`, the running CPU's, was found full (`full`) or empty, and may
-    /// give the array more room. The array becomes wide only if it `may_widen`.
+    /// Notes that the running CPU's array, in `slot`, was found full (`full`) or empty. May give it
+    /// more room; beyond the room of a narrow array (two sheaves) only if `may_widen`.
     #[inline(never)]
     pub(super) fn note_miss<P: Arrays>(
         &self,
@@ -175,7 +175,7 @@ impl Sheaf {
         self.free_to_slabs(context, cache, objects);
     }
 
-    /// Returns whether a slot's bounds allow `cache` a wide array there. Takes no lock.
+    /// Returns whether the bounds of a slot allow it a wide array for `cache`. Takes no lock.
     fn has_width_left<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -236,9 +236,9 @@ impl Sheaf {
         taken
     }
 
-    /// Serves a request that found the array empty from the barn, else from the slabs. Calls
-    /// `taken` with the objects that enter the array. If never touched memory was taken, shrinks
-    /// barns to their bound under pressure, and then calls `pressed`.
+    /// Serves a request, which has found the array empty, from the barn or else from the slabs.
+    /// Calls `taken` with the objects that enter the array. If never touched memory was taken,
+    /// shrinks barns to their bound under pressure, and then calls `pressed`.
     #[inline]
     pub(super) fn alloc_missed<P: Arrays>(
         &self,
@@ -259,7 +259,7 @@ impl Sheaf {
             .or_else(|| self.alloc_from_slabs(context, cache, sheaf, taken, pressed))
     }
 
-    /// Frees an object for which the array was full: into the array if it grows, a barn or a slab.
+    /// Frees an object for which the array was full: into the array if it grows, else barn or slab.
     #[inline]
     pub(super) fn free_missed<P: Arrays>(
         &self,
@@ -305,7 +305,7 @@ impl Sheaf {
             if !parked || left == 0 {
                 break;
             }
-            // No buffer of a piece is on the stack here: making a slab may need much stack.
+            // The buffer of `take_pieces` is off the stack here: making a slab may need much stack.
             let objects = left.max(own.width.narrow_sheaf());
             match own.slabs.grow(context, cache, objects) {
                 Some(fresh) => {

@@ -12,20 +12,20 @@ use quarry_sys::percpu::Arrays;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. Most of these objects are untouched
-/// memory. Those that the CPU does not need now are handed out later, even if freed objects, whose
-/// memory is present, would serve then. (Failed idea: to double the number each time while no array
-/// is found full. It saved nothing where a heap grows, and page faults rose by a quarter.)
+/// memory. If a CPU takes more than it needs now, it uses the rest later, even if freed objects,
+/// whose memory is present, could serve then. (Doubling the number each time while no array is
+/// found full saved nothing where a heap grows, and caused a quarter more page faults.)
 const REFILL_BYTES: usize = 32 << 10;
 
-/// Bytes of objects that a barn may hold in any cache, within [`BARN_OBJECTS`]. With 4096 objects
-/// of any size, a program that frees and allocates ten thousand small objects by turns (lua) went
-/// to the slabs for half of them. With large objects the bound of all barns is reached first.
+/// Bytes of objects that a barn may always hold, within [`BARN_OBJECTS`]. With a bound of 4096
+/// objects of any size, lua, which frees and allocates ten thousand small objects by turns, went to
+/// the slabs for half of them. With large objects the bound of all barns is reached first.
 const BARN_BYTES: usize = 512 << 10;
-/// The range of this bound in objects; their pointers take 32 to 128 KiB.
+/// The range of [`BARN_BYTES`] in objects, whose pointers take 32 to 128 KiB.
 const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
-/// A barn may hold more: the number of the cache's objects outside its slabs, divided by this. That
-/// is half as many objects as are in use. In a heap of gigabytes an object that goes to its slab
-/// costs cache misses for the slab's descriptor and bits, and again when it is taken.
+/// In a large cache a barn may hold more: the cache's objects outside slabs, divided by this: half
+/// as many as are in use. In a heap of gigabytes, an object that goes to its slab costs cache
+/// misses for the slab's descriptor and bits, and again when it is taken.
 const BARN_SHARE: usize = 3;
 /// The pointers in a barn take at most the bytes of its objects divided by this.
 const POINTERS_SHARE: usize = 8;

@@ -87,11 +87,11 @@ pub struct Occupancy {
     pub partial_slabs: u64,
     /// Objects in use of the partial slabs.
     pub partial_live: u64,
-    /// True if the program should move the object. Then
-    /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would take from another slab in
-    /// use, and the object's slab is no fuller than the average of the other partial slabs (or is
-    /// at most an eighth fuller, and no fuller than that other slab). A program that moves only
-    /// such objects finds none after a while, and has few slabs.
+    /// True if the program should move the object:
+    /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would take its new memory from
+    /// another slab in use, and its slab is at most as full as the other partial slabs on average
+    /// (or at most an eighth fuller, and no fuller than that other slab). After a while, a program
+    /// that moves only these objects finds no more, and has few slabs.
     pub is_sparse: bool,
     /// True if the object alone keeps one of its pages from going back.
     pub frees_page: bool,

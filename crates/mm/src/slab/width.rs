@@ -18,15 +18,15 @@ const WIDE_BYTES: usize = 1 << 20;
 const WIDE_SHEAF: usize = 128;
 /// A narrow array becomes wide at this score.
 const WIDE_SCORE: u64 = 16;
-/// The score rises by this when an array is found full that was found empty at its last miss.
-/// Another miss adds 1 if the barn has objects and a wide array would exchange more at a time.
+/// The score rises by this when a miss finds the array full, and the miss before found it empty.
+/// Any other miss adds 1 if the barn has objects and a wide array would exchange more at a time.
 const TURN_SCORE: u64 = 8;
 /// An array with less room than a narrow one asks for more after this many misses.
 const ROOM_SCORE: u64 = 8;
-/// A refused array asks again only after this many misses: asking takes a lock of all CPUs.
+/// A refused array asks again only after this many misses: asking takes a lock that CPUs share.
 const REFUSED_SCORE: u64 = 256;
 const REFUSED: u64 = 1 << 16;
-/// Index of the word of an array's cell whose lower half records misses (the rest is `sys`'s):
+/// Index of the word of an array's cell whose lower half records misses (`sys` uses the rest):
 /// `{- : 32 | score : 31 | was empty at the last miss : 1}`.
 const MISSES: usize = 2;
 const MISSES_MASK: u64 = 0xffff_ffff;
@@ -42,10 +42,10 @@ pub(super) struct Miss {
 
 /// The means by which an array gets more room.
 pub(super) struct Means<'a> {
-    /// The bounds of its growth. A function, because computing them takes longer than a miss.
+    /// The bounds of the array's growth: a function, because computing them is slower than a miss.
     pub(super) limits: &'a dyn Fn() -> Limits,
     pub(super) may_widen: &'a dyn Fn() -> bool,
-    /// Takes the objects of other arrays that lose room to the growing one.
+    /// Receives the objects of other arrays that lose room to the growing one.
     pub(super) take: &'a mut dyn FnMut(ArrayId, &[Object]),
 }
 
@@ -66,7 +66,7 @@ impl Width {
         }
     }
 
-    /// The objects of a narrow and of a wide array; the latter is 0 if it would be no larger.
+    /// Objects of a narrow array and of a wide one; the second is 0 if it would be no larger.
     pub(super) fn of(stride: usize) -> (usize, usize) {
         let sheaf = (SHEAF_BYTES / stride).clamp(8, MAX_BATCH);
         let wide = (WIDE_BYTES / stride).clamp(64, WIDE_OBJECTS);
@@ -93,7 +93,7 @@ impl Width {
     }
 
     /// Notes that the array of `slot`, the running CPU's, was found full (`full`) or empty. Gives
-    /// it more room if this is due and the `means` allow it. A lost update delays this a little.
+    /// it more room if this is due and the `means` allow it. A lost update only delays this.
     pub(super) fn note_miss<P: Arrays>(
         &self,
         percpu: &P,

@@ -10,9 +10,9 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// A request for fewer frames than this gives back no more than this: 2 MiB, in about 100 us; later
-/// requests give back others. (Without this bound a small request of a process of 1 GiB sometimes
-/// gave 32 MiB, in 2 ms.) Larger requests have no bound: touching their own memory takes longer.
+/// A request for fewer frames than this gives back at most this many: 2 MiB, in about 100 us. Later
+/// requests give back the rest. (Without this bound, a small request in a process of 1 GiB at times
+/// gave 32 MiB, in 2 ms.) Larger requests have no bound: to touch their own memory takes longer.
 const STEP: u32 = PAGEBLOCK_FRAMES;
 
 impl<C: StackConfig> Stack<C> {

@@ -62,11 +62,11 @@ pub struct BudgetStats {
 /// Upper bounds of direct reclaims' durations, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectNs {
-    /// Of the quicker half.
+    /// Bound of the quicker half of all reclaims.
     pub median: u64,
-    /// Of the quickest 99.9 %.
+    /// Bound of the quickest 99.9 % of all reclaims.
     pub p999: u64,
-    /// Of all reclaims.
+    /// Bound of all reclaims.
     pub longest: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct BalanceStats {
     pub frames_freed: u64,
     /// Requests of the heap that were refused, in a program with a page cache.
     pub refused: u64,
-    /// Refused requests that dirty pages would have covered, had they been written in time.
+    /// Refused requests for which the dirty pages would have been enough, if written in time.
     pub refused_dirty: u64,
 }
 

@@ -1,5 +1,5 @@
 //! The interface between a stack and its page cache, which gives up memory when the heap is short
-//! of it. The cache is a type parameter, and costs nothing in a stack without one.
+//! of it. The cache is a type parameter, and costs nothing in a stack without a cache.
 //!
 //! The cache and the instruments use the stack as a [`StackHost`], and the stack uses the cache as
 //! [`CachedPages`].
@@ -87,7 +87,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         0
     }
 
-    /// Frames of a page, by its number, which its first frame, of kind `CACHED`, has as its link.
+    /// Frames of the page with this number; its first frame (kind `CACHED`) has the number as link.
     fn frames_of_page<H: StackHost<Cache = Self>>(_host: &H, _page: u32) -> u64 {
         0
     }

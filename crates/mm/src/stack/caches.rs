@@ -73,7 +73,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
         unsafe { start.add(self.stack.fast.link(self.id)) }
     }
 
-    /// The start of an object, of which callers know the address after its link.
+    /// The start of an object. Callers know only the address after the object's link.
     ///
     /// # Safety
     /// `object` is an object of this cache.

@@ -41,7 +41,7 @@ impl Request {
         Self { zeroed: true, ..self }
     }
 
-    /// Returns whether every object that is large enough serves the request, of any class.
+    /// Returns whether an object of any class serves the request, if it is large enough.
     #[inline(always)]
     pub(super) const fn is_plain(self) -> bool {
         self.align <= MIN_ALIGN && !self.zeroed

@@ -1,16 +1,16 @@
 //! State that decides when the next direct reclaim is worth its time.
 //!
 //! A reclaim right after another one finds only memory that was freed since, or memory that was
-//! charged since and is not in use. So after a reclaim that has not helped its request, for at most
-//! 10 ms further requests that find no memory are refused without a reclaim, unless
+//! charged since and is not in use. So after a reclaim that did not help its request, Quarry for at
+//! most 10 ms refuses, without a reclaim, further requests that find no memory, unless
 //!
 //! * fewer frames are in use than after that reclaim, or a stash holds a freed mapping or block;
 //! * that reclaim left enough frames for this request, and other requests have taken some since;
-//! * a cache has freed more objects than it has handed out since. (A slab that became empty
-//!   although the number of objects is the same is found up to 10 ms later.)
+//! * a cache has freed more objects than it has handed out since. (If a slab became empty while the
+//!   number of objects in use stayed the same, this is found up to 10 ms later.)
 //!
-//! So if a program at its limit makes larger requests that fail, with small pairs of `malloc` and
-//! `free` between, it causes one reclaim in 10 ms. A program that frees memory is served at once.
+//! So a program at its limit whose larger requests fail, with small pairs of `malloc` and `free` in
+//! between, causes one reclaim in 10 ms. A program that frees memory is served at once.
 
 use super::durations::Durations;
 use crate::slab::MAX_CACHES;

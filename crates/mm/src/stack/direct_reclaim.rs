@@ -1,16 +1,16 @@
-//! Direct reclaim: a request that found no memory reclaims and is attempted again, if that is worth
-//! the time (see `deferral.rs`).
+//! Direct reclaim: a task whose request found no memory reclaims some and attempts the request
+//! again, if that is worth the time (see `deferral.rs`).
 //!
-//! Memory freed meanwhile belongs to the request (its *claim*, see `zone/reclaimers.rs`). Other
-//! tasks whose requests find no memory reclaim for themselves. There are two stages; the second
-//! runs only if the first does not help:
+//! Memory that the task frees meanwhile belongs to its request (the *claim*, see
+//! `zone/reclaimers.rs`). Other tasks whose requests find no memory reclaim for themselves. There
+//! are two stages; the second runs only if the first does not help:
 //!
-//! 1. with a page cache: freed mappings and barns' objects go to the zones, then pages, which cost
-//!    more to make again ([`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
-//! 2. unused memory of Quarry itself goes there: parked objects, lists, cached mappings; once in 10
-//!    ms, because a second try soon after would find nothing.
+//! 1. with a page cache: freed mappings and barns' objects go to the zones, then its pages, which
+//!    cost more to make again ([`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
+//! 2. unused memory of Quarry itself goes to the zones: parked objects, lists, cached mappings;
+//!    once in 10 ms, because a second try soon after would find nothing.
 //!
-//! A task that already reclaims may use the reserve instead.
+//! A task that is already reclaiming starts no direct reclaim; it may use the reserve instead.
 
 use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig};
@@ -74,7 +74,7 @@ impl<C: StackConfig> Stack<C> {
         budget.used().saturating_sub(budget.claimed())
     }
 
-    /// Returns whether a stash holds memory; false if only a lock would show it. O(nodes + slots).
+    /// Returns whether a stash holds memory; false if only a lock could tell. O(nodes + slots).
     pub(super) fn holds(&self, stash: Stash) -> bool {
         let built = self.built();
         match stash {

@@ -18,10 +18,10 @@ const SKEW: usize = 40;
 /// The fast paths of a stack: they need neither a lock nor a gate.
 ///
 /// Aligned, so that each word keeps its offset modulo 256: a processor makes a load wait for a
-/// pending store to the same offset of another page. With a word of the fast paths at a multiple of
-/// 1,024 bytes, batches of 1,000 objects of 1,024 bytes, each written to, took 1.2 times as long
-/// (AMD EPYC, family 25). (Alignment to a page moved other words of the stack to such places:
-/// batches of 4,096 bytes took 1.15 times as long.)
+/// pending store to the same offset of another page. When a word of the fast paths lay at a
+/// multiple of 1,024 bytes, batches of 1,000 objects of 1,024 bytes, each written to, took 1.2
+/// times as long as now (AMD EPYC, family 25). (Alignment to a page moved other words of the stack
+/// to such offsets: batches of objects of 4,096 bytes then took 1.15 times as long.)
 #[repr(C, align(256))]
 pub struct FastPath<P, S> {
     _skew: [u8; SKEW],
@@ -139,7 +139,7 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         self.links[id.index()].load(Ordering::Relaxed) as usize
     }
 
-    /// Usable bytes of the object of a slab, unless it seems to be free; after `None`, call
+    /// Usable bytes of the slab object at `address`, unless it seems to be free; after `None`, call
     /// [`Stack::usable_size`](super::Stack::usable_size). O(1), no lock. Any address is allowed.
     #[inline(always)]
     pub fn usable(&self, object: Object) -> Option<usize> {
@@ -218,8 +218,8 @@ pub struct StackOffsets {
 }
 
 impl StackOffsets {
-    /// Returns whether the word at this offset lies at no multiple of 256. Programs write most to
-    /// the first words of objects, which lie there if the size is a multiple of 256.
+    /// Returns whether this offset is no multiple of 256. Programs write most to the first words of
+    /// objects, which lie at multiples of 256 if the size of the objects is such a multiple.
     #[must_use]
     pub const fn is_quiet(word: usize) -> bool {
         !word.is_multiple_of(256)

@@ -1,27 +1,27 @@
-//! Bounds freed memory: a process should not become larger than its peak of memory in use made it.
+//! Bounds freed memory, so that a process gets no larger than its peak of memory in use requires.
 //!
 //! As long as the process holds no more than its recent peak of memory in use, freed memory costs
 //! nothing: a program that allocates and frees 10 MiB again and again may keep them. But a process
 //! that then grows would be larger than necessary. So freed memory goes back before other memory is
 //! touched: cached mappings (oldest first), objects in barns, and dirty free memory of the zones.
 //!
-//! The peak is the maximum over the last one to two windows of half a second.
+//! The peak is the most memory in use during this window of half a second and the one before.
 //!
-//! A program that alternates between kinds of memory soon touches pages again that went back. So an
-//! allowance limits how many go back: half of the peak at once; in the long run, per second, a
-//! quarter of the peak, or the pages that a twentieth of the time can bring in again at their
-//! measured price, whichever is less. (With four times that allowance PHP took 7 % more time, and
-//! realloc by pages four times as long.)
+//! A program that alternates between kinds of memory soon touches again the pages that went back.
+//! So an allowance limits how many pages go back. At once it is half of the peak; in the long run,
+//! per second, the smaller of a quarter of the peak and the pages that a twentieth of the time can
+//! bring in again at their measured price. (With four times this allowance PHP took 7 % more time,
+//! and realloc in steps of pages took four times as long.)
 //!
 //! Only whole pageblocks and cached mappings go back here; the reclaim thread handles smaller
-//! blocks. (In a version that gave these back too, two threads that replaced objects of up to 128
+//! blocks. (When smaller blocks went back here too, two threads that replaced objects of up to 128
 //! KiB made 180 system calls of 30 us each per million operations, and faulted the blocks in again.
-//! The peaks of perl, python3, lua and sqlite3 are the same in both versions to 1.5 %.)
+//! With or without this, perl, python3, lua and sqlite3 have the same peaks, to 1.5 %.)
 //!
-//! The bound is the peak and a margin. A process above the bound goes down to the peak; then it may
-//! grow by the margin before more goes back, which bounds the page faults. A small request gives
-//! back one step, and later requests the other steps. If memory cannot go back because it lies in
-//! pieces, the next attempt comes once the process has grown by another margin.
+//! The bound is the peak plus a margin. A process above the bound goes down to the peak; then it
+//! may grow by the margin before more goes back, which bounds the page faults. A small request
+//! gives back one step, and later requests the other steps. If memory cannot go back because it
+//! lies in pieces, the next attempt comes once the process has grown by another margin.
 
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
 use quarry_sys::lock::CountedLock;

@@ -33,7 +33,7 @@ pub trait StackConfig: Sized + 'static {
     type Slab: SlabPolicy<Self::PerCpu>;
     /// The policy that moves pages between CPUs and zones.
     type Pages: PagePolicy;
-    /// Memory beside the heap that gives way to the heap: `()`, or a page cache.
+    /// Memory that is not part of the heap and gives way to it: `()`, or a page cache.
     type Cache: CachedPages;
     /// Its instruments; `()` for none.
     type Watch: Watch<Self>;
@@ -90,7 +90,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Aborts if a recorded allocation was requested otherwise; returns false if not recorded.
+    /// Aborts if a recorded allocation was not requested with these values; false if not recorded.
     #[inline]
     fn demand(&self, _: &Stack<C>, _: Entry, _: Object, _size: usize, _align: usize) -> bool {
         false
@@ -137,7 +137,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Called by slow paths and the background thread, because fast paths read no clock. O(1).
+    /// Does timed work, called by slow paths and a thread: fast paths read no clock. O(1).
     #[inline]
     fn tick(&self, _stack: &Stack<C>) {}
 

@@ -16,8 +16,8 @@ pub enum Claimant {
     Cache,
 }
 
-/// See the head of the file. While a `Miss` exists, up to `frames` frames that are freed belong to
-/// its request.
+/// See the head of the file. While a `Miss` exists, up to `frames` frames that its task frees
+/// belong to its request.
 pub struct Miss<'a> {
     claimant: Claimant,
     frames: u32,

@@ -10,12 +10,12 @@
 //! 4. free blocks of the zones that have been dirty since the last look go to the operating system,
 //!    whole pageblocks first; free pageblocks are also unmapped, except some clean ones that a zone
 //!    keeps;
-//! 5. in caches without an operation since the last look, those pages of sparse slabs go to the
-//!    operating system that hold no object in use. Only Quarry's own thread does this.
+//! 5. in caches without an operation since the last look, pages of sparse slabs that hold no object
+//!    in use go to the operating system. Only Quarry's own thread does this.
 //!
-//! Dirty frames are counted, not tracked. The fewest dirty frames of a zone at any time since the
-//! last look were not needed, so that many frames are *due*. Due frames are purged in steps of at
-//! most 16 MiB; a thread of the program does one step at a time.
+//! Dirty frames are counted, not tracked one by one. The lowest number of dirty frames of a zone
+//! since the last look is the number that no request needed; that many are *due*. Due frames are
+//! purged in steps of at most 16 MiB; a thread of the program does one step at a time.
 //!
 //! If memory that went back was needed again soon, stages 3 and 4 wait longer (see `retention.rs`).
 
@@ -30,8 +30,8 @@ use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Most bytes of one step, which takes some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
-/// A zone keeps the address space of free clean pageblocks, up to this many frames (16 MiB) and an
-/// eighth of the frames in use, because a program that frees and allocates by turns needs it again.
+/// A zone keeps the address space of this many free clean frames (16 MiB) plus an eighth of the
+/// frames in use, because a program that frees and allocates by turns needs it again.
 const KEPT_WHOLE_FRAMES: u32 = 4096;
 /// Slots whose numbers are equal modulo this form a group, which is idle if all its slots are.
 const SLOT_GROUPS: usize = 256;
@@ -208,7 +208,7 @@ impl<C: StackConfig> Stack<C> {
     /// use. Returns the bytes; `None` if no cache is due any more.
     fn purge_sparse(&self, state: &mut ReclaimState) -> Option<usize> {
         let context = self.context();
-        // The checks fill free objects with bytes, and compare these later.
+        // The checks fill free objects with bytes and compare them later, so none may be purged.
         if self.watch.have_records() {
             return None;
         }

@@ -10,7 +10,7 @@ use crate::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
-/// For this many first misses of a class, a coarser class serves. (16 or 32 saved no more memory.)
+/// A coarser class serves this many first misses of a class. (16 or 32 saved no more memory.)
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
 /// Requests from this size on get a block if a slab gets no memory: half a page at most is wasted.
@@ -72,8 +72,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// A block of pages for a request whose class finds no memory for a slab: a slab needs up to 32
-    /// frames, the block only those of the request. (SLUB then takes a slab of the smallest order
-    /// that holds an object, `oo_order(s->min)`, Linux 2.6.27 to 6.18.)
+    /// frames, the block only those of the request. (SLUB takes a slab of the smallest order that
+    /// holds an object in such a case, `oo_order(s->min)`, Linux 2.6.27 to 6.18.)
     #[cold]
     fn alloc_block_of_class(&self, size: usize) -> Option<Object> {
         if size < SMALLEST_BLOCK {
@@ -156,7 +156,7 @@ impl<C: StackConfig> Stack<C> {
         let taken = attempt().or_else(|| {
             self.after_reclaim(frames, || {
                 if size > LARGEST_BLOCK {
-                    // Memory that caches gave back left the budget, but is still resident. A
+                    // Memory that caches gave back has left the budget, but is still resident. A
                     // control group would count it together with the new mapping.
                     self.mappings.purge_all(self.pages().zones());
                 }

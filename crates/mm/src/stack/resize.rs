@@ -8,8 +8,8 @@
 //! `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, like a container that
 //! doubles, gets what it requests.
 //!
-//! Blocks of pages grow into the free frames after them. A block that must move in order to grow
-//! goes, if possible, where as many free frames follow it as it has; these stay free.
+//! Blocks of pages grow into the free frames after them. A block that has to move in order to grow
+//! goes, if possible, in front of as many free frames as it has itself; those stay free.
 
 use super::cached_pages::StackHost;
 use super::call::{Entry, MIN_ALIGN, Misuse, Request};
@@ -65,10 +65,10 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Checks that the allocation `object` fits a request of `size` bytes at a multiple of `align`,
-    /// a power of two, or the last `realloc` to that size; without `align` the object may be
-    /// larger. Counts a wrong size, but aborts only while the checks are on: programs that work
-    /// with every other allocator delete objects through a base class without a virtual destructor,
-    /// and the address alone decides what is freed.
+    /// a power of two, or a later `realloc` to that size; without `align` the object may be larger.
+    /// Counts a wrong size, but aborts only while the checks are on: some programs delete objects
+    /// through a base class without a virtual destructor. They work with every other allocator,
+    /// because the address alone decides what is freed.
     pub fn demand(&self, entry: Entry, object: Object, size: usize, align: Option<usize>) {
         if self.watch.demand(self, entry, object, size, align.unwrap_or(1)) {
             return;

@@ -3,10 +3,10 @@
 //!
 //! A program that works in bursts frees memory that the next burst needs, and faulting it in again
 //! may cost more than the burst itself. If at least half of the memory that went back is needed
-//! again within [`MOST_LOOKS`] looks, memory is kept longer from then on, by the time that it was
-//! away. If much was not needed again, memory is kept for half as long as before.
+//! again within [`MOST_LOOKS`] looks, Quarry keeps memory longer from then on, by the time that
+//! this memory was away. If much was not needed again, it keeps memory for half as long as before.
 //!
-//! Time is counted in looks, each half a delay, including looks that a sleeping thread skips.
+//! Time is counted in looks, each half a delay. Looks that a sleeping thread skips count as well.
 //!
 //! Equations: `1 <= looks <= MOST_LOOKS`; `back <= gone`.
 

@@ -38,7 +38,7 @@ pub struct HeapUse {
 }
 
 /// The uses of a heap's memory, in bytes, read one after the other. Without `free_zero` and
-/// `withheld`, their sum is the memory that may be resident, beside Quarry's own tables.
+/// `withheld`, their sum is the memory that may be resident, in addition to Quarry's own tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHeld {
     /// Objects of slabs that are in use.

@@ -3,10 +3,10 @@
 //! If a program frees large blocks, one in 100 ms becomes inaccessible, and goes to the page
 //! allocator only when the next such block takes its place. This costs up to three system calls,
 //! and one to make the block accessible again. So a program that often frees large blocks keeps its
-//! speed, and one that rarely does finds its errors. The checks withhold more blocks.
+//! speed, and one that rarely frees them finds its errors. The checks withhold more blocks.
 //!
-//! A withheld block has no memory, but counts as used. A request gets it if it finds no other
-//! memory.
+//! A withheld block has no memory, but counts as used. A request gets this block if it finds no
+//! other memory.
 
 use crate::frame::{Arena, FRAME_SHIFT, Pfn};
 use quarry_sys::lock::CountedLock;
@@ -126,7 +126,7 @@ impl Withheld {
         visit("withheld->block", &self.ring);
     }
 
-    /// Takes no lock.
+    /// Returns whether a block is withheld. Takes no lock.
     pub(super) fn is_some(&self) -> bool {
         self.frames() > 0
     }
@@ -141,7 +141,7 @@ impl Withheld {
         self.is_stuck.store(false, Relaxed);
     }
 
-    /// Takes no lock.
+    /// Frames of the withheld block. Takes no lock.
     pub(super) fn frames(&self) -> u32 {
         self.frames.load(Relaxed)
     }

@@ -8,8 +8,8 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Fewest frames of a block that is worth the system calls: 128 KiB. From there on, glibc's `free`
-/// makes a system call too (`M_MMAP_THRESHOLD`).
+/// Fewest frames of a block that is worth the system calls: 128 KiB. From this size on, glibc's
+/// `free` makes a system call too (`M_MMAP_THRESHOLD`).
 pub const LEAST_FRAMES: u32 = 32;
 /// Time from one withheld block to the next, 100 ms. The system calls take some 10 us, and page
 /// faults of the block's next user up to 60 us.
@@ -61,7 +61,7 @@ impl<C: StackConfig> Stack<C> {
         is_withheld
     }
 
-    /// Frees the withheld block, if the system shows it again; returns whether a block was freed.
+    /// Frees the withheld block, if it can be made accessible; returns whether a block was freed.
     pub(super) fn free_withheld(&self) -> bool {
         if !self.withheld.is_some() {
             return false;

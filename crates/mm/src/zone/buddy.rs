@@ -17,10 +17,10 @@ impl Locked<'_> {
         Some(self.take_from(pfn, found, order))
     }
 
-    /// Takes up to `most` blocks of `order`, lowest addresses first: all from the smallest block of
-    /// `migratetype` that is large enough, or, of order 0, from one pageblock. `give` receives each
-    /// block and whether it is known to be zero, and sets its state. Returns how many. O(orders +
-    /// blocks).
+    /// Takes up to `most` blocks of `order`, lowest addresses first. They come from the smallest
+    /// block of `migratetype` that is large enough; if that has order 0, from its pageblock. `give`
+    /// receives each block and whether it is known to be zero, and sets its state. Returns how
+    /// many. O(orders + blocks).
     #[inline(never)]
     pub(super) fn take_run(
         &mut self,

@@ -4,8 +4,8 @@
 //! charges its mappings. Free memory does not count, because purging gives it back to the system.
 //!
 //! The marks are computed as in the kernel (see `watermark`), with the limit instead of the managed
-//! frames: `min` grows with the root of the limit, the gaps with the limit. The marks are compared
-//! with `free = limit - used`:
+//! frames: `min` grows with the square root of the limit, the gaps grow with the limit. The marks
+//! are compared with `free = limit - used`:
 //!
 //! * below `low` the reclaim thread works, until `free` reaches `high`;
 //! * the frames below `min` are a reserve for tasks that reclaim, once the program has a shrinker
@@ -44,8 +44,8 @@ impl Default for MarkOptions {
     }
 }
 
-/// Has a cache line of its own: all CPUs write it, and read the other fields under a zone's lock.
-/// On 26 simulated cores blocks of 2 MiB take less than half as long so.
+/// In a cache line of its own: all CPUs write it, and read the other fields under a zone's lock. On
+/// 26 simulated cores, this makes blocks of 2 MiB take less than half as long.
 #[repr(align(64))]
 struct Used(AtomicU32);
 

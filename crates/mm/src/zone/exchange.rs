@@ -50,7 +50,7 @@ impl Locked<'_> {
 
     /// Turns the free blocks of one movable pageblock into extents, unless too few blocks would be
     /// left on the lists. Chooses a pageblock with a free block of at least a quarter of `count`,
-    /// because any pageblock with `count` free neighbouring frames has one.
+    /// because any pageblock with `count` free neighbouring frames has such a block.
     pub(super) fn gather(&mut self, count: u32) -> Option<PageblockIndex> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let smallest = count.ilog2().saturating_sub(1) as u8;

@@ -1,10 +1,10 @@
 //! Extents: best fit of exact numbers of frames among the free frames of movable pageblocks.
 //!
-//! A block that is cut to the size of a request leaves frames that only smaller requests can use,
-//! and free neighbours do not merge unless they are buddies. So the frames that such requests leave
-//! over or free become not blocks but bits of their pageblock, where neighbours of any number form
-//! one extent. Lists sort the pageblocks by their longest extents. A request takes the shortest
-//! extent that is long enough, from a pageblock whose longest extent is hardly longer.
+//! If a block is cut to the size of a request, only smaller requests can use the rest, and free
+//! neighbours merge only if they are buddies. So the frames that such requests leave over or free
+//! do not become blocks, but bits of their pageblock. There any number of neighbours form one
+//! extent. Lists sort the pageblocks by their longest extents. A request takes the shortest extent
+//! that is long enough, from a pageblock whose longest extent is hardly longer.
 //!
 //! Frames pass between blocks and extents a pageblock at a time. A request that finds no extent
 //! *gathers* the free blocks of a movable pageblock. A request that finds the lists of blocks below

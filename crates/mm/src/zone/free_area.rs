@@ -223,8 +223,8 @@ impl FreeAreas {
         self.less(order, of, 1);
     }
 
-    /// Subtracts `frames` frames of blocks that left their list, and that began in the pageblock of
-    /// `pfn`, from its counts and the zone's. `dirty` of the frames are not known to be zero.
+    /// Subtracts `frames` frames of blocks that left their list, and began in the pageblock of
+    /// `pfn`, from the counts of pageblock and zone. `dirty` of them are not known to be zero.
     #[inline]
     pub(super) fn uncount(
         &mut self,

@@ -37,8 +37,8 @@ pub struct GroupLimits {
     pub high: u32,
     /// Above this number, requests fail (`memory.max`).
     pub max: u32,
-    /// Most frames of pinned pages; a page that is pinned twice counts twice. Only for file
-    /// mappings made while the group has such a limit are pins counted.
+    /// Most frames of pinned pages; a page that is pinned twice counts twice. Pins are counted only
+    /// for file mappings that were made while the group had such a limit.
     pub pinned_max: u32,
 }
 
@@ -243,7 +243,7 @@ impl Groups {
             group.set_limits(GroupLimits::default());
             group.refusals.store(0, Relaxed);
             group.reclaims.store(0, Relaxed);
-            // Last, because a new group may get the place from then on.
+            // This store is last, because a new group may get the place from then on.
             group.members.store(0, Release);
         }
         is_gone

@@ -39,7 +39,7 @@ impl ZoneRef<'_> {
         let mut locked = self.lock();
         let Some((pfn, order)) = locked.first_reserved() else { return false };
         if order > Order::PAGEBLOCK {
-            // Two reserved pageblocks had merged, and only one of them is to leave the reserve.
+            // Two reserved pageblocks had merged, but only one of them is to leave the reserve.
             let lower = locked.take_from(pfn, order, Order::PAGEBLOCK);
             locked.state.areas.add(self.memory, lower, MigrateType::HighAtomic, End::Head);
         }

@@ -17,7 +17,7 @@ use quarry_sys::clock::{coarse_ns, monotonic_ns};
 /// Zones from 64 MiB on use huge pages, because a half-used one then adds little to their memory.
 /// `docs/tried.md` has the figures for smaller zones.
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-/// Slabs are kept apart by kind from this size on, so that most pageblocks are by the size above.
+/// Slabs are kept apart by kind from this size on, so that most are before huge pages are used.
 pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
 
 /// Chooses how the kernel brings in the pageblocks of a free block. Slabs have claimed the block,
@@ -59,7 +59,7 @@ fn is_fresh(memory: &Memory, first: Pfn) -> bool {
 }
 
 /// Pageblocks at the start of the window (32 GiB) for which the OS may be told to keep small pages.
-/// Beside huge neighbours each such pageblock can become a mapping of its own, and Linux allows a
+/// Next to huge neighbours each such pageblock can become a mapping of its own, and Linux allows a
 /// process 65,530 mappings (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
 const MOST_SMALL: u32 = 16 * 1024;
 

@@ -1,12 +1,12 @@
 //! The tasks that are reclaiming memory now (`PF_MEMALLOC`, Linux 6.x).
 //!
 //! A task may need memory in order to reclaim: a shrinker allocates, or an index splits a node.
-//! Such a task may take the reserve below the budget's min mark, and never starts a reclaim within
-//! its own.
+//! Such a task may take the reserve below the budget's min mark, and never starts another reclaim
+//! within its own.
 //!
 //! A request that has found no memory reclaims with a *claim* for its frames, without a right to
 //! the reserve. Frames that its task frees stay charged and belong to the claim until the request
-//! is served: no other request takes them first (as `capture_control`, Linux 5.1, for compaction).
+//! is served: no other request takes them first (like `capture_control` for compaction, Linux 5.1).
 //!
 //! Invariants: a task has one place at most; `inside` = number of taken places; each claim has
 //! `held <= wanted`, and only its task changes it.
@@ -20,7 +20,7 @@ use quarry_sys::primitive::{
 /// Tasks that can reclaim at once.
 const PLACES: usize = 64;
 
-/// See the module.
+/// See the head of this file.
 pub struct Reclaimers {
     inside: AtomicU32,
     tasks: [AtomicUsize; PLACES],

@@ -1,9 +1,9 @@
 //! One zone: the free memory of one node, under one lock.
 //!
-//! [`Locked`] is the only way to change the state of a zone. When a critical section ends and drops
-//! it, it publishes a copy of the counts, which other threads read without the lock. As in the
-//! kernel, requests test watermarks against this copy before they take the lock. So a request may
-//! go below a mark, by the frames that other threads take in between.
+//! [`Locked`] is the only way to change the state of a zone. A critical section drops it at its
+//! end; the drop publishes a copy of the counts, which other threads read without the lock. As in
+//! the kernel, requests test watermarks against this copy before they take the lock. So a request
+//! may go below a mark, by the frames that other threads take in between.
 //!
 //! Invariant: while the lock is free, `Published` agrees with `State`, field by field, and
 //! `lowest_dirty` is at most the present number of dirty frames.

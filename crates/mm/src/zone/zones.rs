@@ -246,7 +246,7 @@ impl Zones {
     }
 
     /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, in one critical
-    /// section, if all are free in extents. So an allocation that ends at `pfn` can grow.
+    /// section, if all are free in extents. This lets an allocation that ends at `pfn` grow.
     pub(crate) fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let take = || self.of(node).take_extent_at(pfn, count).then_some(());
@@ -383,8 +383,8 @@ impl Zones {
         self.of(node).reserve_high_atomic(pfn, order);
     }
 
-    /// Gives a reserved pageblock with free memory to the type `to`; the last one only with
-    /// `force`. Returns whether it did.
+    /// Moves a reserved pageblock that has free memory out of the reserve, to the type `to`; the
+    /// last one only if `force` is true. Returns whether a pageblock was moved.
     pub(crate) fn unreserve_high_atomic(&self, node: NodeId, to: MigrateType, force: bool) -> bool {
         self.of(node).unreserve_high_atomic(to, force)
     }

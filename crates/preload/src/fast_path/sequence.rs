@@ -1,20 +1,20 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! The functions do what `alloc` and `free` of [`FastPath`](quarry_mm::stack::FastPath), called by
-//! `portable.rs`, do: in the same order and by the same sequences, whose text comes from
-//! `quarry_sys`. A compiler needs five more instructions for `malloc` and eight more for `free`,
-//! because it folds no atomic load into its use and must keep a sequence's result past the
-//! sequence's end. These instructions would take a tenth of the time of a pair. A change of one
-//! file needs the same change of the other; both have the same tests.
+//! The functions run the same sequences, in the same order, as `alloc` and `free` of
+//! [`FastPath`](quarry_mm::stack::FastPath), which `portable.rs` calls; `quarry_sys` has their
+//! text. A compiler needs five more instructions for `malloc` and eight more for `free`: it does
+//! not fold an atomic load into the instruction that uses it, and must keep a sequence's result
+//! past the sequence's end. These instructions would take a tenth of a pair's time. A change of one
+//! of the files needs the same change of the other; both have the same tests.
 //!
 //! Plain loads replace acquire loads: on x86-64 every load is an acquire load, and an assembler
 //! does not reorder instructions.
 //!
 //! A pair of malloc and free is a chain of dependences through memory: each call loads the header
 //! that the previous call stored (see `percpu/assembly.rs` of `quarry_sys`). The first table has
-//! the cycles per pair of variants of this code, on an Intel Xeon of family 6, model 207 (Emerald
-//! Rapids). Its columns: one size; two sizes, nested; two sizes in turn; eight blocks of one size;
-//! 1,000 blocks of which a random one is replaced; batches of 100.
+//! the cycles per pair for variants of this code, on an Intel Xeon of family 6, model 207 (Emerald
+//! Rapids). Each column is a pattern of calls: one size; two sizes, nested; two sizes in turn;
+//! eight blocks of one size; 1,000 blocks of which a random one is replaced; batches of 100.
 //!
 //! | header by .. | one | nested | in turn | eight | random | batch |
 //! |---|---|---|---|---|---|---|
@@ -24,11 +24,11 @@
 //! | and the place in the array by one register | 16.6 | 18.1 | 23.9 | 18.1 | 20.2 | 18.1 |
 //! | without that, 16-bit offsets of cells for kinds | 16.1 | 17.2 | 20.5 | 17.1 | 18.7 | 17.1 |
 //!
-//! With 16-bit offsets for classes too the cycles are the same. The forms of the second table were
-//! tried on an AMD EPYC of family 26, model 2 (Zen 5), in another loop. Its columns: one size; two
-//! blocks of one size; two sizes, nested and in turn; eight blocks of one size; one of eight sizes,
-//! drawn at random. Each row adds its change to the row above it; changes with a dash were not
-//! kept.
+//! With 16-bit offsets for classes too, the cycles were the same. The second table has more
+//! variants, on an AMD EPYC of family 26, model 2 (Zen 5), in another loop. Its columns: one size;
+//! two blocks of one size; two sizes, nested and in turn; eight blocks of one size; one of eight
+//! sizes, drawn at random. Each row adds its change to the row above it; changes with a dash were
+//! not kept.
 //!
 //! | form | one | two | nested | in turn | eight | random |
 //! |---|---|---|---|---|---|---|
@@ -39,23 +39,23 @@
 //! | - the place by one register in `malloc` | 11.3 | 11.2 | 14.8 | 21.0 | 13.9 | 22.9 |
 //! | - the top loaded beside the header in `malloc` | 11.5 | 12.3 | 14.3 | 21.1 | 12.9 | 21.9 |
 //!
-//! More changes that were not kept, compared with the first row of the second table: to load the
-//! top beside the header in `free` too (in turn 26.7), to commit by an `add` to memory (28.0), and
-//! to check the object within the sequence (in turn 20.6, but two more instructions, and two sizes
-//! at random 23.4).
+//! Three more changes were compared with the first row of the second table, and were not kept:
+//! loading the top beside the header in `free` too (in turn 26.7), committing by an `add` to memory
+//! (28.0), and checking the object within the sequence (in turn 20.6, but two more instructions,
+//! and two sizes at random 23.4).
 //!
 //! On this EPYC a chain of several sizes waits for the address to which `free` stores the header:
-//! the next `malloc` loads its header only when that address is known, though it belongs to another
-//! cell. The address is computed from the pointer through the kind, so each cycle of this
-//! computation counts, as does each load that competes with the load of the header. With addresses
-//! independent of the pointer, two sizes in turn took 15.5 cycles. With a copy of both functions
-//! for each size they took 11.2, but in programs with random sizes the CPU mispredicts the branch
-//! that selects a copy.
+//! the CPU loads the header for the next `malloc` only when that address is known, even if it is in
+//! another cell. `free` computes the address from the pointer through the kind, so each cycle of
+//! this computation counts, and so does each load that competes with the load of the header. With
+//! addresses independent of the pointer, two sizes in turn took 15.5 cycles. With a copy of both
+//! functions for each size they took 11.2, but in programs with random sizes the CPU mispredicts
+//! the branch that selects a copy.
 //!
-//! On the fast path no branch is taken except `ret`. The other branches are for sizes and pointers
-//! not served here, threads without registration, empty or full arrays, and double frees. The size
-//! affects only addresses. So the CPU predicts all branches whatever the sizes and their order,
-//! except when an array runs empty or full.
+//! The only branch taken on the fast path is `ret`. The other branches are for sizes and pointers
+//! that it does not serve, threads without registration, empty or full arrays, and double frees. A
+//! size changes only addresses. So the CPU predicts all branches for any sizes in any order, except
+//! when an array runs empty or full.
 //!
 //! A pair is up to a tenth slower if the word that the program writes has the same offset in its
 //! page as a word that these functions load (the thread's registration, the cell). With glibc 2.36

@@ -1,7 +1,7 @@
 //! Starts the background thread, keeps it invisible to the program, and ends it.
 //!
-//! * Its stack has room for its own work beside the static thread-local storage of all loaded
-//!   objects, which the C library puts there and which may be larger.
+//! * Its stack has room for its own work in addition to the static thread-local storage of all
+//!   loaded objects, which the C library puts there and which may be larger.
 //! * It is an ordinary thread on all CPUs of the process, even if a real-time thread starts it.
 //! * It blocks every signal, so that no handler of the program runs on it.
 //! * If it is the last thread, after the main thread has ended by `pthread_exit`, it ends the
@@ -25,21 +25,21 @@ const LIBRARY_BYTES: usize = 256 << 10;
 
 type LeastStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
 
-/// Address of glibc's function that returns how much of a stack it takes; 0 if it is not known.
+/// Address of the function that returns how much of a stack glibc takes; 0 if it is not known.
 static LEAST_STACK: AtomicUsize = AtomicUsize::new(0);
 
 /// The signals that were blocked in the thread's creator.
 struct Signals(UnsafeCell<MaybeUninit<libc::sigset_t>>);
 
 // SAFETY: one creator at a time (`STARTING`) writes the set, before it creates the thread. Later
-// only that creator reads it, and `exit`, on a thread that the created one starts.
+// only the creator and `exit` read the set; `exit` runs on a thread that the created thread starts.
 unsafe impl Sync for Signals {}
 
 static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// Looks up the glibc function from which `PTHREAD_STACK_MIN` comes, which has no public name
-/// (2.15). The loader takes a lock for that, under which another thread may wait for a thread that
-/// allocates. So the caller runs where no other thread can have the lock.
+/// Looks up the glibc function that computes `PTHREAD_STACK_MIN`; it has no public name (2.15). The
+/// look-up takes a lock of the loader, whose holder may wait for a thread that allocates. So the
+/// caller runs where no other thread can have the lock.
 pub(crate) fn find_least_stack() {
     // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };

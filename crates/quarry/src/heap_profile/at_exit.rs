@@ -1,5 +1,5 @@
 //! A profile of the whole life of a process (`QUARRY_PROFILE`). It shows memory in use at the exit
-//! as leaked, although the program may have left that to the system on purpose.
+//! as leaked, although the program may have left its release to the system on purpose.
 
 use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to_descriptor;

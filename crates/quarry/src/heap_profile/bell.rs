@@ -2,9 +2,9 @@
 //! process, and without a file that other users write.
 //!
 //! A client sleeps on words of the process's record in the statistics page, as futexes. When the
-//! process publishes its statistics, at most ten times a second, it wakes these sleepers. The words
-//! that had sleepers say what clients request. No word ever changes. The C library's `malloc` also
-//! makes this system call (futex).
+//! process publishes its statistics, at most ten times a second, it wakes these sleepers. From the
+//! words that had sleepers the process learns what clients request; no word ever changes. A
+//! system call filter that suits glibc's `malloc` permits this too, since that uses futexes.
 //!
 //! | word of the record | its sleepers |
 //! |---|---|

@@ -116,7 +116,7 @@ pub trait Backing: Send + Sync + 'static {
     /// Returns whether a page may be written now. `mark` is the sequence number, in a log, of the
     /// latest change of the page, as given to [`mark_dirty_at`](crate::PageWrite::mark_dirty_at). A
     /// backing with a write-ahead log (WAL) returns false while its device lacks the log up to
-    /// `mark`. If `is_flush`, a caller waits for the page: the backing may write that log instead.
+    /// `mark`. If `is_flush`, a caller waits: the backing may then write that log, and return true.
     fn may_write(&self, mark: u64, is_flush: bool) -> bool {
         let _ = (mark, is_flush);
         true

@@ -28,7 +28,7 @@ const RETRY_NS: u64 = 100_000_000;
 const REQUEST_WAIT_NS: u64 = 20_000_000;
 /// Longest wait if writing dirty pages would free enough for the request: 200 ms.
 const DIRTY_WAIT_NS: u64 = 200_000_000;
-/// After a wait in vain, no request waits for this time: 200 ms.
+/// Time after a wait in vain during which no request waits: 200 ms.
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
 /// A balance is requested, and has not begun.
@@ -219,7 +219,7 @@ impl Balancer for PageCaching {
     }
 
     fn forget_work() {
-        // Only where it must, because the kernel copies each page to which the child writes.
+        // Stores only where it must, because the kernel copies each page to which the child writes.
         if WANTED.load(Relaxed) {
             WANTED.store(false, Relaxed);
         }

@@ -22,7 +22,7 @@ use quarry_sys::report::warn;
 
 #[repr(C)]
 struct Inner<B> {
-    /// First, because its first field is the writer: so a pointer to the writer points to `Inner`.
+    /// The first field, whose first field is the writer: a pointer to the writer points to `Inner`.
     core: MappingCore,
     backing: B,
 }

@@ -41,8 +41,8 @@ impl<'a> Run<'a> {
         self.count == RUN
     }
 
-    /// Ends the fill of the next page; returns it, pinned. If not `asked` for, the page gets the
-    /// flag for read-ahead, and also becomes the marker if its index is `marker`.
+    /// Ends the fill of the next page; returns the page, pinned. A page that was not `asked` for
+    /// gets the flag for read-ahead, and also becomes the marker if its index is `marker`.
     fn finish_next(&mut self, marker: Option<u64>, asked: bool) -> Option<RawPage> {
         let page = self.pages[self.filled].take()?;
         if !asked {

@@ -29,7 +29,7 @@ const AFTER_ERROR_NS: u64 = 5_000_000_000;
 
 #[repr(C)]
 pub(crate) struct MappingCore {
-    /// First, so that the address of the writer is that of the whole.
+    /// The first field, so that the writer has the address of the whole core.
     writer: Writer,
     pub(crate) raw: RawMapping,
     pub(crate) page_bytes: usize,

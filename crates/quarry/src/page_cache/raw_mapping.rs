@@ -120,9 +120,9 @@ impl RawMapping {
         collect(out, |found| inside(|cache| cache.pages_in_writeback(self.id, from, found)))
     }
 
-    /// Holds the page at `index`: one pin, however often its owner requests it. Without an effort,
-    /// returns only a cached page. With an effort, also makes a new page, which is up to date at
-    /// once, is not latched, and has the private word 0. Only one task at a time holds pages of a
+    /// Holds the page at `index`: it has one pin, however often its owner requests it. Without an
+    /// effort, returns only a cached page. With one, also makes a new page, which is up to date at
+    /// once, not latched, and has the private word 0. Only one task at a time holds pages of a
     /// mapping. Meanwhile only this task may truncate the mapping, or discard or move its pages.
     ///
     /// # Errors

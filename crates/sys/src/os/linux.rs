@@ -141,11 +141,11 @@ fn next_window(bytes: usize, align: usize) -> Option<usize> {
     }
 }
 
-/// Bytes of all addresses of a program on x86-64: more than are free after any mapping. (From Linux
-/// 6.17 on, a longer range is `EINVAL`.)
+/// Bytes of all addresses of a program on x86-64: a program with any mapping has fewer of them
+/// free. (From Linux 6.17 on, a longer range is `EINVAL`.)
 const ENDLESS: usize = 0x7fff_ffff_f000;
 
-/// Returns whether a range lies in one VMA of the kernel. Asks the kernel to grow the range in
+/// Returns whether a range lies in one VMA of the kernel. For that it asks to grow the range in
 /// place by more than the free addresses: for several VMAs `mremap` fails with `EFAULT` before it
 /// looks for room (Linux 2.6.12 to 6.18, `vma_to_resize` and successors in `mm/mremap.c`).
 fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {

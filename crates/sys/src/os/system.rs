@@ -67,8 +67,8 @@ pub unsafe trait Os: Sync {
     /// If another mapping follows, at a limit, or if several VMAs are given; nothing changes.
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()>;
 
-    /// Moves the pages of a mapped piece to the front of another mapped piece, at least as long,
-    /// which loses its contents and is zero after the pages. Then the addresses at `from` are free.
+    /// Moves the pages of a mapped piece to the front of another one that is at least as long. The
+    /// target loses its contents, and its rest reads as zero. The addresses at `from` become free.
     ///
     /// # Errors
     /// If the OS cannot move the pages, for example because they are in several VMAs. `from` has

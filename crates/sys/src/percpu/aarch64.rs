@@ -15,7 +15,7 @@
 //!   thread (a handler has moved its coroutine) arms the registration of that thread.
 //!
 //! A sequence with a result sets it to null first, and refuses by a jump to label 7. The others
-//! refuse by a jump to a label operand. Branches test flags: `tbz` and `tbnz` reach only 32 KiB.
+//! jump to a label operand. Branches test flags, because `tbz` and `tbnz` reach only 32 KiB.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, LIST_MAX, SLOT_SHIFT, SlotIndex, TOP_BITS};

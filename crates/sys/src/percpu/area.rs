@@ -11,8 +11,8 @@ use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
-/// Most slots reserved beyond those of the possible CPUs: 8 MiB of addresses, which read as zero. A
-/// slot number beyond them, which no CPU should have, faults.
+/// Most slots reserved for numbers above those of the possible CPUs: 8 MiB of addresses, which read
+/// as zero. An access to a slot with a still higher number, which no CPU should have, faults.
 const MOST_GUARDS: u32 = 64;
 
 /// Bytes of a slot populated by one call: the cells, and the arrays of twelve size classes.
@@ -183,7 +183,7 @@ impl SlotArea {
         Ok(())
     }
 
-    /// Returns the capacity with which one more array can be defined: eight objects, and a quarter
+    /// Returns the capacity with which one more array can be defined: eight objects, plus a quarter
     /// of the words that remain if `others` arrays after it get eight objects each.
     #[must_use]
     pub fn fair_capacity(&self, others: usize) -> usize {

@@ -8,7 +8,7 @@
 //!   words `begin..top`. `operations` counts pushes and pops, so that the one committing store also
 //!   counts. `begin` is complemented so that bounds of 0 (fresh memory, or stored by a drain)
 //!   refuse pops as well as pushes: while an array is opened, a sequence may see the new header
-//!   beside the old bounds.
+//!   together with the old bounds.
 //! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard. The
 //!   guard either names the slab whose objects the list holds, and a push has to pass an equal
 //!   value; or its lower half bounds the list's length. While a drain stops the list, the guard is
@@ -19,7 +19,7 @@
 //!
 //! Readers use sequences too. A *walk* ([`PerCpu::walk`]) finds a leaf, by loads only, in a tree
 //! that other tasks change under a lock. [`PerCpu::wait_for_walks`] waits until no walk is in a
-//! node that was removed before.
+//! node that was removed before the call.
 //!
 //! Backends of these traits: `RseqSlots` (x86-64 and aarch64, with locked stripes for threads that
 //! have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or simulator declares

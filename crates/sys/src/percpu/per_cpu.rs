@@ -35,9 +35,9 @@ pub unsafe trait PerCpu: Sync + Sized {
     fn current(&self) -> SlotIndex;
 
     /// Lets only `thread` (a [task](crate::primitive::task::current)), or no thread, call
-    /// membarrier(2) while the process has several threads: a seccomp filter may kill another
-    /// thread for that call, by which a thread stops the sequences of other CPUs. Until this is
-    /// called, every thread may call it. Backends that never call it ignore this.
+    /// membarrier(2), which stops the sequences of other CPUs, while the process has several
+    /// threads: a seccomp filter may kill another thread for that call. Before this, every thread
+    /// may make the call. Backends that never make it ignore this.
     fn leave_barrier_to(&self, _thread: Option<usize>) {}
 
     /// Does `work`, during which the calling thread may call the barrier too. One thread at a time.
@@ -136,8 +136,8 @@ pub unsafe trait Arrays: PerCpu {
     ) -> bool;
 
     /// Moves the running CPU's array to a wide place, if the array may have one, a place is free,
-    /// and `limits` allow it. There it stays until drained. Returns whether an array moved: that of
-    /// another CPU, if the thread migrates meanwhile. O(objects), no system call.
+    /// and `limits` allow it. The array stays there until drained. Returns whether an array moved;
+    /// it is another CPU's if the thread migrates meanwhile. O(objects), no system call.
     fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
 
     /// [`widen_within`](Self::widen_within) without limits.
@@ -156,10 +156,10 @@ pub unsafe trait Arrays: PerCpu {
     /// of CPUs if the kernel refuses membarrier(2) (a seccomp filter came after `init`), and those
     /// of other CPUs if [another thread](PerCpu::leave_barrier_to) has to make that call.
     ///
-    /// Closed bounds, which no sequence writes, stop a slot; one membarrier(2) serves all slots.
+    /// A drain stops slots by closed bounds, which no sequence writes, and one membarrier(2).
     /// `take` runs under `bounds_lock`, which is held for one slot at a time: it must not drain,
-    /// prepare or define. `which` always gives the same answer. O(arrays * slots awake + objects),
-    /// at most one membarrier(2), and none if no array that `which` chooses has room.
+    /// prepare or define. `which` must always give the same answer. O(arrays * slots awake +
+    /// objects), at most one membarrier(2), and none if no array that `which` chooses has room.
     fn drain_where(
         &self,
         which: &dyn Fn(SlotIndex, ArrayId) -> bool,

@@ -5,7 +5,7 @@
 //!
 //! `assembly` has the shape and the rules of sequences, and the text of those that are also part of
 //! `malloc` and `free`. A sequence that commits falls through. One that refuses jumps to a label
-//! operand; or, if it has a result (Rust allows no labels then), to its own label 6, out of line.
+//! operand; but if it has a result, Rust allows none, and it jumps to its own label 6, out of line.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};
@@ -24,7 +24,7 @@ macro_rules! nothing {
     };
 }
 
-/// Copies `{n}` objects in pairs, an odd one first: half the time of copying single objects.
+/// Copies `{n}` objects in pairs, an odd one first. Copying them one by one takes twice the time.
 macro_rules! copy_objects {
     ($from:literal, $to:literal) => {
         concat!(

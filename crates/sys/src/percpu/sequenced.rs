@@ -9,16 +9,16 @@
 //!   write (except `compare_store` on a list's guard, see `drain_lists`). Then it calls
 //!   `Cpus::barrier`: afterwards no sequence that saw the cell open is running.
 //! * A task that changes a cell of its own CPU closes it by a sequence, `compare_store`, and calls
-//!   no barrier: any other sequence on that slot was preempted, for the closer ran there, and will
-//!   restart. Then the closer may migrate; the cell stays closed until the closer opens it.
+//!   no barrier: the closer ran on that CPU, so any other sequence on the slot was preempted and
+//!   will restart. Then the closer may migrate; the cell stays closed until the closer opens it.
 //! * Only the holder of the bounds' lock opens or closes a cell. A drain releases that lock between
 //!   closing and emptying; meanwhile other tasks leave cells that they find closed alone.
 //!
-//! The barrier is membarrier(2), which no other allocator calls, so a seccomp filter may kill for
-//! it. [`PerCpu::leave_barrier_to`] can leave it to one thread. Then drains of other threads empty
-//! the slot of the running CPU and the stripes, and report that they have not reached every slot,
-//! unless they borrow the right to the barrier ([`PerCpu::lending_barrier`]). The only thread of a
-//! process is in no sequence when it drains, so it needs no barrier.
+//! The barrier is membarrier(2), which no other allocator calls, so a seccomp filter may kill its
+//! caller. [`PerCpu::leave_barrier_to`] can leave the call to one thread. Then drains of other
+//! threads empty only the slot of the running CPU and the stripes, and report that they have not
+//! reached every slot, unless they borrow the right to the barrier ([`PerCpu::lending_barrier`]).
+//! The only thread of a process is in no sequence when it drains, so it needs no barrier.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};

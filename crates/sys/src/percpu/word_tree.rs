@@ -7,9 +7,9 @@
 //! leaf        ..01: the other bits belong to the owner
 //! ```
 //!
-//! A node with the shift `s` has the word for index `i` at place `(i >> s) % 64`. The nodes below
-//! it have the shift `s - 6`; nodes with the shift 0 have leaves. Shifts are even, so bit 0
-//! distinguishes a leaf from a head; bit 1 distinguishes a node from a leaf and from an empty word.
+//! A node with the shift `s` has the word for index `i` at place `(i >> s) % 64`; nodes below it
+//! have the shift `s - 6`, those with shift 0 have leaves. Shifts are even, so bit 0 tells a leaf
+//! from a head (the top node); bit 1 tells a node from a leaf or an empty word.
 //!
 //! A walk descends until a word names no node. A node that is removed during a walk may join
 //! another tree, or the same one at another height. The walk then ends at an empty word, or at a

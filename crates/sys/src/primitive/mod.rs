@@ -8,11 +8,11 @@
 //! | `--cfg quarry_model` | shuttle, which decides every interleaving | `model` |
 //! | `--cfg quarry_sim` | a simulated machine, which the binary contains | `simulated` |
 //!
-//! Under the last two, the atomics are wrappers that report each operation before it happens
+//! In the last two builds, the atomics are wrappers that report each operation before it happens
 //! (`watched`). They have the size, the alignment and the zero value of core's, so fresh memory may
 //! hold arrays of them.
 //!
-//! The model is sequentially consistent, as is a simulated machine on one OS thread. They find
+//! The model is sequentially consistent, as is a simulated machine on one OS thread. So both find
 //! wrong interleavings, but not wrong memory orders.
 //!
 //! Order of the files, each using only those before it: `access`, `effort`, `waited`;

@@ -42,7 +42,7 @@ pub(super) fn relax() {
     }
 }
 
-/// See [`super::task::current`]. A thread pointer would not do: the model has one OS thread.
+/// See [`super::task::current`]. Not the thread pointer: all tasks share one OS thread.
 pub(super) fn task() -> usize {
     shuttle::current::try_get_current_task().map_or(64, |task| 64 * (usize::from(task) + 2))
 }

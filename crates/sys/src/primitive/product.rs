@@ -113,8 +113,8 @@ pub(super) fn wake_others(address: usize, most: i32) -> usize {
 }
 
 pub(super) fn sleep(ns: u64) {
-    // Locks make this call as well, so a filter that allows what the C library's `malloc` calls
-    // allows it. libc's nanosleep is a cancellation point: cancelled threads would keep locks.
+    // A futex call, as in locks: a filter that allows the calls of the C library's `malloc` allows
+    // it. libc's nanosleep is a cancellation point, where a cancelled thread would keep locks.
     static NEVER: AtomicU32 = AtomicU32::new(0);
     // The word never changes and no thread wakes its waiters, so only the timeout ends this.
     wait(&NEVER, 0, Some(ns));

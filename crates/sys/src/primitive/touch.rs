@@ -1,11 +1,11 @@
 //! Announcements of plain accesses to shared memory: frame table, lists, slabs' bits, links, pages.
 //!
-//! Atomics announce themselves. Plain loads and stores, of a task that holds a lock or owns the
-//! memory, do not. So the task announces them, and a simulated machine knows which cache lines move
+//! Atomics announce themselves. The plain loads and stores of a task that holds a lock or owns the
+//! memory do not, so the task announces them. Then a simulated machine knows which cache lines move
 //! between its CPUs. In products, and under the model, the calls are empty.
 //!
 //! One call stands for all accesses of one operation to one value, and precedes them. Taking a lock
-//! does not announce the value in it, which may have many lines: a section uses few of them.
+//! does not announce the guarded value: it may have many lines, of which a section uses few.
 
 use super::access::Access;
 use super::backend;

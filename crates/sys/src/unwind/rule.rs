@@ -1,4 +1,4 @@
-//! Rules: each leads from code to its caller, in one word. A table caches recent rules.
+//! Rules: each is one word, by which the caller of some code is found. A table caches recent rules.
 //!
 //! Like the kernel's ORC tables (Linux 4.14), a rule expresses the small part of DWARF in use.
 

@@ -1,8 +1,8 @@
 //! The data of `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`. Nothing here allocates:
 //! `checked.rs` takes slots from the heap and turns them into objects with records.
 //!
-//! Files, each using only those before it: `track`; `record`, `zones`; `quarantine`, `guards`;
-//! `state`.
+//! Each file uses only files before it in this list: `track`; `record`, `zones`; `quarantine`,
+//! `guards`; `state`.
 
 pub mod guards;
 pub mod quarantine;

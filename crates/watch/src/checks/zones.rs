@@ -104,7 +104,7 @@ impl Parts {
     /// The parts of a slot; `secret` is the secret of the process.
     #[must_use]
     pub fn of(slot: Slot, shape: Shape, secret: u64) -> Self {
-        // No byte of a canary is 0: so the 0 of a string that is too long by one byte changes it.
+        // No byte of a canary is 0, so the 0 after a string that is one byte too long changes it.
         let canary = mixed(secret.rotate_left(32) ^ slot.start as u64) | 0x0101_0101_0101_0101;
         Self { slot, shape, canary }
     }

@@ -1,9 +1,9 @@
 //! The number of bytes between two samples.
 //!
 //! Sampling is a Poisson process over allocated bytes, as in tcmalloc and Go: each byte has a
-//! *point* with the same small probability. An object with a point is a sample. The probability of
-//! this is `1 - exp(-n / mean)` for `n` bytes; counts divided by it are unbiased, whatever the
-//! order and the sizes of requests. The gaps between points are exponentially distributed, and so
+//! *point* with the same small probability. An object with a point is a sample. An object of `n`
+//! bytes is one with the probability `1 - exp(-n / mean)`; counts divided by this are unbiased, for
+//! any order and sizes of requests. The gaps between points are exponentially distributed, and so
 //! memoryless: as long as no code has read a gap, another may replace it.
 
 use quarry_mm::frame::fresh_zero;

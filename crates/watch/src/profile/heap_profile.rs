@@ -114,7 +114,7 @@ impl HeapProfile {
         if session % 2 == 1 {
             return Ok(());
         }
-        // A sampling task raises `busy` before it reads `session`: one task sees the other's store.
+        // A sampling task raises `busy`, then reads `session`, so one task sees the other's store.
         if self.busy.load(Ordering::SeqCst) != 0 {
             return Err(Busy);
         }

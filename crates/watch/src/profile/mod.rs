@@ -7,7 +7,7 @@
 //!
 //! Nothing here takes a lock or allocates, so signal handlers may be samples too.
 //!
-//! Files, each using only those before it: `layout`, `gap`, `records`, `area`, `heap_profile`.
+//! Each file uses only files before it: `layout`, `gap`, `records`, `area`, `heap_profile`.
 
 mod area;
 mod gap;

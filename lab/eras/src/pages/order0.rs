@@ -1,8 +1,8 @@
 //! `order0`: single pages only, one list per migratetype, fixed `batch` and `high`.
 //!
-//! The kernel up to 5.13: batch 31 and high 186 up to 4.18, then 63 and 378; document 004 measured
-//! 310 and 1,860. Blocks of other orders go to the zone. A drain begins with the second list, of
-//! movable pages, because the kernel increments its index before it uses it.
+//! The values of the kernel up to 5.13: batch 31 and high 186 up to 4.18, then 63 and 378; document
+//! 004 measured 310 and 1,860. Blocks of other orders go to the zone. A drain begins with the
+//! second list, of movable pages, because the kernel increments its list index before it uses it.
 //!
 //! Up to Linux 2.6.31 one list held pages of all migratetypes (5f8dcc21211a, 2.6.32). For pages of
 //! one type, such as those of slabs, the three lists behave the same.
@@ -15,7 +15,7 @@ use quarry_mm::pcp::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes, Tu
 pub struct Order0 {
     /// Pages exchanged with the zone at a time.
     pub batch: u32,
-    /// Pages on the lists at which a free gives a batch back.
+    /// With this many pages on the lists, a free gives a batch back.
     pub high: u32,
 }
 

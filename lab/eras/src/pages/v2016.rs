@@ -6,12 +6,12 @@
 //! it, because only the drain knows how many pages it took. From version 3 on a drain begins with
 //! list 0 (`pindex` starts as `UINT_MAX`), whichever list the free used.
 //!
-//! The document raises `high` so that a refill rarely makes the next free drain. The archives lack
-//! its hunk for that. The first version of the series (21 November 2016) has
-//! `high = 3 * batch + 8 * batch`, no list of changes up to version 6 names another value, and the
-//! author refers to the same comment in version 5. Hence 341 pages for a batch of 31. `v2016-186`
-//! is Quarry's own: the same lists with the mark of Linux 4.9 (`pageset_set_batch`), to show what
-//! the mark contributes. With it, one refill of order 3 is 248 pages, and the next free drains.
+//! The document raises `high` so that a refill rarely makes the next free drain, but the archived
+//! text lacks the hunk that does so. The first version of the series (21 November 2016) has `high =
+//! 3 * batch + 8 * batch`; no list of changes up to version 6 names another value, and in version 5
+//! the author refers to the same comment. Hence 341 pages for a batch of 31. `v2016-186` is
+//! Quarry's own: the same lists with the `high` of Linux 4.9 (`pageset_set_batch`), to show what
+//! the raised one contributes. There one refill of order 3 is 248 pages, and the next free drains.
 
 use quarry_mm::frame::{MigrateType, Order, PCP_TYPES};
 use quarry_mm::pcp::{

@@ -1,6 +1,6 @@
-//! `v6.7`: a freed block of orders 1..=3 sends all listed pages to the zone when one batch has been
-//! freed in a row; a drain is one critical section; order 9 has one list. `high_max` is an eighth
-//! of the zone, divided by its CPUs, without another bound.
+//! `v6.7`: a freed block of orders 1..=3 sends all listed pages to the zone if a whole batch has
+//! been freed without an allocation in between; a drain is one critical section; order 9 has one
+//! list. `high_max` is an eighth of the zone, divided by its CPUs, without another bound.
 
 use quarry_mm::frame::{MigrateType, PAGEBLOCK_ORDER};
 use quarry_mm::pcp::{Release, SizeInputs, Sizes};

@@ -15,8 +15,7 @@ pub(super) unsafe fn next(object: Object) -> Option<Object> {
 
 /// Links a free object to the next.
 ///
-/// # Safety
-/// `object` is free and the caller's.
+/// `object` is free and belongs to the caller.
 pub(super) unsafe fn set_next(object: Object, next: Option<Object>) {
     let link = next.map_or(core::ptr::null_mut(), Object::as_ptr);
     // SAFETY: same as for `next`; no other thread reads the object.
@@ -33,8 +32,7 @@ pub struct Freelist {
 impl Freelist {
     /// Links the objects in their order.
     ///
-    /// # Safety
-    /// `objects` yields objects that are all free, the caller's, and differ.
+    /// `objects` yields objects that are free, belong to the caller, and are all different.
     pub(super) unsafe fn linked(objects: impl Iterator<Item = Object>) -> Self {
         let mut list = Self::default();
         let mut last: Option<Object> = None;

@@ -76,9 +76,9 @@ impl<W: FreshZero> Records<W> {
         SlabLinks { frames, previous: &self.previous }
     }
 
-    /// A block that becomes a slab, with accessible entries and constructed objects. Its pages are
-    /// brought in at once if the policy `writes` to each of them anyway. Its memory may be of
-    /// another node than wanted.
+    /// Allocates a block and makes it a slab, with accessible entries and constructed objects.
+    /// Brings its pages in at once if the policy `writes` to each of them anyway. The memory may be
+    /// of another node than the wanted one.
     pub(super) fn new_slab<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,

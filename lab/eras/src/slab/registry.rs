@@ -50,8 +50,8 @@ pub trait Registered {
     type Policy;
 }
 
-/// The number of the line of a policy, by the policy's name or an alias. Chooses a policy at
-/// compile time: `<Line<{ line_of("slub") }> as Registered>::Policy`.
+/// Returns the number of the line of a policy, found by the policy's name or an alias. It can
+/// choose a policy at compile time: `<Line<{ line_of("slub") }> as Registered>::Policy`.
 ///
 /// # Panics
 /// If there is no such policy; at compile time, that fails the build.

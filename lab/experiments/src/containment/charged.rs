@@ -1,6 +1,6 @@
-//! The frames of a machine, each block charged to a group: the one that takes the block pays until
-//! it is given back, also for objects in it that other groups use. Fake nodes and control groups of
-//! document 002's time did the same.
+//! The frames of a machine. Each block is charged to the group that takes it, until the block is
+//! given back; that group also pays for objects in the block that other groups use. Fake nodes and
+//! control groups charged memory in the same way in document 002's time.
 //!
 //! Equation: `used of a group = frames of the blocks that it pays for <= limit`.
 
@@ -137,7 +137,7 @@ mod tests {
             };
             let slot = SlotIndex(0);
             for (payer, order, takes, which) in ops {
-                // The group that paid no longer pays, even if another group gives the block back.
+                // The group that paid stops paying, even if another group gives the block back.
                 memory.payer.set(groups[payer]);
                 let order = Order::new(order);
                 if takes {

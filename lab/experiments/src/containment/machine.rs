@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// Bytes of the largest objects of `kmalloc`: two pages, unless the policy's kernel had a smaller
-/// limit. (SLAB had larger objects, but programs' large blocks are pages under any policy.)
+/// limit. (SLAB had larger objects; here a program's large blocks are pages under any policy.)
 const LARGEST: usize = 2 * FRAME_BYTES;
 
 /// The limit of a group: document 002's "chunks".
@@ -95,7 +95,7 @@ impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
         }
     }
 
-    /// From now on, requests come from this CPU, and this group pays for them.
+    /// Requests from here on come from this CPU, and this group pays for them.
     pub(super) fn enter(&self, cpu: u32, payer: Payer) {
         CPU.set(cpu);
         self.memory.payer.set(payer);

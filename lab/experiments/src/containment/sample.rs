@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Between two arrivals every job runs `PARTS / mib` of its program, on a memory of `mib` MiB. So
-/// with the same number of jobs, all policies have taken the same steps.
+/// Between two arrivals every job runs `PARTS / mib` of its program, on a memory of `mib` MiB. As a
+/// result, all policies have taken the same steps when they have the same number of jobs.
 const PARTS: usize = 16;
 
-/// The figures, with their units and decimals: the state before the job came that did not fit.
+/// The figures, with units and decimals. They describe the state before the job that did not fit.
 pub(crate) const FIGURES: [(&str, &str, u8); 6] = [
     ("jobs", "", 0),
     ("charged per job", "MiB", 2),
@@ -105,7 +105,7 @@ impl SlabVisitor<VirtualSlots> for Packing<'_> {
                 order.shuffle(&mut random);
             }
             let (recorded, files) = &self.mix[order.pop().expect("a mix has jobs")];
-            // Copies of a program share its files, for which the first one pays.
+            // All copies of a program share its files. The first copy pays for them.
             let files = if jobs.len() < self.mix.len() { *files } else { 0 };
             let cpu = random.random_range(0..CPUS);
             let Some(job) = Job::start(&machine, recorded, files, cpu) else { break };

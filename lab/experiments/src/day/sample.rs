@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Frames in blocks of order 9 also count as frames in blocks of order 4.
+    /// Frames in blocks of order 9 are also frames in blocks of at least order 4.
     #[test]
     fn less_is_available_in_higher_orders() {
         let measurement = hour("v6.18", 3);

@@ -99,7 +99,7 @@ fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
         let (from, to) = (above.len() * number / 4, above.len() * (number + 1) / 4);
         statistics::median(&above[from..to])
     };
-    // With fewer than four phases there are no quarters.
+    // With fewer than four phases, quarters are empty.
     let (Some(early), Some(late)) = (quarter(1), quarter(3)) else { return BTreeMap::new() };
     // From the middle of the second quarter to the middle of the last one.
     let per_thousand = (late - early) / (above.len() as f64 / 2.0) * 1e3;

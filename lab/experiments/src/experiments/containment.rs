@@ -10,12 +10,12 @@ const MIX: &str = "mix";
 
 /// How many recorded jobs (--jobs) fit on a machine, each in a group of 128 MiB.
 ///
-/// As in document 002, all jobs share the caches of one kernel, and a group pays for each page that
-/// one of its jobs is the first to need: of slabs, of blocks above `kmalloc`'s largest, of files.
-/// Jobs of the mix are added in turn, each somewhere in its life, and run again when they end.
-/// Before the next one comes, all run for 16 parts of their lives, of as many parts as the memory
-/// has MiB: the same steps under every policy. The first refusal, by the machine or by a group,
-/// after all caches have given back what they could, ends it: the jobs before the last one fitted.
+/// As in document 002, all jobs share the caches of one kernel, and a group pays for each page (of
+/// a slab, of a block above `kmalloc`'s largest, or of a file) that one of its jobs needs first.
+/// Jobs of the mix are added in turn, each at a random point of its program, and run again when
+/// they end. Before the next job comes, each job runs for 16 / M of its program, where M is the MiB
+/// of memory: the same steps under every policy. The run ends when the machine or a group refuses
+/// memory although all caches have given back what they could. The jobs before the last one fitted.
 ///
 /// The machine has 16 CPUs and 4 nodes. Every round has a seed of its own, the same for all
 /// variants.

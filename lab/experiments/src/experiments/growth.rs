@@ -9,16 +9,16 @@ use quarry_compare::contenders::{Contender, OwnWork};
 
 /// The cost of growing a heap to a size, with and without populating and huge pages.
 ///
-/// A fresh process allocates objects of one size until there are so many MiB, and writes all of
-/// them. An operation is 4 KiB of them. On a virtual machine the first touch of memory that the
-/// host has not backed yet costs many times as much as later ones: the warm-up round pays for that,
-/// and what counts are ratios to neighbours in time, with an A/A copy beside them.
+/// A fresh process allocates objects of one size until they take the given MiB, and writes all of
+/// them. An operation is 4 KiB of objects. On a virtual machine the first touch of memory that the
+/// host has not backed yet costs many times as much as later ones. The warm-up round pays for that;
+/// compare only samples that are close in time, and use the A/A copy to see the noise.
 ///
-/// With --bursts the heap has grown, shrunk to nothing and rested before. Then an allocator that
-/// keeps everything is fast and stays large, and Quarry without purging comes along: what the burst
-/// costs where nothing has to be faulted in again. On a virtual machine whose host takes free
-/// memory away (free page reporting), huge pages that were free for two seconds cost up to forty
-/// times as much as otherwise, and which allocator that hits is chance.
+/// With --bursts the heap has grown, shrunk to nothing and rested before. An allocator that keeps
+/// all memory is then fast but stays large. Quarry without purging runs along, to show the cost of
+/// a burst if no page has to be faulted in again. On a virtual machine whose host takes free memory
+/// away (free page reporting), huge pages that were free for two seconds cost up to forty times as
+/// much as otherwise, and chance decides which allocator pays for that.
 #[derive(Args)]
 pub(super) struct Growth {
     #[command(flatten)]
@@ -30,11 +30,11 @@ pub(super) struct Growth {
     #[arg(long, default_value = "1024", default_value_if("quick", "true", Some("32")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
-    /// Which growth of the heap is measured. Several may be asked for.
+    /// Which of the heap's growths is measured (1: the first). Several numbers may be given.
     #[arg(long, value_delimiter = ',', default_value = "1",
           value_parser = clap::value_parser!(u64).range(1..))]
     bursts: Vec<u64>,
-    /// The rest after each growth before that, in milliseconds.
+    /// The rest between two growths, in milliseconds.
     #[arg(long, default_value = "2200", default_value_if("quick", "true", Some("50")))]
     rest: u64,
 }

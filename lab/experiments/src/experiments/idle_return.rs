@@ -16,11 +16,11 @@ use std::time::Duration;
 const MIB: f64 = (1 << 20) as f64;
 /// Name of the primary figure, in MiB.
 pub(crate) const HELD: &str = "resident above live";
-/// Interval between two readings of memory; in a rest longer than `SHORT_REST`, `LONG_INTERVAL`.
+/// Interval between two readings of memory, except in rests longer than `SHORT_REST`.
 const INTERVAL: Duration = Duration::from_millis(50);
 const LONG_INTERVAL: Duration = Duration::from_millis(100);
 const SHORT_REST: Duration = Duration::from_secs(10);
-/// Time for which the process stays idle after the last reading.
+/// Time for which the process stays idle after its memory was read last.
 const BEYOND: Duration = Duration::from_millis(500);
 /// The times, in seconds after the last free, at which the experiment `peers` reads the held
 /// memory; here they are the default of `--rest`.
@@ -45,7 +45,7 @@ pub(super) struct IdleReturn {
     /// One object in this many survives; 0: none. Several may be asked for.
     #[arg(long, value_delimiter = ',', default_value = "0,64")]
     survivors: Vec<usize>,
-    /// Give each power of two as many objects, or as many bytes.
+    /// Give each power of two the same number of objects, or the same number of bytes.
     #[arg(long, value_enum, default_value = "count")]
     sizes: Sizes,
     /// How much is allocated, in MiB.

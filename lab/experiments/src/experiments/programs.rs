@@ -25,7 +25,7 @@ use std::rc::Rc;
 /// Time and CPU time are those of all processes, including the clients of a server. Peak memory is
 /// the larger of two figures: the most that all processes had together, with shared memory divided
 /// among them (PSS, sampled), and the most that one process had by itself (RSS, counted by the
-/// kernel). A round has a sample on each allocator, in random order, which serves the script, too.
+/// kernel). In each round a program runs once on each allocator, in random order, with its script.
 #[derive(Args)]
 pub(super) struct Programs {
     #[command(flatten)]

@@ -70,7 +70,7 @@ impl Plan for RealPrograms {
     }
 }
 
-/// Programs as workloads, which check one operation, or each request to a server.
+/// Makes workloads of programs. Each checks its one operation, or each request to a server.
 pub(super) fn workloads(programs: &[ReadyProgram]) -> Vec<Workload> {
     let workload = |it: &ReadyProgram| Workload::new(&it.label.name, Verify::PerOperation(1));
     programs.iter().map(workload).collect()
@@ -95,7 +95,7 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// Metrics for servers only; and the metric that servers do not have, because a server runs as long
+/// Metrics that only servers have; and the metric that servers lack, because a server runs as long
 /// as its clients do.
 const OF_SERVERS: [&str; 2] = ["requests", "RSS after"];
 const NOT_OF_SERVERS: &str = "wall";

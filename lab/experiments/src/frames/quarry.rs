@@ -26,7 +26,7 @@ pub(super) struct PageLists {
     base: u32,
 }
 
-/// Address space for a memory: twice its size, for an allocator skips its first pageblocks.
+/// Address space for a memory: twice its size, because an allocator skips its first pageblocks.
 const fn reserved(frames: u32) -> usize {
     2 * frames as usize * FRAME_BYTES
 }

@@ -70,8 +70,8 @@ impl Timing {
         }
     }
 
-    /// Not generic, so that both timings run the same instructions at the same addresses. As two
-    /// copies, a loop of calls differed by 6 % only because of where the copies lay.
+    /// This function is not generic, so that both timings run the same instructions at the same
+    /// addresses. Two copies of one loop of calls differed by 6 % only because of their addresses.
     fn run(self, budget: Budget, chunk: &mut dyn FnMut() -> Done) -> Window {
         if self == Self::Window {
             return window::measure(budget, chunk);

@@ -75,7 +75,7 @@ struct Life {
 impl Life {
     fn new(record: Record) -> Self {
         let mut objects = Table::new(record.slots);
-        // Touched now, so that the table's pages do not count as the allocator's.
+        // Written here, so that the table's pages do not count as memory of the allocator.
         objects.fill(0);
         Self { record, objects }
     }

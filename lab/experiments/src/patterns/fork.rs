@@ -1,7 +1,7 @@
 //! A process with a small heap forks; the child allocates, frees and ends.
 //!
-//! The allocator's share is the page tables and mappings that `fork` copies, and the pages that the
-//! kernel copies because parent or child writes to them afterwards.
+//! Of the cost, an allocator influences two parts: the page tables and mappings that `fork` copies,
+//! and the pages that the kernel copies because parent or child writes to them afterwards.
 
 use super::heap::{Block, Heap};
 use super::window::{self, Budget, Done, Window};

@@ -9,7 +9,7 @@ use std::{hint, thread};
 /// Bytes of a head, like a network packet's in the kernel's `skbuff_head_cache`.
 pub(super) const HEAD: usize = 256;
 pub(super) const BURST: usize = 64;
-/// Bursts per chunk; about 15 us on a fast allocator.
+/// Bursts per chunk. A chunk takes about 15 us on a fast allocator.
 pub(super) const CHUNK_BURSTS: usize = 16;
 pub(super) const CAPACITY: usize = 1024;
 /// Words per entry of the queue: head and payload.
@@ -67,8 +67,8 @@ impl Queue {
     }
 
     /// Frees the heads `received..sent` with their payloads, and sets `received` to `sent`. Only
-    /// one thread calls this for a queue. `received` is the `sent` of the call before; `sent` is at
-    /// most a result of [`Queue::sent`].
+    /// one thread calls this for a queue. `received` is the value of `sent` in the previous call,
+    /// and `sent` is at most a value that [`Queue::sent`] has returned.
     pub(super) fn free_up_to(&self, heap: Heap, received: &mut usize, sent: usize) {
         for number in *received..sent {
             let entry = self.entry(number);
@@ -93,7 +93,7 @@ impl Queue {
     }
 }
 
-/// Spins, and yields the CPU at every `SPINS`th call, which `spins` counts.
+/// Spins. Every `SPINS`th call also yields the CPU; `spins` counts the calls.
 pub(super) fn wait(spins: &mut u32) {
     *spins += 1;
     if spins.is_multiple_of(SPINS) {

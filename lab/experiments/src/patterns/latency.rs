@@ -118,7 +118,7 @@ pub(super) fn run(
                     let start = ticks();
                     operation();
                     let taken = ticks() - start;
-                    // Calls on a heap that fills for the first time cost more than later ones.
+                    // The first calls on a new heap cost more than later ones.
                     if phase == Phase::Measured {
                         histogram.record(taken.saturating_sub(cost));
                     }

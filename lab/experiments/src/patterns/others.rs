@@ -16,7 +16,7 @@ pub(super) struct Others<'a> {
 pub(super) struct Stop(AtomicBool);
 
 impl Stop {
-    /// Runs chunks until the measured thread stops this one.
+    /// Runs chunks on this thread until the measured thread stops it.
     pub(super) fn until(&self, mut chunk: impl FnMut() -> Done) -> Done {
         let mut done = Done::default();
         while !self.0.load(Ordering::Acquire) {

@@ -1,7 +1,7 @@
 //! Allocates and frees few blocks, again and again: the latency of the shortest paths.
 //!
-//! The latency depends on how soon a call reads what an earlier call has written: soonest with one
-//! block of one size, later if other sizes come in between or several blocks exist at once.
+//! The latency depends on how soon a call reads data that an earlier call has written: soonest with
+//! one block of one size, later if other sizes come in between or several blocks exist at once.
 
 use super::heap::{Block, Heap, Places};
 use super::window::{self, Budget, Done, Window};
@@ -28,7 +28,7 @@ pub(crate) enum Form {
     Random,
 }
 
-/// Pairs per chunk; about 10 us on a fast allocator.
+/// Pairs per chunk. A chunk takes about 10 us on a fast allocator.
 const CHUNK: u64 = 4096;
 /// Largest size of a form of several sizes.
 const LARGEST: usize = 32 << 10;

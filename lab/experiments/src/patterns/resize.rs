@@ -37,7 +37,7 @@ impl Steps {
 }
 
 /// Grows a block through all `steps` and frees it. Operation: one realloc, verified by the word
-/// that was the block's last one before.
+/// that was at the end of the block before it grew.
 pub(super) fn run_realloc(heap: Heap, budget: Budget, steps: Steps) -> Window {
     window::measure(budget, || {
         let mut size = steps.first();
@@ -59,7 +59,7 @@ pub(super) fn run_realloc(heap: Heap, budget: Budget, steps: Steps) -> Window {
 
 /// Allocates zeroed blocks, reads every page of each and writes there. Operation: one block.
 pub(super) fn run_calloc(heap: Heap, budget: Budget, size: usize) -> Window {
-    // As many blocks as make a chunk long enough to be timed.
+    // The number of blocks for a chunk that is long enough to be timed.
     let blocks = ((1 << 20) / size).max(1) as u64;
     window::measure(budget, || {
         let mut verified = 0;

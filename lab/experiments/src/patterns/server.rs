@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use std::thread;
 
 const REQUESTS: usize = 64;
-/// Bytes of a request's session, and blocks that its answer needs meanwhile.
+/// Bytes of a request's session, and the number of blocks that the answer needs meanwhile.
 const SESSION: usize = 512;
 const SCRATCH: usize = 8;
 const BODIES: std::ops::Range<usize> = 64..8192;

@@ -52,7 +52,7 @@ pub(crate) enum Phase {
     Measured,
 }
 
-/// [`measure`], for chunks that depend on the phase.
+/// [`measure`], but for chunks whose work depends on the phase.
 pub(crate) fn measure_in_phases(budget: Budget, mut chunk: impl FnMut(Phase) -> Done) -> Window {
     run_for(budget.warm_up, &mut || chunk(Phase::WarmUp));
     let cpu_before = process_cpu_ns();

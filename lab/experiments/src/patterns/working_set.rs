@@ -10,7 +10,7 @@ const BLOCKS: usize = 10_000;
 const SMALLEST: usize = 16;
 /// Replacements that are drawn before the clock starts, and then repeated.
 const SCRIPT: usize = 32_768;
-/// Replacements per chunk; about 20 us on a fast allocator.
+/// Replacements per chunk. A chunk takes about 20 us on a fast allocator.
 const CHUNK: usize = 2048;
 
 const _: () = assert!(SCRIPT.is_multiple_of(CHUNK));

@@ -14,7 +14,7 @@ const CONNECTIONS: usize = 8;
 const DEPTH: u64 = 16;
 /// How often connections are opened anew in a sample.
 const GENERATIONS: u64 = 4;
-/// A server that is silent for longer counts as stopped.
+/// A server that sends nothing for longer than this counts as stopped.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(1);
 

@@ -5,9 +5,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-/// One request in this many is a document of any form, which the server returns.
+/// One request in this many is a document of any form, which the server sends back.
 const ONE_ECHO_IN: u32 = 4;
-/// Numbers of orders. The service keeps one order for all numbers that are equal modulo 50,000.
+/// Numbers of orders. The service keeps one order for all numbers with the same rest modulo 50,000.
 const IDS: u64 = 200_000;
 const MOST_LINES: u64 = 30;
 

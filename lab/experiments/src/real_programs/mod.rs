@@ -101,7 +101,7 @@ impl Content {
 #[serde(rename_all = "lowercase")]
 enum Proof {
     /// The program ends by itself and prints the same on every allocator. Its last line contains
-    /// the words `full` after the full amount of work, `quick` after the quick one.
+    /// the words of `full` after the full amount of work, those of `quick` after the quick amount.
     Prints { full: String, quick: String },
     /// The program is a server whose replies are all compared with the right ones.
     Replies(Server),

@@ -81,7 +81,7 @@ mod tests {
     fn what_fails_on_glibc_is_told_before_the_first_sample() {
         let launcher = Launcher::new(Rc::new(Interrupt::listen().unwrap())).unwrap();
         let nowhere = "/no/such/program".into();
-        // The supervisor is this test's executable, which is not `quarry`.
+        // In this test the supervisor would be the test's executable, not `quarry`.
         let error = ALL[0].make_ready(nowhere, true, &launcher).err().unwrap();
         assert!(format!("{error:#}").starts_with("redis on glibc: "), "{error:#}");
     }

@@ -1,5 +1,5 @@
 //! Page faults: maps memory, touches each page, and unmaps it (`page_fault1` of will-it-scale).
-//! Also frees of lists of pages, for which only the unmapping is measured.
+//! Also frees lists of pages; of that work only the unmapping is measured.
 
 use super::gate::{Done, Task};
 use anyhow::{Context, Result};

@@ -17,13 +17,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 pub(crate) const FILES: [&str; 2] = ["vmlinuz", "initrd"];
 /// The guest's folders for files: one on a file system in a file, one in memory.
 pub(crate) const FOLDERS: [&str; 2] = ["/disk", "/dev/shm"];
-/// The folder that the guest empties before each sample, in both of [`FOLDERS`].
+/// The guest empties this folder, in both of [`FOLDERS`], before each sample.
 pub(crate) const FOLDER: &str = "sample";
 /// The guest's memory in bytes.
 pub(crate) const MEMORY: u64 = 1 << 30;
 
-/// The guest's clock counts each repetition of a string instruction. Without these features the
-/// kernel clears and copies by words: by bytes, a page would take 4,096 repetitions.
+/// The guest's clock counts each repetition of a string instruction. Without `erms` and `fsrm` the
+/// kernel clears and copies by words; by bytes, a page would take 4,096 repetitions.
 const PROCESSOR: &str = "max,la57=off,erms=off,fsrm=off";
 /// Mitigations are off: the kernel would choose them for the emulated processor.
 const COMMAND_LINE: &str =

@@ -1,8 +1,8 @@
 //! Settings of the kernel, folders and mounts that are undone when their owner drops them or this
 //! process dies, even if it is killed.
 //!
-//! A shell undoes them: it waits for the end of a pipe that only this process writes to. The pipe
-//! ends when this process closes it or dies.
+//! A shell undoes the changes. It waits for the end of a pipe that only this process writes to; the
+//! pipe ends when this process closes it or dies.
 
 use anyhow::{Context, Result, ensure};
 use quarry_harness::launch;

@@ -7,7 +7,7 @@ use std::fs;
 /// Events of `/proc/vmstat` that have no tracepoint here.
 const EVENTS: [&str; 4] = ["pgfault", "pgfree", "pgactivate", "thp_fault_alloc"];
 
-/// The name, in a sample, of the figure [`PageLists::high`].
+/// Name of the figure [`PageLists::high`] in a sample.
 pub(crate) const HIGH: &str = "high mark of page lists";
 
 struct Vmstat(BTreeMap<&'static str, u64>);
@@ -75,7 +75,7 @@ impl PageLists {
     }
 }
 
-/// The name, in a sample, of slabs created in the window less slabs freed in it.
+/// Name, in a sample, of this figure: slabs created in the window less slabs freed in it.
 pub(crate) const SLABS: &str = "slabs added";
 
 /// Slabs of all caches; `None` if the file may not be read.

@@ -167,7 +167,7 @@ fn absent_allocators_and_wrong_names_are_told_apart() {
         .args(["run", "malloc-pattern"])
         .assert()
         .code(2)
-        .stderr(contains("a similar subcommand exists: 'malloc-patterns'"));
+        .stderr(contains("no experiment malloc-pattern; did you mean malloc-patterns"));
     lab()
         .args(["run", "malloc-patterns", "--variants=glibc", "--only=triple"])
         .assert()

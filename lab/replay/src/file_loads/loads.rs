@@ -94,7 +94,7 @@ impl FileLoad {
     /// # Panics
     /// If there is no memory left, or a CPU is not ours to use.
     pub fn run<M: FileCache>(&self, memory: &M, scale: Scale<'_>, amount: u32) -> Loaded {
-        // A fifth of the memory may be dirty (vm.dirty_ratio of Linux 4.14).
+        // As with vm.dirty_ratio of Linux 4.14, a fifth of the memory may be dirty.
         let most_dirty = match self.budget(amount) {
             0 => u64::MAX,
             budget => budget / PAGE_BYTES as u64 / 5,
@@ -204,7 +204,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Runs a small amount of a load within its budget, on a stack.
+    /// Runs a small amount of a load on a stack, within the load's budget.
     fn on_stack(policies: &str, name: &'static str, amount: u32) -> Loaded {
         let budget = FileLoad::of(name).budget(amount);
         let machine = Machine { cpus: 16, memory: 0, nodes: 1, budget };

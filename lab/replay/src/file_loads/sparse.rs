@@ -27,7 +27,7 @@ impl Sparse {
         }
     }
 
-    /// Unlinks all of them, in the order in which they were made.
+    /// Unlinks all files, in the order in which they were made.
     pub(crate) fn run<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) -> Tally {
         let mut tally = Tally::default();
         for number in 0..u64::from(files) {

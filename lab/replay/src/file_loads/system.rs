@@ -41,7 +41,7 @@ struct Content<M: FileCache> {
     on_device: Vec<bool>,
     /// True for a page that was written since it last reached the device.
     dirty: Vec<bool>,
-    /// The inode and its dentry; none once the file is deleted.
+    /// The inode and its dentry; `None` once the file is deleted.
     objects: Option<[Buffer; 2]>,
 }
 
@@ -199,7 +199,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         self.write(inode, length, count)
     }
 
-    /// Writes a file's dirty pages to the device. Returns whether the cache had all, unchanged.
+    /// Writes a file's dirty pages to the device. Returns whether the cache had all of them intact.
     pub(crate) fn fsync(&self, inode: &Inode<M>) -> bool {
         let mut content = lock(&inode.content);
         content.objects.is_none() || self.write_back(inode.number, &mut content)

@@ -26,7 +26,7 @@ pub(crate) use backend::{
 
 use std::time::Duration;
 
-/// From this many bytes on, clearing is charged as clearing whole pages: as a write to memory.
+/// Clearing this many bytes or more is charged like clearing whole pages: as a write to memory.
 pub(crate) const CLEARED_PAGE: usize = 4096;
 
 /// A moment of the tasks' time.
@@ -47,7 +47,7 @@ impl Moment {
         Duration::from_nanos(Self::now().ns.saturating_sub(self.ns))
     }
 
-    /// The time from `earlier` until this moment; none if `earlier` is later.
+    /// The time from `earlier` until this moment; 0 if `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.ns.saturating_sub(earlier.ns))
     }

@@ -293,12 +293,12 @@ impl Barrier {
 }
 
 /// The lock of an address space (`mmap_sem`): several readers at a time or one writer, in order of
-/// arrival. Locking and unlocking each operate once on one cache line. A task that finds it taken
-/// sleeps. The task that releases it hands it to the next in the queue: to one writer, or to all
-/// readers that wait in a row.
+/// arrival. Locking and unlocking each operate once on one cache line. A task that finds the lock
+/// taken sleeps. The task that releases the lock hands it to the next in the queue: to one writer,
+/// or to all readers that wait in a row.
 #[derive(Default)]
 pub(crate) struct RwLock {
-    /// The value is never used; the operations on it take as long as those of a kernel's lock.
+    /// The value is never used. The operations on it take as long as those on the kernel's lock.
     word: Word,
     inside: RefCell<Inside>,
 }
@@ -332,8 +332,8 @@ impl RwLock {
 
     fn enter(&self, writes: bool) -> SpaceGuard<'_> {
         if !writes {
-            // In the kernel `down_read_trylock` of a fault loads the count before the exchange,
-            // too.
+            // In the kernel `down_read_trylock`, which a page fault calls, also loads the count
+            // before the exchange.
             self.word.load(SeqCst);
         }
         self.word.fetch_add(1, SeqCst);
@@ -358,7 +358,7 @@ impl RwLock {
 }
 
 impl Inside {
-    /// Admits a newcomer unless others wait, a writer is inside, or it writes and readers are.
+    /// Admits a task, unless others wait, a writer is inside, or it writes and readers are inside.
     fn admit(&mut self, writes: bool) -> bool {
         let free = self.queue.is_empty() && !self.writing && (!writes || self.readers == 0);
         if free {

@@ -50,7 +50,7 @@ impl Default for Word {
     fn default() -> Self {
         POOL.with_borrow_mut(|pool| {
             if pool.free.is_empty() {
-                // One page for each 64 words that a replay has at once. It is never freed.
+                // Allocates a page for each 64 words that a replay has at once. It is never freed.
                 let page: &'static Page =
                     Box::leak(Box::new(Page(array::from_fn(|_| Line(AtomicU32::new(0))))));
                 pool.free.extend(page.0.iter().rev());

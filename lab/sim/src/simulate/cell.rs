@@ -51,7 +51,7 @@ pub struct Answer {
     pub lines_per_call: f64,
     /// The largest amount of memory in use or held, in bytes, among some 64 readings.
     pub peak_bytes: u64,
-    /// The part of it that was freed objects in arrays, lists and barns, at that reading.
+    /// The part of `peak_bytes` that was freed objects in arrays, lists and barns, at that reading.
     pub parked_bytes: u64,
     /// The largest number of bytes that the copies had requested and not freed: the sum of each
     /// copy's own maximum. The copies need not reach theirs at the same time.

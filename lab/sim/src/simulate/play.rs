@@ -62,7 +62,7 @@ struct Scene<S: SlabPolicy<VirtualSlots> + 'static> {
     /// Time that threads spent in calls of the heap, including waits.
     in_calls_ns: Cell<u64>,
     peak: Cell<(usize, usize)>,
-    /// When the measured part began, and the counts of the locks at that time.
+    /// The time at which the measured part began, and the counts of the locks then.
     start: Cell<(u64, BTreeMap<String, LockStats>)>,
     /// The counts of the locks when the last thread ended.
     end: Cell<BTreeMap<String, LockStats>>,
@@ -96,7 +96,7 @@ pub fn answer(question: &Question) -> Result<Answer> {
         let trace = question.trace.display();
         bail!("{trace}: the trace has no calls that can be played");
     }
-    // As many copies as with the whole trace, even if the played part leaves a thread out.
+    // There are as many copies as for the whole trace, even if the played part leaves out a thread.
     let threads = trace.threads.iter().filter(|it| !it.events.is_empty()).count();
     let copies = (question.topology.cpus() as usize).div_ceil(threads);
     let mut options = StackOptions::default();
@@ -236,7 +236,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         (task::now_ns() - begin_ns).saturating_sub(work_ns)
     }
 
-    /// Frees those blocks of the thread that its steps have not freed, and forgets them.
+    /// Frees the blocks of the thread that its steps have not freed, and forgets them.
     fn free_left(&self, thread: Thread<'_>) {
         for step in thread.steps {
             let Op::Alloc { block, .. } = step.op else { continue };

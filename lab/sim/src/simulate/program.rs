@@ -36,7 +36,7 @@ pub enum Op {
 pub struct Step {
     /// Nanoseconds of work between the thread's previous operation and this one.
     pub think_ns: u64,
-    /// Operations, by any thread, on the same block before this one, which waits for them.
+    /// Operations on the same block that precede this one, by any thread; this one waits for them.
     pub turn: u32,
     /// The operation.
     pub op: Op,
@@ -59,12 +59,12 @@ pub struct Program {
 /// The longest time between two calls that counts as work. The rest of a longer time was a wait for
 /// something, and such waits are not simulated.
 const LONGEST_WORK_NS: u64 = 100_000;
-/// About the time of a recorded call on glibc, with its recording: not the program's work. The
-/// tracer's part was measured on an AMD EPYC of family 25 (docs/trace.md).
+/// About the time of a recorded call on glibc and of its recording, which is not the program's
+/// work. The tracer's part was measured on an AMD EPYC of family 25 (docs/trace.md).
 const CALL_NS: u64 = 80;
 
-/// The time at which a call takes effect; a resize has two, its start and its end. Between them its
-/// block has no address, because other threads may get the old one or free the new one.
+/// The time at which a call takes effect; a resize has two, its start and its end. Between them the
+/// block has no address, because other threads may get the old one or free the new block.
 #[derive(Clone, Copy)]
 struct Moment<'a> {
     at_ns: u64,
@@ -77,7 +77,7 @@ struct Moment<'a> {
 struct Builder {
     /// For each address in use: the block's number, its size, and the operations on it so far.
     blocks: HashMap<u64, (u32, usize, u32)>,
-    /// The block that each thread is resizing, described likewise.
+    /// The block that each thread is resizing, with the same facts.
     moving: Vec<Option<(u32, usize, u32)>>,
     /// When the last call of each thread ended.
     last_ns: Vec<Option<u64>>,

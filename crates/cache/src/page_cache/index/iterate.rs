@@ -139,7 +139,7 @@ impl<T> LockedIndex<'_, T> {
     }
 }
 
-/// The first index after those of a node, and the nearest node above that covers this index.
+/// The first index after those in a node, and the nearest ancestor that covers this index.
 fn behind(node: NodeRef, from: u64) -> Option<(NodeRef, u64)> {
     let above = u32::from(node.shift.get()) + LEVEL_BITS;
     let behind = ((from >> above) + 1) << above;

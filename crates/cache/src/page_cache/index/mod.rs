@@ -14,8 +14,8 @@
 //! }
 //! ```
 //!
-//! Files, each using only those before it: `entry`, `node`, `grace`, `preload`; `shadow_nodes`,
-//! `nodes`, `tree`; `iterate`, `batch`, `shrinker`, `validate`.
+//! Each file uses only files before it in this list: `entry`, `node`, `grace`, `preload`;
+//! `shadow_nodes`, `nodes`, `tree`; `iterate`, `batch`, `shrinker`, `validate`.
 
 mod batch;
 mod entry;

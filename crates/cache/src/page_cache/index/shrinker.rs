@@ -26,8 +26,8 @@ impl IndexNodes {
     ) -> ShadowScan {
         let mut scan = ShadowScan::default();
         while scan.scanned < most {
-            // A node leaves its list before its index. So under the list's lock the index and its
-            // owner exist. From then on the lock of the index keeps the node there.
+            // A node leaves its list before it leaves its index. So under the list's lock the index
+            // and its owner exist. Once the index is locked, the node stays in it.
             let oldest = self.shadow.rotate(memory, |node| {
                 find(node.owner.get()).and_then(|index| index.try_lock(self))
             });

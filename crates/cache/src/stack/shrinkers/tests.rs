@@ -76,8 +76,8 @@ fn what_is_less_than_a_batch_is_deferred() {
     let cache = Cache::new(200);
     let shrinkers = Shrinkers::new();
     register(&shrinkers, &cache, 2);
-    // A pass asks for 200 >> 5 * 2 = 12 objects, less than a batch of 16; deferred objects add
-    // 1/32.
+    // A pass asks for 200 >> 5 * 2 = 12 objects, less than a batch of 16, and for 1/32 of the
+    // deferred objects.
     let mut passes = 0;
     while cache.objects() == 200 && passes < 100 {
         shrink(&shrinkers, 5);

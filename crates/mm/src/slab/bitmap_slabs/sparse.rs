@@ -1,9 +1,9 @@
 //! Gives pages of slabs back to the operating system if they hold no object in use.
 //!
-//! A free object is a bit, and no code reads its memory, which may become zero at any time. Before
-//! pages go back, their free objects are taken out of the slab, as if by a request. So no other
-//! task gets them, and no system call is made under the list lock. Then the slab goes to the tail
-//! of its list, to be used last.
+//! A slab marks a free object by a bit, and no code reads the object's memory, so this memory may
+//! become zero at any time. Before pages go back, their free objects are taken out of the slab, as
+//! a request would do. So no other task gets them while the system call runs without the list lock.
+//! Then the slab goes to the tail of its list, to be used last.
 //!
 //! [`occupancy`](BitmapSlabs::occupancy) tells a program which objects it should move.
 
@@ -50,7 +50,7 @@ impl Slab<'_> {
         start as u32..end.min(self.cache.objects())
     }
 
-    /// Returns whether a page holds objects but no bits, and no object but `leaving` is in use.
+    /// Returns whether a page has objects but no bits, and none in use except `leaving`.
     fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
         let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
         let objects = self.objects_on(page, page_bytes);
@@ -113,7 +113,7 @@ impl Slab<'_> {
         changed
     }
 
-    /// Gives back the memory of the pages `held`, neighbours by one system call; returns the bytes.
+    /// Gives back the pages `held`, by one system call for neighbouring pages; returns the bytes.
     fn give_back(&self, held: u64, page_bytes: usize) -> usize {
         let page_frames = (page_bytes / FRAME_BYTES) as u32;
         let (mut pages, mut bytes) = (held, 0);
@@ -170,7 +170,7 @@ impl BitmapSlabs {
         let (own, empty) = (live(pfn), u64::from(lists.nr_empty()));
         let partial_slabs = lists.nr_slabs - lists.nr_full - empty;
         let partial_live = (partial_slabs + empty) * u64::from(cache.objects()) - lists.nr_free;
-        // The slab that objects are taken from next; none if it is empty or holds `object` itself.
+        // The slab whose objects are taken next; `None` if it is empty or holds `object` itself.
         let dense = lists.slabs[..EMPTY].iter().find_map(List::first).filter(|dense| *dense != pfn);
         let is_sparse = dense.map(live).is_some_and(|dense| {
             // The average excludes `dense`, which may be the emptiest slab while it is filled.

@@ -10,7 +10,7 @@ use crate::slab::late::Late;
 use crate::slab::sheaf_cache::Sheaf;
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
-/// Of objects that come to a CPU together, at least one in this many is looked up.
+/// Of objects that come to a CPU together, it records the slab of at least one in this many.
 const OWNED_STEP: usize = 16;
 
 /// The policy `slam`; see its module.
@@ -30,8 +30,8 @@ pub(super) struct SlamCache<'a, P: Arrays> {
 }
 
 impl<P: Arrays> SlamCache<'_, P> {
-    /// Notes `slot`, which got the objects by a miss, as the owner of their slabs. The objects are
-    /// mostly neighbours, so looking at a few of them finds all slabs.
+    /// Records `slot`, which got these objects by a miss, as the owner of their slabs. The objects
+    /// are mostly neighbours, so a look at a few of them finds all their slabs.
     #[inline]
     pub(super) fn own(&self, slot: SlotIndex, objects: &[Object]) {
         let step = (self.cache.objects() as usize / 2).clamp(1, OWNED_STEP);

@@ -111,8 +111,8 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Frees `object` to a full array, which then gives `sheaf` objects to the CPU's own stock or,
-    /// if `remote`, to the CPUs that took them. Returns false if the array has fewer objects.
+    /// Moves `sheaf` objects from a full array to the CPU's own stock or, if `remote`, to the CPUs
+    /// that took them, then frees `object`. Returns false, and does nothing, if it has too few.
     pub(super) fn make_way(
         &self,
         (slot, cpu): (SlotIndex, &CpuCache),
@@ -231,7 +231,7 @@ impl<P: Arrays> SlamCache<'_, P> {
             from = to;
         }
         if kept > objects.len() / 2 {
-            // In the array, these objects would fill it again at once.
+            // These objects do not go to the array: they would fill it again at once.
             self.sheaf.put_away(self.context, self.cache, &own[..kept]);
         } else {
             self.park(cpu, &own[..kept]);

@@ -9,7 +9,7 @@
 //!
 //! | mode | objects beyond the array go to | as | pays where |
 //! |---|---|---|---|
-//! | array | the barn of all CPUs, else their slabs | `sheaf` | little is missed |
+//! | array | the barn of all CPUs, else their slabs | `sheaf` | misses are rare |
 //! | linked | the CPU's own *stock* | SLUB, SLQB | bursts exceed array and barn |
 //! | remote | the *inbox* of the CPU that took them | SLQB | one CPU frees what another allocates |
 //!
@@ -32,8 +32,8 @@
 //! * `bundles(stock) = bundles on its chain`, each of `bundle::size(stride)` objects of the cache;
 //! * `limits.barns = sum of bytes announced by barns + sum over stocks of (bytes - unannounced)`.
 //!
-//! Files, each using only those to its left: `bundle -> stock -> traffic, owners -> tables -> cache
-//! -> exchange -> reclaim, validate -> policy`.
+//! Each file uses only files to its left: `bundle -> stock -> traffic, owners -> tables -> cache ->
+//! exchange -> reclaim, validate -> policy`.
 
 mod bundle;
 mod cache;

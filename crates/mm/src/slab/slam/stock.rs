@@ -15,7 +15,7 @@ use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 const MOST: u64 = 0xf_ffff;
-/// Bytes by which a stock's announcement may be wrong; its counter is shared by all CPUs.
+/// A stock announces its bytes to [`CacheLimits`] when they have changed by this much.
 const ANNOUNCED_BYTES: i64 = 64 << 10;
 
 /// Bundles linked by their heads; the last link is null.
@@ -116,7 +116,7 @@ impl Stock {
         u64::from(self.lowest.swap(bundles as u32, Ordering::Relaxed)).min(bundles)
     }
 
-    /// Adds bytes that came (negative: that went), and announces them once they are many.
+    /// Counts bytes that came (or left, if negative), and announces them once they are many.
     #[inline]
     pub(super) fn note_bytes(&self, limits: &CacheLimits, bytes: i64) {
         let before = self.unannounced.fetch_add(bytes as u64, Ordering::Relaxed) as i64;

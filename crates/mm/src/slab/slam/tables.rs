@@ -3,7 +3,7 @@
 //! | array | entries | bytes of each | what |
 //! |---|---|---|---|
 //! | cells | slots * caches | 128 | [`CpuCache`]; one slot's lie together |
-//! | used | slots | 1 | whether any cache has had something to do there |
+//! | used | slots | 1 | whether any cache has used the slot |
 //! | owners | 4,096 | 4 | [`Owners`] |
 //!
 //! The arrays are made when the first cache is created. Only pages that are touched take memory.

@@ -182,7 +182,7 @@ mod tests {
         traffic.mode()
     }
 
-    /// The misses of `runs` rounds: frees that push `objects` out, then as many allocations.
+    /// The misses of `runs` rounds: frees that push `objects` out, then allocations of as many.
     fn bursts(runs: usize, objects: usize) -> impl Iterator<Item = Miss> {
         let misses = objects / 64;
         (0..runs * 2).flat_map(move |half| {

@@ -15,7 +15,7 @@ fn zones_on(os: &'static FakeOs) -> Zones {
     Zones::build(os, &config).expect("the fake OS refuses nothing")
 }
 
-/// The kinds of slabs that programs touch whole, and of others.
+/// A kind of slabs that programs touch whole, and a kind that they touch only in part.
 const WHOLE: Kind = Kind(100);
 const IN_PARTS: Kind = Kind(1);
 

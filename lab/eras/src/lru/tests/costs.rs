@@ -83,8 +83,8 @@ fn a_release_under_one_lock_lets_it_go_at_every_32nd_page() {
     }
 }
 
-/// Ten batches leave together: only the two end pages of each need the LRU lock, which is taken
-/// once.
+/// Ten batches are released together. Only the two end pages of each need the LRU lock, which is
+/// taken once for all of them.
 #[test]
 fn a_release_meets_two_sentinels_in_each_batch() {
     for policy in [Chosen::Batched, Chosen::Splice] {
@@ -108,7 +108,7 @@ fn an_open_batch_needs_the_lru_lock_for_each_page() {
     assert_eq!(bed.cost(|bed| bed.release(0..13)).sentinels, 2);
 }
 
-/// 32 pages at the tail lie in three batches.
+/// The 32 pages at the tail of the list belong to three batches.
 #[test]
 fn a_scan_takes_the_lru_lock_and_one_batch_lock_after_the_other() {
     for (policy, batch_sections) in [(Chosen::Single, 0), (Chosen::Batched, 3), (Chosen::Splice, 3)]

@@ -40,8 +40,8 @@ fn a_declared_machine_has_no_other_bound_than_its_memory() {
     assert_eq!(on_the_machine(&HIGHMARK, 1), Sizes::fixed(31, 341));
     // Four nodes divide memory and CPUs alike.
     assert_eq!(on_the_machine(&V6_7, 4), tuned(63, 780, 65_536));
-    // Without a machine, a growing zone counts as 1 GiB; Quarry's own bound is for the default
-    // only.
+    // If no machine is declared, a growing zone counts as 1 GiB. Quarry's own bound applies to the
+    // default policy only.
     let grows = SizeInputs::of(0, true, 1, 2);
     assert_eq!(V6_7.sizes(grows), tuned(63, 643, 16_384));
     assert_eq!(V6_18.sizes(grows), tuned(63, 643, 2048));
@@ -89,7 +89,7 @@ fn v5_14_refills_are_of_one_size_and_drains_double() {
             tuning.count -= drain;
         }
     }
-    // 63, then twice that, then as many as leave a batch on the list: 252 - 63.
+    // The drains take 63 pages, then twice as many, then all but one batch: 252 - 63.
     assert_eq!(drains, [63, 126, 189]);
     assert_eq!(tuning.free_factor, 2);
     V5_14.before_alloc(&mut tuning);
@@ -144,7 +144,7 @@ fn a_row_of_high_orders_is_shorter_in_6_7() {
         }
         unreachable!("a row ends")
     }
-    // free_count before the free: 63 in 6.7, 63 + 252 / 2 = 189 since 6.16.
+    // free_count before the free is 63 in 6.7, and 63 + 252 / 2 = 189 since 6.16.
     assert_eq!(row(&V6_7, near), (33, 66));
     assert_eq!(row(&V6_18, near), (96, 192));
     let chunks = |sizes| (V6_7.drain_chunk(sizes), V6_18.drain_chunk(sizes));
@@ -195,12 +195,12 @@ fn drains_begin_with_movable_pages_up_to_5_17_but_for_2016() {
     assert_eq!((V5_18.orders(), V5_18.walk()), (of_5_14, whole), "the list freed to, since 5.18");
 }
 
-/// A zone of 64 MiB with lists that hold pages, and little else free.
+/// A zone of 64 MiB whose lists hold pages, while little else is free.
 fn short_of_memory(policy: Chosen) -> PageAllocator<Chosen> {
     let config = PageConfig { initial_frames: 16 << 10, grow: false, policy, ..TINY };
     let pages = build(PageConfig { reserve_bytes: 256 << 20, ..config }, &RingSizes::default());
     let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));
-    // Movable pages first, so that their list still has some when all other pages are used up.
+    // Movable pages are taken first, so that their list still has some when all others are used up.
     let mut kept: Vec<Pfn> = Vec::new();
     for _ in 0..12 {
         kept.push(pages.alloc(slot, request(0, Movable)).expect("room").pfn);
@@ -219,7 +219,7 @@ fn every_request_is_tested_under_the_policies_of_the_documents() {
         let (slot, node) = (SlotIndex(0), NodeId(0));
         assert!(pages.pcp_tuning(slot, node).count >= 12, "{policy:?}: the list has pages");
         let page = pages.alloc_above(slot, request(0, Movable), Mark::Low);
-        // A request of the slow path is served: it may go down to the min mark.
+        // A request of the slow path is served, because it may use frames down to the min mark.
         assert!(pages.alloc(slot, request(0, Movable)).is_some(), "{policy:?}");
         page.is_some()
     };
@@ -277,7 +277,7 @@ fn high_order_atomic_requests_refill_lists_but_not_from_the_reserve() {
 #[test]
 fn sizes_of_2016_follow_the_zone() {
     let sizes = |policy: V2016| policy.sizes(SizeInputs::of(GIB, false, 1, 16));
-    // Batch 31; three batches of single pages, and a refill of 31 blocks of order 3.
+    // The batch is 31: three batches of single pages, and a refill of 31 blocks of order 3.
     assert_eq!(sizes(HIGHMARK), Sizes::fixed(31, 341));
     assert_eq!(sizes(V2016 { raises_high: false }), Sizes::fixed(31, 186));
 }
@@ -293,7 +293,7 @@ fn refills_of_2016_are_of_one_size_whatever_the_order() {
     );
 }
 
-/// The cost of an order at the zone under each policy: refills for 256 blocks.
+/// The cost of an order at the zone under each policy, as the number of refills for 256 blocks.
 fn refills(policy: Chosen, order: u8) -> (u64, u64) {
     let config = PageConfig { policy, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
     let pages = build(config, &RingSizes::default());

@@ -10,7 +10,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 
-/// Objects in an alien array, or leaving it together. The oldest comes first.
+/// Objects that are in an alien array, or leave it together. The oldest comes first.
 #[derive(Clone, Copy)]
 pub(super) struct Aliens {
     entries: [Option<Object>; ALIEN_LIMIT],
@@ -51,8 +51,8 @@ unsafe impl Send for Inside {}
 unsafe impl FreshZero for AlienArray {}
 
 pub(super) enum Freed {
-    /// The object is in the array. The objects in this value, if any, had filled it and must go
-    /// home.
+    /// The object is in the array. If this value has objects, they had filled the array, and the
+    /// caller must bring them home.
     Stored(Aliens),
     Duplicate,
 }

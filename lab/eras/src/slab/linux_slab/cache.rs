@@ -129,7 +129,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
     pub(super) fn demand_room(&self, slot: SlotIndex) -> usize {
         let percpu = self.context.percpu;
         if percpu.area().room(slot, self.array()) == 0 {
-            // As in the kernel, only the array's own size bounds it.
+            // As in the kernel, nothing but the array's own size bounds its room.
             percpu.make_room(self.array(), &Limits::NONE, &mut |_, _| {});
         }
         percpu.area().room(slot, self.array())

@@ -10,7 +10,7 @@ use quarry_mm::slab::{not_in_use, written};
 use quarry_sys::percpu::{Arrays, Object, Push, SlotIndex};
 
 impl<P: Arrays> SlabCache<'_, P> {
-    /// Frees an object for which the running CPU's array has no room, or whose node the fast path
+    /// Frees an object that the running CPU's array has no room for, or whose node the fast path
     /// has not checked.
     pub(super) fn free_slow(&self, object: Object) {
         let (percpu, array) = (self.context.percpu, self.array());

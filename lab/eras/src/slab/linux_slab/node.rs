@@ -50,7 +50,7 @@ pub(super) struct Lists {
     free_slabs: u64,
     partial_slabs: u64,
     free_objects: u64,
-    /// Free objects of the node above which a slab that becomes free is given back.
+    /// If the node has more free objects than this, a slab that becomes free is given back.
     free_limit: u64,
     /// True if an allocation has looked for a free slab since the last reap.
     pub(super) is_free_touched: bool,

@@ -67,7 +67,7 @@ impl<P: Arrays> View<'_, P> {
         let fill = |room: &mut [MaybeUninit<Object>]| {
             let capacity = self.capacity();
             let taken = self.take_from_slabs(&mut room[..capacity]);
-            // The lowest address on top, so that objects allocated in turn are neighbours.
+            // The lowest address comes on top, so that objects allocated in turn are neighbours.
             room[..taken].reverse();
             taken
         };

@@ -11,8 +11,8 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
 /// Most full sheaves of a barn (`MAX_FULL_SHEAVES`, Linux 6.18).
 pub(super) const MAX_FULL: u32 = 10;
-/// Empty sheaves at which a barn takes no more (`MAX_EMPTY_SHEAVES`, Linux 6.18). An exchange of a
-/// full sheaf for an empty one keeps their number and ignores this limit.
+/// A barn with this many empty sheaves takes no more (`MAX_EMPTY_SHEAVES`, Linux 6.18). An exchange
+/// of a full sheaf for an empty one keeps their number, so it ignores this limit.
 pub(super) const MAX_EMPTY: u32 = 10;
 
 struct Counts {

@@ -15,7 +15,7 @@ const TRIES: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evicted {
-    /// `main` was full; its objects are elsewhere now.
+    /// `main` was full; its objects have been moved elsewhere.
     Yes,
     /// `main` is unchanged: it was not full, or no place could take its objects.
     No,
@@ -57,7 +57,7 @@ impl<P: Arrays> View<'_, P> {
 
     /// Makes room in a full `main` and puts an object there; returns whether it did.
     fn free_to_main(&self, object: Object) -> bool {
-        // `push_batch`, because this free must not count as a fast operation.
+        // `push_batch` is used because this free must not count as a fast operation.
         if !self.open_main()
             && self.evict_for(object, true)
             && self.context.percpu.push_batch(self.array(), &[object])
@@ -80,8 +80,8 @@ impl<P: Arrays> View<'_, P> {
         }
     }
 
-    /// `evict_for`, without the abort. Unless `may_grow`, uses existing sheaves only and flushes
-    /// none.
+    /// Does the same as `evict_for`, but does not abort. Without `may_grow`, uses only sheaves that
+    /// exist and flushes none.
     fn evict(&self, object: Object, may_grow: bool) -> Evicted {
         let Some(mut spare) = self.cpu().spare.try_lock() else { return Evicted::No };
         let Some(sheaf) = spare.as_mut() else {

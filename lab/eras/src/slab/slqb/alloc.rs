@@ -31,7 +31,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         Some(object)
     }
 
-    /// Claims the objects that other CPUs have brought back, and returns the first
+    /// Claims the objects that other CPUs have brought back, and returns the first of them
     /// (`claim_remote_free_list`).
     fn take_claimed(&self, slot: SlotIndex) -> Option<Object> {
         let own = self.of_slot(slot);

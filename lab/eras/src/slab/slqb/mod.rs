@@ -40,8 +40,8 @@
 //!
 //! Differences from the kernel: slabs have no colours; a CPU's list has no tail, so a trim walks
 //! the list; on a machine with several nodes the fast path of a free refuses every object, and the
-//! slow path checks the node; where there is no memory, slabs of other CPUs serve; a shrink gives
-//! back everything.
+//! slow path checks the node; if there is no memory for a new slab, slabs of other CPUs serve the
+//! request; a shrink gives back everything.
 //!
 //! # Files
 //! Files use only those to their left:

@@ -7,8 +7,8 @@ const THRIFTY_ORDER: Order = Order::new(1);
 /// With such an order, at most this share of a slab stays unused: 1/4.
 const THRIFTY_FRACTION: usize = 4;
 
-/// Objects that travel together between CPU lists and slabs (`freebatch`): 256, or as many as 64
-/// pages hold if that is fewer; but at least as many as 4 pages hold, and at least 1.
+/// The number of objects that travel together between CPU lists and slabs (`freebatch`): 256, or
+/// the objects of 64 pages if these are fewer; but at least the objects of 4 pages, and at least 1.
 #[must_use]
 pub(super) fn freebatch(stride: usize) -> u32 {
     let most = (64 * FRAME_BYTES / stride).min(256);

@@ -51,7 +51,7 @@ pub(super) struct SlabWord(AtomicU32);
 unsafe impl quarry_mm::frame::FreshZero for SlabWord {}
 
 impl SlabWord {
-    /// The state. Without the lock of the list, only `list` is reliable.
+    /// The state. Unless the caller holds the lock of the list, only `list` is reliable.
     pub(super) fn state(&self) -> SlabState {
         let word = self.0.load(Ordering::Relaxed);
         SlabState {

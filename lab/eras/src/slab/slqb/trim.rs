@@ -13,7 +13,7 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// Time from one trim of a list to the next (`cache_trim_worker`: `3 * HZ`).
+/// Time between two trims of a list (`cache_trim_worker`: `3 * HZ`).
 pub(super) const TRIM_NS: u64 = 3_000_000_000;
 
 /// Returns whether a list is due for a trim, and if so notes `now_ns` as the time of its last trim.
@@ -125,7 +125,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         });
     }
 
-    /// Gives all objects back to the slabs, and so empty slabs to the page allocator.
+    /// Gives all objects back to the slabs, and the emptied slabs to the page allocator.
     pub(super) fn shrink(&self) {
         self.context.percpu.drain_lists(self.array(), &mut |_, head, count| {
             self.put_all_back(Freelist { head, count: count as u32 });

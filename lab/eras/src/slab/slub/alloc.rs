@@ -66,8 +66,8 @@ where
         Some(self.taken(slab, chain))
     }
 
-    /// Returns the first object. The others go into the slot's cell if it is still the caller's and
-    /// empty, else back into their slab.
+    /// Returns the first object. The others go into the slot's cell if that is empty and this
+    /// thread still runs on the slot, else back into their slab.
     fn fill(&self, slot: SlotIndex, slab: Pfn, mut list: Freelist) -> Option<Object> {
         let object = self.pop(&mut list);
         if list.count > 0 && !self.store(slot, LIST, 0, list.word()) {

@@ -52,7 +52,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         E::CPU_PARTIAL && self.context.setup.mechanisms.cpu_partial
     }
 
-    /// Slabs on a node's list below which the node keeps empty slabs too.
+    /// A node with fewer slabs than this on its list keeps empty slabs too.
     pub(super) fn min_partial(&self) -> u32 {
         E::min_partial(self.cache.stride())
     }
@@ -73,8 +73,8 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.tables.nodes(self.cache.id())
     }
 
-    /// The node of a slab's memory. A slab that the guard of a CPU's list named may have been freed
-    /// since, and its pageblock may even have left its zone: then any node will do.
+    /// The node of a slab's memory. If the guard of a CPU's list named the slab, it may have been
+    /// freed since, and its pageblock may even have left its zone. Callers accept any node then.
     pub(super) fn node_id_of(&self, slab: Pfn) -> NodeId {
         let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))

@@ -6,8 +6,8 @@
 //! it uses the node's list. The partial list is a stack, not a [`List`](quarry_mm::frame::List),
 //! because the second link of a slab counts objects.
 //!
-//! Equations, under the slot's lock: `slabs = slabs on the list`; all are frozen; `objects` = the
-//! sum of each slab's free objects at its push (more may have been freed since).
+//! Equations, under the slot's lock: `slabs = slabs on the list`; all of them are frozen; `objects`
+//! = the sum of the free objects that each slab had at its push (more may have been freed since).
 
 use crate::slab::records::{SlabChain, SlabLinks};
 use quarry_mm::frame::{FreshZero, Link, Links, Pfn};

@@ -5,9 +5,9 @@
 //! {unused : 3 | slept for : 1 | locked : 1 | frozen : 1 | inuse : 13 | head + 1 : 13}
 //! ```
 //!
-//! It is half as wide as the packed word of the compare-and-swap: the cache gives the number of
-//! objects, and the frame table gives the cache. No thread changes the frame table for a slab whose
-//! bit another thread holds. A thread that holds the bit may do this:
+//! The word is half as wide as that of `page_word`, because it needs neither the number of objects,
+//! which the cache gives, nor the cache, which the frame table gives. No thread changes the frame
+//! table for a slab whose bit another thread holds. A thread that holds the bit may do this:
 //!
 //! | state | put objects | take all free objects | change the state |
 //! |---|---|---|---|
@@ -165,7 +165,7 @@ impl Drop for HeldSlab<'_> {
             holder.0.store(0, Ordering::Relaxed);
         }
         if task::is_alone() {
-            // There is no other thread that could sleep.
+            // The process has one thread, so no thread sleeps on this word.
             self.word.0.store(self.bits, Ordering::Relaxed);
         } else if self.word.0.swap(self.bits, Ordering::Release) & SLEPT_FOR != 0 {
             futex::wake_one(&self.word.0);
@@ -185,7 +185,7 @@ impl SlabWord for LockWord {
         true
     }
 
-    /// Under the bit, because a thread that looks for an earlier slab of this place may hold it.
+    /// Takes the bit, because a thread that looks for an earlier slab at this place may hold it.
     fn start(&self, _cache: u8, objects: u32) {
         self.lock().set(SlabState::taken(objects));
     }

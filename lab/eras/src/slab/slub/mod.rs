@@ -45,8 +45,8 @@
 //! Without CPU partial lists (before Linux 3.2) a slab that was full goes onto its node's list. The
 //! version (`era`) decides which locks a step takes and which empty slabs a node keeps.
 //!
-//! Differences from the kernel: a slab never has a smaller order because memory is short (a cache's
-//! geometry is fixed), and a slab that a CPU lets go always goes to the tail of the node's list.
+//! Differences from the kernel: a cache's geometry is fixed, so a slab never has a smaller order
+//! when memory is short; and a slab that a CPU lets go always goes to the tail of the node's list.
 //!
 //! # Files
 //! Files use only those to their left, and within a row only those above:

@@ -15,8 +15,8 @@ pub(super) type PartialList = List<Pfn>;
 #[repr(C, align(64))]
 pub struct Node {
     pub(super) list: CountedLock<PartialList>,
-    /// Slabs on the list. Written under the list lock; read first, to avoid taking the lock in
-    /// vain.
+    /// Slabs on the list. Written under the list lock. Threads read it without the lock first, so
+    /// that they take the lock only if it is worth while.
     nr_partial: AtomicU32,
     pub(super) slabs_allocated: AtomicU64,
     pub(super) slabs_freed: AtomicU64,

@@ -6,7 +6,7 @@
 
 use quarry_mm::frame::Order;
 
-/// The highest order for slabs of as many objects as wanted (`slub_max_order`, Linux 2.6.23).
+/// The highest order used to get the wanted number of objects (`slub_max_order`, Linux 2.6.23).
 const MAX_ORDER: Order = Order::new(3);
 /// Shares of a slab that may stay unused, tried in this order: 1/16, 1/8, 1/4.
 const FRACTIONS: [usize; 3] = [16, 8, 4];
@@ -35,7 +35,7 @@ fn smallest(stride: usize, objects: usize, max: Order, fraction: usize) -> Optio
 pub(super) enum Fewer {
     /// Half of them (Linux 2.6.26 to 2.6.29).
     Half,
-    /// One fewer, starting from the number that fits into order 3 (Linux 2.6.30 to 6.6).
+    /// One object fewer, starting from the number that fits into order 3 (Linux 2.6.30 to 6.6).
     One,
 }
 
@@ -69,15 +69,15 @@ pub(super) fn slab_order(stride: usize, cpus: u32, fewer: Fewer) -> Order {
         .unwrap_or(Order::MAX)
 }
 
-/// Slabs on a partial list below which a node keeps empty slabs too: `wanted`, within `MIN_PARTIAL`
-/// and `MAX_PARTIAL` (Linux 2.6.28 to 6.17).
+/// A node with fewer slabs than this on its partial list keeps empty slabs too: `wanted`, but at
+/// least `MIN_PARTIAL` and at most `MAX_PARTIAL` (Linux 2.6.28 to 6.17).
 #[must_use]
 pub(super) fn min_partial(wanted: u32) -> u32 {
     wanted.clamp(5, 10)
 }
 
-/// Free objects above which a CPU's partial list is drained (`cpu_partial`, Linux 3.2 to 5.15;
-/// later kernels count slabs).
+/// A CPU's partial list with more free objects than this is drained (`cpu_partial`, Linux 3.2 to
+/// 5.15; later kernels count slabs).
 #[must_use]
 pub(super) fn cpu_partial(stride: usize) -> u32 {
     match stride {

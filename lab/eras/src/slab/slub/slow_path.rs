@@ -33,7 +33,7 @@ pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
         misses: &mut u64,
     ) -> Option<(Pfn, Freelist)>;
 
-    /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
+    /// Gives `count` objects back to their slab. They are linked from `head` to `tail`.
     ///
     /// # Safety
     /// These are allocated objects of this cache in the slab `slab`, and their user has given them

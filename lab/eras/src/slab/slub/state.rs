@@ -29,8 +29,8 @@ impl SlabState {
         !self.frozen && self.head.is_some()
     }
 
-    /// Returns whether the objects of `chain` cannot all be in use: the slab has fewer in use, or
-    /// the first of them is already the head of the free list.
+    /// Returns whether some objects of `chain` cannot be in use: the slab has fewer objects in use
+    /// than the chain, or the chain's first object is already the head of the free list.
     pub(super) fn contradicts(self, chain: FreedChain) -> bool {
         self.inuse < chain.count || self.head == Some(chain.first)
     }

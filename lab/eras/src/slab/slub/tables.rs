@@ -7,7 +7,7 @@
 //! | cpus | 64 | slot and cache | [`CpuSlab`]; the entries of one slot lie together |
 //! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
 //!
-//! The first cache of a stack creates them, so a stack with another policy pays nothing.
+//! The first cache of a stack creates these arrays, so a stack with another policy pays nothing.
 
 use super::cell::{POPS, PUSHES};
 use super::cpu::CpuSlab;

@@ -80,7 +80,7 @@ impl Plan for CacheHit {
         let printed = (works.clone(), caches.clone());
         let sampler = move |key: SampleKey| {
             let cache = &caches[key.variant];
-            // A policy gives the same result every time.
+            // A policy without a cache gives the same result every time.
             if cache.is_simulator && key.round == 0 {
                 return Err(NoSample::LeftOut);
             }

@@ -54,7 +54,7 @@ pub(super) const COUNTS: [Count; 18] = [
         &["filemap:mm_filemap_delete_from_page_cache"],
         &["pages_truncated"],
     ),
-    // Locks of any kind, those of sockets and files included: not comparable with locks of a stack.
+    // Locks of any kind, also of sockets and files; not comparable with the locks of a stack.
     count("locks found held", &["lock:contention_begin"], &[]),
     count("page faults", &[FAULTS], &[]),
     count(SLABS, &[SLABS], &[]),

@@ -128,7 +128,7 @@ impl Plan for Kernel {
         let events = Events::find(self.tracefs.as_deref(), self.scope);
         let (mut left_out, guests) = (Vec::new(), self.guests.as_deref());
         let found = variants::find(&self.common.variants, &events, guests, &mut left_out)?;
-        // Only a wrong option is reported; but if no variant is left, these lines say why.
+        // Usually a wrong option is the only error; but if no variant is left, these lines say why.
         let why = if found.is_empty() { &left_out[..] } else { &[] };
         lab.out.write_all(why)?;
         let lineup = Lineup::new(&self.common, found, KERNEL)?;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub(super) const KERNEL: &str = "kernel";
 pub(super) const UNCOUNTED: &str = "kernel-uncounted";
-/// The beginning of a variant's name that is a kernel of --guests; the rest is its folder's name.
+/// The names of kernels of --guests begin with this; the name of the kernel's folder follows.
 pub(super) const GUEST: &str = "linux-";
 
 /// Settings that a variant may change for its samples: NAME in `VARIANT-NAME-NUMBER`, the setting's

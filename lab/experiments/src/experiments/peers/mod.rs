@@ -39,10 +39,10 @@ use std::rc::Rc;
 ///
 /// Time is per operation. For a pattern it is the time of malloc-patterns; for growth the
 /// wall-clock time of 4 KiB; for a program its CPU time (for a server: per request); for a small
-/// process the time to start `true`, and for `start-` a shell or an interpreter. Six samples are
-/// the fewest that have intervals, and with seven a single odd round does no harm. With seven
-/// peers, seven samples take a quarter of an hour on two CPUs. If a peer crashes, its value is
-/// missing and a line names the crash; a crash of glibc or Quarry fails the run.
+/// process the time to start `true`; for `start-` the time to start a shell or an interpreter. Six
+/// samples are the fewest that have intervals, and with seven a single odd round does no harm. With
+/// seven peers, seven samples take a quarter of an hour on two CPUs. If a peer crashes, its value
+/// is missing and a line names the crash; a crash of glibc or Quarry fails the run.
 #[derive(Args)]
 pub(crate) struct Peers {
     #[command(flatten)]

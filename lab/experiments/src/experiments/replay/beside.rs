@@ -1,4 +1,4 @@
-//! A row of a replay that another kind of experiment measures, to compare the figures.
+//! A row of a replay, as another kind of experiment measures it to compare the figures.
 
 use super::documents::Figure;
 use super::row::Row;
@@ -31,7 +31,7 @@ pub(crate) struct Terms {
 }
 
 impl Beside {
-    /// The row of this name in this experiment, with this amount or the usual one.
+    /// The row with this name in this experiment, with the given amount of work or the usual one.
     pub(crate) fn find(experiment: &str, row: &str, amount: Option<u32>) -> Result<Self> {
         let spec = Spec::find(experiment)?;
         let usual = spec.amount.as_ref().map_or(0, |it| it.usual);

@@ -66,7 +66,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// The least value of a figure in several samples: disturbances only add to it.
+/// The least value of a figure in several samples: disturbances can only increase it.
 fn least(path: &ReplaySample, samples: u32, figure: impl Fn(&Measurement) -> f64) -> Result<f64> {
     let mut least = f64::INFINITY;
     for _ in 0..samples {

@@ -161,7 +161,7 @@ impl Table {
                 let machine = machine.unwrap_or(usual);
                 let wanted = [machine, name.as_str(), wanted.unwrap_or(statistic), key];
                 let lines = fields(MMTESTS).filter(|fields| fields[1..5] == wanted[..]);
-                // Each line has a kernel of its own; the baseline is the same in all.
+                // Each line is about another kernel; the baseline is the same in all lines.
                 let lines: Vec<_> = lines.collect();
                 let base = of(lines.first()?[5], lines[0][6]);
                 std::iter::once(base).chain(lines.iter().map(|it| of(it[8], it[9]))).collect()

@@ -47,7 +47,7 @@ impl Defaults for Usual {
     const MOST_TASKS: u32 = 1024;
 }
 
-// No doc comment, because clap would use it as the help text.
+// This type has no doc comment, because clap would use it as the help text.
 #[derive(Args)]
 struct Options {
     #[command(flatten)]
@@ -78,7 +78,7 @@ struct Options {
     #[arg(long, default_value = "200", default_value_if("quick", "true", Some("20")),
           value_parser = clap::value_parser!(u64).range(1..=30_000))]
     millis: u64,
-    /// Only print the cost of a message of the baseline: here, with and without the computing that
+    /// Only print the cost of the baseline's message: here with and without the computing that
     /// stands for other work, and in the document.
     #[arg(long)]
     calibrate: bool,

@@ -74,7 +74,7 @@ impl Replay for OnStack<'_> {
         let (sample, scale) = (self.sample, self.sample.scale());
         let (replayed, page_ns) = if sample.timed {
             let timed = TimedPages::new(memory);
-            // The sum must not include a warm-up, so there is none.
+            // The sum must not include a warm-up, so none is run.
             let replayed = self.scenario.run(&timed, Scale { warm_up: Duration::ZERO, ..scale });
             (replayed, Some(timed.page_ns()))
         } else {

@@ -70,7 +70,7 @@ pub(super) struct Amount {
     what: String,
     pub(super) usual: u32,
     pub(super) quick: u32,
-    /// The most of all tasks together; 0 = each task has the whole amount.
+    /// The most work of all tasks together; 0 = each task has the whole amount.
     #[serde(default)]
     pub(super) together: u32,
 }

@@ -23,10 +23,10 @@ const SINGLE: &str = "shared-single";
 /// are in the kernel's cache, which would hide whether the right pages are kept. Every row is
 /// compared byte by byte with the stored row, and all samples have the same checksum.
 ///
-/// Quarry's budget covers everything that the process allocates through it. Every other page cache
-/// first gets, by trial, as many bytes as make its process as large as Quarry's at its peak; only
-/// `default`, SQLite as distributed, does not. SQLite's counting of allocated memory is off, except
-/// where the soft limit needs it.
+/// Quarry's budget covers everything that the process allocates through it. For every other page
+/// cache a trial first finds the number of bytes with which its process has the same peak as
+/// Quarry's; only `default`, SQLite as distributed, keeps its own size. SQLite's counting of
+/// allocated memory is off, except where the soft limit needs it.
 #[derive(Args)]
 pub(crate) struct SqliteBudget {
     #[command(flatten)]

@@ -35,7 +35,7 @@ pub(super) const CACHES: [(&str, &str); 7] = [
     ("default", "SQLite's own, 2,000 KiB for each connection; without that flag"),
 ];
 
-/// The chosen ones of the program's `known` names; the first of `known` is the usual baseline.
+/// The variants that the user has chosen among `known`; the first of `known` is the usual baseline.
 pub(super) fn lineup<D: Defaults>(
     of: &Common<D>,
     known: &[(&str, &str)],

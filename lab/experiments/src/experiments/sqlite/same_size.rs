@@ -1,8 +1,8 @@
 //! Finds the bytes that make the process of each page cache as large as Quarry's.
 //!
 //! Page caches count their bytes differently: SQLite counts pages and leaves out other memory that
-//! it keeps for them; Quarry counts every page that it takes from the system. So each cache is
-//! tried, and its bytes are corrected by the difference of the peaks.
+//! it keeps for them; Quarry counts every page that it takes from the system. So each cache runs
+//! once on trial, and its bytes are corrected by the difference between its peak and Quarry's.
 
 use super::load::{LoadProgram, QUARRY};
 use anyhow::Result;

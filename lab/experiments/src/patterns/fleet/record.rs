@@ -146,7 +146,7 @@ impl Place {
     const NOWHERE: u32 = u32::MAX;
 }
 
-/// Slots without an object: those of dead objects, then the lowest ones that had none yet.
+/// Slots without an object: first those of dead objects, then the lowest that had no object yet.
 struct Unused {
     slots: Table<u32>,
     count: usize,

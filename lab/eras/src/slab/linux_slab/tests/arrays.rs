@@ -31,7 +31,7 @@ fn the_oldest_objects_leave_a_full_array() {
     assert_eq!(stats.free_slow, 1, "{stats:?}");
     assert_eq!(machine.level(0, cache), (LIMIT - BATCH + 1) as u64);
     assert_eq!(machine.shared(0, cache), BATCH as u64);
-    // The object freed last comes first, down to the last one of the shared array.
+    // The object that was freed last comes first; the shared array serves the last ones.
     let again: Vec<_> = freed.iter().map(|_| machine.alloc(0, cache)).collect();
     assert!(again.iter().eq(freed.iter().rev()));
     machine.validate();
@@ -103,8 +103,8 @@ fn there_is_no_shared_array_for_one_cpu_nor_where_it_is_left_out() {
     }
 }
 
-/// Two objects to a slab, batches of 12, one CPU: a node keeps free objects of 2 batches and a
-/// slab.
+/// Two objects per slab, batches of 12, one CPU: a node keeps as many free objects as two batches
+/// and one slab have.
 #[test]
 fn a_node_keeps_free_slabs_up_to_its_limit() {
     const FREE_LIMIT: u64 = 2 * 12 + 2;
@@ -123,14 +123,14 @@ fn a_node_keeps_free_slabs_up_to_its_limit() {
     machine.finish();
 }
 
-/// Among the partly free slabs, those to which an object came back last are at the end.
+/// Among partly free slabs, those that got an object back last are at the end of the list.
 #[test]
 fn a_slab_that_gets_an_object_back_goes_behind_the_others() {
     let machine = Machine::without(1, 4, "shared");
     let cache = machine.cache(2048);
     let objects = machine.alloc_all(0, cache, 48);
     let slab = |object: &Object| object.as_ptr() as usize / 4096;
-    // One object of each of 24 slabs: these fill the array, and 12 of them go back to their slabs.
+    // One object of each of 24 slabs. They fill the array, and 12 of them go back to their slabs.
     let mut firsts: Vec<Object> = Vec::new();
     for object in &objects {
         if !firsts.iter().any(|other| slab(other) == slab(object)) {
@@ -165,7 +165,7 @@ fn a_cache_that_takes_the_number_of_another_starts_anew() {
     machine.policy.create(&machine.context(), cache).expect("it is empty");
     assert_eq!(machine.stats(cache), {
         let mut stats = SlabStats::default();
-        // A lock's counts go on when a cache's number is reused.
+        // A lock's counts continue when a cache's number is reused.
         stats.barns[0].lock = machine.stats(cache).barns[0].lock;
         stats.barns[0].lock.acquisitions -= 1;
         stats.list_lock = stats.barns[0].lock;
@@ -178,8 +178,8 @@ fn a_cache_that_takes_the_number_of_another_starts_anew() {
     machine.finish();
 }
 
-/// Arrays hold as many objects as the new cache wants, but no more than the first cache of this
-/// number had.
+/// Arrays hold the number of objects that the new cache wants, but at most as many as the first
+/// cache with this number had.
 #[test]
 fn an_array_of_a_number_that_is_used_again_has_the_limit_of_its_cache() {
     let machine = Machine::new(1, 4);

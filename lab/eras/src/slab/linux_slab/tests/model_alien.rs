@@ -22,7 +22,7 @@ fn object(number: usize) -> Object {
     Object::new((16 * (1 + number)) as *mut u8).expect("not null")
 }
 
-/// The operations of the array, which a version without a lock has too.
+/// The operations of the array; a version without a lock has the same ones.
 trait Gathers: Send + Sync + 'static {
     /// Puts an object in, and returns those that leave together.
     fn free(&self, object: Object) -> Vec<Object>;

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 const ALIENS: usize = 12;
 
-/// A machine whose CPUs 0 and 1 are of node 0 and 2 and 3 of node 1, with objects of node 0.
+/// A machine with objects of node 0; CPUs 0 and 1 are on node 0, CPUs 2 and 3 on node 1.
 fn two_nodes(mechanisms: &str) -> (Machine, Vec<Object>) {
     let machine = Machine::without(2, 4, mechanisms);
     let objects = machine.alloc_all(0, machine.cache(64), 100);
@@ -20,7 +20,7 @@ fn aliens_go_home_together() {
     let locked = |node: usize| machine.stats(cache).barns[node].lock.acquisitions;
     let before = (locked(0), locked(1));
     machine.free_all(2, cache, &objects[..ALIENS]);
-    // The test's own reads take each lock twice.
+    // The test itself takes each lock twice, to read.
     assert_eq!((locked(0), locked(1)), (before.0 + 2, before.1 + 2), "no list lock was taken");
     assert_eq!((machine.level(2, cache), machine.shared(0, cache)), (0, 0));
     assert_eq!(machine.stats(cache).parked_objects, ALIENS as u64);

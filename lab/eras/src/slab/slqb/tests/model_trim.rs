@@ -33,8 +33,8 @@ impl Play {
     }
 }
 
-/// Two CPUs that allocate and free, and a thread that trims both again and again. Batches of one
-/// object, high marks of four.
+/// Two CPUs allocate and free, and a thread trims both again and again. A batch is one object, and
+/// a high mark four.
 fn trimming(bug: PlantedBug) {
     let bed = Bed::with(256 << 10, &TINY, |percpu: &SteppedSlots| {
         percpu.sequences().set_cpus(2);

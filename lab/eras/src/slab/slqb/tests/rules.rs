@@ -25,7 +25,7 @@ fn linked(objects: &[Object]) -> Freelist {
     unsafe { Freelist::linked(objects.iter().copied()) }
 }
 
-/// Frees up to the high mark are pushes; the one above flushes a batch.
+/// Frees up to the high mark are pushes; the next one flushes a batch.
 #[test]
 fn a_list_holds_the_high_mark_and_gives_up_a_batch_above() {
     let bed = bed();
@@ -39,7 +39,7 @@ fn a_list_holds_the_high_mark_and_gives_up_a_batch_above() {
     let stats = bed.stats();
     assert_eq!((bed.level(0), stats.free_slow), (HIGH as u64 + 1 - u64::from(BATCH), 1));
     assert_eq!(bed.page_locks(0), locks + 1, "the objects of a batch go back in one section");
-    // The last 127 frees and the one that flushed: one of these objects is alone in its slab.
+    // The last 127 frees and the flushing one: one of these objects is alone in its slab.
     assert_eq!(stats.slabs_freed, u64::from(BATCH) / 2 - 1, "{stats:?}");
     bed.validate();
     bed.free(0, above[1..].iter().copied());
@@ -80,9 +80,9 @@ fn an_empty_list_takes_one_object_of_the_first_partial_slab() {
     bed.finish();
 }
 
-/// Objects of another CPU's slabs leave the list a batch at a time, and reach that CPU as a whole.
-/// If more than half a high mark of objects already waits there, the batch goes into the slabs
-/// instead.
+/// Objects of another CPU's slabs leave the list one batch at a time, and each batch reaches that
+/// CPU as a whole. If objects for more than half the high mark already wait there, the batch goes
+/// into the slabs instead.
 #[test]
 fn a_batch_is_brought_whole_or_freed_where_many_wait() {
     let bed = bed();
@@ -119,7 +119,7 @@ fn a_batch_is_brought_whole_or_freed_where_many_wait() {
 
 const ORDER: quarry_sys::primitive::Ordering = quarry_sys::primitive::Ordering::Relaxed;
 
-/// Objects that wait without the flag stay where they are, even if the list is empty.
+/// Objects that wait while the flag is not set stay where they are, even if the list is empty.
 #[test]
 fn nothing_is_claimed_without_the_flag() {
     let bed = bed();
@@ -177,7 +177,7 @@ fn a_thread_that_is_moved_leaves_its_list_to_the_owner() {
     assert_eq!(bed.stats().total_slabs, 0);
 }
 
-/// If there is no memory for a slab, objects of other CPUs' slabs serve the request.
+/// If there is no memory for a new slab, objects of other CPUs' slabs serve the request.
 #[test]
 fn without_memory_other_cpus_slabs_serve() {
     let bed = Bed::new(256, &PageConfig { initial_frames: 512, grow: false, ..TINY });

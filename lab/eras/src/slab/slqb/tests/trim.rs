@@ -59,7 +59,7 @@ fn gathered_objects_go_home() {
     let bed = Bed::new(SIZE, &TINY);
     let mut all = bed.alloc(0, 516).into_iter();
     let own_objects = bed.alloc(1, 5);
-    // First 512 objects of CPU 0's slabs, then five of CPU 1's own: the batch has both kinds.
+    // First 512 objects of CPU 0's slabs, then five of CPU 1's own slabs: the batch has both.
     bed.free(1, all.by_ref().take(512));
     bed.free(1, own_objects);
     let gathered = bed.list(1).nr_outgoing();

@@ -25,8 +25,8 @@ impl Era for V2_6_29 {
         order::min_partial(stride.ilog2())
     }
 
-    /// Decides only on an empty slab that a CPU lets go (`unfreeze_slab`); a slab that a free
-    /// empties always goes back.
+    /// Applies only to an empty slab that a CPU lets go (`unfreeze_slab`). A slab that a free
+    /// empties always goes back to the page allocator.
     fn keeps_empty(on_list: u32, min_partial: u32) -> bool {
         on_list < min_partial
     }

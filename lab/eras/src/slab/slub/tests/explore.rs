@@ -14,10 +14,10 @@ fn run<S: Scheduler + 'static, B: Copy + Send + Sync + 'static>(
     Runner::new(scheduler, config).run(move || scenario(broken));
 }
 
-/// The most runs in which a broken rule must be detected; the first detection ends the search.
+/// A broken rule must be detected within this many runs; the first detection ends the search.
 const BROKEN_RUNS: usize = 30_000;
 
-/// Runs of a scenario under each scheduler; QUARRY_MODEL_RUNS sets another number.
+/// Runs of a scenario under each scheduler; QUARRY_MODEL_RUNS can set another number.
 fn runs() -> usize {
     let chosen = std::env::var("QUARRY_MODEL_RUNS").ok().map(|runs| runs.parse());
     chosen.map_or(3_000, |runs| runs.expect("QUARRY_MODEL_RUNS is a number"))

@@ -16,9 +16,9 @@ const OBJECTS: u32 = 3;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Nothing,
-    /// An empty slab leaves the list only after its bit has been released.
+    /// The slab's bit is released before the empty slab leaves the list.
     ReleasesBeforeTheListIsLeft,
-    /// A slab is put onto the list only after its bit has been released.
+    /// The slab's bit is released before the slab is put onto the list.
     ReleasesBeforeTheListIsJoined,
     /// The thread that takes a slab from the list takes its bit only afterwards.
     TakesTheBitLate,

@@ -14,7 +14,7 @@ const CACHE: u8 = 7;
 const OBJECTS: u32 = 4;
 /// In `held`: on the slab's own free list.
 const FREE: u32 = 0;
-/// In `held`: taken from the slab by the thread that owns the slab, but not yet handed to a user.
+/// In `held`: the slab's owner took the object from the slab, but handed it to no user yet.
 const OWNER: u32 = 99;
 
 /// A rule that a scenario may break.
@@ -45,7 +45,7 @@ struct Slab {
 }
 
 impl Slab {
-    /// A new slab, whose objects belong to `held`, and which the caller owns.
+    /// A new slab, owned by the caller. `held` has the holder of each object.
     fn new(held: [u32; OBJECTS as usize], broken: Broken) -> Self {
         let word = PageWord::default();
         word.start(CACHE, OBJECTS);
