@@ -223,7 +223,7 @@ pub(crate) fn empty_slots() {
 }
 
 /// Like [`empty_slots`], for a request that found no memory; returns whether the request should try
-/// again. If many requests fail in a row, only some of them wait.
+/// again. It waits for the background thread, but at most once in `REQUEST_INTERVAL_NS`.
 #[inline(never)]
 #[cold]
 pub(crate) fn empty_slots_at_limit() -> bool {

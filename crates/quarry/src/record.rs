@@ -12,10 +12,10 @@
 //! The process publishes at the end of slow paths that allocate, from the background thread, and at
 //! exit if `QUARRY_RECORD` requests that; at most once in [`INTERVAL_NS`]. The first publication
 //! comes [`FIRST_NS`] after the first slow path of a process, or as soon as the heap has grown to
-//! [`GROWN_FRAMES`]. While a process takes no slow path, it publishes nothing, and readers print
-//! the age of its record; reading the clock would cost it two page faults, for pages of the C
-//! library and the kernel. With `QUARRY_RECORD=live` the background thread runs from the start,
-//! also in the child of a fork, and publishes all the time.
+//! [`GROWN_FRAMES`]. The fast path reads no clock and never publishes. So the record of a process
+//! that takes no slow path grows old, unless its background thread wakes; readers print its age.
+//! With `QUARRY_RECORD=live` the background thread runs from the start, also in the child of a
+//! fork, and publishes all the time.
 
 use crate::instance::{STACK, is_ready, zones};
 use crate::settings::{Wish, settings};

@@ -51,9 +51,9 @@ pub fn open_caches() -> u64 {
     OPEN.load(Relaxed)
 }
 
-/// When a cache exceeds its suggested size, this part (1/8) of the budget should be free: SQLite
-/// needs memory to write pages, and at times it must not write any page. The low mark alone would
-/// be too low for both: a budget of 6 MiB has 19 pages below it.
+/// When SQLite holds 9/10 of a cache's suggested size, easy requests (`Want::IfEasy`) fail unless
+/// this part (1/8) of the budget is free: SQLite needs memory to write pages, and for new pages
+/// while it must not write any. The low mark alone would leave too little: 19 pages of 6 MiB.
 const ROOM_PART: u32 = 8;
 
 /// Returns whether less of the budget is free than a cache should leave to other users.

@@ -101,18 +101,16 @@ impl Filled {
 
     /// Looks at a mapping that is to be freed or to grow, if it waits; it waits no longer.
     pub(super) fn look(&self, zones: &Zones, first: Pfn, frames: u32) {
-        let is_it = |place: &&AtomicU64| {
-            let word = place.load(Relaxed);
-            word != 0 && Waiting::of(word).first == first
-        };
-        let Some(place) = self.waiting.iter().find(is_it) else { return };
+        let is_it = |(_, it): &(&AtomicU64, Waiting)| it.frames > 0 && it.first == first;
+        let Some((place, waiting)) = self.all_waiting().find(is_it) else { return };
         let mapping = Waiting { first, frames };
         if mapping.is_filled(zones) {
             self.frames.fetch_max(frames, Relaxed);
         } else if mapping.is_huge(zones) {
             self.frames.fetch_min(frames / SPARSE_SHARE, Relaxed);
         }
-        place.store(0, Relaxed);
+        // A mapping that took the place meanwhile goes on waiting.
+        let _ = place.compare_exchange(waiting.word(), 0, Relaxed, Relaxed);
     }
 
     /// The pageblocks at the front of a mapping of `frames` frames that may be huge pages.
