@@ -212,8 +212,8 @@ impl<'a, M: KernelMemory> Task<'a, M> {
         shared.verified.fetch_add(self.worker.verified - verified, Relaxed);
     }
 
-    /// Runs the first leg of a round, or the rest of that leg. If `until` is a number, the leg stops
-    /// once all tasks have sent that many messages together. Returns how many this call sent.
+    /// Runs the first leg of a round, or the rest of that leg. The leg also stops once all tasks
+    /// have sent `until` messages together, if that is a number. Returns how many this call sent.
     fn first_leg(&mut self, shared: &Shared, until: Option<u64>) -> u64 {
         if self.left == self.round {
             // Mapping an address range changes the address space, as unmapping does.
