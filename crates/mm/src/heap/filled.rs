@@ -156,10 +156,11 @@ impl Filled {
     }
 }
 
-/// Makes an extent that begins with huge pages a single mapping of the kernel, because a move by
-/// page tables requires that.
-pub(super) fn unite(zones: &Zones, extent: &Extent) {
-    if zones.faults(extent.first.first()).is_huge() && !is_end_huge(zones, extent) {
+/// If `huge` pageblocks of an extent may be huge after it has grown, and it begins with huge pages
+/// already, makes it a single mapping of the kernel: a move by page tables requires that.
+pub(super) fn unite(zones: &Zones, extent: &Extent, huge: u32) {
+    let begins_huge = zones.faults(extent.first.first()).is_huge();
+    if huge > 0 && begins_huge && !is_end_huge(zones, extent) {
         zones.make_huge(extent.first, extent.blocks);
     }
 }

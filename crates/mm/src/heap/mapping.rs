@@ -126,9 +126,7 @@ impl Mappings {
         let cached = self.lock().take_largest(blocks)?;
         let (kept, memory) = (cached.extent, zones.memory());
         let huge = self.huge_blocks(zones, frames);
-        if huge > 0 {
-            unite(zones, &kept);
-        }
+        unite(zones, &kept, huge);
         if memory.extend(kept.first, kept.blocks, blocks - kept.blocks).is_ok() {
             zones.make_huge(kept.first, huge);
             return Some((Extent { blocks, ..kept }, false));
@@ -306,9 +304,7 @@ impl Mappings {
         let new = if blocks > old.blocks {
             self.filled.look(zones, pfn, self.frames(zones, pfn));
             let huge = self.huge_blocks(zones, frames);
-            if huge > 0 {
-                unite(zones, &old);
-            }
+            unite(zones, &old, huge);
             let reach = frames.max(huge * PAGEBLOCK_FRAMES);
             let new =
                 self.extend(zones, old, reach).or_else(|| self.relocate(zones, old, reach))?;
