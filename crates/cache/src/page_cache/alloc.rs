@@ -12,9 +12,9 @@ use quarry_mm::pcp::PageRequest;
 use quarry_mm::zone::GroupId;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// From this many descriptors on (2 MiB of pages), fresh pageblocks of cached pages become huge
-/// pages. So the empty part of a new huge page is never larger than the pages cached before it.
-const HUGE_FROM_PAGES: usize = 512;
+/// Pages with this number or a higher one turn fresh pageblocks into huge pages. Lower numbers are
+/// used first, so a cache of less than 2 MiB has no huge page that is mostly empty.
+const HUGE_FROM_PAGES: u32 = 512;
 
 impl<H: Host> PageCacheRef<'_, H> {
     /// Takes nodes for an index, and reclaims at most once for them. The caller holds no lock.
@@ -94,7 +94,7 @@ impl<H: Host> PageCacheRef<'_, H> {
             tables.free.put(slot, &[number]);
             return None;
         };
-        if tables.pages.len() >= HUGE_FROM_PAGES {
+        if number.0 >= HUGE_FROM_PAGES {
             pages.fill_whole(block.pfn);
         }
         pages.frames().set_link(block.pfn, number.0);

@@ -9,7 +9,7 @@ use quarry_cache::page_cache::{
     self, Effort, MappingId, MappingOptions, NodeHost, PageCache, PageCacheOptions, PageCacheRef,
     ReadError, RekeyError,
 };
-use quarry_mm::frame::{Metadata, NodeId, Order};
+use quarry_mm::frame::{Faults, Metadata, NodeId, Order};
 use quarry_mm::pcp::{PageAllocator, V6_18};
 use quarry_mm::slab::{CacheId, Sheaf};
 use quarry_mm::stack::Stack;
@@ -223,4 +223,22 @@ fn the_last_pins_are_for_those_who_do_not_ask() {
     word.pin_again();
     word.take_out(0, State::PIN, false).expect("it is live");
     assert_eq!((word.load().pins(), word.load().shared()), (MOST_PINS, 0));
+}
+
+/// A page cache with few pages takes little memory: its pageblock is not filled at one touch.
+#[test]
+fn few_cached_pages_are_not_huge() {
+    let bed = bed();
+    let cache = bed.stack.page_cache().unwrap();
+    let id = mapping(cache, GroupId::ROOT);
+    let mut huge = (0..1024).map(|index| {
+        let page = pin(cache, id, index);
+        let zones = page_cache::Host::pages(&*bed.stack).zones();
+        let pfn = zones.arena().pfn(cache.address(page).as_ptr()).expect("memory of the window");
+        let is_huge = matches!(zones.faults(pfn), Faults::Huge | Faults::Whole);
+        cache.unpin(page);
+        is_huge
+    });
+    assert!(!huge.by_ref().take(512).any(|is_huge| is_huge));
+    assert!(huge.any(|is_huge| is_huge), "they are with more pages");
 }
