@@ -82,7 +82,7 @@ struct Scene<'a, M: KernelMemory> {
     ring: &'a Ring,
     sockets: &'a [Socket],
     stage: &'a Stage<Duration>,
-    /// Requests sent so far, and answers that were intact.
+    /// Requests so far whose process has received the answer, and answers that were intact.
     sent: AtomicU64,
     verified: AtomicU64,
     is_over: AtomicBool,
@@ -183,17 +183,17 @@ impl<M: KernelMemory> Scene<'_, M> {
         }
     }
 
-    /// Sleeps until the card interrupts. A packet sent during this sleep cannot arrive before its
-    /// end, because the packet is on the wire for at least as long.
+    /// Sleeps until the card interrupts. A packet sent during this sleep cannot arrive before the
+    /// sleep ends, because the packet is on the wire for at least as long.
     fn wait_for_interrupt(&self, coming: &BTreeMap<(Moment, u64), Packet>) {
         let Card { frames, frames_us, wire_ns, .. } = self.card;
         let mut arrivals = coming.keys().map(|(arrives, _)| *arrives);
         let now = Moment::now();
         let mut next = now.after(wire_ns);
-        if let Some(first) = arrivals.next() {
+        if let Some(first) = arrivals.clone().next() {
             next = next.min(first.after(frames_us * 1_000));
-            next = arrivals.nth(frames.saturating_sub(2)).map_or(next, |full| next.min(full));
         }
+        next = arrivals.nth(frames.saturating_sub(1)).map_or(next, |full| next.min(full));
         host::sleep(next.since(now).as_nanos() as u64);
     }
 }
