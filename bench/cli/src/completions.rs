@@ -5,7 +5,7 @@ use clap::{Arg, Command};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use quarry_live::{Choice, Found};
-use quarry_mm::heap::options::{CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS};
+use quarry_mm::heap::options::{ALL_OPTIONS, OptionHelp};
 use quarry_mm::slab::slab_names;
 
 /// The variable by which a shell asks for completions; its value is the name of the shell.
@@ -16,7 +16,7 @@ pub fn answer(command: fn() -> Command) {
     CompleteEnv::with_factory(|| with_values(command())).var(VARIABLE).complete();
 }
 
-/// Adds values that only this machine or this build knows to the arguments of all subcommands.
+/// Adds to the arguments of all subcommands the values that only this machine or build knows.
 fn with_values(command: Command) -> Command {
     command.mut_args(with_value).mut_subcommands(with_values)
 }
@@ -53,7 +53,9 @@ fn policies() -> Vec<CompletionCandidate> {
 }
 
 fn settings() -> Vec<CompletionCandidate> {
-    let all = OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS);
-    let one = |name| CompletionCandidate::new(format!("{name}="));
-    all.map(|option| one(option.name).help(Some(option.meaning.into()))).collect()
+    let one = |option: &OptionHelp| {
+        let start = CompletionCandidate::new(format!("{}=", option.name));
+        start.help(Some(option.meaning.into()))
+    };
+    ALL_OPTIONS.into_iter().flatten().map(one).collect()
 }

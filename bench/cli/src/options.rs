@@ -1,8 +1,6 @@
 //! `--set KEY=VALUE`: the options of the library, checked by the library's own table.
 
-use quarry_mm::heap::options::{
-    CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions,
-};
+use quarry_mm::heap::options::{ALL_OPTIONS, OptionError, OptionHelp, StackOptions};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
@@ -51,7 +49,7 @@ fn names() -> Vec<&'static str> {
 }
 
 fn all() -> impl Iterator<Item = &'static OptionHelp> {
-    OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS)
+    ALL_OPTIONS.into_iter().flatten()
 }
 
 pub(crate) fn help() -> String {

@@ -8,7 +8,7 @@ use crate::completions::VARIABLE;
 use anyhow::Context;
 use clap::Command;
 use clap_complete::env::Shells;
-use quarry_mm::heap::options::{CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS};
+use quarry_mm::heap::options::ALL_OPTIONS;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -102,10 +102,10 @@ fn sections(page: &str) -> String {
 /// The options of the library as a list of variables.
 fn options() -> String {
     let escaped = |text: &str| text.replace('\\', "\\e").replace('-', "\\-");
-    let all = OPTIONS.iter().chain(CHECK_OPTIONS).chain(MECHANISM_OPTIONS);
     let item = |[name, meaning, accepted]: [String; 3]| {
         format!(".TP\n\\fBQUARRY_{name}\\fR\n{meaning} ({accepted})\n")
     };
+    let all = ALL_OPTIONS.into_iter().flatten();
     all.map(|it| item([it.name, it.meaning, it.accepted].map(escaped))).collect()
 }
 
@@ -117,7 +117,7 @@ mod tests {
     fn the_page_of_the_library_has_every_option() {
         assert!(LIBRARY_PAGE.contains(OPTIONS_MARK));
         let count = options().matches(".TP").count();
-        assert_eq!(count, OPTIONS.len() + CHECK_OPTIONS.len() + MECHANISM_OPTIONS.len());
+        assert_eq!(count, ALL_OPTIONS.into_iter().flatten().count());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The choices of a stack, and their spelling in `QUARRY_*`.
 //!
-//! The table also has options of the process's own stack and of the command `quarry`. So the
-//! command checks all options without linking that stack, whose constructors it would run.
+//! [`OPTIONS`] also has options of the process's own stack and of the command `quarry`. So the
+//! command can check all options without that stack, whose constructors it would run if linked.
 
 use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
@@ -195,8 +195,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     },
 ];
 
-/// Options of builds that have checks for errors of the program: `libquarry-full.so`, and crates
-/// with the feature `checks`.
+/// Options of builds with checks: `libquarry-full.so`, and crates with the feature `checks`.
 pub const CHECK_OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         name: "DEBUG",
@@ -234,6 +233,9 @@ pub const MECHANISM_OPTIONS: &[OptionHelp] = &[
         meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)",
     },
 ];
+
+/// The options of all builds.
+pub const ALL_OPTIONS: [&[OptionHelp]; 3] = [OPTIONS, CHECK_OPTIONS, MECHANISM_OPTIONS];
 
 /// Parses `4096`, `64K`, `2M`, `1G`, `1T`.
 #[must_use]
