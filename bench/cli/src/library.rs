@@ -161,7 +161,7 @@ fn unpack(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     }
 }
 
-/// `$XDG_CACHE_HOME/quarry` or `~/.cache/quarry`; never a folder that other users can write to.
+/// `$XDG_CACHE_HOME/quarry` or `~/.cache/quarry`, not `/tmp`, where other users can write.
 fn cache_folder() -> Option<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;

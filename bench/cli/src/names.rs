@@ -46,7 +46,7 @@ fn itself() -> Command {
 
 pub(crate) fn run(args: &NamesArgs, out: &mut dyn Write) -> Result<()> {
     if args.apart {
-        // An intermediate process starts it, so the program has no child that it does not know.
+        // This process starts the copying one and ends, so the program gets no child unknown to it.
         itself().stderr(Stdio::null()).env("QUARRYRUN_NAMES", "1").spawn()?;
         return Ok(());
     }

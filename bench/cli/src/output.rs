@@ -55,7 +55,7 @@ fn read<P: Parser>(command: &mut Command) -> Result<P, clap::Error> {
     P::from_arg_matches(&matches)
 }
 
-/// Reads `--pid -5` as the option's value, so that the error names what is accepted.
+/// Reads the `-5` of `--pid -5` as the option's value, so that the error names what is accepted.
 fn with_negative_values(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let takes = arg.get_action().takes_values() && !arg.is_positional();

@@ -30,7 +30,7 @@ pub(crate) struct PsArgs {
 pub(crate) fn run(args: &PsArgs, out: &mut dyn Write) -> Result<()> {
     let (mut found, hidden) = args.choice.find()?;
     let all = hidden + found.len();
-    // For these processes it is not known whether they run on Quarry.
+    // This user may not look at the processes left out here: any of them may run on Quarry or not.
     found.retain(|it| it.figures.as_ref().err().is_none_or(|problem| !problem.is_of_rights()));
     let hidden = all - found.len();
     if hidden > 0 {

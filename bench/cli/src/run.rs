@@ -199,7 +199,7 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     Ok(settings)
 }
 
-/// Checks that the library can write a statistics file; it follows no link and makes no folder.
+/// Checks that the library, which follows no link and makes no folder, can write a statistics file.
 fn may_be_written(file: &Path) -> Result<(), String> {
     let is_allowed = |path: &Path, access| {
         faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS).map_err(|it| it.desc().to_owned())

@@ -1,4 +1,4 @@
-//! Finds the programs that a wrapper script (a shell script before a program) may run in the end.
+//! Finds the programs that a wrapper script (a shell script that starts a program) may run.
 //!
 //! The script is read, not executed. Variables with fixed words and the script's folder are known;
 //! commands with unknown words are left out, so the result may be incomplete.
@@ -18,7 +18,7 @@ const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ksh", "mksh", "zsh"];
 const KEYWORDS: [&str; 12] =
     ["if", "then", "else", "elif", "while", "until", "do", "{", "!", "time", "command", "exec"];
 
-/// The files to which a script, interpreted by `shell`, passes its arguments or its process.
+/// The programs that a script for `shell` starts by `exec`, or with all its own arguments.
 pub(crate) fn programs_of(script: &Path, shell: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
     let name = shell.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let text =

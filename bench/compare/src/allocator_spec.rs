@@ -15,8 +15,8 @@ pub type FindObject<'a> = &'a dyn Fn(Option<&str>, &[(String, String)]) -> Resul
 pub struct BuiltIn<'a> {
     /// Slab policies, and `full`: `quarry-NAME` means the shared object for that policy.
     pub slabs: &'a [&'a str],
-    /// Finds the shared object for a slab policy (`None`: the default) that has the settings'
-    /// options.
+    /// Finds the shared object that has a slab policy (`None`: the default) and the options that
+    /// the settings name.
     pub find: FindObject<'a>,
     /// Checks `KEY=VALUE`, and returns the name of the variable and the value.
     pub setting: &'a dyn Fn(&str) -> Result<(String, String)>,
@@ -25,7 +25,7 @@ pub struct BuiltIn<'a> {
 }
 
 /// Looks for the requested contenders. Fails on an unknown name or setting, on a name given twice,
-/// and if several were requested but fewer than two are found.
+/// if none is found, and if several were requested but only one is found.
 pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Found> {
     let found = contenders::sort(specifications, |it| find_one(it, label(it), built_in))?;
     match (&found.contenders[..], &found.absent[..]) {

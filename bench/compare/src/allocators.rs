@@ -193,7 +193,7 @@ impl Allocator {
         libraries.next().context("this process has no C library of its own to compare")
     }
 
-    /// Returns whether this allocator is in `object`, as a loader names it.
+    /// Returns whether `object`, the path by which a loader names it, is this allocator's file.
     pub(super) fn is_in(&self, object: &Path) -> bool {
         let Ok(file) = self.file() else { return false };
         // A library that the command carries inside has a file without a name, so paths cannot be

@@ -22,8 +22,8 @@ pub(super) struct Answer<'a> {
     pub(super) shown: Run,
     pub(super) judgements: Judgements,
     shown_judgements: Judgements,
-    /// For each workload, the result of its runs under the counter, or the reason why there is
-    /// none.
+    /// For each workload, the result of the runs whose calls of malloc were counted, or the reason
+    /// why it is missing.
     looks: &'a [Result<FirstLook>],
 }
 
@@ -307,7 +307,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Returns the metrics to judge: those with a direction, and those of `--metric` before the first.
+/// Returns the metrics to judge: those with a direction, and those before the primary metric.
 fn judged(run: &Run) -> Vec<&Metric> {
     let metrics = || run.meta.metrics.iter();
     let named = metrics().take_while(|it| !it.primary);

@@ -1,4 +1,4 @@
-//! `quarry compare`: an experiment whose workload is a supervised program.
+//! `quarry compare`: an experiment whose workloads are runs of a supervised program.
 
 use crate::allocator_spec::{self, BuiltIn};
 use crate::allocators::GLIBC;
@@ -45,7 +45,7 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
     let mut program = supervised(request, &input, contenders, &baseline, figures, &interrupt)?;
-    // Other faults may concern only the first run of the program.
+    // A missing number would be missing in every run; other faults may concern only this run.
     let look = |work| match FirstLook::at(&program, work, false) {
         Err(error) if error.is::<NoNumber>() => Err(error),
         look => Ok(look),

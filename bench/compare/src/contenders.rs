@@ -159,7 +159,7 @@ pub fn variants(contenders: &[Contender]) -> Vec<Variant> {
     contenders.iter().map(|contender| contender.variant.clone()).collect()
 }
 
-/// Their names.
+/// The names of contenders.
 pub fn names(contenders: &[Contender]) -> Vec<&str> {
     contenders.iter().map(Contender::name).collect()
 }

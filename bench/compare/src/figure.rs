@@ -11,7 +11,7 @@ const ACCEPTED: &str = "around the number, of a regular expression such as \
 /// Lines of a program's output that [`NoNumber`] shows, and most letters of each.
 const SHOWN: (usize, usize) = (3, 60);
 
-/// A program printed no number for an option: its regular expression, and what was printed last.
+/// A program printed no number for `--metric`: the regular expression, and the end of the output.
 #[derive(Debug, Error)]
 #[error("--metric '{0}' finds no number in what the program printed; the end of that: {1}")]
 pub(super) struct NoNumber(Regex, String);

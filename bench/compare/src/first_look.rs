@@ -24,8 +24,8 @@ pub(super) fn python_malloc() -> Option<OsString> {
 }
 
 impl FirstLook {
-    /// Runs the program of a workload with its calls of malloc counted, as often as a judgement
-    /// needs. With `time_alone` only the time will be judged, not the memory.
+    /// Counts the calls of malloc in runs of a workload's program, in as many runs as are needed to
+    /// judge its weight. With `time_alone` only the time will be compared, not the memory.
     pub(super) fn at(
         program: &SupervisedProgram,
         workload: usize,

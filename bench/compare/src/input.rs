@@ -80,7 +80,7 @@ impl Input {
     }
 }
 
-/// The path by which a run can open a file of this process at its beginning, even a nameless one.
+/// The path by which a run opens a file of this process, even a nameless one, at its first byte.
 fn way_to(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }

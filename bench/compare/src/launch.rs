@@ -58,7 +58,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program of a request, without options; the contender must serve all of its processes.
+    /// The program of a request, with no further variables; the contender serves all its processes.
     pub(super) fn of(
         work: &Work,
         stdin: Option<PathBuf>,

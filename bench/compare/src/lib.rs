@@ -2,13 +2,13 @@
 //! programs for the lab.
 //!
 //! ```text
-//! allocators          who can serve a sample, where it is, and the proof that it did
+//! allocators          which can serve a sample, where their files are, and which one served it
 //! companion           files that are built and installed with the command
 //! contenders          allocators with their settings, as the variants of a run
 //! interpose           whether a preloaded library would serve a program, and if not, why not
 //! known               data: other people's allocators, sanitizers, runtimes
 //! inside              sanitizers and allocators that a program carries inside
-//! compare             `quarry compare`: an experiment whose one workload is a program
+//! compare             `quarry compare`: an experiment whose workloads are runs of a program
 //! request             the request of `quarry compare`
 //! allocator_spec      which allocators, with which settings
 //! first_look          runs with calls of malloc counted, before the comparison
@@ -29,7 +29,7 @@
 //! witness             the records that these processes write
 //! reach               whether an allocator can make a difference; who served a sample
 //! raw                 a sample before it is judged
-//! interrupt           Ctrl-C
+//! interrupt           signals that end the command, such as that of Ctrl-C
 //! ```
 
 mod advise;

@@ -100,7 +100,7 @@ impl Raw {
     }
 }
 
-/// Sums the two numbers after `operations` in Quarry's statistics: objects, blocks and mappings.
+/// Sums allocations and frees of objects, blocks and mappings: `operations` in Quarry's statistics.
 pub(super) fn own_count(statistics: &str) -> (u64, u64) {
     let counts = statistics.lines().filter_map(|line| {
         let mut words = line.rsplit_once(": operations ")?.1.split_whitespace();

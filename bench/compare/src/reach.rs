@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 const NEGLIGIBLE: f64 = 0.01;
 /// The same share for a CPython whose own allocator serves most requests and malloc only the rest.
 const NEGLIGIBLE_IN_PYTHON: f64 = 0.05;
-/// A low estimate of the cost of bringing in a page, for most machines.
+/// The time of a page fault: a low estimate for most machines.
 const FAULT_NS: f64 = 500.0;
 const PAGE_BYTES: f64 = 4096.0;
 /// If a program requests fewer bytes than this in total, no allocator changes its memory much.

@@ -51,7 +51,7 @@ pub struct Request {
     pub ignore_failure: bool,
     /// True if a program is compared even if an allocator has hardly any influence on it.
     pub force: bool,
-    /// Conditions under which the comparison fails: `METRIC > +N %`.
+    /// Conditions under which the comparison fails: `METRIC > +N %` or `METRIC < -N %`.
     pub fail_if: Vec<String>,
     /// True if the comparison needs every allocator to be installed.
     pub needs_all: bool,

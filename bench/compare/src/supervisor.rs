@@ -1,10 +1,10 @@
 //! The process that runs one sample: it starts the program, watches all processes that the program
 //! starts, and leaves none running.
 //!
-//! It is a separate process for two reasons: the kernel sums up resources of children by process,
-//! and it adopts every process that the program leaves running (`PR_SET_CHILD_SUBREAPER`). When its
-//! standard input closes it ends all processes, so a sample never outlives the command. The byte
-//! [`FINISH`] there tells it to end a server, which would not end by itself.
+//! The supervisor is a process of its own for two reasons: the kernel sums up resources of children
+//! by process, and a supervisor adopts what the program leaves running (`PR_SET_CHILD_SUBREAPER`).
+//! It ends all processes when its standard input closes, so no sample outlives the command. The
+//! byte [`FINISH`] on that input tells it to end a server, which would not end by itself.
 
 use super::interrupt::listen_to;
 use super::tree::{Descendant, Tree};

@@ -1,5 +1,5 @@
-//! malloc and its relatives in front of glibc's own, with counters. glibc exports its functions
-//! under second names, so nothing has to be looked up and nothing can recurse.
+//! malloc and related functions that count calls and pass them on to glibc's own. glibc exports its
+//! functions under second names, so nothing has to be looked up and nothing can recurse.
 
 use crate::layout;
 use core::ffi::{c_int, c_long, c_void};
@@ -27,14 +27,14 @@ const EINVAL: c_int = 22;
 
 /// Counters of this process; null until it has a slot.
 static COUNTERS: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
-/// Ticks that the clock itself takes.
+/// Ticks that reading the clock takes.
 static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 
 /// Most ticks that are counted for a call: a longer one has most likely been interrupted.
 static LONGEST: AtomicU64 = AtomicU64::new(u64::MAX);
 const LONGEST_NS: u64 = 200_000;
 
-/// Time for which the clock is compared with the system's.
+/// Time for which the clock of [`ticks`] is compared with the system's clock.
 const CALIBRATION_NS: u64 = 500_000;
 
 /// Begins to count.
@@ -96,14 +96,14 @@ fn counted<T>(kind: usize, bytes: usize, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Adds to a field of the stripe of this thread, where this process has counters.
+/// Adds to a field of the stripe of this thread, if this process has counters.
 #[inline(always)]
 fn add(field: usize, amount: u64) {
     let counters = COUNTERS.load(Ordering::Acquire);
     if counters.is_null() {
         return;
     }
-    // Stacks of threads lie megabytes apart.
+    // The address of a local variable picks the stripe: threads' stacks lie megabytes apart.
     let stripe = (&raw const counters as usize >> 20) % layout::STRIPES * layout::STRIPE_BYTES;
     // SAFETY: the field lies in the slot, is aligned, and is only ever used atomically.
     let field = unsafe { AtomicU64::from_ptr(counters.add(stripe + field).cast()) };

@@ -1,13 +1,13 @@
 //! The file in which the processes of a sample record which objects serve them. The witness writes
-//! it, and the command reads it. A header, then one slot per executed program, in the order of
-//! their starts.
+//! it, and the command reads it. A header comes first, then a *slot* for the record of each program
+//! that was executed, in the order of their starts.
 
-/// Variable that names the file. Not `QUARRY_`: the library would warn of an unknown option.
+/// Variable that names the file. The library would warn of an unknown variable with `QUARRY_`.
 pub(crate) const VARIABLE: &core::ffi::CStr = c"QUARRYLAB_WITNESS";
 
 /// Bytes of the header: the number of slots that were asked for, as a native u32.
 pub(crate) const HEADER_BYTES: usize = 64;
-/// Slots; programs beyond them leave no trace.
+/// Most programs that get a slot; later ones leave no trace.
 pub(crate) const SLOTS: usize = 1024;
 /// Bytes of the whole file; untouched slots are holes.
 pub(crate) const FILE_BYTES: usize = HEADER_BYTES + SLOTS * SLOT_BYTES;
@@ -19,8 +19,8 @@ pub(crate) const PID: usize = 0;
 pub(crate) const FLAGS: usize = 4;
 /// Native u64: ticks of the counter's clock in a millisecond.
 pub(crate) const TICKS_PER_MS: usize = 8;
-/// Native u64: most memory that was resident since the exec, in KiB; 0 where the process did not
-/// come to its own end.
+/// Native u64: most memory that was resident since the exec, in KiB; 0 if the process did not exit
+/// by itself.
 pub(crate) const PEAK_KIB: usize = 16;
 /// NUL-terminated path of the executable.
 pub(crate) const EXECUTABLE: usize = 64;
@@ -33,7 +33,7 @@ pub(crate) const NEXT_MALLOC: usize = MALLOC + PATH_BYTES;
 /// Bytes of a path with its NUL; longer ones are cut.
 pub(crate) const PATH_BYTES: usize = 640;
 
-/// Counters of calls: stripes of native u64, each in its own cache line: threads count at once.
+/// Counters of calls, native u64, in stripes of one cache line each, because threads count at once.
 pub(crate) const COUNTERS: usize = 2048;
 pub(crate) const STRIPES: usize = 16;
 pub(crate) const STRIPE_BYTES: usize = 64;
@@ -41,7 +41,7 @@ pub(crate) const STRIPE_BYTES: usize = 64;
 pub(crate) const ALLOCATIONS: usize = 0;
 /// In a stripe: calls that free.
 pub(crate) const FREES: usize = 8;
-/// In a stripe: ticks spent in both.
+/// In a stripe: ticks spent in calls of both kinds.
 pub(crate) const TICKS: usize = 16;
 /// In a stripe: bytes asked for.
 pub(crate) const BYTES: usize = 24;

@@ -3,8 +3,8 @@
 //! end it writes the peak of resident memory, because the kernel's own figure for a child includes
 //! the time before its exec. It exports nothing, so it changes nothing.
 //!
-//! With `cfg(counting)` it stands in front of glibc's malloc instead and counts the calls, the
-//! bytes and the time: that slows a program down, so only one run, which is not counted, has it.
+//! With `cfg(counting)` it stands in front of glibc's malloc instead, and counts calls, bytes and
+//! time. Counting slows a program down, so it is used only in runs before the comparison.
 //!
 //! The build script of `quarry-compare` compiles this file. It uses nothing but the C library and
 //! never allocates.

@@ -19,8 +19,8 @@ pub fn pin(cpu: usize) -> nix::Result<()> {
     sched_setaffinity(THIS_THREAD, &set)
 }
 
-/// Up to `count` CPUs of `allowed`, on different cores if possible. The last ones come first,
-/// because interrupts favour CPU 0.
+/// Up to `count` CPUs of `allowed`, on different cores if possible. CPUs with high numbers come
+/// first, because interrupts favour CPU 0.
 pub fn choose(allowed: &[usize], count: usize) -> Vec<usize> {
     spread(allowed, count, siblings)
 }

@@ -1,6 +1,6 @@
 //! Randomised complete blocks: in each block one workload runs once on every variant, in a shuffled
 //! order. Drift (frequency, neighbours, heat) affects all variants of a block alike, and ratios are
-//! taken within blocks. A shard takes whole blocks, so one machine takes both sides of each ratio.
+//! taken within blocks. A shard has whole blocks, so one machine measures both sides of a ratio.
 
 use crate::shard::Shard;
 use rand::SeedableRng;

@@ -18,7 +18,7 @@ pub enum Present {
     Refused(&'static str),
 }
 
-/// The rule for pages.
+/// The rule for HTML pages.
 pub const NEW: Present = Present::Refused("never replaced; accepted: a new file");
 
 /// An open file. If this process made it and never writes it, the file is removed again.

@@ -30,7 +30,7 @@ pub struct Environment {
     pub governor: Option<String>,
     /// Load averages over 1, 5 and 15 minutes.
     pub load: String,
-    /// Options of Quarry in the environment, which hold for its samples.
+    /// Options of Quarry in the environment, which hold for the samples on Quarry.
     pub quarry_options: Vec<String>,
     /// Findings of the doctor, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

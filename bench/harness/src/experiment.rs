@@ -84,7 +84,7 @@ impl Experiment {
     ) -> Self {
         Self {
             name: name.to_owned(),
-            about: "a fresh process each.".to_owned(),
+            about: "a fresh process.".to_owned(),
             baseline: variants.first().map(|it| it.name.clone()).unwrap_or_default(),
             variants,
             workloads,

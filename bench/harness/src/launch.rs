@@ -154,7 +154,7 @@ fn is_cleared(key: &OsString) -> bool {
 /// The complaint about a path that [`is_preloadable`] refuses.
 pub const NOT_PRELOADABLE: &str = "LD_PRELOAD cannot hold a path with a colon or white space";
 
-/// Returns whether a path can stand in `LD_PRELOAD`, whose entries colons and white space separate.
+/// Returns whether `LD_PRELOAD` can hold a path: colons and white space separate its entries.
 #[must_use]
 pub fn is_preloadable(path: &Path) -> bool {
     !path.as_os_str().as_encoded_bytes().iter().any(|it| matches!(it, b':' | b' ' | b'\t' | b'\n'))

@@ -3,15 +3,15 @@
 //! that change allocators, and the tables of the documents.
 //!
 //! ```text
-//! experiment   what is compared, over what, how often: a value, and the engine that conducts it
+//! experiment   the definition of an experiment as a value, and the engine that conducts it
 //! sampler      what takes one sample
 //! options      options of every experiment
 //! blocks       in which order samples are taken: randomised complete blocks
-//! shard        one part of a run that several processes take
+//! shard        one part of a run, if several processes take the run together
 //! launch       starts processes
 //! proc         memory of processes and of the machine
 //! watch        samples whose memory their parent reads while they run
-//! results      every raw sample of a run in a directory, and what is to know of it
+//! results      every raw sample of a run in a directory, and a description of the run
 //! merge        `quarry lab merge`: shards joined into one results directory
 //! statistics   descriptions of samples, and the one estimator of differences
 //! judge        which variant is better, which targets were reached: every judgement on a run

@@ -3,10 +3,10 @@
 use crate::usage::Usage;
 use anyhow::Error;
 
-/// Least similarity (Jaro's measure, 1 = equal) of a name that is suggested.
+/// Least similarity (the measure of Jaro and Winkler, 1 = equal) of a name that is suggested.
 const LEAST_LIKENESS: f64 = 0.7;
 
-/// An error for a name that `accepted` lacks: it lists the nearest name first, then all.
+/// An error for a name that `accepted` lacks; it suggests up to three similar names and lists all.
 pub fn unknown<T: AsRef<str>>(what: &str, name: &str, accepted: &[T]) -> Error {
     let all: Vec<&str> = accepted.iter().map(AsRef::as_ref).collect();
     let guess = match nearest(name, &all)[..] {

@@ -157,7 +157,7 @@ pub fn check_once(variants: &[String], index: usize) -> Result<()> {
 
 /// Selects those of `all` whose names begin with a prefix; without prefixes, the usual ones.
 ///
-/// A prefix with which no name begins. The message uses `what` as the word for a name.
+/// Fails on a prefix with which no name begins; the message uses `what` as the word for a name.
 pub fn named<T: ToString>(
     all: Vec<T>,
     prefixes: &[String],
@@ -179,7 +179,7 @@ pub fn named<T: ToString>(
 
 /// Selects the names in `all` that are in `chosen`; all names if `chosen` is empty.
 ///
-/// An unknown name. The message uses `what` as the word for a name.
+/// Fails on an unknown name; the message uses `what` as the word for a name.
 pub fn exactly<'a>(all: &[&'a str], chosen: &[String], what: &str) -> Result<Vec<&'a str>> {
     if let Some(name) = chosen.iter().find(|name| !all.contains(&name.as_str())) {
         return Err(nearest::unknown(what, name, all));

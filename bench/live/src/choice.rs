@@ -41,7 +41,7 @@ impl Choice {
     /// The chosen processes that run on Quarry. Without a choice: those that this user may read,
     /// and the number of those that the kernel hides from the user. O(processes of the machine).
     ///
-    /// If the choice is a number: `NoProcess`, or a lasting reason such as `NoQuarry`.
+    /// Fails only if the choice is a number: with `NoProcess`, or a lasting reason like `NoQuarry`.
     pub fn find(&self) -> Result<(Vec<Found>, usize), Problem> {
         let processes = match self.pid {
             Some(pid) => vec![Process::new(pid)?],
@@ -62,7 +62,7 @@ impl Choice {
     /// The figures of the chosen processes; with `trees`, also of their descendants.
     ///
     /// # Errors
-    /// `NoneChosen`; if no process has figures, the problem of the first one.
+    /// `NoneChosen` if no process matches; if none has figures, the problem of the first one.
     pub fn read(&self, trees: bool) -> Result<Tree, Problem> {
         let (mut all, mut problem) = (Tree::default(), None);
         let parts: Vec<_> = match (trees, self.pid) {

@@ -1,7 +1,7 @@
 //! Answers scrapes: one request `GET /metrics` on each connection.
 //!
-//! A server of one page needs little of HTTP/1.1 (RFC 9112): a request line, fields up to an empty
-//! line, and `Connection: close`. A request may have 8 KiB and take a second.
+//! A server of one web page needs little of HTTP/1.1 (RFC 9112): a request line, fields up to an
+//! empty line, and `Connection: close`. A request may have 8 KiB and take a second.
 
 use crate::metrics::Format;
 use std::fmt::Display;
@@ -21,7 +21,7 @@ pub fn answer<E: Display>(
     mut stream: TcpStream,
     metrics: impl FnOnce(Format) -> Result<String, E>,
 ) -> io::Result<()> {
-    // Some systems let the stream inherit the listener's mode.
+    // Some systems let the stream inherit the listener's non-blocking mode.
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = read(&mut stream)?;

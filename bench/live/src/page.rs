@@ -18,7 +18,7 @@ const BETWEEN_COPIES: Duration = Duration::from_micros(500);
 #[derive(Debug)]
 pub(crate) struct Page {
     file: File,
-    /// Offset of its first byte in the file.
+    /// Offset of the page's first byte in the file.
     start: u64,
 }
 
@@ -84,7 +84,7 @@ impl Page {
         Ok(figures.collect())
     }
 
-    /// The error of the first record, which belongs to the page's maker.
+    /// The error of the first record, that of the process which made the page.
     pub(crate) fn first_error(&self) -> io::Result<Option<RecordError>> {
         Ok(Record::parse(&self.copy()?).err())
     }

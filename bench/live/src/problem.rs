@@ -26,7 +26,7 @@ pub enum Problem {
         options => format!("{NO_MATCH}: {options}; `quarry ps` lists them"),
     })]
     NoneChosen(String),
-    /// Several processes match these options, but the command needs one, or accepts such a choice.
+    /// Several processes match these options, but the command needs one; the text adds a remedy.
     #[error(
         "several processes are on Quarry{}{}: {}; choose one by --pid {}{}",
         if .0.is_empty() { "" } else { " and match " }, .0, names(.1), .1[0].pid, .2
@@ -84,7 +84,7 @@ pub enum Problem {
         mib = *.1 as f64 / f64::from(1 << 20)
     )]
     Silent(Who, u64),
-    /// The process publishes a layout that is not the reader's: this one.
+    /// The process publishes the layout of this version, which is not the reader's.
     #[error(
         "{0} publishes layout {1}, and this command reads layout {VERSION}: use the command \
          `quarry` that came with its library"
@@ -93,7 +93,7 @@ pub enum Problem {
     /// The record of the process is unusable.
     #[error("the record of {0} {1}; try again")]
     Record(Who, RecordError),
-    /// A file of `/proc` cannot be read for another reason: this error of the system.
+    /// A file of `/proc` cannot be read for another reason, which this error of the system tells.
     #[error("{0}: {1}")]
     Proc(Who, String),
     /// A core dump cannot be used.
@@ -110,7 +110,7 @@ pub enum CoreProblem {
     /// The file is not a core dump of a 64-bit process.
     #[error("not a core dump of a 64-bit process")]
     NotACore,
-    /// The dump's list of mappings has no page of Quarry.
+    /// The dump's list of mapped files has no statistics page of Quarry.
     #[error("no mapping of Quarry's statistics in it: the process did not run on Quarry")]
     NoPage,
     /// The dump does not include the page's memory.
@@ -119,7 +119,7 @@ pub enum CoreProblem {
          /proc/PID/coredump_filter is set, as it is by default"
     )]
     LeftOut,
-    /// The page has a layout that is not the reader's: this one.
+    /// The page has the layout of this version, which is not the reader's.
     #[error(
         "it holds layout {0}, and this command reads layout {VERSION}: use the command `quarry` \
          that came with its library"

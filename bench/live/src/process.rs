@@ -104,8 +104,8 @@ impl Process {
         }
     }
 
-    /// The memfd of its page, and the offset of its record there. `None` if the process has closed
-    /// the descriptor, or has not published yet.
+    /// The memfd of the process's page, and the offset in it of the process's record. `None` if the
+    /// process has closed the descriptor, or has not published yet.
     ///
     /// # Errors
     /// See [`Problem`].
@@ -145,7 +145,7 @@ impl Process {
         self.own_pid
     }
 
-    /// The files among its descriptors that look like its page: any memfd can have the page's name.
+    /// The process's open files that look like its page; several may, as any memfd can be so named.
     fn pages(&self) -> Result<Vec<Page>, Problem> {
         let folder = self.folder().join("fd");
         let entries = fs::read_dir(&folder).map_err(|error| self.denied(&error))?;

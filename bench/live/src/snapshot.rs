@@ -153,7 +153,7 @@ pub struct Budget {
 /// The per-CPU page lists, all CPUs together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageLists {
-    /// Frames on them now.
+    /// Frames on the lists now.
     pub frames: u64,
     /// Blocks handed out.
     pub allocs: u64,
@@ -174,7 +174,7 @@ pub struct CpuLists {
     pub node: u32,
     /// Frames on the lists.
     pub count: u64,
-    /// Most frames that stay on them.
+    /// Most frames that stay on the lists.
     pub high: u64,
     /// Frames that move between the lists and the zone at a time.
     pub batch: u64,

@@ -17,7 +17,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Most pages that are kept open. If there are more, only the figures of the others are kept.
+/// Most pages that are kept open; of further pages only the figures are kept.
 const MOST_PAGES: usize = 128;
 /// Most processes with separate figures; the figures of further ones are summed.
 const MOST_APART: usize = 64;

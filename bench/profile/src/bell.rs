@@ -93,7 +93,7 @@ impl Drop for Sleeper {
     }
 }
 
-/// A request for a profile of a process; it lasts until this is dropped.
+/// A request for a profile of a process, until this value is dropped.
 pub(crate) struct Bell {
     page: Arc<Page>,
     record: usize,

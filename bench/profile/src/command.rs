@@ -218,8 +218,8 @@ pub fn print_in_use(taken: &Taken, most: usize, out: &mut dyn Write) -> io::Resu
     text::write(&Profile::of(&taken.raw, &taken.root), Value::InuseSpace, most, out)
 }
 
-/// Names the call sites of memory in use in the profiles of a folder: a line for each of the
-/// largest sites, from the profile with the most memory in use.
+/// Reads the profiles in a folder and takes the one with the most memory in use. Returns a line for
+/// each of the few call sites that have most of this memory.
 #[must_use]
 pub fn held(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! A flame graph, in which the widths of boxes are one value of the profile.
+//! A flame graph: the width of a box shows one value of the profile, such as the bytes in use.
 
 use crate::profile::{Profile, Value};
 use anyhow::{Context, Result, ensure};

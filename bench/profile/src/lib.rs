@@ -1,5 +1,5 @@
-//! Heap profiles of programs on Quarry: takes them from a running process or reads them from a
-//! file, names the call sites, and writes them for pprof, as a flame graph or as text.
+//! Heap profiles of programs on Quarry: takes them from a process or a file, names call sites, and
+//! writes pprof, flame graphs or text. In this crate a sample is an object that a profile recorded.
 //!
 //! Order of the files, each using only those before it: `raw`, `maps`, `symbols`, `profile`;
 //! `pprof`, `flame`, `text`; `bell`, `live`; `command`.

@@ -65,12 +65,12 @@ fn read(file: &File) -> Result<Raw> {
     Ok(raw)
 }
 
-/// A profile taken from a running process. If the process was already being profiled, that earlier
-/// profile, which includes the time since its beginning.
+/// A profile taken from a running process. If the process was being profiled already, this is that
+/// earlier profile, from its own start on.
 pub struct Taken {
     /// The profile, and the mappings of the process.
     pub raw: Raw,
-    /// The root folder of its files, as seen by this process.
+    /// The root folder of the profiled process's files, as this command sees it.
     pub root: PathBuf,
 }
 
@@ -126,7 +126,7 @@ pub fn take(
     Ok(Taken { raw, root: target.folder().join("root") })
 }
 
-/// Waits for the first record: shortly after its start or its fork a process has no record yet.
+/// Waits until the process has a record, which it lacks shortly after its start or its fork.
 pub(crate) fn wait_for_record(process: &Process, patience: Duration) -> Result<(), Problem> {
     let began = Instant::now();
     loop {

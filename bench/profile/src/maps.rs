@@ -1,4 +1,4 @@
-//! The mappings of a process; they show which file the code at an address belongs to.
+//! The memory mappings (mmap(2)) of a process: they tell which file the code at an address is from.
 
 use std::path::PathBuf;
 

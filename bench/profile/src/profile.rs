@@ -41,12 +41,12 @@ impl Value {
     ];
 }
 
-/// One address of code in a stack.
+/// One address of code in a call stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The address to which the call returns.
     pub address: u64,
-    /// The function and line there.
+    /// The mapping, functions and lines at the address.
     pub place: Place,
 }
 
@@ -89,7 +89,7 @@ pub struct Profile {
     pub duration_ns: u64,
     /// Samples.
     pub samples: u64,
-    /// Samples that found no room.
+    /// Samples that were lost, because the profile had no room for them.
     pub lost: u64,
     /// True if frees were traced.
     pub traces_frees: bool,

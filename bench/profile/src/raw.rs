@@ -45,7 +45,7 @@ pub struct Raw {
     pub started_ns: u64,
     /// End in nanoseconds since 1970; 0 if unknown.
     pub stopped_ns: u64,
-    /// Samples that found no room.
+    /// Samples that were lost, because the profile had no room for them.
     pub lost: u64,
     /// True if frees were traced.
     pub traces_frees: bool,
@@ -92,7 +92,7 @@ impl Raw {
         let sites = (0..buckets).filter_map(|bucket| {
             let at = |word: Bucket| words.at(HEAD_WORDS + bucket * BUCKET_WORDS + word as usize);
             let (trace, size) = (at(Bucket::Trace)?, at(Bucket::Size)?);
-            // A process writes the key of a new bucket before its frames.
+            // A process writes a new bucket's key before its frames, so the frames may be missing.
             if at(Bucket::Key)? == 0 || trace & TRACE_WRITTEN == 0 {
                 return None;
             }

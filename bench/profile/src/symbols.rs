@@ -156,13 +156,13 @@ impl Files {
 pub struct Symbols {
     mappings: Vec<Mapping>,
     programs: HashMap<PathBuf, Option<Program>>,
-    /// The root folder of the process's files, as seen by this process.
+    /// The root folder of the profiled process's files, as this command sees it.
     root: PathBuf,
     known: HashMap<u64, Place>,
 }
 
 impl Symbols {
-    /// For a process with these mappings and this root folder.
+    /// The symbols of a process with these mappings, whose root folder is at `root`.
     #[must_use]
     pub fn new(mappings: Vec<Mapping>, root: PathBuf) -> Self {
         Self { mappings, programs: HashMap::new(), root, known: HashMap::new() }

@@ -58,7 +58,7 @@ fn sorted(profile: &Profile, shown: Value) -> Vec<&Stack> {
     stacks
 }
 
-/// A line for each of the `most` call sites with the largest `shown`: the bytes, and its callers.
+/// A line for each of the `most` call sites with the largest `shown`: its bytes and its callers.
 pub(crate) fn lines(profile: &Profile, shown: Value, most: usize) -> Vec<String> {
     let (space, _, verb) = pair(shown);
     let line = |stack: &&Stack| {

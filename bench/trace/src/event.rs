@@ -67,7 +67,7 @@ const RESIZE: u8 = 5;
 /// log2 of the alignment of nearly all addresses.
 const ALIGN_SHIFT: u32 = 4;
 
-/// The position in a chunk: the state that encoding and decoding share.
+/// The time, CPU and address of a chunk's last event; encoder and decoder keep them alike.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at_ns: u64,
@@ -101,7 +101,7 @@ impl Bytes<'_> {
 }
 
 impl Encoder {
-    /// An encoder at the start of a chunk, at this time. The CPU is 0.
+    /// An encoder for a chunk that starts at `at_ns` on CPU 0.
     #[must_use]
     pub const fn new(at_ns: u64) -> Self {
         Self(Place { at_ns, cpu: 0, address: 0 })
@@ -164,7 +164,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder at the start of a chunk, at this time.
+    /// A decoder of `bytes`, the events of a chunk that starts at `at_ns`.
     #[must_use]
     pub const fn new(at_ns: u64, bytes: &'a [u8]) -> Self {
         Self { place: Place { at_ns, cpu: 0, address: 0 }, bytes }
@@ -173,7 +173,7 @@ impl<'a> Decoder<'a> {
     /// The next event; `Ok(None)` at the end.
     ///
     /// # Errors
-    /// The fault of the bytes.
+    /// If the bytes are no event; the text names the fault.
     pub fn next_event(&mut self) -> Result<Option<Event>, &'static str> {
         loop {
             let Some((kind, rest)) = self.bytes.split_first() else { return Ok(None) };

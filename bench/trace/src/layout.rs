@@ -22,13 +22,13 @@
 pub const MAGIC: [u8; 8] = *b"QUARRYTR";
 /// The version of this layout; a reader refuses others.
 pub const VERSION: u32 = 1;
-/// Bytes before the first chunk: a page.
+/// Bytes before the first chunk: chunks begin at multiples of 4 KiB.
 pub const HEADER_BYTES: usize = 4096;
 /// Bytes of a chunk: some 1,300 calls. Even a short-lived thread takes a whole chunk.
 pub const CHUNK_BYTES: usize = 8192;
 /// Bytes of a chunk before its events.
 pub const CHUNK_HEADER_BYTES: usize = 16;
-/// Bytes of the command line that are kept.
+/// Most bytes of the command line that the header keeps.
 pub const COMMAND_BYTES: usize = 1024;
 
 /// Offset of the version.
@@ -52,7 +52,7 @@ pub const AT_COMMAND_LENGTH: usize = 48;
 /// Offset of the command line.
 pub const AT_COMMAND: usize = 64;
 
-/// Offset of a chunk's thread, from its start.
+/// Offset of a chunk's thread, from the start of the chunk.
 pub const AT_CHUNK_THREAD: usize = 0;
 /// Offset of a chunk's bytes of events.
 pub const AT_CHUNK_USED: usize = 4;

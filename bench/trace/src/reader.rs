@@ -68,7 +68,7 @@ pub struct Trace {
     pub command: String,
     /// The process.
     pub process: u32,
-    /// The monotonic clock when it began, in nanoseconds.
+    /// The monotonic clock when the recording began, in nanoseconds.
     pub start_ns: u64,
     /// Calls that were not recorded: there was no room left, or a signal handler made them.
     pub lost: u64,

@@ -3,7 +3,7 @@
 
 pub(crate) const LONGEST: usize = 10;
 
-/// Writes a number to the start of `out`; returns its bytes.
+/// Writes a number to the start of `out`; returns how many bytes it takes.
 pub(crate) fn write(out: &mut [u8], mut number: u64) -> usize {
     let mut bytes = 0;
     while number >= 0x80 {
@@ -34,7 +34,7 @@ pub(crate) fn read(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Small differences of either sign as small numbers: 0, -1, 1, -2 are 0, 1, 2, 3.
+/// Turns small differences of either sign into small numbers: 0, -1, 1, -2 become 0, 1, 2, 3.
 pub(crate) fn fold(difference: i64) -> u64 {
     (difference << 1 ^ difference >> 63) as u64
 }

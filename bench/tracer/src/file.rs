@@ -128,9 +128,9 @@ fn make(path: &CStr, chunks: usize, children: bool) -> io::Result<Option<*mut u8
     Ok(Some(mapped))
 }
 
-/// Creates the file; for a child that is recorded, the child's number follows the name. `None` if
-/// another process of the program has the file already and children are not recorded. If a process
-/// executes several programs in turn, the last one is recorded.
+/// Creates the file `path`, or `path.PID` for a child if `children` are recorded. `None` if another
+/// process of the program has the file already and children are not recorded. If a process executes
+/// several programs in turn, the file holds the last of them.
 fn create(path: &CStr, children: bool) -> io::Result<Option<(c_int, CString)>> {
     let own = CString::new(format!("{}.{}", path.to_string_lossy(), std::process::id()))?;
     for name in std::iter::once(path.to_owned()).chain(children.then_some(own)) {

@@ -136,7 +136,7 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size
     0
 }
 
-/// See `malloc_usable_size(3)`. Another linked allocator's function does not know these blocks.
+/// See `malloc_usable_size(3)`. A linked allocator's own function would not know glibc's blocks.
 ///
 /// # Safety
 /// The block is null or in use.

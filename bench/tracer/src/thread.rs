@@ -67,7 +67,7 @@ fn begin(start: *mut u8, at_ns: u64) -> Chunk {
     if NUMBER.get() == 0 {
         NUMBER.set(file::next_thread());
     }
-    // SAFETY: the chunk was handed to this thread alone, and these lie in its header.
+    // SAFETY: the chunk was handed to this thread alone, and both words lie aligned in its header.
     unsafe {
         start.add(AT_CHUNK_START).cast::<u64>().write(at_ns);
         start.add(AT_CHUNK_THREAD).cast::<u32>().write(NUMBER.get());

@@ -304,7 +304,7 @@ void quarry_stats_print(int fd);
  Sets the most bytes that the heap may hold, rounded down to 4 KiB, instead of QUARRY_LIMIT;
  SIZE_MAX lifts the limit. Memory in use stays in use, and the heap never exceeds what the
  control group allows. At the limit requests fail with ENOMEM after one reclaim. Returns 0, or -1
- with EINVAL below 4 KiB, or ENOTSUP if QUARRY_DISABLE=1.
+ with EINVAL below 4 KiB, ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
  */
 int quarry_set_limit(size_t bytes);
 
@@ -402,7 +402,7 @@ void quarry_cache_free_bulk(quarry_cache *cache, size_t count, void *const *obje
 
 /*
  Takes `count` objects in advance, so that later requests cannot fail. Returns NULL with ENOMEM
- if there is no memory for all of them, or with EINVAL if `count` is above 4,000 or there is no
+ if there is no memory for all of them, or with EINVAL if `count` is above 4,092 or there is no
  such cache.
  */
 quarry_reserve *quarry_cache_prefill(quarry_cache *cache, size_t count);
@@ -487,7 +487,7 @@ quarry_page *quarry_page_get(quarry_mapping *mapping, unsigned long index);
 
 /*
  Pins a page, and reads it if it is not cached. Returns NULL with the errno of the backing,
- ENOMEM, ENXIO if the page begins after the end of the backing, or ESTALE in the child of a fork.
+ ENOMEM, ENXIO if the backing has no byte of the page, or ESTALE in the child of a fork.
 
  The mapping is open.
  */
@@ -609,7 +609,7 @@ unsigned long quarry_mapping_pages(quarry_mapping *mapping);
 
 /*
  Writes the figures of the budget to the first `bytes` bytes of `out`: programs with an older
- quarry.h have fewer figures. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1.
+ quarry.h have fewer figures. Returns 0, or -1 with ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 
  `out` has room for `bytes` bytes.
  */
@@ -619,14 +619,14 @@ int quarry_budget_read(quarry_budget *out, size_t bytes);
  Sets the marks below the limit. min bytes are kept for reclaim itself (SIZE_MAX: a number that
  grows with the square root of the limit). scale is the gap between the marks in 10,000ths of the
  limit, 1 to 3,000. Where the high mark would exceed a quarter of the limit, all are lowered in
- proportion. Returns 0, or -1 with EINVAL (also for a min above the limit or 16 TiB) or ENOTSUP.
+ proportion. Returns 0 or -1: EINVAL (also for a min above the limit or 16 TiB), ENOMEM, ENOTSUP.
  */
 int quarry_set_marks(size_t min, unsigned int scale);
 
 /*
  Waits until use is within the limit of quarry_set_limit, for at most this many milliseconds.
- Returns 0, or -1 with ETIMEDOUT or ENOTSUP. The caller must not hold anything that a shrinker
- needs.
+ Returns 0, or -1 with ETIMEDOUT, ENOMEM or ENOTSUP. The caller must not hold anything that a
+ shrinker needs.
  */
 int quarry_limit_wait(long milliseconds);
 
@@ -665,7 +665,7 @@ void quarry_unregister(quarry_registration *registration);
 
 /*
  Makes a group: limits for one part of the program. Returns its number, 1 to 255, or -1 with
- EINVAL (a min above high or max), ENOSPC or ENOTSUP.
+ EINVAL (a min above high or max), ENOSPC, ENOMEM or ENOTSUP.
 
  `limits` points to limits, or is NULL for no limits.
  */

@@ -128,7 +128,7 @@ fn refused(error: c_int) -> c_int {
 }
 
 /// Writes the figures of the budget to the first `bytes` bytes of `out`: programs with an older
-/// quarry.h have fewer figures. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1.
+/// quarry.h have fewer figures. Returns 0, or -1 with ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// `out` has room for `bytes` bytes.
@@ -170,7 +170,7 @@ fn figures(budget: Budget) -> QuarryBudget {
 /// Sets the marks below the limit. min bytes are kept for reclaim itself (SIZE_MAX: a number that
 /// grows with the square root of the limit). scale is the gap between the marks in 10,000ths of the
 /// limit, 1 to 3,000. Where the high mark would exceed a quarter of the limit, all are lowered in
-/// proportion. Returns 0, or -1 with EINVAL (also for a min above the limit or 16 TiB) or ENOTSUP.
+/// proportion. Returns 0 or -1: EINVAL (also for a min above the limit or 16 TiB), ENOMEM, ENOTSUP.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
     let Some(budget) = budget() else { return -1 };
@@ -179,8 +179,8 @@ pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
 }
 
 /// Waits until use is within the limit of quarry_set_limit, for at most this many milliseconds.
-/// Returns 0, or -1 with ETIMEDOUT or ENOTSUP. The caller must not hold anything that a shrinker
-/// needs.
+/// Returns 0, or -1 with ETIMEDOUT, ENOMEM or ENOTSUP. The caller must not hold anything that a
+/// shrinker needs.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit_wait(milliseconds: c_long) -> c_int {
     let most = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
@@ -337,7 +337,7 @@ fn group_of(number: c_int) -> Option<Group> {
 }
 
 /// Makes a group: limits for one part of the program. Returns its number, 1 to 255, or -1 with
-/// EINVAL (a min above high or max), ENOSPC or ENOTSUP.
+/// EINVAL (a min above high or max), ENOSPC, ENOMEM or ENOTSUP.
 ///
 /// # Safety
 /// `limits` points to limits, or is NULL for no limits.

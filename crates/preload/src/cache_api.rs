@@ -190,7 +190,7 @@ pub unsafe extern "C" fn quarry_cache_free_bulk(
 }
 
 /// Takes `count` objects in advance, so that later requests cannot fail. Returns NULL with ENOMEM
-/// if there is no memory for all of them, or with EINVAL if `count` is above 4,000 or there is no
+/// if there is no memory for all of them, or with EINVAL if `count` is above 4,092 or there is no
 /// such cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_cache_prefill(

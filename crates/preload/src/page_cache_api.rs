@@ -319,7 +319,7 @@ pub unsafe extern "C" fn quarry_page_get(
 }
 
 /// Pins a page, and reads it if it is not cached. Returns NULL with the errno of the backing,
-/// ENOMEM, ENXIO if the page begins after the end of the backing, or ESTALE in the child of a fork.
+/// ENOMEM, ENXIO if the backing has no byte of the page, or ESTALE in the child of a fork.
 ///
 /// # Safety
 /// The mapping is open.

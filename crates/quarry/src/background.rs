@@ -15,10 +15,9 @@
 //! threads, and then, holding no lock, calls `calloc` for the new thread's TLS table.
 //! `pthread_create` needs no table if it reuses an ended thread's stack. So the background thread
 //! is missing in one case: the first thread of a fork's child gets the stack of a parent's thread.
-//! thread of the parent.
 //!
-//! If the settings or the system allow no thread, the threads that free memory do its work, in
-//! bounded steps, and an idle program keeps its memory.
+//! If the settings or the system allow no background thread, the threads that free memory do the
+//! background thread's work, in bounded steps, and an idle program keeps its memory.
 //!
 //! Stopping the sequences of other CPUs takes a system call (membarrier) that the C library's
 //! `malloc` does not make. A seccomp filter that the program has installed in its own threads may
@@ -62,7 +61,7 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
 const NS_PER_MS: u64 = 1_000_000;
 /// The thread starts when this many bytes can be given back, in a process with one thread.
 const START_BYTES: usize = 32 << 20;
-/// The same with several threads, where this many bytes in use start the thread as well.
+/// The same in a process with several threads, where this many bytes in use start it as well.
 const START_BESIDE_BYTES: usize = 4 << 20;
 const START_BESIDE_FRAMES: u32 = (START_BESIDE_BYTES / FRAME_BYTES) as u32;
 /// Number of looks without memory to give back after which the thread sleeps.
@@ -71,7 +70,7 @@ const QUIET_LOOKS: usize = 8;
 const WATCH_MS: i64 = 1000;
 /// Longest time that `malloc_trim` waits for empty slots: a hundred times what emptying takes.
 const TRIM_WAIT_MS: i64 = 200;
-/// Longest wait for empty slots, of a request that found no memory; and the time to the next wait.
+/// Longest wait for empty slots by a request without memory; shortest time between two such waits.
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
@@ -179,7 +178,7 @@ pub(crate) fn may_be_due() -> bool {
             || !is_single_threaded() && zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
-/// Does one step of the thread's work in the caller: a round of purging if due, else a look if due.
+/// Does a step of the thread's work in the caller: reclaims pages, and purges or looks, if due.
 #[cold]
 fn step(delay_ms: i64) {
     let _inside = gate::enter();

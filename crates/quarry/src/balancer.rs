@@ -1,5 +1,5 @@
 //! The trait through which the process balances the budget with its page cache. A stack without
-//! page cache has `()`, for which each function does nothing.
+//! page cache has `()`, for which each function but `approach` does nothing.
 
 use crate::gate;
 use crate::instance::{ProcessConfig, STACK};
@@ -28,8 +28,8 @@ pub(crate) trait Balancer {
     /// calls this, outside the gate, because it runs functions of the program.
     fn work() {}
 
-    /// Frees `beyond` bytes, or as many as it can in `ns` nanoseconds, or waits for the background
-    /// thread to do so. The caller may run callbacks of the program.
+    /// Frees up to `beyond` bytes, in the caller or by the background thread, and waits for at most
+    /// `ns` nanoseconds. Called where callbacks of the program may run.
     fn approach(_beyond: usize, ns: u64) {
         let inside = gate::enter();
         own_stack::run(|| STACK.trim());

@@ -11,8 +11,8 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use quarry_mm::slab::{CacheOptions, Constructor, SlabStats};
 
-/// A cache of values that a constructor makes once, with the slab of their object. A caller gets a
-/// value as its last user left it (Bonwick 1994; `ctor` of `kmem_cache_create`).
+/// A cache of values that a constructor makes once, when their slab is made. A caller gets a value
+/// as its last user left it (Bonwick 1994; `ctor` of `kmem_cache_create`).
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};

@@ -50,7 +50,7 @@ pub enum Error {
         /// The smallest value that is accepted.
         least: usize,
     },
-    /// The page begins after the end of the backing, or no mapping can have a page with this index.
+    /// The backing has no byte of the page, or no mapping can have a page with this index.
     OutOfRange {
         /// The page.
         index: u64,

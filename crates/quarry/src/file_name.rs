@@ -25,7 +25,7 @@ impl Expanded {
 /// The reason why a text is not a file name; prints as the end of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadName {
-    /// With the process id, it may be longer than the system allows.
+    /// With the process id, the name may be longer than the system allows.
     TooLong,
     /// A letter other than `p` or `%` follows a `%`.
     UnknownLetter,

@@ -17,10 +17,11 @@ use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
 /// True if the process had other threads when the last fork began.
 static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 
-/// Number of forks between the process that was started and this one.
+/// Number of forks between the process that was started and this one, without those before the page
+/// cache was used.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// A number that is different in each parent and child of this process.
+/// A number that differs between a process that uses the page cache and its forked children.
 #[cfg(feature = "page-cache")]
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
@@ -50,8 +51,8 @@ extern "C" fn before() {
         return;
     }
     let _errno = KeepErrno::new();
-    // Takes the streams' lock before the gate: `fork` itself takes it after all handlers, and its
-    // holder may wait for a stream whose owner waits for memory, as in getline.
+    // Takes the streams' lock before the gate: `fork` itself takes it after all handlers, and a
+    // holder of that lock may wait for a stream whose owner waits for memory, as in getline.
     glibc::lock_streams();
     GATE.close();
 }

@@ -1,5 +1,5 @@
 //! A memory allocator that is the Linux kernel's memory management for one process: zones with a
-//! buddy allocator, per-CPU page lists, slab caches.
+//! buddy allocator, per-CPU lists of free blocks, slab caches.
 //!
 //! ```
 //! #[global_allocator]
@@ -12,9 +12,9 @@
 //! }
 //! ```
 //!
-//! Settings are read from `QUARRY_*` variables as the program starts, as `libquarry.so` does; a
-//! wrong name or value prints one line, and the program continues. With `QUARRY_DISABLE=1` the C
-//! library serves every request.
+//! When the program starts, Quarry reads its settings from `QUARRY_*` variables, as `libquarry.so`
+//! does; a wrong name or value prints one line, and the program continues. With `QUARRY_DISABLE=1`
+//! the C library serves every request.
 //!
 //! Features: `page-cache` adds `PageCache`, `Budget`, groups and shrinkers; `profile` adds the
 //! module `profile` and `QUARRY_PROFILE`; `checks` adds `QUARRY_DEBUG`, `QUARRY_HARDEN` and
@@ -252,9 +252,9 @@ impl Quarry {
         process::occupancy(address)
     }
 
-    /// Takes memory for an object that moves out of a sparse slab. It comes from the fullest slab
-    /// with a free object, not from the objects that CPUs hold: these include the most recently
-    /// freed. Otherwise like [`GlobalAlloc::alloc`]; null if there is no memory.
+    /// Takes memory for an object that moves out of a sparse slab: from the fullest slab with a
+    /// free object, not from the objects that CPUs hold, which include those freed last. Otherwise
+    /// like [`GlobalAlloc::alloc`]; null if there is no memory.
     #[must_use]
     pub fn alloc_dense(layout: Layout) -> *mut u8 {
         match process::alloc_dense(layout.size(), layout.align()) {

@@ -1,8 +1,8 @@
-//! The limit of the budget. It follows from the program's, `QUARRY_LIMIT` and the control group's.
+//! Computes the budget's limit from `QUARRY_LIMIT` or the program's limit, and the control group's.
 //!
 //! Quarry *looks* at the control group's files when the heap has grown by a step, and before a
-//! request that is a step by itself. It also looks, at most every few milliseconds, before it
-//! refuses a request because of the group, since other processes may have released memory. A
+//! request as large as a step. It also looks, at most every few milliseconds, before it refuses a
+//! request because of that group, since other processes may have released memory. A
 //! program that stays small never reads the files. Between two looks the budget keeps the heap
 //! within the result of the last look:
 //!
@@ -13,7 +13,7 @@
 //! * `bound = control group's limit - margin`, and `headroom = bound - usage` of the group.
 //! * `others = usage - resident`: the use of other processes of the group, which may come and go.
 //! * `beside`: memory of this process outside of its heap: at least `resident - held`, and at least
-//!   7/8 of the last value, because memory that is in use but not yet touched hides part of it.
+//!   7/8 of the last value, because `held` also has memory that is in use but not yet resident.
 //!
 //! If the files cannot be read, for example because no descriptor is free, the last limit stays.
 

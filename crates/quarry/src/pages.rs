@@ -45,7 +45,7 @@ fn at_once<T>(work: impl FnOnce() -> T) -> Option<T> {
     Some(work())
 }
 
-/// Frees a block; aborts if there is no block of this order.
+/// Frees a block; aborts if no block of this order starts there.
 ///
 /// # Safety
 /// The user of the block has given it up.

@@ -192,7 +192,7 @@ impl RawCache {
         process::giving_back(|| STACK.cache(self.id).stats())
     }
 
-    /// Shrinks and destroys it; meanwhile other threads wait at a slow path. O(slots + frames).
+    /// Shrinks and destroys the cache, while other threads wait at a slow path. O(slots + frames).
     ///
     /// # Errors
     /// The objects that are in use; then the cache stays.

@@ -1,7 +1,7 @@
 //! Objects taken in advance for requests that must not fail (`kmem_cache_prefill_sheaf`, 6.18).
 //!
-//! A reserve is one block of the heap: a head, followed by the unused objects' addresses. The head
-//! contains the block's own address xor [`MARK`], so that other memory is not taken for a reserve.
+//! A reserve is an object of the heap, here its *block*: a head, then addresses of unused objects.
+//! The head has the block's own address xor [`MARK`], so no other memory is taken for a reserve.
 //!
 //! Equation: the first `left <= room` words after the head are addresses of objects of the cache.
 

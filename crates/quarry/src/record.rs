@@ -7,7 +7,7 @@
 //! threads of the program may do it anyway. If a filter is in force from the start, as in a
 //! container, that file does not show later filters. Then the page is made when the object that
 //! contains Quarry is loaded, and so is a page that `QUARRY_RECORD` requests. Afterwards Quarry
-//! uses only the mapping: the program may close the descriptor, or reuse its number.
+//! uses only the mapped memory: the program may close the descriptor, or reuse its number.
 //!
 //! The process publishes at the end of slow paths that allocate, from the background thread, and at
 //! exit if `QUARRY_RECORD` requests that; at most once in [`INTERVAL_NS`]. The first publication
@@ -177,7 +177,7 @@ fn is_grown_unseen() -> bool {
     IS_AWAITED.load(Relaxed) && zones().budget().used() >= GROWN_FRAMES
 }
 
-/// Publishes. Keeps `errno`. Its only system calls map a stack and, once, make the page.
+/// Publishes, looks at the profile's bell, and prints requested statistics. Keeps `errno`.
 #[cold]
 #[inline(never)]
 pub(crate) fn publish() {
@@ -235,7 +235,7 @@ extern "C" fn publish_at_exit() {
     publish();
 }
 
-/// In the child of a fork: the record is the parent's; the child claims one when it publishes.
+/// In the child of a fork: the record is the parent's; the child claims its own when it publishes.
 pub(crate) fn adopt_in_child() {
     if NEXT_NS.load(Relaxed) != NEVER {
         PUBLISHER.adopt_in_child();

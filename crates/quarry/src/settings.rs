@@ -79,7 +79,7 @@ const READING: u32 = 1;
 const READ: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(UNREAD);
 
-/// Confines the process if `QUARRY_SANDBOX=1`. Called before any other system call.
+/// Confines the process if `QUARRY_SANDBOX=1`. Called before Quarry makes any other system call.
 pub(crate) fn confine_if_asked() {
     let mut asks = false;
     each_entry(|entry| {

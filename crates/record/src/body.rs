@@ -12,7 +12,7 @@ use crate::{NAME_BYTES, RECORD_WORDS};
 pub const ZONES: usize = 4;
 /// Rows of the table of kinds of locks.
 pub const LOCKS: usize = 28;
-/// Rows of the table of per-CPU page lists.
+/// Rows of the table of pcp lists.
 pub const LISTS: usize = 48;
 /// Rows of the table of caches.
 pub const CACHES: usize = 56;

@@ -97,7 +97,7 @@ impl<'a> Draft<'a> {
         self.counts.zones += 1;
     }
 
-    /// Adds a row to the table of per-CPU page lists.
+    /// Adds a row to the table of pcp lists.
     pub fn list(&mut self, row: &ListRow) {
         if self.counts.lists as usize == LISTS {
             self.counts.lists_beyond += 1;

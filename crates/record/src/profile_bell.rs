@@ -12,8 +12,8 @@ pub const STOP: usize = 12;
 /// The first of 64 words. The word on which a reader sleeps, its *wish*, selects the profile.
 pub const WISHES: usize = 64;
 
-/// The least mean that a wish may select, in bytes between two samples. Without it, a child that
-/// has given up rights, but shares the page, could make every allocation of its parent a sample.
+/// The least mean that a wish may select, in bytes between two samples. Without this bound, a child
+/// that has given up rights, but shares the page, could make each request of its parent a sample.
 pub const LEAST_MEAN: usize = 4 << 10;
 
 /// The greatest mean that a wish may select, in bytes between two samples.

@@ -142,17 +142,17 @@ section! {
 }
 
 section! {
-    /// The page lists of one CPU and node that hold or have held pages; sizes are in pages.
+    /// The pcp lists of one CPU and node that hold or have held blocks; sizes are in frames.
     pub struct ListRow {
         /// The slot of the CPU.
         pub slot: u32,
         /// The NUMA node.
         pub node: u32,
-        /// Pages on all lists of this CPU and node.
+        /// Frames on all lists of this CPU and node.
         pub count: u32,
-        /// Most pages that the lists keep.
+        /// Most frames that the lists keep.
         pub high: u32,
-        /// Pages that move between lists and zone at a time.
+        /// Frames that move between lists and zone at a time.
         pub batch: u32,
         /// Always 0.
         pub reserved: u32,

@@ -48,7 +48,7 @@ section! {
         pub zones: u32,
         /// Zones that do not fit; they are missing.
         pub zones_beyond: u32,
-        /// Rows in the table of per-CPU page lists.
+        /// Rows in the table of pcp lists.
         pub lists: u32,
         /// Lists that do not fit; only [`Memory::page_lists`] includes them.
         pub lists_beyond: u32,
@@ -81,7 +81,7 @@ section! {
         pub page_cache: u64,
         /// Freed blocks that the program can no longer access and that have no memory.
         pub withheld: u64,
-        /// Pages on the lists of CPUs.
+        /// Blocks on pcp lists.
         pub page_lists: u64,
         /// Free memory of the zones that may still hold data: *dirty*, as is `mappings_cached`.
         pub free_dirty: u64,

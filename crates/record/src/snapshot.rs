@@ -230,7 +230,7 @@ impl<'a> Snapshot<'a> {
         self.rows(ZONES_AT, self.about.zones).flatten()
     }
 
-    /// The per-CPU page lists.
+    /// The pcp lists, one row for each CPU and node.
     pub fn lists(&self) -> impl Iterator<Item = ListRow> + use<'a> {
         self.rows(LISTS_AT, self.about.lists).flatten()
     }

@@ -46,7 +46,7 @@ fn find_config() -> Option<ConfigFn> {
     unsafe { transmute::<*mut libc::c_void, Option<ConfigFn>>(address) }
 }
 
-/// Installs if the object is preloaded, before the program begins.
+/// Installs Quarry if the object is preloaded, before the program begins.
 extern "C" fn at_load() {
     let is_preloaded =
         env::var_os("LD_PRELOAD").is_some_and(|names| names.to_string_lossy().contains(NAME));

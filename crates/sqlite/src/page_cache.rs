@@ -3,8 +3,8 @@
 //! SQLite calls the methods of one cache from one thread at a time. Meanwhile any thread may
 //! reclaim pages that SQLite does not hold, that is, has unpinned.
 //!
-//! Equations: `held` is at least the number of records with `is_held` (a truncation does not
-//! subtract the pages that it drops); a *displaced* record (see below) is held, and is on the list.
+//! Equations: `held` is at least the number of records with `is_held` (a truncation only caps it at
+//! the number of pages left); a *displaced* record (see below) is held, and is on the list.
 
 use crate::insist::insist;
 use crate::records::{Record, Records};
@@ -39,7 +39,7 @@ pub(crate) struct PageCache {
     largest: u32,
     /// True if a page was refused, and SQLite has not unpinned a page since.
     wants_room: bool,
-    /// The list of displaced records: of held pages whose index differs from their key.
+    /// Displaced records, as a list: of held pages whose number (`index`) is not their key.
     displaced: *mut Record,
 }
 
@@ -53,7 +53,7 @@ pub fn open_caches() -> u64 {
 
 /// When SQLite holds 9/10 of a cache's suggested size, easy requests (`Want::IfEasy`) fail unless
 /// this part (1/8) of the budget is free: SQLite needs memory to write pages, and for new pages
-/// while it must not write any. The low mark alone would leave too little: 19 pages of 6 MiB.
+/// while it must not write any. The low mark would leave too little: 19 pages of a 6 MiB budget.
 const ROOM_PART: u32 = 8;
 
 /// Returns whether less of the budget is free than a cache should leave to other users.
@@ -171,8 +171,8 @@ impl PageCache {
         u64::from(self.held) * 10 >= u64::from(self.suggested) * 9
     }
 
-    /// Ends the holding of a page; with `discard`, drops it. (Holding the last 64 unpinned pages
-    /// changed look-ups in 80 MiB by less than the noise: they wait for cache misses.)
+    /// Ends the holding of a page; with `discard`, drops it. (With the last 64 unpinned pages still
+    /// held, look-ups in 80 MiB took as long, within the noise: they wait for CPU cache misses.)
     ///
     /// # Safety
     /// The record belongs to a page of this cache which SQLite holds, and does not use any more.
@@ -195,7 +195,7 @@ impl PageCache {
         unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 
-    /// Gives a held page another key. Drops the page that had this key, which SQLite does not hold.
+    /// Gives a held page a new key. Drops the page that had this key, which SQLite does not hold.
     ///
     /// # Safety
     /// The record belongs to a page of this cache which SQLite holds.
@@ -255,7 +255,7 @@ impl Drop for PageCache {
     }
 }
 
-// Displaced pages. `xRekey` must not fail, but the index may lack memory for the node of a new key.
+// Displaced pages. `xRekey` must not fail, but the mapping's tree may lack memory for a new key.
 // Then the page stays at its old index, and a list finds it by its key until SQLite unpins it.
 impl PageCache {
     fn displaced(&self) -> impl Iterator<Item = NonNull<Record>> {

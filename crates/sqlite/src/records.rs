@@ -21,7 +21,7 @@ pub(crate) struct Record {
     pub(crate) index: u32,
     /// True if SQLite has pinned the page.
     pub(crate) is_held: bool,
-    /// True if the index had no memory to move the page to its key.
+    /// True if the file mapping had no memory to move the page to its key.
     pub(crate) is_displaced: bool,
     /// The next record on the list of displaced pages.
     pub(crate) next: *mut Record,

@@ -29,7 +29,7 @@ impl Check {
         Self { structure, at: None }
     }
 
-    /// Checks equations of the structure's part with the number `at`.
+    /// Checks equations of the structure's part with the number `part`.
     #[must_use]
     pub fn at(self, part: impl Into<u64>) -> Self {
         Self { at: Some(part.into()), ..self }

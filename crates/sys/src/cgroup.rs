@@ -1,7 +1,7 @@
 //! The memory limit of the control group, version 1 or 2; read without allocating.
 //!
-//! The limit of a control group, here a *group*, is the lowest of its own and its ancestors'. From
-//! a group's use this module subtracts the memory that the kernel reclaims before it fails a charge
+//! The limit of a control group, here a *group*, is the lowest of its own and its ancestors'. This
+//! module subtracts from a group's use the memory that the kernel reclaims before it fails a charge
 //! (`try_charge_memcg` in `mm/memcontrol.c`, Linux 6.x, which reclaims sixteen times):
 //!
 //! * the page cache on both LRU lists, except dirty pages and those under writeback, which reclaim
@@ -9,7 +9,7 @@
 //!   because they were read twice. Neither list holds `shmem` or locked pages;
 //! * half of the reclaimable slab memory, as in `MemAvailable`: objects in use keep the other half.
 //!
-//! `memory.high` is not such a limit: beyond it the kernel reclaims and slows the group down.
+//! `memory.high` fails no charge: beyond it the kernel reclaims, and slows the group down.
 
 use crate::file::try_find_piece;
 use crate::os::{OsError, OsResult};
@@ -30,7 +30,7 @@ pub struct MemoryLimit {
     /// Bytes that the group with this limit uses and that the kernel cannot reclaim.
     pub usage: u64,
     /// Bytes that the group or an ancestor may still use before the kernel slows it down
-    /// (`memory.high`); all bits set where no such limit exists.
+    /// (`memory.high`); all bits set where none of them has a `memory.high`.
     pub room_below_high: u64,
 }
 
@@ -162,7 +162,7 @@ impl Stat {
 }
 
 /// Returns the bytes that the kernel can take back from a control group and its children. In
-/// version 1 the file has the group's own figures first, then the totals with its children.
+/// version 1 `memory.stat` has the group's own figures first, then the totals with its children.
 fn reclaimable(path: &Path) -> OsResult<u64> {
     let (mut own, mut total) = (Stat::default(), None);
     find_in(path, |line| {

@@ -18,7 +18,7 @@ pub fn coarse_ns() -> u64 {
     clock::last_tick_ns()
 }
 
-/// Nanoseconds since 1970, comparable with files of other processes; 0 in a
+/// Nanoseconds since 1970, comparable with times in files of other processes; 0 in a
 /// [confined](crate::confined) process. O(1), one vDSO call.
 #[must_use]
 pub fn wall_ns() -> u64 {

@@ -11,8 +11,8 @@ use core::ffi::CStr;
 /// stack, so callers inside `malloc` or `free` run on a stack of Quarry's own (`own_stack`).
 const PIECE_BYTES: usize = 1024;
 
-/// Calls `look` with each piece between two `separator`s until it returns a value. Returns `None`
-/// if it never does, or if the file cannot be read. O(file).
+/// Calls `look` with each piece between two `separator`s until `look` returns a value. Returns
+/// `None` if `look` never does, or if the file cannot be read. O(file).
 pub fn find_piece<R>(
     path: &CStr,
     separator: u8,
@@ -38,7 +38,7 @@ pub fn try_find_piece<R>(
     Ok(answer)
 }
 
-/// Calls `ends` with each piece until it returns true. A `dyn`, because generic copies are large.
+/// Calls `ends` with each piece until it returns true; a `dyn`, because generic copies are large.
 #[inline(never)]
 fn visit_pieces(path: &CStr, separator: u8, ends: &mut dyn FnMut(&[u8]) -> bool) -> OsResult<()> {
     let file = open(path)?;

@@ -1,7 +1,7 @@
 //! Open files by descriptor: positioned reads and writes of several pieces, size, sync.
 //!
 //! The module makes bare system calls: libc's are cancellation points, where a cancelled thread
-//! would end and leave pages latched. It repeats interrupted calls, and continues short ones.
+//! would end and leave pages latched. The module repeats interrupted and continues short calls.
 
 use crate::errno::{OsError, OsResult};
 
@@ -109,7 +109,7 @@ impl FileDescriptor {
             vectors.fill(pieces, done);
         });
         let all: usize = pieces.iter().map(|piece| piece.len()).sum();
-        // A file that takes no bytes and reports no error would keep this loop running for ever.
+        // EIO if the file takes no bytes and reports no error: callers would try again for ever.
         let error = moved.error.or((moved.bytes < all).then_some(OsError(libc::EIO)));
         Transfer { error, ..moved }
     }

@@ -29,7 +29,7 @@ const PLACES: usize = if cfg!(quarry_model) { 2 } else { 128 };
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 /// Rounds that a closer inside waits for others, which may wait for it: milliseconds of naps.
 const PATIENCE: u32 = SPIN_ROUNDS + 50;
-/// Rounds that such a closer waits for the crowd, which may include itself: about a second.
+/// Rounds that a closer inside waits for the crowd, which may include itself: about a second.
 const PATIENCE_WITH_CROWD: u32 = SPIN_ROUNDS + 10_000;
 /// Number of low bits of `closer`; they count how often the closing thread has closed the gate. The
 /// bits above are its task number.
@@ -45,7 +45,7 @@ pub struct Gate {
     /// `task << 12 | times` of the thread that has closed the gate, 0 while it is open.
     closer: AtomicU64,
     sleepers: AtomicU32,
-    /// The futex word on which `sleepers` sleep: how often they were woken.
+    /// The futex word on which `sleepers` sleep. It counts how often the closer woke them.
     opened: AtomicU32,
     /// Number of threads that are inside without a place.
     crowd: AtomicU32,

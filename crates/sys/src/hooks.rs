@@ -34,7 +34,7 @@ pub struct Hooks<T, const N: usize> {
 }
 
 // SAFETY: only the task that has set `FILLING` or `BUSY` reaches a value, so no two tasks do at
-// once. It may be another task than the one that added the value, so `T` is `Send`.
+// once. This task may be another one than the task that added the value, so `T` is `Send`.
 unsafe impl<T: Send, const N: usize> Sync for Hooks<T, N> {}
 // SAFETY: owning the table is owning its values.
 unsafe impl<T: Send, const N: usize> Send for Hooks<T, N> {}
@@ -94,7 +94,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         }
     }
 
-    /// Calls `visit` with each value in turn, except those that other tasks use now. Returns the
+    /// Calls `visit` with each value in turn, except values that a task uses now. Returns the
     /// number of calls. O(entries).
     pub fn for_each(&self, mut visit: impl FnMut(&mut T)) -> usize {
         let mut visited = 0;

@@ -5,8 +5,8 @@
 use crate::primitive::{AtomicU64, Ordering, task};
 
 /// Adds to a counter of the running CPU. The count is exact among the threads of one CPU. If the
-/// kernel moves the thread after it has read its CPU number, an addition by another thread in the
-/// same cycle may be lost, as in the kernel's slab statistics. O(1).
+/// kernel moves the thread after the thread has read its CPU number, an addition by another thread
+/// in the same cycle may be lost, as in the kernel's slab statistics. O(1).
 #[inline(always)]
 pub fn add(counter: &AtomicU64, by: u64) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim))))]

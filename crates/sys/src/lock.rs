@@ -107,7 +107,7 @@ fn add(counter: &AtomicU64, nanoseconds: u64) {
     counter.store(counter.load(Ordering::Relaxed) + nanoseconds, Ordering::Relaxed);
 }
 
-/// Proof that a task holds the lock, which a drop releases. Must not move to another task.
+/// Proof that a task holds the lock. Dropping it releases the lock. Must not move to another task.
 pub struct Guard<'a, T, C: Counting = Always> {
     lock: &'a CountedLock<T, C>,
     since_ns: u64,
@@ -222,7 +222,7 @@ impl<T, C: Counting> CountedLock<T, C> {
             crate::report::entered_again();
         }
         let counts = self.counting.counts();
-        // In `unseen`, like all steps from reading the word to queueing: no other task runs.
+        // In `unseen`, like all steps from reading the word to queueing: no other task runs then.
         let since_ns = if counts { unseen(monotonic_ns) } else { 0 };
         loop {
             match announce::lock_waits(self.name()) {

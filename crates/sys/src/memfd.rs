@@ -10,8 +10,8 @@ const MFD_NOEXEC_SEAL: libc::c_uint = 8;
 /// Linux 5.1, `include/uapi/linux/fcntl.h`: only mappings that exist stay writable.
 const F_SEAL_FUTURE_WRITE: libc::c_int = 0x10;
 
-/// Highest limit of open files for which the descriptor is placed at the limit: the kernel's table
-/// takes 8 bytes for each number up to the highest in use. The usual limit is 1,024.
+/// Highest limit of open files that may become the descriptor's number: the kernel's table of open
+/// files takes 8 bytes for each number up to the highest in use. The usual limit is 1,024.
 const MOST_LIMIT: i32 = 4096;
 
 struct Descriptor(libc::c_int);
@@ -28,8 +28,8 @@ impl Drop for Descriptor {
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
 /// changes, and from Linux 5.1 on no other process can write it. The descriptor stays open until
 /// `exec`, with a number of at least `least`, because programs expect to get the lowest numbers.
-/// Where cheap, the number is the limit of open files: programs that close all numbers below the
-/// limit leave it open. Returns the memory and the number. About ten system calls.
+/// If the limit of open files is low, the number may be the limit: programs that close all numbers
+/// below it leave this one open. Returns the memory and the number. About ten system calls.
 ///
 /// # Errors
 /// The error of a system call: no memfd, no such number, or a limit of file sizes below `bytes`

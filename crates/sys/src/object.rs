@@ -53,8 +53,8 @@ fn can_be_closed() -> bool {
 const LM_ID_CALLER: c_long = -2;
 
 /// Opens the object once more and never closes it. Calls `dlmopen`, because `libquarry.so` itself
-/// defines `dlopen`. Only glibc has `dlmopen`, and only glibc unloads objects. The loader allocates
-/// its memory for this with the C library's malloc.
+/// defines `dlopen`. A C library without `dlmopen` unloads no objects. The loader's malloc is not
+/// that of this object, because `libquarry.so` is linked with `-z nodelete` and never calls this.
 fn open_for_good() {
     type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     type Dlmopen = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;

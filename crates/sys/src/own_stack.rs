@@ -8,7 +8,7 @@
 //!
 //! * a handler would find less stack than the program has reserved for it;
 //! * if a handler on the alternate stack has called `malloc`, the thread has left that stack. So
-//!   the kernel would start the next handler at its top, and overwrite the first handler's frames;
+//!   the kernel would start the next handler at that stack's top, over the first handler's frames;
 //! * garbage collectors stop threads by a signal, and scan the thread's stack for pointers.
 //!
 //! A [confined](crate::confined) process blocks no signals, because that takes a system call.

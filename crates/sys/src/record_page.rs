@@ -4,7 +4,7 @@
 //! page only while it owns the record; `owner` and `sequence` change by compare-and-swap. If two
 //! processes both believe that they own a record, only the one whose generation is in `sequence`
 //! can publish: the other notices when it begins or ends a publication. Readers detect by the sum
-//! that the other has written, and the owner's next publication overwrites its words.
+//! that the other has written, and the owner's next publication overwrites those words.
 //!
 //! Without a system call, a process cannot find out whether another process is alive. So a record
 //! whose last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If its
@@ -21,8 +21,8 @@ use quarry_record::{
     Head, MAGIC, Owner, PAGE_BYTES, RECORD_WORDS, RECORDS, Sequence, Sink, VERSION,
 };
 
-/// Time after its last publication from which a record may pass to another process: 2 s, twenty
-/// times the interval at which a working process publishes.
+/// Time after its last claim or publication from which on a record may pass to another process:
+/// 2 s, twenty times the interval at which a working process publishes.
 pub const STALE_NS: u64 = 2_000_000_000;
 
 #[repr(C)]
@@ -106,7 +106,7 @@ impl RecordPage {
         record.claim(record.owner(), pid, now_ns).map(|owner| (0, owner))
     }
 
-    /// Claims a free record, or else the one with the oldest publication, if that is stale. O(1).
+    /// Claims a free record, or else the one with the oldest `touched_ns`, if that is stale. O(1).
     fn claim(&self, pid: u32, now_ns: u64) -> Option<(usize, Owner)> {
         for (at, record) in self.records.iter().enumerate().skip(1) {
             let owner = record.owner();

@@ -76,7 +76,7 @@ fn affinity_at_start() -> (Mask, usize) {
     (mask, BEYOND_BYTES.load(Ordering::Relaxed) as usize - 1)
 }
 
-/// Makes the system calls of this file early, before a seccomp filter may kill for them.
+/// Asks for affinity and memory nodes early, before a seccomp filter may kill for these calls.
 pub fn ask() {
     let _ = affinity_at_start();
     let _ = memory_node_limit();
@@ -112,7 +112,7 @@ fn possible() -> NumberList {
     list
 }
 
-/// The list from `/sys`, unless it lacks a CPU on which the process may run. If one is missing, the
+/// The list from `/sys`, if there is one and it has all CPUs on which the process may run. Else the
 /// limit is the size of the kernel's mask, which no CPU number reaches.
 fn possible_from(listed: Option<NumberList>, (mask, bytes): (Mask, usize)) -> NumberList {
     let allowed = mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1);
@@ -266,14 +266,14 @@ fn kibibytes(text: &[u8]) -> Option<u32> {
     text.strip_suffix('K')?.parse::<u32>().ok()?.checked_mul(1024)
 }
 
-/// The mappings to which the kernel gives huge pages.
+/// The VMAs to which the kernel gives huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// Every mapping.
+    /// Every VMA.
     Always,
-    /// Mappings for which the process requests them by `madvise`.
+    /// VMAs for which the process requests huge pages by `madvise`.
     OnRequest,
-    /// No mapping, or the setting cannot be read.
+    /// No VMA, or the setting cannot be read.
     Never,
 }
 
@@ -295,7 +295,7 @@ fn chosen_mode(text: &[u8]) -> Option<HugePages> {
     }
 }
 
-/// Most mappings that a process may have (`vm.max_map_count`), read once; if it cannot be read, the
+/// Most VMAs that a process may have (`vm.max_map_count`), read once; if it cannot be read, the
 /// kernel's default (`DEFAULT_MAX_MAP_COUNT`, Linux 6.8).
 #[must_use]
 pub fn max_map_count() -> usize {

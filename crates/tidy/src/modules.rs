@@ -2,7 +2,7 @@
 //!
 //! The graph is that of the text: `use` declarations, paths that begin with `crate`, `self`,
 //! `super` or a child's name, and calls of a type's methods from its `impl` blocks in other files.
-//! A path through a re-export leads to the definer; the re-export is not a use. Tests are left out.
+//! A path through a re-export leads to the item's definer. Re-exports and tests are no uses.
 //!
 //! Each folder is searched for circles by itself. Its children are the nodes, and a module deeper
 //! in a child counts as the child: a folder is one concept outside, and a graph of its own inside.
@@ -293,7 +293,7 @@ fn declarations(code: &str) -> Vec<(usize, usize)> {
     words(code, "use")
         .into_iter()
         .filter_map(|offset| {
-            // A bound `use<..>` of a type is not one.
+            // The bound `use<..>` of a type is no declaration.
             code[offset..].starts_with("use ").then_some(())?;
             Some((offset, offset + code[offset..].find(';')?))
         })

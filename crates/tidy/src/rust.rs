@@ -1,6 +1,6 @@
 //! Rust text without comments and strings: enough of a lexer for rules about lines and words.
 
-/// A Rust file in the forms that the rules need. All have the same lines and offsets.
+/// A Rust file in the forms that rules need, with the same lines and (but in tests) offsets.
 pub struct RustFile {
     /// Path from the root of the repository.
     pub path: String,
@@ -9,7 +9,7 @@ pub struct RustFile {
     /// Comments and the contents of strings blanked out.
     pub code: String,
     /// Like `code`, but items under `#[cfg(test)]` (or `cfg` of a condition that asks for `test`)
-    /// are blanked out too; empty lines for a file in a `tests` or `benches` folder.
+    /// are blanked out too; empty lines for `tests.rs` or a file in a `tests` or `benches` folder.
     pub shipped: String,
 }
 

@@ -1,7 +1,7 @@
 //! Requests under `QUARRY_DEBUG` and `QUARRY_HARDEN`, whose objects have records.
 //!
-//! Under these options each object of `malloc` has a record at the end of its slot
-//! (`checks/record.rs`); the end follows from the slab's geometry or the block's length. Objects of
+//! Under these options each object of `malloc` has a record at the end of its slot (both as in
+//! `checks/record.rs`); the end follows from the slab's geometry or the block's length. Objects of
 //! caches that the program has created have no record.
 
 use super::checker::{Allocation, Checker, Storage};
@@ -168,7 +168,7 @@ impl<C: StackConfig> Checker<'_, C> {
         };
         let kind = self.frames().kind(pfn);
         let is_other = kind.is_cache() && usize::from(kind.0) > classes::COUNT;
-        // A sample of the heap profile has no record of the checks.
+        // Objects of other caches, and samples of the heap profile, have no record of the checks.
         if is_other || kind == Kind::SAMPLED {
             return None;
         }
@@ -239,7 +239,7 @@ impl<C: StackConfig> Checker<'_, C> {
         true
     }
 
-    /// Marks an object as freed; returns the slot if it is to be put into quarantine.
+    /// Marks an object as freed; returns its place in the slab if it is to be put into quarantine.
     ///
     /// # Safety
     /// The object is live, and its user has given it up.

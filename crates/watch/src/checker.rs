@@ -44,7 +44,7 @@ impl Checks {
         stack.instruments.see_frees() || self.guarded_at(object.as_ptr()).is_some()
     }
 
-    /// The guarded object to whose page or guard an address belongs; `None` without a pool. O(1).
+    /// The guarded object to whose page or guard an address belongs; `None` outside the pool. O(1).
     #[inline]
     pub(super) fn guarded_at(&self, address: *const u8) -> Option<usize> {
         let base = self.guards.base.load(Ordering::Acquire);

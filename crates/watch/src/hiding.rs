@@ -23,7 +23,7 @@ impl<C: StackConfig> Checker<'_, C> {
         (self.frames().link(pfn) == frames + 1).then(|| self.arena().address(Pfn(pfn.0 + frames)))
     }
 
-    /// Makes the guard page inaccessible, unless the process has too many mappings.
+    /// Makes the guard page inaccessible, unless the process has too many VMAs.
     pub(super) fn protect_guard_page(&self, slot: Slot) {
         if let Some(page) = self.guard_page(slot) {
             let _ = self.arena().os().set_accessible(page, FRAME_BYTES, false);

@@ -4,7 +4,7 @@
 //! comparison chooses a policy while it runs; a shared object is built with one.
 //!
 //! ```text
-//! slab    slab policies, the registry of them, and of the default
+//! slab    slab policies, and the registry of these and of those in `quarry-mm`
 //! pages   policies of the per-CPU page lists, and one that is chosen by name
 //! lru     policies of the LRU lists of cached pages, and one that is chosen by name
 //! ```

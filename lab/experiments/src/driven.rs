@@ -10,7 +10,7 @@
 //! run      does the work in FOLDER, checks it, prints the same every time, and leaves no process
 //! ```
 //!
-//! With `LAB_REST` set, a server rests after its load, and writes `COUNTER BYTES` into FOLDER/rest.
+//! With `LAB_REST` set, a server's script adds a line `COUNTER BYTES` to FOLDER/rest at each rest.
 
 use crate::ready_program::{Check, Label, ReadyProgram};
 use anyhow::{Context, Result, bail};
@@ -108,7 +108,7 @@ impl Script {
         })
     }
 
-    /// Prepares a folder by the script, and runs the script once on glibc, counting its calls.
+    /// Lets the script prepare a folder, and runs it once on glibc, with calls of malloc counted.
     pub(crate) fn make_ready(self, quick: bool, launcher: &Launcher) -> Result<ReadyProgram> {
         let folder = tempfile::Builder::new().prefix("quarry-driven").tempdir()?;
         // Lets servers that refuse to run as root reach their folders below this one.

@@ -4,7 +4,7 @@
 //! experiments    one file each
 //! patterns       workloads on malloc, run inside a sample
 //! predict        the documents' figures beside those of a simulated machine
-//! real_programs  programs that everybody knows, each with a fixed amount of work
+//! real_programs  well-known programs, each with a fixed amount of work
 //! frames         the zone, the page lists and LLFree by themselves
 //! day            a day of a memory in simulated time
 //! containment    recorded jobs in groups of one machine

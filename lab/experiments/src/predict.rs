@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio, exit};
 
 const NAME: &str = "quarry-predict";
-/// A page marks each prediction whose error is this many points or more.
+/// The report marks each prediction that is wrong by more than this many percentage points.
 const FAR: f64 = 5.0;
 /// A curve needs at least this many numbers of tasks.
 const LEAST_POINTS: usize = 3;

@@ -24,7 +24,7 @@ pub(crate) enum Check {
 }
 
 pub(crate) struct Server {
-    /// Its socket, which is removed before each run: a killed server leaves it, and some servers
+    /// The socket, which is removed before each run: a killed server leaves it, and some servers
     /// then refuse to start.
     pub(crate) socket: PathBuf,
     pub(crate) clients: Box<Clients>,

@@ -27,14 +27,14 @@ const ROUND: u32 = 32_768;
 /// The same in a quick run: still more than the 1,860 pages that a CPU's lists hold.
 const QUICK_ROUND: u32 = 2_560;
 
-/// The kernel and the number of processes to which `socket_bytes_per_ns` was fitted: there the
-/// document clears the most memory on one socket.
+/// The kernel and the number of processes to whose rate `socket_bytes_per_ns` was fitted: with
+/// them, one socket clears more memory than in any other cell of the document.
 const CLEARED: (usize, usize) = (4, 16);
 
 /// Numbers of threads for which the document says what limits them.
 const STOPPED: [usize; 3] = [16, 32, 64];
 
-/// The index of the last kernel. With it the document's author measured the wait for locks and
+/// The number of the last kernel, with which the document's author measured the wait for locks and
 /// tried larger batches.
 const TRIED: usize = 4;
 
@@ -184,7 +184,7 @@ fn waiting(tried: &BTreeMap<usize, Replayed>) -> Option<Cell> {
 /// all take the lock of their address space. Here no fault and no unmapping takes that lock, as if
 /// each locked only its own range (range locks, speculative faults).
 ///
-/// `cells` has the figures with one lock per address space. Rows without a cell there are left out.
+/// `cells` has the figures with one lock per address space. Rows without a cell in it are left out.
 pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut all = Vec::new();
     for tasks in STOPPED {

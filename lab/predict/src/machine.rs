@@ -46,7 +46,7 @@ pub(crate) struct MachineFile {
     threads: u32,
     /// The clock in GHz while 1, 2, .. CPUs of a socket are busy; the last value holds for more.
     ghz: Vec<f64>,
-    /// Idle states: the idle ns after which a CPU enters one, and the ns that leaving it takes.
+    /// Idle states: the idle ns after which a CPU enters each, and the ns that it takes to leave.
     #[serde(default)]
     idle_states: Vec<[u64; 2]>,
     /// How tasks wait for a lock.
@@ -55,11 +55,11 @@ pub(crate) struct MachineFile {
     frames_have_lines: bool,
     /// Sizes of the caches. None: a core keeps each line until another core takes it.
     caches: Option<CacheSizes>,
-    /// Number of memory nodes that the stack is told.
+    /// Number of memory nodes that are declared to the stack.
     pub(crate) nodes: u8,
-    /// Memory that the stack is told, in GiB; 0 if it does not matter.
+    /// Memory that is declared to the stack, in GiB; 0 if the amount does not matter.
     pub(crate) gib: u64,
-    /// True for quick runs, which simulate a fifth of the time: for first looks, and for tests.
+    /// True for quick runs, which simulate a fifth of the time: to get a first idea, and for tests.
     #[serde(skip)]
     pub(crate) quick: bool,
     /// The constants by name: every number of [`Costs`], and the costs of the document's programs.
@@ -97,7 +97,7 @@ impl MachineFile {
     }
 
     /// The same CPUs in the order in which will-it-scale deals them to its tasks: task `i` goes to
-    /// core `i` modulo the number of cores, as hwloc numbers them (main.c, since `HWLOC_OBJ_CORE`).
+    /// core `i` modulo the number of cores, as hwloc numbers them (main.c, `HWLOC_OBJ_CORE`).
     pub(crate) fn cpus_by_core(&self) -> Vec<usize> {
         self.topology().by_core().into_iter().map(|cpu| cpu as usize).collect()
     }

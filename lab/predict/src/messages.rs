@@ -9,7 +9,7 @@ use quarry_replay::crew::Place;
 use quarry_replay::kernels::{Scenario, Setting, WorkRow};
 use quarry_replay::stage::Replayed;
 
-/// The machines' files, with their names in the document.
+/// The machines' files, with the machines' names in the document.
 pub(crate) const MACHINES: [(&str, &str); 2] = [
     ("000-two-sockets", "2-socket modern machine"),
     ("000-one-socket", "1-socket 6 year old machine"),
@@ -39,8 +39,8 @@ const HACKBENCHES: [(&str, &str); 2] =
 /// Groups of hackbench with threads: the smallest and the largest number in the document.
 const THREAD_GROUPS: [usize; 2] = [1, 16];
 
-/// Constants that stand for instructions double at half the clock. Times to fetch lines from other
-/// cores or from memory stay the same. (`ghz` scales what tasks compute, not the stack's costs.)
+/// Constants that stand for instructions: they double at half the clock. Times to fetch lines from
+/// other cores or memory stay the same. (`ghz` scales what tasks compute, not the stack's costs.)
 const INSTRUCTIONS: [&str; 9] = [
     "hit_ns",
     "locked_ns",
@@ -53,7 +53,7 @@ const INSTRUCTIONS: [&str; 9] = [
     "packet_ns",
 ];
 
-/// Turns of each sender of hackbench. A loop in the document is 400 messages in a group.
+/// Turns of each sender of hackbench. One turn of a group's senders is one of the document's loops.
 const TURNS: u32 = 20;
 
 /// The work for a packet, besides memory management and besides the cache lines of its bytes.
@@ -168,8 +168,8 @@ fn gained(machine: &MachineFile, lists: &str, bytes: usize) -> Result<f64> {
     Ok(gain(mbit(VANILLA)?, mbit(lists)?))
 }
 
-/// Supposes UDP_STREAM at half the clock, as the governor pcc-cpufreq may set it (the document saw
-/// almost no difference with that governor), and then with the lists of Linux 5.14.
+/// Supposes UDP_STREAM at half the clock, as the governor pcc-cpufreq may set it (with which the
+/// document saw almost no gain), and at the full clock with the lists of Linux 5.14.
 pub(crate) fn suppose_streams(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut slow = machine.clone();
     for constant in INSTRUCTIONS {

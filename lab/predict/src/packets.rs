@@ -119,7 +119,7 @@ fn rate(replayed: &Replayed) -> f64 {
     replayed.sent as f64 * 1e6 / replayed.wall_ns as f64
 }
 
-/// Supposes SLQB in place of SLUB at both sizes. The document: SLQB gains less with small packets.
+/// Supposes SLQB in place of SLUB at both sizes. In the document SLQB gains less at the smaller.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let sizes = [("UDP-U-4k", BYTES), ("UDP-U-1k", SMALLER)];
     sizes

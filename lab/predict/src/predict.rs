@@ -38,7 +38,7 @@ const DOCUMENTS: [(&str, &[&str]); 7] = [
     (COUNTERS, &[counters::MACHINE]),
 ];
 
-/// The largest value that `--set` accepts: with seconds, the sums of a replay would overflow.
+/// The largest value that `--set` accepts: one second, so that no sum of a replay overflows.
 const MOST: f64 = 1e9;
 
 fn shown(machine: &MachineFile) -> Shown {
@@ -64,8 +64,8 @@ struct Options {
 }
 
 impl Options {
-    /// Reads the command line. It refuses rows, constants and values that the document and its
-    /// machines do not have, because replays that ignore them take minutes.
+    /// Reads the command line. Refuses rows, constants and values that the document and its
+    /// machines do not have: otherwise replays would run for minutes and ignore them.
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let document = words.next().context("no document; `quarry-predict --help` lists them")?;
         let known = DOCUMENTS.iter().find(|(name, _)| *name == document);
@@ -211,7 +211,7 @@ impl Options {
     }
 }
 
-/// Runs the command line. The status is 2 if that is wrong and nothing has run.
+/// Runs the command line. The status is 2 if the command line is wrong and nothing has run.
 pub(crate) fn main() -> ExitCode {
     if std::env::args().nth(1).is_some_and(|word| word == "--help") {
         println!("{USAGE}");

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The seed of the machine's random numbers. No replay draws any.
 const SEED: u64 = 1;
 
-/// A quick run takes one part in this many of the simulated time.
+/// A quick run simulates one part in this many of the time.
 const QUICK_PART: u64 = 5;
 
 pub(crate) struct Run<'a> {

@@ -57,7 +57,7 @@ fn baseline(line: &Transactions, rate: f64) -> Cell {
     Cell::figure(&line.threads.to_string(), "SLUB transactions/s", line.slub, rate).calibrated()
 }
 
-/// The cells of the baseline, which constants are fitted to; with `only`, of that many threads.
+/// The baseline's cells, to which constants are fitted; with `only`, the cell for so many threads.
 pub(crate) fn calibration(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let wanted = |line: &Transactions| only.is_none_or(|threads| threads == line.threads);
     let lines = documents::transactions().into_iter().filter(wanted);
@@ -89,8 +89,8 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
     Ok(cells)
 }
 
-/// SLUB's slow allocations and frees with 16 threads and with 160. The document gives no numbers;
-/// its author found that SLUB loses because of them.
+/// The shares of SLUB's allocations and frees that are slow, with 16 and 160 threads. The document
+/// gives no such figures; its author found that SLUB loses because of its slow paths.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let [few, many] = [16, 160].map(|threads| replay(machine, SLUB, threads).map(|it| it.counters));
     let (few, many) = (few?, many?);
@@ -110,7 +110,7 @@ pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
 
 /// The time of a transaction as its client sees it, by Little's law: the number of threads divided
 /// by the transactions per second. In the document, from 48 threads on, each further thread adds
-/// the same time, as if one station served all threads in turn.
+/// the same time to a transaction, as if all threads needed one resource in turn.
 fn round_trips(rates: &[Rates]) -> Vec<Cell> {
     let documented = |line: &Transactions| [line.slub, line.slab];
     let line = |of: &dyn Fn(&Rates) -> f64| {

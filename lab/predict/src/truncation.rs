@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The machine's file: any of two sockets would do, and this one is of the document's years.
 pub(crate) const MACHINE: &str = "004";
 
-/// The document's kernels: the rungs of its ladder, by the names of `TruncationPolicy`.
+/// The document's kernels from oldest to newest, by the names of `TruncationPolicy`.
 const KERNELS: [&str; 4] = ["vanilla", "jan", "oneirq", "mel"];
 
 /// Pages of a file, as in sparsetruncate.

@@ -1,5 +1,5 @@
-//! Allocation of blocks in bulk: every task allocates its share of the blocks at once and then
-//! frees all of them. LLFree's benchmark `bulk` compares frame allocators in this way.
+//! Allocation of blocks in bulk: all tasks at the same time allocate their blocks, and then free
+//! them. LLFree's benchmark `bulk` compares frame allocators in this way.
 
 use crate::host::{self, Barrier, Moment, spawn};
 use crate::memory::{Buffer, KernelMemory, Pages};

@@ -17,10 +17,10 @@ const OBJECT_BYTES: usize = 256;
 /// Bytes of the copies that are timed.
 const COPY_BYTES: usize = 4096;
 
-/// Calls in a burst that is short enough for one CPU's caches and lists.
+/// Calls in a burst that is short enough for the arrays and lists of one CPU.
 const SHORT: usize = 16;
 
-/// Calls in a burst that is too long for one CPU's caches and lists.
+/// Calls in a burst that is too long for the arrays and lists of one CPU.
 const LONG: usize = 2_000;
 
 /// Number of repetitions. The fastest counts, because nothing disturbed it.
@@ -35,13 +35,13 @@ pub struct Costs {
     pub zone_free: f64,
     /// Taking a block from a CPU's pcp list, or giving it back.
     pub listed: f64,
-    /// Allocation of an object by the per-CPU form.
+    /// Allocation of an object by the fast path.
     pub fast_alloc: f64,
-    /// Free of an object by the per-CPU form.
+    /// Free of an object by the fast path.
     pub fast_free: f64,
     /// Allocation of an object by the slow path, less the time in the page allocator.
     pub slow_alloc: f64,
-    /// Free of an object by the slow path.
+    /// Free of an object by the slow path, less the time in the page allocator.
     pub slow_free: f64,
     /// Copying one byte.
     pub copied_byte: f64,

@@ -1,4 +1,4 @@
-//! Groups of senders and receivers that hand messages to each other, on pinned threads.
+//! Groups of senders and receivers that hand messages to each other, each on a task of its own.
 
 use crate::flight::Flight;
 use crate::host::{self, Moment, spawn, yield_now};
@@ -24,7 +24,7 @@ pub struct Crew {
     pub capacity: u32,
     /// True if a sender allocates and copies while it holds the queue's lock.
     pub pipe: bool,
-    /// True if system calls count references to files, as between threads.
+    /// True if system calls count references to files, as in a process of several threads.
     pub shared_files: bool,
     /// If there is a load, tags are times of sending, and receivers record how long messages took.
     pub load: Option<Load>,
@@ -75,7 +75,7 @@ pub enum Load {
 enum Length {
     /// Until this time has passed and each sender has taken at least this many turns.
     Time(Duration, u64),
-    /// This many turns of each sender: a burst to each receiver of its group.
+    /// This many turns of each sender; a turn is a burst to each receiver of its group.
     Turns(u64),
 }
 

@@ -152,7 +152,7 @@ impl Setting {
 impl Table {
     fn piece(&self, name: &str, payload: usize) -> Piece {
         let row = self.pieces.get(name).expect("every piece of a step is described");
-        // Payload and headers are each rounded up to whole cache lines.
+        // Payload and headers together are rounded up to whole cache lines.
         let before = row.payload_and.map_or(0, |headers| (payload + headers).next_multiple_of(64));
         let source = match (&row.cache, row.kmalloc) {
             (Some(name), _) => Source::Cache { name: name.clone(), bytes: row.bytes },

@@ -9,7 +9,7 @@
 //! card      connections through a network card, whose interrupts one CPU serves
 //! solo      tasks that allocate and free by themselves
 //! truncation  one task fills a file, another one truncates it
-//! bulk      all tasks take blocks of pages at once
+//! bulk      all tasks take blocks of pages at the same time
 //! stage     where threads meet the one that measures them
 //! worker    a process that walks a path
 //! queue     the receive queue of a socket or pipe
@@ -22,7 +22,7 @@
 //! host      who runs the tasks: threads, or tasks of a simulated machine
 //! anonymous  the LRU lists of the pages of programs
 //! timed     a wrapper for a memory that times its calls for pages
-//! stack     Quarry's stacks as such a memory; `stack_files`: their page cache
+//! stack     Quarry's stacks as a memory for paths; `stack_files`: their page cache
 //! ```
 
 mod anonymous;

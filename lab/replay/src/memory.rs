@@ -8,7 +8,7 @@ use quarry_sys::primitive::Access;
 use quarry_sys::primitive::touch::touch_bytes;
 use std::ptr::NonNull;
 
-/// A piece of memory with one owner. The thread that allocated it defines how to free it.
+/// A piece of memory with one owner. The call that allocated it determines which call frees it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Buffer {
     address: NonNull<u8>,
@@ -51,7 +51,7 @@ impl Buffer {
     /// Copies `source` to `offset`.
     ///
     /// # Panics
-    /// If it is too small.
+    /// If the buffer is too small.
     pub fn write(&mut self, offset: usize, source: &[u8]) {
         let target = self.range(offset, source.len());
         touch_bytes(target, source.len(), Access::Write);
@@ -60,10 +60,10 @@ impl Buffer {
         unsafe { target.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
     }
 
-    /// Fills its first `bytes` bytes with zeros.
+    /// Fills the first `bytes` bytes with zeros.
     ///
     /// # Panics
-    /// If it is too small.
+    /// If the buffer is too small.
     pub fn clear(&mut self, bytes: usize) {
         touch_bytes(self.range(0, bytes), bytes, Access::Write);
         // SAFETY: the memory is writable for that many bytes and ours alone.
@@ -80,7 +80,7 @@ impl Buffer {
     /// Copies the bytes from `offset` on to `target`. Every one of them must have been written.
     ///
     /// # Panics
-    /// If it is too small.
+    /// If the buffer is too small.
     pub fn read(&self, offset: usize, target: &mut [u8]) {
         let source = self.range(offset, target.len());
         touch_bytes(source, target.len(), Access::Read);
@@ -163,9 +163,9 @@ pub struct CacheCounts {
     pub allocs: u64,
     /// Frees.
     pub frees: u64,
-    /// Allocations by the per-CPU form.
+    /// Allocations by the fast path.
     pub fast_allocs: u64,
-    /// Frees by the per-CPU form.
+    /// Frees by the fast path.
     pub fast_frees: u64,
 }
 
@@ -257,11 +257,11 @@ counters! {
     lock_bits,
     /// Slabs that were made.
     slabs,
-    /// Allocations of objects by the per-CPU form.
+    /// Allocations of objects by the fast path.
     fast_allocs,
     /// Other allocations of objects.
     slow_allocs,
-    /// Frees of objects by the per-CPU form.
+    /// Frees of objects by the fast path.
     fast_frees,
     /// Other frees of objects.
     slow_frees,

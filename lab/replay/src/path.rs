@@ -187,7 +187,7 @@ impl Path {
     /// Makes a path of lines. `piece` returns the piece for each name in them.
     ///
     /// # Panics
-    /// If it breaks an equation of [`Path`].
+    /// If the path breaks an equation of [`Path`].
     pub fn new(
         lines: &[Line<'_>],
         piece: impl Fn(&str) -> Piece,

@@ -29,7 +29,7 @@ fn default_pages() -> &'static str {
     Chosen::default().name()
 }
 
-/// How a stack and its cache are set up.
+/// The options of a stack and of its page cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CachingOptions {
     pub(crate) stack: StackOptions<Chosen>,
@@ -37,8 +37,8 @@ pub(crate) struct CachingOptions {
 }
 
 /// A slab policy and a page policy, written `slub-4.9+v2016`, and possibly the names of further
-/// parts. A slab policy written alone, such as `slub-3.0`, has the page policy of its era. A rung
-/// of document 001's ladder written alone, such as `jan`, means the whole kernel of its time.
+/// parts. A slab policy written alone, such as `slub-3.0`, has the page policy of its era. A kernel
+/// of document 001, such as `jan`, stands for the policies and parts that that kernel had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Policies {
@@ -112,7 +112,7 @@ fn name_of<T: PartialEq>(table: &[(&'static str, T)], wanted: Option<T>) -> Opti
 }
 
 impl Parts {
-    /// The kernel that a rung of the ladder stands for.
+    /// The parts of a kernel of document 001, which has the name of its truncation policy.
     fn of_rung(rung: TruncationPolicy) -> Self {
         let frees_one_by_one = matches!(rung, TruncationPolicy::Vanilla | TruncationPolicy::Jan);
         let free_list = FREE_LISTS[usize::from(!frees_one_by_one)].1;
@@ -218,7 +218,7 @@ impl Policies {
         &self.slab
     }
 
-    /// All parts without aliases, including parts with their defaults.
+    /// Both policies, and the parts that are not left at their defaults, without aliases.
     pub fn in_full(&self) -> String {
         let policies = [self.slab.clone(), self.pages.clone()].into_iter();
         policies.chain(self.parts.names()).collect::<Vec<_>>().join("+")
@@ -240,7 +240,7 @@ impl Policies {
         })?;
         let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
-        // A rung is a kernel of 2017, whose LRU lists have one lock and whose add batches 14 pages.
+        // Kernels of document 001 (2017) have one lock for LRU lists, and add batches of 14 pages.
         cache.lru.policy = lru.unwrap_or(match truncation {
             Some(_) => lru::Chosen::Single,
             None => cache.lru.policy,

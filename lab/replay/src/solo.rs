@@ -83,7 +83,7 @@ struct Shared {
 }
 
 /// Runs rounds along `path` until the measured legs have taken as long as `scale` states. A warm-up
-/// of one round and the warm-up's time come first.
+/// comes first: at least one round, and at least the warm-up's time.
 pub(crate) fn run<M: KernelMemory>(
     memory: &M,
     path: &Path,

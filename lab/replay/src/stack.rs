@@ -77,7 +77,7 @@ impl Policies {
     }
 }
 
-/// Builds a stack with the slab policy with which the registry calls it, and replays on it.
+/// Builds a stack with the slab policy that the registry passes to `visit`, and replays on it.
 struct OnStack<'a, R> {
     options: &'a CachingOptions,
     lru: Option<LruOptions<lru::Chosen>>,
@@ -279,7 +279,7 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
         let lists = self.stack.pages().pcp_totals();
         counters.page_sections = lists.critical_sections;
         counters.listed = lists.allocs + lists.frees;
-        // The other blocks that the zone took back did not come from the pcp lists.
+        // A free that bypasses the pcp lists also puts a block into the zone, but drains no list.
         counters.lists_drained = counters.lists_drained.saturating_sub(lists.bypassed_frees);
         counters.handed_out = lists.allocs + lists.bypassed_allocs;
         counters.taken_back = lists.frees + lists.bypassed_frees;

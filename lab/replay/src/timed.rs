@@ -1,13 +1,13 @@
-//! A memory that times each call of its page allocator; `--calibrate` prints what share they take.
+//! A memory that times its calls for pages, except `release`, for the option `--calibrate`.
 
 use crate::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A call that takes longer than this was interrupted, and is not counted.
+/// A call that takes this long or longer was interrupted, and its time is not counted.
 const INTERRUPTED: Duration = Duration::from_micros(20);
 
-/// Another memory, whose calls for pages are timed.
+/// Another memory, whose allocations and frees of pages are timed.
 pub struct TimedPages<'a, M> {
     memory: &'a M,
     /// The time of reading the clock twice.

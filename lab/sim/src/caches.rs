@@ -1,9 +1,9 @@
-//! Caches of a finite size: whether a core's or a socket's cache still has a line.
+//! CPU caches of a finite size: they tell whether a core's or a socket's cache still has a line.
 //!
 //! A cache has no list of its lines. It counts the lines that it takes in, including those of data
 //! that streams through it, and each line remembers the count at its last use. A cache has lost a
 //! line once it has taken in as many others as it holds, as under LRU. So data that no task uses
-//! again needs no records. Associative sets are not simulated: they depend on addresses, and no
+//! again needs no entries. Associative sets are not simulated: they depend on addresses, and no
 //! result may depend on addresses. A socket's cache includes the caches of its cores, as in Intel's
 //! processors from Nehalem to Broadwell. If several cores have read a line, the last use counts for
 //! all of them: once the core of the last use has lost the line, the others have lost it too.
@@ -16,7 +16,7 @@ pub(crate) const LINE: usize = 64;
 /// Lines of a page of memory, and entries of a page in the table of lines.
 pub(crate) const LINES: usize = 64;
 
-/// The last use of a line: the core, and what its cache and its socket's cache had taken in.
+/// The last use of a line: the core, and what its cache and its socket's cache had counted then.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Use {
     core: u32,
@@ -63,7 +63,7 @@ impl Caches {
         (in_socket <= self.most[1]).then_some(socket)
     }
 
-    /// The record of a use of a line by this core now.
+    /// A use of a line by this core now.
     pub(crate) fn uses(&self, core: u32) -> Use {
         let Some(by_core) = self.cores.get(core as usize) else { return Use::default() };
         let socket = core / self.cores_of_socket;

@@ -55,7 +55,7 @@ pub struct Costs {
     pub zone_block_ns: f64,
     /// Moving a page onto or off an LRU list, besides the lines that this uses.
     pub lru_page_ns: f64,
-    /// An allocation or free outside the slab policy's per-CPU form, without the time for lines.
+    /// An allocation or free on the slow path of the slab policy, without the time for lines.
     pub slab_slow_ns: f64,
     /// Passing a lock on to the next task, besides the transfer of its line.
     pub hand_over_ns: u64,
@@ -64,7 +64,7 @@ pub struct Costs {
     pub ticket_waiter_ns: u64,
     /// How long a task spins for a [`Waiting::Futex`] lock before it sleeps.
     pub spin_ns: u64,
-    /// One round of a spinning wait: `pause`, and a look at the lock.
+    /// One round of a spinning wait: `pause`, and a load of the lock.
     pub relax_ns: u64,
     /// A system call that sleeps or wakes a task.
     pub call_ns: u64,

@@ -1,4 +1,4 @@
-//! Which cores have which cache lines: a table of pages of lines. A page is added at its first use.
+//! Which cores have which cache lines: a table of pages of 64 lines, each added at its first use.
 //!
 //! No result depends on a line's number, and therefore none depends on where the system has put
 //! memory. The table's size is bounded. Beyond [`MOST_PAGES`] it forgets the page that was added
@@ -143,7 +143,7 @@ impl Lines {
     }
 
     /// Returns whether `cpu` can make the access without a transfer: to read, its core has the
-    /// line; to write, no other core has it.
+    /// line; to write, only its core has it.
     pub(crate) fn finds(&mut self, on: &Topology, cpu: u32, line: usize, access: Access) -> bool {
         if on.is_outside(cpu) {
             return true;
@@ -223,7 +223,7 @@ impl Lines {
     }
 }
 
-/// Returns whether `core` can use a line that these `cores` have without a transfer.
+/// Returns whether `core` can use, without a transfer, a line that these `cores` have.
 fn has(cores: u128, core: u32, writes: bool) -> bool {
     let me = 1 << (core % 128);
     cores == me || !writes && cores & me != 0

@@ -19,7 +19,7 @@ pub(crate) struct Lock {
     pub(crate) watched: u64,
 }
 
-/// All locks that have been used. A lock at the address of an earlier one continues its record.
+/// All locks that have been used. A lock at the address of an earlier lock continues its counts.
 pub(crate) struct Locks {
     locks: ByAddress<Lock>,
     names: Vec<String>,

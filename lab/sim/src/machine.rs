@@ -50,7 +50,7 @@ impl Simulated {
         self.spawned.borrow_mut().push((task, work));
     }
 
-    /// Notes by what means a task that begins gives up the thread.
+    /// Notes the `yielder` by which a task that begins gives up the system's thread.
     pub(crate) fn begins(&self, task: TaskId, yielder: &Yielder) {
         let mut yielders = self.yielders.borrow_mut();
         if yielders.len() <= task {
@@ -158,7 +158,7 @@ impl Simulated {
         fetched.ns
     }
 
-    /// Uses a line that tasks share, in the order of simulated time. Its effect comes at its end.
+    /// Accesses a line that tasks share, in the order of simulated time; takes effect at the end.
     pub(crate) fn shared(&self, address: usize, bytes: usize, access: Access) {
         self.order();
         let own_ns = {
@@ -266,7 +266,7 @@ impl Simulated {
         }
         at.is_held = true;
         at.costs.contended += 1;
-        // If the task's core had the line, `since_ns` may exceed this time by less than `hit_ns`.
+        // `since_ns` may be later than this end (by less than `hit_ns`) if `next` had the line.
         at.costs.waiting_ns += (now_ns + ns).saturating_sub(since_ns);
         // The lock's line goes to the next owner.
         let line = (state.lines.of(lock, 1).0, 1);

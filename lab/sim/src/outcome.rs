@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub struct LockClass {
     /// Number of times that a lock was taken.
     pub acquisitions: u64,
-    /// Acquisitions among these that waited for another task.
+    /// Acquisitions among these in which another task handed the lock over to a spinning task.
     pub contended: u64,
     /// Number of times that a task found a lock held and did not wait for it (`try_lock`).
     pub refused: u64,
@@ -16,7 +16,7 @@ pub struct LockClass {
     pub waiting_ns: u64,
     /// Time for which a lock was held.
     pub holding_ns: u64,
-    /// The most tasks that waited for one lock at the same time.
+    /// The most tasks that spun for one lock at the same time.
     pub longest_queue: u64,
 }
 
@@ -46,9 +46,9 @@ pub struct Outcome {
     pub lines_remote: u64,
     /// Lines that came from memory.
     pub lines_from_memory: u64,
-    /// Bytes that tasks read or wrote by `task::memory`.
+    /// Bytes that tasks read or wrote by `task::memory` and `task::memory_of`.
     pub memory_bytes: u64,
-    /// Time that tasks waited for a socket's bandwidth, beyond the time that their own core needs.
+    /// Time that `task::memory` and `memory_of` took beyond what the task's core alone would need.
     pub memory_waiting_ns: u64,
     /// Times that a CPU went from one task to another.
     pub switches: u64,

@@ -17,7 +17,7 @@ use std::ops::Range;
 /// Bytes of a task's stack. The system provides memory only for the part in use, and the deepest
 /// path of Quarry uses a few KiB.
 const STACK_BYTES: usize = 256 << 10;
-/// Bytes of the stack of a task outside the sockets, because it may build a whole heap of Quarry.
+/// Bytes of the stack of a task outside the sockets, which may build a whole heap of Quarry.
 const OUTSIDE_STACK_BYTES: usize = 4 << 20;
 /// The most events that may follow the end of the last task before the daemons must have returned.
 const EVENTS_TO_END: u64 = 1_000_000;

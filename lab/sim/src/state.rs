@@ -337,7 +337,7 @@ impl State {
         cpu.now_ns >= cpu.slice_ends_ns && !cpu.queue.is_empty() && task.keeps_cpu == 0
     }
 
-    /// Sends the running task to the end of its CPU's queue; it is next if an interrupt came.
+    /// Sends the running task to the end of its CPU's queue; if an interrupt came, to second place.
     pub(crate) fn yield_cpu(&mut self) {
         let running = self.running;
         let next = self.cpu().queue.front().copied();

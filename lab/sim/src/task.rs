@@ -1,5 +1,5 @@
 //! The actions of a running task besides calling Quarry. All functions act for the task that calls
-//! them. Outside of tasks [`cpu`] and [`now_ns`] return 0, and the others panic.
+//! them. Outside of tasks `cpu`, `node`, `now_ns`, `busy_ns` return 0, `cpus` 1; the others panic.
 
 use crate::caches::LINE;
 use crate::machine::Simulated;
@@ -61,7 +61,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// Number of CPUs, including the one outside the sockets: the number that `DeclaredSlot::declare`
-/// takes if a task runs there.
+/// takes if a task runs outside.
 #[must_use]
 pub fn cpus() -> u32 {
     machine().map_or(1, |machine| machine.state().topology.cpus() + 1)
@@ -99,8 +99,8 @@ fn key_address(key: u32) -> usize {
     1 << 63 | (key as usize) << 6
 }
 
-/// Reads or writes `bytes` bytes of the memory of the task's node, past the caches, as fast as its
-/// core and the socket's bandwidth allow. Outside the sockets it takes no time.
+/// Reads or writes `bytes` bytes of the memory of the task's node, which caches take in, as fast as
+/// the task's core and the socket's bandwidth allow. Outside the sockets it takes no time.
 pub fn memory(bytes: u64) {
     memory_of(node(), bytes);
 }

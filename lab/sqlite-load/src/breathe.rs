@@ -25,7 +25,7 @@ const SMALL_EACH: usize = 64;
 enum Division {
     /// The heap and the cache take what the other one does not need.
     One,
-    /// Half of it is the cache's.
+    /// Half of the memory is the cache's.
     Split,
 }
 
@@ -36,13 +36,13 @@ pub(crate) struct Breathe {
     /// Bytes of heap and cache together.
     #[arg(long, default_value = "67108864")]
     budget: u64,
-    /// Threads that read pages at random, from four times as many pages as fit into the cache.
+    /// Threads that read pages at random, from four times as many pages as fit into `--budget`.
     #[arg(long, default_value = "4")]
     readers: usize,
-    /// Threads that also change one page of four.
+    /// Threads that read in the same way, and change one page in four.
     #[arg(long, default_value = "2")]
     writers: usize,
-    /// How long it takes, in milliseconds.
+    /// Length of the run, in milliseconds.
     #[arg(long, default_value = "2000")]
     millis: u64,
     /// Time of the device for a page, in microseconds.
@@ -190,7 +190,7 @@ impl Breathe {
     }
 }
 
-/// Looks pages up at random and, if it `writes`, changes one page of four.
+/// Looks pages up at random and, if `writes` is true, changes one page in four.
 fn look_up(mapping: &Mapping<Device>, seed: u64, writes: bool, over: &AtomicBool) -> Result<Done> {
     let (mut random, mut done) = (Random::new(seed + 1), Done::default());
     let pages = mapping.backing().size() / PAGE as u64;

@@ -17,7 +17,7 @@ pub(crate) struct SqlError {
 
 impl SqlError {
     pub(crate) fn is_no_memory(&self) -> bool {
-        // SQLite reports this code if the method of a file finds no memory.
+        // SQLite reports SQLITE_IOERR_NOMEM if a method of a file finds no memory.
         self.code & 0xff == ffi::SQLITE_NOMEM || self.code == ffi::SQLITE_IOERR_NOMEM
     }
 }

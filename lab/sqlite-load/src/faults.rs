@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 /// The requests that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// One.
+    /// Only one request.
     Transient,
-    /// That one and all after it.
+    /// One request and all after it.
     Persistent,
 }
 

@@ -38,13 +38,13 @@ pub(crate) struct Lookups {
     /// Look-ups of each thread.
     #[arg(long, default_value = "400000")]
     lookups: u64,
-    /// Look-ups of each thread before these, which are not counted.
+    /// Look-ups of each thread before the counted ones.
     #[arg(long, default_value = "100000")]
     warm_up: u64,
-    /// Reads every row once before.
+    /// Every thread reads every row of its databases once before its look-ups.
     #[arg(long)]
     scan: bool,
-    /// How often the order of the databases' popularity changes.
+    /// Number of phases. Each has another order of the databases' popularity.
     #[arg(long, default_value = "4")]
     phases: usize,
     /// The exponent of the Zipf distribution over databases.
@@ -56,7 +56,7 @@ pub(crate) struct Lookups {
     /// One look-up in this many is timed.
     #[arg(long, default_value = "1")]
     time_every: u64,
-    /// Makes runs alike.
+    /// Seed of the random numbers; equal seeds make runs alike.
     #[arg(long, default_value = "1")]
     seed: u64,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Figures {
     /// Resident bytes before the set-up, and at the peak.
     base_rss: u64,
     peak_rss: u64,
-    /// How far the peak exceeds the resident bytes before plus the budget.
+    /// How far the peak exceeds the sum of `base_rss` and `budget`.
     overshoot: u64,
     /// A checksum of all bytes that were looked up, the same for each variant.
     checksum: u64,

@@ -30,14 +30,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make the databases that are looked up in.
+    /// Make the databases that `lookups` reads.
     Create {
-        /// Where.
+        /// Folder for the databases.
         folder: PathBuf,
-        /// How many.
+        /// Number of databases.
         #[arg(long, default_value = "256")]
         databases: usize,
-        /// Bytes of each.
+        /// Bytes of each database.
         #[arg(long, default_value = "8388608")]
         bytes: u64,
     },

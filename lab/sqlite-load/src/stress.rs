@@ -36,7 +36,7 @@ pub(crate) struct Stress {
     /// Only checks what is there.
     #[arg(long)]
     check: bool,
-    /// Makes runs alike.
+    /// Seed of the random numbers; equal seeds make runs alike.
     #[arg(long, default_value = "1")]
     seed: u64,
 }

@@ -36,10 +36,10 @@ pub(crate) struct Truncate {
     /// The page cache.
     #[arg(value_enum)]
     variant: Variant,
-    /// How the pages leave.
+    /// How the pages are dropped.
     #[arg(value_enum)]
     way: Way,
-    /// How many there are.
+    /// Number of pages.
     #[arg(long, default_value = "1000000")]
     pages: u32,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Figures {
     /// Time until all pages were dropped.
     ns: u64,
     ns_per_page: f64,
-    /// The other thread's operations in this time, and the longest of them.
+    /// The other thread's operations while the pages were dropped, and the longest of them.
     others: u64,
     longest_stall_ns: u64,
     p99_stall_ns: u64,
@@ -145,7 +145,7 @@ impl Cache {
         let handle = NonNull::new(handle).ok_or_else(|| anyhow::anyhow!("no cache"))?;
         let cache = Self { methods, handle };
         let size = methods.0.xCachesize.expect("a page cache has this method");
-        // SQLite's own cache evicts at its size.
+        // SQLite's own cache evicts pages beyond this size, so it is twice the number of pages.
         let most = i32::try_from(pages)?.saturating_mul(2);
         // SAFETY: the cache exists.
         unsafe { size(cache.handle.as_ptr(), most) };

@@ -19,7 +19,7 @@ const CHUNK: usize = 64;
 
 /// The number of tasks that measure, and the cost of a miss.
 pub struct Terms {
-    /// Tasks that share the trace.
+    /// Number of tasks, which share the trace.
     pub tasks: u32,
     /// The CPUs that they run on.
     pub cpus: Vec<usize>,
@@ -155,7 +155,7 @@ fn miss(cache: &impl PageCache, key: Key, latency: Duration, counts: &mut Counts
         counts.in_fills += start.elapsed();
     });
     counts.in_misses += start.elapsed();
-    // A later hit checks the bytes: a check now would be a second use. A refusal is a failure.
+    // Hits check the bytes, as a check here would be a second use. Refused pages stay unverified.
     counts.verified += u64::from(is_in);
 }
 

@@ -16,7 +16,7 @@ pub enum Workload {
     HotZipf,
     /// 8 `C` pages, Zipf 0.9.
     Zipf,
-    /// In turn a page of `C`, Zipf 0.9, and the next page of a file that is read once.
+    /// In turn one of `C` pages, Zipf 0.9, and the next page of a file that is read once.
     Scan,
     /// 1.1 `C` pages, one after the other, over and over.
     Loop,

@@ -35,7 +35,7 @@ impl CachedFile {
     }
 }
 
-/// The page of each part of `len` bytes at `offset`, the place in the page, and that in the bytes.
+/// Splits `len` bytes at `offset` by pages: each part's page, place there, and place in the bytes.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -87,7 +87,7 @@ impl StorageBackend for CachedFile {
         if len < self.size() {
             let page = PAGE as u64;
             self.pages.truncate(len.div_ceil(page))?;
-            // The bytes after the end, in the page that contains it, read as zero.
+            // The bytes after the new end, in the page with the end, must read as zero.
             let rest = (len % page) as usize;
             if rest > 0 {
                 let last = self.pages.read(len / page)?;

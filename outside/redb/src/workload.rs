@@ -30,7 +30,7 @@ pub struct Answers {
     pub all: u64,
     /// Digest of the records that were looked up at random, in that order.
     pub looked_up: u64,
-    /// Digest of ranges of names, forwards and backwards.
+    /// Digest of ranges of names, read backwards.
     pub ranges: u64,
 }
 

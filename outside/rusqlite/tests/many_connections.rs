@@ -13,7 +13,7 @@ const DATABASES: u32 = 12;
 const ROWS: u32 = 8_000;
 const PAGE: u64 = 4096;
 
-/// Reads rows here and there, and watches how many pages are cached. Returns the most.
+/// Reads rows at random, and returns the largest number of cached pages that it has seen.
 fn look_up(connection: &Connection, seed: u32) -> Result<u64> {
     let budget = Budget::get().context("Quarry serves")?;
     let (mut at, mut most) = (seed, 0);

@@ -1,4 +1,4 @@
-//! The call sites of memory that a process allocated while `quarry top` watched them.
+//! The call sites of memory that a process allocated while `quarry top` watched it.
 
 use anyhow::Result;
 use quarry_live::{Identity, Process};

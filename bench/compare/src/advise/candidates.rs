@@ -13,8 +13,8 @@ use quarry_harness::usage::Usage;
 /// With this number of threads per CPU or more, SLAB was faster than SLUB in document 002: TCP_RR
 /// on 16 CPUs gained 2.1 % with 48 threads and 13.8 % with 160.
 const MANY_THREADS: f64 = 3.0;
-/// If requests have this many bytes on average or more, most memory comes from caches with objects
-/// of a page and more, which are the subject of document 003.
+/// If requests have this many bytes on average or more, most memory comes from caches whose objects
+/// have 4 KiB and more, which are the subject of document 003.
 const LARGE_REQUEST: u64 = 2048;
 
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ impl Candidates {
                 && it.contender.allocator.preload.as_ref() == Some(&own)
         };
         self.there.retain(|it| !is_own(it));
-        // By its file, so that the lines of `deploy` can preload it.
+        // glibc is added by its file, so that the lines of `deploy` can preload it.
         let glibc = allocators::preloaded(GLIBC, allocators::glibc().file()?, None);
         let why = "the C library's own".to_owned();
         self.there.insert(0, Candidate { contender: Contender::from(glibc), why });

@@ -36,7 +36,7 @@ const LONGEST_RUN: u32 = 10;
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Name of the baseline if no library can be preloaded into the program.
+/// Name of the baseline if the program's allocator is not known yet, or cannot be replaced.
 const WHAT_IT_HAS: &str = "what it has";
 
 /// Advises, and prints to `out`.

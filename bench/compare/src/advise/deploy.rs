@@ -59,7 +59,7 @@ impl Library {
     fn of(contender: &Contender, file: &Path) -> Self {
         let known = KNOWN.allocator(&contender.allocator.name);
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // The package of this machine's release, if it is installed.
+        // Of the packages that have the library in some release, the one that is installed here.
         let package = known.and_then(|it| {
             let is_installed =
                 |package: &&String| contender.allocator.description.contains(*package);

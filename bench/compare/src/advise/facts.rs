@@ -44,7 +44,7 @@ impl Facts {
         }
     }
 
-    /// Returns whether the program never freed at least 8 MiB and at least a quarter of the peak.
+    /// Returns whether the memory never freed is at least 8 MiB and at least a quarter of the peak.
     pub(super) fn hold_much(&self) -> bool {
         self.held_bytes >= (8 << 20).max(self.peak_bytes / 4)
     }

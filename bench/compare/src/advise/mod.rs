@@ -14,9 +14,9 @@
 //! ```
 //!
 //! The best of many candidates looks better than it is, because chance helped to pick it. So the
-//! runs that pick a candidate are not the runs that test it. The last stage runs the candidate
-//! beside glibc and a second copy of glibc. Its number of rounds is fixed before its first one, and
-//! only these runs decide the answer.
+//! runs that pick a candidate are not the runs that test it. The last stage, the test, runs the
+//! candidate beside the baseline and a copy of the baseline. Its rounds are planned before it
+//! begins, and only lack of time can cut them short. Only the runs of the test decide the answer.
 
 mod candidates;
 mod conduct;

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The weight of a loss when gains and losses are added; the weight of a gain is 1.
+/// A gain must exceed this many times the loss; [`score`] adds it to a loss's weight, which is 1.
 pub(super) const LOSS_WEIGHT: f64 = 5.0;
 
 /// The source of samples: a machine, or a simulation of one.
@@ -66,7 +66,7 @@ pub(super) struct Outcome {
 
 impl Search<'_> {
     /// Runs the search. An interruption ends the current stage and leaves later ones empty. Fails
-    /// if a stage contradicts itself.
+    /// if the experiment of a stage fails (see [`Experiment::conduct`]).
     pub(super) fn conduct(&self) -> Result<Outcome> {
         let Plan { candidates, first, kept, second, test } = self.plan;
         let all: Vec<usize> = (0..candidates as usize).collect();
@@ -153,7 +153,7 @@ impl Search<'_> {
         experiment.conduct()
     }
 
-    /// Ends a stage if another round would pass the deadline, or use the time of the shortest test.
+    /// Ends a stage if one more round would pass the deadline, or use time that the test must have.
     fn until_deadline(&self, is_test: bool) -> Stop {
         let (samples, deadline) = (Rc::clone(&self.samples), self.deadline);
         let began = samples.elapsed();
@@ -182,7 +182,7 @@ fn failure_of(run: &Run, variant: &str) -> Option<String> {
     samples.find_map(|sample| sample.failure.clone())
 }
 
-/// Adds gains, which are logarithms of factors; a loss beyond [`MARGIN`] has more weight.
+/// Adds gains, which are logarithms of factors; the part of a loss beyond [`MARGIN`] weighs more.
 fn score(goal: Goal, time: f64, memory: f64) -> f64 {
     let weighed = |gain: f64| gain + LOSS_WEIGHT * (gain + MARGIN.ln_1p()).min(0.0);
     match goal {

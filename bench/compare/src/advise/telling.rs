@@ -214,7 +214,7 @@ impl Telling {
     }
 }
 
-/// A row for each metric with a direction: the two medians, their difference and the verdict.
+/// A row for each metric: the two medians, the estimated difference and the verdict.
 fn test_table(run: &Run, name: &str) -> String {
     let (selection, judgements) = (Selection::of(run), Judgements::of(run));
     let head = [

@@ -129,7 +129,7 @@ fn weigh(sides: (Side, Side), [time, memory]: [&Judgement; 2]) -> Answer {
     let least = |judgement: &Judgement| bounds(judgement).map_or(0.0, |(least, _)| least);
     match sides {
         (Side::Gain, Side::Gain | Side::None) | (Side::None, Side::Gain) => Answer::Use,
-        // Judged by the lower end of the gain and the upper end of the loss, as logarithms.
+        // Compares the lower end of the gain with the upper end of the loss, as logarithms.
         (Side::Gain, Side::Loss(loss) | Side::Unknown(loss))
             if least(time) > LOSS_WEIGHT * loss =>
         {

@@ -45,7 +45,7 @@ impl Patient {
         names
     }
 
-    /// The value after the colon of the first line for `name`.
+    /// The text after the colon in the first line of `file` that `name` begins.
     pub(super) fn field(&self, file: &str, name: &str) -> Option<String> {
         let text = self.text(file)?;
         let mut fields = text.lines().filter_map(|line| line.split_once(':'));

@@ -77,7 +77,7 @@ impl<'a> Selection<'a> {
         rule.judge(&variant, &baseline, copy.as_deref()).ok_or(Reason::NoFigure)
     }
 
-    /// Returns true for a baseline well above zero and positive figures: a ratio is meaningful.
+    /// Returns whether ratios mean something: the baseline is not near zero, all figures positive.
     fn has_ratios(&self, column: &Column<'a>, row: Row<'a>, metric: &Metric) -> bool {
         let of = |column| self.samples(column, row, metric);
         let (variant, baseline) = (of(column), of(self.baseline()));

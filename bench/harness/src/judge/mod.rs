@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! selection  which variants of one or several runs stand side by side, and over which rows
-//! judging    from a column of them to a judgement
+//! judging    from a column of a selection to a judgement
 //! decision   from two columns of figures to an outcome
 //! judgement  the outcome with its grounds, which every renderer takes
 //! headline   the judgements on a run in a sentence

@@ -48,7 +48,7 @@ pub struct Selection<'a> {
     /// The metric that verdicts are about.
     pub metric: &'a Metric,
     warnings: Vec<String>,
-    /// An answer to print instead of the judgements, if these runs alone do not decide it.
+    /// An answer that replaces the headline, if these runs alone do not decide the answer.
     pub answer: Option<&'a str>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Selection<'a> {
     /// Puts the variants of all runs side by side.
     ///
     /// # Errors
-    /// If the runs share no row, or no variant has the name of the baseline.
+    /// If the runs differ in experiment or primary metric, share no row, or lack the baseline.
     pub fn new(runs: &'a [(String, Run)], baseline: Option<&str>) -> Result<Self> {
         Self::beside(runs.iter().map(|(place, run)| (place.as_str(), run)).collect(), baseline)
     }

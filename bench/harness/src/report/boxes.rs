@@ -158,7 +158,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Spreads dots vertically: multiples of the golden ratio are never close to each other.
+/// Spreads dots vertically by multiples of the golden ratio, whose fractions are never close.
 fn spread(index: usize) -> f64 {
     ((index as f64 * 0.618_034).fract() - 0.5) * 2.0 * (HALF - 2.0)
 }

@@ -202,7 +202,7 @@ fn picture(
     }
 }
 
-/// Returns `most` readings at most: the highest of each group, so that no peak is lost.
+/// Returns at most `most` readings: the highest of each group of neighbours, so no peak is lost.
 fn thinned(readings: &[Moment], most: usize) -> Vec<Moment> {
     let each = readings.len().div_ceil(most).max(1);
     let highest = |some: &[Moment]| {

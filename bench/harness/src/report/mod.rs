@@ -3,7 +3,7 @@
 //! ```text
 //! page      the whole file: head, theme, sections
 //! section   the runs of one experiment
-//! source    where they come from: command, input, date; verdicts as Markdown
+//! source    the origin of these runs: command, input, date; their verdicts as Markdown
 //! verdicts  matrices of verdicts
 //! forest    intervals
 //! boxes     box plots with every sample
@@ -13,7 +13,7 @@
 //! counters  counts per operation
 //! card      a picture with its caption and its data
 //! grid      a table
-//! lane      the words above what is drawn of a variant
+//! lane      the text above a variant's part of a picture
 //! axes, scale, palette  what pictures share
 //! ```
 //!
@@ -102,7 +102,7 @@ pub fn sheet(
 }
 
 /// Reads runs. A run's name is the last part of its path, because a shared page need not show the
-/// author's folders; it is the whole path where two last parts are equal.
+/// author's folders. It is the whole path if another run has the same last part.
 fn read(directories: &[PathBuf]) -> Result<Vec<(String, Run)>> {
     let last = |place: &PathBuf| place.file_name().map(|name| name.to_string_lossy().into_owned());
     let names: Vec<Option<String>> = directories.iter().map(last).collect();

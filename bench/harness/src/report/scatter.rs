@@ -29,7 +29,7 @@ impl Point {
     }
 }
 
-/// The metric for memory: the first one in bytes of which less is better, unless it is primary.
+/// The first metric in bytes of which less is better; `None` if the primary metric is of that kind.
 fn memory_metric<'a>(selection: &Selection<'a>) -> Option<&'a Metric> {
     let is_memory = |metric: &&Metric| {
         let is_bytes = ["bytes", "KiB", "MiB", "GiB"].contains(&metric.unit.as_str());

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 const END: &str = "shard.json";
 const SCHEMA: &str = "quarry-shard/1";
-/// The lock file of all shards' directory; a process that lists or begins a shard holds its lock.
+/// The lock file in the common directory of the shards; a process locks it while it begins a shard.
 const LOCK: &str = ".lock";
 /// Follows the name of an unfinished shard, before random letters.
 const PARTIAL: &str = ".partial-";
@@ -70,7 +70,7 @@ impl PartDirectory {
     pub fn begin(parent: &Path, shard: Shard, meta: &Meta) -> Result<Begun> {
         destination::folder("--out", parent)?;
         let cannot = || format!("--out {}: cannot be written", parent.display());
-        // While this process holds the lock, no other one adds or removes a shard.
+        // While this process holds the lock, no other begins a shard or removes an abandoned one.
         let looking = File::options().create(true).append(true).open(parent.join(LOCK));
         let _looking =
             lock(looking.with_context(cannot)?, FlockArg::LockExclusive).with_context(cannot)?;

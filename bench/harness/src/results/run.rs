@@ -42,7 +42,7 @@ impl Run {
     }
 
     /// One value per counted round of a cell; `None` if the sample failed or lacks the figure.
-    /// Values with equal indices in two columns are a pair.
+    /// Equal indices in the values of two variants are one round: a pair.
     pub fn values(&self, cell: Cell<'_>, metric: &Metric) -> Vec<Option<f64>> {
         let mut values = vec![None; self.rounds()];
         for sample in self.samples_of(cell) {
@@ -52,7 +52,7 @@ impl Run {
         values
     }
 
-    /// All single values of a cell: the series of its samples, else a value per round.
+    /// All single values of a cell: of each sample its series, or its value if it has none.
     pub fn single_values(&self, cell: Cell<'_>, metric: &Metric) -> Vec<f64> {
         let of = |sample: &Sample| sample.measurement.as_ref().map(|it| metric.values(it));
         self.samples_of(cell).filter_map(of).flatten().collect()
@@ -65,7 +65,7 @@ impl Run {
             text.push_str(&format!("* {}: {}\n", variant.name, variant.description));
         }
         let (samples, seed) = (counted(self.meta.rounds, "sample"), self.meta.seed);
-        text + &format!("{samples} of each, seed {seed}, order randomised: {what}\n")
+        text + &format!("{samples} of each, in random order (seed {seed}). A sample: {what}\n")
     }
 
     /// One line per distinct failure, with its count and place.

@@ -24,7 +24,7 @@ impl<'a> Matrix<'a> {
         Self { selection: Selection::of(run), groups }
     }
 
-    /// Returns true if no workload is in a group.
+    /// Returns true if there are no groups.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
@@ -59,8 +59,8 @@ impl<'a> Matrix<'a> {
         Table::of(head, rows).text()
     }
 
-    /// Returns every other variant relative to the baseline, with intervals; an asterisk marks
-    /// better and worse ones. The last row of a group is the geometric mean over its workloads.
+    /// Returns every other variant relative to the baseline, with intervals. An asterisk marks a
+    /// variant that differs. A group of several rows ends with their geometric mean.
     pub fn ratios(&self, metric: &Metric) -> String {
         // The copy comes first: it shows the noise of the other ratios.
         let (copies, others): (Vec<_>, Vec<_>) =

@@ -1,4 +1,4 @@
-//! The table of document 002: per number of tasks the variants' rates, with differences in percent.
+//! The table of document 002: a row per number of tasks, with rates and differences in percent.
 
 use crate::judge::{Column, Row, Selection};
 use crate::table::Table;

@@ -32,9 +32,9 @@ fresh_zero! {
     pub struct Descriptor {
         /// Pins, latch and flags.
         pub state: StateWord,
-        /// The key's second half: the page's number within its mapping.
+        /// The key's second half: the page's number within its file mapping.
         pub index: AtomicU64,
-        /// The key's first half: the number of the page's mapping, or 0.
+        /// The key's first half: the number of the page's file mapping, or 0.
         pub mapping: AtomicU32,
         /// The first frame of its memory.
         pub pfn: AtomicU32,
@@ -56,7 +56,7 @@ fresh_zero! {
         pub order: AtomicU8,
         /// The group that the page is charged to.
         pub group: AtomicU8,
-        /// 1 while the mapping's owner holds the page (`held.rs`). Only this owner writes it.
+        /// 1 while the file mapping's owner holds the page (`held.rs`). Only this owner writes it.
         held: AtomicU8,
         /// The task that has latched the page for writing, if it recorded itself; else 0.
         pub writer: AtomicU32,
@@ -87,7 +87,7 @@ impl Descriptor {
         self.held.load(Acquire) != 0
     }
 
-    /// Records whether the owner of the mapping holds the page.
+    /// Records whether the owner of the file mapping holds the page.
     #[inline(always)]
     pub fn set_held(&self, is_held: bool) {
         self.held.store(is_held.into(), Release);

@@ -45,7 +45,7 @@ pub enum Waiting {
     Waits,
     /// The scan waits, except for a lock that the running task itself holds. Reclaim inside
     /// `malloc` uses this, also in a signal handler. A task with such a lock requests no memory, so
-    /// each wait ends. (With `try_lock`, `malloc` would fail when that task loses its CPU.)
+    /// each wait ends. (With `try_lock`, `malloc` would fail while a lock's holder has no CPU.)
     ForOthers,
 }
 
@@ -61,9 +61,9 @@ pub struct Sizes {
 /// Counters of the lists. All values only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LruCounters {
-    /// Critical sections of the nodes' LRU locks; 0 if locks do not count.
+    /// Critical sections of the nodes' LRU locks; 0 with locks that do not count theirs.
     pub sections: u64,
-    /// Critical sections of batch locks; 0 if locks do not count, and under `single`.
+    /// Critical sections of batch locks; 0 with such locks, and under `single`.
     pub batch_sections: u64,
     /// Pages put on lists.
     pub added: u64,

@@ -4,11 +4,11 @@
 //! | version : 16 | flags : 16 | exclusive : 1 | shared : 11 | pins : 20 |
 //! ```
 //!
-//! * A *pin* keeps the page and its memory where they are. Users hold pins. A task that works on
-//!   the page without its lock (the filler, writeback, an add batch, a scan) holds one too.
+//! * A *pin* keeps the page and its memory where they are. Users hold pins. The cache's own work on
+//!   a page (the fill, writeback, an add batch, a scan) holds one too.
 //! * The *latch* orders tasks that read and write the bytes.
-//! * `LIVE`: the page is in the index of a mapping. The task that clears it has taken the page out
-//!   of the index; the task that then gives up the last pin owns the page and frees it.
+//! * `LIVE`: the page is in a file mapping's index. A task that clears the flag has taken the page
+//!   out of the index; the task that then gives up the last pin owns the page and frees it.
 //!
 //! Equations: `word = 0` iff the descriptor is free; `pins = 0 and not LIVE` only while the one
 //! owner frees the page; `exclusive` implies `shared = 0`.
@@ -34,7 +34,7 @@ pub struct State(pub u64);
 impl State {
     /// The latch is held for writing, or while the page is filled.
     pub const EXCLUSIVE: u64 = 1 << 31;
-    /// The page is in the index of a mapping.
+    /// The page is in the index of a file mapping.
     pub const LIVE: u64 = 1 << 32;
     /// The bytes are those of the backing, or newer.
     pub const UPTODATE: u64 = 1 << 33;

@@ -1,4 +1,4 @@
-//! Finds the mappings that need more memory, by their recent refaults per lost page.
+//! Finds the file mappings that need more memory, by their recent refaults per lost page.
 //!
 //! A mapping whose evicted pages often come back will probably need its cached pages soon, even
 //! those not used recently. So a scan spares an unused page for another round if the *demand* of

@@ -18,7 +18,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 /// Numbers that move together: as many as one scan frees.
 const BATCH: usize = 32;
 const ROOM: usize = 2 * BATCH;
-/// Descriptors whose free bits share a word; they fill 4 KiB.
+/// Descriptors of a *group* (in this file): their free bits share a word, and they fill 4 KiB.
 const GROUP: usize = 64;
 /// Groups that are mapped together: 1 MiB of addresses, which take memory at the first access.
 const STEP: usize = 256;

@@ -38,7 +38,7 @@ pub trait Host: NodeHost {
 
     /// Reclaims `frames` frames, or an index node if `frames` is 0, for a request that found none.
     /// Then calls `attempt`, which repeats the request, while no other task can take the freed
-    /// memory. Returns whether that succeeded. The caller holds no lock of the page cache.
+    /// memory. Returns whether `attempt` succeeded. The caller holds no lock of the page cache.
     fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool;
 }
 

@@ -10,8 +10,8 @@ use crate::lru::{PageNo, State};
 use core::ops::Range;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Drops shadow entries of a range, and pages that no task pins, latches or writes. Waits for
-    /// nothing. O(pages); holds the lock of the mapping for 14 at a time.
+    /// Drops shadow entries of a range, and those pages of kind `which` that no task pins, latches
+    /// or writes. Waits for nothing. O(pages); holds the mapping's lock for 14 at a time.
     pub fn invalidate(
         self,
         mapping: MappingId,

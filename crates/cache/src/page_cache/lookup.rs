@@ -73,13 +73,13 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Marks a page, which the caller fills, as read ahead: no reader has asked for it yet. If it
-    /// is the marker of its window, its first use starts the next read-ahead.
+    /// is the marker of its read-ahead window, its first use starts the next read-ahead.
     pub fn mark_read_ahead(self, page: PageNo, is_marker: bool) {
         let marker = if is_marker { State::READAHEAD } else { 0 };
         self.tables.pages.at(page).state.set(State::FRESH | marker);
     }
 
-    /// Clears the mark of a window's marker; returns whether the page had it.
+    /// Clears the mark of a read-ahead window's marker; returns whether the page had it.
     pub fn take_readahead_mark(self, page: PageNo) -> bool {
         self.tables.pages.at(page).state.clear(State::READAHEAD).has(State::READAHEAD)
     }

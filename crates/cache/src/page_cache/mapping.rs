@@ -1,4 +1,4 @@
-//! Mappings: the cached pages of one file or database each (the kernel's `address_space`).
+//! File mappings: the cached pages of one file or database each (the kernel's `address_space`).
 //!
 //! Mappings are type-stable: the memory of a mapping is never used for anything else. So a scan may
 //! lock the mapping that a page names, and check then whether the page still belongs to it.

@@ -1,4 +1,4 @@
-//! The page cache: pages of files and databases, by mapping and index.
+//! The cached pages of files and databases. In this folder a *mapping* is a file mapping.
 //!
 //! A page stays while it is in an index (`LIVE`) or pinned. Truncation and eviction take it out of
 //! the index; the task that then gives up the last pin releases it. Changes of an index, and of

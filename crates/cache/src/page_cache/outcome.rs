@@ -41,7 +41,7 @@ impl Slot {
 pub enum ReadError {
     /// No page is available.
     Full,
-    /// A fill failed with this code: the caller's own, or the fill for which the caller waited.
+    /// The caller's own fill, or the one for which it waited, failed with this code.
     Failed(i32),
 }
 

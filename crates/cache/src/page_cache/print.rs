@@ -6,7 +6,7 @@ use super::host::Host;
 use crate::lru::Sizes;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Visits each figure and its name: gauges in pages first, then all events. O(slots).
+    /// Visits each figure and its name: first gauges, then all events. O(slots + descriptors).
     pub fn visit_vmstat(self, visit: &mut dyn FnMut(&'static str, u64)) {
         let (events, lru) = (self.events(), self.lru_counters());
         let nodes = self.host.pages().zones().all().map(|zone| zone.node());

@@ -4,8 +4,8 @@
 //! A balance makes at most 64 passes. A pass looks at one in `1 << priority` pages and objects. The
 //! priority falls from 12 (one in 4,096) to 0 (all of them). Each pass
 //!
-//! 1. takes back Quarry's own reserves: cached mappings, barns, and from priority 9 on all parked
-//!    objects (once, and once more each time a shrinker has freed objects);
+//! 1. takes back Quarry's stashes: cached mappings, barns (first pass only), and from priority 9 on
+//!    all parked objects (once, and once more each time a shrinker has freed objects);
 //! 2. scans cached pages: `pages >> priority`, down to the cache's floor (`evict.rs`);
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`.
 //!
@@ -56,7 +56,7 @@ pub struct Balanced {
     pub passes: u32,
     /// The priority of the last pass.
     pub priority: u32,
-    /// Cached pages that were looked at, and that were evicted.
+    /// Cached pages that scans looked at, and those of them that they evicted.
     pub pages: (u64, u64),
     /// Objects that shrinkers looked at, and objects that they reported as freed.
     pub objects: (u64, u64),

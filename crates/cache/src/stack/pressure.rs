@@ -1,8 +1,8 @@
 //! The shortage of memory in three levels, and the callbacks for it (`vmpressure`, Linux 3.10).
 //!
-//! The level follows from how many of 512 pages or objects that a reclaim looks at it can free: at
-//! most 40 % means medium, at most 5 % critical. A reclaim that looks at an eighth of everything at
-//! once is critical too. The callbacks run only when the level changes.
+//! The level follows from the part that a reclaim frees of each 512 pages and objects that it looks
+//! at: at most 40 % means medium, at most 5 % critical. The level is critical, too, once one pass
+//! looks at an eighth of everything. The callbacks run only when the level changes.
 
 use super::shrinkers::Shrunk;
 use quarry_mm::stack::Pressure;

@@ -2,8 +2,8 @@
 //!
 //! All memory that Quarry hands out lies in one window of addresses, so "is this pointer ours" is
 //! one subtraction and one comparison. The arena maps pageblocks when zones and mappings take them,
-//! and unmaps them when they come back. It never touches other mappings of the program in the
-//! window.
+//! and unmaps them when they come back. It never touches a *foreign mapping*: memory in the window
+//! that another part of the process has mapped.
 //!
 //! Each pageblock has three bits:
 //!
@@ -34,8 +34,8 @@ use quarry_sys::topology::max_map_count;
 pub enum Side {
     /// A zone takes the lowest free address.
     Zone,
-    /// A mapping takes the lowest address after the first 2 GiB (a quarter of a small window), or
-    /// if that part is full, any. So zones' pageblocks lie together, and mappings can grow.
+    /// A mapping takes the lowest address after the first 2 GiB (in a small window, after its first
+    /// quarter), or if all are taken, any. So zones' pageblocks lie together; mappings can grow.
     Mapping,
 }
 
@@ -184,8 +184,8 @@ impl Arena {
         }
     }
 
-    /// Takes a free extent. Looks first in the wanted part of the window, for an extent with `room`
-    /// free pageblocks after it; then there without that room; then anywhere. O(log pageblocks +
+    /// Takes a free extent. Searches the wanted part of the window first for an extent with `room`
+    /// free pageblocks after it, then for any extent; then the whole window. O(log pageblocks +
     /// count / 64), but see [`BlockBits::find`] for an aligned extent.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;

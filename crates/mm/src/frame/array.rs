@@ -73,7 +73,7 @@ unsafe impl<T: Sync> Sync for OsArray<T> {}
 unsafe impl<T: Send + Sync> Send for OsArray<T> {}
 
 impl<T> OsArray<T> {
-    /// Makes an array whose `len` entries `make(index)` makes in place; fails with the OS's error.
+    /// An array of `len` entries, each made in place by `make(index)`; fails with the OS's error.
     pub fn filled(
         os: &'static dyn Os,
         len: usize,

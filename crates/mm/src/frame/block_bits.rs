@@ -67,7 +67,7 @@ impl FreeExtents {
     fn of_word(free: u64) -> Self {
         let mut longest = 0;
         let mut rest = free;
-        // Each round takes one block off every extent, so the rounds count the longest one.
+        // Each round takes one block off every extent: the longest extent lasts `longest` rounds.
         while rest != 0 && rest != u64::MAX {
             rest &= rest << 1;
             longest += 1;

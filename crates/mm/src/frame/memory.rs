@@ -5,7 +5,7 @@
 //!            ^ first edge              ^ second edge              ^ base of the arena
 //! ```
 //! Each part has addresses for all frames of the window. The arena maps frames when they are taken;
-//! a table is mapped from its start to the entry of the last frame in use.
+//! a table is mapped from its start at least to the entry of the last frame that was ever in use.
 
 use super::arena::{Arena, Side, Wanted};
 use super::order::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
@@ -243,8 +243,8 @@ impl Memory {
     /// the extent `to`, which is at least as long and loses its contents. Frees `from`.
     ///
     /// # Errors
-    /// [`NotMoved::Unchanged`] where the caller has to copy the pages, or to give `to` back;
-    /// [`NotMoved::Lost`] where `to` is excluded from now on.
+    /// [`NotMoved::Unchanged`] if no page moved: the caller has to copy them, or to give `to` back;
+    /// [`NotMoved::Lost`] if `to` may belong to other code: it is excluded from now on.
     ///
     /// # Safety
     /// The caller has taken both extents, they do not overlap, and no other task uses them.

@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MigrateType {
-    /// Slabs: one live object pins the frame.
+    /// Slabs: one live object keeps the whole slab from being freed.
     Unmovable = 0,
     /// Large allocations, which are freed whole, and cached pages.
     Movable = 1,

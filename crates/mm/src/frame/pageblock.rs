@@ -105,7 +105,7 @@ pub enum Faults {
     Plain = 0,
     /// As a huge page, at the first touch.
     Huge = 1,
-    /// In small pages for good: a part went back to the OS, and the kernel must not fill it again.
+    /// In small pages: a part went back to the OS, and khugepaged must not fill that part again.
     Small = 2,
     /// A huge page has brought in all of it.
     Whole = 3,

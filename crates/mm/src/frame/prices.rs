@@ -24,8 +24,8 @@ pub struct Prices {
 }
 
 struct Price {
-    /// Memory that came in since the last entry of `last_us`, and its time; at 2 MiB they become
-    /// the next entry: `{frames : 32 | ns : 32}`.
+    /// `{frames : 32 | ns : 32}`: frames that came in since the last entry of `last_us`, and how
+    /// long this took. Once they are 2 MiB, the next entry follows from both.
     since: AtomicU64,
     /// Recent durations of bringing in 2 MiB, in microseconds, latest first; 0 = none. Threads that
     /// write at the same time may lose entries.

@@ -8,8 +8,8 @@
 //!
 //! Invariant: a frame has an owner (`kind != NONE` for the frame or for the head of its block) or
 //! is free (`state`, or a bit of its pageblock, shows where), never both. Each array is accessible
-//! from its start to the entry of the last frame in use, so that `free` can look up every address
-//! before that frame's end; entries of unmapped and foreign frames there have no owner.
+//! from its start at least to the entry of the last frame ever in use. So `free` can look up every
+//! address before that frame's end; the entries of unmapped and foreign frames have no owner.
 
 use super::growing::{DOWN, GrowingArray};
 use super::list::{Link, Links};

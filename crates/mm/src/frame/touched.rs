@@ -1,5 +1,5 @@
-//! Estimates which part of the frames handed out a program touches: often a small part of a large
-//! object. Bringing in whole objects would multiply the memory of such a program.
+//! Estimates how much of its objects a program touches: of a large object often only a small part.
+//! Bringing in whole objects would multiply the memory of such a program.
 //!
 //! `mincore` tells which pages are in memory. But other allocators do not call it, so a filter of
 //! system calls may kill a process that does. So the slab layer estimates, for each kind of frame:

@@ -1,4 +1,4 @@
-//! The checks of objects, which reveal errors of the program.
+//! The checks of objects, which reveal errors of the program. A *record* describes one object.
 
 /// A set of checks. The first four are the letters of `slub_debug` (Linux 6.18,
 /// `Documentation/admin-guide/mm/slab.rst`).

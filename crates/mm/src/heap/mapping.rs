@@ -226,13 +226,13 @@ impl Mappings {
         zones.frames().link(pfn.plus(2))
     }
 
-    /// The number of the record of the mapping that starts at `pfn`, if it is a sample; or 0.
+    /// The number of the heap profile's record of the mapping that starts at `pfn`, or 0.
     #[must_use]
     pub fn sample(&self, zones: &Zones, pfn: Pfn) -> u32 {
         zones.frames().link(pfn.plus(4))
     }
 
-    /// Makes the mapping that starts at `pfn` a sample with this record; 0 makes it none.
+    /// Gives the mapping that starts at `pfn` this record of the heap profile; 0 gives it none.
     pub fn set_sample(&self, zones: &Zones, pfn: Pfn, record: u32) {
         zones.frames().set_link(pfn.plus(4), record);
     }

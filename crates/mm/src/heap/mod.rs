@@ -2,7 +2,7 @@
 //!
 //! | request | served by | rounding |
 //! |---|---|---|
-//! | up to 32 KiB | a slab cache per size class | at most 12.5 % above 128 bytes |
+//! | up to 32 KiB | a slab cache per size class | from 129 bytes on by at most 12.5 % |
 //! | up to 1 MiB | an extent of frames | to 4 KiB |
 //! | above | an extent of pageblocks of the window | to 4 KiB usable, 2 MiB of address space |
 //!

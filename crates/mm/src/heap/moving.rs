@@ -52,8 +52,8 @@ impl MovedMappings {
         }
     }
 
-    /// Returns whether the process still has enough mappings of the kernel after another move,
-    /// which may split one of them into two.
+    /// Returns whether to move the pages of an extent instead of copying them: a move may split one
+    /// of the kernel's mappings into two, and `vm.max_map_count` limits their number.
     pub(super) fn may_move(&self, extent: Extent) -> bool {
         const SURELY: usize = 1024;
         let count = self.count.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Allocation. A request takes a block from the lists of its CPU, or from a zone above its low
-//! mark. If none has a block, the slow path follows (`__alloc_pages_slowpath`). A request that
-//! cannot wait may also use the frames below the low mark.
+//! mark. If none has a block, the slow path follows (`__alloc_pages_slowpath`): a request that
+//! cannot wait uses the frames below the low mark at once, other requests first let zones grow.
 
 use super::allocator::PageAllocator;
 use super::policy::PagePolicy;
@@ -35,8 +35,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.alloc(&self.zones, slot, request.node, &request.ask(), mark)
     }
 
-    /// Takes up to `out.len()` blocks of the local node; returns how many. Takes at least one if
-    /// [`alloc`](Self::alloc) would succeed.
+    /// Takes up to `out.len()` blocks, from the request's node if possible; returns how many. Takes
+    /// at least one if [`alloc`](Self::alloc) would succeed.
     pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
         let ask = request.usual();
         let bulk =

@@ -2,7 +2,7 @@
 //!
 //! Invariants, while no thread is at work:
 //! * `budget.used = sum over zones of (managed - free) + mapped + claimed`
-//! * number of frames with the state `in_pcp` = pages on the lists of all slots, without extents
+//! * frames of blocks with the state `in_pcp` = pages on the lists of all slots, without extents
 
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
@@ -64,13 +64,13 @@ impl<P: PagePolicy> PageAllocator<P> {
         Ok(Self { zones, pcps, free_list: config.free_list, huge: config.faults.huge })
     }
 
-    /// The records of frames.
+    /// The descriptors of frames.
     #[inline]
     pub fn frames(&self) -> &FrameTable {
         self.zones.memory().frames()
     }
 
-    /// The window with the records of its frames.
+    /// The window with the descriptors of its frames.
     #[inline]
     pub fn memory(&self) -> &Memory {
         self.zones.memory()
@@ -101,7 +101,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Gives a block back; aborts the process if it is free already, or in no zone. O(1).
+    /// Gives a block back; aborts the process if it is free, misaligned, or in no zone. O(1).
     #[inline]
     pub fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
         let owner = self.check_freed(pfn, order);

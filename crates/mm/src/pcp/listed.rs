@@ -14,7 +14,7 @@ use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Extent, Mark, Urgency, Zones};
 use quarry_sys::broken::Broken;
 use quarry_sys::percpu::SlotIndex;
 
-/// First bound of a list: the frames in use divided by this, at most 1 MiB. The larger bound holds.
+/// First bound of a list: the frames in use divided by this, at most 1 MiB. The larger one holds.
 const SHARE: u32 = 8;
 const SMALL_MOST: u32 = 256;
 /// Second bound: the frames in use divided by this and by the number of slots, at most 8 MiB.
@@ -201,8 +201,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.take_listed((slot, node), (count, Order::ZERO), Movement::TakenOutside)
     }
 
-    /// Puts an extent of a size in [`EXTENT_FRAMES`] on the list of the slot; returns `false` if
-    /// the list has no room. May be called outside the gate. O(1), no lock.
+    /// Puts an extent on the slot's list; false if the list is full, the pageblock not movable, or
+    /// the size not in [`EXTENT_FRAMES`]. May be called outside the gate. O(1), no lock.
     #[inline]
     pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
         let Some(node) = self.extent_node(first, count) else { return false };

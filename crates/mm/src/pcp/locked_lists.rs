@@ -82,7 +82,7 @@ impl<'a> LockedLists<'a> {
         self.pop(list, order)
     }
 
-    /// Fetches blocks for an empty list in one critical section, in their order, and takes the
+    /// Fetches blocks for an empty list in one critical section, keeps their order, and takes the
     /// first. A refill may not use the high-order reserve: if it finds no block, a request with a
     /// right to the reserve goes to the zone (`rmqueue_bulk` to Linux 6.19). (On fresh memory the
     /// batches of two CPUs are neighbours, and share a cache line of 64 state bytes. A gap of one

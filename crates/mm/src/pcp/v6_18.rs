@@ -5,7 +5,7 @@
 //! Drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
 //!
 //! Two rules differ in user space. The kernel bounds the lists by an eighth of the zone. A process
-//! has no fixed memory, so unless memory is declared a CPU keeps at most 2,048 pages (8 MiB). And
+//! has no fixed memory; so unless memory is declared, a CPU keeps at most 2,048 pages (8 MiB). And
 //! listed pages already belong to the process, so only requests that bypass the lists are tested
 //! against watermarks.
 //!

@@ -28,7 +28,7 @@ const ANNOUNCED_BYTES: usize = 64 << 10;
 const FIRST: usize = 16384;
 /// Unused entries of the storage that keep their memory, 32 KiB.
 const KEPT: usize = 4096;
-/// Entries whose memory goes back in one critical section: some 20 us.
+/// Entries whose memory goes back in one critical section, which takes some 20 us.
 const TRIM_STEP: usize = 32 << 10;
 
 /// Counts of exchanges between CPUs and barn.
@@ -255,8 +255,8 @@ impl Barn {
     }
 
     /// Gives back the memory of the storage's unused entries, except for [`KEPT`] of them. If the
-    /// barn `is_used`, keeps memory for twice the entries in use, and gives back the rest by large
-    /// steps: after 4 million small objects the storage has 9 MiB.
+    /// barn `is_used`, keeps twice the entries in use and [`TRIM_STEP`] more, and gives back only
+    /// whole steps: once a program has freed 4 million small objects, the storage has 9 MiB.
     pub(super) fn trim_storage(&self, metadata: &Metadata, is_used: bool) {
         loop {
             let mut sheaves = self.sheaves.lock();
@@ -269,7 +269,7 @@ impl Barn {
         }
     }
 
-    /// Bytes of objects, correct to within 64 KiB. Takes no lock.
+    /// Bytes of objects, correct to within 64 KiB or one larger object. Takes no lock.
     pub fn bytes(&self) -> usize {
         self.announced.load(Relaxed)
     }

@@ -5,8 +5,8 @@
 //! when the cache is created, if the allocator has zones for such nodes.
 //!
 //! The kernel frees an object of another node's memory directly into its slab. Here the fast path
-//! does not check the node. So such objects enter a CPU's array, and may be handed out again there.
-//! When a sheaf leaves the CPU, each object goes to the barn of its own node.
+//! does not check the node. So such objects enter a CPU's array, and that CPU may hand them out
+//! again. When a sheaf leaves the CPU, each object goes to the barn of its own node.
 
 use super::barn::{Barn, Traffic};
 use super::context::SlabContext;

@@ -14,7 +14,7 @@
 //! bit set, and when the slab is given back.
 //!
 //! A slab with free objects is on one of five lists: 0..=3 by how many quarters of its objects are
-//! free, 4 if it is empty. Objects come from the fullest slab, so that other slabs become empty.
+//! free, 4 if all are (*empty*). Requests take from the fullest slab, so that others become empty.
 //!
 //! Equations: `free(slab) = popcount(bits)`, `digest(slab) = sum of term(word i of the bits, i)`,
 //! `list(slab) = floor(4 * free / objects)` for `free > 0`, no list for `free = 0`,

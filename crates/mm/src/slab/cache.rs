@@ -13,7 +13,7 @@ use quarry_sys::report::{Line, fatal};
 pub const MAX_CACHES: usize = MAX_ARRAYS;
 const _: () = assert!(MAX_CACHES <= Kind::LAST_CACHE as usize + 1);
 
-/// A cache's number, which is also the kind of its frames and its per-CPU array.
+/// A cache's number, which is also the kind of its frames and the number of its per-CPU array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheId(u8);
 
@@ -212,7 +212,7 @@ impl Cache {
             stride,
             order,
             header,
-            // Unused bytes lie first: `Geometry` would take those at the end for an object.
+            // Unused bytes lie first: `Geometry` would take unused bytes at the end for an object.
             first_object: order.bytes() - objects * stride,
             objects: objects as u32,
             magic: (u64::MAX / stride as u64) + 1,
@@ -234,7 +234,7 @@ impl Cache {
         self.identity.generation
     }
 
-    /// Returns whether an earlier cache had this number; the policy then reuses its records.
+    /// Returns whether an earlier cache had this number; the policy then reuses that cache's state.
     #[must_use]
     pub fn is_reused(&self) -> bool {
         self.identity.is_reused

@@ -20,7 +20,7 @@ use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 const BARNS_LEAST: usize = 32 << 20;
 /// Without pressure, barns may hold the bytes in use divided by this.
 const BARNS_SHARE: usize = 8;
-/// Bytes that barns may hold under pressure. (With 8 MiB, a program of 50 MiB took 5 % more.)
+/// Bytes that barns may hold under pressure. (With 8 MiB, a 50 MiB program took 5 % more memory.)
 const PRESSED_LEAST: usize = 2 << 20;
 /// Under pressure, barns may hold the bytes in use divided by this.
 const PRESSED_SHARE: usize = 32;

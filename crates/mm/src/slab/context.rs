@@ -51,7 +51,7 @@ pub struct SlabContext<'a, P: PerCpu> {
 }
 
 /// Slabs that have become empty and left their cache. The page allocator gets them only when the
-/// context is dropped, because the code that empties them may have little stack left.
+/// context is dropped: the code that empties them may have little of the thread's stack left.
 #[derive(Default)]
 pub struct Emptied(Cell<(List<Pfn>, Order)>);
 

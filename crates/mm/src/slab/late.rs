@@ -1,5 +1,5 @@
-//! A value that is made at its first use, so that it costs nothing in a stack that never uses it:
-//! the tables of the page cache, and those of some policies.
+//! A value that is made at its first use: the tables of the page cache, and those of some policies.
+//! So it costs nothing in a [`Stack`](crate::stack::Stack) that never uses it.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;

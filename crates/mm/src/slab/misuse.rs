@@ -1,7 +1,7 @@
 //! Reports of the misuse that slabs find: each prints one line and aborts.
 //!
 //! If the program frees an object that lies in an array or a slab, it has freed the object before,
-//! or never got it: no record tells these two errors apart.
+//! or never got it: Quarry keeps nothing that tells these two errors apart.
 
 use super::cache::{Cache, CacheId};
 use super::table::CacheTable;

@@ -14,7 +14,7 @@ pub trait ParkedObjects<P: PerCpu>: Sized {
         false
     }
 
-    /// Returns whether `object` is free, and the running CPU would hand it out next.
+    /// Returns whether `object` is free, and one of the next few that the running CPU hands out.
     fn is_parked(&self, _context: &SlabContext<'_, P>, _cache: &Cache, _object: Object) -> bool {
         false
     }

@@ -359,7 +359,7 @@ impl Sheaf {
     #[inline(never)]
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();
-        // The slot with the most room loses it, so that slots that started later get room.
+        // If room is short, the slot with the most room loses it to slots that started later.
         let is_too_much = area.all_room() > CacheLimits::rooms(context.zones).all;
         let largest = match context.limits.was_crowded() || is_too_much {
             true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
@@ -642,7 +642,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         cache: &Cache,
         walk: &mut SparseWalk,
     ) -> usize {
-        // The kernel would return such a page as zeros, without what the constructor has written.
+        // A page that was given back is zero again, without what the constructor has written.
         if cache.has_constructor() || !self.is_set_up(cache) {
             *walk = SparseWalk::OVER;
             return 0;

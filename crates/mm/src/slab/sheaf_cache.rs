@@ -23,9 +23,9 @@ const REFILL_BYTES: usize = 32 << 10;
 const BARN_BYTES: usize = 512 << 10;
 /// The range of [`BARN_BYTES`] in objects, whose pointers take 32 to 128 KiB.
 const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
-/// In a large cache a barn may hold more: the cache's objects outside slabs, divided by this: half
-/// as many as are in use. In a heap of gigabytes, an object that goes to its slab costs cache
-/// misses for the slab's descriptor and bits, and again when it is taken.
+/// In a large cache a barn may hold more: the cache's objects outside slabs, divided by this (half
+/// as many as are in use). In a heap of gigabytes, an object that goes to its slab costs cache
+/// misses for the slab's descriptor and bits, and again when a request takes the object.
 const BARN_SHARE: usize = 3;
 /// The pointers in a barn take at most the bytes of its objects divided by this.
 const POINTERS_SHARE: usize = 8;

@@ -12,7 +12,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 
 /// A request for fewer frames than this gives back at most this many: 2 MiB, in about 100 us. Later
 /// requests give back the rest. (Without this bound, a small request in a process of 1 GiB at times
-/// gave 32 MiB, in 2 ms.) Larger requests have no bound: to touch their own memory takes longer.
+/// gave back 32 MiB, in 2 ms.) Larger requests have no bound: touching their memory takes longer.
 const STEP: u32 = PAGEBLOCK_FRAMES;
 
 impl<C: StackConfig> Stack<C> {

@@ -41,8 +41,8 @@ pub struct BudgetStats {
     pub metadata: usize,
     /// Free memory of the zones that may hold data, and goes back to the system.
     pub free_dirty: usize,
-    /// Memory of the process that Quarry has not allocated: stacks, changed code, mappings of the
-    /// program. The figure is too low if memory in use is untouched, and 0 without `/proc`.
+    /// Memory of the process that Quarry has not allocated: threads' stacks, changed code, the
+    /// program's own `mmap`s. Too low if memory in use is untouched, and 0 without `/proc`.
     pub unaccounted: usize,
     /// Memory of the process in addition to `used`: `metadata`, `free_dirty` and `unaccounted`, as
     /// far as they are in memory. Too low, or 0, in the same cases as `unaccounted`.

@@ -52,7 +52,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     /// Fills in the cache's figures. O(descriptors).
     fn fill_stats<H: StackHost<Cache = Self>>(_host: &H, _stats: &mut BudgetStats) {}
 
-    /// Visits each figure by its name in `/proc/vmstat`; returns false if unused. O(slots).
+    /// Visits each figure by its `/proc/vmstat` name; false if unused. O(slots + descriptors).
     fn visit_vmstat<H: StackHost<Cache = Self>>(
         _host: &H,
         _visit: &mut dyn FnMut(&'static str, u64),

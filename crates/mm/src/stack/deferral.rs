@@ -1,16 +1,16 @@
 //! State that decides when the next direct reclaim is worth its time.
 //!
 //! A reclaim right after another one finds only memory that was freed since, or memory that was
-//! charged since and is not in use. So after a reclaim that did not help its request, Quarry for at
-//! most 10 ms refuses, without a reclaim, further requests that find no memory, unless
+//! charged since and is not in use. So for at most 10 ms after a reclaim that did not help its
+//! request, Quarry refuses, without another reclaim, further requests that find no memory, unless
 //!
 //! * fewer frames are in use than after that reclaim, or a stash holds a freed mapping or block;
 //! * that reclaim left enough frames for this request, and other requests have taken some since;
 //! * a cache has freed more objects than it has handed out since. (If a slab became empty while the
-//!   number of objects in use stayed the same, this is found up to 10 ms later.)
+//!   number of objects in use stayed the same, Quarry finds that slab up to 10 ms later.)
 //!
-//! So a program at its limit whose larger requests fail, with small pairs of `malloc` and `free` in
-//! between, causes one reclaim in 10 ms. A program that frees memory is served at once.
+//! So a program at its limit whose larger requests fail, with `malloc` and `free` of small objects
+//! in between, causes one reclaim in 10 ms. A program that frees memory is served at once.
 
 use super::durations::Durations;
 use crate::slab::MAX_CACHES;

@@ -139,7 +139,7 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         self.links[id.index()].load(Ordering::Relaxed) as usize
     }
 
-    /// Usable bytes of the slab object at `address`, unless it seems to be free; after `None`, call
+    /// Usable bytes of the slab object `object`, unless it seems to be free; after `None`, call
     /// [`Stack::usable_size`](super::Stack::usable_size). O(1), no lock. Any address is allowed.
     #[inline(always)]
     pub fn usable(&self, object: Object) -> Option<usize> {
@@ -178,7 +178,7 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         Some(self.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// Returns whether `address` is an object of `malloc` such as a request of `size` bytes can
+    /// Returns whether an object of `malloc` starts at `address` that a request of `size` bytes can
     /// have got. O(1). Any address is allowed, also null.
     #[inline(always)]
     pub fn was_asked(&self, address: *mut u8, size: usize) -> bool {

@@ -5,7 +5,7 @@
 //! that then grows would be larger than necessary. So freed memory goes back before other memory is
 //! touched: cached mappings (oldest first), objects in barns, and dirty free memory of the zones.
 //!
-//! The peak is the most memory in use during this window of half a second and the one before.
+//! The peak is the most memory in use during this period of half a second and the one before.
 //!
 //! A program that alternates between kinds of memory soon touches again the pages that went back.
 //! So an allowance limits how many pages go back. At once it is half of the peak; in the long run,
@@ -97,11 +97,11 @@ impl Footprint {
 
 /// The recent peak of frames in use, without a lock: the next request notes a lost value again.
 pub(super) struct RecentPeak {
-    /// The peak of this window.
+    /// The peak of this period.
     peak: AtomicU32,
-    /// The peak of the window before.
+    /// The peak of the period before.
     before: AtomicU32,
-    /// The end of this window.
+    /// The end of this period.
     until_ns: AtomicU64,
 }
 

@@ -84,7 +84,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Bytes that were requested for a recorded allocation; aborts if this is not in use.
+    /// Bytes that were requested for a recorded allocation; aborts if it is not in use.
     #[inline]
     fn size(&self, _stack: &Stack<C>, _entry: Entry, _object: Object) -> Option<usize> {
         None
@@ -137,7 +137,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Does timed work, called by slow paths and a thread: fast paths read no clock. O(1).
+    /// Does work that is due. Slow paths and a thread call this: fast paths read no clock. O(1).
     #[inline]
     fn tick(&self, _stack: &Stack<C>) {}
 

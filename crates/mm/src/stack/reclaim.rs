@@ -33,7 +33,7 @@ const PURGE_STEP_BYTES: usize = 16 << 20;
 /// A zone keeps the address space of this many free clean frames (16 MiB) plus an eighth of the
 /// frames in use, because a program that frees and allocates by turns needs it again.
 const KEPT_WHOLE_FRAMES: u32 = 4096;
-/// Slots whose numbers are equal modulo this form a group, which is idle if all its slots are.
+/// Slots whose numbers are equal modulo this share a counter, and are idle only together.
 const SLOT_GROUPS: usize = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -150,9 +150,9 @@ impl<C: StackConfig> Stack<C> {
         bytes
     }
 
-    /// One look, half a `delay_ns` after the last: notes which frames are due, and gives back only
-    /// cached mappings. Also decides how long freed memory is kept: up to eight delays, and not at
-    /// all if `delay_ns` is 0.
+    /// One look, half a `delay_ns` after the last: does stages 1 to 3, notes which frames are due,
+    /// and unmaps clean pageblocks. Also decides how long freed memory is kept: up to eight delays,
+    /// and not at all if `delay_ns` is 0.
     #[inline(never)]
     pub fn look(&self, state: &mut ReclaimState, now_ns: u64, delay_ns: u64) -> Reclaimed {
         if delay_ns > 0 {

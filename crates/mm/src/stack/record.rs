@@ -17,7 +17,7 @@ use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 impl<C: StackConfig> Stack<C> {
     /// Writes the body of a record into `sink`; returns its sum. `about` describes the process.
-    /// Makes no allocation or system call; takes one lock at a time. O(caches * slots).
+    /// Makes no allocation or system call; takes one lock at a time. O(caches * slots + pages).
     ///
     /// A thread with the C library's smallest stack, 16 KiB, may call this at the end of a
     /// `malloc`. So each larger section is a separate function.

@@ -38,7 +38,7 @@ fn block_stays(held: u32, size: usize) -> bool {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Usable bytes of `object`. Aborts if the running CPU would hand it out next.
+    /// Usable bytes of `object`. Aborts if it is free, and the running CPU hands it out soon.
     pub fn usable_size(&self, object: Object) -> usize {
         if let Some(size) = self.watch.size(self, Entry::UsableSize, object) {
             return size;
@@ -176,7 +176,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        // With checks on, only a sample without a record comes here. It moves, and so gets one.
+        // With checks on, only a sampled allocation without a record comes here: it gets one now.
         let have_records = self.watch.have_records();
         // A move by page tables puts a mapping at the start of a pageblock.
         if !have_records

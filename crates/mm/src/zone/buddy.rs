@@ -8,7 +8,7 @@ use crate::frame::{
 };
 
 impl Locked<'_> {
-    /// Takes the smallest block of `migratetype` that is large enough, split down to `order`.
+    /// Takes the smallest block of type `of` that is large enough, split down to `order`.
     /// O(orders).
     #[inline]
     pub(super) fn take_smallest(&mut self, order: Order, of: MigrateType) -> Option<Block> {
@@ -18,9 +18,9 @@ impl Locked<'_> {
     }
 
     /// Takes up to `most` blocks of `order`, lowest addresses first. They come from the smallest
-    /// block of `migratetype` that is large enough; if that has order 0, from its pageblock. `give`
+    /// block of type `of` that is large enough; if that has order 0, from its pageblock. `give`
     /// receives each block and whether it is known to be zero, and sets its state. Returns how
-    /// many. O(orders + blocks).
+    /// many it took. O(orders + blocks).
     #[inline(never)]
     pub(super) fn take_run(
         &mut self,
@@ -57,7 +57,7 @@ impl Locked<'_> {
         Block { pfn, order, zeroed }
     }
 
-    /// Takes a free block off the list of `migratetype`. Returns whether it is known to be zero.
+    /// Takes a free block off the list of type `of`. Returns whether it is known to be zero.
     #[inline]
     pub(super) fn take_off(&mut self, pfn: Pfn, order: Order, of: MigrateType) -> bool {
         let zeroed = self.state.areas.remove(self.memory, pfn, order, of);
@@ -123,7 +123,7 @@ pub(super) fn may_merge(one: PageblockTag, other: PageblockTag) -> bool {
 }
 
 /// Returns whether a block of four times the size would form as soon as this block's buddy became
-/// free. Such a block is handed out late (`buddy_merge_likely`, Linux 6.x).
+/// free. If so, this block is handed out late (`buddy_merge_likely`, Linux 6.x).
 #[inline]
 fn merge_likely(memory: &Memory, pfn: Pfn, order: Order) -> bool {
     if order.get() >= MAX_ORDER - 1 {

@@ -25,10 +25,10 @@ use quarry_sys::primitive::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// The high mark is at most the limit divided by this; else a small limit would be below `min`.
+/// The high mark is at most the limit divided by this; else `min` would exceed a small limit.
 const MOST_OF_LIMIT: u32 = 4;
 
-/// Options from which, with the limit, the marks of a budget follow.
+/// The options that, together with the limit, determine the marks of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkOptions {
     /// Frames of the min mark (`vm.min_free_kbytes`); `None` leaves it to the kernel's formula.
@@ -45,7 +45,7 @@ impl Default for MarkOptions {
 }
 
 /// In a cache line of its own: all CPUs write it, and read the other fields under a zone's lock. On
-/// 26 simulated cores, this makes blocks of 2 MiB take less than half as long.
+/// 26 simulated cores, requests for blocks of 2 MiB take less than half as long because of this.
 #[repr(align(64))]
 struct Used(AtomicU32);
 

@@ -30,7 +30,7 @@ const fn fallbacks(of: MigrateType) -> [MigrateType; 2] {
 }
 
 /// Returns whether a request of type `of` claims the whole pageblock of a block of `order`: if the
-/// block is large, or if `of` is not movable, because stolen blocks would be scattered.
+/// block is large, or if `of` is not movable, because stolen blocks would mix with other types.
 fn worth_claiming(order: Order, of: MigrateType) -> bool {
     order.get() >= PAGEBLOCK_ORDER / 2
         || matches!(of, MigrateType::Unmovable | MigrateType::Reclaimable)

@@ -115,7 +115,7 @@ impl FreeAreas {
         self.dirty += dirty;
     }
 
-    /// Takes a block off the list of `migratetype`; the caller sets its state. Returns whether the
+    /// Takes a block off the list of type `of`; the caller sets its state. Returns whether the
     /// block is known to be zero. O(1).
     #[inline]
     pub(super) fn remove(

@@ -15,7 +15,7 @@ pub enum Whole {
     Any,
     /// Those that may hold old data.
     Dirty,
-    /// Those known to be zero, as long as all wholly free ones together have more frames than this.
+    /// Those known to be zero, as long as all wholly free ones together exceed this many frames.
     CleanBeyond(u32),
 }
 

@@ -62,7 +62,7 @@ pub struct Group {
     not_pinned_max: AtomicU32,
     refusals: AtomicU64,
     reclaims: AtomicU64,
-    /// The place where the last scan of the group ended: a mapping's number and an index.
+    /// The place where the last scan of the group ended: a file mapping's number, a page's index.
     hand_mapping: AtomicU32,
     hand_index: AtomicU64,
 }
@@ -171,7 +171,7 @@ impl Group {
         debug_assert!(before >= frames, "more frames unpinned than were pinned");
     }
 
-    /// The place where the last scan of the group ended: a mapping's number and an index. A hint.
+    /// A hint at where the last scan of the group ended: a file mapping's number, a page's index.
     #[must_use]
     pub fn hand(&self) -> (u32, u64) {
         (self.hand_mapping.load(Relaxed).max(1), self.hand_index.load(Relaxed))
@@ -197,7 +197,7 @@ fn add_below(count: &AtomicU32, frames: u32, most: u32) -> bool {
 
 /// All groups. All bytes are zero as long as only the root exists.
 pub struct Groups {
-    /// True once any group has been charged beyond its high limit.
+    /// True from a charge beyond a group's high limit until a check finds no group above its limit.
     is_above: AtomicBool,
     all: [Group; MOST_GROUPS],
 }
@@ -290,7 +290,7 @@ impl Groups {
         }
     }
 
-    /// Returns whether a group is above its high limit. O(1) as long as none has ever been.
+    /// Returns whether a group is above its high limit. O(groups) if `is_above` is set, else O(1).
     #[inline]
     #[must_use]
     pub fn is_any_above_high(&self) -> bool {

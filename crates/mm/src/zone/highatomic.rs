@@ -6,7 +6,7 @@ use super::block::ORDERS;
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{End, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pfn};
 
-/// The reserve is at most the zone's frames divided by this.
+/// The reserve grows until it has the zone's frames divided by this, rounded up to pageblocks.
 const MOST: u32 = 100;
 
 impl ZoneRef<'_> {

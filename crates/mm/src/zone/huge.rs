@@ -1,7 +1,7 @@
 //! Huge pages for slabs whose memory programs touch whole, and for cached pages.
 //!
 //! The first touch of a huge page brings in all of it. So in a large zone, slabs take reclaimable
-//! pageblocks if programs touch their objects only in part, as samples of the slab layer show. All
+//! pageblocks if programs touch their objects only in part, as checks by the slab layer show. All
 //! other slabs take unmovable pageblocks (`Zones::slab_type`). When slabs claim an unmovable
 //! pageblock, it becomes a huge page, provided that huge pages are cheap at that time.
 //!
@@ -17,7 +17,7 @@ use quarry_sys::clock::{coarse_ns, monotonic_ns};
 /// Zones from 64 MiB on use huge pages, because a half-used one then adds little to their memory.
 /// `docs/tried.md` has the figures for smaller zones.
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-/// Slabs are kept apart by kind from this size on, so that most are before huge pages are used.
+/// Zones from this size on keep slabs apart by kind, so that most slabs are apart at 64 MiB.
 pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
 
 /// Chooses how the kernel brings in the pageblocks of a free block. Slabs have claimed the block,
@@ -59,8 +59,8 @@ fn is_fresh(memory: &Memory, first: Pfn) -> bool {
 }
 
 /// Pageblocks at the start of the window (32 GiB) for which the OS may be told to keep small pages.
-/// Next to huge neighbours each such pageblock can become a mapping of its own, and Linux allows a
-/// process 65,530 mappings (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
+/// Next to huge neighbours each such pageblock can become a kernel mapping of its own, and Linux
+/// allows a process 65,530 of these (`DEFAULT_MAX_MAP_COUNT`, 2.6.17 to 6.18).
 const MOST_SMALL: u32 = 16 * 1024;
 
 /// Tells the OS to keep small pages in a pageblock before a part of it is purged. Otherwise
@@ -91,7 +91,7 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
         return;
     }
     let ended = monotonic_ns();
-    // A system that makes huge pages unasked may bring in more frames than these.
+    // A system that makes huge pages unasked may bring in more frames: then the price is unknown.
     if is_huge || faults == Faults::Small || !os.gives_huge_unasked() {
         memory.prices().note(is_huge, frames, ended.saturating_sub(began), ended);
     }

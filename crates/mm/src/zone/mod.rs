@@ -13,7 +13,7 @@
 //! | `exchange` | frames that pass between blocks and extents |
 //! | `fallback` | blocks of other migratetypes |
 //! | `request`, `extent_request`, `highatomic`, `stats` | work of one critical section |
-//! | `grow`, `give_back`, `purge`, `validate` | work of several, or on every frame |
+//! | `grow`, `give_back`, `purge`, `validate` | work of several sections, or on every frame |
 //! | `zones`, `reclaiming` | all zones, with the budget and the memory that they share |
 #![deny(unsafe_code)]
 

@@ -14,7 +14,7 @@ use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 const ISOLATED_BLOCKS: usize = 64;
-/// A bounded purge ends after this many refusals by the system, which take about ten microseconds.
+/// A bounded purge ends after this many refusals by the system: together about ten microseconds.
 const MOST_REFUSALS: u32 = 64;
 
 /// Dirty blocks of one pageblock, in ascending order.
@@ -142,8 +142,8 @@ impl Locked<'_> {
     }
 }
 
-/// In those extents of `dirty` that have at least `least` frames, purges whole pages of the OS.
-/// Also returns which frames were purged.
+/// Purges the whole pages of the OS in each extent of `dirty`, if these pages have at least
+/// `least` frames. Also returns which frames were purged.
 fn purge_bits(
     memory: &Memory,
     index: PageblockIndex,
@@ -167,7 +167,7 @@ fn purge_bits(
     (clean, purged)
 }
 
-/// Purges blocks, by one call for neighbours. Marks blocks as zeroed if their call succeeds.
+/// Purges blocks, neighbouring ones by one call. Marks blocks as zeroed if their call succeeds.
 fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
     let mut purged = Purged::default();
     let mut rest = blocks;

@@ -108,7 +108,7 @@ impl Run {
         Self { first: pfn, frames: order.frames(), zeroed }
     }
 
-    /// Adds a block to the run. Returns false if the block does not touch it or only one is zeroed.
+    /// Adds a neighbouring block of the same pageblock that is equally zeroed, or returns false.
     #[inline]
     fn extend(&mut self, memory: &Memory, block: Block) -> bool {
         let Block { pfn, order, zeroed } = block;

@@ -105,7 +105,7 @@ impl Zones {
         self.memory.arena()
     }
 
-    /// The records of frames.
+    /// The descriptors of frames.
     #[inline]
     #[must_use]
     pub fn frames(&self) -> &FrameTable {

@@ -5,7 +5,7 @@
 //! text. A compiler needs five more instructions for `malloc` and eight more for `free`: it does
 //! not fold an atomic load into the instruction that uses it, and must keep a sequence's result
 //! past the sequence's end. These instructions would take a tenth of a pair's time. A change of one
-//! of the files needs the same change of the other; both have the same tests.
+//! form needs the same change of the other form; both have the same tests.
 //!
 //! Plain loads replace acquire loads: on x86-64 every load is an acquire load, and an assembler
 //! does not reorder instructions.
@@ -61,7 +61,7 @@
 //! page as a word that these functions load (the thread's registration, the cell). With glibc 2.36
 //! this is more frequent for objects of 32 bytes.
 //!
-//! The alignment directive after each function aligns its section, so that it starts a cache line.
+//! The alignment directive after each function aligns its section: functions start cache lines.
 
 pub(crate) use crate::cxx::new_slow as new_refused;
 use crate::malloc::{free_slow, malloc_slow};
@@ -244,7 +244,7 @@ fast_free! {
 }
 
 /// Defines `operator delete` with a size: `free`, and a check that a request of this size can get
-/// an object of this class (`Paths::was_asked_fast`). If not, it jumps to `$slow`.
+/// an object of this class (`FastPath::was_asked`). If not, it jumps to `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $crate::fast_path::fast_free! {

@@ -37,7 +37,7 @@ unsafe impl Sync for Signals {}
 
 static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// Looks up the glibc function that computes `PTHREAD_STACK_MIN`; it has no public name (2.15). The
+/// Looks up glibc's private function that computes `PTHREAD_STACK_MIN` (from glibc 2.15 on). The
 /// look-up takes a lock of the loader, whose holder may wait for a thread that allocates. So the
 /// caller runs where no other thread can have the lock.
 pub(crate) fn find_least_stack() {

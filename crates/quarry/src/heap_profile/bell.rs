@@ -4,7 +4,7 @@
 //! A client sleeps on words of the process's record in the statistics page, as futexes. When the
 //! process publishes its statistics, at most ten times a second, it wakes these sleepers. From the
 //! words that had sleepers the process learns what clients request; no word ever changes. A
-//! system call filter that suits glibc's `malloc` permits this too, since that uses futexes.
+//! system call filter that suits glibc's `malloc` permits this, because that `malloc` uses futexes.
 //!
 //! | word of the record | its sleepers |
 //! |---|---|

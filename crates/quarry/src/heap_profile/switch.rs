@@ -1,7 +1,7 @@
 //! Switches the profile on and off.
 //!
-//! The counts are in a mapping that the first start makes, and that exists until the process ends.
-//! It is a memfd that the same user may read, or private memory in a confined process or if the
+//! The counts are in memory that the first start maps, and that exists until the process ends. It
+//! is a memfd that the same user may read, or private memory in a confined process or if the
 //! system refuses a memfd. In the child of a fork private memory replaces the memfd at once, so
 //! that the child never changes the counts of its parent.
 

@@ -57,9 +57,9 @@ mod sealed {
 /// # Ok::<(), quarry::Error>(())
 /// ```
 ///
-/// Any threads that use the mapping call these functions, several at once. The background thread
-/// calls those that write, on a stack of 256 KiB. They must not use the mapping of this backing, or
-/// wait for a thread that uses it. If a function panics, the call fails with `EIO`; on the
+/// The threads that use the mapping call these functions, several at once. The background thread
+/// calls those that write, on a stack of 256 KiB. No function may use the mapping of this backing,
+/// or wait for a thread that uses it. If a function panics, the call fails with `EIO`; on the
 /// background thread the process ends.
 pub trait Backing: Send + Sync + 'static {
     /// [`ReadWrite`] if pages may be written.
@@ -70,7 +70,7 @@ pub trait Backing: Send + Sync + 'static {
     fn size(&self) -> u64;
 
     /// Like [`size`](Self::size), but up to date: a backing that caches its size finds it out
-    /// again. Called before a page is refused because it begins after the end.
+    /// again. Called before a page is refused because it begins at the end or after it.
     fn size_anew(&self) -> u64 {
         self.size()
     }

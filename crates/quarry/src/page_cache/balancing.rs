@@ -44,7 +44,7 @@ static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
 static AWAITED: AtomicU32 = AtomicU32::new(0);
 
 /// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget is
-/// below its low mark or lacks room for a request that waits. O(1): one load in other programs.
+/// below its low mark or lacks room for a request that waits. O(1), one load if it has neither.
 #[inline]
 fn is_due() -> bool {
     let budget = zones().budget();
@@ -60,7 +60,7 @@ fn goal() -> Goal {
     }
 }
 
-/// Asks the background thread, if it runs, for a balance.
+/// Asks the background thread, if it exists, for a balance.
 #[cold]
 fn want() {
     if has_thread() && coarse_ns() >= RETRY_AT_NS.load(Relaxed) && !WANTED.swap(true, AcqRel) {

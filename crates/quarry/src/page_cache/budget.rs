@@ -33,7 +33,7 @@ pub struct Budget(());
 /// The limits of a [`Group`], in bytes, rounded down to 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
-    /// Up to this size, others that need memory take none of its pages. At most `high` and `max`.
+    /// Up to this size, other requests take none of the group's pages. At most `high` and `max`.
     pub min: usize,
     /// Above this size, the background thread reclaims from the group.
     pub high: usize,
@@ -112,8 +112,8 @@ impl Budget {
     /// Sets the marks below the limit. `min` bytes are kept for reclaim itself (`None`: a number
     /// that grows with the square root of the limit). `scale` is the gap between the marks in
     /// 10,000ths of the limit: 1 to 3,000, by default 10 (the kernel's `watermark_scale_factor`).
-    /// Where the high mark would exceed a quarter of the limit, all are lowered in proportion.
-    /// Without a limit they are 0, and a later limit applies both values.
+    /// Where the high mark would exceed a quarter of the limit, all marks are lowered in
+    /// proportion. Without a limit the marks are 0, and a later limit applies both values.
     ///
     /// # Errors
     /// [`Error::NotAccepted`] for a scale outside this range, or a `min` above the limit.

@@ -35,11 +35,11 @@ use std::{
 /// writing: otherwise its flushes return the error of the system.
 ///
 /// Quarry asks the system for the file's size when the file is opened, after a read that ends
-/// early, and before it refuses a page that begins after the end. So it reads to the new end of a
-/// file that another process has made longer. Cached pages keep their bytes: the page that
-/// contained the old end still has zeroes after it, so drop that page from the cache before you
-/// change it. A page that contains the end of the file is written up to the end only; a page after
-/// the end extends the file by the whole page. [`set_size`](FileBacking::set_size) moves the end.
+/// early, and before it refuses a page beyond the end. So it reads to the new end of a file that
+/// another process has made longer. Cached pages keep their bytes: the page that contained the old
+/// end still has zeroes after that end, so drop this page from the cache before you change it. A
+/// page that contains the end of the file is written up to the end only; a page after the end
+/// extends the file by the whole page. [`set_size`](FileBacking::set_size) moves the end.
 ///
 /// `O_DIRECT` works: pages lie at multiples of their size in memory and in the file. The size of a
 /// file that is written this way must be a multiple of the block size of its device.

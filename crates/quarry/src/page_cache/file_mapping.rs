@@ -158,7 +158,7 @@ impl<B: Backing> Mapping<B> {
         self.raw.pages()
     }
 
-    /// Sets the most bytes that are read ahead of a reader (128 KiB); 0 switches read-ahead off.
+    /// Sets the most bytes read ahead of a reader (128 KiB by default); 0 switches read-ahead off.
     pub fn set_read_ahead(&self, bytes: usize) {
         self.core().set_most_ahead((bytes / self.page_bytes()) as u32);
     }
@@ -284,7 +284,7 @@ impl<B: Backing> Mapping<B> {
         self.raw.invalidate(of_bounds(range), which)
     }
 
-    /// Drops a page, dirty or not, after its latch and writeback. Returns whether it was cached.
+    /// Drops a page, dirty or not, once no task latches or writes it; false if it is not cached.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -364,7 +364,7 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     }
 }
 
-/// A flusher of a mapping, with its own record of the errors that it has reported.
+/// A flusher of a mapping, which remembers up to which error it has reported.
 ///
 /// ```
 /// # use quarry::{FileBacking, Flusher, PageCache};

@@ -206,7 +206,7 @@ fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> Error {
     }
 }
 
-/// Adds pages of a range until one is cached already or memory is short; returns the next index.
+/// Adds pages until one is cached, memory is short or the run is full; returns the next index.
 fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
     for index in range.clone() {
         if run.is_full() || run.core.raw.is_cached(index) {

@@ -17,10 +17,10 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Number of pages that a mapping makes dirty between two checks of all dirty pages
+/// Number of calls of `balance` for a mapping between two checks of all dirty pages
 /// (`ratelimit_pages`, `mm/page-writeback.c`, Linux 6.6).
 const DIRTIED_BETWEEN_LOOKS: u32 = 32;
-/// Dirty pages that a request without memory writes per round; also its most rounds.
+/// Dirty pages that a request without memory writes in one round; and its most rounds.
 const WRITTEN_FOR_ROOM: usize = 64;
 const MOST_ROUNDS: u32 = 16;
 /// Nanoseconds for which the background thread skips a mapping whose backing has failed: 5 s
@@ -126,7 +126,7 @@ impl MappingCore {
         self.most_ahead.store(pages, Relaxed);
     }
 
-    /// The read-ahead window after a miss, or after a use of a marked page; `None` if it is off.
+    /// The window to read ahead after a miss or a use of a marked page; `None`: read nothing ahead.
     pub(crate) fn window(&self, index: u64, trigger: Trigger) -> Option<Window> {
         let most = self.most_ahead.load(Relaxed);
         if most <= 1 {
@@ -141,8 +141,8 @@ impl MappingCore {
         })
     }
 
-    /// Called before a page is latched for writing: keeps dirty pages within their share of memory.
-    /// May call the backing, or start the background thread; the caller must not have a latch yet.
+    /// Called where a page becomes dirty: keeps dirty pages within their share of memory. May call
+    /// the backing to write pages that no task has latched, or start the background thread.
     pub(crate) fn balance(&self) {
         if !self.dirtied.fetch_add(1, Relaxed).wrapping_add(1).is_multiple_of(DIRTIED_BETWEEN_LOOKS)
         {
@@ -226,7 +226,7 @@ impl MappingCore {
         self.errors.cursor()
     }
 
-    /// The last error since the cursor, or without a cursor, since the last flush without one.
+    /// The last error since the cursor, or without a cursor, since the last flush that had none.
     pub(crate) fn news(&self, cursor: Option<&mut ErrorCursor>) -> Option<i32> {
         match cursor {
             Some(cursor) => self.errors.advance(cursor),

@@ -121,9 +121,9 @@ impl RawMapping {
     }
 
     /// Holds the page at `index`: it has one pin, however often its owner requests it. Without an
-    /// effort, returns only a cached page. With one, also makes a new page, which is up to date at
-    /// once, not latched, and has the private word 0. Only one task at a time holds pages of a
-    /// mapping. Meanwhile only this task may truncate the mapping, or discard or move its pages.
+    /// effort, returns only a cached page. With an effort, also makes a new page, which is at once
+    /// up to date, not latched, and has the private word 0. Only one task at a time holds pages of
+    /// a mapping. Meanwhile only this task may truncate the mapping, or discard or move its pages.
     ///
     /// # Errors
     /// Same as [`get_or_alloc`](Self::get_or_alloc).
@@ -154,7 +154,7 @@ impl RawMapping {
         process::giving_back(|| cache().invalidate(self.id, range, which))
     }
 
-    /// Drops the page at an index, dirty or not, after its latch and writeback. False if none was.
+    /// Drops a page, dirty or not, once no task latches or writes it; false if it is not cached.
     pub fn discard(self, index: u64) -> bool {
         process::giving_back(|| cache().discard(self.id, index))
     }
@@ -330,11 +330,11 @@ impl RawPage {
         cache().unpin(self.0);
     }
 
-    /// Latches the page: for writing if `is_exclusive`, else for reading. Returns whether it has
-    /// the latch, which is always true if it `waits`.
+    /// Latches the page: for writing if `is_exclusive`, else for reading. Returns whether this task
+    /// has the latch; with `waits`, this is always true.
     ///
     /// # Safety
-    /// The caller pins the page, and has not latched it if it waits.
+    /// The caller pins the page and, with `waits`, has not latched it.
     #[must_use]
     pub unsafe fn latch(self, is_exclusive: bool, waits: bool) -> bool {
         waiting(|cache| {

@@ -38,8 +38,8 @@ struct Block<T> {
 
 /// A registration of the program, which lasts until this is dropped.
 ///
-/// Dropping waits for a call of the function that runs on another thread, so the caller must not
-/// hold anything that the call needs. If a registered function drops its own registration, the
+/// Dropping waits while another thread runs the registered function, so the caller must not hold
+/// anything that the function needs. If a registered function drops its own registration, the
 /// process prints one line and aborts.
 #[derive(Debug)]
 #[must_use = "what is registered is removed when this is dropped"]

@@ -236,7 +236,7 @@ pub(crate) fn flush<B: Backing>(
     cursor: Option<&mut ErrorCursor>,
 ) -> Result<(), Error> {
     core.check_process()?;
-    // Another task's write may fail, or may have begun before the page's last change.
+    // Waits first: another task's write may fail, or may have begun before the page's last change.
     wait_writeback(core, range.clone());
     let written = write_range(core, backing, range.clone(), usize::MAX, Mode::Flush);
     wait_writeback(core, range);

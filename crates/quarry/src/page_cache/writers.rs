@@ -65,7 +65,7 @@ static WRITERS: CountedLock<Writers> = CountedLock::new(Writers { first: None })
 static BACKGROUND: AtomicU32 = AtomicU32::new(BACKGROUND_RATIO);
 static HARD: AtomicU32 = AtomicU32::new(HARD_RATIO);
 
-/// Pages of the machine's memory and swap; 0 until they are first needed.
+/// The machine's memory and swap, in pages of 4 KiB; 0 until it is first needed.
 static MACHINE: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
@@ -195,7 +195,7 @@ pub(crate) fn dirty() -> usize {
     cache.map_or(0, |cache| cache.events().dirty() as usize)
 }
 
-/// Pages that could hold file data: the lower of the limit and the machine's, minus the heap's.
+/// Pages that could hold file data: the lower of limit and machine memory, minus the heap's pages.
 fn dirtyable() -> usize {
     let budget = zones().budget();
     let cached = STACK.used_page_cache().map_or(0, |cache| cache.events().pages() as usize);

@@ -165,7 +165,7 @@ const MADV_POPULATE_WRITE: i32 = 23;
 const MADV_DONTNEED_LOCKED: i32 = 24;
 
 // SAFETY: `map` and `reserve` make new private mappings and replace nothing. `madvise`, `munmap`
-// and a fixed `mremap` act on exactly their range, the last two only in unsafe calls.
+// and a fixed `mremap` act on exactly their range, the last two only in unsafe methods.
 unsafe impl Os for Linux {
     fn page_size(&self) -> usize {
         page_size()

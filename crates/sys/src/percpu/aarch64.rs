@@ -91,7 +91,7 @@ macro_rules! end {
     };
 }
 
-/// Loads the bounds of the array whose cell is at `c` into `b`, then its header into `h`.
+/// Turns `c` into the address of the array's cell, loads its bounds into `b`, its header into `h`.
 macro_rules! load_array {
     () => {
         "add {c}, {t}, {cell}\n\

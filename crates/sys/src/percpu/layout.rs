@@ -1,6 +1,6 @@
 //! The places of cells and arrays in a slot, and the words of a cell.
 //!
-//! A slot is [`SLOT_BYTES`] of address space: one page of cells (32 bytes each; cell 0, the
+//! A slot is [`SLOT_BYTES`] of address space: 4 KiB of cells (32 bytes each; cell 0, the
 //! *control cell*, belongs to the slot itself), then the arrays one after the other. [`LOOKED_AT`]
 //! guard words that stay 0 precede each array, because a push compares its object with that many
 //! words below the top, even in an empty array.

@@ -119,8 +119,8 @@ pub type NativeSlots = SteppedSlots;
 )))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
-/// Registers the process for membarrier(2), which the slots need. Once, when the process starts,
-/// because a seccomp filter installed later may kill for that call.
+/// Registers the process for membarrier(2), which the slots need. Called once, when the process
+/// starts, because a seccomp filter installed later may kill for that call.
 pub fn ask() {
     #[cfg(all(
         any(target_arch = "x86_64", target_arch = "aarch64"),

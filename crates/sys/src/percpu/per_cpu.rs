@@ -31,16 +31,16 @@ pub unsafe trait PerCpu: Sync + Sized {
     fn area(&self) -> &SlotArea;
 
     /// The slot of the running CPU, always below `area().slots()`. A hint, which may be out of date
-    /// on return: callers choose page lists and counters by it, which have locks of their own.
+    /// on return: callers use it to choose pcp lists and counters, which have locks of their own.
     fn current(&self) -> SlotIndex;
 
     /// Lets only `thread` (a [task](crate::primitive::task::current)), or no thread, call
     /// membarrier(2), which stops the sequences of other CPUs, while the process has several
-    /// threads: a seccomp filter may kill another thread for that call. Before this, every thread
-    /// may make the call. Backends that never make it ignore this.
+    /// threads: a seccomp filter may kill another thread for that call. Until this is called, every
+    /// thread may call membarrier(2). Backends that never call it ignore this.
     fn leave_barrier_to(&self, _thread: Option<usize>) {}
 
-    /// Does `work`, during which the calling thread may call the barrier too. One thread at a time.
+    /// Does `work`; meanwhile the calling thread may call membarrier(2), too. One thread at a time.
     fn lending_barrier<T>(&self, work: impl FnOnce() -> T) -> T {
         work()
     }
@@ -57,7 +57,7 @@ pub unsafe trait PerCpu: Sync + Sized {
 
     /// Returns the leaf at `index` of a tree that other threads may be changing, by one sequence of
     /// loads. Returns 0 if there is no leaf, or if the running thread cannot walk: the caller then
-    /// looks it up under the tree's lock. O(height).
+    /// looks the leaf up under the tree's lock. O(height).
     ///
     /// # Safety
     /// Nodes removed from the tree stay readable, and keep the form of nodes, until a
@@ -68,7 +68,7 @@ pub unsafe trait PerCpu: Sync + Sized {
     }
 
     /// Waits until all earlier walks have ended, by at most one membarrier. Returns false if the
-    /// kernel refuses, or if the thread may not call it.
+    /// kernel refuses, or if the thread may not call membarrier(2).
     fn wait_for_walks(&self) -> bool {
         true
     }

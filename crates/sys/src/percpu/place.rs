@@ -54,8 +54,8 @@ impl SlotArea {
         self.reopen(slot, array);
     }
 
-    /// [`Arrays::make_room`](super::Arrays::make_room) for one slot. At the limits it calls
-    /// `take_unused`, which takes another array's room, until it has enough or this returns false.
+    /// [`Arrays::make_room`](super::Arrays::make_room) for one slot. At the limits, takes the room
+    /// of unused arrays by `take_unused`, until there is enough, the call fails or none is left.
     pub(super) fn make_room_held(
         &self,
         bounds: &Guard<'_, ()>,
@@ -100,7 +100,7 @@ impl SlotArea {
         owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
     }
 
-    /// Returns a free wide place for an `array` of `slot` that is open, narrow and in `limits`.
+    /// Returns a free wide place for `array` of `slot`, if it is open, narrow and within `limits`.
     pub(super) fn free_wide_place(
         &self,
         slot: SlotIndex,

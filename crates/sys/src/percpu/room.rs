@@ -5,7 +5,7 @@
 //! not count. An array gets room on a miss, within the caller's [`Limits`]: all of its narrow place
 //! while far from the limits, less near them, and more on later misses. At the limits it takes room
 //! from arrays of the same slot that were not used since the hand of a clock last passed them. A
-//! drain takes all room along with the objects, so an unused array uses up no part of the limits.
+//! drain takes all room along with the objects, so drained arrays use up no part of the limits.
 //!
 //! A slot without room is *asleep*. A bit outside the slot shows this, and the counts of its arrays
 //! are kept outside too, so that readers do not touch the memory of a slot that was never used.
@@ -63,8 +63,8 @@ impl SlotArea {
         self.rooms.each[array.index()].store(bytes as u32, Relaxed);
     }
 
-    /// Gives `array`, whose cache was destroyed, room for `capacity` objects of another cache, at
-    /// most as many as in its first definition. O(slots awake).
+    /// Defines `array` again after its cache was destroyed: for up to `capacity` objects of another
+    /// cache, at most as many as in its first definition. O(slots awake).
     ///
     /// # Errors
     /// `ENOENT` where the array was never defined, `EBUSY` where it still has room in a slot that a

@@ -4,8 +4,8 @@
 //! It leaves if `cpu_id` is negative, because then the thread has no registration.
 //!
 //! `assembly` has the shape and the rules of sequences, and the text of those that are also part of
-//! `malloc` and `free`. A sequence that commits falls through. One that refuses jumps to a label
-//! operand; but if it has a result, Rust allows none, and it jumps to its own label 6, out of line.
+//! `malloc` and `free`. A committing sequence falls through. A refusing sequence jumps to a label
+//! operand, or if it has a result (then Rust allows no label operand) to its label 6, out of line.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};

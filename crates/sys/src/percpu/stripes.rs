@@ -445,7 +445,7 @@ impl AnyLock for Stripe<'_> {
     }
 
     /// Unlocks the stripe in the child of a fork, unless the calling task holds it. Any other
-    /// holder does not exist in the child; its operation has stored its only word, or nothing.
+    /// holder does not exist in the child; it has stored the cell's new header, or changed nothing.
     fn adopt_in_child(&self) {
         let me = task::current() as u64;
         if ![0, me].contains(&self.0.load(Ordering::Relaxed)) {

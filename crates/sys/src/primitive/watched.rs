@@ -5,7 +5,7 @@ use super::backend::{before, fails_weakly};
 use core::sync::atomic as real;
 pub use real::Ordering;
 
-/// Does nothing: with these backends everything is sequentially consistent already.
+/// Only reports an operation: with these backends everything is sequentially consistent already.
 pub fn fence(_order: Ordering) {
     before(0, 0, Access::Update);
 }

@@ -1,4 +1,4 @@
-//! Rules: each is one word, by which the caller of some code is found. A table caches recent rules.
+//! Rules by which the unwinder finds a caller, each packed into one word; a table of recent ones.
 //!
 //! Like the kernel's ORC tables (Linux 4.14), a rule expresses the small part of DWARF in use.
 

@@ -60,7 +60,7 @@ fn find(code: usize) -> Option<Rule> {
 fn look_up(mut header: Reader, origin: usize, code: usize) -> Option<usize> {
     let version = header.byte()?;
     let [of_frames, of_count, of_table] = [header.byte()?, header.byte()?, header.byte()?];
-    // Relative to the header, signed 32 bits: every linker writes this.
+    // 0x3b: relative to the header, signed 32 bits. Every linker writes this encoding.
     if version != 1 || of_table != 0x3b {
         return None;
     }

@@ -1,5 +1,5 @@
 //! Writes the figures of README.md and of the pages that it links to, from the recorded runs. With
-//! `--check` it writes nothing, and fails where a page differs.
+//! `--check` it writes nothing, and fails if a page differs.
 
 use quarry_tidy::figures::blocks::Records;
 use quarry_tidy::figures::{PAGES, fill};

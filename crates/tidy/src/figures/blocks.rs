@@ -1,4 +1,4 @@
-//! The content of each block, written from the recorded runs.
+//! The text of each marked block of a page, written from the recorded runs.
 
 use super::number::{Figure, geometric_mean, short};
 use super::record::{Run, Table, with_tables};
@@ -180,7 +180,7 @@ fn columns() -> Vec<&'static str> {
 }
 
 fn summary(run: &Run) -> Result<String, String> {
-    // mimalloc 3 stands for both, so that the table is as wide as a screen.
+    // mimalloc 3 stands for mimalloc 2 too, so that the table is no wider than a screen.
     let peers: Vec<&str> = columns().into_iter().filter(|peer| *peer != "mimalloc2").collect();
     let mut rows = Vec::new();
     for (title, from, groups) in SUMMARY {
@@ -209,7 +209,7 @@ fn groups(run: &Run) -> Result<String, String> {
     Ok(table(&head(run, "Quarry / peer", &peers, "a copy of Quarry [95 %]")?, &rows))
 }
 
-/// The groups in which the intervals of all peers, or of one peer, exclude 1.
+/// The groups in which Quarry is below every peer, or a peer below Quarry, by the whole interval.
 fn sides(run: &Run) -> Result<String, String> {
     let (mut better, mut worse) = (Vec::new(), Vec::new());
     for (title, from, row) in GROUPS {
@@ -336,7 +336,7 @@ fn slowest(run: &Run) -> Result<String, String> {
     Ok(table(&head, &rows))
 }
 
-/// Resident memory of `sleep`. For freed memory the README quotes the run of docs/memory.md.
+/// Resident memory of `sleep` on each allocator. [`idle_return`] writes what is held after frees.
 fn held(run: &Run) -> Result<String, String> {
     let peers = columns();
     let mut cells = vec!["`sleep`, KiB".to_owned()];

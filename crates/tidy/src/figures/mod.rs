@@ -16,7 +16,7 @@ use blocks::Records;
 pub const PAGES: [&str; 4] =
     ["README.md", "docs/performance.md", "docs/engine-authors.md", "docs/kernel-developers.md"];
 
-/// The name of a block, where `line` begins one.
+/// The name of the block that `line` begins; `None` if it begins none.
 fn begins(line: &str) -> Option<&str> {
     line.trim().strip_prefix("<!-- figures: ")?.strip_suffix(" -->")
 }

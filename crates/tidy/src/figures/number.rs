@@ -22,7 +22,7 @@ impl Figure {
         Some(Self { centre: number(centre)?, low: number(low)?, high: number(high)? })
     }
 
-    /// Quarry / peer where `self` is peer / Quarry.
+    /// The ratio Quarry / peer, if `self` is the ratio peer / Quarry.
     #[must_use]
     pub fn inverse(self) -> Self {
         Self { centre: 1.0 / self.centre, low: 1.0 / self.high, high: 1.0 / self.low }

@@ -128,7 +128,7 @@ impl Run {
     }
 }
 
-/// The tables among `lines`. A line that is no row ends a table; its title is the last line above.
+/// The tables among `lines`. A line that is no row ends a table; the last text above is its title.
 fn tables(lines: &[&str]) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     let mut title = String::new();

@@ -1,4 +1,4 @@
-//! Guard pages: each object of a sample gets its own page, between two inaccessible pages.
+//! Guard pages: each sampled object gets its own page, between two inaccessible pages.
 //!
 //! The design is that of KFENCE (Linux 6.18, `Documentation/dev-tools/kfence.rst`): an object is at
 //! the left or the right end of its page, at random. Canaries fill the rest of the page. Freed

@@ -64,7 +64,7 @@ impl Quarantine {
         self.slots.is_null() || self.len == MOST_OBJECTS
     }
 
-    /// Takes the oldest object if there are too many bytes or objects, or if `all` is true. O(1).
+    /// Takes the first object if there are too many bytes or objects, or if `all` is true. O(1).
     pub fn pop(&mut self, all: bool) -> Option<Slot> {
         let is_due = all || self.bytes > self.most_bytes || self.len == MOST_OBJECTS;
         if self.len == 0 || !is_due {
@@ -89,7 +89,7 @@ impl Quarantine {
         self.len == 0
     }
 
-    /// The object with this number; number 0 entered first.
+    /// The object with this number; number 0 is the first to leave.
     #[must_use]
     pub fn get(&mut self, place: usize) -> Option<Slot> {
         (place < self.len).then(|| *self.at(place))

@@ -23,7 +23,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 pub(super) const RECORD_BYTES: usize = size_of::<Record>();
 pub(super) const TRACKS_BYTES: usize = size_of::<Tracks>();
 
-/// Largest alignment of an object with a front zone, which is as long as the alignment.
+/// Largest alignment of an object with a front zone, whose length is the alignment (at least 16).
 const MOST_FRONT: usize = 256;
 /// Fewest bytes in the zone after an object.
 const LEAST_ZONE: usize = 8;

@@ -15,7 +15,7 @@ use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed
 pub const WAYS: usize = 16;
 
 /// Most freed large blocks that are kept inaccessible, until later ones replace them. Each takes
-/// two of the mappings that the kernel allows a process (65,530 by default).
+/// two of the VMAs that the kernel allows a process (65,530 by default).
 const MOST_HIDDEN: usize = 32;
 
 /// A freed object whose large block is kept inaccessible.

@@ -14,7 +14,7 @@
 use super::record::{Shape, Slot, mixed};
 use quarry_mm::heap::CheckFlags;
 
-/// Longest part of a zone that is checked: a page, or one cache line of canaries.
+/// Longest part of a zone that is checked: 4 KiB, or one cache line of canaries.
 const MOST_ZONE: usize = 4096;
 const MOST_CANARY: usize = 64;
 
@@ -152,7 +152,7 @@ impl Parts {
         }
     }
 
-    /// Fills a new object with the pattern, if its checks include `POISON`. O(size).
+    /// Fills a new object with its pattern, if its checks include `POISON`. O(size).
     ///
     /// # Safety
     /// Same as [`arm`](Self::arm).

@@ -5,7 +5,7 @@
 //! recorded. The fast path of `free` refuses such frames, so the profile also sees the free. Counts
 //! are in an [`Area`] that other processes may read; the samples in use are `Records`.
 //!
-//! Nothing here takes a lock or allocates, so signal handlers may be samples too.
+//! Nothing here takes a lock or allocates, so requests of signal handlers may be samples, too.
 //!
 //! Each file uses only files before it: `layout`, `gap`, `records`, `area`, `heap_profile`.
 

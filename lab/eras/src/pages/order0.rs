@@ -1,7 +1,7 @@
 //! `order0`: single pages only, one list per migratetype, fixed `batch` and `high`.
 //!
-//! The values of the kernel up to 5.13: batch 31 and high 186 up to 4.18, then 63 and 378; document
-//! 004 measured 310 and 1,860. Blocks of other orders go to the zone. A drain begins with the
+//! The values are the kernel's up to 5.13: batch 31 and high 186 up to 4.18, then 63 and 378;
+//! document 004 tried 310 and 1,860. Blocks of other orders go to the zone. A drain begins with the
 //! second list, of movable pages, because the kernel increments its list index before it uses it.
 //!
 //! Up to Linux 2.6.31 one list held pages of all migratetypes (5f8dcc21211a, 2.6.32). For pages of

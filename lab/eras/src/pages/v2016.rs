@@ -9,9 +9,9 @@
 //! The document raises `high` so that a refill rarely makes the next free drain, but the archived
 //! text lacks the hunk that does so. The first version of the series (21 November 2016) has `high =
 //! 3 * batch + 8 * batch`; no list of changes up to version 6 names another value, and in version 5
-//! the author refers to the same comment. Hence 341 pages for a batch of 31. `v2016-186` is
-//! Quarry's own: the same lists with the `high` of Linux 4.9 (`pageset_set_batch`), to show what
-//! the raised one contributes. There one refill of order 3 is 248 pages, and the next free drains.
+//! the author refers to version 1's comment on `high`. So it is 341 pages for a batch of 31.
+//! `v2016-186` is Quarry's own: the same lists with the `high` of Linux 4.9 (`pageset_set_batch`).
+//! It shows what raising `high` adds: after a refill of order 3 (248 pages) the next free drains.
 
 use quarry_mm::frame::{MigrateType, Order, PCP_TYPES};
 use quarry_mm::pcp::{

@@ -32,7 +32,7 @@ pub(crate) struct RecordArgs {
     /// File for the trace.
     #[arg(short, long, value_name = "FILE", default_value = "quarry.trace")]
     output: PathBuf,
-    /// The most bytes of a trace, such as 64M; a call takes 5 to 10. Later calls are only counted.
+    /// Most bytes of a trace, such as 64M; a call takes 5 to 10. Further calls are only counted.
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
     limit: usize,
     /// Also record programs that the program starts, each in FILE.PID.
@@ -88,8 +88,8 @@ fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
     Ok(status)
 }
 
-/// Removes an earlier trace, and no other file. Returns the absolute path, because the program may
-/// start in another folder.
+/// Removes earlier traces of the program and its children, and no other file. Returns the absolute
+/// path of the new trace, because the program may start in another folder.
 fn make_room(output: &Path) -> anyhow::Result<PathBuf> {
     let trace = std::path::absolute(output)?;
     match fs::symlink_metadata(&trace) {

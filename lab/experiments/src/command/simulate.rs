@@ -52,8 +52,8 @@ pub(crate) struct SimulateArgs {
     /// The costs of the machine: a TOML file with fields of `Costs` (docs/simulator.md).
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
-    /// About how many calls all CPUs replay together. Each copy of the program replays its share of
-    /// them, from the middle of the trace. The number is the same for machines of any size.
+    /// About how many calls all copies of the program replay together on the largest machine. Each
+    /// copy replays an equal share, from the middle of the trace, on machines of any size.
     #[arg(long, value_name = "N", default_value_t = 4_000_000,
         value_parser = clap::value_parser!(u64).range(1..))]
     calls: u64,
@@ -153,7 +153,7 @@ fn costs(args: &SimulateArgs) -> Result<Costs> {
     Ok(Costs::from_toml(&text).map_err(|error| refuse(format!("{error:#}")))?)
 }
 
-/// Machines of 1, 2, 4 .. CPUs up to the number wanted. They fill one socket after the other.
+/// Machines of 1, 2, 4 .. CPUs up to the wanted number, spread evenly over the fewest sockets.
 fn machines(args: &SimulateArgs) -> Vec<Topology> {
     let of_socket = args.cpus / args.sockets;
     let powers = (0..u32::BITS).map(|shift| 1u32 << shift).take_while(|cpus| *cpus < args.cpus);

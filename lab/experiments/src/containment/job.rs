@@ -10,7 +10,7 @@ use quarry_sys::percpu::VirtualSlots;
 use quarry_trace::Trace;
 use std::path::Path;
 
-/// The new content of a place: a block of `bytes` bytes, or nothing.
+/// Puts a block of `bytes` bytes, or nothing, into a place. A place holds one block at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     place: u32,
@@ -30,7 +30,7 @@ impl Recorded {
         Ok(Self::of(&Program::of(&Trace::read(trace)?, usize::MAX)))
     }
 
-    /// The steps of all threads, ordered so that each finds its block. O(calls * threads).
+    /// The steps of all threads, each after all earlier ones on its block. O(calls * threads).
     pub(super) fn of(program: &Program) -> Self {
         let mut all = Self::default();
         let mut threads: Vec<_> =

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Between two arrivals every job runs `PARTS / mib` of its program, on a memory of `mib` MiB. As a
-/// result, all policies have taken the same steps when they have the same number of jobs.
+/// Between the arrivals of two jobs every job runs `PARTS / mib` of its program, if the memory has
+/// `mib` MiB. So equally many jobs have taken the same steps under every policy.
 const PARTS: usize = 16;
 
 /// The figures, with units and decimals. They describe the state before the job that did not fit.

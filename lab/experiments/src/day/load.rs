@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Frames of the memory that the rates are for: 512 MiB.
 const RATED_FRAMES: u32 = (512 << 20) / FRAME_BYTES as u32;
-/// Reclaim keeps the memory divided by this number free.
+/// Reclaim keeps one frame in this many free.
 const KEPT_FREE: u32 = 20;
 const COUNTED: usize = 10;
 

@@ -79,10 +79,10 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Builds a memory of `frames` frames. Its groups of 128 MiB are nodes.
+    /// Builds a memory of `frames` frames. If the variant is `contained`, each 128 MiB are a node.
     ///
     /// # Errors
-    /// The operating system refuses a call, or the memory is not two or more whole groups.
+    /// No such page policy, a call that the system refuses, or fewer than two nodes if `contained`.
     pub(super) fn build(variant: &Variant, frames: u32) -> Result<Self> {
         let known = Chosen::named(&variant.lists);
         let policy =

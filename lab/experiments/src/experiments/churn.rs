@@ -25,7 +25,7 @@ const WORKLOAD: &str = "churn";
 pub(super) struct Churn {
     #[command(flatten)]
     common: Common<Churn>,
-    /// How long each runs.
+    /// How long each sample runs, in seconds.
     #[arg(long, default_value = "60", default_value_if("quick", "true", Some("3")),
           value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
@@ -101,7 +101,7 @@ fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
     };
     // With fewer than four phases, quarters are empty.
     let (Some(early), Some(late)) = (quarter(1), quarter(3)) else { return BTreeMap::new() };
-    // From the middle of the second quarter to the middle of the last one.
+    // Half of the phases lie between the middles of the second and the last quarter.
     let per_thousand = (late - early) / (above.len() as f64 / 2.0) * 1e3;
     let figures = [
         ("second quarter", early),

@@ -11,7 +11,7 @@ const MIX: &str = "mix";
 /// How many recorded jobs (--jobs) fit on a machine, each in a group of 128 MiB.
 ///
 /// As in document 002, all jobs share the caches of one kernel, and a group pays for each page (of
-/// a slab, of a block above `kmalloc`'s largest, or of a file) that one of its jobs needs first.
+/// a slab, of a block above `kmalloc`'s largest, or of a file) that its job is the first to need.
 /// Jobs of the mix are added in turn, each at a random point of its program, and run again when
 /// they end. Before the next job comes, each job runs for 16 / M of its program, where M is the MiB
 /// of memory: the same steps under every policy. The run ends when the machine or a group refuses

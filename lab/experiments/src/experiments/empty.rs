@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Empty {
     #[command(flatten)]
     common: Common<Empty>,
-    /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
+    /// Length of a sample in milliseconds; a warm-up of a quarter of it precedes.
     #[arg(long, default_value = "40", default_value_if("quick", "true", Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,

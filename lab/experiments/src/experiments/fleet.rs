@@ -12,8 +12,8 @@ use quarry_compare::contenders::OwnWork;
 /// live. A fresh process builds the heap, and then replays a record of births and deaths in rounds;
 /// each round ends with the heap of the beginning. The time is that of the median round, per
 /// operation. The memory figure divides resident memory at the end, less that at the start of the
-/// process, by the live bytes. Every block of samples has a random order of allocators, because the
-/// first one may lose seconds while the host finds memory.
+/// process, by the live bytes. In each round of the experiment the allocators have a random order,
+/// because the first one may lose seconds while the host finds memory.
 #[derive(Args)]
 pub(super) struct Fleet {
     #[command(flatten)]
@@ -104,7 +104,7 @@ impl Plan for Fleet {
         let sampler = OwnWork { contenders, order };
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let about = counted(rounds, "round") + &format!(" of {events} births and deaths a thread.");
-        // The first round of a sample is its warm-up; the median leaves it out.
+        // The first round of a sample is its warm-up; it hardly moves the median of all rounds.
         let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
         let plan = plan.option("events", events).option("rounds", rounds);
         Ok(Some(Staged::new(plan, |run, out| {

@@ -18,9 +18,9 @@ const DAY: &str = "day";
 ///
 /// The frames have no memory, and time is simulated. For a day of simulated seconds slabs, inodes,
 /// programs, files in the page cache, packets that cannot wait, rings of drivers and huge pages
-/// come and go, as a seed determines. Every minute the share of the free memory in free blocks of
-/// orders 3, 4 and 9 and above is recorded. The table has the means of the second half, and the
-/// share of these orders' requests that were served.
+/// come and go, as a seed determines. Every minute the sample records the share of the free memory
+/// in free blocks of at least order 3, of at least order 4, and of at least order 9. The table has
+/// the means of the day's second half, and the share of these orders' requests that were served.
 ///
 /// A variant is a page policy, or the default policy with one change: `one-type` (all requests
 /// movable), `no-reserve` (no high-atomic reserve), or `contained` (groups of 128 MiB: slabs fill

@@ -42,7 +42,7 @@ pub(crate) const VERDICT: &[u64] = &[2];
 pub(super) struct IdleReturn {
     #[command(flatten)]
     common: Common<IdleReturn>,
-    /// One object in this many survives; 0: none. Several may be asked for.
+    /// One object in this many survives; 0: no object does. Several numbers may be given.
     #[arg(long, value_delimiter = ',', default_value = "0,64")]
     survivors: Vec<usize>,
     /// Give each power of two the same number of objects, or the same number of bytes.
@@ -164,8 +164,8 @@ fn with_variant(contender: Contender) -> Vec<Contender> {
     variant.into_iter().chain([contender]).collect()
 }
 
-/// The memory that a sample held at each look, in MiB above the live bytes. The table of objects
-/// and the memory from before the test do not count.
+/// The memory that a sample held at each time of `looks`, in MiB above the live bytes. The table of
+/// objects and the memory from before the test do not count.
 fn held(timeline: &Timeline, looks: &[u64]) -> Option<BTreeMap<String, f64>> {
     let (base, _) = timeline.phase("base")?;
     let (idle, numbers) = timeline.phase("idle")?;

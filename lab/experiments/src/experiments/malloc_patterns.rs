@@ -39,7 +39,7 @@ pub(super) struct MallocPatterns {
     /// Only patterns whose names begin with one of these, such as pair or batch-lifo.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
-    /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
+    /// Length of a sample in milliseconds; a warm-up of a quarter of it precedes.
     #[arg(long, default_value = "40", default_value_if("quick", "true", Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,

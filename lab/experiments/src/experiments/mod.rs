@@ -6,8 +6,8 @@
 //!
 //! The smallest experiment is `Doubling` in the tests below. One with its own sample processes also
 //! implements `Work`. A replay of a kernel path needs a table in `data/replays.toml`, a line here,
-//! and a line of `EXPERIMENTS` in `bench/cli/tests/cli/replay.rs`. The figures of a document that a
-//! replay is compared with are in `data/documents`.
+//! and a line of `EXPERIMENTS` in `tests/lab/replay.rs`. The documents' figures that replays are
+//! compared with are in `data/documents`.
 
 mod cache_hit;
 mod cast;

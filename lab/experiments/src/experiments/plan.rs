@@ -68,7 +68,7 @@ impl Lab<'_> {
     }
 }
 
-/// The subjects of an experiment, with an A/A copy of the baseline at the end.
+/// The subjects that an experiment compares, with an A/A copy of the baseline at the end.
 pub(crate) struct Lineup<T> {
     pub(crate) baseline: String,
     pub(crate) variants: Vec<Variant>,
@@ -156,7 +156,7 @@ impl Staged {
         Ok(self)
     }
 
-    /// Takes the samples and prints the tables. Fails afterwards if something is missing.
+    /// Takes samples, prints tables, then fails on a signal, a broken program or a failed sample.
     fn conduct(self, out: &mut dyn Write) -> Result<()> {
         let about = self.experiment.about.clone();
         let mut run = self.experiment.conduct()?;

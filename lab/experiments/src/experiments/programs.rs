@@ -33,8 +33,8 @@ pub(super) struct Programs {
     /// Run only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
-    /// Run only the servers among the scripts, and compare what they hold: 5 s and 60 s after their
-    /// load, and 5 s after a reload and the same load.
+    /// Run only the servers among the scripts, and compare the memory that they hold 5 s and 60 s
+    /// after their load, and 5 s after a reload and the same load.
     #[arg(long)]
     rest: bool,
     /// Folder of the scripts [default: scripts/programs, else where `make install` put them].
@@ -90,7 +90,7 @@ impl Plan for Programs {
         let workloads = workloads(&programs);
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let about = "all processes of a program, from its start to its end.".to_owned();
-        // The first run of each program, on glibc under the counter, has warmed up the files.
+        // Each program's first run, on glibc with its calls counted, has warmed up the files.
         let mut plan = Experiment { about, metrics: metrics(self.rest), warm_up: false, ..plan };
         for program in programs.iter() {
             plan = plan.option(&program.label.name, &program.label.version);
@@ -154,7 +154,7 @@ fn judge(selection: &Selection<'_>, program: &str, variant: &str, metric: &Metri
 fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let baseline = &run.meta.baseline;
     let metrics = &run.meta.metrics;
-    // Of elapsed time the ratio is enough.
+    // The table has only the ratio of elapsed times, not the baseline's own time.
     let alone = |metric: &&Metric| metric.name != "elapsed";
     let mut head = vec![format!("{variant} / {baseline}"), "pairs".to_owned()];
     for metric in metrics {
@@ -186,7 +186,7 @@ fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     Table::of(head, programs.iter().map(row)).text()
 }
 
-/// Names the programs that are above `MOST`.
+/// Names the programs of fixed work whose primary figure is above `MOST` times the baseline's.
 fn verdict(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let selection = Selection::of(run);
     let above = programs.iter().filter(|program| program.is_fixed).filter_map(|program| {

@@ -14,12 +14,12 @@ use std::rc::Rc;
 ///
 /// redis, memcached and nginx are servers. The allocator is preloaded into the server alone;
 /// clients inside this command talk to it over a unix socket, by eight connections that are opened
-/// anew four times. CPython, gcc, sqlite, lua and z3 run a script or file to its end. Every reply
+/// four times. CPython, gcc, sqlite, lua and z3 run a script or file to its end. Every reply
 /// is compared with the right one; what a program prints is compared with a run on glibc and with
 /// the known result. A sample with a wrong result has failed, and is never averaged. For an absent
 /// program the command names Debian's package.
 ///
-/// Time is the CPU time of all processes of a program, which programs that run beside it lengthen
+/// Time is the CPU time of all processes of a program, because other programs lengthen CPU time
 /// least. Further figures are peak RSS, page faults and huge pages (counted while memory grows),
 /// wall-clock time or, for servers, requests per second, and the memory that servers hold when
 /// their clients have left. Every sample is a fresh process and proves which allocator served it.
@@ -70,7 +70,7 @@ impl Plan for RealPrograms {
     }
 }
 
-/// Makes workloads of programs. Each checks its one operation, or each request to a server.
+/// Makes a workload of each program. Its samples verify one operation, or each request to a server.
 pub(super) fn workloads(programs: &[ReadyProgram]) -> Vec<Workload> {
     let workload = |it: &ReadyProgram| Workload::new(&it.label.name, Verify::PerOperation(1));
     programs.iter().map(workload).collect()

@@ -24,7 +24,7 @@ static PROGRAMS: [SmallProgram; 3] = [
     SmallProgram { name: "bash -c :", words: &["bash", "-c", ":"] },
     SmallProgram { name: "python3", words: &["python3", "-c", "pass"] },
 ];
-/// The workload for the memory. It is taken once in a run, because the program sleeps.
+/// The workload for the memory. A sample starts the program once, because the program sleeps.
 const SLEEP: &str = "sleep";
 
 /// The time and memory that an allocator adds to the start of small programs.

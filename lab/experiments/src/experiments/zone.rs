@@ -31,10 +31,10 @@ const PARTLY: &str = "partly used";
 /// table shows how many of its 2 MiB blocks are partly in use.
 ///
 /// `zone` takes the zone's lock for each block. `llfree` is LLFree, as the shared object of its C
-/// sources that QUARRY_LLFREE names. Every other variant is a page policy, with pcp lists for each
-/// task as in the library (which contains only the default one). If there is one task, its process
-/// has no other thread, so Quarry's locks are plain loads and stores; several tasks have a CPU
-/// each, if there are enough.
+/// sources that QUARRY_LLFREE names. Every other variant is a page policy (the library contains
+/// only the default one), with pcp lists for each task. If there is one task, its process has no
+/// other thread, so Quarry's locks are plain loads and stores; several tasks have a CPU each, if
+/// there are enough.
 #[derive(Args)]
 pub(super) struct Zone {
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(super) struct Zone {
     #[arg(long, default_value = "4096", default_value_if("quick", "true", Some("64")),
           value_parser = clap::value_parser!(u32).range(32..=65536))]
     mib: u32,
-    /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
+    /// Length of a sample in milliseconds; a warm-up of a quarter of it precedes.
     #[arg(long, default_value = "20", default_value_if("quick", "true", Some("1")),
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     millis: u64,

@@ -2,12 +2,12 @@
 //!
 //! A profile gives for each size the births per unit of time and the mean number alive. Births of a
 //! size are a Poisson process. An object lives for an exponentially distributed time with the mean
-//! `alive / rate` (Little's law), so deaths of a size come at `rate * count / alive`. One factor
-//! scales all `alive` to the live bytes of the sample.
+//! `alive / rate` (Little's law), so `count` objects of a size die at `rate * count / alive`. One
+//! factor scales all `alive` to the live bytes of the sample.
 //!
 //! A sample first draws the population. Then it records births and deaths, followed by those that
-//! restore the population, and replays this record in rounds. The first and the last byte of an
-//! object are written at its birth; at its death no byte is read.
+//! restore the population, and replays this record in rounds. The first word and the last byte of
+//! an object are written at its birth; at its death no byte is read.
 
 mod record;
 
@@ -132,10 +132,10 @@ impl FleetSample {
         Ok((0..self.threads).map(life).collect())
     }
 
-    /// Plays all rounds in thread number `thread`; returns the nanoseconds of an operation in each.
+    /// Plays all rounds in thread number `thread`; returns each round's nanoseconds per operation.
     fn play(&self, thread: usize, heap: Heap, lives: &[Mutex<Life>], all: &Barrier) -> Vec<f64> {
         if let Some(&cpu) = self.cpus.get(thread % self.cpus.len().max(1)) {
-            // A thread that cannot be bound stays on its CPU.
+            // A thread that cannot be bound runs on any CPU.
             let _ = affinity::pin(cpu);
         }
         let mut times = Vec::with_capacity(self.rounds);

@@ -18,7 +18,7 @@ pub(crate) struct GrowthSample {
     pub(crate) mib: u64,
     /// Which growth is measured, from 1 on.
     pub(crate) burst: u64,
-    /// Milliseconds between the last free of a growth and the next one.
+    /// Milliseconds between the last free after a growth and the next growth.
     pub(crate) rest: u64,
 }
 
@@ -59,7 +59,7 @@ impl Work for GrowthSample {
 }
 
 impl GrowthSample {
-    /// A block, whose every line is written, as a word.
+    /// Allocates a block, writes to each of its cache lines, and returns the block as a word.
     fn written(&self, heap: Heap) -> usize {
         let word = heap.allocate(self.size, 1).into_word();
         for at in (64..self.size).step_by(64) {

@@ -8,9 +8,9 @@ use std::mem::MaybeUninit;
 /// Blocks of [`Heap::of_preallocated`], of 64 bytes each.
 pub(crate) const PREALLOCATED: usize = 4096;
 
-/// `malloc` and `free` of this process, called through pointers that hide them from the compiler:
-/// it may remove a `malloc` with its `free` if both are called by name. Such a call costs as much
-/// as one through the linkage table (PLT).
+/// `malloc` and `free` of this process, called through pointers that hide them from the compiler,
+/// which may remove a `malloc` and its `free` if both are called by name. A call through a pointer
+/// costs as much as one through the linkage table (PLT).
 #[derive(Clone, Copy)]
 pub(crate) struct Heap {
     malloc: unsafe extern "C" fn(usize) -> *mut c_void,
@@ -111,11 +111,11 @@ impl Heap {
         Block(pointer)
     }
 
-    /// Checks a block's mark and frees the block. A wrong mark means that another owner has written
-    /// there.
+    /// Checks a block's mark and frees the block. Panics on a wrong mark, because another owner of
+    /// the memory has written it.
     #[inline(always)]
     pub(crate) fn free(&self, block: Block, mark: u64) {
-        // SAFETY: the block is live and its first 8 bytes were written by `allocate`.
+        // SAFETY: the block is live; `allocate` wrote its first 8 bytes, or `calloc` zeroed them.
         let found = unsafe { block.0.read_volatile() };
         if found != mark {
             overwritten(found, mark);

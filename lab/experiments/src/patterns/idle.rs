@@ -26,7 +26,7 @@ pub(crate) enum Sizes {
 }
 
 impl Sizes {
-    /// Returns its name on the command line.
+    /// Returns the name of the value on the command line.
     pub(crate) fn name(self) -> Result<String> {
         let value = self.to_possible_value().context("every value has a name")?;
         Ok(value.get_name().to_owned())

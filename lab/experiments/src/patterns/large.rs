@@ -1,4 +1,4 @@
-//! Allocates and frees large blocks: one of a few is replaced by one of another size, and written.
+//! Large blocks: replaces one of a few by a block of another size, and writes to the new block.
 
 use super::heap::{Heap, Places};
 use super::resize::PAGE;

@@ -35,7 +35,7 @@ impl Estate {
     }
 }
 
-/// Every chunk is a new thread.
+/// Runs every chunk in a new thread.
 pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
     let generation = |estate: &mut Estate| {
         thread::scope(|scope| scope.spawn(|| estate.replace()).join())

@@ -10,9 +10,9 @@ use std::time::Instant;
 
 /// Largest block, from 16 bytes; each doubling of the size is equally likely.
 const LARGEST: usize = 32_768;
-/// Factor by which this pattern runs longer than others. In 20 ms, as other patterns have, there
-/// are a quarter of a million operations. The slowest in ten thousand would then be some 25, most
-/// of them first touches of pages.
+/// Factor by which this pattern runs longer than others. In 20 ms, the length of others in `peers`,
+/// it makes a quarter of a million operations. The slowest ten-thousandth would be some 25
+/// operations, most of them first touches of pages.
 const LENGTH: u32 = 10;
 /// Names of the figures, and the share of operations that took at most that long.
 pub(crate) const QUANTILES: [(&str, f64); 4] =
@@ -22,7 +22,7 @@ pub(crate) const QUANTILES: [(&str, f64); 4] =
 const SUB_BITS: u32 = 6;
 const BUCKETS: usize = (64 - SUB_BITS as usize) << SUB_BITS;
 
-/// Counts of ticks in logarithmic buckets, in mapped memory: the heap under test is not used.
+/// Counts of times, in ticks, by logarithmic buckets. They are in memory outside the measured heap.
 struct Histogram {
     counts: Table<u64>,
     total: u64,

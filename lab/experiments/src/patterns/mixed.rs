@@ -15,7 +15,7 @@ const SHARED: usize = 256;
 const SHARED_IN: u32 = 8;
 const CHUNK: usize = 1024;
 
-/// Of a thousand sizes, 900 are small, 9 large, and 1 up to 4 MiB.
+/// Of 1,000 sizes 900 are below 256 bytes, 90 below 32 KiB, 9 below 512 KiB, and 1 below 4 MiB.
 fn draw_size(random: &mut StdRng) -> usize {
     match random.random_range(0..1000) {
         0 => random.random_range(512 << 10..4 << 20),

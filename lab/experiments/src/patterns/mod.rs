@@ -75,7 +75,7 @@ pub(crate) enum Pattern {
     ShortLives,
     /// A process with a small heap forks; the child allocates, frees and ends. Operation: one fork.
     Fork,
-    /// The longest times of one free and one malloc. Operation: one replacement.
+    /// Quantiles of the time of one free and one malloc. Operation: one replacement.
     Latency,
 }
 

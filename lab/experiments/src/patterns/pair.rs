@@ -50,7 +50,7 @@ pub(super) fn run(heap: Heap, budget: Budget, size: usize, form: Form) -> Window
     }
 }
 
-/// Twice the size, or half of it if that would be too large.
+/// Twice the size, or half of it if twice the size exceeds `LARGEST`.
 fn next_size(size: usize) -> usize {
     if 2 * size <= LARGEST { 2 * size } else { size / 2 }
 }
@@ -92,7 +92,7 @@ fn random(heap: Heap, budget: Budget, size: usize) -> Window {
     })
 }
 
-/// Calls `pairs` with a mark, for `count` pairs each time, until the window is over.
+/// Calls `pairs`, which makes `count` pairs with a mark, until the window is over.
 fn measure(budget: Budget, count: usize, mut pairs: impl FnMut(u64)) -> Window {
     window::measure(budget, || {
         let mut verified = 0;

@@ -50,13 +50,13 @@ impl Place<'_> {
 
 /// Slices of a sample: half on the heap, half on preallocated blocks, in turn.
 const SLICES: u32 = 10;
-/// The smallest difference in ns per operation that counts; smaller ones are noise.
+/// A difference of fewer nanoseconds per operation is noise, and counts as this many.
 const LEAST: f64 = 1.0;
 
 /// Measures slices on the heap and on preallocated blocks in turn. The time of an operation is the
 /// median of the differences between a slice on the heap and the next one on preallocated blocks;
-/// the median leaves out slices that were disturbed. Returns all operations on the heap, at that
-/// time each.
+/// the median leaves out slices that were disturbed. Returns all operations on the heap, each with
+/// that time.
 pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>) -> Window {
     let slice = Budget { warm_up: budget.warm_up / SLICES, measured: budget.measured / SLICES };
     let mut total = Window { operations: 0, verified: 0, wall_ns: 0, cpu_ns: 0 };

@@ -7,9 +7,9 @@ use quarry_harness::affinity;
 use std::sync::Barrier;
 use std::thread;
 
-/// Runs `tasks` threads that begin together, each on the next CPU in turn; a pattern's further
-/// threads take the CPUs after these. Returns the operations of all tasks with the time of the
-/// longest task, and the sum of the times of all tasks.
+/// Runs `tasks` threads that begin together, each on the next CPU in turn; a task's further threads
+/// take the CPUs after its own. Returns the operations of all tasks with the time of the longest
+/// task, and the sum of the times of all tasks.
 ///
 /// # Panics
 /// If a CPU is not allowed, or a task finds that memory was handed out twice.

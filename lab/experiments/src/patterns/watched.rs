@@ -54,7 +54,7 @@ pub(crate) fn resident() -> u64 {
 }
 
 /// The answer of a watched process: the file that serves malloc, operations, verified blocks,
-/// counters.
+/// counters. Allocates.
 pub(crate) fn answer(
     heap: Heap,
     Done { operations, verified }: Done,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: usize = 8;
 /// Requests that a connection sends before it reads the replies.
 const DEPTH: u64 = 16;
-/// How often connections are opened anew in a sample.
+/// How often a sample opens its connections: once at its start, and later anew.
 const GENERATIONS: u64 = 4;
 /// A server that sends nothing for longer than this counts as stopped.
 const PATIENCE: Duration = Duration::from_secs(20);

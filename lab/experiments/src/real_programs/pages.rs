@@ -45,7 +45,7 @@ fn exchange(name: &str, body: Vec<u8>) -> Exchange {
     Exchange::new(request.into_bytes(), Reply::Page(body))
 }
 
-/// The content of a file, of 200 bytes to 4 KiB.
+/// The content of a file, of 150 to 2,736 bytes.
 fn file(number: usize) -> Vec<u8> {
     format!("this is file {number}\n").repeat(10 + number * 7).into_bytes()
 }

@@ -28,7 +28,7 @@ impl Gate {
     }
 }
 
-/// The end of a thread's work, after the window: the thread checks its work, and cleans up.
+/// The end of a thread's work, which `run` calls after the window: it checks and cleans up.
 pub(super) type End<'a> = Box<dyn FnOnce() -> Done + Send + 'a>;
 
 /// The work of one thread: it prepares, passes the gate once, and works.

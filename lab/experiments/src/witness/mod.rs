@@ -3,7 +3,7 @@
 //! ```text
 //! tracepoints  counters of the kernel's tracepoints, and why the kernel refuses them
 //! readings     /proc/vmstat, /proc/zoneinfo and /proc/slabinfo
-//! knob         settings that come back, and folders that go, when their holder is gone
+//! knob         settings that are restored, and folders that are removed, when their holder ends
 //! work         the workloads by name: faults, sockets, crowd and files do them
 //! gate         threads that work in a window which another thread opens and closes
 //! sample       one sample of a workload, in a process of its own

@@ -75,7 +75,7 @@ impl PageLists {
     }
 }
 
-/// Name, in a sample, of this figure: slabs created in the window less slabs freed in it.
+/// Name, in a sample, of this figure: slabs created in the window less those freed, at least 0.
 pub(crate) const SLABS: &str = "slabs added";
 
 /// Slabs of all caches; `None` if the file may not be read.

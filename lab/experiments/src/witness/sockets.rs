@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Datagrams in flight at a time. Eight of 8 KiB, each 16 KiB with the kernel's overhead, fit into
 /// a socket's buffer of the default size.
 const BURST: u64 = 8;
-/// A datagram that takes longer counts as lost.
+/// A side that waits longer than this for a message fails the sample.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The warm-up has one operation for this many in the window.
 const WARM_UP: u64 = 8;

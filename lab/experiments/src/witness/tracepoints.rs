@@ -42,7 +42,7 @@ pub(crate) enum Scope {
     /// The sample's process, with its threads.
     #[default]
     Tree,
-    /// All processes of the machine.
+    /// All processes of the machine, on the CPUs that this process may use.
     Machine,
 }
 

@@ -61,7 +61,7 @@ impl Calls {
         }
     }
 
-    /// The threads of `tasks` tasks of `operations` operations each, bound to the CPUs of `cpus`.
+    /// The threads of `tasks` tasks of `operations` operations each, with CPUs of `cpus` if bound.
     pub(super) fn threads(
         self,
         tasks: u32,

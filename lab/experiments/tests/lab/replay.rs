@@ -192,8 +192,8 @@ fn a_file_for_programs_has_the_columns_of_the_table() {
         .stderr(contains("--json /no/such/folder/x: No such file"));
 }
 
-/// Document 001: what each rung spares, in critical sections per freed page. A file has 1,024
-/// pages, which are 74 batches of 14.
+/// Document 001: each policy spares more than nine tenths of one kind of critical section that the
+/// policy before it takes. A file has 1,024 pages, which are 74 batches of 14.
 #[test]
 fn each_rung_of_document_001_spares_what_it_should() {
     let options = ["--samples=1", "--amount=8"];
@@ -333,7 +333,7 @@ fn the_metadata_of_a_policy_stands_beside_its_rate() {
         let sample = samples.iter().find(|sample| sample["variant"] == variant).unwrap();
         sample["measurement"]["counters"]["policy_bytes_per_frame"].as_u64().unwrap()
     };
-    // The kernel's struct page grew by 8, with its alignment; ours is packed.
+    // The kernel's struct page grew by 8 bytes, with its alignment; Quarry's descriptor is packed.
     assert_eq!(bytes("slub-3.1"), bytes("slub-3.0") + 4);
     let bits = |variant| per_operation(&samples, variant, "lock_bits");
     assert!(bits("slub-3.0") > 1.0, "the slow paths of 3.0 lock a slab");

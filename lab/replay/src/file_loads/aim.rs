@@ -1,5 +1,5 @@
-//! The disk jobs of reaim (AIM VII): sequential and random reads and writes, and copies. Each kind
-//! exists a second time with synchronous writes. Every job uses files of its own.
+//! The disk jobs of reaim (AIM VII): reads and writes, in order or at random, copies, and searches
+//! of directories. Writes and copies also have a synchronous form. Every job uses files of its own.
 
 use super::system::{FileSystem, Inode};
 use super::tally::Tally;
@@ -66,7 +66,7 @@ impl Aim {
         tally
     }
 
-    /// Makes the job's file, handles this many pages of it, and deletes it.
+    /// Makes the job's file, handles as many pages as the job has, and deletes the file.
     fn carry_out<M: FileCache>(
         self,
         job: Job,

@@ -1,13 +1,13 @@
-//! The device of a file system. The bytes of a page follow from the page's place on the device, and
-//! each request takes a stated time.
+//! The device of a file system. The bytes of a page follow from its inode and index, and each
+//! request takes the time that [`Device`] states.
 
 use crate::host;
 use serde::Deserialize;
 
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// The time that a device takes for a request, in nanoseconds. The CPU spins for it, as if it
-/// waited for a slow memory, so that a load takes the same time on every machine.
+/// The time that a device takes for a request, in nanoseconds. The CPU spins for it, as if its
+/// memory were slow, so that a workload takes the same time on every machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Device {

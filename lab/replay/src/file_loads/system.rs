@@ -37,7 +37,7 @@ pub(crate) struct Inode<M: FileCache> {
 struct Content<M: FileCache> {
     mapping: M::Mapping,
     pages: u64,
-    /// True for a page that is on the device. A page that is neither there nor cached is a hole.
+    /// True for a page that is on the device. A page that is neither there nor dirty is a hole.
     on_device: Vec<bool>,
     /// True for a page that was written since it last reached the device.
     dirty: Vec<bool>,
@@ -66,8 +66,8 @@ pub(crate) struct FileSystem<'a, M: FileCache> {
 }
 
 impl<'a, M: FileCache> FileSystem<'a, M> {
-    /// Makes a file system with this many directories. If `most_dirty` pages are dirty, a task that
-    /// writes first writes back the oldest of them.
+    /// Makes a file system with this many directories. If more than `most_dirty` pages are dirty, a
+    /// task that wants to write first writes back the files that have been dirty longest.
     pub(crate) fn new(memory: &'a M, directories: u64, device: Device, most_dirty: u64) -> Self {
         let directory = |number| Directory {
             number: DIRECTORIES + number,
@@ -87,7 +87,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         }
     }
 
-    /// Creates a file at the end of a directory; returns its number there.
+    /// Creates a file at the end of a directory. Returns its place there, and its inode.
     pub(crate) fn create(&self, directory: usize) -> (usize, Arc<Inode<M>>) {
         let mut objects = [self.inodes, self.dentries]
             .map(|cache| self.memory.alloc(cache).expect("memory for an inode"));
@@ -205,7 +205,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         content.objects.is_none() || self.write_back(inode.number, &mut content)
     }
 
-    /// Writes back everything, deletes all files, and ends the directories.
+    /// Deletes all files, writes back the directories, and ends them.
     ///
     /// # Panics
     /// If the bytes of a directory are wrong.
@@ -222,7 +222,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         assert_eq!(self.dirty.load(Relaxed), 0, "every dirty page is counted once");
     }
 
-    /// Changes the entry of a file in the block that holds it.
+    /// Changes the entry of a file in the page of the directory that holds it.
     fn write_entry(&self, directory: usize, place: usize) {
         let directory = &self.directories[directory];
         let index = place as u64 * ENTRY_BYTES / device::PAGE_BYTES as u64;

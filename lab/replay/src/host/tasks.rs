@@ -437,7 +437,7 @@ pub(crate) fn wait(ns: u64) {
     work(ns);
 }
 
-/// Charges the time of clearing a page, but does not write: no task reads the bytes.
+/// Clears by `write` or, for a page and more, only charges the time: no task reads these bytes.
 pub(crate) fn clear(bytes: usize, write: impl FnOnce()) {
     if bytes < super::CLEARED_PAGE {
         return write();

@@ -1,4 +1,4 @@
-//! One question to the simulated machine, and its answer: a policy on a number of CPUs.
+//! A question to the simulated machine, how a program runs under given policies, and the answer.
 
 use crate::costs::Costs;
 use crate::topology::Topology;
@@ -33,13 +33,14 @@ pub struct Answer {
     pub cpus: u32,
     /// Copies of the program.
     pub copies: usize,
-    /// Calls that were made.
+    /// Calls that were measured; the copies made as many before, so that caches were full.
     pub calls: u64,
-    /// Nanoseconds from the first call to the last one.
+    /// Nanoseconds from the start of the measured part until the last thread ended.
     pub time_ns: u64,
     /// Calls a second.
     pub calls_per_s: f64,
-    /// Nanoseconds that a call takes, including the wait for blocks of other threads and for a CPU.
+    /// Mean nanoseconds of a call, with its waits for a CPU and for other threads' earlier calls on
+    /// the same block.
     pub call_ns: f64,
     /// The share of all CPU time in which threads waited for locks, 0 to 1.
     pub waiting: f64,
@@ -47,11 +48,11 @@ pub struct Answer {
     pub locks_per_1000: f64,
     /// The lock for which threads waited longest, and the share of all CPU time in which they did.
     pub worst_lock: Option<(String, f64)>,
-    /// Cache lines that came from another CPU, per call.
+    /// Cache lines that came from another core, per call.
     pub lines_per_call: f64,
-    /// The largest amount of memory in use or held, in bytes, among some 64 readings.
+    /// The largest amount of memory in use or held, in bytes, among some 128 readings.
     pub peak_bytes: u64,
-    /// The part of `peak_bytes` that was freed objects in arrays, lists and barns, at that reading.
+    /// The part of `peak_bytes` that was parked objects and pages on pcp lists, at that reading.
     pub parked_bytes: u64,
     /// The largest number of bytes that the copies had requested and not freed: the sum of each
     /// copy's own maximum. The copies need not reach theirs at the same time.

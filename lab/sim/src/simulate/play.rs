@@ -24,9 +24,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-/// Memory that the machine has, for policies that ask for it: 4 GiB per CPU.
+/// Frames of memory that the machine has, for policies that ask for it: 4 GiB per CPU.
 const FRAMES_PER_CPU: u32 = 1 << 20;
-/// Number of readings of the heap's memory, per copy of the program.
+/// Number of readings of the heap's memory while all copies are played once.
 const LOOKS: usize = 64;
 /// Bytes that the program writes to a new block, if the block has that many: the line of its first
 /// fields.
@@ -36,7 +36,7 @@ const SPREAD_NS: u64 = 50_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
-    /// The block; `None` before its allocation, while an operation changes it, and once freed.
+    /// The heap's object; `None` before its allocation, during an operation on it, and once freed.
     object: Option<Object>,
     /// Operations on it so far.
     turns: u32,
@@ -81,8 +81,8 @@ struct OnHeap<'a> {
     copies: usize,
 }
 
-/// Plays a trace on a machine. Threads of its program fill the CPUs in turn; the program is copied
-/// until every CPU has a thread. O(calls).
+/// Plays a trace on a machine. Threads of the recorded program fill the CPUs in turn; copies of the
+/// program are added until every CPU has a thread. O(calls).
 ///
 /// # Errors
 /// If the trace cannot be read or has no calls, a policy is unknown, or the system has no address
@@ -274,7 +274,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
             }
             (Op::Resize { size, .. }, Some(object)) => {
                 // SAFETY: the heap served the object, and only one thread takes it from
-                // `await_turn`. If this fails, the object is not used again.
+                // `await_turn`. If `realloc` fails, the object is not used again.
                 self.served(unsafe { self.stack.realloc(object, size) }, size)
             }
             (Op::Free { .. }, Some(object)) => {

@@ -3,7 +3,7 @@
 use quarry_trace::{Call, Event, Trace};
 use std::collections::HashMap;
 
-/// An operation of a thread on a block. Blocks are numbered in the order of their allocation.
+/// A thread's operation on a block: the memory of one allocation, numbered in allocation order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Allocates the block.
@@ -59,8 +59,8 @@ pub struct Program {
 /// The longest time between two calls that counts as work. The rest of a longer time was a wait for
 /// something, and such waits are not simulated.
 const LONGEST_WORK_NS: u64 = 100_000;
-/// About the time of a recorded call on glibc and of its recording, which is not the program's
-/// work. The tracer's part was measured on an AMD EPYC of family 25 (docs/trace.md).
+/// Roughly how long a call on glibc and its recording took, which is not the program's work. The
+/// recording was measured on an AMD EPYC of family 25 (docs/trace.md).
 const CALL_NS: u64 = 80;
 
 /// The time at which a call takes effect; a resize has two, its start and its end. Between them the
@@ -177,7 +177,7 @@ impl Builder {
         }
     }
 
-    /// Notes a new block at `address`. If a block was still there, its free was not recorded.
+    /// Notes a new or moved block at `address`. A block that is still there had an unrecorded free.
     fn put(&mut self, address: u64, block: u32, size: usize, turns: u32) {
         if let Some((_, lost, _)) = self.blocks.insert(address, (block, size, turns)) {
             self.live -= lost as u64;

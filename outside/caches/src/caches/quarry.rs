@@ -1,4 +1,4 @@
-//! Quarry's page cache, under the process's limit. No other code here allocates from the stack.
+//! Quarry's page cache, under the process's limit. No other code here allocates from Quarry.
 
 use super::PageCache;
 use crate::page::{FILE_PAGES, Key, PAGE_BYTES, Page, Reading};
@@ -20,7 +20,7 @@ impl Backing for Made {
     }
 }
 
-/// A mapping for each file.
+/// A file mapping for each file.
 pub struct QuarryCache(Vec<Mapping<Made>>);
 
 impl QuarryCache {

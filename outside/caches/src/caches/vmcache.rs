@@ -46,7 +46,7 @@ impl PageState {
         self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Calls `look` without writing; `None` if the page is evicted.
+    /// Calls `look` without counting a reader; `None` if the page is evicted.
     #[inline(always)]
     fn optimistic<T>(&self, look: impl Fn() -> T) -> Option<T> {
         loop {
@@ -105,7 +105,7 @@ impl PageState {
 /// The way in which a hit reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// The hit writes nothing, and reads again if the page changed meanwhile.
+    /// The hit writes only to remove a mark, and reads again if the page changed meanwhile.
     Optimistic,
     /// The hit counts itself in the state word, so the page stays while it is read.
     Shared,
@@ -153,7 +153,7 @@ impl VmCache {
         }
     }
 
-    /// Evicts a batch of pages that the clock hand finds marked and that no task uses.
+    /// Evicts a batch of pages that the clock hand finds marked; marks pages that no task uses.
     fn evict(&self) {
         let mut batch: Vec<u32> = Vec::with_capacity(BATCH);
         let mut looked = 0;

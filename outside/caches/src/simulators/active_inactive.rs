@@ -13,12 +13,12 @@ enum Place {
     Active,
 }
 
-/// New pages are inactive. A scan of the inactive list evicts pages that were not used since they
-/// were added, and activates the others; a scan of the active list only deactivates. So a hit moves
-/// nothing. The refault distance of an evicted page is the number of evictions and activations
-/// since its eviction. The page returns as active if this is at most the number of active pages. A
-/// refault also moves the target length of the inactive list: up by one page if the page was never
-/// active before its eviction, down by one if it was.
+/// New pages are inactive. A scan of the inactive list evicts unused pages, and activates the used
+/// ones; a scan of the active list deactivates unused pages. So a hit moves nothing. The refault
+/// distance of an evicted page is the number of evictions and activations since its eviction. The
+/// page returns as active if this is at most the number of active pages. A refault at a distance of
+/// at most `capacity` also moves the target length of the inactive list: up by one page if the page
+/// was never active before its eviction, down by one if it was.
 ///
 /// Invariant: `inactive.len + active.len <= capacity`.
 pub struct ActiveInactive {

@@ -17,7 +17,7 @@ enum Place {
 }
 
 /// New pages enter the small queue. A page enters the main queue only if it is used more than once
-/// in the small one, or looked up again soon after it left that.
+/// in the small queue, or looked up again while it is a ghost.
 ///
 /// Invariants: `small.len + main.len <= capacity`; `ghosts.len <= capacity - small's share`.
 pub struct S3Fifo {

@@ -1,5 +1,5 @@
-//! The index of a mapping: a radix tree from the numbers of pages to cached pages and to shadow
-//! entries of evicted pages. Walks read it without a lock.
+//! The index of a file mapping: a radix tree from pages' numbers (each the *index* of its page) to
+//! cached pages and to shadow entries of evicted pages. Walks read it without a lock.
 //!
 //! A tree has one lock, which also guards the mapping's own data. [`IndexNodes`] has the state that
 //! all trees of a page cache share.

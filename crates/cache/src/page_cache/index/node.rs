@@ -115,7 +115,7 @@ impl NodeRef {
         self.address() + WordTree::IS_NODE
     }
 
-    /// The node that a word stands for, in the root or in a node.
+    /// The node that `word`, of the root or of a node, stands for.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Self> {
         if is_leaf(word) {

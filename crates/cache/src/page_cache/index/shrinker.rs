@@ -15,9 +15,9 @@ pub struct ShadowScan {
 }
 
 impl IndexNodes {
-    /// Takes up to `most` of the oldest nodes of shadow entries out of indexes that are not locked.
-    /// `find` returns the index with an owner number. The caller holds no lock of an index, and
-    /// calls [`Grace::release`](super::Grace::release) afterwards. O(most).
+    /// Looks at up to `most` of the oldest nodes of shadow entries; takes out those whose index is
+    /// not locked. `find` returns the index with an owner number. The caller holds no index's lock,
+    /// and calls [`Grace::release`](super::Grace::release) afterwards. O(most).
     pub fn scan_shadow_nodes<'a, T>(
         &'a self,
         memory: NodeId,

@@ -1,4 +1,4 @@
-//! The index of a mapping: a radix tree of 64 slots per node (`lib/xarray.c`, Linux 6.12).
+//! The index of a file mapping: a radix tree of 64 words per node (`lib/xarray.c`, Linux 6.12).
 //!
 //! The root is one word that walks read without the lock: 0 if the index is empty, a leaf if only
 //! the place 0 is used (a file of one page has no node, as in the kernel), else the address of the
@@ -23,8 +23,8 @@ pub const INDEX_LIMIT: u64 = 1 << 52;
 /// Most nodes of one insertion: 9 on the path to the index, 8 for a page at 0 that was in the root.
 pub const MOST_NODES_PER_INSERT: usize = 17;
 
-/// The index of a mapping, with the mapping's own `T` under the same lock. Zero bytes are an empty
-/// index. Its owner empties it before dropping it: a drop does not give its nodes back.
+/// The index of a file mapping, with the mapping's own `T` under the same lock. Zero bytes are an
+/// empty index. Its owner empties it before dropping it: a drop does not give its nodes back.
 pub struct Index<T> {
     root: WordTree,
     lock: CountedLock<Inner<T>>,

@@ -18,7 +18,7 @@ use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
 const STEP_SLABS: usize = 16;
-/// Most slabs examined in one critical section: some 20 us.
+/// Most slabs examined in one critical section, which takes some 20 us.
 const STEP_LOOKS: u32 = 128;
 /// Most pages of a slab, a bit each. Larger slabs, which `malloc` does not have, keep their pages.
 const MOST_PAGES: usize = u64::BITS as usize;
@@ -50,7 +50,7 @@ impl Slab<'_> {
         start as u32..end.min(self.cache.objects())
     }
 
-    /// Returns whether a page has objects but no bits, and none in use except `leaving`.
+    /// Returns whether a page has objects, of which none is in use except `leaving`, but no bits.
     fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
         let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
         let objects = self.objects_on(page, page_bytes);
@@ -133,7 +133,7 @@ impl Lists {
         let before = slab.free();
         let count = slab.mark(pages, page_bytes, false);
         self.nr_free -= u64::from(count);
-        // The slab no longer shows how much the program touches, so it can be no sample.
+        // The slab no longer shows how much the program touches: it is no sample of `Populating`.
         self.populating.gone(slab.pfn);
         self.moved(slab, before, before - count, End::Tail);
     }

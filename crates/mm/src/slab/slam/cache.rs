@@ -31,7 +31,7 @@ pub(super) struct SlamCache<'a, P: Arrays> {
 
 impl<P: Arrays> SlamCache<'_, P> {
     /// Records `slot`, which got these objects by a miss, as the owner of their slabs. The objects
-    /// are mostly neighbours, so a look at a few of them finds all their slabs.
+    /// are mostly neighbours, so a few of them are enough to find all their slabs.
     #[inline]
     pub(super) fn own(&self, slot: SlotIndex, objects: &[Object]) {
         let step = (self.cache.objects() as usize / 2).clamp(1, OWNED_STEP);

@@ -112,7 +112,7 @@ impl<P: Arrays> SlamCache<'_, P> {
     }
 
     /// Moves `sheaf` objects from a full array to the CPU's own stock or, if `remote`, to the CPUs
-    /// that took them, then frees `object`. Returns false, and does nothing, if it has too few.
+    /// that took them, then frees `object`. If the array has fewer, does nothing, returns false.
     pub(super) fn make_way(
         &self,
         (slot, cpu): (SlotIndex, &CpuCache),

@@ -24,7 +24,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Arrays, Object, Push};
 use quarry_sys::primitive::Ordering;
 
-/// The cache's fixed mode, if any: Array with a constructor, whose work bundles would destroy.
+/// The fixed mode, if any: array if there is a constructor, because bundles overwrite its work.
 fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<SlamMode> {
     if cache.has_constructor() { Some(SlamMode::Array) } else { context.setup.mechanisms.slam_mode }
 }

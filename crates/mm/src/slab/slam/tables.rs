@@ -1,4 +1,4 @@
-//! The policy's records of caches and CPUs: arrays, counted as metadata.
+//! The policy's state of caches and CPUs, in plain arrays that count as metadata.
 //!
 //! | array | entries | bytes of each | what |
 //! |---|---|---|---|

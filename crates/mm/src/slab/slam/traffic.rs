@@ -23,7 +23,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 /// Misses from one look to the next.
 pub(super) const LOOK: u64 = if cfg!(quarry_model) { 2 } else { 16 };
 pub(super) const WINS: u64 = if cfg!(quarry_model) { 1 } else { 2 };
-/// Objects of a long run: more than a barn holds, so that some went to their slabs.
+/// Objects of a long run: as many as the smallest bound of a barn, so that some may go to slabs.
 pub(super) const LONG: u64 = if cfg!(quarry_model) { 4 } else { 4096 };
 const RUN_MOST: u64 = 0xffff;
 

@@ -136,7 +136,7 @@ impl NaiveBuddy {
         self.free.values().filter(|(_, zeroed)| !zeroed).map(|(order, _)| 1u32 << order).sum()
     }
 
-    /// Order of the smallest free block of `migratetype` of at least `order`.
+    /// Order of the smallest free block of type `of` and of at least `order`.
     pub(super) fn smallest(&self, memory: &Memory, order: Order, of: MigrateType) -> Option<u8> {
         self.free
             .iter()

@@ -14,7 +14,7 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64};
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Reaper {
-    /// The time of the next reap; 0 before the first reap.
+    /// The time of the next reap; 0 before the CPU's first slow path.
     pub(super) next: AtomicU64,
     /// Reaps so far, which select the node whose alien array is emptied next.
     pub(super) turns: AtomicU32,

@@ -107,8 +107,8 @@ impl<P: Arrays> View<'_, P> {
         }
     }
 
-    /// Fills the front of `out` from `main` and the sheaves it can be exchanged with, then from
-    /// slabs. Returns the number of objects.
+    /// Fills the front of `out` from `main` and the sheaves that `main` can be exchanged with, then
+    /// from slabs. Returns the number of objects.
     pub(super) fn alloc_bulk(&self, out: &mut [MaybeUninit<Object>]) -> usize {
         let (percpu, array, capacity) = (self.context.percpu, self.array(), self.capacity());
         let mut taken = 0;

@@ -115,8 +115,8 @@ impl SheafCache {
         self.barns.all()
     }
 
-    /// The CPUs whose spare's lock was ever taken; the others have no spare. Reading the others'
-    /// sheaves would touch their memory.
+    /// The CPUs whose spare's lock was ever taken; the others have no spare, and reading their
+    /// entries would touch memory that is unused.
     pub(super) fn used_cpus(&self) -> impl Iterator<Item = (SlotIndex, &Cpu)> {
         let numbered = self.cpus().iter().enumerate();
         let used = numbered.filter(|(_, cpu)| cpu.spare.stats().acquisitions > 0);
@@ -212,7 +212,7 @@ impl<'a, P: Arrays> View<'a, P> {
         }
     }
 
-    /// Puts a full sheaf into the barn, or its objects into their slabs if the barn has enough.
+    /// Puts a sheaf into the barn if it is full and the barn has room, else its objects into slabs.
     pub(super) fn put_full(&self, sheaf: Sheaf) {
         let left = match sheaf.len() == self.capacity() {
             true => self.barn().put_full(sheaf),

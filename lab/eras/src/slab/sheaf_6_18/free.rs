@@ -209,8 +209,8 @@ impl<P: Arrays> View<'_, P> {
         evicted
     }
 
-    /// Frees objects into `main` and the sheaves it can be exchanged with; objects that these
-    /// cannot take go to slabs.
+    /// Frees objects into `main` and the sheaves that `main` can be exchanged with; objects that
+    /// these cannot take go to slabs.
     pub(super) fn free_bulk(&self, objects: &[Object]) {
         let mut rest = objects;
         while let Some(&first) = rest.first() {

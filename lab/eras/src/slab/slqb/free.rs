@@ -137,8 +137,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.free_to_remote(slot, others.list);
     }
 
-    /// Leaves objects of the caller to `slot`, its CPU's slot. If the cell has other objects by now
-    /// or the thread has moved, they go to the slot's `remote` objects, where the slot looks next.
+    /// Leaves objects of the caller to `slot`. If the slot's cell has other objects by now or the
+    /// thread has moved, they join the slot's `remote` objects, which the slot claims next.
     pub(super) fn leave(&self, slot: SlotIndex, list: Freelist) {
         if list.count > 0 && !self.store(slot, LIST, 0, list.word()) {
             self.leave_to_owner(slot, list);
@@ -193,8 +193,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         gathered.unwrap_or_else(|misuse| self.report(misuse))
     }
 
-    /// Brings gathered objects to their list, or puts them into its slabs if many already wait
-    /// there (`flush_remote_free_cache`).
+    /// Brings gathered objects to the list `to`, or into their slabs if many already wait on it
+    /// (`flush_remote_free_cache`).
     pub(super) fn deliver(&self, to: ListId, objects: Chain) {
         let list = self.list(to);
         if list.nr_remote() > self.hiwater() / 2 {

@@ -10,7 +10,7 @@
 //! | `remote` | `remote_free.lock` | objects that other CPUs returned |
 //! | `outgoing` | interrupts off | `rlist` and `remote_cache_list`: objects for another list |
 //!
-//! Equations: `nr_partial = slabs on the partial list`; a slab of the list is on it exactly if it
+//! Equations: `nr_partial = slabs on the partial list`; a slab is on that list exactly if it
 //! has both a free object and an object in use; `free = free objects of these slabs`;
 //! `slabs_allocated - slabs_freed = slabs of the list`; `nr_remote` and `nr_outgoing` are the
 //! lengths of their chains; `nr_remote >= freebatch => check`.
@@ -37,8 +37,8 @@ unsafe impl FreshZero for Outgoing {}
 // SAFETY: zero bytes are an empty chain: no head, no tail, no objects.
 unsafe impl FreshZero for Chain {}
 
-/// One of a cache's lists. Each counter is written under the lock of what it counts. Threads read
-/// it without the lock, and take the lock only if that is worth while.
+/// One of a cache's lists. `nr_*` and `free` are written under the lock of what they count. Threads
+/// read them without the lock, and take the lock only if that is worth while.
 #[repr(C, align(64))]
 pub(super) struct CacheList {
     partial: CountedLock<PartialList>,

@@ -9,7 +9,7 @@
 //! its slab's own free list is free; an object on a list of a CPU or a node counts as in use.
 //!
 //! The lock of the slab's list guards the word. `list` never changes while the slab exists, so a
-//! thread that owns an object of the slab reads it without the lock.
+//! thread that owns an object of the slab reads `list` without the lock.
 
 use super::sizes::MAX_OBJECTS;
 use crate::slab::records::Records;

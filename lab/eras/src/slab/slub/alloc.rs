@@ -1,8 +1,8 @@
 //! Allocation once the CPU's list is empty.
 //!
 //! Sources in order: objects that other CPUs freed into the CPU's own slab; a slab of the CPU's
-//! partial list; slabs of the node's partial list, until half of the CPU's list is full; a new
-//! slab.
+//! partial list; slabs of the node's partial list, until half of the CPU's list is full; those of a
+//! node with more than `min_partial` slabs; a new slab; without memory for one, those of any node.
 
 use super::cache::{SlubCache, guard_of};
 use super::cell::{GUARD, LIST};

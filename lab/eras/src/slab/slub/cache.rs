@@ -52,7 +52,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         E::CPU_PARTIAL && self.context.setup.mechanisms.cpu_partial
     }
 
-    /// A node with fewer slabs than this on its list keeps empty slabs too.
+    /// The bound with which `Era::keeps_empty` compares the length of a node's list.
     pub(super) fn min_partial(&self) -> u32 {
         E::min_partial(self.cache.stride())
     }

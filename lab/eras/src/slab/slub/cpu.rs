@@ -2,9 +2,9 @@
 //!
 //! The kernel's `kmem_cache_cpu` has two parts here: its `freelist` and `slab` are the slot's cell
 //! (table in `slub`), its `partial` list is [`CpuSlab`]. The kernel changes that list with
-//! interrupts off. Here every slot has a lock that is only ever *tried*: a thread that does not get
-//! it uses the node's list. The partial list is a stack, not a [`List`](quarry_mm::frame::List),
-//! because the second link of a slab counts objects.
+//! interrupts off. Here every slot has a lock that requests only *try*: a request that does not get
+//! it uses the node's list. The partial list has single links, not those of a
+//! [`List`](quarry_mm::frame::List), because the second link of a slab counts objects.
 //!
 //! Equations, under the slot's lock: `slabs = slabs on the list`; all of them are frozen; `objects`
 //! = the sum of the free objects that each slab had at its push (more may have been freed since).

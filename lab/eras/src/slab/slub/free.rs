@@ -15,7 +15,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E>
 where
     E::Word: SlowPath<P, E>,
 {
-    /// Gives `count` objects back to their slab. They are linked from `head` to `tail`.
+    /// Gives a chain of `objects` objects, from `head` to `tail`, back to its slab.
     ///
     /// # Safety
     /// These are allocated objects of this cache in the slab `slab`, and their user has given them

@@ -129,8 +129,8 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
 }
 
 /// Puts a frozen slab of the caller onto the running CPU's partial list. If that list holds too
-/// many free objects, its slabs go to the node first. Without partial lists the slab goes to the
-/// node.
+/// many free objects, its slabs go to the node first. Without partial lists, or if another
+/// thread holds the slot's lock, the slab goes to the node.
 fn park<P: Lists, E: Era<Word = PageWord>>(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) {
     let slot = of.context.percpu.current();
     let cpu = of.cpu(slot);

@@ -1,8 +1,8 @@
 //! The order of slabs, and the lengths of partial lists.
 //!
-//! The order grows with the number of *declared* CPUs: more objects per slab mean fewer takes of
-//! the list lock. So a cache can have slabs of order 1 on 16 CPUs (document 003) and of order 0 on
-//! 4.
+//! The order grows with the number of *declared* CPUs: if slabs have more objects, CPUs take the
+//! list lock less often. So a cache can have slabs of order 1 on 16 CPUs (document 003), and of
+//! order 0 on 4.
 
 use quarry_mm::frame::Order;
 
@@ -56,7 +56,7 @@ impl Fewer {
 }
 
 /// The order of slabs of objects `stride` bytes apart, on a machine of `cpus` CPUs. O(1): at most
-/// 148 objects are wanted.
+/// 132 objects are wanted.
 #[must_use]
 pub(super) fn slab_order(stride: usize, cpus: u32, fewer: Fewer) -> Order {
     let first = fewer.first(cpus, stride);

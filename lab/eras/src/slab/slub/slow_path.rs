@@ -33,7 +33,7 @@ pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
         misses: &mut u64,
     ) -> Option<(Pfn, Freelist)>;
 
-    /// Gives `count` objects back to their slab. They are linked from `head` to `tail`.
+    /// Gives the objects of `chain` (its head, its tail and their number) back to their slab.
     ///
     /// # Safety
     /// These are allocated objects of this cache in the slab `slab`, and their user has given them

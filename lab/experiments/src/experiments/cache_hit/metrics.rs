@@ -13,7 +13,7 @@ pub(super) const RESIDENT: &str = "resident";
 /// General-purpose caches. A hit on Quarry may take at most `MOST_HIT` of the fastest one's time.
 const GENERAL: [&str; 3] = ["quick_cache", "moka", "foyer"];
 const MOST_HIT: f64 = 0.7;
-/// Simulated policies. Quarry may miss `MOST_POINTS` percentage points more often than the best.
+/// Simulated policies. Quarry's miss ratio may be `MOST_POINTS` points above the best, at most.
 const POLICIES: [&str; 2] = ["lru", "s3-fifo"];
 const MOST_POINTS: f64 = 2.0;
 

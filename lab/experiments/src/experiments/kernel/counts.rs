@@ -12,7 +12,7 @@ pub(super) struct Count {
     stack: &'static [&'static str],
 }
 
-/// In a guest's sample, the name of the instructions that its CPUs executed with the counters off.
+/// Name of a guest's count of instructions, which its CPU executes with the tracepoints off.
 pub(super) const INSTRUCTIONS: &str = "instructions";
 
 const fn count(
@@ -73,8 +73,8 @@ impl Count {
     }
 }
 
-/// Adds each of the [`COUNTS`] whose parts the measurement has. The measurement is one of the
-/// kernel (`in_kernel`) or of the stack.
+/// Adds each of the [`COUNTS`] of which the measurement has a part, as the sum of these parts. The
+/// measurement is one of the kernel (`in_kernel`) or of the stack.
 pub(super) fn name(measurement: &mut Measurement, in_kernel: bool) {
     for count in &COUNTS {
         let parts = if in_kernel { count.kernel } else { count.stack };

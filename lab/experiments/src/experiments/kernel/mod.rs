@@ -147,7 +147,7 @@ impl Plan for Kernel {
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let place = Place::ALL.iter().find(|(_, place)| *place == self.place);
         let plan = Experiment {
-            about: format!("fresh process per sample; place {}.", place.map_or("", |it| it.0)),
+            about: format!("a fresh process (`--place={}`).", place.map_or("", |it| it.0)),
             metrics: metrics(),
             ..plan
         };

@@ -34,9 +34,9 @@ pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Re
     }
     writeln!(
         out,
-        "Medians. \"!\": kernel and policy (of linux-*: the policy on its right) differ by more \
-         than 10 %, and a count is at least {FEW} per operation. Rows of objects and files with \
-         smaller counts are left out. \"-\": not counted for this variant.\n"
+        "Medians. \"!\": a kernel's count differs by more than 10 % from that of the policy on \
+         its right, and one of them is at least {FEW} per operation. Rows of objects and files in \
+         which all are smaller are left out. \"-\": not counted for this variant.\n"
     )?;
     // Without the running kernel only stacks have rates.
     if !run.meta.variants.iter().any(|it| it.name.starts_with(KERNEL)) {
@@ -48,7 +48,7 @@ pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Re
     )?;
     writeln!(out, "{}\n", rates(run, &selection, rows)?)?;
     if let Some(PageLists { zone, high, batch, .. }) = PageLists::now() {
-        writeln!(out, "Page lists of a CPU in zone {zone} now: high {high}, batch {batch}.")?;
+        writeln!(out, "When printed, a CPU's lists in zone {zone}: high {high}, batch {batch}.")?;
     }
     Ok(())
 }
@@ -57,7 +57,7 @@ fn is_policy(variant: &str) -> bool {
     !variant.starts_with(KERNEL) && !variant.starts_with(GUEST)
 }
 
-/// The first kernel and the first policy of the run, if it has both.
+/// The variant `kernel` and the first policy of the run, if the run has both.
 fn compared<'a>(run: &Run, selection: &'a Selection<'a>) -> Option<[&'a Column<'a>; 2]> {
     let names = run.meta.variants.iter().map(|it| it.name.as_str());
     let policy = names.clone().find(|name| is_policy(name))?;

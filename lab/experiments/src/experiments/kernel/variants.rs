@@ -125,7 +125,7 @@ impl Contender {
     }
 }
 
-/// The variants of `names` that this machine allows. Prints a line for each other variant.
+/// The variants of `names` that this machine allows. Prints why the others are left out.
 pub(super) fn find(
     names: &[String],
     events: &Result<Events, Refusal>,

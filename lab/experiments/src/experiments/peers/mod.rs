@@ -1,7 +1,7 @@
 //! `peers`: all targets of Quarry compared with other allocators, in one run.
 //!
 //! ```text
-//! metrics  names that its workloads and targets share
+//! metrics  names that the workloads and the targets share
 //! part     the workloads, which are those of other experiments
 //! targets  the bounds that Quarry should reach
 //! ```
@@ -40,7 +40,7 @@ use std::rc::Rc;
 /// Time is per operation. For a pattern it is the time of malloc-patterns; for growth the
 /// wall-clock time of 4 KiB; for a program its CPU time (for a server: per request); for a small
 /// process the time to start `true`; for `start-` the time to start a shell or an interpreter. Six
-/// samples are the fewest that have intervals, and with seven a single odd round does no harm. With
+/// samples are the fewest that have intervals; with seven one disturbed round does no harm. With
 /// seven peers, seven samples take a quarter of an hour on two CPUs. If a peer crashes, its value
 /// is missing and a line names the crash; a crash of glibc or Quarry fails the run.
 #[derive(Args)]
@@ -51,7 +51,7 @@ pub(crate) struct Peers {
     /// or small-process.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
-    /// Length of a pattern's sample in milliseconds; a quarter of it goes before as warm-up.
+    /// Length of a pattern's sample in milliseconds; a warm-up of a quarter of it precedes.
     #[arg(long, default_value = "20", default_value_if("quick", "true", Some("8")),
           value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,

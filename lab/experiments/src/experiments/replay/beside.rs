@@ -1,4 +1,4 @@
-//! A row of a replay, as another kind of experiment measures it to compare the figures.
+//! A row of a replay, for an experiment of another kind that compares its own figures with it.
 
 use super::documents::Figure;
 use super::row::Row;
@@ -19,7 +19,7 @@ pub(crate) struct Beside {
     amount: u32,
 }
 
-/// The machine, tasks and length of such a sample.
+/// The machine, tasks and length of the replay's sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// The machine that the kernel's formulas assume.

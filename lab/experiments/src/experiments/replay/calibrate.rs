@@ -1,12 +1,12 @@
 //! `--calibrate`: the cost of a message on this machine, with and without the computing that stands
-//! for other work, and the page allocator's share of the cost. They serve to check the constants of
-//! `paths.toml`.
+//! for other work, and the page allocator's share of the cost. These figures serve to check the
+//! constants of `paths.toml`.
 //!
 //! With several threads, the figures would depend more on this machine's scheduler than on the
 //! path, because handing a burst over costs as much as sending it. So one thread walks both legs of
 //! the path for each burst: with the other work, without it, and with the calls to the page
 //! allocator timed. In a transaction each message switches threads, which is most of its cost. So
-//! rows of transactions have a further line for each number of tasks, in CPU time of all threads.
+//! each row with receivers also has a line for each number of tasks, in CPU time of all threads.
 
 use super::sample::ReplaySample;
 use anyhow::{Result, bail};

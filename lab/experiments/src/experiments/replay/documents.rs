@@ -14,7 +14,7 @@ pub(crate) struct Document {
     pub(crate) finding: String,
     /// Source of the document's figures; some documents have only profiles and prose.
     table: Option<Table>,
-    /// The policies that stand for its kernels, the baseline first; `*` matches any policy.
+    /// Policies that stand for the document's kernels, the baseline first; `*` matches any policy.
     #[serde(default)]
     kernels: Vec<String>,
     /// The table of the document's other machine, which ran other kernels.
@@ -34,7 +34,7 @@ const MAINLINE: &str = include_str!("../../../data/documents/mainline_5_14.csv")
 #[serde(deny_unknown_fields)]
 struct Also {
     machine: String,
-    /// The policies that stand for its kernels, the baseline first.
+    /// The policies that stand for this machine's kernels, the baseline first.
     kernels: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ impl Document {
         figures.into_iter().map(figure).collect()
     }
 
-    /// The mean, or another statistic.
+    /// The table's usual statistic, or the one that `statistic` names.
     fn statistic(
         &self,
         statistic: Option<&str>,
@@ -161,7 +161,7 @@ impl Table {
                 let machine = machine.unwrap_or(usual);
                 let wanted = [machine, name.as_str(), wanted.unwrap_or(statistic), key];
                 let lines = fields(MMTESTS).filter(|fields| fields[1..5] == wanted[..]);
-                // Each line is about another kernel; the baseline is the same in all lines.
+                // Each line compares another kernel with the baseline, the same in all lines.
                 let lines: Vec<_> = lines.collect();
                 let base = of(lines.first()?[5], lines[0][6]);
                 std::iter::once(base).chain(lines.iter().map(|it| of(it[8], it[9]))).collect()

@@ -73,8 +73,8 @@ struct Options {
     /// Amount of work at a time; the text above names the unit.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     amount: Option<u32>,
-    /// Length of a sample in milliseconds where the work is not fixed; a quarter of it goes before
-    /// as warm-up.
+    /// Length of a sample in milliseconds where the work is not fixed; a warm-up of a quarter of it
+    /// precedes.
     #[arg(long, default_value = "200", default_value_if("quick", "true", Some("20")),
           value_parser = clap::value_parser!(u64).range(1..=30_000))]
     millis: u64,
@@ -187,7 +187,7 @@ impl Replaying {
         }
         let settings = plan.options.iter().map(|(name, value)| format!("{name} {value}"));
         let settings = settings.collect::<Vec<_>>().join(", ");
-        plan.about = format!("fresh process per sample; {settings}.");
+        plan.about = format!("a fresh process; {settings}.");
         Ok(Some(Staged::new(plan, move |run, out| {
             if let Some(destination) = json {
                 destination.write(tables::json(run).to_string().as_bytes())?;
@@ -207,7 +207,7 @@ impl Replaying {
         Ok(self.spec.rows().into_iter().filter(wanted).map(|row| row.name).collect())
     }
 
-    /// Refuses a place for rows without a sender.
+    /// Refuses `--place` if one of the rows has no sender.
     fn check_place(&self, rows: &[String]) -> Result<()> {
         let sends = |row: &Row| {
             let scenario = row.scenario(self.amount(), None);

@@ -40,7 +40,7 @@ const FUNCTIONS: [Function; 9] = [
     Function { name: "__slab_free", counts: &["slow_frees"], cost: "cost slow_free" },
 ];
 
-/// Records the costs of calls, and the bytes that packets of `payload` bytes copied.
+/// Records the costs of calls, and how many bytes were copied for packets of `payload` bytes.
 pub(super) fn record(costs: &Costs, payload: u64, measurement: &mut Measurement) {
     let Costs { zone_alloc, zone_free, listed, copied_byte, .. } = *costs;
     let Costs { fast_alloc, fast_free, slow_alloc, slow_free, .. } = *costs;

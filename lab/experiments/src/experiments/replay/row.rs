@@ -28,9 +28,9 @@ pub(super) struct Rows {
     #[serde(default)]
     place: Place,
     declared_cpus: Option<u32>,
-    /// The name in the document's table, if it differs.
+    /// The row's name in the document's table, if it is not `name`.
     documented: Option<String>,
-    /// The document's machine, if it differs.
+    /// The document's machine, if it is not the experiment's.
     machine: Option<String>,
     /// The cost of a message, if it differs from the path's.
     work: Option<WorkRow>,

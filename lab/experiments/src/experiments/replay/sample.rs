@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use std::{panic, process};
 
-/// The name of a figure and of a series: each operation's time in whole microseconds.
+/// Name of a series, each operation's time in whole microseconds, and of the figure, their mean.
 const EACH_US: &str = "each_us";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub(super) struct ReplaySample {
     pub(super) millis: u64,
     /// CPUs of the threads, taken in turn.
     pub(super) cpus: Vec<usize>,
-    /// True to count each cache, and measure the costs of calls.
+    /// True to record the counts of each cache, and to measure the costs of calls.
     pub(super) profiled: bool,
     /// For calibration: no work outside the allocator.
     pub(super) bare: bool,
@@ -81,7 +81,7 @@ impl Replay for OnStack<'_> {
             (self.scenario.run(memory, scale), None)
         };
         let footprint = memory.footprint();
-        // Read first, because measuring the costs would change the counts.
+        // The caches are read first, because measuring the costs would change their counts.
         let profile = sample.profiled.then(|| (memory.caches(), Costs::measure(memory)));
         memory.check_at_end()?;
         Ok(Observed { replayed, page_ns, footprint, profile })

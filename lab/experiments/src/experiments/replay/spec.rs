@@ -36,7 +36,7 @@ pub(crate) struct Spec {
     pub(super) tasks: String,
     pub(super) quick_tasks: String,
     pub(super) declared_cpus: u32,
-    /// Memory of the document's machine, and its nodes; 0 if the document does not name it.
+    /// Memory of the document's machine in GiB, 0 if the document does not state it; and its nodes.
     #[serde(default)]
     pub(super) declared_gib: u64,
     #[serde(default = "one_node")]
@@ -47,7 +47,7 @@ pub(crate) struct Spec {
     /// True to print the spread of the samples, like mmtests.
     #[serde(default)]
     pub(super) spread: bool,
-    /// The metrics that explain its figures: `paths`, `faults` or `files`.
+    /// The metrics that explain the experiment's figures: `paths`, `faults` or `files`.
     #[serde(default = "of_paths")]
     explained_by: String,
     rows: Vec<Rows>,

@@ -37,9 +37,9 @@ pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Resu
     let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     writeln!(
         out,
-        "\nMedians. Column \"/\": the ratio to the baseline within rounds, with its 95 % interval \
-         from 6 samples on.\nColumn \"document\": the document's own ratio of this kernel to its \
-         baseline, with the kernel's name and figure.\n{}\nDocument {}: {}",
+        "\nMedians. Column \"/\": the ratio to the baseline within rounds, with a 95 % interval if \
+         there are 6 samples.\nColumn \"document\": the document's own ratio of this kernel to its \
+         baseline, with the kernel's name and its rate.\n{}\nDocument {}: {}",
         line(spec.legend()),
         spec.document.number,
         line(&spec.document.finding),

@@ -24,7 +24,7 @@ const SINGLE: &str = "shared-single";
 /// compared byte by byte with the stored row, and all samples have the same checksum.
 ///
 /// Quarry's budget covers everything that the process allocates through it. For every other page
-/// cache a trial first finds the number of bytes with which its process has the same peak as
+/// cache trials first find the number of bytes with which its process has the same peak as
 /// Quarry's; only `default`, SQLite as distributed, keeps its own size. SQLite's counting of
 /// allocated memory is off, except where the soft limit needs it.
 #[derive(Args)]
@@ -125,7 +125,7 @@ impl Plan for SqliteBudget {
 }
 
 impl SqliteBudget {
-    /// The options of `lookups` look-ups by `tasks` threads, which fill the caches first.
+    /// Options of the load program: `tasks` threads fill the caches, then make `lookups` look-ups.
     fn options(&self, tasks: u32, lookups: u64) -> Vec<String> {
         let tasks = u64::from(tasks);
         vec![

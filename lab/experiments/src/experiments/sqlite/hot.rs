@@ -15,7 +15,7 @@ const TIME: &str = "time";
 /// database once, and then looks rows up by their keys, evenly drawn, in one read transaction. No
 /// page is read from the file any more. Every row is compared byte by byte with the stored row. The
 /// variant to beat is SQLite without SQLITE_ENABLE_MEMORY_MANAGEMENT, which takes no lock for a
-/// page. `managed` is SQLite with that flag, as rusqlite's `bundled` builds it: one mutex for all.
+/// page. `managed` has that flag, as rusqlite's `bundled` has, and one mutex for all caches.
 #[derive(Args)]
 pub(crate) struct SqliteHot {
     #[command(flatten)]

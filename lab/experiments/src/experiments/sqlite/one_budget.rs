@@ -14,7 +14,7 @@ const DIVISIONS: [(&str, &str); 2] = [
 /// A heap that grows and shrinks beside readers and writers of the page cache.
 ///
 /// Each sample is a fresh process with a limit. Threads read pages at random from a device with
-/// four times as many pages as fit; every other thread changes one page of four. Meanwhile the heap
+/// four times as many pages as fit; every second thread alters one page in four. Meanwhile the heap
 /// grows, by blocks of 1 MiB and of 100 bytes, to three quarters of the memory or until a block is
 /// refused; then it shrinks to nothing and begins again. For every read of a page the thread spins
 /// for 50 us. Each page's number is checked. An operation is a look-up of a page.

@@ -1,8 +1,8 @@
 //! Finds the bytes that make the process of each page cache as large as Quarry's.
 //!
 //! Page caches count their bytes differently: SQLite counts pages and leaves out other memory that
-//! it keeps for them; Quarry counts every page that it takes from the system. So each cache runs
-//! once on trial, and its bytes are corrected by the difference between its peak and Quarry's.
+//! it keeps for them; Quarry counts every page that it takes from the system. So each cache runs on
+//! trial, up to `TRIALS` times; each run corrects its bytes by how far its peak is from Quarry's.
 
 use super::load::{LoadProgram, QUARRY};
 use anyhow::Result;
@@ -47,7 +47,7 @@ pub(super) fn budgets(
     Ok(all)
 }
 
-/// The cache's bytes that bring a peak of `found` to `aim`, if other memory stays the same.
+/// The bytes that bring a peak of `found` to `aim` if other memory stays, at least `bytes / 4`.
 fn corrected(bytes: u64, found: u64, aim: u64) -> u64 {
     let least = bytes / 4;
     if found > aim { bytes.saturating_sub(found - aim).max(least) } else { bytes + (aim - found) }

@@ -36,7 +36,7 @@ impl Op {
     pub(super) const DEATH: u32 = 0;
 }
 
-/// Births and deaths of objects in slots.
+/// Births and deaths of objects. A slot is a number by which the record knows one live object.
 pub(super) struct Record {
     /// The bytes of the object in each slot at the beginning, and at the end.
     pub(super) population: Table<u32>,

@@ -31,7 +31,7 @@ pub trait Era: Send + Sync + 'static {
     /// The order of slabs of objects `stride` bytes apart, on a machine of `cpus` CPUs.
     fn slab_order(stride: usize, cpus: u32) -> Order;
 
-    /// A node with fewer slabs than this on its list keeps empty slabs too.
+    /// The number of slabs on a node's list up to which the node keeps empty slabs too.
     fn min_partial(stride: usize) -> u32;
 
     /// Returns whether a node with `on_list` slabs on its list keeps one more that is empty.
