@@ -109,6 +109,26 @@ fn daemons_return_at_the_end() {
     assert_eq!(rounds.take(), 11);
 }
 
+/// A wake-up before the end of the run does not count as one after it.
+#[test]
+fn a_daemon_that_was_woken_is_not_woken_at_the_end() {
+    let woken = RefCell::new(Vec::new());
+    let mut simulation = Simulation::new(Topology::new(1, 2), Costs::none(), 0);
+    simulation.spawn_daemon(Placement::Cpu(1), || {
+        for _ in 0..2 {
+            woken.borrow_mut().push(task::sleep_on(1, None));
+            task::compute(100);
+        }
+    });
+    simulation.spawn(Placement::Cpu(0), || {
+        task::sleep(10);
+        task::wake(1, 1);
+        task::sleep(50);
+    });
+    simulation.run().expect("it ends");
+    assert_eq!(woken.take(), [true, false]);
+}
+
 #[test]
 fn unbound_tasks_spread_and_spawned_ones_run() {
     let seen = RefCell::new(Vec::new());
