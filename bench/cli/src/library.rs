@@ -24,8 +24,8 @@ const DEFAULT_SLAB: &str = "sheaf";
 /// `libquarry-full.so`: the default slab policy with checks, page cache and all of `quarry.h`.
 pub const FULL: &str = "full";
 
-/// Returns the object to preload: that of the slab policy, or `libquarry-full.so` if a setting
-/// needs checks. All objects except the default one have the checks.
+/// Returns the name of the object to preload: that of the slab policy, else [`FULL`] if a setting
+/// needs checks, else `None` for `libquarry.so`. All objects but `libquarry.so` have checks.
 pub fn object_for<'a>(
     slab: Option<&'a str>,
     mut settings: impl Iterator<Item = (&'a str, &'a str)>,

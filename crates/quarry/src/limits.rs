@@ -38,7 +38,7 @@ const SHORT_STEP_FRAMES: u32 = 256;
 /// Steps between two looks in a group without a limit, since it may get a limit later.
 const STEPS_WITHOUT_LIMIT: u32 = 8;
 
-/// Time between looks before refusals: 5 ms. The system calls of a look take thousandths of that.
+/// Least time between two looks before refusals: 5 ms, some thousand times what a look takes.
 const REFUSAL_LOOK_NS: u64 = 5_000_000;
 
 /// Bytes of memory and swap of the machine at the start.

@@ -65,7 +65,7 @@ static IS_ENDING: AtomicBool = AtomicBool::new(false);
 #[unsafe(no_mangle)]
 pub(crate) static quarry_record: AtomicPtr<RecordPage> = AtomicPtr::new(null_mut());
 
-// Each object with Quarry inside (the preloaded library, a second object) uses its own symbol.
+// If a process loads two shared objects with Quarry inside, each uses its own `quarry_record`.
 core::arch::global_asm!(".protected quarry_record");
 
 /// Makes the page, or defers this to the first publication. Called once, when the object is loaded.

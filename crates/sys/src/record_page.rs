@@ -1,10 +1,10 @@
 //! The statistics page as processes share it: ownership of its records, and publications.
 //!
-//! `quarry_record` defines the layout, and its `head` the protocol. A process changes a word of the
-//! page only while it owns the record; `owner` and `sequence` change by compare-and-swap. If two
-//! processes both believe that they own a record, only the one whose generation is in `sequence`
-//! can publish: the other notices when it begins or ends a publication. Readers detect by the sum
-//! that the other has written, and the owner's next publication overwrites those words.
+//! The crate `quarry_record` defines the layout, its module `head` the protocol. A process changes
+//! a word of the page only while it owns the record; `owner` and `sequence` change by
+//! compare-and-swap. If two processes both believe that they own a record, only the one whose
+//! generation is in `sequence` can publish. The other one notices when it begins or ends a
+//! publication. Until then its words make the check sum wrong, and the owner overwrites them next.
 //!
 //! Without a system call, a process cannot find out whether another process is alive. So a record
 //! whose last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If its

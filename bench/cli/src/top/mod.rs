@@ -26,7 +26,7 @@ use view::View;
 
 /// Longest wait for a key. A signal is noticed after this delay at the latest.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// Most processes whose call sites are shown: a profile takes CPU time until the process reacts.
+/// At most this many processes are profiled, because each profile takes CPU time until it ends.
 const MOST_PROFILES: usize = 32;
 /// Width of the text of `--once`: all columns, with room for a long name.
 const ONCE_COLUMNS: u16 = 100;

@@ -29,7 +29,7 @@ fresh_zero! {
         numbers: [u32; ROOM],
     }
 
-    /// The free numbers among 64, as bits, and a flag: 1 if their descriptors may hold memory.
+    /// Bits of 64 numbers, set while the depot has them; 1 if their descriptors may hold memory.
     struct Group {
         free: AtomicU64,
         is_touched: AtomicU64,

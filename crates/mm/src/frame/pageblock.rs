@@ -195,7 +195,7 @@ impl Pageblock {
     /// Records that a huge page has brought the pageblock in, if it is `Huge`.
     pub(crate) fn came_in_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
-        // On failure, another thread has made a hole since the caller loaded `faults`.
+        // Fails if it is `Whole` already, or if another thread gave back a part of it (`Small`).
         let _ = self.faults.compare_exchange(huge, whole, Relaxed, Relaxed);
     }
 

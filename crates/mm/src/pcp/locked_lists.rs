@@ -82,11 +82,11 @@ impl<'a> LockedLists<'a> {
         self.pop(list, order)
     }
 
-    /// Fetches blocks for an empty list in one critical section, keeps their order, and takes the
-    /// first. A refill may not use the high-order reserve: if it finds no block, a request with a
-    /// right to the reserve goes to the zone (`rmqueue_bulk` to Linux 6.19). (On fresh memory the
-    /// batches of two CPUs are neighbours, and share a cache line of 64 state bytes. A gap of one
-    /// line was tried. It did not help, because processors fetch lines in pairs.)
+    /// Fetches blocks for an empty list in one critical section, and takes the first; the others
+    /// keep the zone's sequence. A refill may not use the high-order reserve: if it finds no block,
+    /// a request that may use it goes to the zone (`rmqueue_bulk` until Linux 6.19). (On fresh
+    /// memory the batches of two CPUs are neighbours, and share a cache line of 64 state bytes. One
+    /// unused line between them did not help, because processors fetch lines in pairs.)
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop<P: PagePolicy>(

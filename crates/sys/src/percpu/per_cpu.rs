@@ -107,12 +107,12 @@ pub unsafe trait Arrays: PerCpu {
         Push::Refused
     }
 
-    /// Takes the top `out.len()` objects, all or none, as one operation that is not counted; an
-    /// empty batch always succeeds. After false, the contents of `out` are unspecified. O(n).
+    /// Takes the top `out.len()` objects, all or none, as one operation that statistics do not
+    /// count. An empty batch always succeeds. After false, `out` is unspecified. O(n).
     fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
 
-    /// Puts `objects` on top in order (the last becomes the top), all or none, not counted; an
-    /// empty batch always succeeds. O(n).
+    /// Puts `objects` on top in order (the last becomes the top), all or none; statistics do not
+    /// count this. An empty batch always succeeds. O(n).
     fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool;
 
     /// Gives `array` all the room of its narrow place in the running CPU's slot. O(1), rare.

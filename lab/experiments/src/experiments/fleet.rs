@@ -103,7 +103,7 @@ impl Plan for Fleet {
         };
         let sampler = OwnWork { contenders, order };
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
-        let about = counted(rounds, "round") + &format!(" of {events} births and deaths a thread.");
+        let about = counted(rounds, "round") + &format!(" of {events} births or deaths a thread.");
         // The first round of a sample is its warm-up; it hardly moves the median of all rounds.
         let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
         let plan = plan.option("events", events).option("rounds", rounds);

@@ -80,13 +80,13 @@ impl<P: Arrays> SlamCache<'_, P> {
             self.count_in(home, rest.bundles);
         }
         if let Err(rest) = home.put_back(rest) {
-            self.push_behind(home, rest);
+            self.push_chain(home, rest);
         }
     }
 
-    /// Finds the last bundle of a chain, and pushes the chain in front of a stock. O(bundles).
+    /// Pushes a chain on top of a stock, or gives it to slabs if the stock refuses. O(bundles).
     #[cold]
-    fn push_behind(&self, stock: &Stock, chain: Chain) {
+    fn push_chain(&self, stock: &Stock, chain: Chain) {
         let Some(mut last) = chain.head else { return };
         // SAFETY: the chain was taken, so this thread owns its bundles.
         while let Some(next) = unsafe { bundle::next(self.cache, last, self.bundle) } {
