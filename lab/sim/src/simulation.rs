@@ -167,9 +167,9 @@ impl Run<'_> {
         state.is_over = true;
         state.sleepers.clear();
         for task in 0..state.tasks.len() {
-            state.tasks[task].was_woken = false;
             if let Status::Sleeps(_) = state.tasks[task].status {
                 let now_ns = state.outcome.time_ns;
+                state.tasks[task].was_woken = false;
                 state.make_ready(task, now_ns);
             }
         }

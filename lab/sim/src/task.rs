@@ -143,7 +143,7 @@ pub fn sleep(ns: u64) {
 pub fn sleep_on(key: usize, at_most_ns: Option<u64>) -> bool {
     here().order();
     Machine::sleep(here(), key, at_most_ns);
-    here().state().task().was_woken
+    !is_over() && here().state().task().was_woken
 }
 
 /// Wakes up to `most` tasks that sleep on `key`.

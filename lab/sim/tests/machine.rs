@@ -129,6 +129,28 @@ fn a_daemon_that_was_woken_is_not_woken_at_the_end() {
     assert_eq!(woken.take(), [true, false]);
 }
 
+/// The last task hands a lock to a daemon and ends before the daemon has it.
+#[test]
+fn a_lock_that_is_handed_over_at_the_end_has_its_new_owner() {
+    for waiting in [Waiting::Futex, Waiting::Ticket, Waiting::Queued] {
+        let (lock, owners) = (CountedLock::new(()), RefCell::new(Vec::new()));
+        let costs = Costs { waiting, spin_ns: 10_000, ..Costs::default() };
+        let mut simulation = Simulation::new(Topology::new(1, 2), costs, 0);
+        simulation.spawn_daemon(Placement::Cpu(1), || {
+            task::sleep(10);
+            let _held = lock.lock();
+            owners.borrow_mut().push(task::cpu());
+        });
+        simulation.spawn(Placement::Cpu(0), || {
+            let _held = lock.lock();
+            task::compute(5_000);
+            owners.borrow_mut().push(task::cpu());
+        });
+        simulation.run().expect("it ends");
+        assert_eq!(owners.take(), [0, 1], "{waiting:?}");
+    }
+}
+
 #[test]
 fn unbound_tasks_spread_and_spawned_ones_run() {
     let seen = RefCell::new(Vec::new());
