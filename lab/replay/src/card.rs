@@ -187,13 +187,13 @@ impl<M: KernelMemory> Scene<'_, M> {
     /// sleep ends, because the packet is on the wire for at least as long.
     fn wait_for_interrupt(&self, coming: &BTreeMap<(Moment, u64), Packet>) {
         let Card { frames, frames_us, wire_ns, .. } = self.card;
-        let mut arrivals = coming.keys().map(|(arrives, _)| *arrives);
+        let arrival = |packet: usize| coming.keys().nth(packet).map(|(arrives, _)| *arrives);
         let now = Moment::now();
         let mut next = now.after(wire_ns);
-        if let Some(first) = arrivals.clone().next() {
+        if let Some(first) = arrival(0) {
             next = next.min(first.after(frames_us * 1_000));
         }
-        next = arrivals.nth(frames.saturating_sub(1)).map_or(next, |full| next.min(full));
+        next = arrival(frames.saturating_sub(1)).map_or(next, |full| next.min(full));
         host::sleep(next.since(now).as_nanos() as u64);
     }
 }
