@@ -1,10 +1,10 @@
 //! The heap: requests in bytes on virtual CPUs, checked by the oracle, with several page sizes.
 
 use crate::support::{
-    Backing, Bed, Oracle, VirtualConfig, check, fix_checks, on_cpu, pattern, small,
+    Backing, Bed, Oracle, VirtualConfig, check, fix_checks, is_huge, on_cpu, pattern, small,
 };
 use proptest::prelude::*;
-use quarry_mm::frame::{FRAME_BYTES, Faults, PAGEBLOCK_BYTES};
+use quarry_mm::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::heap::{CheckFlags, CheckOptions};
 use quarry_mm::heap::{LARGEST_BLOCK, classes};
@@ -580,9 +580,7 @@ impl<'a> Written<'a> {
     }
 
     fn is_huge(&self) -> bool {
-        let zones = self.bed.stack.pages().zones();
-        let pfn = zones.arena().pfn(self.object.as_ptr()).expect("memory of the window");
-        matches!(zones.faults(pfn), Faults::Huge | Faults::Whole)
+        is_huge(self.bed.stack.pages().zones(), self.object.as_ptr())
     }
 
     /// Frees the mapping and all cached ones. Returns whether it was huge, and the budget's use.

@@ -1,7 +1,7 @@
 //! The page cache in rare situations: an index beyond the largest tree, a mapping that another one
 //! replaces during a request, pages in the add batches of other CPUs.
 
-use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use crate::support::{Backing, Bed, VirtualConfig, is_huge, on_cpu, small};
 use quarry_cache::CachingStack;
 use quarry_cache::lru::{LruOptions, MOST_PINS, PageNo, Splice, State, StateWord};
 use quarry_cache::page_cache::index::INDEX_LIMIT;
@@ -9,7 +9,7 @@ use quarry_cache::page_cache::{
     self, Effort, MappingId, MappingOptions, NodeHost, PageCache, PageCacheOptions, PageCacheRef,
     ReadError, RekeyError,
 };
-use quarry_mm::frame::{Faults, Metadata, NodeId, Order};
+use quarry_mm::frame::{Metadata, NodeId, Order};
 use quarry_mm::pcp::{PageAllocator, V6_18};
 use quarry_mm::slab::{CacheId, Sheaf};
 use quarry_mm::stack::Stack;
@@ -234,8 +234,7 @@ fn few_cached_pages_are_not_huge() {
     let mut huge = (0..1024).map(|index| {
         let page = pin(cache, id, index);
         let zones = page_cache::Host::pages(&*bed.stack).zones();
-        let pfn = zones.arena().pfn(cache.address(page).as_ptr()).expect("memory of the window");
-        let is_huge = matches!(zones.faults(pfn), Faults::Huge | Faults::Whole);
+        let is_huge = is_huge(zones, cache.address(page).as_ptr());
         cache.unpin(page);
         is_huge
     });

@@ -21,3 +21,12 @@ pub(crate) use oracle::Oracle;
 pub(crate) use random::check;
 pub(crate) use system::{Backing, TestOs};
 pub(crate) use unregister::unregister;
+
+use quarry_mm::frame::Faults;
+use quarry_mm::zone::Zones;
+
+/// Returns whether the pageblock of an address is, or will be, a huge page.
+pub(crate) fn is_huge(zones: &Zones, address: *mut u8) -> bool {
+    let pfn = zones.arena().pfn(address).expect("memory of the window");
+    matches!(zones.faults(pfn), Faults::Huge | Faults::Whole)
+}
