@@ -26,6 +26,8 @@ PATH=$(realpath -m "$target")/nextest/bin:$PATH
 [[ $* == quick ]] || export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 # Random cases of each property test; proptest's own number is 256.
 [[ -n $all ]] || export PROPTEST_CASES=${PROPTEST_CASES:-32}
+# Tests in which the n-th request fails let only every fourth fail.
+[[ -n $all ]] || export TEST_STEP=${TEST_STEP:-4}
 # Exit status of a step that cannot run here.
 readonly SKIPPED=77
 # The crates whose code depends on `quarry_no_rseq`; the crates between them are compiled as well.
@@ -41,7 +43,7 @@ steps=(
     "scripts    syntax of the shell scripts"
     "format     cargo fmt --check"
     "clippy     clippy, warnings are errors"
-    "build      libquarry.so and the command, as released"
+    "build      libquarry.so and libquarry-full.so, as released"
     "no-rseq    sys tests without restartable sequences"
     "sim        the seam of quarry-sys with a simulated machine"
     "test       unit, property and integration tests [build]"
@@ -132,7 +134,11 @@ step_docs() {
         && cargo doc --no-deps -p quarry-alloc --no-default-features --features page-cache
 }
 
-step_build() { make --no-print-directory build; }
+step_build() {
+    local goal=build
+    [[ -n $all ]] || goal=stripped-libraries
+    make --no-print-directory $goal
+}
 
 step_lab() { make --no-print-directory lab policies; }
 
@@ -141,22 +147,27 @@ built() { [[ -e $target/$2 ]] || make --no-print-directory "$1"; }
 
 # library: names the shared object that the tests preload.
 library() {
-    built build release/libquarry.so || return
+    built stripped-libraries release/libquarry.so || return
     export QUARRY_LIBRARY
     QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so")
 }
 
-# The tests of quarry-preload run in one process, because they share what they compile. Tests of the
-# other crates run under nextest, if it is installed: a process each, which keeps both CPUs busy.
+# preload_tests ARGUMENT..: the tests of quarry-preload, in one process, because they share what they
+# compile. No other package has tests called `main`. (With `-p` in place of `--workspace`, packages
+# would have fewer features here than in the other tests, and would be compiled twice.)
+preload_tests() { cargo test --workspace --test main -- "$@"; }
+
+# The tests of the other crates run under nextest, if it is installed: a process each, which keeps
+# both CPUs busy.
 step_test() {
     library || return
     local status=0
     # The step `programs` runs these; other packages' modules of that name have no such step.
     local -a left=(--skip programs::)
     # `make test` runs real programs in the step `programs` only.
-    [[ -n $all ]] || left+=(--skip modes::real_programs --skip profile::programs_run_the_same)
-    cargo test -p quarry-preload --test main -- "${left[@]}" || status=1
-    local -a others=(--workspace --exclude quarry-preload --no-fail-fast)
+    [[ -n $all ]] || left+=(--skip modes::real_programs --skip profile::programs_run_the_same
+        --skip stress::soak)
+    preload_tests "${left[@]}" || status=1
     if cargo nextest --version > /dev/null 2>&1; then
         # `make test` leaves out the tests that run whole experiments.
         local runs='cache_hit|fragmentation|kernel|peers|programs|real_programs|replay|report|runs'
@@ -164,15 +175,16 @@ step_test() {
         local wanted="not (binary(=cli) & test(/^advise::/)"
         wanted+=" | binary(=lab) & test(/^($runs)::|of_every_experiment/))"
         [[ -z $all ]] || wanted="all()"
+        wanted="not package(quarry-preload) & ($wanted)"
         # Passing tests print which checks could not run here; other lines are dropped.
         local passing='running 1 test|test .* \.\.\. ok|test result: ok\..*|std(out|err) ─+'
-        cargo nextest run "${others[@]}" -E "$wanted" --status-level fail \
+        cargo nextest run --workspace --no-fail-fast -E "$wanted" --status-level fail \
             --success-output immediate 2>&1 \
             | grep -vE "^ *($passing)?\$"
         ((PIPESTATUS[0] == 0)) || status=1
-        cargo test "${others[@]}" --doc || status=1
+        cargo test --workspace --no-fail-fast --doc || status=1
     else
-        cargo test "${others[@]}" || status=1
+        cargo test --workspace --exclude quarry-preload --no-fail-fast || status=1
     fi
     return $status
 }
@@ -181,7 +193,7 @@ step_programs() {
     library || return
     local -a left=(--skip programs::short::)
     [[ -n $all ]] || left+=(--skip programs::povray::)
-    cargo test -p quarry-preload --test main programs:: -- "${left[@]}"
+    preload_tests programs:: "${left[@]}"
 }
 
 # Tests libquarry-full.so, which can check every invariant, and the library of each other slab
@@ -193,11 +205,11 @@ step_policies() {
     make --no-print-directory policies || return
     QUARRY_LIBRARY=$(realpath "$target/release/libquarry-full.so") || return
     echo "==> libquarry-full.so"
-    cargo test -p quarry-preload --test main -- --skip programs:: || status=1
+    preload_tests --skip programs:: || status=1
     for slab in $(make -s slabs); do
         echo "==> libquarry-$slab.so"
         QUARRY_LIBRARY=$(realpath "$target/release/libquarry-$slab.so") || return
-        cargo test -p quarry-preload --test main -- abi:: caches:: life:: misuse:: stack:: \
+        preload_tests abi:: caches:: life:: misuse:: stack:: \
             sequences:: programs::short:: \
             --skip of_their_own --skip stray_writes --skip kinds_of_misuse \
             || status=1

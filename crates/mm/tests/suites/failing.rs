@@ -1,5 +1,6 @@
 //! Each call of the system fails once, and in further runs each call and all later ones: the stack
-//! refuses requests, loses nothing, and goes on once the system does.
+//! refuses requests, loses nothing, and goes on once the system does. `TEST_STEP=N` tests only every
+//! N-th call.
 
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, pattern, small};
 use quarry_mm::heap::LARGEST_BLOCK;
@@ -34,6 +35,15 @@ macro_rules! stamp {
 
 slab_policies!(stamp);
 stamp! { direct: "direct", crate::support::Direct; }
+
+/// The distance between the calls that fail.
+fn test_step() -> usize {
+    let Ok(text) = std::env::var("TEST_STEP") else { return 1 };
+    text.parse()
+        .ok()
+        .filter(|step| *step > 0)
+        .unwrap_or_else(|| panic!("TEST_STEP={text}: a number from 1 on is accepted"))
+}
 
 type HeapBed<S> = Bed<VirtualConfig<S>>;
 
@@ -187,7 +197,7 @@ fn one_call_fails<S: Policy>() {
     let (built, calls) = calls_of_a_run::<S>(Backing::Linux);
     println!("{calls} calls, {built} of them to build the stack");
     assert!(calls > built + 20, "{calls} calls, {built} of them to build the stack");
-    for nth in 1..=calls {
+    for nth in (1..=calls).step_by(test_step()) {
         run_failing::<S>(Backing::Linux, nth, 1);
     }
 }
@@ -195,7 +205,7 @@ fn one_call_fails<S: Policy>() {
 fn all_calls_fail_from_one_on<S: Policy>() {
     let (built, calls) = calls_of_a_run::<S>(Backing::Linux);
     let mut refused = 0;
-    for nth in (1..=calls).step_by(2) {
+    for nth in (1..=calls).step_by(2 * test_step()) {
         refused += run_failing::<S>(Backing::Linux, nth, u64::MAX);
     }
     assert!(refused > 0, "{calls} calls, {built} of them to build the stack");
@@ -203,7 +213,7 @@ fn all_calls_fail_from_one_on<S: Policy>() {
 
 fn a_fake_system_fails_too<S: Policy>() {
     let (_, calls) = calls_of_a_run::<S>(Backing::Fake);
-    for nth in (1..=calls).step_by(8) {
+    for nth in (1..=calls).step_by(8 * test_step()) {
         run_failing::<S>(Backing::Fake, nth, 1);
     }
 }

@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     size_t limit = STEP;
     int limits = 0;
     while (is_refused_under(limit)) {
-        limit += limit < LARGE ? STEP : 4 * STEP;
+        limit += (limit < LARGE ? STEP : 4 * STEP) * (size_t)test_step();
         limits++;
         CHECK(limit < MOST, "still refused under %zu bytes", limit);
     }

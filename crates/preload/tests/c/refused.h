@@ -18,6 +18,15 @@ static struct {
 static size_t count;
 static int refused;
 
+/* The distance between the failures that are tested: 1 tests each, `TEST_STEP` fewer. */
+static long test_step(void)
+{
+    const char *text = getenv("TEST_STEP");
+    long step = text == NULL ? 1 : atol(text);
+    CHECK(step > 0, "TEST_STEP=%s: a number from 1 on is accepted", text);
+    return step;
+}
+
 static void keep(void *object, size_t size, const char *entry)
 {
     if (object == NULL) {
