@@ -9,10 +9,18 @@ cd "$(dirname "$0")/.."
 
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_model"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/model"
-# Most of the time is the checker's, so it is optimised, unless each case runs only once.
-export CARGO_PROFILE_DEV_OPT_LEVEL=$((${QUARRY_MODEL_RUNS:-2} == 1 ? 1 : 2))
+# Most of the time is the checker's, so it is optimised. If each case runs only once, most of the
+# time is the compiler's.
+level=2
+unoptimised=()
+if [[ ${QUARRY_MODEL_RUNS:-} == 1 ]]; then
+    level=1
+    unoptimised=(--config "profile.dev.package.quarry-eras.opt-level=0"
+        --config "profile.dev.package.quarry-cache.opt-level=0")
+fi
+export CARGO_PROFILE_DEV_OPT_LEVEL=$level
 export SHUTTLE_SILENCE_WARNINGS=1 RUST_BACKTRACE=0
 
-cargo test -p quarry-sys -p quarry-mm -p quarry-eras --test 'model*' -- "$@"
+cargo test "${unoptimised[@]}" -p quarry-sys -p quarry-mm -p quarry-eras --test 'model*' -- "$@"
 # Models of private items lie in the crates themselves.
-cargo test -p quarry-mm -p quarry-cache -p quarry-eras --lib -- "${@:-model}"
+cargo test "${unoptimised[@]}" -p quarry-mm -p quarry-cache -p quarry-eras --lib -- "${@:-model}"

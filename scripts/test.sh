@@ -152,9 +152,9 @@ library() {
     QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so")
 }
 
-# preload_tests ARGUMENT..: the tests of quarry-preload, in one process, because they share what they
-# compile. No other package has tests called `main`. (With `-p` in place of `--workspace`, packages
-# would have fewer features here than in the other tests, and would be compiled twice.)
+# preload_tests ARGUMENT..: the tests of quarry-preload, in one process, because they share what
+# they compile. No other package has tests called `main`. (With `-p` in place of `--workspace`,
+# packages would have fewer features here than in the other tests, and would be compiled twice.)
 preload_tests() { cargo test --workspace --test main -- "$@"; }
 
 # The tests of the other crates run under nextest, if it is installed: a process each, which keeps

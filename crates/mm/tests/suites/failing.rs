@@ -1,6 +1,6 @@
 //! Each call of the system fails once, and in further runs each call and all later ones: the stack
-//! refuses requests, loses nothing, and goes on once the system does. `TEST_STEP=N` tests only every
-//! N-th call.
+//! refuses requests, loses nothing, and goes on once the system does. `TEST_STEP=N` tests only
+//! every N-th call.
 
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, pattern, small};
 use quarry_mm::heap::LARGEST_BLOCK;
