@@ -45,7 +45,7 @@ pub(crate) struct CompareArgs {
     /// Run until every allocator's interval reaches at most this far to either side, such as 1%.
     #[arg(long, value_name = "PERCENT", conflicts_with = "runs", value_parser = percent)]
     target_ci: Option<f64>,
-    /// Most runs for --target-ci.
+    /// Maximum number of runs for --target-ci.
     #[arg(long, value_name = "N", default_value_t = 100, requires = "target_ci",
         value_parser = clap::value_parser!(u32).range(6..=100_000))]
     max_runs: u32,

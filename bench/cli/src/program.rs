@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a file in which Linux looks for an interpreter (`BINPRM_BUF_SIZE`, Linux 5.1).
 const SHEBANG_BYTES: u64 = 256;
-/// Most interpreters that Linux follows in turn (`exec_binprm`, Linux 5.8).
+/// Maximum number of interpreters that Linux follows in turn (`exec_binprm`, Linux 5.8).
 const MAX_INTERPRETERS: usize = 5;
 /// The folders that glibc's `execvp` searches if PATH is unset.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";

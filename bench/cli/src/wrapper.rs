@@ -12,7 +12,7 @@ use std::iter::{Peekable, from_fn};
 use std::path::{Path, PathBuf};
 use std::str::Chars;
 
-/// Most bytes that are read: wrapper scripts are short.
+/// Maximum number of bytes that are read: wrapper scripts are short.
 const MOST_BYTES: u64 = 256 << 10;
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ksh", "mksh", "zsh"];
 const KEYWORDS: [&str; 12] =

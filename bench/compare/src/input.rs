@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Most bytes that are kept of a pipe or socket: they fit a small machine's `/tmp`.
+/// Maximum number of bytes that are kept of a pipe or socket: they fit a small machine's `/tmp`.
 const MOST_BYTES: u64 = 1 << 30;
 /// Time after which the command prints what it waits for.
 const PATIENCE_MS: u16 = 1000;

@@ -5,7 +5,7 @@ use quarry_harness::results::{Metric, Relation, Run};
 use quarry_harness::statistics::MIN_PAIRS;
 use quarry_harness::table::counted;
 
-/// Most further runs that are proposed.
+/// Maximum number of further runs that are proposed.
 const MOST_MORE: usize = 1000;
 
 #[derive(Clone, Debug)]

@@ -14,13 +14,13 @@ pub enum Runs {
     UntilInterval {
         /// The share.
         share: f64,
-        /// Most runs.
+        /// Maximum number of runs.
         at_most: u32,
     },
 }
 
 impl Runs {
-    /// Most runs on each allocator.
+    /// Maximum number of runs on each allocator.
     #[must_use]
     pub fn at_most(self) -> u32 {
         match self {

@@ -107,7 +107,7 @@ pub(super) struct Report {
     /// Peak resident memory: the most that all processes together had at a look or, if larger, the
     /// most that the kernel recorded for one process. 0 if the sample was too short for both.
     pub(super) peak_bytes: u64,
-    /// Most bytes in huge pages of all processes together; `None` if no look found a process.
+    /// Maximum number of bytes in huge pages of all processes; `None` if no look found one.
     pub(super) huge_bytes: Option<u64>,
     /// Resident bytes after two seconds without activity, if a process lives that long.
     pub(super) idle_bytes: Option<u64>,

@@ -30,7 +30,7 @@ static COUNTERS: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// Ticks that reading the clock takes.
 static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 
-/// Most ticks that are counted for a call: a longer one has most likely been interrupted.
+/// Maximum number of ticks of a counted call: a longer one was most likely interrupted.
 static LONGEST: AtomicU64 = AtomicU64::new(u64::MAX);
 const LONGEST_NS: u64 = 200_000;
 

@@ -7,7 +7,7 @@ pub(crate) const VARIABLE: &core::ffi::CStr = c"QUARRYLAB_WITNESS";
 
 /// Bytes of the header: the number of slots that were asked for, as a native u32.
 pub(crate) const HEADER_BYTES: usize = 64;
-/// Most programs that get a slot; later ones leave no trace.
+/// Maximum number of programs that get a slot; later ones leave no trace.
 pub(crate) const SLOTS: usize = 1024;
 /// Bytes of the whole file; untouched slots are holes.
 pub(crate) const FILE_BYTES: usize = HEADER_BYTES + SLOTS * SLOT_BYTES;

@@ -26,7 +26,7 @@ pub trait Defaults: Send + Sync + 'static {
     const SAMPLES: &'static str;
     /// `--samples` with `--quick`.
     const QUICK_SAMPLES: &'static str;
-    /// Most concurrent tasks that the experiment can run.
+    /// Maximum number of concurrent tasks that the experiment can run.
     const MOST_TASKS: u32 = 1;
 }
 

@@ -13,7 +13,7 @@ pub struct Shard {
     number: u32,
 }
 
-/// Most shards of a run: the tasks of a Slurm array at Slurm's limit (`MaxArraySize`, 4 000 001).
+/// Maximum number of shards: tasks of a Slurm array at Slurm's limit (`MaxArraySize`, 4 000 001).
 const MOST: u32 = 4_000_000;
 
 impl Shard {

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use std::{io, thread};
 
-/// Most copies of a record while its process keeps writing it; one write takes microseconds.
+/// Maximum number of copies of a record that is being written; a write takes microseconds.
 const MOST_COPIES: u32 = 20;
 const BETWEEN_COPIES: Duration = Duration::from_micros(500);
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::{fmt, io};
 use thiserror::Error;
 
-/// Most processes that a message names.
+/// Maximum number of processes that a message names.
 const MOST_NAMED: usize = 8;
 const NO_QUARRY: &str = "no process that this user may look at runs on Quarry: start one by \
                          `quarry run -- COMMAND`, or ask as root; `quarry ps` lists them";

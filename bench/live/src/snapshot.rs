@@ -174,7 +174,7 @@ pub struct CpuLists {
     pub node: u32,
     /// Frames on the lists.
     pub count: u64,
-    /// Most frames that stay on the lists.
+    /// Maximum number of frames that stay on the lists.
     pub high: u64,
     /// Frames that move between the lists and the zone at a time.
     pub batch: u64,

@@ -17,9 +17,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Most pages that are kept open; of further pages only the figures are kept.
+/// Maximum number of pages that are kept open; of further pages only the figures are kept.
 const MOST_PAGES: usize = 128;
-/// Most processes with separate figures; the figures of further ones are summed.
+/// Maximum number of processes with separate figures; the figures of further ones are summed.
 const MOST_APART: usize = 64;
 /// Bytes of a message: number and name of the process; see `crates/quarry/src/watcher.rs`.
 const MESSAGE_BYTES: usize = 64;

@@ -15,7 +15,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Most call sites that [`held`] names.
+/// Maximum number of call sites that [`held`] names.
 const MOST_HELD: usize = 3;
 
 /// The column that a profile shows first.

@@ -7,7 +7,7 @@ use quarry_watch::profile::layout::{
     VERSION,
 };
 
-/// Most buckets and frames that the head may claim: a thousand times the real numbers.
+/// Maximum number of buckets and frames that the head may claim: a thousand times the real numbers.
 const MOST: u64 = 1 << 26;
 
 /// The counts for one call site and objects of about one size.

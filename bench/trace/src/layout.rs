@@ -28,7 +28,7 @@ pub const HEADER_BYTES: usize = 4096;
 pub const CHUNK_BYTES: usize = 8192;
 /// Bytes of a chunk before its events.
 pub const CHUNK_HEADER_BYTES: usize = 16;
-/// Most bytes of the command line that the header keeps.
+/// Maximum number of bytes of the command line that the header keeps.
 pub const COMMAND_BYTES: usize = 1024;
 
 /// Offset of the version.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The variable with the trace's path; set by `quarry record`.
 const FILE_VARIABLE: &CStr = c"QUARRY_TRACE";
-/// The variable with the most bytes that the trace may have; set by `quarry record`.
+/// The variable with the maximum number of bytes that the trace may have; set by `quarry record`.
 const BYTES_VARIABLE: &CStr = c"QUARRY_TRACE_BYTES";
 
 /// The variable that makes children record too; set by `quarry record --children`.

@@ -281,7 +281,7 @@ typedef struct {
    */
   size_t max;
   /*
-   Most bytes of pages that may be pinned at the same time.
+   Maximum number of bytes of pages that may be pinned at the same time.
    */
   size_t pinned_max;
 } quarry_group_limits;
@@ -301,16 +301,16 @@ const char *quarry_version(void);
 void quarry_stats_print(int fd);
 
 /*
- Sets the most bytes that the heap may hold, rounded down to 4 KiB, instead of QUARRY_LIMIT;
- SIZE_MAX lifts the limit. Memory in use stays in use, and the heap never exceeds what the
- control group allows. At the limit requests fail with ENOMEM after one reclaim. Returns 0, or -1
- with EINVAL below 4 KiB, ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+ Sets the maximum number of bytes that the heap may hold, rounded down to 4 KiB, instead of
+ QUARRY_LIMIT; SIZE_MAX lifts the limit. Memory in use stays in use, and the heap never exceeds
+ what the control group allows. At the limit requests fail with ENOMEM after one reclaim. Returns
+ 0, or -1 with EINVAL below 4 KiB, ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
  */
 int quarry_set_limit(size_t bytes);
 
 /*
- Most bytes that the heap may hold now: the lower of the limit of quarry_set_limit (or
- QUARRY_LIMIT) and the limit of the control group when it was last read. SIZE_MAX without a
+ Maximum number of bytes that the heap may hold now: the lower of the limit of quarry_set_limit
+ (or QUARRY_LIMIT) and the limit of the control group when it was last read. SIZE_MAX without a
  limit.
  */
 size_t quarry_limit(void);

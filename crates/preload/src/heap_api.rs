@@ -20,10 +20,10 @@ pub extern "C" fn quarry_stats_print(fd: c_int) {
     }
 }
 
-/// Sets the most bytes that the heap may hold, rounded down to 4 KiB, instead of QUARRY_LIMIT;
-/// SIZE_MAX lifts the limit. Memory in use stays in use, and the heap never exceeds what the
-/// control group allows. At the limit requests fail with ENOMEM after one reclaim. Returns 0, or -1
-/// with EINVAL below 4 KiB, ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
+/// Sets the maximum number of bytes that the heap may hold, rounded down to 4 KiB, instead of
+/// QUARRY_LIMIT; SIZE_MAX lifts the limit. Memory in use stays in use, and the heap never exceeds
+/// what the control group allows. At the limit requests fail with ENOMEM after one reclaim. Returns
+/// 0, or -1 with EINVAL below 4 KiB, ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
     let Err(error) = process::set_limit(bytes) else { return 0 };
@@ -31,8 +31,8 @@ pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
     -1
 }
 
-/// Most bytes that the heap may hold now: the lower of the limit of quarry_set_limit (or
-/// QUARRY_LIMIT) and the limit of the control group when it was last read. SIZE_MAX without a
+/// Maximum number of bytes that the heap may hold now: the lower of the limit of quarry_set_limit
+/// (or QUARRY_LIMIT) and the limit of the control group when it was last read. SIZE_MAX without a
 /// limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit() -> usize {

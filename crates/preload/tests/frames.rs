@@ -1,5 +1,5 @@
-//! Stack use of the shared object, from its machine code: the most bytes that each exported
-//! function may take on any path. The test `stack` measures paths that run.
+//! Stack use of the shared object, from its machine code: the maximum number of bytes that each
+//! exported function may take on any path. The test `stack` measures paths that run.
 //!
 //! A frame is the sum of pushes and changes of the stack pointer. Calls are followed if the code
 //! names the target; [`INDIRECT`] has the targets of the others. Code that runs on a stack of
@@ -20,8 +20,8 @@ use std::path::Path;
 /// `pthread_create`) are called on a stack of Quarry's own.
 const OF_LIBRARY: u64 = 128;
 
-/// Most bytes of stack for an exported function on any path, under any option. The last entry whose
-/// text begins the function's name applies. The aim for all is 1.5 KiB.
+/// Maximum number of bytes of stack for an exported function on any path, under any option. The
+/// last entry whose text begins the function's name applies. The aim for all is 1.5 KiB.
 const LIMITS: [(&str, u64); 17] = [
     // C and C++. Functions that do not allocate take about 2 KiB at most.
     ("", 2112),

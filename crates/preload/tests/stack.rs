@@ -2,8 +2,8 @@
 
 use crate::support::{Run, library, program, scratch, slab_policy, testing_a_peer};
 
-/// Most bytes of stack for `malloc` and its relatives, first calls included: under the library's
-/// slab policy, and with instruments. The aim for all is 1.5 KiB.
+/// Maximum number of bytes of stack for `malloc` and its relatives, first calls included: under the
+/// library's slab policy, and with instruments. The aim for all is 1.5 KiB.
 fn limits() -> (usize, usize) {
     match library().map(slab_policy) {
         Some("sheaf") => (1536, 1792),

@@ -177,7 +177,7 @@ impl Quarry {
         process::owns(address)
     }
 
-    /// Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of
+    /// Sets the maximum number of bytes that the heap may hold, rounded down to 4 KiB, in place of
     /// `QUARRY_LIMIT`; `usize::MAX` lifts the limit. Memory in use stays in use, and the heap never
     /// exceeds what the control group allows. At the limit, requests fail after one reclaim. In the
     /// background, shrinkers free objects of the program; [`Resize`] shows the progress.
@@ -198,7 +198,7 @@ impl Quarry {
         process::serving().map(|()| Resize::current())
     }
 
-    /// Most bytes that the heap may hold now: the lower of `QUARRY_LIMIT` or
+    /// Maximum number of bytes that the heap may hold now: the lower of `QUARRY_LIMIT` or
     /// [`set_limit`](Self::set_limit), and the limit of the control group when it was last read.
     /// `None` if there is no limit. O(1).
     #[must_use]

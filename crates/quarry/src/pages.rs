@@ -15,7 +15,7 @@ use quarry_sys::report::warn;
 
 /// The largest order of a pool: 2 MiB.
 const MOST_ORDER: u8 = 9;
-/// Most blocks that one step of a bulk request takes or frees.
+/// Maximum number of blocks that one step of a bulk request takes or frees.
 const BATCH: usize = 32;
 
 fn order_of(order: u8) -> Option<Order> {

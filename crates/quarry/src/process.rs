@@ -45,7 +45,7 @@ pub enum Mode {
     Unavailable,
 }
 
-/// Sets the most bytes that the heap may hold, in place of `QUARRY_LIMIT`.
+/// Sets the maximum number of bytes that the heap may hold, in place of `QUARRY_LIMIT`.
 ///
 /// # Errors
 /// Same as [`serving`].
@@ -57,7 +57,7 @@ pub fn set_limit(bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Most bytes that the heap may hold now; `None` if there is no limit.
+/// Maximum number of bytes that the heap may hold now; `None` if there is no limit.
 #[must_use]
 pub fn limit() -> Option<usize> {
     (ensure_ready() == Mode::Ready).then(limits::effective)?

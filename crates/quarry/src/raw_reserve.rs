@@ -30,7 +30,7 @@ pub struct RawReserve(NonNull<Head>);
 unsafe impl Send for RawReserve {}
 
 impl RawReserve {
-    /// Most objects of a reserve, because its block is an object of the heap.
+    /// Maximum number of objects of a reserve, because its block is an object of the heap.
     pub const MOST: usize = (classes::LARGEST - size_of::<Head>()) / size_of::<usize>();
 
     /// Takes `count` objects of a cache. `None`, and takes none, if memory is short or `count` is

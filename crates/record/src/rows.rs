@@ -150,7 +150,7 @@ section! {
         pub node: u32,
         /// Frames on all lists of this CPU and node.
         pub count: u32,
-        /// Most frames that the lists keep.
+        /// Maximum number of frames that the lists keep.
         pub high: u32,
         /// Frames that move between lists and zone at a time.
         pub batch: u32,

@@ -12,9 +12,9 @@ extern "C" {
  * where QUARRY_DISABLE=1. */
 int quarry_sqlite_install(void);
 
-/* Sets the most bytes that SQLite's heap and all its page caches may have together, in place of
- * QUARRY_LIMIT. May be called at any time. Returns SQLITE_OK, or SQLITE_ERROR below 4 KiB or
- * where Quarry serves nothing. */
+/* Sets the maximum number of bytes that SQLite's heap and all its page caches may have together,
+ * in place of QUARRY_LIMIT. May be called at any time. Returns SQLITE_OK, or SQLITE_ERROR below
+ * 4 KiB or where Quarry serves nothing. */
 int quarry_sqlite_set_limit(unsigned long long bytes);
 
 #ifdef __cplusplus

@@ -28,9 +28,9 @@ pub extern "C" fn quarry_sqlite_install() -> c_int {
     }
 }
 
-/// Sets the most bytes that SQLite's heap and all its page caches may have together, instead of
-/// `QUARRY_LIMIT`. May be called at any time. Returns SQLITE_OK, or SQLITE_ERROR below 4 KiB or if
-/// Quarry serves nothing.
+/// Sets the maximum number of bytes that SQLite's heap and all its page caches may have together,
+/// instead of `QUARRY_LIMIT`. May be called at any time. Returns SQLITE_OK, or SQLITE_ERROR below 4
+/// KiB or if Quarry serves nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_sqlite_set_limit(bytes: u64) -> c_int {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);

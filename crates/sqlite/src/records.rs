@@ -33,7 +33,7 @@ const _: () = assert!(HEAD.is_multiple_of(8), "SQLite's bytes are at a multiple 
 
 /// Sizes are multiples of this, so that builds of SQLite with similar sizes share a slab cache.
 const STEP: usize = 16;
-/// Most bytes that SQLite may request beside a page; it promises less than 250.
+/// Maximum number of bytes that SQLite may request beside a page; it promises less than 250.
 const MOST_EXTRA: usize = 1024;
 const SIZES: usize = (HEAD + MOST_EXTRA) / STEP + 1;
 

@@ -5,7 +5,7 @@
 
 use crate::errno::{OsError, OsResult};
 
-/// Most pieces in one system call; the kernel takes up to 1,024 (`UIO_MAXIOV`, Linux 2.2).
+/// Maximum number of pieces in a system call; the kernel takes 1,024 (`UIO_MAXIOV`, Linux 2.2).
 const PIECES: usize = 64;
 
 /// The outcome of a transfer.

@@ -7,15 +7,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Most bytes of `libquarry.so`.
+/// Maximum number of bytes of `libquarry.so`.
 const LIBRARY_LIMIT: u64 = 436 << 10;
 
-/// Most bytes of `libquarry-full.so`, and of the library of another slab policy, which contains all
-/// that the former does.
+/// Maximum number of bytes of `libquarry-full.so`, and of the library of another slab policy, which
+/// contains all that the former does.
 const FULL_LIMIT: u64 = 704 << 10;
 const POLICY_LIMIT: u64 = 768 << 10;
 
-/// Most bytes of the command, with the libraries that it carries.
+/// Maximum number of bytes of the command, with the libraries that it carries.
 const COMMAND_LIMIT: u64 = 6_900 << 10;
 
 /// The slab policies that have a library of their own beside the default one.

@@ -17,7 +17,7 @@ use quarry_mm::stack::{
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Most bytes in quarantine under `QUARRY_DEBUG`: more than hardening has, to find more errors.
+/// Maximum number of bytes in quarantine under `QUARRY_DEBUG`: more than under hardening.
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
 const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 

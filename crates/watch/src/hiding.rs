@@ -10,7 +10,7 @@ use quarry_mm::stack::{Block, LEAST_FRAMES, StackConfig, StackHost};
 use quarry_sys::os::OsError;
 use quarry_sys::own_stack;
 
-/// Most frames in all hidden blocks together. They have no memory, but count as used.
+/// Maximum number of frames in all hidden blocks together. They have no memory, but count as used.
 const MOST_HIDDEN_FRAMES: u64 = (1 << 30) >> FRAME_SHIFT;
 
 impl<C: StackConfig> Checker<'_, C> {

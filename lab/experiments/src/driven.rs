@@ -36,7 +36,7 @@ pub(crate) struct Script {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) what: String,
-    /// Most pairs of samples (`rounds`), for programs that take long.
+    /// Maximum number of pairs of samples (`rounds`), for programs that take long.
     pub(crate) rounds: Option<u32>,
     /// True if each run has the same amount of work (`work: fixed`), so that times can be compared.
     /// Scripts with `work: random` kill something at a random moment.

@@ -64,7 +64,7 @@ pub(crate) mod tests {
         mappings: AtomicU32,
         ended: AtomicU32,
         truncated: AtomicU64,
-        /// Most pages that it may hold; 0 = no limit.
+        /// Maximum number of pages that it may hold; 0 = no limit.
         most: usize,
     }
 

@@ -29,7 +29,7 @@ struct Inside {
     back: Flight,
     /// Messages in use: room that was reserved and not yet released.
     used: u32,
-    /// The most messages that may be in use. A message always fits into an empty queue.
+    /// The maximum number of messages in use. A message always fits into an empty queue.
     capacity: u32,
     /// Senders that may still send.
     senders: u32,

@@ -12,7 +12,7 @@ use quarry_sys::primitive::Access;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The most pages of the table: 192 MiB, at 3 KiB each.
+/// The maximum number of pages of the table: 192 MiB, at 3 KiB each.
 const MOST_PAGES: usize = 1 << 16;
 
 #[derive(Clone, Copy, Default)]

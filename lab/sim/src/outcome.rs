@@ -16,7 +16,7 @@ pub struct LockClass {
     pub waiting_ns: u64,
     /// Time for which a lock was held.
     pub holding_ns: u64,
-    /// The most tasks that spun for one lock at the same time.
+    /// The maximum number of tasks that spun for one lock at the same time.
     pub longest_queue: u64,
 }
 

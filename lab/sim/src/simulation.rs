@@ -19,7 +19,7 @@ use std::ops::Range;
 const STACK_BYTES: usize = 256 << 10;
 /// Bytes of the stack of a task outside the sockets, which may build a whole heap of Quarry.
 const OUTSIDE_STACK_BYTES: usize = 4 << 20;
-/// The most events that may follow the end of the last task before the daemons must have returned.
+/// The maximum number of events between the end of the last task and that of the daemons.
 const EVENTS_TO_END: u64 = 1_000_000;
 
 /// The error of a run in which no task can go on.

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) struct Facts {
     pub(super) cpus: usize,
     pub(super) nodes: usize,
-    /// Most threads of one process at once, as far as the supervisor saw them.
+    /// Maximum number of threads of one process at once, as far as the supervisor saw them.
     pub(super) threads: u64,
     pub(super) allocations: u64,
     /// Mean number of bytes that a call requests.

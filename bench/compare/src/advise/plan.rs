@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) const TESTED: u32 = 3;
 /// Share of the runs that the test gets, within [`MIN_PAIRS`] and [`MOST_TESTED`] rounds.
 const TEST_SHARE: f64 = 0.5;
-/// Most rounds of the test: intervals shrink only with the square root of the rounds.
+/// Maximum number of rounds of the test: intervals shrink only with the square root of the rounds.
 pub(super) const MOST_TESTED: u32 = 100;
 const MOST_FIRST: u32 = 5;
 const MOST_SECOND: u32 = 10;

@@ -6,7 +6,7 @@ use super::{Interval, median};
 const TAIL: f64 = 0.025;
 /// The quantile of the normal distribution with this tail.
 const TAIL_QUANTILE: f64 = 1.959_964;
-/// Most pairs, or samples of each side, for which the distribution of ranks is computed exactly.
+/// Maximum number of pairs, or samples of a side, whose distribution of ranks is exact.
 const EXACT: usize = 25;
 /// Fewest pairs for an interval. The widest interval of `n` pairs runs from the smallest to the
 /// largest difference. It misses the true centre with a probability of `2 * 0.5^n`, which is 6 %

@@ -2,7 +2,7 @@
 
 use super::page::PageNo;
 
-/// Most pages that an add batch can hold.
+/// Maximum number of pages that an add batch can hold.
 pub const MOST_ADD_BATCH: usize = 56;
 
 /// Invariant: `len <= MOST_ADD_BATCH`.

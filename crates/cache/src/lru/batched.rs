@@ -17,7 +17,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
 
-/// Most pages that one release takes off in these two steps: about a batch of `mmu_gather`.
+/// Maximum number of pages that a release takes off in these steps: a batch of `mmu_gather`.
 const RELEASE: usize = 512;
 
 /// Batches of neighbours, each under a lock of its own.

@@ -84,7 +84,7 @@ pub struct Setup {
     pub nodes: usize,
     /// Number of slots.
     pub slots: usize,
-    /// Most pages of a batch.
+    /// Maximum number of pages of a batch.
     pub batch: usize,
     /// True if locks count acquisitions, contention and time.
     pub counts: bool,
@@ -166,7 +166,7 @@ impl Tally {
     }
 }
 
-/// Most pages that a scan moves from the tail to the front because they are in no index any more.
+/// Maximum number of pages that a scan moves to the front because they are in no index.
 const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
 /// The tail of a list whose lock is held.

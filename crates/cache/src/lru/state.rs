@@ -16,11 +16,11 @@
 use quarry_mm::frame::fresh_zero;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// Most pins that one page can count.
+/// Maximum number of pins that one page can count.
 pub const MOST_PINS: u64 = (1 << 20) - 1;
-/// Most pins that users may have. Pins of add batches, scans and truncation may exceed it.
+/// Maximum number of pins of users. Those of add batches, scans and truncation may exceed it.
 pub const MOST_USER_PINS: u64 = 1 << 19;
-/// Most readers that hold the latch of one page.
+/// Maximum number of readers that hold the latch of one page.
 pub const MOST_SHARED: u64 = (1 << 11) - 1;
 
 const PIN: u64 = 1;

@@ -104,9 +104,9 @@ pub struct ScanRequest {
 }
 
 impl ScanRequest {
-    /// Most pages that a direct reclaim frees (`SWAP_CLUSTER_MAX`, Linux 6.12).
+    /// Maximum number of pages that a direct reclaim frees (`SWAP_CLUSTER_MAX`, Linux 6.12).
     pub const DIRECT_MOST: usize = 32;
-    /// Most nanoseconds that a direct reclaim takes.
+    /// Maximum number of nanoseconds that a direct reclaim takes.
     pub const DIRECT_NS: u64 = 200_000;
     /// A scan that has freed nothing looks at this many pages before time may end it, so that a
     /// preempted task is not refused memory. A task that keeps its CPU looks at them in less than

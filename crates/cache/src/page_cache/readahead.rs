@@ -18,7 +18,7 @@
 
 use quarry_sys::broken::{Broken, Check};
 
-/// Most bytes of a window by default (`VM_READAHEAD_PAGES`, Linux 6.6).
+/// Maximum number of bytes of a window by default (`VM_READAHEAD_PAGES`, Linux 6.6).
 pub const READAHEAD_BYTES: usize = 128 << 10;
 
 /// The cause of a request.

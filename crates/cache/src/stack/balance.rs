@@ -35,7 +35,7 @@ const FIRST_PRIORITY: u32 = 12;
 /// From this priority on, Quarry takes back parked objects.
 const PARKED_PRIORITY: u32 = 9;
 const MOST_PASSES: u32 = 64;
-/// Most nodes of shadow entries that a pass frees for each NUMA node.
+/// Maximum number of nodes of shadow entries that a pass frees for each NUMA node.
 const SHADOW_NODES: usize = 128;
 /// A pass keeps its priority if it frees at least `1 / ENOUGH` of the missing frames.
 const ENOUGH: u32 = 8;

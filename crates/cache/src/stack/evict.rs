@@ -19,7 +19,7 @@ use quarry_sys::percpu::PerCpu;
 
 /// Pages that a request evicts at a time (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
 const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
-/// Most pages in a row that a request looks at without freeing one: some milliseconds of work.
+/// Maximum number of pages that a request examines without freeing one: some milliseconds.
 const MOST_FRUITLESS: u64 = 1 << 16;
 
 /// See [`CachedPages::reclaim_for`](quarry_mm::stack::CachedPages::reclaim_for).

@@ -9,7 +9,7 @@ use quarry_mm::stack::Pressure;
 use quarry_sys::hooks::{HookId, Hooks};
 use quarry_sys::primitive::{AtomicU8, Ordering::Relaxed};
 
-/// Most callbacks of a stack.
+/// Maximum number of callbacks of a stack.
 pub const MOST_CALLBACKS: usize = 16;
 /// Pages and objects of a window (`vmpressure_win`, Linux 3.10: 16 times `SWAP_CLUSTER_MAX`).
 const WINDOW: u64 = 512;

@@ -17,11 +17,11 @@
 use super::cost::Share;
 use quarry_sys::hooks::{HookId, Hooks};
 
-/// Most shrinkers of a stack.
+/// Maximum number of shrinkers of a stack.
 pub const MOST_SHRINKERS: usize = 64;
 /// Objects of a batch if a shrinker gives no number (`SHRINK_BATCH`, Linux 3.12).
 const BATCH: u64 = 128;
-/// Most batches of one call: a shrinker that claims to have more must not hang a reclaim.
+/// Maximum number of batches of a call: a shrinker that claims more must not hang a reclaim.
 const MOST_BATCHES: u32 = 1 << 16;
 /// A call ends after this many batches in a row that free nothing.
 const MOST_IDLE_BATCHES: u32 = 32;

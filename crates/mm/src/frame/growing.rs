@@ -141,7 +141,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         self.len() == 0
     }
 
-    /// The most entries that the array can have.
+    /// The maximum number of entries that the array can have.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity

@@ -37,5 +37,5 @@ impl MigrateType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeId(pub u8);
 
-/// Most nodes that one stack can have.
+/// Maximum number of nodes that one stack can have.
 pub const MAX_NODES: usize = 8;

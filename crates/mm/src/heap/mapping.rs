@@ -3,8 +3,8 @@
 //! Untouched pages of an extent cost nothing. The link words of its first frames describe a
 //! mapping: `link[0]` holds the frames in use, `link[1]` the pageblocks of the extent, `link[2]`
 //! the frames charged to the budget, `link[3]` whether its pages have been moved, `link[4]` its
-//! number in the heap profile. A mapping is charged for the most frames that it has used since its
-//! extent was fresh, because those may be in memory, and for whole huge pages (see `filled`).
+//! number in the heap profile. A mapping is charged for the largest number of frames in use since
+//! its extent was fresh, because those may be in memory, and for whole huge pages (see `filled`).
 //!
 //! The mapping cache keeps freed extents with their memory, up to a bound, so that a program that
 //! allocates and frees 10 MiB in a loop makes no system call. The stack shrinks the cache before

@@ -60,9 +60,9 @@ impl Extent {
     }
 }
 
-/// The most bytes of the cache: as many as are in use, or 64 MiB. (`footprint` bounds the process's
-/// memory by its recent peak.) With an eighth of this bound, a program that replaced 20 blocks of
-/// 5 to 25 MiB at random took 1.13 million page faults; with this bound it takes 0.38 million.
+/// The maximum bytes of the cache: as many as are in use, or 64 MiB. (`footprint` bounds the
+/// process's memory by its recent peak.) With an eighth of this bound, a program that replaced 20
+/// blocks of 5 to 25 MiB at random took 1.13 million page faults; with this bound 0.38 million.
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use)
 }

@@ -10,8 +10,8 @@ use crate::zone::{Mark, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
-/// The most times that a request makes room in a zone and loses that room to other requests, before
-/// it gives up (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
+/// The maximum number of times that a request makes room in a zone and loses that room to other
+/// requests, before it gives up (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
 pub const MOST_LOST: u32 = 16;
 
 impl<P: PagePolicy> PageAllocator<P> {

@@ -39,7 +39,7 @@ pub struct Machine {
 pub struct PageConfig<P = V6_18> {
     /// Address space to reserve, in bytes.
     pub reserve_bytes: usize,
-    /// Most frames that zones and mappings together may hold (`u32::MAX` = no limit).
+    /// Maximum number of frames that zones and mappings together may hold (`u32::MAX` = no limit).
     pub limit_frames: u32,
     /// Frames that every zone gets at the start; 0 = grow on demand.
     pub initial_frames: u32,

@@ -17,7 +17,7 @@ fresh_zero! {
     pub struct Tuning {
         /// Pages on all lists.
         pub count: u32,
-        /// Most pages on the lists, tuned between `high_min` and `high_max`.
+        /// Maximum number of pages on the lists, tuned between `high_min` and `high_max`.
         pub high: u32,
         /// Pages freed in a row, halved at each allocation.
         pub free_count: u32,

@@ -135,7 +135,7 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// Notes that a block of `order` was added (and counted); returns the pages to drain now.
     fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32;
 
-    /// Most pages to drain in one critical section of the zone.
+    /// Maximum number of pages to drain in one critical section of the zone.
     fn drain_chunk(&self, _sizes: Sizes) -> u32 {
         u32::MAX
     }

@@ -8,13 +8,13 @@ use crate::frame::{OsArray, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
-/// Most lists of a policy: 3 migratetypes x orders 0..=8, and two lists of order 9.
+/// Maximum number of lists of a policy: 3 migratetypes x orders 0..=8, and two lists of order 9.
 pub(super) const MAX_LISTS: usize = 29;
 
 /// Position at which an empty list starts; a short list then touches only one page of its ring.
 const START: u32 = 512;
 
-/// The most pages that a list's capacity may be sized for: 4 GiB on one CPU.
+/// The maximum number of pages that a list's capacity may be sized for: 4 GiB on one CPU.
 const MOST_PAGES: u32 = 1 << 20;
 
 /// Blocks that a list may hold, by its order. Powers of two.

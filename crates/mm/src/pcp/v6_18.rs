@@ -73,7 +73,7 @@ pub trait Release: Copy + Send + Sync + 'static {
     /// Pages that must be freed in a row before a free of orders 1..=3 sends all pages to the zone.
     fn row(sizes: Sizes) -> u32;
 
-    /// Most pages that a CPU keeps if its memory has these sizes.
+    /// Maximum number of pages that a CPU keeps if its memory has these sizes.
     fn bound(inputs: &SizeInputs) -> u32;
 }
 

@@ -24,7 +24,7 @@ use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 /// A barn announces its bytes to [`CacheLimits`] when they have changed by this much.
 const ANNOUNCED_BYTES: usize = 64 << 10;
 
-/// Most entries of a barn's first storage.
+/// Maximum number of entries of a barn's first storage.
 const FIRST: usize = 16384;
 /// Unused entries of the storage that keep their memory, 32 KiB.
 const KEPT: usize = 4096;

@@ -46,7 +46,7 @@ use quarry_sys::report::fatal;
 const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
-/// Most objects of one critical section: a sheaf of a wide array.
+/// Maximum number of objects of one critical section: a sheaf of a wide array.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
 /// From this many bytes of slabs on, most of a cache's descriptors and bits miss the CPU's caches.
 const FAR_BYTES: u64 = 16 << 20;

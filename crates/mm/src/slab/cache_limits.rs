@@ -24,8 +24,8 @@ const BARNS_SHARE: usize = 8;
 const PRESSED_LEAST: usize = 2 << 20;
 /// Under pressure, barns may hold the bytes in use divided by this.
 const PRESSED_SHARE: usize = 32;
-/// Most room of the arrays of one slot. The narrow arrays of all classes of `malloc` take 12 MiB.
-/// With a bound of 8 MiB, a program that uses all classes at random was a fifth slower.
+/// Maximum room of the arrays of one slot. The narrow arrays of all classes of `malloc` take 12
+/// MiB. With a bound of 8 MiB, a program that uses all classes at random was a fifth slower.
 const SLOT_MOST: usize = 16 << 20;
 /// Room that the arrays of a slot may always have, even if other slots use up the common bound.
 const SLOT_LEAST: usize = 256 << 10;
@@ -67,8 +67,8 @@ impl CacheLimits {
         (self.empty.load(Relaxed) as isize).max(0) as usize
     }
 
-    /// Most bytes that barns may hold now. Near the limit of the budget this is little more than
-    /// the bound under pressure, because objects in barns count as used.
+    /// Maximum number of bytes that barns may hold now. Near the limit of the budget this is little
+    /// more than the bound under pressure, because objects in barns count as used.
     pub(super) fn barns_most(zones: &Zones) -> usize {
         let budget = zones.budget();
         let left = budget.limit().saturating_sub(budget.used()) as usize * FRAME_BYTES;

@@ -15,7 +15,7 @@ use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{Object, PerCpu, SlotIndex};
 
-/// Most objects that one step of a slow path moves.
+/// Maximum number of objects that one step of a slow path moves.
 pub const MAX_BATCH: usize = 64;
 /// Objects of a buffer on the thread's stack, which may be small: larger batches move in pieces.
 pub(super) const PIECE: usize = 64;

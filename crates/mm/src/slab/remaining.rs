@@ -7,7 +7,7 @@ use crate::frame::Pfn;
 use core::fmt;
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Most objects that a report names.
+/// Maximum number of objects that a report names.
 const NAMED: usize = 8;
 const WINDOW: u32 = 1024;
 

@@ -31,7 +31,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::Ordering;
 
-/// Most bytes of objects in all wide arrays of a slot.
+/// Maximum number of bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 
 impl Sheaf {

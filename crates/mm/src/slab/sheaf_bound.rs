@@ -10,7 +10,7 @@ use quarry_sys::percpu::Arrays;
 
 /// A barn is large if it holds more than the bound of all barns divided by this.
 const LARGE_BARN: usize = 64;
-/// Most bytes and objects that barns give to slabs at a time under pressure (about 60 us).
+/// Bounds of the bytes and objects that barns give to slabs at a time under pressure (60 us).
 const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 2048;
 

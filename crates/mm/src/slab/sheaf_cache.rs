@@ -11,10 +11,10 @@ use core::mem::MaybeUninit;
 use quarry_sys::percpu::Arrays;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// Most bytes of objects that a CPU takes from slabs at a time. Most of these objects are untouched
-/// memory. If a CPU takes more than it needs now, it uses the rest later, even if freed objects,
-/// whose memory is present, could serve then. (Doubling the number each time while no array is
-/// found full saved nothing where a heap grows, and caused a quarter more page faults.)
+/// Maximum number of bytes of objects that a CPU takes from slabs at a time. Most of these objects
+/// are untouched memory. If a CPU takes more than it needs now, it uses the rest later, even if
+/// freed objects, whose memory is present, could serve then. (Doubling the number each time while
+/// no array is found full saved nothing where a heap grows, and caused a quarter more page faults.)
 const REFILL_BYTES: usize = 32 << 10;
 
 /// Bytes of objects that a barn may always hold, within [`BARN_OBJECTS`]. With a bound of 4096
@@ -29,7 +29,7 @@ const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
 const BARN_SHARE: usize = 3;
 /// The pointers in a barn take at most the bytes of its objects divided by this.
 const POINTERS_SHARE: usize = 8;
-/// Most bytes of empty slabs that a cache holds.
+/// Maximum number of bytes of empty slabs that a cache holds.
 const EMPTY_BYTES: usize = 512 << 10;
 
 /// The policy's state for one cache: all zero bytes until the cache is used.
@@ -97,8 +97,8 @@ impl SheafCache {
         self.slabs.start();
     }
 
-    /// Most objects in a barn. The bound falls as objects go back to their slabs, so that a few
-    /// parked objects do not keep all slabs alive.
+    /// Maximum number of objects in a barn. The bound falls as objects go back to their slabs, so
+    /// that a few parked objects do not keep all slabs alive.
     #[inline(never)]
     pub(super) fn barn_most(&self, cache: &Cache) -> usize {
         let outside = self.slabs.outside() as usize;

@@ -8,13 +8,13 @@ use super::context::MAX_BATCH;
 use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex, WIDE_OBJECTS};
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
-/// Most bytes of objects in a sheaf, within 8..=64 objects. With fewer bytes, size classes that are
-/// in use at random times miss their array in more than 1 % of calls, and the slowest 1 % of calls
-/// then cost as much as a miss.
+/// Maximum number of bytes of objects in a sheaf, within 8..=64 objects. With fewer bytes, size
+/// classes that are in use at random times miss their array in more than 1 % of calls, and the
+/// slowest 1 % of calls then cost as much as a miss.
 const SHEAF_BYTES: usize = 128 << 10;
-/// Most bytes of objects in a wide array, within 64 and [`WIDE_OBJECTS`] objects.
+/// Maximum number of bytes of objects in a wide array, within 64 and [`WIDE_OBJECTS`] objects.
 const WIDE_BYTES: usize = 1 << 20;
-/// Most objects in a sheaf of a wide array. (256 were no faster, and take twice as long to move.)
+/// Maximum number of objects in a sheaf of a wide array. (256: no faster, twice as long to move.)
 const WIDE_SHEAF: usize = 128;
 /// A narrow array becomes wide at this score.
 const WIDE_SCORE: u64 = 16;

@@ -4,7 +4,7 @@ use crate::zone::{Budget, Claim, Entry};
 use quarry_sys::gate;
 use quarry_sys::primitive::{task, timer};
 
-/// Most naps of a request while other tasks hold locks: about a second.
+/// Maximum number of naps of a request while other tasks hold locks: about a second.
 const MOST_NAPS: u32 = 10_000;
 
 /// The side that reclaims for a request.

@@ -28,7 +28,7 @@ use crate::zone::{Whole, Zone, Zones};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
-/// Most bytes of one step, which takes some milliseconds.
+/// Maximum number of bytes of one step, which takes some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
 /// A zone keeps the address space of this many free clean frames (16 MiB) plus an eighth of the
 /// frames in use, because a program that frees and allocates by turns needs it again.

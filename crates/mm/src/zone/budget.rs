@@ -201,7 +201,7 @@ impl Budget {
         self.mapped.load(Relaxed)
     }
 
-    /// The most frames that may be in use.
+    /// The maximum number of frames that may be in use.
     #[inline]
     #[must_use]
     pub fn limit(&self) -> u32 {

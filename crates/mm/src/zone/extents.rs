@@ -30,7 +30,7 @@ pub const EXTENT_FRAMES: RangeInclusive<u32> = 9..=PAGEBLOCK_FRAMES / 2;
 /// The difference between the longest extents of two neighbouring lists, in frames.
 const STEP: u32 = 8;
 const LISTS: usize = 64;
-/// The most pageblocks of one list that a request examines.
+/// The maximum number of pageblocks of one list that a request examines.
 const LOOKS: usize = 8;
 
 /// An extent that was handed out.

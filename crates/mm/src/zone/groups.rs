@@ -37,8 +37,8 @@ pub struct GroupLimits {
     pub high: u32,
     /// Above this number, requests fail (`memory.max`).
     pub max: u32,
-    /// Most frames of pinned pages; a page that is pinned twice counts twice. Pins are counted only
-    /// for file mappings that were made while the group had such a limit.
+    /// Maximum number of frames of pinned pages; a page that is pinned twice counts twice. Pins are
+    /// counted only for file mappings that were made while the group had such a limit.
     pub pinned_max: u32,
 }
 

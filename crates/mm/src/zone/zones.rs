@@ -42,7 +42,7 @@ pub struct Zones {
 pub struct ZoneConfig {
     /// Address space to reserve, in bytes.
     pub reserve_bytes: usize,
-    /// The most frames in use at once.
+    /// The maximum number of frames in use at once.
     pub limit_frames: u32,
     /// Frames that each zone gets at the start.
     pub initial_frames: u32,

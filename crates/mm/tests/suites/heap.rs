@@ -14,7 +14,7 @@ use quarry_sys::percpu::Object;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
 
-/// Most bytes that a random sequence holds at once, in 256 MiB of address space.
+/// Maximum number of bytes that a random sequence holds at once, in 256 MiB of address space.
 const MOST_BYTES: usize = 64 << 20;
 /// Largest request of a random sequence.
 const LARGEST: usize = 16 << 20;
@@ -108,7 +108,7 @@ fn rounded_coarsely(size: usize) -> usize {
     }
 }
 
-/// Most bytes that an allocation of `old` bytes has after a `realloc` to `size`.
+/// Maximum number of bytes that an allocation of `old` bytes has after a `realloc` to `size`.
 fn most_after_realloc(old: usize, size: usize) -> usize {
     let grows_by_little = size > old && size <= old + old / 8 && size <= LARGEST_BLOCK;
     match size {

@@ -23,7 +23,7 @@ type Cache<'a> = PageCacheRef<'a, Stack<VirtualConfig<Sheaf>>>;
 const MAPPINGS: usize = 3;
 const INDEXES: u64 = 200;
 const SLOTS: u32 = 3;
-/// Most frames of the last mapping, whose pages have two frames.
+/// Maximum number of frames of the last mapping, whose pages have two frames.
 const GROUP_FRAMES: u32 = 100;
 
 #[derive(Clone, Debug)]

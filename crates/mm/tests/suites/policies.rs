@@ -77,8 +77,8 @@ pub(crate) fn all<S: SlabPolicy<VirtualSlots> + 'static>(shares: bool) {
 
 type PolicyBed<S> = Bed<VirtualConfig<S>>;
 
-/// Most bytes that a random sequence holds: far fewer than 64 MiB of address space can serve, so
-/// that every refusal is an error.
+/// Maximum number of bytes that a random sequence holds: far fewer than 64 MiB of address space can
+/// serve, so that every refusal is an error.
 const MOST_BYTES: usize = 12 << 20;
 
 #[derive(Clone, Debug)]

@@ -55,7 +55,7 @@ stamp! { direct: "direct", crate::support::Direct; }
 
 /// Steps of a thread, multiplied by `QUARRY_TEST_ROUNDS`.
 const STEPS: usize = 8_000;
-/// Most objects and bytes that a thread holds.
+/// Maximum number of objects and bytes that a thread holds.
 const MOST_OBJECTS: usize = 300;
 const MOST_BYTES: usize = 6 << 20;
 

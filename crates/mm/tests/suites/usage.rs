@@ -38,7 +38,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Holder<S> {
         let used: usize = sizes().filter(|size| *size <= LARGEST_BLOCK).sum();
         let mapped: usize = sizes().filter(|size| *size > LARGEST_BLOCK).sum();
         assert_eq!(usage.used_bytes, used, "{usage:?}");
-        // A kept mapping that serves again stays charged for the most frames that it has used.
+        // A kept mapping that serves again stays charged for the largest part that was in use.
         assert!(usage.mapped_bytes >= mapped, "{mapped} bytes mapped: {usage:?}");
         assert_eq!(usage.mapped_bytes == 0, mapped == 0, "{usage:?}");
         assert_eq!(usage.used_bytes + usage.free_bytes, usage.arena_bytes, "{usage:?}");

@@ -39,7 +39,7 @@ pub struct GroupOptions {
     pub high: usize,
     /// At this size, requests of the group fail after one reclaim of the group.
     pub max: usize,
-    /// Most bytes of pages that may be pinned at the same time.
+    /// Maximum number of bytes of pages that may be pinned at the same time.
     pub pinned_max: usize,
 }
 

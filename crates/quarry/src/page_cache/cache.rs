@@ -79,7 +79,7 @@ impl MappingBuilder {
         Self { order, ..self }
     }
 
-    /// Most bytes that are read ahead of a sequential reader, by default 128 KiB; 0 for none.
+    /// Maximum number of bytes read ahead of a sequential reader, by default 128 KiB; 0: none.
     #[must_use]
     pub fn read_ahead(self, bytes: usize) -> Self {
         Self { read_ahead: bytes, ..self }

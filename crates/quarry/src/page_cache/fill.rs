@@ -12,7 +12,7 @@ use crate::error::{Error, OsError};
 use core::ops::Range;
 use quarry_cache::page_cache::{Trigger, Window};
 
-/// Most pages of a run: 128 KiB of small pages.
+/// Maximum number of pages of a run: 128 KiB of small pages.
 const RUN: usize = 32;
 
 struct Run<'a> {

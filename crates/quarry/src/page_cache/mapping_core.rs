@@ -121,7 +121,7 @@ impl MappingCore {
         self.process != fork::generation()
     }
 
-    /// Sets the most pages of a read-ahead window; 0 and 1 switch read-ahead off.
+    /// Sets the maximum number of pages of a read-ahead window; 0 and 1 switch read-ahead off.
     pub(crate) fn set_most_ahead(&self, pages: u32) {
         self.most_ahead.store(pages, Relaxed);
     }

@@ -170,7 +170,7 @@ fn refusal(index: u64) -> Error {
     Error::Full
 }
 
-/// Most pages that one search by tag finds.
+/// Maximum number of pages that one search by tag finds.
 const TOGETHER: usize = 64;
 
 fn collect(out: &mut [Option<RawPage>], look: impl FnOnce(&mut [PageNo]) -> usize) -> usize {

@@ -15,7 +15,7 @@ use core::ops::Range;
 use quarry_cache::lru::State;
 use quarry_cache::page_cache::ErrorCursor;
 
-/// Most pages of one write: 256 KiB of small pages.
+/// Maximum number of pages of one write: 256 KiB of small pages.
 const RUN: usize = 64;
 
 /// How the caller of a writeback waits (`enum writeback_sync_modes`, Linux 6.6).

@@ -20,7 +20,7 @@ pub(crate) struct Call {
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) bytes: Mutex<Vec<u8>>,
-    /// Most bytes that one call moves; 0 for no limit.
+    /// Maximum number of bytes that one call moves; 0 for no limit.
     pub(crate) most: AtomicUsize,
     /// Errors for reads of pages, by offset.
     pub(crate) bad_reads: Mutex<BTreeMap<u64, i32>>,

@@ -11,8 +11,8 @@ use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
-/// Most slots reserved for numbers above those of the possible CPUs: 8 MiB of addresses, which read
-/// as zero. An access to a slot with a still higher number, which no CPU should have, faults.
+/// Maximum number of slots for numbers above those of the possible CPUs: 8 MiB of addresses, which
+/// read as zero. An access to a slot with a still higher number faults; no CPU should have one.
 const MOST_GUARDS: u32 = 64;
 
 /// Bytes of a slot populated by one call: the cells, and the arrays of twelve size classes.

@@ -34,7 +34,7 @@ pub(super) const FIRST_WORD: usize = CELLS_BYTES / 8;
 pub(super) const LAST_WORD: usize = SLOT_BYTES / 8;
 /// Wide places of a slot. One word names their owners, one byte for each place.
 pub const WIDE_PLACES: usize = 8;
-/// Most objects of an array in a wide place: enough for a burst of a thousand.
+/// Maximum number of objects of an array in a wide place: enough for a burst of a thousand.
 pub const WIDE_OBJECTS: usize = 1024;
 /// Number of objects below the top with which a push compares its own, and of guard words.
 pub const LOOKED_AT: usize = 2;
@@ -87,7 +87,7 @@ impl Place {
 /// half: its `operations` when the hand of the clock last passed it (see `room`).
 pub(super) const MISSES: usize = 2;
 
-/// Most objects that a list can count.
+/// Maximum number of objects that a list can count.
 pub(super) const LIST_MAX: u64 = 0xf_ffff;
 
 /// A wide place of a slot, and the words of it that an array may use.

@@ -3,9 +3,9 @@
 /// Limits of the room of arrays, in bytes of the objects that fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes in one slot.
+    /// Maximum number of bytes in one slot.
     pub slot: usize,
-    /// Most bytes in all slots together.
+    /// Maximum number of bytes in all slots together.
     pub all: usize,
     /// Bytes allowed to each slot even if `all` is reached.
     pub least: usize,

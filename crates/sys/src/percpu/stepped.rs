@@ -47,7 +47,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use shuttle::rand::{Rng, thread_rng};
 
-/// Most virtual CPUs of a model; four CPUs suffice for three threads.
+/// Maximum number of virtual CPUs of a model; four CPUs suffice for three threads.
 const MAX_CPUS: usize = 8;
 /// On average one step in this many is interrupted, as by a signal.
 const INTERRUPT_ONE_IN: u32 = 16;

@@ -11,7 +11,7 @@ const FRAME_POINTER: u64 = 6;
 const STACK_POINTER: u64 = 7;
 const RETURN_ADDRESS: u64 = 16;
 
-/// Most states that a program may have saved (`remember_state`) at a time.
+/// Maximum number of states that a program may have saved (`remember_state`) at a time.
 const REMEMBERED: usize = 4;
 
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@ use crate::peek;
 
 /// Bytes that the kernel checks at a time; pages are at least as large.
 const PAGE: usize = 4096;
-/// Most pages by which one step may go up the stack.
+/// Maximum number of pages by which one step may go up the stack.
 const MOST_PAGES: usize = 64;
 
 /// The part of a stack that is known to be readable: consecutive whole pages.

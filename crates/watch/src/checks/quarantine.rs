@@ -8,7 +8,7 @@
 use super::record::Slot;
 use quarry_sys::broken::{Broken, Check};
 
-/// Most objects in quarantine.
+/// Maximum number of objects in quarantine.
 pub const MOST_OBJECTS: usize = 16 << 10;
 
 /// The ring of freed objects, in memory that [`give`](Self::give) provides.

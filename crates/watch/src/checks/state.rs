@@ -11,11 +11,11 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Most parked objects per size class, for a random order of allocations.
+/// Maximum number of parked objects per size class, for a random order of allocations.
 pub const WAYS: usize = 16;
 
-/// Most freed large blocks that are kept inaccessible, until later ones replace them. Each takes
-/// two of the VMAs that the kernel allows a process (65,530 by default).
+/// Maximum number of freed large blocks that are kept inaccessible, until later ones replace them.
+/// Each takes two of the VMAs that the kernel allows a process (65,530 by default).
 const MOST_HIDDEN: usize = 32;
 
 /// A freed object whose large block is kept inaccessible.

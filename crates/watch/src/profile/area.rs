@@ -11,7 +11,7 @@ use super::layout::{
 use core::ptr::NonNull;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// Most buckets that are searched for a key.
+/// Maximum number of buckets that are searched for a key.
 const PROBES: u64 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

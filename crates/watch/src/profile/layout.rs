@@ -25,10 +25,10 @@ pub const BUCKET_WORDS: usize = 8;
 /// frames per call site and a few sizes each. Samples that find no bucket are counted as lost.
 pub const BUCKETS: usize = 16 << 10;
 
-/// Most code addresses in a process's profile.
+/// Maximum number of code addresses in a process's profile.
 pub const FRAMES: usize = 512 << 10;
 
-/// Most code addresses of one call site (as in tcmalloc); further callers are left out.
+/// Maximum number of code addresses of a call site (as in tcmalloc), innermost first.
 pub const MOST_FRAMES: usize = 64;
 
 /// A word of the head.

@@ -32,7 +32,7 @@ pub(crate) struct RecordArgs {
     /// File for the trace.
     #[arg(short, long, value_name = "FILE", default_value = "quarry.trace")]
     output: PathBuf,
-    /// Most bytes of a trace, such as 64M; a call takes 5 to 10. Further calls are only counted.
+    /// Maximum size of a trace, such as 64M (5 to 10 bytes a call). Further calls are only counted.
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
     limit: usize,
     /// Also record programs that the program starts, each in FILE.PID.

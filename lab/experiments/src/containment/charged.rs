@@ -25,7 +25,7 @@ pub(super) struct Charged {
     pub(super) pages: PageAllocator<Chosen>,
     /// Frames of the blocks that each group pays for.
     used: RefCell<Vec<u32>>,
-    /// The most frames that a group may pay for.
+    /// The maximum number of frames that a group may pay for.
     limit: u32,
     /// The group that pays for the blocks taken from now on.
     pub(super) payer: Cell<Payer>,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The most frames that each group may pay for.
+    /// The maximum number of frames that each group may pay for.
     const MAX: u32 = 40;
 
     proptest! {

@@ -20,7 +20,7 @@ pub(super) struct Step {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
     pub(super) steps: Vec<Step>,
-    /// The most blocks that the program has at a time.
+    /// The maximum number of blocks that the program has at a time.
     places: usize,
 }
 

@@ -134,7 +134,7 @@ fn yes() -> bool {
     true
 }
 
-/// Most threads of a ring, which has one for each CPU.
+/// Maximum number of threads of a ring, which has one for each CPU.
 const RING_MOST: usize = 4;
 
 #[derive(Clone, Debug)]

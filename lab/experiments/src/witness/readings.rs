@@ -38,7 +38,7 @@ impl Vmstat {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageLists {
     pub(crate) zone: String,
-    /// Most pages on the lists before the CPU gives some back.
+    /// Maximum number of pages on the lists before the CPU gives some back.
     pub(crate) high: u64,
     /// Pages that move in one batch.
     pub(crate) batch: u64,

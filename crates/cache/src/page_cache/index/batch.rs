@@ -5,7 +5,7 @@ use super::node::{NODE_SLOTS, NodeRef};
 use super::tree::{LockedIndex, Place};
 use crate::lru::PageNo;
 
-/// Most pages that one batch removes: `PAGEVEC_SIZE` (`include/linux/pagevec.h`, Linux 4.15).
+/// Maximum number of pages in a batch: `PAGEVEC_SIZE` (`include/linux/pagevec.h`, Linux 4.15).
 pub const BATCH: usize = 14;
 
 impl<T> LockedIndex<'_, T> {

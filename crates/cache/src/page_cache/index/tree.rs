@@ -20,7 +20,7 @@ use quarry_sys::percpu::WordTree;
 /// The first index that no tree holds.
 pub const INDEX_LIMIT: u64 = 1 << 52;
 
-/// Most nodes of one insertion: 9 on the path to the index, 8 for a page at 0 that was in the root.
+/// Maximum number of nodes of an insertion: 9 on the path, 8 for page 0 if it was in the root.
 pub const MOST_NODES_PER_INSERT: usize = 17;
 
 /// The index of a file mapping, with the mapping's own `T` under the same lock. Zero bytes are an

@@ -18,9 +18,9 @@ use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
 const STEP_SLABS: usize = 16;
-/// Most slabs examined in one critical section, which takes some 20 us.
+/// Maximum number of slabs examined in one critical section, which takes some 20 us.
 const STEP_LOOKS: u32 = 128;
-/// Most pages of a slab, a bit each. Larger slabs, which `malloc` does not have, keep their pages.
+/// Maximum number of pages of a slab, a bit each. Larger slabs (none in `malloc`) keep theirs.
 const MOST_PAGES: usize = u64::BITS as usize;
 
 fn next(walk: &mut SparseWalk, lengths: &[u32; BUCKETS]) -> Option<usize> {

@@ -18,9 +18,9 @@ use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Access;
 use quarry_sys::primitive::touch::touch_bytes;
 
-/// Most objects of a bundle: the words of two cache lines.
+/// Maximum number of objects of a bundle: the words of two cache lines.
 pub(super) const BUNDLE_MOST: usize = if cfg!(quarry_model) { 2 } else { 16 };
-/// Most bytes of objects in a bundle of more than [`FEW`]: half a sheaf of large objects.
+/// Maximum number of bytes in a bundle of more than [`FEW`] objects: half a sheaf of large ones.
 const BUNDLE_BYTES: usize = 64 << 10;
 /// Objects of a bundle of the largest objects.
 const FEW: usize = 4;

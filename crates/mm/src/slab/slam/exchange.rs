@@ -11,10 +11,10 @@ use core::mem::MaybeUninit;
 use quarry_sys::local;
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
-/// Most objects that one miss moves.
+/// Maximum number of objects that one miss moves.
 const MOST: usize = 128;
-/// Most objects and bytes of an inbox (SLQB's high water mark). Further objects go to the barn,
-/// where every CPU finds them, because the inbox's CPU may never empty it.
+/// Maximum number of objects and bytes of an inbox (SLQB's high water mark). Further objects go to
+/// the barn, where every CPU finds them, because the inbox's CPU may never empty it.
 const INBOX_OBJECTS: u64 = 1024;
 const INBOX_BYTES: u64 = 1 << 20;
 

@@ -13,7 +13,7 @@ use core::mem::MaybeUninit;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{Arrays, Object};
 
-/// Most bytes that stocks give to the slabs at a time under pressure, as for barns.
+/// Maximum number of bytes that stocks give to the slabs at a time under pressure, as for barns.
 const PRESSED_BYTES: i64 = 2 << 20;
 
 impl<P: Arrays> SlamCache<'_, P> {

@@ -11,7 +11,7 @@ const MOST_SHARED: usize = SHARED_FACTOR * MOST_LIMIT.div_ceil(2);
 pub(super) const ALIEN_LIMIT: usize = if cfg!(quarry_model) { 2 } else { 12 };
 /// Batches that a shared array holds.
 const SHARED_FACTOR: usize = 8;
-/// Most objects of a refill if the CPU has not used its array since the last reap
+/// Maximum number of objects of a refill if the CPU has not used its array since the last reap
 /// (`BATCHREFILL_LIMIT`).
 const UNTOUCHED_BATCH: usize = 16;
 /// Nanoseconds between two reaps of a CPU (`REAPTIMEOUT_CPUC`, 2 s).

@@ -9,7 +9,7 @@ use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
-/// Most full sheaves of a barn (`MAX_FULL_SHEAVES`, Linux 6.18).
+/// Maximum number of full sheaves of a barn (`MAX_FULL_SHEAVES`, Linux 6.18).
 pub(super) const MAX_FULL: u32 = 10;
 /// A barn with this many empty sheaves takes no more (`MAX_EMPTY_SHEAVES`, Linux 6.18). An exchange
 /// of a full sheaf for an empty one keeps their number, so it ignores this limit.

@@ -9,11 +9,11 @@ pub(super) const LARGEST_KMALLOC: usize = 2 * FRAME_BYTES;
 /// Objects of a sheaf. In Linux 6.18 only the caches of maple nodes and of `vm_area_struct` have
 /// sheaves, and this is their `sheaf_capacity`.
 const DEFAULT: usize = 32;
-/// Most objects of a sheaf, and the room of a function's local buffers.
+/// Maximum number of objects of a sheaf, and the room of a function's local buffers.
 pub(super) const MOST: usize = 64;
-/// Most bytes of the objects of a sheaf: 32 of the largest objects that the kernel's `kmalloc`
-/// serves from a cache. Sheaves of larger objects have fewer objects; a cache of objects above this
-/// size has no sheaves.
+/// Maximum number of bytes of the objects of a sheaf: 32 of the largest objects that the kernel's
+/// `kmalloc` serves from a cache. Sheaves of larger objects have fewer objects; a cache of objects
+/// above this size has no sheaves.
 const MOST_BYTES: usize = DEFAULT * LARGEST_KMALLOC;
 
 /// Objects of a sheaf of a cache whose objects are `stride` bytes apart and which asks for

@@ -8,7 +8,7 @@ use core::mem::MaybeUninit;
 use quarry_mm::slab::{not_in_use, written};
 use quarry_sys::percpu::{Arrays, Object, Push};
 
-/// Most objects that leave `main` for slabs in one batch (`PCS_BATCH_MAX`, Linux 6.18).
+/// Maximum number of objects that leave `main` in one batch (`PCS_BATCH_MAX`, Linux 6.18).
 const FLUSH_BATCH: usize = 32;
 /// Times that a bulk free retries when it could not put objects into `main`.
 const TRIES: u32 = 4;

@@ -72,7 +72,7 @@ pub trait SlabWord: FreshZero + Send {
     /// True if the word has a lock bit.
     const HAS_LOCK: bool;
 
-    /// Most objects of a slab.
+    /// Maximum number of objects of a slab.
     const MAX_OBJECTS: u32;
 
     /// The state of a slab with `objects` objects.

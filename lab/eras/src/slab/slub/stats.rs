@@ -10,8 +10,8 @@ use quarry_mm::slab::SlabStats;
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-/// Most slabs of a node's list that `count_list` reads under the list lock, half from each end; for
-/// longer lists it extrapolates (`MAX_PARTIAL_TO_SCAN`, Linux 6.10).
+/// Maximum number of slabs of a node's list that `count_list` reads under the list lock, half from
+/// each end; for longer lists it extrapolates (`MAX_PARTIAL_TO_SCAN`, Linux 6.10).
 const MAX_SCANNED: u32 = 10_000;
 
 /// Free objects, slabs without an object in use, and slabs with both free objects and objects in
