@@ -1,12 +1,12 @@
 //! `dlopen`, without RTLD_DEEPBIND.
 //!
-//! An object that is opened with that flag looks up every symbol first in itself and in the objects
+//! A shared object that is opened with that flag looks up every symbol first in itself and in those
 //! that it needs, including the C library. So it would call the C library's `free` for blocks of
 //! this library. Therefore, if Quarry is the program's `malloc`, `dlopen` clears the flag, and the
-//! object gets the same functions as all other objects.
+//! shared object gets the same functions as all others.
 //!
 //! The loader identifies the caller of `dlopen` by the return address, and takes RUNPATH, `$ORIGIN`
-//! and the namespace from the object that contains it. Therefore this `dlopen` does not call the
+//! and the namespace from the shared object around it. Therefore this `dlopen` does not call the
 //! next definition but jumps to it, with the stack unchanged.
 
 use crate::front;

@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr;
 
-/// The first fields of a symbol in an object's symbol table (`Elf64_Sym`).
+/// The first fields of a symbol in a shared object's symbol table (`Elf64_Sym`).
 #[repr(C)]
 struct Symbol {
     name: u32,
@@ -14,7 +14,7 @@ struct Symbol {
     section: u16,
 }
 
-/// `SHN_UNDEF`: the object refers to the symbol, and does not define it.
+/// `SHN_UNDEF`: the shared object refers to the symbol, and does not define it.
 const UNDEFINED: u16 = 0;
 /// A flag of `dladdr1` (glibc 2.3.3).
 const RTLD_DL_SYMENT: c_int = 1;
@@ -27,15 +27,15 @@ unsafe extern "C" {
     static program_invocation_name: *const c_char;
 }
 
-/// The object that defines a function.
+/// The program or shared object that defines a function.
 pub(crate) struct Owner {
-    /// The name of the object's file, as the loader has it.
+    /// The name of its file, as the loader has it.
     pub(crate) file: &'static CStr,
-    /// True if the object is the program itself.
+    /// True if it is the program.
     pub(crate) is_program: bool,
 }
 
-/// Asks the loader for the object at `address`, and for the symbol there (null if there is none).
+/// Asks the loader whose memory `address` is, and for the symbol there (null if there is none).
 fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     static DLADDR1: Next = Next::new(c"dladdr1");
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
