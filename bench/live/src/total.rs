@@ -13,8 +13,8 @@ macro_rules! add_each {
 }
 
 /// The sums over all processes: of caches by name and object size, of events and locks by name, of
-/// zones by node, of page lists by CPU and node. The limit is the smallest, the age the greatest. A
-/// policy or version that differs becomes `mixed`. JSON has a line for each process. O(n * rows).
+/// zones by node, of page lists by CPU and node; the smallest limit, the largest age. A policy or
+/// version that differs becomes `mixed`. JSON has a line for each process. O(n * rows).
 #[must_use]
 pub fn of(snapshots: &[Snapshot]) -> Snapshot {
     let mut rest = snapshots.iter();

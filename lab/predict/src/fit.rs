@@ -13,7 +13,7 @@ use quarry_predict::{Cell, Fit};
 /// Each constant is raised by this part of its value to measure its slopes.
 const STEP: f64 = 0.2;
 
-/// Fits the constants of a machine to the cells of `calibrate`: to all cells, then to all but one.
+/// Fits a machine's constants to all cells of `calibrate`, then again without each cell in turn.
 pub(crate) fn leave_out(
     machine: &MachineFile,
     calibrate: impl Fn(&MachineFile) -> Result<Vec<Cell>>,

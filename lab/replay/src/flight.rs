@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 pub(crate) struct Flight {
     /// The tag that each message's payload begins with.
     pub(crate) tags: VecDeque<u64>,
-    /// Pieces that the messages hold: one queue for each piece of the plan, by its number.
+    /// Buffers that the messages hold: a queue for each piece of the plan, by its number.
     pub(crate) held: Vec<VecDeque<Buffer>>,
     /// Messages that were received, but whose sender has not yet processed the answer.
     pub(crate) answered: u32,

@@ -49,7 +49,7 @@ pub struct Costs {
     pub next_line_ns: u64,
     /// A restartable sequence, without the time for the lines that it uses.
     pub sequence_ns: u64,
-    /// A critical section, besides the lines that its code reports.
+    /// A critical section, besides the cache lines that its code reports.
     pub section_ns: u64,
     /// Moving a block into or out of a zone's free lists, besides the lines that this uses.
     pub zone_block_ns: f64,

@@ -58,7 +58,7 @@ pub(crate) struct Lines {
     frame_arrays: Vec<FrameArray>,
     numbers: ByAddress<usize>,
     pages: Vec<[Line; LINES]>,
-    /// Addresses of the pages in the order in which they were added, with their numbers.
+    /// The pages in the order in which they were added: key in `numbers`, index in `pages`.
     order: VecDeque<(usize, usize)>,
     /// The page that was used last.
     last: (usize, usize),

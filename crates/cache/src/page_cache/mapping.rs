@@ -41,7 +41,7 @@ pub struct MappingOptions {
     /// At least 4 KiB after each page can be read as long as the page is cached. (The b-tree of
     /// SQLite reads up to 16 bytes beyond a page that is corrupt.)
     pub allows_overread: bool,
-    /// The cache of the objects in its pages' private words, freed with their pages.
+    /// The cache of the objects in its pages' private words. An object is freed with its page.
     pub private: Option<CacheId>,
     /// A word for the owner of the mapping.
     pub owner: u64,

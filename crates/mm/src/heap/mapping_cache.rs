@@ -259,7 +259,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Op {
-        /// An extent of `blocks` pageblocks, charged for a `part` of it in 256ths.
+        /// An extent of `blocks` pageblocks, charged for `part` 256ths of it.
         Put {
             first: u32,
             blocks: u32,
@@ -325,8 +325,8 @@ mod tests {
             self.charged += u64::from(more.get());
         }
 
-        /// Checks that all frames that may be in memory are charged, and that the extent is at
-        /// least as old as each of its pageblocks (`number`).
+        /// Checks that all frames that may be in memory are charged, and that the extent, by its
+        /// `number`, is at least as old as each of its pageblocks.
         fn check(&self, extent: &Extent, number: u64) {
             for block in 0..extent.blocks {
                 let (dirty, put) =

@@ -95,7 +95,7 @@ impl Footprint {
     }
 }
 
-/// The recent peak of frames in use, without a lock: the next request notes a lost value again.
+/// The recent peak of frames in use. If two stores race, the next request repairs the value.
 pub(super) struct RecentPeak {
     /// The peak of this period.
     peak: AtomicU32,

@@ -209,7 +209,7 @@ impl SlotArea {
         self.narrow[array.index()].load(Ordering::Relaxed) as usize
     }
 
-    /// Returns the narrow place of `array` in `slot`, and its present place.
+    /// Returns the narrow place that `array` owns in `slot`, and the place where it lies now.
     pub(super) fn places(&self, slot: SlotIndex, array: ArrayId) -> (Place, Place) {
         let word = self.word(slot, array, PLACE).load(Ordering::Relaxed);
         (Place((word >> 32) as u32), Place(word as u32))

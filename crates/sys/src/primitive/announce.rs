@@ -44,7 +44,7 @@ pub fn unseen<T>(body: impl FnOnce() -> T) -> T {
     backend::unseen(body)
 }
 
-/// Announces a sequence on the slot whose control word is at `slot`; its atomics are not charged.
+/// Announces a sequence whose control word is at `slot`. Its atomics take no simulated time.
 #[inline(always)]
 pub fn sequence_begins(slot: usize) {
     backend::sequence_begins(slot);

@@ -9,8 +9,8 @@ use quarry_mm::slab::Late;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Writes the addresses of the callers of the running thread, the callee first, and returns their
-/// number. Runs inside `malloc` and signal handlers: it neither allocates nor waits.
+/// Writes the running thread's return addresses, innermost first, and returns their number. Runs
+/// inside `malloc` and signal handlers: it neither allocates nor waits.
 pub type Tracer = fn(&mut [u64; MOST_FRAMES]) -> usize;
 
 /// Mean bytes between two samples (tcmalloc and Go 1.26: 512 KiB).

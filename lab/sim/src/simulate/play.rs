@@ -26,7 +26,7 @@ use std::marker::PhantomData;
 
 /// Frames of memory that the machine has, for policies that ask for it: 4 GiB per CPU.
 const FRAMES_PER_CPU: u32 = 1 << 20;
-/// Number of readings of the heap's memory while all copies are played once.
+/// Number of times that the heap's memory is read while all copies of the trace play once.
 const LOOKS: usize = 64;
 /// Bytes that the program writes to a new block, if the block has that many: the line of its first
 /// fields.

@@ -23,7 +23,7 @@ pub(super) struct CpuSlab {
     objects: AtomicU32,
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
-    /// Times a CPU took the objects that other CPUs had freed into its slab.
+    /// Times a CPU took from its slab the objects that other CPUs had freed there.
     pub(super) refills: AtomicU64,
     /// Times a CPU let go of a slab that was used up.
     pub(super) deactivations: AtomicU64,

@@ -15,8 +15,8 @@ const EQUAL: f64 = 0.01;
 /// The page cache without a bound.
 pub(super) const UNBOUNDED: &str = "default";
 
-/// The bytes for each of `caches`, if Quarry has `budget`. `options` are those of short look-ups
-/// that fill the caches.
+/// Finds how many bytes to give each of `caches`, so that the peak of its process is the same as
+/// Quarry's with `budget`. The trials fill the caches by short look-ups with `options`.
 pub(super) fn budgets(
     program: &LoadProgram,
     caches: &[&str],
