@@ -10,7 +10,7 @@ use std::process::Command;
 
 const LAB: &str = "quarry-lab";
 
-/// Lets `quarry-lab` complete a line that it would carry out; returns for any other line.
+/// Lets `quarry-lab` complete a command line that it would run; returns for any other line.
 pub(crate) fn complete() {
     const INDEX: &str = "_CLAP_COMPLETE_INDEX";
     let index = env::var(INDEX).ok().and_then(|it| it.parse::<usize>().ok());

@@ -42,7 +42,7 @@ pub enum LibraryError {
     Named {
         /// The variable or option, with its value.
         by: String,
-        /// Its fault.
+        /// The fault of the file.
         why: String,
     },
     /// The library is in none of its places.
@@ -51,7 +51,7 @@ pub enum LibraryError {
         joined(.places), make_of(.name)
     )]
     NotFound {
-        /// Its file name.
+        /// File name of the library.
         name: String,
         /// The places that were searched.
         places: Vec<PathBuf>,

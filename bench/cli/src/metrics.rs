@@ -61,7 +61,7 @@ pub(crate) fn run(args: &MetricsArgs, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Answers one request. The failure of a client matters only to that client.
+/// Answers one request. The failure of one client does not end the command.
 fn serve(listener: &TcpListener, read: impl Fn() -> Result<Vec<Snapshot>, Problem>) {
     let Ok((stream, _)) = listener.accept() else { return };
     let _ = http::answer(stream, |format| read().map(|it| metrics::text(&it, format)));

@@ -46,7 +46,7 @@ fn itself() -> Command {
 
 pub(crate) fn run(args: &NamesArgs, out: &mut dyn Write) -> Result<()> {
     if args.apart {
-        // This process starts the copying one and ends, so the program gets no child unknown to it.
+        // This process ends once it has started the copying one: the program gets no unknown child.
         itself().stderr(Stdio::null()).env("QUARRYRUN_NAMES", "1").spawn()?;
         return Ok(());
     }

@@ -103,7 +103,7 @@ fn first_bytes(file: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The interpreter that the first bytes of a file name; `None` for machine code.
+/// The interpreter that a file's first bytes name; `None` for machine code.
 fn script_interpreter(bytes: &[u8], path: Option<&OsStr>) -> Option<PathBuf> {
     if bytes.starts_with(b"\x7fELF") {
         return None;

@@ -29,7 +29,7 @@ pub(crate) const SOCKET_VARIABLE: &str = "QUARRYRUN_STATS";
 const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";
 
 /// Starts a watcher of this process, which prints to `target`: `1` is standard error, any other
-/// text a file. `format` is the option `STATS_FORMAT`, unless the environment has it. Returns the
+/// text a file. `format` is `STATS_FORMAT` of `--set`; `None`: the environment's. Returns the
 /// name of the watcher's socket; `None` in the first process of a container, because no other
 /// process outlives that one.
 pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>> {

@@ -1,7 +1,7 @@
 //! Finds the programs that a wrapper script (a shell script that starts a program) may run.
 //!
-//! The script is read, not executed. Variables with fixed words and the script's folder are known;
-//! commands with unknown words are left out, so the result may be incomplete.
+//! This file reads the script and does not execute it. It knows variables with fixed words and the
+//! script's folder, and leaves out commands with unknown words, so the result may be incomplete.
 
 use crate::program;
 use std::collections::HashMap;

@@ -74,7 +74,7 @@ pub(super) fn find(name: &str, quarry: FindLibrary<'_>) -> Result<Maybe<Allocato
     }))
 }
 
-/// Makes a missing library an absent allocator; a file that the user named wrongly is an error.
+/// Turns the error of a missing library into an absent allocator; passes on errors of usage.
 pub(super) fn or_absent<T>(label: &str, found: Result<T>) -> Result<Maybe<T>> {
     match found {
         Ok(found) => Ok(Ok(found)),

@@ -6,7 +6,7 @@ use quarry_harness::results::{Direction, Metric, Relation, Run};
 use quarry_harness::statistics::MIN_PAIRS;
 use quarry_harness::table::counted;
 
-/// Sums up, for one workload and in one sentence, the metrics on which these runs are decisive.
+/// Sums up in one sentence the metrics that the runs of one workload decide.
 pub(super) fn sentence(run: &Run, judgements: &Judgements, workload: &str) -> String {
     let meta = &run.meta;
     let is_judged = |it: &&Judgement| it.workload == workload && !it.is_copy;

@@ -142,7 +142,7 @@ impl Contender {
 
 /// A sampler of this executable's work: each sample is a fresh process on the variant's contender.
 pub struct OwnWork<F> {
-    /// One for each variant.
+    /// The contender of each variant.
     pub contenders: Vec<Contender>,
     /// The work of a sample.
     pub order: F,

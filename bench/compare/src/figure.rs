@@ -8,7 +8,7 @@ use thiserror::Error;
 
 const ACCEPTED: &str = "around the number, of a regular expression such as \
                         'higher:(?<rate>[0-9.]+) requests per second'";
-/// Lines of a program's output that [`NoNumber`] shows, and most letters of each.
+/// Maximum number of lines of a program's output that [`NoNumber`] shows, and of letters of each.
 const SHOWN: (usize, usize) = (3, 60);
 
 /// A program printed no number for `--metric`: the regular expression, and the end of the output.

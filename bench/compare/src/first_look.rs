@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub(super) struct FirstLook {
-    /// The run in which the allocator's influence is the median of all runs; it stands for all.
+    /// The run that stands for all: the median influence, of those in the majority about reach.
     pub(super) probe: Probe,
     pub(super) runs: usize,
     pub(super) weight: Weight,
@@ -57,7 +57,7 @@ impl FirstLook {
         Ok(Self { probe: probes.swap_remove(middle), runs, weight, idles })
     }
 
-    /// The reason why there is no comparison. `library` is one that would be preloaded. With
+    /// The reason why there is no comparison. `library` is one of those to preload. With
     /// `is_forced` a program is compared even if an allocator has hardly any influence on it.
     pub(super) fn no_verdict(&self, library: &Path, is_forced: bool) -> Option<NoVerdict> {
         let python: Option<OsString> = python_malloc();

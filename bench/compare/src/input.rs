@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Time after which the command prints what it waits for.
 const PATIENCE_MS: u16 = 1000;
 
-/// The input of all runs. It must live as long as they do.
+/// The input of all runs, which must live as long as the runs do.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     path: Option<PathBuf>,

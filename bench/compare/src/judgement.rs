@@ -5,7 +5,7 @@ use quarry_harness::results::{Metric, Relation, Run};
 use quarry_harness::statistics::MIN_PAIRS;
 use quarry_harness::table::counted;
 
-/// Maximum number of further runs that are proposed.
+/// Maximum number of further runs that the advice proposes.
 const MOST_MORE: usize = 1000;
 
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Judgements {
         self.0.iter().filter(|it| it.metric.primary && it.estimate.is_some())
     }
 
-    /// Returns true if each judged primary metric's interval spans at most `share` to either side.
+    /// Returns true if half the width of each interval of the primary metric is at most `share`.
     pub(super) fn is_within(&self, share: f64) -> bool {
         let is_within = |it: &Judgement| {
             // A metric that is judged by its difference has no share of the baseline.

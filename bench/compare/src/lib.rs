@@ -27,7 +27,7 @@
 //! supervisor          the process that runs one sample and watches the processes it starts
 //! tree                the processes of a sample
 //! witness             the records that these processes write
-//! reach               whether an allocator can make a difference; who served a sample
+//! reach               whether an allocator can make a difference; which object served a sample
 //! raw                 a sample before it is judged
 //! interrupt           signals that end the command, such as that of Ctrl-C
 //! ```

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 const MOST_WORKLOADS: usize = 1000;
 
-/// A command line that is compared, with the values that distinguish it.
+/// A command line that is compared, with the values of `-L` that distinguish it from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandVariant {
     /// Names and values, such as `("n", "4")`; empty without `-L`.

@@ -30,7 +30,7 @@ pub struct Raw {
     /// Standard output of the program.
     pub stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
-    /// Allocations and frees that Quarry counted.
+    /// Numbers of allocations and frees that Quarry counted.
     pub(super) own_count: Option<(u64, u64)>,
     pub(super) served: Option<Result<Served>>,
 }

@@ -29,7 +29,7 @@ const PAGE_BYTES: f64 = 4096.0;
 const LITTLE_HEAP: u64 = 1 << 20;
 const PYMALLOC: &str = "Python serves its small objects itself (pymalloc): with \
                         PYTHONMALLOC=malloc allocators get them, too";
-/// Short runs whose majority decides whether a program is out of reach.
+/// Short runs whose majority decides whether a program is out of reach: one may miss a process.
 const LOOKS: usize = 3;
 /// A sample counts only if other allocators served at most this share of the CPU time.
 const MOST_UNSERVED: f64 = 0.1;
@@ -49,7 +49,7 @@ impl fmt::Display for NoVerdict {
 }
 
 /// Returns why no verdict is possible, if that is known before the program runs. `program` is the
-/// file whose code runs in the end; `library` is one that would be preloaded.
+/// file whose code runs in the end; `library` is one of those to preload.
 pub(super) fn before_it_runs(program: &Path, library: &Path) -> Option<NoVerdict> {
     let obstacle = obstacle(program, library).filter(|obstacle| !obstacle.is_partial())?;
     Some(no_verdict_of(program, &obstacle))
@@ -224,7 +224,7 @@ impl Probe {
 }
 
 /// Decides from the runs so far whether a program is out of reach; `None`: one more run is needed.
-/// A run can miss a short process, so the majority of [`LOOKS`] short runs decides.
+/// A long run decides alone, as does a first run within reach; else the majority of [`LOOKS`] does.
 pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
     let last = probes.last()?;
     let out = probes.iter().filter(|probe| probe.is_out_of_reach()).count();

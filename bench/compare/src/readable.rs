@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Runs of this time and more are shown in seconds.
 const LEAST_SECONDS: f64 = 1.0;
 
-/// Runs shorter than this mostly start a process, which takes one or two ms with its libraries.
+/// Shorter runs mostly measure the start of a process and its libraries, which takes 1 or 2 ms.
 pub(super) const SHORT: Duration = Duration::from_millis(10);
 
 /// Returns the run with times in milliseconds if its shortest workload takes less than a second.

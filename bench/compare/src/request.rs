@@ -10,7 +10,7 @@ use std::time::Duration;
 pub enum Runs {
     /// This number of runs on each allocator.
     Exactly(u32),
-    /// Until each interval extends to either side by at most this share of its centre.
+    /// Until half the width of each interval is at most a share of the baseline.
     UntilInterval {
         /// The share.
         share: f64,

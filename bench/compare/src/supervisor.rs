@@ -95,7 +95,7 @@ pub(super) struct Report {
     pub(super) end: End,
     pub(super) pid: i32,
     pub(super) wall_ns: u64,
-    /// CPU times, page faults and context switches of all processes.
+    /// CPU times, page faults and context switches of all processes, in six fields.
     pub(super) user_ns: u64,
     pub(super) sys_ns: u64,
     pub(super) minor_faults: u64,
@@ -104,16 +104,16 @@ pub(super) struct Report {
     pub(super) involuntary_switches: u64,
     /// Resident memory of all processes; shared memory counts in each, unless it is to be divided.
     pub(super) timeline: Timeline,
-    /// Peak resident memory: the most that all processes together had at a look or, if larger, the
-    /// most that the kernel recorded for one process. 0 if the sample was too short for both.
+    /// Peak resident memory: the most that a look found in all processes together or, if larger,
+    /// the most that the kernel recorded for one process. 0 if neither found any in a short sample.
     pub(super) peak_bytes: u64,
-    /// Maximum number of bytes in huge pages of all processes; `None` if no look found one.
+    /// Maximum number of bytes that all processes had in huge pages; `None` if no look found any.
     pub(super) huge_bytes: Option<u64>,
     /// Resident bytes after two seconds without activity, if a process lives that long.
     pub(super) idle_bytes: Option<u64>,
     /// Resident bytes when [`FINISH`] came.
     pub(super) final_bytes: Option<u64>,
-    /// Processes that lived on after the program and were ended by the supervisor.
+    /// Number of processes that outlived the program, and that the supervisor ended.
     pub(super) left_running: usize,
     /// By process id.
     pub(super) seen: BTreeMap<i32, Descendant>,
@@ -166,8 +166,8 @@ fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
     Ok(child)
 }
 
-/// Decides when to look at the processes: often at first, then so rarely that looks take at most a
-/// hundredth of the time. Between two looks at least a thousandth of the time so far passes.
+/// Decides when to look at the processes: often at first, then so rarely that looks of up to 1 ms
+/// take at most a hundredth of the time. Looks are at least a thousandth of the time so far apart.
 struct Pace {
     next: Instant,
     gap: Duration,
@@ -355,7 +355,7 @@ impl Watch {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let wall = self.ended.map_or_else(|| self.start.elapsed(), |(_, wall)| wall);
         let exact = peak_of(UsageWho::RUSAGE_CHILDREN)?;
-        // If the child's peak is not above this process's own, it is unknown: see `supervise`.
+        // The child's peak is unknown unless it is above this process's own: see `supervise`.
         let peak_bytes = self.report.peak_bytes.max(if exact > own_peak { exact } else { 0 });
         Ok(Report {
             end,

@@ -16,7 +16,7 @@ pub(super) struct Process {
     pub(super) cpu_ticks: u64,
     pub(super) resident: u64,
     pub(super) peak: u64,
-    /// Bytes in huge pages at the last count, see [`Huge::is_due`].
+    /// Bytes in huge pages, as last counted (see [`Huge::is_due`]).
     pub(super) huge: u64,
 }
 
@@ -27,8 +27,8 @@ struct Huge {
 }
 
 impl Huge {
-    /// Returns whether the process has grown by an eighth since the last count. A count makes the
-    /// kernel walk the page tables; all counts together take less than ten times the last.
+    /// Returns whether the process has grown by over an eighth since the last count. A count makes
+    /// the kernel walk the page tables; all counts take less than 10 times as long as the last one.
     fn is_due(self, resident: u64) -> bool {
         resident > self.resident + self.resident / 8
     }
@@ -57,7 +57,7 @@ impl Tree {
         Self { root, proportional, seen: BTreeMap::new(), huge: BTreeMap::new() }
     }
 
-    /// Looks at all processes but zombies.
+    /// Looks at all descendants of the root except zombies.
     pub(super) fn look(&mut self) -> Vec<Process> {
         let mut living = Vec::new();
         for (process, stat) in self.living() {

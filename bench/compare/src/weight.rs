@@ -1,11 +1,11 @@
 //! Decides whether an allocator's share of a program's time is worth a comparison.
 //!
-//! The share of the CPU time on which an allocator has an influence is measured. In a short run
-//! chance may halve or double that share. Therefore
+//! A counted run measures the share of the CPU time on which an allocator has an influence. In a
+//! short run chance may halve or double that share. Therefore
 //!
-//! * a run of a second or more decides alone, unless its share is within a factor of [`CLOSE`] of
-//!   the bound below which a comparison is refused. A run without requests, or with [`PLENTY`]
-//!   times the negligible share, also decides alone;
+//! * a first run of a second or more decides alone, unless its share is within a factor of
+//!   [`CLOSE`] of the bound below which a comparison is refused. Any run without requests, or with
+//!   [`PLENTY`] times the negligible share, also decides alone;
 //! * else the median of [`RUNS`] short or [`LONG_RUNS`] long runs decides;
 //! * less than half of the negligible share refuses the comparison; up to twice that share adds a
 //!   warning that the effect is small.

@@ -28,15 +28,15 @@ pub(super) struct ProcessRecord {
 /// Calls of malloc and related functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Calls that allocate.
+    /// Number of calls that allocate.
     pub allocations: u64,
-    /// Calls that free.
+    /// Number of calls that free.
     pub frees: u64,
     /// Bytes requested.
     pub bytes: u64,
-    /// Time in all calls.
+    /// Time spent in all calls, in nanoseconds.
     pub ns: u64,
-    /// Bytes never freed, with glibc's headers.
+    /// Bytes of the blocks never freed, with their headers of glibc.
     pub held: u64,
 }
 

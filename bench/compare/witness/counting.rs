@@ -79,7 +79,7 @@ fn ticks() -> u64 {
     ticks
 }
 
-/// Counts `call` in the field `kind` of the stripe of this thread.
+/// Runs `call`, and counts it as `kind`, its ticks and `bytes` in the stripe of this thread.
 #[inline(always)]
 fn counted<T>(kind: usize, bytes: usize, call: impl FnOnce() -> T) -> T {
     let counters = COUNTERS.load(Ordering::Acquire);
@@ -117,9 +117,9 @@ fn held(block: *mut c_void) -> *mut c_void {
     block
 }
 
-/// The bytes of a block and of its header. That number stands in front of the block, above three
-/// bits of flags (glibc 2.0 to 2.42, `malloc/malloc.c`); `malloc_usable_size` may be that of an
-/// allocator which the program links.
+/// The bytes of a block and its header, from the word in front of the block, whose low three bits
+/// are flags (glibc 2.0 to 2.42, `malloc/malloc.c`). `malloc_usable_size` would not do, because it
+/// may be the function of another allocator that the program links.
 ///
 /// # Safety
 /// `block` is null, or a block of glibc's.

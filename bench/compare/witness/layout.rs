@@ -5,7 +5,7 @@
 /// Variable that names the file. The library would warn of an unknown variable with `QUARRY_`.
 pub(crate) const VARIABLE: &core::ffi::CStr = c"QUARRYLAB_WITNESS";
 
-/// Bytes of the header: the number of slots that were asked for, as a native u32.
+/// Bytes of the header: the number of slots that programs asked for, as a native u32.
 pub(crate) const HEADER_BYTES: usize = 64;
 /// Maximum number of programs that get a slot; later ones leave no trace.
 pub(crate) const SLOTS: usize = 1024;
@@ -33,7 +33,7 @@ pub(crate) const NEXT_MALLOC: usize = MALLOC + PATH_BYTES;
 /// Bytes of a path with its NUL; longer ones are cut.
 pub(crate) const PATH_BYTES: usize = 640;
 
-/// Counters of calls, native u64, in stripes of one cache line each, because threads count at once.
+/// Counters of calls, native u64, in stripes of a cache line each: threads count at the same time.
 pub(crate) const COUNTERS: usize = 2048;
 pub(crate) const STRIPES: usize = 16;
 pub(crate) const STRIPE_BYTES: usize = 64;

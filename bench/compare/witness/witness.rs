@@ -1,7 +1,7 @@
 //! A shared object that is preloaded into the processes of a sample, in front of the allocator. At
-//! start it writes into the file of the sample in which object the loader finds `malloc`. At the
-//! end it writes the peak of resident memory, because the kernel's own figure for a child includes
-//! the time before its exec. It exports nothing, so it changes nothing.
+//! start it writes to the sample's file the path of the object in which the loader finds `malloc`.
+//! At the end it writes the peak of resident memory, because the kernel's own figure for a child
+//! includes the time before the child's exec. It exports nothing, so it changes nothing.
 //!
 //! With `cfg(counting)` it stands in front of glibc's malloc instead, and counts calls, bytes and
 //! time. Counting slows a program down, so it is used only in runs before the comparison.
@@ -47,11 +47,11 @@ unsafe extern "C" {
     fn dladdr(address: *const c_void, info: *mut DlInfo) -> c_int;
 }
 
-/// Values of Linux that all its machines share.
+/// Values that Linux has on every machine that Quarry runs on.
 const O_RDWR_CLOEXEC: c_int = 0o2_000_002;
 const O_RDONLY_CLOEXEC: c_int = 0o2_000_000;
-/// Where the loader looks for symbols: everywhere, or after the object that asks (this one is the
-/// first after the executable).
+/// Where the loader looks for symbols: everywhere, or only in objects after the one that asks: here
+/// the witness, which is the first object after the executable.
 const RTLD_DEFAULT: *mut c_void = ptr::null_mut();
 const RTLD_NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
 const PROT_READ_WRITE: c_int = 3;
@@ -127,7 +127,7 @@ fn peak_kib(status: &[u8]) -> u64 {
 /// The C library is initialised.
 unsafe fn take_slot() -> Option<*mut u8> {
     // SAFETY: the arguments are NUL-terminated strings, and a mapping of a fresh place is no one
-    // else's. The file has `FILE_BYTES`: the process that names it in the variable has made it so.
+    // else's. The file has `FILE_BYTES`: the process that sets the variable has made it so long.
     unsafe {
         let path = getenv(layout::VARIABLE.as_ptr());
         if path.is_null() {

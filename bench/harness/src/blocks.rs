@@ -35,9 +35,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The rounds that this process takes. The blocks of all counted rounds are shuffled and then
-    /// dealt to the shards in turn. In the warm-up round a shard takes only blocks that it measures
-    /// later.
+    /// The rounds that this process takes. Each round shuffles its blocks, and the shards take the
+    /// blocks of all counted rounds in turn. In the warm-up round a shard takes only blocks that it
+    /// measures later.
     pub fn schedule(self) -> Schedule {
         let of = |is_warmed: Vec<bool>| Schedule {
             shape: self,

@@ -21,7 +21,7 @@ pub enum Present {
 /// The rule for HTML pages.
 pub const NEW: Present = Present::Refused("never replaced; accepted: a new file");
 
-/// An open file. If this process made it and never writes it, the file is removed again.
+/// An open file, which is removed again if this process made it and has not written it.
 #[derive(Debug)]
 pub struct Destination {
     name: String,

@@ -12,7 +12,7 @@ use std::process::Command;
 pub struct Environment {
     /// Version of this project.
     pub quarry: String,
-    /// Model of the CPU, with family and model number: on a virtual machine its name tells little.
+    /// Model of the CPU, with its family and number: on a virtual machine the name tells little.
     pub cpu: String,
     /// CPUs that the run could use.
     pub cpus: Vec<usize>,
@@ -64,7 +64,7 @@ impl Environment {
         }
     }
 
-    /// Returns the facts that make timings incomparable, one line each with both values.
+    /// Returns the differences that make timings incomparable, one line each with both values.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let none = || "none".to_owned();
         let facts = |it: &Self| {

@@ -74,8 +74,8 @@ pub enum Enough {
 }
 
 impl Experiment {
-    /// An experiment that this process takes now: a warm-up round and one more, with one task; its
-    /// metric is time per operation, and the first variant is the baseline. No results are written.
+    /// Makes an experiment with a warm-up round and one counted round, with one task. Its metric is
+    /// time per operation, its baseline is the first variant, and it writes no results.
     pub fn new(
         name: &str,
         variants: Vec<Variant>,

@@ -29,7 +29,7 @@ const CLEARED: &[&str] = &[
     "QUARRY_PEERS",
 ];
 
-/// Work that a sample process does; its fields are its parameters.
+/// Work that a sample process does; the fields of the type are the work's parameters.
 pub trait Work: Serialize + DeserializeOwned {
     /// Distinguishes it from other work of the executable.
     const NAME: &'static str;

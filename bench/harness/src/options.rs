@@ -11,7 +11,7 @@ use clap::Args;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-/// `--samples` of an experiment of average noise: enough to tell a difference of 3 % from noise.
+/// The usual `--samples`: enough to tell a difference of 3 % from average noise.
 pub const USUAL_SAMPLES: &str = "50";
 
 /// The defaults of an experiment, as a user would write them.

@@ -26,7 +26,7 @@ pub struct Picture {
 
 const SIZE: (u32, u32) = (880, 420);
 
-/// Rules for ground, text and grid; they override the attributes of elements.
+/// CSS rules for ground, text and grid, which override the attributes of SVG elements.
 const STYLE: &str = ".ground { fill: #ffffff } text { fill: #1d2530; stroke: none }\
     line[stroke=\"#808080\"], polyline[stroke=\"#808081\"] { stroke: #8fa1b7 }";
 const DARK: &str = ".ground { fill: #12161c } text { fill: #e6ebf2 } ";
@@ -109,7 +109,7 @@ impl Picture {
     }
 }
 
-/// The rule for a variant's line on dark ground.
+/// The CSS rule for a variant's line on dark ground.
 fn on_dark(name: &str) -> String {
     let Colour { light, dark } = colours::of(name);
     format!("[stroke=\"{}\"] {{ stroke: {dark} }} ", light.to_uppercase())

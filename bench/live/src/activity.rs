@@ -10,7 +10,7 @@ use std::fmt::Write;
 pub struct Activity<'a> {
     /// Name of the cache.
     pub name: &'a str,
-    /// Objects in use, and parked ones: SLUB counts both as in use.
+    /// Objects that the program has, and parked ones: SLUB counts both as in use.
     pub objects: u64,
     /// Objects handed out.
     pub allocs: u64,

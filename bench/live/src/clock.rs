@@ -40,7 +40,7 @@ mod tests {
         assert!(began <= now_ns());
         assert!(began_ns(u64::MAX, 1) > now_ns(), "what cannot be does no harm");
         assert_eq!(began_ns(0, 0), 0);
-        // A process claims a record in its first instant.
+        // A process may claim a record as soon as it has started.
         assert!(began_ns(1_000_000, 100) <= 10_000_000_000_000 - COARSE_LAG_NS);
     }
 }

@@ -1,8 +1,8 @@
 //! Finds the statistics page in a core dump.
 //!
 //! A dump lists the mapped files (the note `NT_FILE`), the page's memfd among them, and holds
-//! shared memory if bit 1 of `coredump_filter` is set. So neither the library nor its symbols are
-//! needed. A debugger finds the same page by the symbol `quarry_record`.
+//! shared memory if bit 1 of `coredump_filter` is set. So a reader needs neither the library nor
+//! its symbols. A debugger finds the same page by the symbol `quarry_record`.
 
 use crate::label::Label;
 use crate::page::Page;

@@ -1,5 +1,5 @@
-//! Records as JSON: a line for each process, with the age of the figures before the members that
-//! `QUARRY_STATS_FORMAT=json` has.
+//! Records as JSON: a line for each process, with the age of its figures in front of the members
+//! that a program prints under `QUARRY_STATS_FORMAT=json`.
 
 use crate::label::Label;
 use quarry_record::Snapshot;

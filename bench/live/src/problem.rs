@@ -35,7 +35,7 @@ pub enum Problem {
     /// The process has ended.
     #[error("{0} has ended")]
     Ended(Who),
-    /// The process belongs to another user: its effective user has this number.
+    /// The process belongs to another user; the number is that of its effective user.
     #[error("{0} belongs to user {1}: ask as that user (sudo -u '#{1}') or as root")]
     OtherUser(Who, u32),
     /// The process belongs to the reader's user, but is not dumpable, so the kernel refuses access.
@@ -63,7 +63,7 @@ pub enum Problem {
          QUARRY_RECORD=0 is set, or the system refused the memory"
     )]
     NoPage(Who),
-    /// The process has closed its page's descriptor, or opened another file with that number.
+    /// The process has closed its page's descriptor, or the number now belongs to another file.
     #[error(
         "{0} has closed the descriptor of its statistics, or another file has its number: root \
          finds them by /proc/{pid}/map_files, so ask as root (sudo)",

@@ -145,7 +145,7 @@ impl Process {
         self.own_pid
     }
 
-    /// The process's open files that look like its page; several may, as any memfd can be so named.
+    /// The process's open files that may be its page: any memfd can have the page's name.
     fn pages(&self) -> Result<Vec<Page>, Problem> {
         let folder = self.folder().join("fd");
         let entries = fs::read_dir(&folder).map_err(|error| self.denied(&error))?;

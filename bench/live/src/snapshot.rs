@@ -17,9 +17,9 @@ pub struct Snapshot {
     pub caches: Vec<Cache>,
     /// The zones.
     pub zones: Vec<Zone>,
-    /// The use of its memory.
+    /// The use of the process's memory.
     pub memory: Memory,
-    /// The limit, and the memory that counts against it.
+    /// The limit on the memory of the process, and the memory that counts against this limit.
     pub budget: Budget,
     /// The per-CPU page lists, all CPUs together.
     pub page_lists: PageLists,
@@ -27,9 +27,9 @@ pub struct Snapshot {
     pub cpu_lists: Vec<CpuLists>,
     /// Counts, named as in `/proc/vmstat`.
     pub events: Vec<Event>,
-    /// The kinds of locks.
+    /// The use of each kind of lock.
     pub locks: Vec<Lock>,
-    /// Its whole record as a line of JSON.
+    /// The process's whole record as a line of JSON.
     pub json: String,
 }
 
@@ -50,7 +50,7 @@ pub struct Identity {
     pub lru_policy: Label,
     /// The backend of the fast paths: sequences, or locked slots.
     pub backend: Label,
-    /// CPUs that its heap was made for.
+    /// Number of CPUs that the process's heap was made for.
     pub cpus: u32,
 }
 
@@ -137,14 +137,14 @@ pub struct Memory {
     pub descriptors: u64,
 }
 
-/// The limit and its use, in bytes.
+/// The limit on the memory of a process, and the memory that counts against it, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     /// The limit; `None` if there is none.
     pub limit: Option<u64>,
-    /// Its marks: min, low and high.
+    /// The budget's marks: min, low and high.
     pub marks: [u64; 3],
-    /// Bytes that count against it.
+    /// Bytes that count against the limit.
     pub used: u64,
     /// An estimate of the bytes that requests can get before one is refused.
     pub available: u64,
@@ -196,15 +196,15 @@ pub struct Event {
 pub struct Lock {
     /// Its name.
     pub name: Label,
-    /// Acquisitions.
+    /// Number of acquisitions.
     pub acquisitions: u64,
-    /// Acquisitions that had to wait.
+    /// Number of acquisitions that had to wait.
     pub contentions: u64,
     /// Time of all waits, in nanoseconds.
     pub wait_ns: u64,
-    /// Holds that were timed.
+    /// Number of acquisitions whose hold was timed.
     pub hold_samples: u64,
-    /// Sum of the timed holds, in nanoseconds.
+    /// Time for which the lock was held after these acquisitions, in nanoseconds.
     pub hold_ns: u64,
 }
 

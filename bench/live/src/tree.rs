@@ -12,7 +12,7 @@ const MOST_PROCESSES: usize = 10_000;
 pub struct Tree {
     /// Figures of the processes that publish some, parents first.
     pub snapshots: Vec<Snapshot>,
-    /// Processes without readable figures.
+    /// Number of processes without readable figures.
     pub others: usize,
 }
 

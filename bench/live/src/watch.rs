@@ -30,7 +30,7 @@ pub struct Family {
     pages: Vec<Known>,
     makers: Vec<u32>,
     ended: Vec<Member>,
-    /// The sum of the figures of further processes, and the number of these processes.
+    /// The sum of the figures of processes beyond [`MOST_APART`], and their number.
     summed: Option<(Snapshot, usize)>,
 }
 

@@ -14,15 +14,15 @@ use std::path::{Path, PathBuf};
 pub enum Value {
     /// Objects that the site allocated.
     AllocObjects,
-    /// Their bytes.
+    /// Bytes of the objects that the site allocated.
     AllocSpace,
     /// Objects that the site allocated and that were not freed.
     InuseObjects,
-    /// Their bytes.
+    /// Bytes of the objects that were not freed.
     InuseSpace,
     /// Objects that the site freed, if frees were traced.
     FreeObjects,
-    /// Their bytes.
+    /// Bytes of the objects that the site freed.
     FreeSpace,
 }
 
@@ -75,7 +75,7 @@ impl Stack {
 /// A profile with names.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// The process. A profile from a file has the name of the program, which is mapped first.
+    /// The process. Its name is that of the first mapped file, which is the program's.
     pub process: Who,
     /// The call sites, in no order.
     pub stacks: Vec<Stack>,
@@ -87,9 +87,9 @@ pub struct Profile {
     pub started_ns: u64,
     /// Duration in nanoseconds; 0 if unknown.
     pub duration_ns: u64,
-    /// Samples.
+    /// Number of samples of allocations.
     pub samples: u64,
-    /// Samples that were lost, because the profile had no room for them.
+    /// Number of samples that were lost, because the profile had no room for them.
     pub lost: u64,
     /// True if frees were traced.
     pub traces_frees: bool,
@@ -182,7 +182,7 @@ impl Profile {
         }
     }
 
-    /// The difference to `base` by functions and lines; `base` may be of another process.
+    /// Subtracts `base`, by functions and lines of call sites; `base` may be of another process.
     #[must_use]
     pub fn minus(mut self, base: &Self) -> Self {
         self.is_difference = true;

@@ -7,7 +7,7 @@ use quarry_watch::profile::layout::{
     VERSION,
 };
 
-/// Maximum number of buckets and frames that the head may claim: a thousand times the real numbers.
+/// Maximum number of buckets and of frames that a head may claim: 1,000 times those of a profile.
 const MOST: u64 = 1 << 26;
 
 /// The counts for one call site and objects of about one size.
@@ -26,9 +26,9 @@ pub struct Site {
 /// Samples and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Objects.
+    /// Number of sampled objects.
     pub objects: u64,
-    /// Bytes that were requested.
+    /// Bytes that were requested for these objects.
     pub bytes: u64,
 }
 

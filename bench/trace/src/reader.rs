@@ -70,13 +70,13 @@ pub struct Trace {
     pub process: u32,
     /// The monotonic clock when the recording began, in nanoseconds.
     pub start_ns: u64,
-    /// Calls that were not recorded: there was no room left, or a signal handler made them.
+    /// Number of calls not recorded: there was no room left, or a signal handler made them.
     pub lost: u64,
     /// Its threads, by number.
     pub threads: Vec<Recorded>,
     /// Bytes of the events.
     pub event_bytes: u64,
-    /// Chunks in use.
+    /// Number of chunks in use.
     pub chunks: usize,
 }
 

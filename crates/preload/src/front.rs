@@ -16,7 +16,7 @@ struct Symbol {
 
 /// `SHN_UNDEF`: the shared object refers to the symbol, and does not define it.
 const UNDEFINED: u16 = 0;
-/// A flag of `dladdr1` (glibc 2.3.3).
+/// A flag of `dladdr1`: also find the symbol (glibc 2.3.3).
 const RTLD_DL_SYMENT: c_int = 1;
 
 type Dladdr1 =
@@ -35,7 +35,7 @@ pub(crate) struct Owner {
     pub(crate) is_program: bool,
 }
 
-/// Asks the loader whose memory `address` is, and for the symbol there (null if there is none).
+/// Asks the loader which object contains `address`, and for the symbol there (null without one).
 fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     static DLADDR1: Next = Next::new(c"dladdr1");
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();

@@ -8,7 +8,7 @@ use quarry::process::{self, Mode, ensure_ready, print_stats_to};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_sys::errno::KeepErrno;
 
-/// Bytes that Quarry has from the system, in use and free, in glibc's fields.
+/// Memory that Quarry has from the system, in use and free, in glibc's fields.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> Mallinfo2 {
     if ensure_ready() == Mode::Disabled {

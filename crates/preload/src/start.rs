@@ -1,4 +1,4 @@
-//! The start of the process: system calls that must not be made later. Prints a line if
+//! Makes, at the start of the process, system calls that must not be made later. Prints a line if
 //! `quarry run` has started a program that executed another program, which Quarry does not serve.
 //!
 //! `quarry run` itself checks only the program on its command line. If this is a script or a

@@ -6,9 +6,9 @@
 //! would keep the memory of its last request. The child of a fork has no background thread until it
 //! meets the condition itself. The thread sleeps on a futex while it has nothing to do.
 //!
-//! The C library calls `free` under locks that `pthread_create` takes too: it frees thread-local
-//! storage of ended threads with the list of stacks locked. So `free` starts the thread only in a
-//! process without other threads, where no thread can hold such a lock. In a process with several
+//! The C library calls `free` under locks that `pthread_create` takes too: it locks its list of
+//! threads' stacks while it frees the storage of ended threads. So `free` starts the thread only in
+//! a process without other threads, where no thread can hold such a lock. In a process with several
 //! threads an allocation starts it, once the heap has grown to 4 MiB: the C library does not
 //! allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap grew before, the
 //! program's first `pthread_create` makes this allocation: it marks the process as having several
@@ -21,9 +21,9 @@
 //!
 //! Stopping the sequences of other CPUs takes a system call (membarrier) that the C library's
 //! `malloc` does not make. A seccomp filter that the program has installed in its own threads may
-//! kill a thread for it. So in a process with several threads only the background thread makes the
-//! call. Another thread that needs the objects parked on other CPUs asks it, and waits for a
-//! moment; without a background thread these objects stay parked.
+//! kill a thread that makes it. So in a process with several threads only the background thread
+//! makes the call. Another thread that needs the objects parked on other CPUs asks the background
+//! thread, and waits for a moment; without a background thread these objects stay parked.
 //!
 //! A request that leaves the budget below its low mark wakes the thread, which then reclaims cached
 //! pages and calls shrinkers (see `Balancer`). The first shrinker starts the thread.
@@ -64,13 +64,13 @@ const START_BYTES: usize = 32 << 20;
 /// The same in a process with several threads, where this many bytes in use start it as well.
 const START_BESIDE_BYTES: usize = 4 << 20;
 const START_BESIDE_FRAMES: u32 = (START_BESIDE_BYTES / FRAME_BYTES) as u32;
-/// Number of looks without memory to give back after which the thread sleeps.
+/// The thread sleeps after this many searches in a row (*looks*) that find no memory to give back.
 const QUIET_LOOKS: usize = 8;
-/// Longest time between two checks of the process.
+/// Longest time between two calls of `watch_process`, which checks the main thread.
 const WATCH_MS: i64 = 1000;
-/// Longest time that `malloc_trim` waits for empty slots: a hundred times what emptying takes.
+/// Longest time that `malloc_trim` waits until all slots are empty: 100 times what emptying takes.
 const TRIM_WAIT_MS: i64 = 200;
-/// Longest wait for empty slots by a request without memory; shortest time between two such waits.
+/// Longest wait of a request without memory for empty slots; shortest time between two such waits.
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
@@ -83,7 +83,7 @@ static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 /// The state of the work if no background thread exists, so that threads that free memory do it.
 struct Inline {
     state: ReclaimState,
-    /// Time of the next look, by the monotonic clock.
+    /// Time of the next look for idle memory, by the coarse clock.
     next_ns: u64,
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn may_be_due() -> bool {
             || !is_single_threaded() && zones().budget().used() >= START_BESIDE_FRAMES)
 }
 
-/// Does a step of the thread's work in the caller: reclaims pages, and purges or looks, if due.
+/// Does a step of the thread's work in the caller: reclaims cached pages; purges, or looks if due.
 #[cold]
 fn step(delay_ms: i64) {
     let _inside = gate::enter();
@@ -273,7 +273,7 @@ fn run() -> ! {
         let done = reclaim(&mut state, delay_ms);
         limits::look_again();
         quiet = if done.bytes == 0 && done.shrunk == 0 { quiet + 1 } else { 0 };
-        // Memory that the policy retains will be due after `looks_kept` more looks.
+        // Memory that the policy retains becomes due after `looks_kept` more looks.
         if quiet >= QUIET_LOOKS + state.looks_kept() {
             sleep();
             quiet = 0;
@@ -281,7 +281,7 @@ fn run() -> ! {
     }
 }
 
-/// One look, and all the work that it finds due. A fork waits for at most one step of this.
+/// Looks once, and does all the work that is then due. A fork waits for at most one step of this.
 fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     let delay_ns = delay_ms.max(0) as u64 * NS_PER_MS;
     let step = |state: &mut ReclaimState| {

@@ -21,7 +21,7 @@ pub(crate) trait Balancer {
     /// Requests a balance from the background thread, if there is one.
     fn want() {}
 
-    /// Like [`want`](Self::want), but without delay, because the limit has changed.
+    /// Like [`want`](Self::want), but without delay, because the budget's limit has changed.
     fn want_now() {}
 
     /// Balances the budget and writes dirty pages, if either is due. Only the background thread

@@ -52,9 +52,9 @@ pub enum Error {
     },
     /// The backing has no byte of the page, or no mapping can have a page with this index.
     OutOfRange {
-        /// The page.
+        /// The index of the page.
         index: u64,
-        /// Bytes of the backing; `u64::MAX` for a mapping without a backing.
+        /// Size of the backing in bytes; `u64::MAX` for a mapping without a backing.
         size: u64,
     },
     /// The backing's `may_write` returned false for this many pages, which stay dirty.

@@ -1,4 +1,4 @@
-//! The name of a file of statistics or of a heap profile: `%p` is the process id, and `%%` is `%`.
+//! The name of a file for statistics or a heap profile; in it `%p` means the process id, `%%` a %.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;

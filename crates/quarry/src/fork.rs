@@ -17,8 +17,8 @@ use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
 /// True if the process had other threads when the last fork began.
 static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 
-/// Number of forks between the process that was started and this one, without those before the page
-/// cache was used.
+/// Number of forks between the process that was started and this one, not counting those before the
+/// first use of the page cache.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// A number that differs between a process that uses the page cache and its forked children.
@@ -90,8 +90,8 @@ extern "C" fn in_child() {
     }
 }
 
-/// Returns whether the running thread holds no lock and is not changing a table that others read
-/// without a lock. For signal handlers, which may have interrupted the thread.
+/// Returns true only if the running thread holds no lock, and is not changing a table that others
+/// read without a lock. For signal handlers: they may have interrupted a thread that does.
 pub(crate) fn is_at_rest() -> bool {
     if !is_ready() {
         return true;

@@ -190,7 +190,7 @@ impl Quarry {
         Ok(Resize::to(bytes))
     }
 
-    /// How far the process is from its current limit.
+    /// A [`Resize`] whose target is the current limit: tells how far the process is from the limit.
     ///
     /// # Errors
     /// [`Error::Disabled`], or [`Error::NoMemory`] if Quarry does not serve yet.
@@ -198,8 +198,8 @@ impl Quarry {
         process::serving().map(|()| Resize::current())
     }
 
-    /// Maximum number of bytes that the heap may hold now: the lower of `QUARRY_LIMIT` or
-    /// [`set_limit`](Self::set_limit), and the limit of the control group when it was last read.
+    /// Maximum number of bytes that the heap may hold now: the limit by `QUARRY_LIMIT` or
+    /// [`set_limit`](Self::set_limit), or that of the control group when last read, if it is lower.
     /// `None` if there is no limit. O(1).
     #[must_use]
     pub fn limit() -> Option<usize> {
@@ -209,7 +209,7 @@ impl Quarry {
     /// Returns how full the slab of an object is, which shows whether moving the object would free
     /// memory. The caller keeps the object in use during the call. `None` for an address outside of
     /// slabs (a request above 32 KiB, memory that Quarry does not own), and under a slab policy
-    /// that cannot tell. O(1), under the lock of the object's size.
+    /// that cannot tell. O(1), under the lock of the object's cache.
     ///
     /// ```
     /// use quarry::Quarry;
@@ -276,7 +276,7 @@ impl Quarry {
         }
     }
 
-    /// Returns free memory to the operating system; returns the number of bytes.
+    /// Gives free memory back to the operating system; returns how many bytes it has given back.
     #[must_use]
     pub fn trim() -> usize {
         process::trim()

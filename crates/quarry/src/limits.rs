@@ -1,4 +1,4 @@
-//! Computes the budget's limit from `QUARRY_LIMIT` or the program's limit, and the control group's.
+//! Computes the budget's limit: from `QUARRY_LIMIT` or the program, and from the control group.
 //!
 //! Quarry *looks* at the control group's files when the heap has grown by a step, and before a
 //! request as large as a step. It also looks, at most every few milliseconds, before it refuses a
@@ -53,12 +53,12 @@ const YES: u32 = 2;
 static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
 /// Frames held by the heap at which the next look is due.
 static NEXT_LOOK: AtomicU32 = AtomicU32::new(STEP_FRAMES);
-/// Frames of the process outside its heap that were in memory at the last look.
+/// The `beside` of the last look (see above), in frames.
 static BESIDE: AtomicU32 = AtomicU32::new(0);
 static HEEDED: AtomicBool = AtomicBool::new(true);
 /// The limit that the option or later the program set, in frames.
 static OWN: AtomicU32 = AtomicU32::new(u32::MAX);
-/// The limit by the last look, in frames; all bits set if the group has no limit.
+/// The limit that the last look computed, in frames; all bits set if the group has no limit.
 static GROUP: AtomicU32 = AtomicU32::new(u32::MAX);
 
 pub(crate) fn configure(heed_group: bool, limit_frames: u32) {
@@ -80,7 +80,7 @@ pub(crate) fn is_beyond_machine(size: usize) -> bool {
     size > MACHINE.load(Relaxed) && is_guessing()
 }
 
-/// Returns whether the kernel refuses by size; reads its setting at the first call.
+/// Returns whether the kernel refuses requests by size; reads its setting at the first call.
 #[cold]
 fn is_guessing() -> bool {
     if GUESSING.load(Relaxed) == UNKNOWN {
@@ -170,7 +170,7 @@ fn held() -> u32 {
     zones.budget().used() + zones.all().map(Zone::dirty).sum::<u32>()
 }
 
-/// Reads the files and sets the budget. `reached` is the size of the heap with the request.
+/// Reads the group's files, and sets the limit. The request makes the heap `reached` frames large.
 #[cold]
 fn look(reached: u32) {
     // Set before the look: otherwise each pair of a large malloc and free would cause a look.

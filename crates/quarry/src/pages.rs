@@ -35,7 +35,7 @@ pub fn alloc_pages(order: u8, flags: PageFlags) -> Option<NonNull<u8>> {
     if flags.atomic { at_once(attempt)? } else { process::serve(order.bytes(), attempt) }
 }
 
-/// Does the work of a request that must not wait: reads no file, and starts no thread.
+/// Runs a request that must not wait: once the instance is built, reads no file, starts no thread.
 fn at_once<T>(work: impl FnOnce() -> T) -> Option<T> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready {

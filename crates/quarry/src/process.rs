@@ -323,7 +323,7 @@ pub fn owns(address: *const u8) -> bool {
     is_ready() && zones().arena().pfn(address).is_some()
 }
 
-/// Returns free memory to the operating system; returns the number of bytes.
+/// Gives free memory back to the operating system; returns how many bytes it has given back.
 pub fn trim() -> usize {
     if !is_ready() {
         return 0;

@@ -31,7 +31,7 @@ use crate::heap_profile;
 pub use crate::heap_profile::*;
 use crate::process::serving;
 
-/// Starts a profile with about one sample in `mean_bytes`, and clears the counts of the previous
+/// Starts a profile with about one sample per `mean_bytes` requested bytes, and clears the previous
 /// one. O(size of the tables), some 100 us; the first start maps about 7 MiB, touched when used.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use quarry_sys::errno::KeepErrno;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::Push;
 
-/// Low bits of a handle, with the number of the cache; the bits above are its generation.
+/// Number of a handle's low bits, which hold the cache's number; its generation is above them.
 const NUMBER_BITS: u32 = 8;
 const _: () = assert!(MAX_CACHES <= 1 << NUMBER_BITS);
 
@@ -35,7 +35,7 @@ pub struct RawCache {
 }
 
 impl RawCache {
-    /// Creates a cache. A policy that merges may combine it with another; each is destroyed alone.
+    /// Creates a cache. A policy that merges may combine it with others; each is destroyed alone.
     ///
     /// # Errors
     /// The reason why the cache was not created.

@@ -5,17 +5,17 @@
 //! may have installed a seccomp filter that ends the process for making a memfd. So Quarry first
 //! checks in a file of `/proc` that no filter is in force; opening a file is no new risk, because
 //! threads of the program may do it anyway. If a filter is in force from the start, as in a
-//! container, that file does not show later filters. Then the page is made when the object that
-//! contains Quarry is loaded, and so is a page that `QUARRY_RECORD` requests. Afterwards Quarry
+//! container, that file does not show later filters. In this case, and if `QUARRY_RECORD`
+//! requests it, Quarry makes the page when the object that contains it is loaded. Afterwards Quarry
 //! uses only the mapped memory: the program may close the descriptor, or reuse its number.
 //!
-//! The process publishes at the end of slow paths that allocate, from the background thread, and at
+//! The process publishes at the end of slow paths except `free`, from the background thread, and at
 //! exit if `QUARRY_RECORD` requests that; at most once in [`INTERVAL_NS`]. The first publication
 //! comes [`FIRST_NS`] after the first slow path of a process, or as soon as the heap has grown to
 //! [`GROWN_FRAMES`]. The fast path reads no clock and never publishes. So the record of a process
 //! that takes no slow path grows old, unless its background thread wakes; readers print its age.
 //! With `QUARRY_RECORD=live` the background thread runs from the start, also in the child of a
-//! fork, and publishes all the time.
+//! fork, and publishes every 100 ms.
 
 use crate::instance::{STACK, is_ready, zones};
 use crate::settings::{Wish, settings};
@@ -39,7 +39,7 @@ const INTERVAL_MS: i64 = (INTERVAL_NS / 1_000_000) as i64;
 const FIRST_NS: u64 = 25_000_000;
 /// Frames in use (4 MiB) from which on the first publication does not wait for [`FIRST_NS`].
 const GROWN_FRAMES: u32 = ((4 << 20) / FRAME_BYTES) as u32;
-/// The lowest descriptor of a page made later: the program may expect to get lower numbers.
+/// The lowest descriptor of a page that is not made at the start: programs expect lower numbers.
 const LATE_DESCRIPTOR: i32 = 100;
 /// Value of [`NEXT_NS`] until the first slow path, which sets the time of the publication.
 const AT_FIRST: u64 = 1;
@@ -47,12 +47,12 @@ const AT_FIRST: u64 = 1;
 const NEVER: u64 = u64::MAX;
 
 static PUBLISHER: Publisher = Publisher::new();
-/// True until the page is made with the first publication.
+/// True while the page is still to be made, at the first publication.
 static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 /// Time of the next publication, by the coarse clock.
 static NEXT_NS: AtomicU64 = AtomicU64::new(NEVER);
 /// The result of `getpid` at the start of the process. A child of `vfork` shares its parent's
-/// memory, and so the parent's record: it must not publish under its own pid.
+/// memory, and so the parent's record: the child must not publish under its own pid.
 static PID: AtomicU32 = AtomicU32::new(0);
 static HAS_BACKGROUND: AtomicBool = AtomicBool::new(false);
 /// A signal handler has requested a publication and statistics.
@@ -153,8 +153,8 @@ pub(crate) fn note_background(is_there: bool) {
     HAS_BACKGROUND.store(is_there, Relaxed);
 }
 
-/// Called at the end of slow paths that allocate (not frees: reading the clock is 1 % of the
-/// shortest path), with no lock held, outside the gate. O(1), except for one publication in 100 ms.
+/// Called at the end of slow paths other than `free` (reading the clock is 1 % of the shortest
+/// path), with no lock held, outside the gate. O(1), except for one publication in 100 ms.
 #[inline]
 pub(crate) fn publish_if_due() {
     let next = NEXT_NS.load(Relaxed);

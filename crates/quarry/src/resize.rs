@@ -9,10 +9,10 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
 use quarry_sys::statm::anonymous_bytes;
 
-/// Longest sleep between two looks at the budget during a wait: 10 ms.
+/// Longest time for which `wait` sleeps before it reads the budget again: 10 ms.
 const STEP_NS: u64 = 10_000_000;
 
-/// A limit that was set, and how far the process is from it.
+/// A limit that was set; [`progress`](Self::progress) tells how far the process is from it.
 ///
 /// ```
 /// use quarry::Quarry;
@@ -42,7 +42,7 @@ pub struct Resize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes of the limit that was set.
+    /// The limit that was set, in bytes.
     pub target: usize,
     /// Bytes in use, which the limit bounds.
     pub used: usize,
@@ -69,7 +69,7 @@ impl Resize {
         Self { target: if bytes == usize::MAX { bytes } else { bytes & !(FRAME_BYTES - 1) } }
     }
 
-    /// How far the process is from its current limit.
+    /// A `Resize` whose target is the current limit, or `usize::MAX` without a limit.
     pub(crate) fn current() -> Self {
         Self { target: limits::effective().unwrap_or(usize::MAX) }
     }

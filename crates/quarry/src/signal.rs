@@ -6,7 +6,7 @@
 //! only if every lock is free. (Another thread that takes a lock after that soon releases it.)
 //! Otherwise the handler leaves a request, which the next thread that ends a slow path, or the
 //! background thread, fulfils. It does the same on an alternate stack that is too small for its
-//! work: Rust's library gives each thread one of 8 KiB.
+//! work: Rust's library gives each thread an alternate stack of 8 KiB.
 //!
 //! A handler that the program sets for the signal later replaces this handler. If the program had a
 //! handler when it opened an object with Quarry inside, this handler calls that one at its end.
@@ -19,7 +19,7 @@ use quarry_sys::errno::KeepErrno;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
 /// The handler works only on an alternate stack of at least this many bytes. The work takes 20 KiB,
-/// and the kernel up to 11 more for the registers (AVX-512 and AMX).
+/// and the kernel up to 11 KiB more for registers (AVX-512 and AMX).
 const LEAST_STACK: usize = 48 << 10;
 
 type Handler = extern "C" fn(c_int);

@@ -20,7 +20,7 @@ const STANDARD_ERROR: u32 = 1;
 const FILE: u32 = 2;
 static TARGET: AtomicU32 = AtomicU32::new(NOWHERE);
 
-/// A copy of standard error, which programs may close; standard error itself without a copy.
+/// The descriptor of a copy of standard error, which programs may close; 2 if there is no copy.
 static COPY: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
 /// The lowest number of the copy: programs expect to get the lowest free descriptors.
 const COPY_FROM: c_int = 100;

@@ -1,6 +1,6 @@
 //! Sends the statistics page to the watcher of `quarry run --stats`. The watcher outlives the
-//! program: it keeps the page of every process that descends from it, and reads the pages at the
-//! end of the program, however it ends.
+//! program: it keeps the page of every process that descends from the program, and reads the pages
+//! when the program has ended in any way.
 //!
 //! The watcher cannot open pages through `/proc`, because a process may end before that. So each
 //! process sends its page to the watcher when it makes the page.

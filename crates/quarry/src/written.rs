@@ -57,7 +57,7 @@ fn write_text(out: &mut FdWriter) -> core::fmt::Result {
 /// Mapped memory for a record and its text: the heap may be full, and a handler's stack small.
 struct Scratch(NonNull<u8>);
 
-/// The longest line: at most 500 bytes for each of 56 caches, and fewer in total for all else.
+/// Longest line of JSON: at most 500 bytes for each of 56 caches, and fewer in total for all else.
 const TEXT_BYTES: usize = 112 << 10;
 const SCRATCH_BYTES: usize = RECORD_BYTES + TEXT_BYTES;
 

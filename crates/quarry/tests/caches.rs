@@ -134,7 +134,7 @@ fn constructed_values_keep_their_state() {
         _rest: [0; 300],
     })
     .expect("a cache");
-    // Its slab stays while another test trims the heap.
+    // Keeps the slab of this value while another test trims the heap.
     let held = cache.alloc().expect("there is memory");
     // How often each table has been used, by its serial number.
     let seen = Mutex::new(HashMap::new());

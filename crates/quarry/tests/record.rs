@@ -24,7 +24,7 @@ fn a_rust_program_has_a_page() {
         file.read_exact_at(&mut copy, 0).expect("it has its full size");
         let Some(record) = record_of(&copy, std::process::id(), 0) else { continue };
         let Ok(snapshot) = Snapshot::parse(&copy[record * RECORD_BYTES..]) else { continue };
-        // The first publication may be that of the first mapping, which is counted after it.
+        // The request for the first mapping may publish first, before that mapping is counted.
         let Some(1..) = snapshot.event("block_allocs") else { continue };
         assert_eq!(snapshot.about().slab.as_str(), "sheaf");
         return;

@@ -126,7 +126,7 @@ fn an_object_that_is_closed_stays() {
 #[ignore = "run by the test above, in a process that may crash"]
 fn opened_and_closed() {
     let path = c_path(&named_plugin());
-    // It was never used, so nothing points into it; it may be unloaded or not.
+    // The object was never used, so nothing points into it; it may be unloaded or not.
     drop(Opened::new(&path, libc::RTLD_NOW).unwrap_or_else(|| panic!("{}", loader_error())));
     let mut calls = 0;
     for round in 0..40 {

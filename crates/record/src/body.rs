@@ -8,13 +8,13 @@ use crate::rows::{CacheRow, ListRow, LockRow, ZoneRow};
 use crate::sections::{About, Budget, Memory};
 use crate::{NAME_BYTES, RECORD_WORDS};
 
-/// Rows of the table of zones.
+/// Maximum number of rows in the table of zones.
 pub const ZONES: usize = 4;
-/// Rows of the table of kinds of locks.
+/// Maximum number of rows in the table of kinds of locks.
 pub const LOCKS: usize = 28;
-/// Rows of the table of pcp lists.
+/// Maximum number of rows in the table of pcp lists.
 pub const LISTS: usize = 48;
-/// Rows of the table of caches.
+/// Maximum number of rows in the table of caches.
 pub const CACHES: usize = 56;
 
 /// The first word of the body.

@@ -16,8 +16,8 @@ pub trait Sink {
     fn put(&mut self, at: usize, word: u64);
 }
 
-/// The body of a publication while it is being written. Rows that do not fit are counted. In the
-/// tables of caches and locks the last row holds their sums, so that sums over a table are right.
+/// The body of a publication while it is being written. Rows that do not fit are only counted. The
+/// tables of caches and locks then hold the sums of such rows in their last row.
 ///
 /// ```
 /// use quarry_record::{About, Budget, CacheRow, Draft, Memory, RECORD_WORDS, Sink};
@@ -78,7 +78,7 @@ impl<'a> Draft<'a> {
         self.put(BUDGET_AT, &budget.to_words());
     }
 
-    /// Writes the next value, in the order of [`NAMES`](crate::events::NAMES).
+    /// Writes the next event or gauge, in the order of [`NAMES`](crate::events::NAMES).
     pub fn event(&mut self, value: u64) {
         debug_assert!(self.events < EVENTS, "more events than a record has");
         if self.events < EVENTS {
@@ -132,7 +132,7 @@ impl<'a> Draft<'a> {
     /// Writes the rows of sums, fills the counts of rows into `about`, and writes that. Returns the
     /// sum of the body; see [`Head::sum_for`](crate::Head::sum_for).
     pub fn finish(mut self, about: About) -> u64 {
-        // Words of an earlier owner may be left in values that this draft has not written.
+        // Values that this draft has not written may still be those of an earlier owner.
         while self.events < EVENTS {
             self.event(0);
         }

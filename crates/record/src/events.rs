@@ -100,7 +100,7 @@ pub const OF_PAGE_CACHE: usize = 51;
 
 const _: () = assert!(NAMES.len() <= EVENTS);
 
-/// Returns whether this is a gauge, which rises and falls; an event's count only rises.
+/// Returns whether `name` is that of a gauge, which rises and falls; an event's count only rises.
 #[must_use]
 pub fn is_gauge(name: &str) -> bool {
     let gauges = ["workingset_nodes", "index_nodes_waiting"];

@@ -42,24 +42,24 @@ section! {
 }
 
 impl Head {
-    /// Index of the word with the magic number.
+    /// Position of the word with the magic number.
     pub const MAGIC_AT: usize = 0;
-    /// Index of the word with version and length.
+    /// Position of the word with version and length.
     pub const VERSION_AT: usize = 1;
-    /// Index of the owner's word.
+    /// Position of the owner's word.
     pub const OWNER_AT: usize = 2;
-    /// Index of the sequence's word.
+    /// Position of the sequence's word.
     pub const SEQUENCE_AT: usize = 3;
-    /// Index of the word with the time of the claim.
+    /// Position of the word with the time of the claim.
     pub const CLAIMED_AT: usize = 4;
-    /// Index of the word with the time of the publication.
+    /// Position of the word with the time of the publication.
     pub const PUBLISHED_AT: usize = 5;
-    /// Index of the word with the count of publications.
+    /// Position of the word with the count of publications.
     pub const PUBLICATIONS_AT: usize = 6;
-    /// Index of the sum's word.
+    /// Position of the sum's word.
     pub const SUM_AT: usize = 7;
 
-    /// The sum in the head, if `owner` has published a body with the sum `body`.
+    /// Returns the sum for the head of a record in which `owner` publishes a body with sum `body`.
     #[must_use]
     pub fn sum_for(owner: Owner, body: u64) -> u64 {
         body.wrapping_add(part(Self::OWNER_AT, owner.to_word()))

@@ -1,5 +1,5 @@
-//! Fields as JSON. One function writes every section by its description, which keeps the library
-//! small. A number with all bits set means "no limit", and is written as `null`.
+//! Fields as JSON. One function writes every section from a description of its fields; this keeps
+//! the library small. A number with all bits set means "no limit", and is written as `null`.
 
 use crate::name::{NAME_BYTES, Name};
 use core::fmt::{self, Write};

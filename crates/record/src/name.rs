@@ -15,7 +15,7 @@ impl Name {
     /// The empty name.
     pub const EMPTY: Self = Self { bytes: [0; NAME_BYTES] };
 
-    /// The first bytes of `text`: as many as fit, and none from a control character on.
+    /// The characters of `text` in front of its first control character, as many as fit.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let mut name = Self::EMPTY;

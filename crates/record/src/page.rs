@@ -1,4 +1,4 @@
-//! The records of a page.
+//! The records of a statistics page.
 
 use crate::head::Head;
 use crate::{PAGE_BYTES, RECORD_BYTES};
@@ -8,8 +8,8 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = &[u8]> {
     page[..page.len().min(PAGE_BYTES)].chunks_exact(RECORD_BYTES)
 }
 
-/// The number of the record that a process owns: its owner has this pid (as `getpid()` returns it
-/// in the process) and claimed it after the process began, at `began_ns` (`CLOCK_MONOTONIC`).
+/// The number of the record of the process that began at `began_ns` (`CLOCK_MONOTONIC`): the
+/// record's owner has this `pid` (`getpid()` in the process), and claimed the record since then.
 ///
 /// Of several such records, the first one claimed is this process's. An earlier process with this
 /// pid claimed its record before this process began. Another process with this pid, in another pid

@@ -9,17 +9,17 @@ pub const BELL: usize = 8;
 /// A reader that requests the end of the profile sleeps here.
 pub const STOP: usize = 12;
 
-/// The first of 64 words. The word on which a reader sleeps, its *wish*, selects the profile.
+/// Offset of the first of 64 words. The number of the word on which a reader sleeps is its *wish*.
 pub const WISHES: usize = 64;
 
 /// The least mean that a wish may select, in bytes between two samples. Without this bound, a child
-/// that has given up rights, but shares the page, could make each request of its parent a sample.
+/// that has given up rights, but shares the page, could make its parent sample each allocation.
 pub const LEAST_MEAN: usize = 4 << 10;
 
 /// The greatest mean that a wish may select, in bytes between two samples.
 pub const MOST_MEAN: usize = 1 << 31;
 
-/// A process ends its profile after this many publications without a reader on `BELL`.
+/// A process ends its profile after this many publications in a row without a reader on `BELL`.
 pub const PATIENCE: u32 = 50;
 
 /// The mean bytes between two samples that a wish selects, and whether it traces frees.
@@ -29,7 +29,7 @@ pub const fn mean_of(wish: usize) -> (usize, bool) {
     (if mean < LEAST_MEAN { LEAST_MEAN } else { mean }, wish >= 32)
 }
 
-/// The wish for a profile with one sample per `mean` bytes, rounded down to a power of two.
+/// The wish for a profile with one sample per `mean` bytes; rounds `mean` down to a power of two.
 #[must_use]
 pub const fn wish_for(mean: usize, frees: bool) -> usize {
     let exponent = if mean == 0 { 0 } else { mean.ilog2() as usize };

@@ -144,7 +144,7 @@ section! {
 section! {
     /// The pcp lists of one CPU and node that hold or have held blocks; sizes are in frames.
     pub struct ListRow {
-        /// The slot of the CPU.
+        /// The number of the CPU's slot.
         pub slot: u32,
         /// The NUMA node.
         pub node: u32,

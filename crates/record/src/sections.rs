@@ -1,4 +1,4 @@
-//! Sections of which a record has one each.
+//! The sections of a record that are no tables: `About`, `Memory` and `Budget`.
 
 use crate::field::section;
 use crate::name::Name;
@@ -50,7 +50,7 @@ section! {
         pub zones_beyond: u32,
         /// Rows in the table of pcp lists.
         pub lists: u32,
-        /// Lists that do not fit; only [`Memory::page_lists`] includes them.
+        /// Rows of pcp lists that do not fit; only [`Memory::page_lists`] includes them.
         pub lists_beyond: u32,
         /// Rows in the table of kinds of locks.
         pub locks: u32,
@@ -60,7 +60,7 @@ section! {
 }
 
 section! {
-    /// Uses of the heap's memory, in bytes, except for counts.
+    /// Uses of the heap's memory. Fields are in bytes, unless their text says "Number of".
     ///
     /// Equation, unless sizes change: memory that may be resident, except descriptors, is the sum
     /// of the fields from `objects` to `mappings_cached`, without `free_zero` and `withheld`.

@@ -37,14 +37,14 @@ pub enum RecordError {
         /// The owner.
         owner: Owner,
     },
-    /// The owner is publishing, or has died while it did.
+    /// The owner is publishing, or died while it published.
     BeingWritten {
         /// The owner.
         owner: Owner,
     },
-    /// The owner published while the reader copied, or the contents are wrong.
+    /// The owner published while the reader copied, or the sum or a count of rows is wrong.
     Torn,
-    /// A table has too many rows, or a name is invalid.
+    /// The sum is right, but the name of a cache or of a kind of locks is invalid.
     Malformed,
 }
 

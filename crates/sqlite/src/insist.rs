@@ -1,10 +1,10 @@
 //! Repeats requests of SQLite that have found no memory.
 //!
 //! Such a request has tried to reclaim pages, but only within bounds. A longer scan might have
-//! freed a page, or other threads held the locks of pages that could be freed. SQLite reports the
+//! freed a page, or other threads may have locked the pages that could be freed. SQLite reports the
 //! failure as an error of its user's statement, so several attempts are worth their time.
 
-/// Attempts per request: if every page is in use, 3 ms of work, plus waiting for other threads.
+/// Attempts per request: if every page is in use, they take 3 ms besides waits for other threads.
 const LOOKS: u32 = 16;
 
 /// Makes a request until it is served; `None` after [`LOOKS`] refusals.

@@ -37,9 +37,9 @@ pub(crate) struct PageCache {
     held: u32,
     /// No page of the cache has a larger key.
     largest: u32,
-    /// True if a page was refused, and SQLite has not unpinned a page since.
+    /// True from a refused easy request until SQLite unpins a page or requests another new page.
     wants_room: bool,
-    /// Displaced records, as a list: of held pages whose number (`index`) is not their key.
+    /// The list of displaced records: those of held pages whose `index` is not their key.
     displaced: *mut Record,
 }
 
@@ -118,7 +118,7 @@ impl PageCache {
         self.fetch_missed(key, want)
     }
 
-    /// Counts a cached page that SQLite holds from now on.
+    /// Marks and counts the page with this private word as held by SQLite; returns its record.
     #[inline]
     fn found(&mut self, private: u64) -> NonNull<Record> {
         let record = NonNull::new(private as *mut Record).expect("a cached page has a record");
@@ -166,13 +166,13 @@ impl PageCache {
         self.mapping.hold(key.into(), Some(effort)).ok().flatten()
     }
 
-    /// Returns whether SQLite holds nine tenths of the suggested pages, nearly all of them dirty.
+    /// Returns whether SQLite holds 9/10 or more of the suggested pages, nearly all dirty.
     fn holds_too_much(&self) -> bool {
         u64::from(self.held) * 10 >= u64::from(self.suggested) * 9
     }
 
-    /// Ends the holding of a page; with `discard`, drops it. (With the last 64 unpinned pages still
-    /// held, look-ups in 80 MiB took as long, within the noise: they wait for CPU cache misses.)
+    /// Ends the holding of a page; with `discard`, drops it. (With the last 64 unpinned pages kept
+    /// held, look-ups in 80 MiB took as long, within noise: they wait for CPU cache misses.)
     ///
     /// # Safety
     /// The record belongs to a page of this cache which SQLite holds, and does not use any more.
@@ -228,7 +228,7 @@ impl PageCache {
         }
     }
 
-    /// Drops pages from `limit` on, also those that SQLite holds.
+    /// Drops the pages whose key is `limit` or larger, also those that SQLite holds.
     pub(crate) fn truncate(&mut self, limit: u32) {
         if limit > self.largest {
             return;

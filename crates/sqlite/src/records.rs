@@ -48,7 +48,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Records with `extra` bytes; `None` if there is no memory, or `extra` is too large.
+    /// A maker of records with `extra` bytes; `None` if memory is short or `extra` is too large.
     pub(crate) fn with(extra: usize) -> Option<Self> {
         if extra > MOST_EXTRA {
             return None;

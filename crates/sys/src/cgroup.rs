@@ -54,14 +54,14 @@ const V1: Names = Names {
 const V2: Names =
     Names { root: ROOT_V2, max: "memory.max", high: Some("memory.high"), usage: "memory.current" };
 
-/// Long enough for the group of a container; a longer path is truncated and then names no file.
+/// Long enough for the path of a container's group; a truncated longer path names no file.
 type Path = Line<640>;
 
 /// Returns the limit of this process; `None` where it has none, or where `/proc` or `/sys` is
 /// missing. Makes a handful of system calls.
 ///
 /// # Errors
-/// Where the files cannot be read now (descriptors used up): the caller keeps the old limit.
+/// The error of a file that cannot be read now, such as `EMFILE`: the caller keeps the old limit.
 pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     let mut version_2 = None;
     let version_1 = find(c"/proc/self/cgroup", |line| {

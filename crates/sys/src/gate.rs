@@ -27,9 +27,9 @@ use core::marker::PhantomData;
 const PLACES: usize = if cfg!(quarry_model) { 2 } else { 128 };
 /// Rounds of spinning before a waiting thread naps, as in `lock`.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
-/// Rounds that a closer inside waits for others, which may wait for it: milliseconds of naps.
+/// Rounds that a closer with a place waits for others, which may wait for it: some 3 ms of naps.
 const PATIENCE: u32 = SPIN_ROUNDS + 50;
-/// Rounds that a closer inside waits for the crowd, which may include itself: about a second.
+/// Rounds that a closer without a place waits for the crowd, which may include it: about 1 s.
 const PATIENCE_WITH_CROWD: u32 = SPIN_ROUNDS + 10_000;
 /// Number of low bits of `closer`; they count how often the closing thread has closed the gate. The
 /// bits above are its task number.
@@ -121,7 +121,7 @@ impl Gate {
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
-    /// Enters an open gate; a closed one refuses even its closer and threads inside. Never waits.
+    /// Enters an open gate; a closed one refuses even its closer, unless alone. Never waits.
     pub fn try_enter(&self, hint: usize) -> Option<GateGuard<'_>> {
         let stays_on_thread = PhantomData;
         if task::is_alone() {
@@ -181,7 +181,7 @@ impl Gate {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Closes the gate before `fork` and waits until no other thread is inside or closing it.
+    /// Closes the gate before `fork`; waits for others inside (only a while if the caller is, too).
     pub fn close(&self) {
         let me = task::current();
         // A signal handler that forks between this load and the exchange reopens the gate itself.

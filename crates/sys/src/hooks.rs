@@ -72,7 +72,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         Some(HookId(number))
     }
 
-    /// Removes a value, and waits while another task uses it: afterwards no task does.
+    /// Removes a value, and waits while another task uses it. Afterwards no task uses the value.
     ///
     /// # Errors
     /// If the calling task itself uses the value now; then the value stays.
@@ -118,7 +118,7 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
         self.places.iter().any(|place| place.word.load(Relaxed) & LIVE != 0)
     }
 
-    /// Ends, in the child of a fork, the uses and removals of the parent's other threads.
+    /// In a fork's child, ends the additions, uses and removals of the parent's other threads.
     pub fn adopt_in_child(&self) {
         for place in &self.places {
             let word = place.word.load(Relaxed);

@@ -3,8 +3,8 @@
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
-/// Prefetches the line at `address` for reading; the address need not be readable. Unlike a load, a
-/// prefetch does not wait for an earlier atomic operation.
+/// Prefetches the cache line at `address`, which need not be readable; only on x86-64. Unlike a
+/// load, a prefetch does not wait for an earlier atomic operation.
 #[inline(always)]
 pub fn prefetch(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

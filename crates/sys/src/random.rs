@@ -3,7 +3,7 @@
 use crate::confined::is_confined;
 
 /// An unpredictable number, by one system call. If the kernel refuses or the process is confined,
-/// it is the random part of a stack address.
+/// the number is the random part of a stack address.
 #[must_use]
 pub fn random() -> usize {
     let mut number = 0usize;

@@ -4,11 +4,11 @@
 //! a word of the page only while it owns the record; `owner` and `sequence` change by
 //! compare-and-swap. If two processes both believe that they own a record, only the one whose
 //! generation is in `sequence` can publish. The other one notices when it begins or ends a
-//! publication. Until then its words make the check sum wrong, and the owner overwrites them next.
+//! publication. Until then, words that it writes make the sum wrong; the owner overwrites them.
 //!
 //! Without a system call, a process cannot find out whether another process is alive. So a record
-//! whose last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If its
-//! owner is alive after all, the owner notices this at its next publication, and claims another
+//! whose last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If the
+//! old owner is alive after all, it notices this at its next publication, and claims another
 //! record. The record of the process that made the page never passes to another.
 
 use crate::primitive::{
@@ -21,7 +21,7 @@ use quarry_record::{
     Head, MAGIC, Owner, PAGE_BYTES, RECORD_WORDS, RECORDS, Sequence, Sink, VERSION,
 };
 
-/// Time after its last claim or publication from which on a record may pass to another process:
+/// A record may pass to another process once it was neither claimed nor published in for this long:
 /// 2 s, twenty times the interval at which a working process publishes.
 pub const STALE_NS: u64 = 2_000_000_000;
 
@@ -140,7 +140,7 @@ impl RecordPage {
 pub enum Published {
     /// The publication is in the page.
     Done,
-    /// Another thread is publishing, or this one is, and was interrupted; or there is no page.
+    /// Another thread is publishing, or a handler interrupted this one's publication; or no page.
     Busy,
     /// Other processes own all records.
     NoRecord,

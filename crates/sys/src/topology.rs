@@ -113,7 +113,7 @@ fn possible() -> NumberList {
 }
 
 /// The list from `/sys`, if there is one and it has all CPUs on which the process may run. Else the
-/// limit is the size of the kernel's mask, which no CPU number reaches.
+/// limit is the size of the kernel's mask in bits, which no CPU number reaches.
 fn possible_from(listed: Option<NumberList>, (mask, bytes): (Mask, usize)) -> NumberList {
     let allowed = mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1);
     let highest = mask
@@ -295,7 +295,7 @@ fn chosen_mode(text: &[u8]) -> Option<HugePages> {
     }
 }
 
-/// Most VMAs that a process may have (`vm.max_map_count`), read once; if it cannot be read, the
+/// Maximum number of VMAs of a process (`vm.max_map_count`), read once; if it cannot be read, the
 /// kernel's default (`DEFAULT_MAX_MAP_COUNT`, Linux 6.8).
 #[must_use]
 pub fn max_map_count() -> usize {

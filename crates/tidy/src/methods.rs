@@ -70,7 +70,7 @@ fn without_generics(text: &str) -> String {
     kept
 }
 
-/// The bytes from the brace at the start of `code` to the one that closes it.
+/// The offset of the brace that closes the first brace of `code`; `None` if no brace does.
 fn body_length(code: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (at, byte) in code.bytes().enumerate() {

@@ -31,7 +31,7 @@ struct Module {
 /// A leaf of a `use` declaration.
 struct Use {
     segments: Path,
-    /// The name that the module uses for it; `*` for a glob.
+    /// The name by which the module then knows the item; `*` for a glob.
     name: String,
     is_public: bool,
     line: usize,
@@ -40,9 +40,9 @@ struct Use {
 /// Modules that use each other, directly or through other modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle {
-    /// The folder whose children they are, from the crate's `src`; empty for `src` itself.
+    /// The folder whose children the members are, from the crate's `src`; empty for `src` itself.
     pub folder: String,
-    /// Their names in the folder, sorted; `self` is the folder's own file.
+    /// The modules' names in the folder, sorted; `self` is the folder's own file.
     pub members: Vec<String>,
     /// One shortest way around: `a -> b (file:line)`, one step after the other.
     pub way: Vec<String>,

@@ -1,6 +1,6 @@
 //! Rust text without comments and strings: enough of a lexer for rules about lines and words.
 
-/// A Rust file in the forms that rules need, with the same lines and (but in tests) offsets.
+/// A Rust file in the forms that rules need: all with the same lines, and offsets except in tests.
 pub struct RustFile {
     /// Path from the root of the repository.
     pub path: String,

@@ -1,6 +1,6 @@
-//! Prints return addresses as object files and offsets.
+//! Prints each return address as the path of an object file and an offset in it.
 //!
-//! Looks up no symbols: the loader would take a lock. `addr2line -e FILE OFFSET` finds the line.
+//! Looks up no symbols: the loader would take a lock. `addr2line -e FILE OFFSET` finds the source.
 
 use core::fmt::Write;
 use quarry_sys::file::find_piece;
@@ -30,7 +30,7 @@ fn print_all(frames: &[u64]) {
     }
 }
 
-/// Writes `(FILE+OFFSET)`; the offset counts from the first mapping of the file.
+/// Writes `(FILE+OFFSET)`; the offset counts from the lowest address of the loaded file.
 fn locate(address: usize, place: &mut Line<200>) {
     let mut file = Line::<160>::default();
     let mut base = 0;

@@ -21,7 +21,7 @@ use quarry_sys::primitive::{AtomicUsize, Ordering};
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
 const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 
-/// Largest class allocated in random order, from up to [`WAYS`] objects parked for each class.
+/// Bytes of the largest class that is allocated in random order, from up to [`WAYS`] ready objects.
 const LARGEST_SHUFFLED: usize = 2048;
 
 impl<C: StackConfig> Checker<'_, C> {
@@ -90,8 +90,8 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(object)
     }
 
-    /// Allocates the slot of an object; if there is no memory, first frees objects in quarantine. A
-    /// large slot is zero if `zeroed` is true.
+    /// Allocates the slot of an object; if there is no memory, frees all objects that wait to be
+    /// freed, and tries again. A large slot is zero if `zeroed` is true.
     fn take_slot(&self, shape: &Shape, align: usize, zeroed: bool, room: usize) -> Option<Slot> {
         let least = shape.slot_bytes()?.checked_add(room)?;
         let is_large = least > classes::LARGEST;
@@ -112,7 +112,7 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(slot)
     }
 
-    /// Allocates a small object: a random one of the parked objects of its class.
+    /// Allocates a small object: a random one of the objects that are ready for its class.
     fn alloc_shuffled(&self, request: Request) -> Option<Object> {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
         let is_plain = request.align <= MIN_ALIGN && request.size <= LARGEST_SHUFFLED;
@@ -131,7 +131,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
     }
 
-    /// Frees the objects parked for random order; returns whether there were any.
+    /// Frees the objects that are ready for random order; returns whether there were any.
     pub(super) fn free_shuffled(&self) -> bool {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
         let mut any = false;
@@ -147,8 +147,8 @@ impl<C: StackConfig> Checker<'_, C> {
         any
     }
 
-    /// The live allocation at `object`, if it has a record of the checks. Aborts with a report if
-    /// the object is not in use, or its record was overwritten.
+    /// The live allocation at `object`, if it has a record or lies between guard pages. Aborts and
+    /// reports if the object is not in use or starts elsewhere, or its record was overwritten.
     #[inline]
     pub(super) fn seen(&self, entry: Entry, object: Object) -> Option<Allocation> {
         if let Some(number) = self.checks.guarded_at(object.as_ptr()) {
@@ -216,7 +216,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.stack.misuse(entry, address, misuse)
     }
 
-    /// Frees an allocation that has a record of the checks; returns false if it has none.
+    /// Frees an allocation that has a record or is guarded; returns false for any other allocation.
     ///
     /// # Safety
     /// The user of the object has given it up.
@@ -239,7 +239,7 @@ impl<C: StackConfig> Checker<'_, C> {
         true
     }
 
-    /// Marks an object as freed; returns its place in the slab if it is to be put into quarantine.
+    /// Marks an object as freed; returns its slot if the object is to be put into quarantine.
     ///
     /// # Safety
     /// The object is live, and its user has given it up.

@@ -1,4 +1,4 @@
-//! `realloc` of allocations that have a record of the checks.
+//! `realloc` of allocations that have a record of the checks or lie between guard pages.
 
 use super::checker::{Allocation, Checker, Storage};
 use super::checks::{Shape, Slot};
@@ -7,7 +7,7 @@ use quarry_mm::stack::{Entry, Request, StackConfig, StackHost, with_headroom};
 use quarry_sys::percpu::Object;
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// `realloc` of an allocation with a record of the checks; `None` if it has none.
+    /// `realloc` of an allocation with a record or between guard pages; `None` for any other one.
     ///
     /// # Safety
     /// Same as [`Stack::realloc`].
@@ -59,7 +59,7 @@ impl<C: StackConfig> Checker<'_, C> {
     ///
     /// # Safety
     /// The object is live, and only the caller uses it.
-    // Not inlined, to keep its frame off the stack during the allocation that follows.
+    // Not inlined: its variables take no room on the thread's stack while the caller allocates.
     #[inline(never)]
     unsafe fn resize_checked(&self, slot: Slot, shape: Shape, size: usize) -> bool {
         let resized = Shape { size, ..shape };

@@ -32,7 +32,7 @@ pub(super) struct Checker<'a, C: StackConfig> {
 }
 
 impl Checks {
-    /// `stack` must be the stack of these checks.
+    /// The checks together with `stack`, which must be the stack of these checks.
     #[inline(always)]
     pub(super) fn on<'a, C: StackConfig>(&'a self, stack: &'a Stack<C>) -> Checker<'a, C> {
         Checker { stack, checks: self }
@@ -87,7 +87,7 @@ impl<C: StackConfig> Checker<'_, C> {
         track.set(task::number(), monotonic_ns(), &frames);
     }
 
-    /// The slot of the small object at an address, or of the large one that starts in that frame.
+    /// The slot of the small object at `address`, or of the large one that starts in its frame.
     pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
         let pfn = self.arena().pfn(address)?;
         let kind = self.frames().kind(pfn);
@@ -118,8 +118,8 @@ impl<C: StackConfig> Checker<'_, C> {
 
     pub(super) fn guarded(&self, number: usize) -> &GuardedObject {
         assert!(number < GUARDED_OBJECTS);
-        // SAFETY: the table has that many entries once the pool has an address. Its bytes are zero
-        // at first, which is a valid state of objects; the table is never given back.
+        // SAFETY: the table has GUARDED_OBJECTS entries once the pool has an address. Its bytes are
+        // zero at first, which is a valid `GuardedObject`; the table is never given back.
         unsafe { &*self.checks.guards.objects.load(Ordering::Acquire).add(number) }
     }
 

@@ -18,7 +18,7 @@ use quarry_sys::report::{abort, warn};
 const LINE_BYTES: usize = 16;
 const DUMP_BYTES: usize = 64;
 
-/// The function that the program called when the error was found, if any, and the address.
+/// The function that the program called when the error was found, if any; the object's address.
 struct Found(Option<Entry>, usize);
 
 impl fmt::Display for Found {
@@ -33,7 +33,7 @@ impl fmt::Display for Found {
 impl Checks {
     /// If the checks have made the memory of `stack` at `address` inaccessible, reports the access
     /// and aborts. The checks must be those of `stack`. For a SIGSEGV handler: waits for no lock,
-    /// so it may read the entry of a block that another thread is just hiding.
+    /// so it may read the frame table's entry of a block while another thread hides that block.
     pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, is_write: bool) {
         if stack.has_classes() {
             self.on(stack).report_fault(address, is_write);
@@ -82,8 +82,8 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports an error unless the allocation was requested with `size` bytes at `align`. (The C++
-    /// library rounds sizes up to the alignment, and requests one byte instead of none.)
+    /// Counts an error if the allocation was not requested with `size` bytes; with records, aborts
+    /// with a report. (The C++ library may round `size` up to `align`, and 0 bytes up to 1.)
     pub(super) fn demand(&self, entry: Entry, seen: &Allocation, size: usize, align: usize) {
         let rounded = size.max(1).checked_next_multiple_of(align.max(1));
         let is_right = seen.size == size || Some(seen.size) == rounded;
@@ -164,7 +164,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    /// Reports an address in a freed large block that was made inaccessible, and aborts.
+    /// If `address` lies in a freed large block that is inaccessible, reports that and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn report_if_hidden(&self, entry: Entry, address: *mut u8, pfn: Pfn) {

@@ -1,4 +1,4 @@
-//! Guard pages by sampling: which requests are samples, and how errors are reported.
+//! Guard pages by sampling: which requests get a guarded object (*samples* here), and reports.
 
 use super::checker::{Allocation, Checker, Storage};
 use super::checks::Seal;
@@ -74,7 +74,7 @@ impl<C: StackConfig> Checker<'_, C> {
         Object::new(core::ptr::with_exposed_provenance_mut(user.start))
     }
 
-    /// Lets the fast paths serve requests until the next sample is due.
+    /// If samples are due at intervals, lets the fast paths serve requests until the next one.
     fn wait_for_next_sample(&self) {
         if let Sampling::Each(milliseconds) = self.options().guard {
             let next = coarse_ns() + u64::from(milliseconds) * 1_000_000;
@@ -123,7 +123,7 @@ impl<C: StackConfig> Checker<'_, C> {
         if !object.free() {
             self.misuse_of_seen(entry, seen, Misuse::NothingInUse);
         }
-        // SAFETY: the page is accessible as long as its object is not hidden below.
+        // SAFETY: the page is accessible until `set_accessible` below makes it inaccessible.
         if let Some(at) = unsafe { object.damage() } {
             let Allocation { address, size, .. } = *seen;
             let distance = at as isize - address as isize;
@@ -136,7 +136,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.note_caller(&object.tracks.freed);
         // If the system refuses, a later misuse is detected only by the object's state.
         let _ = self.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
-        // If this thread holds the lock, losing the place is better than a deadlock.
+        // If this thread holds the lock, losing the page for ever is better than a deadlock.
         if let Some(mut free) = self.checks.guards.free.lock_of_others() {
             free.push(number);
         }

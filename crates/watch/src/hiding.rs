@@ -23,14 +23,14 @@ impl<C: StackConfig> Checker<'_, C> {
         (self.frames().link(pfn) == frames + 1).then(|| self.arena().address(Pfn(pfn.0 + frames)))
     }
 
-    /// Makes the guard page inaccessible, unless the process has too many VMAs.
+    /// Makes the guard page after a slot, if any, inaccessible, if the system permits it.
     pub(super) fn protect_guard_page(&self, slot: Slot) {
         if let Some(page) = self.guard_page(slot) {
             let _ = self.arena().os().set_accessible(page, FRAME_BYTES, false);
         }
     }
 
-    /// Makes the guard page after a slot, if any, accessible again; false if the system refuses.
+    /// Makes the guard page after a slot, if any, accessible again; false on `ENOMEM`.
     pub(super) fn open_guard_page(&self, slot: Slot) -> bool {
         let os = self.arena().os();
         self.guard_page(slot).is_none_or(|page| {

@@ -21,7 +21,7 @@ use quarry_sys::clear::clear;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
 
-/// Bytes that the program may use of a request, unless it is a mapping.
+/// Bytes that the program may use of an allocation that it requested, unless that is a mapping.
 fn usable(size: usize, align: usize) -> usize {
     match classes::of_aligned(size, align) {
         Some(class) => classes::SIZES[class.index()] as usize,
@@ -54,8 +54,8 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
         Some(object)
     }
 
-    /// Returns an object of the running CPU, if the profile is the only instrument that is on, the
-    /// CPU has an object, and the request is not a sample.
+    /// Returns an object of the running CPU's array, if the profile is the only instrument that is
+    /// on, the array has an object, and the request is not a sample.
     #[inline]
     fn alloc_counted(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
         if !stack.instruments.is_only(Instrument::Profile)
@@ -155,7 +155,7 @@ impl HeapProfile {
             && self.is_due(stack.percpu().current().index(), size)
     }
 
-    /// Allocates a block for a sample up to 1 MiB; `None` if there is no memory, or no record.
+    /// Allocates a block for a sample; `None` above 1 MiB, or if there is no memory or no record.
     #[inline(never)]
     fn alloc_sampled<C: StackConfig>(&self, stack: &Stack<C>, request: Request) -> Option<Object> {
         let (size, align) = (request.size, request.align.max(MIN_ALIGN));

@@ -6,11 +6,11 @@
 //! ```text
 //! about    describes the program on lines `KEY: VALUE` ([`Script`]); if the program is absent it
 //!          fails, and its last line on standard error says what to install
-//! prepare  puts into FOLDER what samples need but should not pay for
+//! prepare  puts into FOLDER what samples need; its time is not measured
 //! run      does the work in FOLDER, checks it, prints the same every time, and leaves no process
 //! ```
 //!
-//! With `LAB_REST` set, a server's script adds a line `COUNTER BYTES` to FOLDER/rest at each rest.
+//! If `LAB_REST` is set, a server's script pauses, and adds lines `COUNTER BYTES` to FOLDER/rest.
 
 use crate::ready_program::{Check, Label, ReadyProgram};
 use anyhow::{Context, Result, bail};
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// Longest time of a sample; one that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(180);
-/// The ending of scripts; other files in their folder belong to them.
+/// The ending of scripts. Files of their folder with another ending are what scripts need.
 const ENDING: &str = "sh";
 /// The name of a file that scripts share; it is not a script itself.
 const SHARED: &str = "common";

@@ -161,7 +161,7 @@ fn tables(printed: &Printed) -> String {
     text
 }
 
-/// A line with the error for each cell that a fit leaves out; the first line fits all cells.
+/// A line for each fit: the cell that it leaves out (the first leaves out none), and its errors.
 fn fits(all: &[Fit]) -> String {
     let line = |Fit { without, constants, error_points: rms, predicted_points }: &Fit| {
         let values = constants.iter().map(|(name, it)| format!("{name} {it:.1}, "));

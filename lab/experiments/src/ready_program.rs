@@ -33,7 +33,7 @@ pub(crate) struct Server {
 /// An installed program with its work.
 pub(crate) struct ReadyProgram {
     pub(crate) label: Label,
-    /// The allocator's share of the program's time, from a run in which its calls were counted.
+    /// The share of the program's time in the allocator, from a run that counted calls of malloc.
     pub(crate) probe: Probe,
     pub(crate) last_round: u32,
     /// True if each run has the same amount of work, so that times can be compared.

@@ -25,7 +25,7 @@ const CORES: usize = 26;
 const SMALL_NS: [f64; 2] = [94.0, 984.0];
 const HUGE_TIMES: f64 = 27.0;
 
-/// Blocks of each core: many times what its lists hold, so most of the blocks come from the zone.
+/// Blocks of each core: many times more than its lists hold, so most blocks come from the zone.
 const SMALL_BLOCKS: u32 = 32_768;
 const HUGE_BLOCKS: u32 = 256;
 
@@ -63,7 +63,7 @@ pub(crate) fn predict(machine: &MachineFile) -> Result<Vec<Cell>> {
 mod tests {
     use super::*;
 
-    /// With twice as many blocks each takes the same time, within a tenth: lists hold few blocks.
+    /// Twice as many blocks take as long per block, within a tenth: lists hold few of them.
     #[test]
     fn blocks_do_not_come_from_the_lists_of_their_core() {
         let machine = MachineFile::named(MACHINE);

@@ -28,7 +28,7 @@ pub struct Cell {
 /// The effect that a cell is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
-    /// The group of cells with which this one is scored.
+    /// The group of cells with which this cell is scored.
     pub group: String,
     /// The error of predicting that nothing changes, in the unit of `error_points`.
     pub no_effect_points: f64,
@@ -77,7 +77,7 @@ impl Cell {
         Self { note: note.to_owned(), ..self }
     }
 
-    /// Makes the cell of a gain or loss in per cent, scored in a group. Without an effect it is 0.
+    /// Makes the cell of a gain or loss in per cent: 0 without an effect. It is scored in a group.
     #[must_use]
     pub fn gain(group: &str, (row, column): (&str, &str), document: f64, predicted: f64) -> Self {
         Self::percent(row, column, document, predicted).scored(group, 0.0 - document)

@@ -69,7 +69,7 @@ pub(crate) fn numbers(document: &str, figure: &str) -> Vec<f64> {
     value.split_whitespace().map(|it| it.parse().expect("a number")).collect()
 }
 
-/// The standard deviation of the gain from one figure to another, in points, from those of both.
+/// The standard deviation of a gain, in points, from its two figures and their own deviations.
 pub(crate) fn deviation((from, from_deviates): (f64, f64), (to, to_deviates): (f64, f64)) -> f64 {
     to / from * (from_deviates / from).hypot(to_deviates / to) * 100.0
 }

@@ -24,14 +24,14 @@ const KERNELS: [&str; 4] = [
 /// Faults of a task between its `mmap` and its `munmap`: page_fault1 maps 128 MiB.
 const ROUND: u32 = 32_768;
 
-/// The same in a quick run: still more than the 1,860 pages that a CPU's lists hold.
+/// Such faults in a quick run: still more than the 1,860 pages that a CPU's lists hold.
 const QUICK_ROUND: u32 = 2_560;
 
-/// The kernel and the number of processes to whose rate `socket_bytes_per_ns` was fitted: with
-/// them, one socket clears more memory than in any other cell of the document.
+/// The kernel and the number of processes of the cell to which `socket_bytes_per_ns` was fitted. In
+/// no other cell of the document does one socket clear so much memory.
 const CLEARED: (usize, usize) = (4, 16);
 
-/// Numbers of threads for which the document says what limits them.
+/// Numbers of threads for which the document says what limits their gain.
 const STOPPED: [usize; 3] = [16, 32, 64];
 
 /// The number of the last kernel, with which the document's author measured the wait for locks and

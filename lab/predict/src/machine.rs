@@ -46,7 +46,7 @@ pub(crate) struct MachineFile {
     threads: u32,
     /// The clock in GHz while 1, 2, .. CPUs of a socket are busy; the last value holds for more.
     ghz: Vec<f64>,
-    /// Idle states: the idle ns after which a CPU enters each, and the ns that it takes to leave.
+    /// Idle states, each with the idle ns after which a CPU enters it, and the ns to leave it.
     #[serde(default)]
     idle_states: Vec<[u64; 2]>,
     /// How tasks wait for a lock.

@@ -19,7 +19,7 @@ pub(crate) const VANILLA: &str = "slub-4.9+order0";
 pub(crate) const HOPCPU: &str = "slub-4.9+v2016";
 const MAINLINE: &str = "slub-4.9+v5.14";
 
-/// Bytes of the packets whose rows constants were fitted to.
+/// Sizes of packets in bytes: constants were fitted to the rows of these sizes.
 const FITTED: [usize; 2] = [8192, 16384];
 
 /// The column for the gain from lists of higher orders.
@@ -134,7 +134,7 @@ pub(crate) fn streams(machine: &MachineFile) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// Returns the time of a run of hackbench with processes, or with threads, which share open files.
+/// Returns how many ns hackbench runs with processes or, if `threads`, threads that share files.
 fn hackbench(
     machine: &MachineFile,
     policies: &str,
@@ -168,8 +168,8 @@ fn gained(machine: &MachineFile, lists: &str, bytes: usize) -> Result<f64> {
     Ok(gain(mbit(VANILLA)?, mbit(lists)?))
 }
 
-/// Supposes UDP_STREAM at half the clock, as the governor pcc-cpufreq may set it (with which the
-/// document saw almost no gain), and at the full clock with the lists of Linux 5.14.
+/// Supposes UDP_STREAM at half the clock, and at the full clock with the lists of Linux 5.14. The
+/// governor pcc-cpufreq may halve the clock; with it the document saw almost no gain.
 pub(crate) fn suppose_streams(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut slow = machine.clone();
     for constant in INSTRUCTIONS {
@@ -198,7 +198,7 @@ fn row(benchmark: &str, groups: usize) -> String {
     format!("{benchmark}, {groups} group{}", if groups == 1 { "" } else { "s" })
 }
 
-/// Supposes hackbench with threads, which the document did not run. `cells` has those of processes.
+/// Supposes hackbench with threads, not run in the document. `cells` has the cells of processes.
 pub(crate) fn suppose(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut all = Vec::new();
     for (path, benchmark) in HACKBENCHES {

@@ -79,7 +79,7 @@ fn share(replayed: &Replayed) -> f64 {
 }
 
 fn documented() -> f64 {
-    // A figure of the profile: a number of samples, then its share of all samples in per cent.
+    // A figure of oprofile: hits in the function, then their share of all hits in per cent.
     PAGE_ALLOCATOR
         .iter()
         .map(|name| documents::numbers("003", &format!("oprofile {name}"))[1])

@@ -38,7 +38,7 @@ const DOCUMENTS: [(&str, &[&str]); 7] = [
     (COUNTERS, &[counters::MACHINE]),
 ];
 
-/// The largest value that `--set` accepts: one second, so that no sum of a replay overflows.
+/// The largest value that `--set` accepts: one second in ns, so that no sum of a replay overflows.
 const MOST: f64 = 1e9;
 
 fn shown(machine: &MachineFile) -> Shown {
@@ -143,7 +143,7 @@ impl Options {
         }
     }
 
-    /// The suppositions of the document on a machine, from the predictions in `cells`.
+    /// Computes the document's suppositions on a machine, as changes of the figures in `cells`.
     fn suppositions(&self, machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
         match self.document.as_str() {
             "000" | "002" | "003" | "004" if machine.quick => Ok(Vec::new()),

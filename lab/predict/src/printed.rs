@@ -17,7 +17,7 @@ pub struct Printed {
     /// Suppositions that the document makes or leaves open. It has no figures to compare them with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suppositions: Vec<Supposed>,
-    /// The effect of each constant, if the user asked for it.
+    /// How each prediction changes with each constant, if the user asked for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitivity: Vec<Moved>,
     /// The fitted constants without each cell in turn, if the user asked for them.
@@ -29,8 +29,8 @@ pub struct Printed {
     /// True if the runs were short ones; their figures differ from those of the documentation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quick: bool,
-    /// Events of the simulated machines. The time that they took is not here, so that the same
-    /// command line always prints the same bytes.
+    /// Number of events of the simulated machines. The real time of the runs is left out, so that
+    /// the same command line always prints the same bytes.
     pub events: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct Supposed {
     pub after: f64,
 }
 
-/// The effect of changing a constant by a fifth: the change of the prediction, in points.
+/// How a prediction changes with a constant, in the unit of [`Cell::error_points`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Moved {
     /// The name of the machine's file.
@@ -69,9 +69,9 @@ pub struct Moved {
     pub row: String,
     /// The cell's column.
     pub column: String,
-    /// The effect of lowering the constant by a fifth.
+    /// The change of the prediction if the constant is a fifth lower.
     pub lower: f64,
-    /// The effect of raising it by a fifth.
+    /// The change of the prediction if the constant is a fifth higher.
     pub higher: f64,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Run<'a> {
     pub(crate) policies: &'a str,
     pub(crate) scenario: Scenario,
     pub(crate) tasks: usize,
-    /// CPUs of the tasks, in turn.
+    /// The CPUs to which tasks are bound in turn; if empty, the scheduler chooses.
     pub(crate) cpus: Vec<usize>,
     pub(crate) warm_up_us: u64,
     pub(crate) measured_us: u64,
@@ -110,7 +110,7 @@ impl<A: Act> Replay for OnStack<A> {
     }
 }
 
-/// Events of the simulated machines in all runs of this process.
+/// Number of events of the simulated machines in all runs of this process.
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 
 /// Shows on a terminal how many replays have run. Their total depends on the document.
@@ -124,7 +124,7 @@ pub(crate) fn end_of_progress() {
     PROGRESS.finish_and_clear();
 }
 
-/// Events of all simulated machines so far: accesses to shared memory, sleeps, wake-ups.
+/// Number of events of all simulated machines: accesses to shared memory, sleeps, wake-ups.
 pub(crate) fn events() -> u64 {
     EVENTS.load(Relaxed)
 }

@@ -25,7 +25,7 @@ const MEASURED_US: u64 = 20_000;
 const RATES: [u64; 2] = [10_000, 50_000];
 const LOADED_BYTES: usize = 14;
 
-/// One sender and one receiver. Except on `tcp-stream`, a message costs as much as one of netperf.
+/// Replays one sender and one receiver. Except on `tcp-stream`, a message costs as netperf's does.
 fn sockperf(
     machine: &MachineFile,
     policies: &str,
@@ -67,7 +67,7 @@ fn latency_us(replayed: &Replayed) -> f64 {
     all.iter().sum::<u64>() as f64 / all.len().max(1) as f64 / 1e3
 }
 
-/// sockperf under load: according to the document, latency is generally lower with hopcpu.
+/// Supposes sockperf under load: the document says that latency is generally lower with hopcpu.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let mut all = Vec::new();
     for (path, protocol) in UNDER_LOAD {

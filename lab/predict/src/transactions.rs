@@ -21,7 +21,7 @@ const SLUB: &str = "slub-3.0+order0";
 const SLAB: &str = "slab+order0";
 const LOCKLESS: &str = "slub-3.1+order0";
 
-/// The group of two gains: of SLAB over SLUB, and of slow paths without a lock over those with one.
+/// The group of cells for two gains: SLAB's over SLUB, and that of lockless slow paths over locked.
 const GAIN: &str = "difference";
 
 /// A line of the document, and the simulated rates of SLUB and SLAB.
@@ -57,7 +57,7 @@ fn baseline(line: &Transactions, rate: f64) -> Cell {
     Cell::figure(&line.threads.to_string(), "SLUB transactions/s", line.slub, rate).calibrated()
 }
 
-/// The baseline's cells, to which constants are fitted; with `only`, the cell for so many threads.
+/// Returns SLUB's cells, to which constants are fitted; with `only`, the cell for so many threads.
 pub(crate) fn calibration(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let wanted = |line: &Transactions| only.is_none_or(|threads| threads == line.threads);
     let lines = documents::transactions().into_iter().filter(wanted);

@@ -10,7 +10,7 @@ use quarry_replay::file_cache::FileCache;
 use quarry_replay::truncation::Truncation;
 use std::time::Duration;
 
-/// The machine's file: any of two sockets would do, and this one is of the document's years.
+/// The machine's file. Any machine of two sockets would do; this one is of the document's years.
 pub(crate) const MACHINE: &str = "004";
 
 /// The document's kernels from oldest to newest, by the names of `TruncationPolicy`.
@@ -35,7 +35,7 @@ fn per_page(machine: &MachineFile, policies: &str, filler: u32, truncater: u32) 
     Ok(took.as_nanos() as f64 / PAGES as f64)
 }
 
-/// Each kernel's time to truncate a file that the same CPU, another core or another node filled.
+/// Supposes, for each kernel, that another core or another node filled the file, not the same CPU.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let topology = machine.topology();
     let other_core = (1..topology.cpus()).find(|cpu| topology.socket_of(*cpu) == 0);

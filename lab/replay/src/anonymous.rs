@@ -96,7 +96,7 @@ impl AnonymousLru {
     }
 
     /// Empties the add batches of all CPUs: a task that moved to another CPU has left pages in the
-    /// batch of its old one.
+    /// batch of its former CPU.
     pub(crate) fn drain_all(&self, free: &mut dyn FnMut(Pfn)) {
         self.lists.drain_all(&self.table, &mut |page| free(self.take(page)));
     }

@@ -9,9 +9,9 @@ use crate::memory::{Buffer, KernelMemory, Pages};
 pub struct Bulk {
     /// The kind of block.
     pub pages: Pages,
-    /// Tasks, each on a CPU of its own.
+    /// Number of tasks.
     pub tasks: usize,
-    /// Blocks of each task.
+    /// Number of blocks of each task.
     pub blocks: u32,
     /// Nanoseconds of computing per block, besides the calls to the allocator.
     pub work_ns: u64,

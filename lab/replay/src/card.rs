@@ -27,9 +27,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
-    /// Packets that a poll takes at most.
+    /// Maximum number of packets that a poll takes.
     pub poll: u32,
-    /// Packets after which the card interrupts.
+    /// Number of arrived packets at which the card interrupts.
     pub frames: usize,
     /// Microseconds after the first packet at which the card interrupts even if fewer packets came.
     pub frames_us: u64,
@@ -82,14 +82,14 @@ struct Scene<'a, M: KernelMemory> {
     ring: &'a Ring,
     sockets: &'a [Socket],
     stage: &'a Stage<Duration>,
-    /// Requests so far whose process has received the answer, and answers that were intact.
+    /// Number of answers that processes have received so far, and of intact ones among them.
     sent: AtomicU64,
     verified: AtomicU64,
     is_over: AtomicBool,
 }
 
 /// Lets `scale.tasks` processes send along `path`. The scheduler chooses their CPUs, and the card
-/// interrupts the first CPU of the scale.
+/// interrupts the first CPU of `scale.cpus`.
 pub(crate) fn run<M: KernelMemory>(
     memory: &M,
     path: &Path,

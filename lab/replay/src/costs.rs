@@ -17,10 +17,10 @@ const OBJECT_BYTES: usize = 256;
 /// Bytes of the copies that are timed.
 const COPY_BYTES: usize = 4096;
 
-/// Calls in a burst that is short enough for the arrays and lists of one CPU.
+/// Number of calls in a burst that is short enough for the arrays and lists of one CPU.
 const SHORT: usize = 16;
 
-/// Calls in a burst that is too long for the arrays and lists of one CPU.
+/// Number of calls in a burst that is too long for the arrays and lists of one CPU.
 const LONG: usize = 2_000;
 
 /// Number of repetitions. The fastest counts, because nothing disturbed it.
@@ -96,13 +96,13 @@ impl Costs {
     }
 }
 
-/// The least time of each part over several rounds.
+/// The least time of an allocation, and of a free, over `attempts` rounds.
 fn least(attempts: usize, round: impl Fn() -> (f64, f64)) -> (f64, f64) {
     let rounds = (0..attempts).map(|_| round());
     rounds.fold((f64::INFINITY, f64::INFINITY), |(a, b), (x, y)| (a.min(x), b.min(y)))
 }
 
-/// Allocates a burst and frees it in the same order. Returns the nanoseconds of each kind of call.
+/// Allocates a burst and frees it in the same order. Returns the mean ns of an alloc and of a free.
 fn round(burst: usize, alloc: impl Fn() -> Buffer, free: impl Fn(Buffer)) -> (f64, f64) {
     let mut taken = Vec::with_capacity(burst);
     let start = Instant::now();

@@ -30,9 +30,9 @@ pub struct Crew {
     pub load: Option<Load>,
     /// True if a message that finds no room is lost; otherwise its sender waits.
     pub drops: bool,
-    /// CPUs of senders and receivers.
+    /// The CPUs of a sender and of its receiver.
     pub place: Place,
-    /// Turns of each sender, if the amount of work is fixed instead of the time.
+    /// Number of turns of each sender, if the amount of work is fixed and not the time.
     pub turns: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// The rate at which senders send, where latency is measured.
+/// The rate at which senders send if the replay measures latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// Messages per second of each sender, evenly spaced.
@@ -80,7 +80,7 @@ enum Length {
 }
 
 /// Least number of turns in the warm-up. On a busy machine the warm-up's time may end before queues
-/// and lists are as full as they get. With slqb, which takes longest, that needs some 40 bursts.
+/// and lists are as full as they get. Under slqb, which takes longest, they fill in some 40 bursts.
 const WARM_UP_TURNS: u64 = 64;
 
 struct Scene<'a, M: KernelMemory> {
@@ -100,8 +100,8 @@ struct Scene<'a, M: KernelMemory> {
 /// on the `n`th CPU. If the number of turns is fixed, the warm-up is a tenth of it.
 ///
 /// # Panics
-/// If there is no memory left, a CPU is not ours to use, or the path does not suit the crew:
-/// answers and batches need a queue with one sender, unless it is a pipe.
+/// If there is no memory left, a CPU is not ours to use, or the path does not suit the crew: a
+/// socket with several senders has no answers and no batches, and no socket recycles pieces.
 pub(crate) fn run<M: KernelMemory>(
     memory: &M,
     path: &Path,
@@ -182,7 +182,7 @@ impl<M: KernelMemory> Scene<'_, M> {
         self.queues.iter().map(Queue::verified).sum()
     }
 
-    /// Nanoseconds since the start.
+    /// Nanoseconds since `origin`.
     fn now(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64
     }
@@ -257,7 +257,7 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
         self.queues.iter().for_each(Queue::close);
     }
 
-    /// Sends for this length, and waits until everything has been received.
+    /// Sends for this length, and waits until receivers have received everything.
     fn send_for(&mut self, length: Length) {
         let (start, mut turns) = (Moment::now(), 0);
         loop {
@@ -358,7 +358,7 @@ mod tests {
     const SCALE: Scale<'_> =
         Scale { tasks: 2, cpus: &[], warm_up: Duration::ZERO, measured: Duration::ZERO };
 
-    /// A path on which each `batch` messages share one page, or one recycled page.
+    /// A path on which every `batch` messages share one piece named `page`.
     fn one(page: &str, batch: u32) -> Path {
         let steps = ["sender alloc", "receiver free"].map(|it| format!("{it} {page} per {batch}"));
         path(&steps.each_ref().map(String::as_str), Some(page), 100)

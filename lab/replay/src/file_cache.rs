@@ -3,19 +3,19 @@
 use crate::memory::KernelMemory;
 
 /// A kernel's page cache, with pages of 4 KiB. The file system locks each file, so no two calls for
-/// the same mapping run at the same time.
+/// the same file mapping run at the same time.
 pub trait FileCache: KernelMemory {
-    /// Names the cached pages of a file.
+    /// Names a file mapping.
     type Mapping: Copy + Send + Sync;
 
-    /// Makes a mapping without pages.
+    /// Makes a file mapping without pages.
     fn create_mapping(&self) -> Self::Mapping;
 
-    /// Ends a mapping that has no pages left.
+    /// Ends a file mapping that has no pages left.
     fn destroy_mapping(&self, mapping: Self::Mapping);
 
-    /// Reads a page: if it is not cached, `fill` writes its bytes first; then `see` looks at them.
-    /// Returns whether the page was cached.
+    /// Reads a page. If the page is not cached, `fill` writes its bytes first. Then `see` reads the
+    /// bytes. Returns whether the page was cached.
     fn read(
         &self,
         mapping: Self::Mapping,
@@ -34,11 +34,11 @@ pub trait FileCache: KernelMemory {
         change: &mut dyn FnMut(&mut [u8]),
     ) -> bool;
 
-    /// Hands the dirty pages of a mapping to `write`, in the order of their indices, and makes them
-    /// clean. Returns how many pages were dirty.
+    /// Hands the dirty pages of a file mapping to `write`, in the order of their page numbers, and
+    /// makes them clean. Returns how many pages were dirty.
     fn flush(&self, mapping: Self::Mapping, write: &mut dyn FnMut(u64, &[u8])) -> u64;
 
-    /// Drops the pages from index `from` on, and the shadow entries of evicted ones.
+    /// Drops the pages from page number `from` on, and the shadow entries of evicted pages.
     fn truncate(&self, mapping: Self::Mapping, from: u64);
 }
 
@@ -64,7 +64,7 @@ pub(crate) mod tests {
         mappings: AtomicU32,
         ended: AtomicU32,
         truncated: AtomicU64,
-        /// Maximum number of pages that it may hold; 0 = no limit.
+        /// Maximum number of pages that the cache may hold; 0 = no limit.
         most: usize,
     }
 

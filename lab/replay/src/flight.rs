@@ -15,7 +15,7 @@ pub(crate) struct Flight {
     pub(crate) held: Vec<VecDeque<Buffer>>,
     /// Messages that were received, but whose sender has not yet processed the answer.
     pub(crate) answered: u32,
-    /// One freed piece of the recycled kind, kept for the next allocation.
+    /// A freed piece of the recycled kind, kept for the next allocation.
     pub(crate) kept: Option<Buffer>,
 }
 

@@ -33,7 +33,7 @@ struct Table {
 pub struct WorkRow {
     /// The total cost of a message in the document; 0 if the document has no figure.
     of: u64,
-    /// The part of this cost that the replay spends by computing instead.
+    /// The part of this cost that the replay replaces by computing for as long.
     ns: u64,
 }
 
@@ -119,15 +119,15 @@ static TABLES: LazyLock<BTreeMap<String, Table>> = LazyLock::new(|| {
 pub struct Setting {
     /// Bytes of a message's payload.
     pub bytes: usize,
-    /// Pages of a list.
+    /// Number of pages in a list of pages.
     pub length: u32,
-    /// The rate at which senders send, where latency is measured.
+    /// The rate at which senders send if the replay measures latency.
     pub load: Option<Load>,
     /// True if tasks share open files or an address space.
     pub threads: bool,
     /// The value of `--amount`; 0 = as much as fits.
     pub amount: u32,
-    /// CPUs of senders and receivers.
+    /// The CPUs of a sender and of its receiver.
     pub place: Place,
     /// The cost of a message, if it differs from the path's.
     pub work: Option<WorkRow>,
@@ -285,7 +285,7 @@ pub(crate) mod tests {
         Scenario::of(path, &Setting { bytes, ..Setting::default() })
     }
 
-    /// The path of this name with an amount.
+    /// The path of this name with `amount` as the value of `--amount`.
     pub(crate) fn of_amount(path: &str, amount: u32, threads: bool) -> Scenario {
         let bytes = if TABLES[path].crew.is_some() { 100 } else { 0 };
         Scenario::of(path, &Setting { bytes, amount, threads, length: 14, ..Setting::default() })

@@ -10,7 +10,7 @@
 //! solo      tasks that allocate and free by themselves
 //! truncation  one task fills a file, another one truncates it
 //! bulk      all tasks take blocks of pages at the same time
-//! stage     where threads meet the one that measures them
+//! stage     where threads meet the thread that measures them
 //! worker    a process that walks a path
 //! queue     the receive queue of a socket or pipe
 //! flight    messages on their way, with the memory that they hold
@@ -19,7 +19,7 @@
 //! memory    the interface by which a path allocates
 //! file_cache  the interface by which file systems use a page cache
 //! policies  the names of variants
-//! host      who runs the tasks: threads, or tasks of a simulated machine
+//! host      the runner of the tasks: threads, or tasks of a simulated machine
 //! anonymous  the LRU lists of the pages of programs
 //! timed     a wrapper for a memory that times its calls for pages
 //! stack     Quarry's stacks as a memory for paths; `stack_files`: their page cache

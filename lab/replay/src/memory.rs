@@ -38,10 +38,10 @@ impl Buffer {
         self.address
     }
 
-    /// Returns the address of `offset`, from which on `bytes` bytes are inside the memory.
+    /// Returns the address of `offset`, where a range of `bytes` bytes begins.
     ///
     /// # Panics
-    /// If they are not all inside.
+    /// If the range is not inside the memory.
     fn range(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset + bytes <= self.bytes, "{bytes} bytes at {offset} of {}", self.bytes);
         // SAFETY: the offset lies inside of the memory or at its end.
@@ -70,7 +70,7 @@ impl Buffer {
         unsafe { self.range(0, bytes).write_bytes(0, bytes) };
     }
 
-    /// Looks at the first `bytes` bytes, as a kernel looks at a structure before freeing it. Only a
+    /// Reads the first `bytes` bytes, as a kernel reads a structure before freeing it. Only a
     /// simulated machine notices the access.
     #[inline]
     pub(crate) fn inspect(&self, bytes: usize) {
@@ -108,7 +108,7 @@ pub trait KernelMemory: Sync {
     /// Bytes of the largest request that `kmalloc` serves from a cache.
     fn largest_kmalloc(&self) -> usize;
 
-    /// Makes a cache for objects of `bytes` bytes, or returns the one of this name.
+    /// Makes a cache for objects of `bytes` bytes, or returns the existing cache of this name.
     fn create_cache(&self, name: &str, bytes: usize) -> Self::Cache;
 
     /// An object, or `None` if there is no memory.
@@ -144,7 +144,7 @@ pub trait KernelMemory: Sync {
     /// Returns the counts of each cache, every cache once.
     fn caches(&self) -> Vec<CacheCounts>;
 
-    /// Returns how much memory is on lists and in descriptors now.
+    /// Returns how much memory pcp lists and descriptors hold now.
     fn footprint(&self) -> Footprint;
 
     /// Takes back everything that caches keep, and checks that no memory is missing. All objects
@@ -208,7 +208,7 @@ macro_rules! counters {
                 Self { $($name: self.$name - earlier.$name),+ }
             }
 
-            /// The sum of both.
+            /// Returns the sum of each counter in `self` and in `other`.
             pub fn plus(self, other: Self) -> Self {
                 Self { $($name: self.$name + other.$name),+ }
             }
@@ -222,15 +222,15 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Times the zone's lock was taken.
+    /// Number of times that a task took the lock of a zone.
     zone_lock,
-    /// Times the lock was found held.
+    /// Times a task found such a lock held.
     zone_contended,
-    /// Nanoseconds that were spent waiting for the zone's lock.
+    /// Nanoseconds for which tasks waited for the locks of zones.
     zone_wait_ns,
-    /// Number of measurements of how long the lock was held.
+    /// Number of measurements of how long a task held the lock of a zone.
     zone_hold_samples,
-    /// The sum of these hold times, in nanoseconds.
+    /// The sum of these measured hold times, in nanoseconds.
     zone_hold_ns,
     /// Critical sections of the zone that handed blocks out.
     zone_allocs,
@@ -249,7 +249,7 @@ counters! {
     /// Times a lock of the slab allocator was taken. Such a lock guards the slabs of a node or CPU,
     /// one slab, a barn, or objects that CPUs hand to each other (alien arrays, remote lists).
     slab_lock,
-    /// Times such a lock was found held.
+    /// Times a task found such a lock held.
     slab_contended,
     /// Nanoseconds that were spent waiting for these locks.
     slab_wait_ns,
@@ -269,7 +269,7 @@ counters! {
     listed,
     /// Times a lock of an LRU list was taken; how many locks there are depends on the policy.
     lru_lock,
-    /// Times such a lock was found held.
+    /// Times a task found such a lock held.
     lru_contended,
     /// Nanoseconds that were spent waiting for these locks.
     lru_wait_ns,
@@ -279,17 +279,17 @@ counters! {
     lru_removed,
     /// Pages among these that were sentinels, if the policy has any.
     sentinels,
-    /// Times the lock of a mapping was taken.
+    /// Number of times that a truncation or an invalidation locked a file mapping.
     index_lock,
     /// Lists of pages that the page cache gave to the page allocator.
     page_list_frees,
     /// Pages that truncation dropped.
     pages_truncated,
-    /// Pages that reclaim looked at.
+    /// Pages that scans took from the tails of inactive lists.
     scanned,
     /// Pages that reclaim evicted.
     evicted,
-    /// Pages that were read again after they had been evicted.
+    /// Pages that were read again after reclaim had evicted them.
     refaults,
 }
 

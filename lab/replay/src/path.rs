@@ -26,7 +26,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Bytes of a piece, as the kernel's `ksize` reports them.
+    /// Number of bytes of a piece, as the kernel's `ksize` reports it.
     pub const fn bytes(&self) -> usize {
         match self {
             Self::Cache { bytes, .. } => *bytes,
@@ -74,7 +74,7 @@ pub struct Piece<S = Source> {
     pub cleared: usize,
     /// True if a queue keeps one freed piece for its next allocation (`tmp_page` of a pipe).
     pub recycled: bool,
-    /// Messages that share one piece.
+    /// Number of messages that share one piece.
     pub batch: u32,
 }
 
@@ -98,7 +98,7 @@ pub(crate) enum Act {
 /// A line of a path's table.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// True if the receiver takes the step, or the same process at a later time.
+    /// True if a receiver takes the step, or if the sending process takes it at a later time.
     received: bool,
     act: Act,
     piece: &'a str,
@@ -106,7 +106,7 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Reads `ROLE ACT PIECE [per COUNT]`; `count` returns the number of messages that COUNT means.
+    /// Parses `ROLE ACT PIECE [per COUNT]`; `count` returns how many messages COUNT stands for.
     ///
     /// # Panics
     /// If the text has another form.
@@ -175,8 +175,8 @@ pub struct Path<S = Source> {
     pub(crate) payload: usize,
     /// Time that a message costs besides allocation and copies.
     pub work: Work,
-    /// The messages of the largest batch. In a socket's queue, bursts must be multiples of it or
-    /// fill the queue, so that no two bursts share a batch.
+    /// Number of messages in the largest batch. In a socket's queue, a burst must be a multiple of
+    /// this number or fill the queue, so that no two bursts share a batch.
     pub(crate) longest_batch: u32,
 }
 

@@ -24,7 +24,7 @@ struct Eras {
 static ERAS: LazyLock<Eras> =
     LazyLock::new(|| toml::from_str(include_str!("../data/eras.toml")).expect("a test reads it"));
 
-/// The page policy that the library has.
+/// The name of the library's default page policy.
 fn default_pages() -> &'static str {
     Chosen::default().name()
 }

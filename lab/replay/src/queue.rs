@@ -15,7 +15,7 @@ pub(crate) struct Queue {
     inside: Mutex<Inside>,
     /// Signalled when there are messages to receive, or when the last sender has ended.
     filled: Condvar,
-    /// Signalled when there is room, or when no room is in use at all.
+    /// Signalled when a receiver releases room and threads wait for it.
     emptied: Condvar,
     /// References to the open file, counted if threads share the table of files.
     file: AtomicU64,
@@ -206,7 +206,7 @@ impl Queue {
         self.lock().verified
     }
 
-    /// Returns what the queue still holds at the end: a recycled piece that it kept.
+    /// Returns what the queue still holds at the end: a recycled piece, if the queue kept one.
     pub(crate) fn into_flight(self) -> Flight {
         self.inside.into_inner().flight
     }

@@ -36,7 +36,7 @@ pub enum Space {
     Shared,
 }
 
-/// The time at which tasks begin a round, and at which they stop.
+/// When tasks begin a round, and when they stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// All tasks begin a round together, and stop after the round in which the time runs out.
@@ -53,7 +53,7 @@ pub enum Pace {
 pub struct Solo {
     /// Messages of a round: all of them take the first leg, then all take the second.
     pub round: u32,
-    /// The part that is measured.
+    /// The legs that are measured.
     pub timed: Timed,
     /// The address space into which the first leg maps a message's page; the second leg unmaps it.
     pub space: Space,
@@ -212,8 +212,8 @@ impl<'a, M: KernelMemory> Task<'a, M> {
         shared.verified.fetch_add(self.worker.verified - verified, Relaxed);
     }
 
-    /// Runs the first leg of a round, or the rest of that leg. The leg also stops once all tasks
-    /// have sent `until` messages together, if that is a number. Returns how many this call sent.
+    /// Runs the first leg of a round, or what is left of the leg. If `until` is a number, the leg
+    /// also stops once all tasks together have sent that many. Returns how many this call sent.
     fn first_leg(&mut self, shared: &Shared, until: Option<u64>) -> u64 {
         if self.left == self.round {
             // Mapping an address range changes the address space, as unmapping does.

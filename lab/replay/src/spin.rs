@@ -29,7 +29,7 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// Measures how long a round takes, unless the process has measured it before.
+    /// Returns a loop whose speed is known; the first call of the process measures the speed.
     pub(crate) fn calibrated() -> Self {
         Self { rounds_per_1024_ns: *ROUNDS_PER_1024_NS }
     }

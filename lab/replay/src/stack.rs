@@ -47,7 +47,7 @@ pub struct Machine {
     pub cpus: u32,
     /// Bytes of memory; 0 = unknown, because a process has no fixed amount of memory.
     pub memory: u64,
-    /// Number of nodes; the CPUs of this machine are spread over them.
+    /// Number of nodes. Unless the system has as many, slots are assigned to the nodes in turn.
     pub nodes: u8,
     /// Bytes that the stack may have; 0 = no limit.
     pub budget: u64,
@@ -381,7 +381,7 @@ mod tests {
     struct Briefly(Scenario, usize);
 
     impl Replay for Briefly {
-        /// Zone locks per message, and the names of the caches.
+        /// The number of zone locks taken per message, and the names of the caches.
         type Output = (f64, Vec<String>);
 
         fn on<M: FileCache>(mut self, memory: &M) -> Self::Output {
@@ -412,8 +412,8 @@ mod tests {
         policies.replay(DOCUMENTED, Briefly(scenario, tasks)).unwrap()
     }
 
-    /// Zone locks per message, measured with one task. With several tasks on one CPU, a task could
-    /// lose the CPU while it holds the pcp lists' lock, and the others would then go to the zone.
+    /// Zone locks taken per message by one task. With several tasks on one CPU, a task could lose
+    /// the CPU while it holds the pcp lists' lock, and the others would then go to the zone.
     fn zone_locks(policies: &str, scenario: Scenario) -> f64 {
         run(policies, scenario, 1).0
     }

@@ -27,7 +27,7 @@ pub struct Observed {
 pub struct Scale<'a> {
     /// Number of tasks that run at once.
     pub tasks: usize,
-    /// CPUs, which tasks use in turn.
+    /// The CPUs, which are given to tasks in turn.
     pub cpus: &'a [usize],
     /// Length of the warm-up.
     pub warm_up: Duration,
@@ -49,7 +49,7 @@ pub struct Replayed {
     pub rate: u64,
     /// Wall-clock time.
     pub wall_ns: u64,
-    /// CPU time of the process.
+    /// CPU time of the process, or of all CPUs of a simulated machine, in nanoseconds.
     pub cpu_ns: u64,
     /// Counts of the memory during the measurement.
     pub counters: Counters,
@@ -77,7 +77,7 @@ impl<O: Copy> Stage<O> {
         self.barrier.wait();
     }
 
-    /// Lets all threads carry out an order, and waits until all of them have done so.
+    /// Lets all threads carry out an order and waits for all of them. Returns the observations.
     pub fn conduct<M: KernelMemory>(&self, memory: &M, order: O) -> Observed {
         let (before, cpu_before, start) = (memory.counters(), cpu_ns(), Moment::now());
         self.set(Some(order));

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 /// A call that takes this long or longer was interrupted, and its time is not counted.
 const INTERRUPTED: Duration = Duration::from_micros(20);
 
-/// Another memory, whose allocations and frees of pages are timed.
+/// A memory that wraps another memory and times its allocations and frees of pages.
 pub struct TimedPages<'a, M> {
     memory: &'a M,
-    /// The time of reading the clock twice.
+    /// Nanoseconds between two successive readings of the clock.
     clock_ns: u64,
     page_ns: AtomicU64,
 }

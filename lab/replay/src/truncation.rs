@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Truncation {
     /// Pages of the file.
     pub pages: u64,
-    /// Times that the file is filled and truncated before the measured truncation.
+    /// Number of times that the file is filled and truncated before the measured truncation.
     pub warm_ups: u32,
     /// The CPU of the task that reads all pages.
     pub filler: usize,

@@ -12,7 +12,7 @@ const FILLER: u8 = 0x51;
 pub(crate) struct Worker<'a, M: KernelMemory> {
     memory: &'a M,
     plan: &'a Plan<M::Cache>,
-    /// The data that the program sends, or into which it receives.
+    /// The buffer from which the program sends, or into which it receives.
     payload: Vec<u8>,
     /// Pieces that will be freed together.
     list: Vec<Buffer>,
@@ -163,7 +163,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
 
     #[inline]
     fn give(&self, piece: usize, buffer: Buffer) {
-        // The kernel looks at a structure before it frees it, but not at a cleared page.
+        // The kernel reads a structure before it frees it, but it does not read a cleared page.
         let cleared = self.plan.pieces[piece].cleared;
         if cleared < host::CLEARED_PAGE {
             buffer.inspect(cleared);

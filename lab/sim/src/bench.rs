@@ -4,10 +4,10 @@ use quarry_sim::{Costs, Placement, Simulation, Topology, task};
 use quarry_sys::lock::CountedLock;
 use std::time::Instant;
 
-/// Runs of each machine. The fastest counts: in the others, another program may have had the CPU.
+/// Runs of each machine. The fastest counts: other programs may have had the CPU in slower runs.
 const RUNS: usize = 3;
 
-/// Runs tasks that compute, use a shared line, and take one of 8 locks. Returns the events.
+/// Runs tasks that compute, use a shared line, and take one of 8 locks. Returns the event count.
 fn events(topology: &Topology, rounds: u32) -> u64 {
     let locks: Vec<_> = (0..8).map(|_| CountedLock::new(0u64)).collect();
     let mut simulation = Simulation::new(topology.clone(), Costs::default(), 1);

@@ -24,7 +24,7 @@ pub(crate) struct Use {
     by_socket: u64,
 }
 
-/// The caches of a machine. By default they have no bound: no line is ever lost.
+/// The CPU caches of a machine. By default they have no bound and never lose a line.
 #[derive(Default)]
 pub(crate) struct Caches {
     /// Lines that each core's and each socket's cache has taken in; empty if caches have no bound.
@@ -63,7 +63,7 @@ impl Caches {
         (in_socket <= self.most[1]).then_some(socket)
     }
 
-    /// A use of a line by this core now.
+    /// The record of a use of a line by `core` now.
     pub(crate) fn uses(&self, core: u32) -> Use {
         let Some(by_core) = self.cores.get(core as usize) else { return Use::default() };
         let socket = core / self.cores_of_socket;

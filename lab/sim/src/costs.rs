@@ -35,7 +35,7 @@ pub struct CacheSizes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Costs {
-    /// A load, store or locked instruction on a line that the CPU's core has.
+    /// A load, store or locked instruction on a cache line that the CPU's core has.
     pub hit_ns: u64,
     /// The extra time of a locked instruction, wherever the line is.
     pub locked_ns: u64,
@@ -45,7 +45,7 @@ pub struct Costs {
     pub remote_ns: u64,
     /// An access to a line that no cache has.
     pub memory_ns: u64,
-    /// Each further line of one access, after the first: the hardware fetches several at a time.
+    /// A further miss of one access, or a line fetched ahead: hardware fetches several at a time.
     pub next_line_ns: u64,
     /// A restartable sequence, without the time for the lines that it uses.
     pub sequence_ns: u64,
@@ -84,7 +84,7 @@ pub struct Costs {
     /// Idle states. Each has the time for which a CPU has been idle when it enters the state, and
     /// the time that its core takes to leave the state. Empty: leaving takes no time.
     pub idle_states: Vec<[u64; 2]>,
-    /// How many times as long a task computes while another thread of its core is busy.
+    /// The time of computing while another thread of the core is busy, as a multiple of that alone.
     pub smt_slowdown: f64,
     /// How tasks wait for locks.
     pub waiting: Waiting,
@@ -241,7 +241,7 @@ impl Costs {
         }
     }
 
-    /// The cost of a line at this distance.
+    /// The time to fetch a cache line from this distance.
     #[must_use]
     pub fn transfer_ns(&self, distance: Distance) -> u64 {
         match distance {

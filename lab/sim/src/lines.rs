@@ -20,8 +20,8 @@ struct Line {
     /// The cores that have the line, a bit each, unless their caches have lost it; core numbers 128
     /// apart share a bit. 0: the line is in a socket's cache or in memory.
     cores: u128,
-    /// The end of the last transfer that was for a write, or from a core that may have written. The
-    /// next transfer of the line waits for it.
+    /// The end of the last transfer for a write, or from a core that may have written. The next
+    /// transfer of the line waits until then.
     free_at_ns: u64,
     /// The last use of the line, needed if caches have a size.
     used: Use,
@@ -44,7 +44,7 @@ struct FrameArray {
     grows_down: bool,
 }
 
-/// The line of frame 0, if each frame has a line of its own. Such lines lie above those of memory.
+/// The line of frame 0, if each frame has its own line. Such lines lie above those of memory.
 const FRAME_LINES: usize = 1 << 58;
 
 /// The line of address 0 in the numbering that gives each address a line of its own.
@@ -60,7 +60,7 @@ pub(crate) struct Lines {
     pages: Vec<[Line; LINES]>,
     /// The pages in the order in which they were added: key in `numbers`, index in `pages`.
     order: VecDeque<(usize, usize)>,
-    /// The page that was used last.
+    /// The page of lines that was used last: its key in `numbers` and its index in `pages`.
     last: (usize, usize),
     pub(crate) caches: Caches,
 }
@@ -70,12 +70,12 @@ impl Lines {
         Self { last: (usize::MAX, 0), ..Self::default() }
     }
 
-    /// From now on, each address of the program's own memory has a line of its own.
+    /// Gives each address of the program's own memory, `image`, a line of its own from now on.
     pub(crate) fn know_image(&mut self, image: Range<usize>) {
         self.image = image;
     }
 
-    /// From now on, an entry of this array lies in the line of the frame that it describes.
+    /// Lets each entry of this array lie, from now on, in the line of the frame that it describes.
     pub(crate) fn add_frame_array(
         &mut self,
         start: usize,
@@ -229,8 +229,8 @@ fn has(cores: u128, core: u32, writes: bool) -> bool {
     cores == me || !writes && cores & me != 0
 }
 
-/// Returns whether the access goes to another socket: a read, if no cache of this socket has the
-/// line; a write, if a cache of another socket has it, because that copy must be invalidated.
+/// Returns whether an access goes to another socket. A read does if no cache of this socket has the
+/// line; a write does if a cache of another socket has it, because that copy must be invalidated.
 fn is_elsewhere(
     on: &Topology,
     cpu: u32,

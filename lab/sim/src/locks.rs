@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) struct Lock {
     pub(crate) is_held: bool,
     pub(crate) since_ns: u64,
-    /// Tasks that spin, in order of arrival, with the times since which they wait.
+    /// Tasks that spin, in order of arrival, each with the time at which it began to wait.
     pub(crate) queue: VecDeque<(usize, u64)>,
     /// Tasks that sleep until the lock is free.
     pub(crate) sleepers: VecDeque<usize>,
     /// An index of [`Locks::names`].
     class: usize,
     pub(crate) costs: LockClass,
-    /// Acquisitions by tasks inside `task::watch`.
+    /// Number of acquisitions by tasks inside `task::watch`.
     pub(crate) watched: u64,
 }
 

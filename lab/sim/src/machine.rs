@@ -50,7 +50,7 @@ impl Simulated {
         self.spawned.borrow_mut().push((task, work));
     }
 
-    /// Notes the `yielder` by which a task that begins gives up the system's thread.
+    /// Notes the `yielder` by which a task that now begins can give up the system's thread.
     pub(crate) fn begins(&self, task: TaskId, yielder: &Yielder) {
         let mut yielders = self.yielders.borrow_mut();
         if yielders.len() <= task {
@@ -59,7 +59,7 @@ impl Simulated {
         yielders[task] = yielder;
     }
 
-    /// Lets the others run until an event resumes the running task.
+    /// Lets other tasks run until an event resumes the running task.
     pub(crate) fn suspend(&self) {
         let running = self.state.borrow().running;
         let yielder = self.yielders.borrow()[running];
@@ -78,7 +78,7 @@ impl Simulated {
         z ^ z >> 31
     }
 
-    /// Waits until no other task is earlier. Other tasks of the CPU may get their turn here.
+    /// Waits until no other task is earlier in simulated time. Other tasks of the CPU may run here.
     pub(crate) fn order(&self) {
         let must_wait = {
             let mut state = self.state();
@@ -105,7 +105,7 @@ impl Simulated {
         }
     }
 
-    /// Lets time pass for the running task, without checking whether other tasks are earlier.
+    /// Lets `ns` nanoseconds pass for the running task, even if other tasks are then earlier.
     pub(crate) fn pass(&self, ns: u64) {
         let mut state = self.state();
         if state.task().watches == 0 {
@@ -158,7 +158,7 @@ impl Simulated {
         fetched.ns
     }
 
-    /// Accesses a line that tasks share, in the order of simulated time; takes effect at the end.
+    /// Accesses a shared line in the order of simulated time. The access takes effect at its end.
     pub(crate) fn shared(&self, address: usize, bytes: usize, access: Access) {
         self.order();
         let own_ns = {
@@ -193,7 +193,7 @@ impl Simulated {
         self.state().task().was_woken
     }
 
-    /// Spins for the lock on the CPU, at most until `until_ns`. Returns whether it was handed over.
+    /// Spins for a lock, at most until `until_ns`. Returns whether its owner handed the lock over.
     fn spin(&self, lock: usize, until_ns: Option<u64>) -> bool {
         {
             let mut state = self.state();
@@ -211,7 +211,7 @@ impl Simulated {
         self.state().task().was_woken
     }
 
-    /// Waits as for Quarry's futex lock: spins on the CPU for a while, then sleeps.
+    /// Waits for a lock as Quarry's futex lock does: spins on the CPU for a while, then sleeps.
     fn wait_as_futex(&self, lock: usize) -> Waited {
         let (since_ns, spin_ns, call_ns) = {
             let state = self.state();

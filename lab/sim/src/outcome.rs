@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 /// The costs of the locks of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LockClass {
-    /// Number of times that a lock was taken.
+    /// Number of times that a task took a lock of the class.
     pub acquisitions: u64,
-    /// Acquisitions among these in which another task handed the lock over to a spinning task.
+    /// Number of these acquisitions in which another task handed the lock to a spinning task.
     pub contended: u64,
     /// Number of times that a task found a lock held and did not wait for it (`try_lock`).
     pub refused: u64,
-    /// Time that tasks waited.
+    /// Time for which tasks waited for locks of the class.
     pub waiting_ns: u64,
-    /// Time for which a lock was held.
+    /// Time for which tasks held locks of the class.
     pub holding_ns: u64,
     /// The maximum number of tasks that spun for one lock at the same time.
     pub longest_queue: u64,
@@ -40,11 +40,11 @@ pub struct Outcome {
     pub busy_ns: Vec<u64>,
     /// Locks by the name that `Simulation::name_locks` gave them, or `other`.
     pub locks: BTreeMap<String, LockClass>,
-    /// Lines that came from another core of the socket.
+    /// Cache lines that came from another core of the socket.
     pub lines_in_socket: u64,
-    /// Lines that came from another socket.
+    /// Cache lines that came from another socket.
     pub lines_remote: u64,
-    /// Lines that came from memory.
+    /// Cache lines that came from memory.
     pub lines_from_memory: u64,
     /// Bytes that tasks read or wrote by `task::memory` and `task::memory_of`.
     pub memory_bytes: u64,
@@ -52,7 +52,7 @@ pub struct Outcome {
     pub memory_waiting_ns: u64,
     /// Times that a CPU went from one task to another.
     pub switches: u64,
-    /// Tasks that ended.
+    /// Number of tasks that ended.
     pub tasks: u64,
     /// Events: points where a task made sure of its turn in simulated time, and queued events.
     pub events: u64,

@@ -29,13 +29,13 @@ const EVENTS_TO_END: u64 = 1_000_000;
      happen"
 )]
 pub struct Stuck {
-    /// The time at which no event was left.
+    /// The simulated time at which no event was left.
     pub time_ns: u64,
     /// Tasks that have not ended, in the order in which they were spawned.
     pub tasks: Vec<usize>,
 }
 
-/// A machine and the tasks that it will run. The tasks may borrow what lives for `'env`.
+/// A machine and the tasks that it will run. The tasks may borrow values that live for `'env`.
 pub struct Simulation<'env> {
     state: State,
     seed: u64,
@@ -89,7 +89,7 @@ impl<'env> Simulation<'env> {
     /// Runs all tasks to their end.
     ///
     /// # Errors
-    /// Tasks wait for each other for ever. Their stacks are leaked, with all that the stacks own.
+    /// If tasks wait for each other for ever. Their stacks, and all that these own, are leaked.
     ///
     /// # Panics
     /// If a task panics, or a daemon does not return at the end.
@@ -161,7 +161,7 @@ impl Run<'_> {
         }
     }
 
-    /// Called when only daemons are left: wakes those that sleep.
+    /// Called when only daemons are left: wakes the sleeping daemons.
     fn end(&self) {
         let mut state = self.machine.state();
         state.is_over = true;

@@ -42,7 +42,7 @@ pub enum Placement {
 pub(crate) enum Event {
     /// This task, which is on its CPU, goes on.
     Resume(TaskId),
-    /// The time of a task's wait is over, if the task is still in the wait of this number.
+    /// The time of the task's wait with this number is over, if the task is still in that wait.
     Timer(TaskId, u64),
 }
 
@@ -60,20 +60,20 @@ pub(crate) enum Status {
 pub(crate) struct Task {
     pub(crate) status: Status,
     pub(crate) cpu: u32,
-    /// Its CPU or its node, if it has to stay there.
+    /// Where the task may run.
     pub(crate) placement: Placement,
     /// Number of waits so far. It shows whether a timer belongs to the present wait.
     pub(crate) wait: u64,
     /// Locks held, plus sections with interrupts off; while above 0, the task keeps its CPU.
     pub(crate) keeps_cpu: u32,
     pub(crate) sequences: u32,
-    /// Nested calls of `task::watch` that it is in; while there are any, nothing costs time.
+    /// Number of nested calls of `task::watch` that the task is in. Inside them no time passes.
     pub(crate) watches: u32,
-    /// True if an interrupt took its CPU. It goes on there without the cost of a switch.
+    /// True if an interrupt took the task's CPU. The task resumes there without a switch's cost.
     is_interrupted: bool,
     /// True for a daemon: the run does not wait for its end.
     pub(crate) is_daemon: bool,
-    /// True if a wake-up ended its last wait, false if the time of that wait was over.
+    /// True if a wake-up ended the task's last wait, false if the time of that wait was over.
     pub(crate) was_woken: bool,
 }
 
@@ -82,11 +82,11 @@ pub(crate) struct Cpu {
     pub(crate) now_ns: u64,
     pub(crate) task: Option<TaskId>,
     pub(crate) queue: VecDeque<TaskId>,
-    /// When the CPU's present task came, and until when it may stay while others wait.
+    /// When the CPU's present task came, and until when the task may stay while others wait.
     pub(crate) since_ns: u64,
     pub(crate) slice_ends_ns: u64,
     pub(crate) busy_ns: u64,
-    /// True if it has a handler of interrupts.
+    /// True if the CPU has a handler of interrupts.
     pub(crate) has_interrupts: bool,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct State {
     pub(crate) tasks: Vec<Task>,
     pub(crate) running: TaskId,
     pub(crate) events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    /// Number of events so far: of two events at one time, the one queued first comes first.
+    /// Number of events queued so far: of two at the same time, the one queued first comes first.
     numbered: u64,
     pub(crate) sleepers: ByAddress<VecDeque<TaskId>>,
     pub(crate) locks: Locks,
@@ -110,7 +110,7 @@ pub(crate) struct State {
     /// For each core, the time until which it reads or writes memory; its threads share this path.
     pub(crate) core_busy_until_ns: Vec<f64>,
     pub(crate) outcome: Outcome,
-    /// Tasks that are neither done nor daemons.
+    /// Number of tasks that are neither done nor daemons.
     pub(crate) alive: usize,
     /// True once only daemons are left, which must end.
     pub(crate) is_over: bool,
@@ -369,7 +369,7 @@ impl State {
         }
     }
 
-    /// Lets a task that has spun on its CPU go on.
+    /// Ends the spinning of a task on its CPU.
     pub(crate) fn go_on(&mut self, task: TaskId, at_ns: u64) {
         self.tasks[task].status = Status::Ready;
         self.tasks[task].wait += 1;
@@ -378,7 +378,7 @@ impl State {
         self.queue_event(at_ns, Event::Resume(task));
     }
 
-    /// Wakes up to `most` tasks that sleep on `key`; returns how many.
+    /// Wakes up to `most` tasks that sleep on `key`; returns how many it woke.
     pub(crate) fn wake(&mut self, key: usize, most: usize, at_ns: u64) -> usize {
         let mut woken = 0;
         while woken < most {

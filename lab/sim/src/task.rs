@@ -39,13 +39,13 @@ pub(crate) fn here<'a>() -> &'a Simulated {
     machine().expect("a function of quarry_sim::task is called by a task of a simulation")
 }
 
-/// The CPU that the task is on: the function that `DeclaredSlot::declare` takes.
+/// The CPU that the task is on. `DeclaredSlot::declare` takes this function.
 #[must_use]
 pub fn cpu() -> u32 {
     machine().map_or(0, |machine| machine.state().here().0)
 }
 
-/// The node of that CPU.
+/// The node of the task's CPU.
 #[must_use]
 pub fn node() -> u32 {
     machine().map_or(0, |machine| {
@@ -60,14 +60,14 @@ pub fn now_ns() -> u64 {
     machine().map_or(0, Machine::now_ns)
 }
 
-/// Number of CPUs, including the one outside the sockets: the number that `DeclaredSlot::declare`
-/// takes if a task runs outside.
+/// Number of CPUs, including the CPU outside the sockets. `DeclaredSlot::declare` needs this number
+/// if a task runs outside.
 #[must_use]
 pub fn cpus() -> u32 {
     machine().map_or(1, |machine| machine.state().topology.cpus() + 1)
 }
 
-/// Time for which the CPUs of the sockets have had a task so far: the sum, in nanoseconds.
+/// Time for which CPUs of the sockets have had a task so far, summed over them, in nanoseconds.
 #[must_use]
 pub fn busy_ns() -> u64 {
     machine().map_or(0, |machine| machine.state().busy_ns().iter().sum())
@@ -84,23 +84,23 @@ pub fn lines(address: usize, bytes: usize, access: Access) {
     here().touch(address, bytes, access);
 }
 
-/// Does the same with a line that is not in this process's memory; the caller numbers such lines.
+/// Uses line `key` like [`lines`]: a line that the caller numbers, outside this process's memory.
 pub fn line(key: u32, access: Access) {
     lines(key_address(key), 1, access);
 }
 
-/// Uses such a line, which tasks share (a counter, for example), in the order of simulated time.
+/// Uses line `key`, which tasks share (a counter, for example), in the order of simulated time.
 pub fn shared_line(key: u32, access: Access) {
     here().shared(key_address(key), 1, access);
 }
 
-/// The lines lie above all addresses of a process: the upper half is the kernel's.
+/// The address of line `key`: above all addresses of a process, in the kernel's half.
 fn key_address(key: u32) -> usize {
     1 << 63 | (key as usize) << 6
 }
 
-/// Reads or writes `bytes` bytes of the memory of the task's node, which caches take in, as fast as
-/// the task's core and the socket's bandwidth allow. Outside the sockets it takes no time.
+/// Reads or writes `bytes` bytes of the memory of the task's node, as fast as the task's core and
+/// the socket's bandwidth allow. Caches take the bytes in. Outside the sockets this takes no time.
 pub fn memory(bytes: u64) {
     memory_of(node(), bytes);
 }
@@ -138,8 +138,8 @@ pub fn sleep(ns: u64) {
     Machine::sleep(here(), 0, Some(ns));
 }
 
-/// Sleeps until a task wakes `key`, or until the time is over. Returns whether it was woken; at
-/// the end of the run (see [`is_over`]) it returns false at once. `key` is not 0.
+/// Sleeps until a task wakes `key`, or for `at_most_ns`. Returns true if a task woke `key`; at the
+/// end of the run (see [`is_over`]) returns false at once. `key` is not 0.
 pub fn sleep_on(key: usize, at_most_ns: Option<u64>) -> bool {
     here().order();
     Machine::sleep(here(), key, at_most_ns);
@@ -184,7 +184,7 @@ pub fn interrupts_off<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `body`, which looks at state that tasks share, at no cost: no time passes and no line
+/// Runs `body`, which reads state that tasks share, at no cost: no time passes and no cache line
 /// moves. The task still waits for a lock that another task holds.
 pub fn watch<T>(body: impl FnOnce() -> T) -> T {
     here().state().task().watches += 1;
@@ -193,7 +193,7 @@ pub fn watch<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Times that tasks have taken the lock inside [`watch`] so far.
+/// Number of times that tasks have taken `lock` inside [`watch`] so far.
 #[must_use]
 pub fn watched(lock: &dyn AnyLock) -> u64 {
     here().state().locks.at(std::ptr::from_ref(lock).cast::<()>() as usize).watched

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The most CPUs of a machine.
+/// Maximum number of CPUs of a machine.
 pub const MOST_CPUS: u32 = 4096;
 
-/// How far the data of one CPU is from another.
+/// How far a CPU is from the data of another CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// The same core: they share its caches.
@@ -26,9 +26,9 @@ pub struct Topology {
     pub name: String,
     /// Number of sockets; each is one node.
     pub sockets: u32,
-    /// Cores of each socket.
+    /// Number of cores of each socket.
     pub cores: u32,
-    /// Threads of each core.
+    /// Number of threads of each core.
     pub threads: u32,
     /// True if CPU `n` is on socket `n % sockets`; else a socket's cores have successive numbers.
     #[serde(default)]
@@ -36,7 +36,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A machine of one thread per core.
+    /// A machine of `sockets` sockets with `cores` cores each, and one thread per core.
     #[must_use]
     pub fn new(sockets: u32, cores: u32) -> Self {
         let name = format!("{sockets}x{cores}");

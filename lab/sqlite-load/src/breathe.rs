@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const PAGE: usize = 4096;
 const LARGE: usize = 1 << 20;
 const SMALL: usize = 100;
-/// Small blocks that are allocated between two large ones.
+/// Number of small blocks that are allocated after each large one.
 const SMALL_EACH: usize = 64;
 
 /// How the memory is divided.

@@ -1,4 +1,4 @@
-//! The databases for look-ups. A row's bytes follow from the database's number and the row's.
+//! The databases for look-ups. A row's bytes follow from the numbers of its database and the row.
 
 use crate::api::{Api, plain};
 use crate::connection::Connection;

@@ -1,4 +1,4 @@
-//! A device with a given time for each page: a file system for SQLite, which counts reads.
+//! A device with a given time for each page: a file system for SQLite that also counts reads.
 //!
 //! A benchmark's files are in the kernel's page cache, where a read takes a microsecond. That hides
 //! whether a page cache evicts the right pages. So the thread spins after each read of a page until
@@ -49,14 +49,14 @@ pub(crate) fn header_reads() -> u64 {
     HEADER_READS.load(Relaxed)
 }
 
-/// Sets the time that the read of a page takes at least.
+/// Sets the minimum time that a read of a page takes.
 pub(crate) fn set_latency(latency: Duration) {
     LATENCY_NS.store(latency.as_nanos() as u64, Relaxed);
 }
 
 /// Puts the device between SQLite and its default file system, before any database is open.
 pub(crate) fn install(api: &'static Api) {
-    // SAFETY: SQLite's default file system lives as long as the process. A copy of its record works
+    // SAFETY: SQLite's default file system lives as long as the process. A copy of its struct works
     // the same, because its methods use only their argument's `pAppData`. The copy is never freed.
     unsafe {
         let below = (api.vfs_find)(std::ptr::null());

@@ -62,7 +62,7 @@ pub(crate) struct Figures {
     pages_left: u64,
 }
 
-/// Requests until the first one that fails; 0 or less once it was reached; `i64::MAX`: none fails.
+/// Number, from now, of the first request that fails; below 1 after it; `i64::MAX`: none fails.
 static COUNTDOWN: AtomicI64 = AtomicI64::new(i64::MAX);
 static IS_PERSISTENT: AtomicI64 = AtomicI64::new(0);
 
@@ -234,7 +234,7 @@ impl Faults {
         Ok(figures)
     }
 
-    /// Replaces a database by a copy of another one.
+    /// Replaces `database` by a copy of `pristine`, and removes its journals.
     fn fresh(&self, pristine: &Path, database: &Path) -> Result<()> {
         for suffix in ["-journal", "-wal", "-shm"] {
             let mut name = database.as_os_str().to_owned();

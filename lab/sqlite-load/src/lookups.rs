@@ -79,7 +79,7 @@ pub(crate) struct Figures {
     peak_rss: u64,
     /// How far the peak exceeds the sum of `base_rss` and `budget`.
     overshoot: u64,
-    /// A checksum of all bytes that were looked up, the same for each variant.
+    /// A checksum of the last 8 bytes of every row that was looked up, the same for each variant.
     checksum: u64,
     /// Rows whose bytes were exactly the stored ones: all, in a right run.
     verified: u64,
@@ -163,7 +163,7 @@ impl Lookups {
         if let Some(pages) = self.variant.cache_size(self.budget, connections) {
             connection.run(&format!("PRAGMA cache_size = {pages}"))?;
         }
-        // All look-ups are in one read transaction, so that file locks are not measured.
+        // All look-ups of a connection are in one read transaction, so file locks are not measured.
         connection.run("BEGIN")?;
         let rows = connection.integer("SELECT max(id) FROM rows")?;
         ensure!(rows > 0, "{}: no rows", file.display());

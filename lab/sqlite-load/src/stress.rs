@@ -83,7 +83,7 @@ impl Stress {
         self.check_all(api)
     }
 
-    /// Sets the budget and smaller parts of it in turn, each for the time of a few statements.
+    /// Sets the limit to the budget, its half, quarter and eighth, each while a few statements run.
     fn halve_once(&self, api: &'static Api) -> Result<()> {
         let connection = open(api, Path::new(":memory:"))?;
         for part in [1, 2, 4, 8] {
@@ -186,7 +186,7 @@ fn insert(connection: &Connection, thread: usize, round: i64) -> Result<(), SqlE
     connection.run(&format!("INSERT INTO done VALUES ({thread}, {round})"))
 }
 
-/// The bytes of a row, which follow from its numbers; some rows need overflow pages.
+/// The bytes of a row, which follow from thread, round and row; some rows need overflow pages.
 fn value(thread: usize, round: i64, row: u64) -> Vec<u8> {
     let seed = mixed((thread as u64) << 48 ^ (round as u64) << 16 ^ row);
     let length = 16 + seed % 700 + if row.is_multiple_of(13) { 9000 } else { 0 };

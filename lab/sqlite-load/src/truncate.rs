@@ -69,7 +69,7 @@ struct Cache {
 /// The part of the run for which the other thread records its operations.
 #[derive(Default)]
 struct Watch {
-    /// 0: operations are not recorded; 1: no page is dropped; 2: the pages are dropped.
+    /// 0: the times are not used; 1: no page is dropped; 2: the pages are dropped.
     part: AtomicU64,
     is_over: AtomicBool,
 }
@@ -164,7 +164,7 @@ impl Cache {
         unsafe { unpin(self.handle.as_ptr(), page.as_ptr(), discard.into()) };
     }
 
-    /// Creates a page, and writes its key to both ends of the page.
+    /// Fetches or creates a page, and writes its key to both ends; false if there is no memory.
     fn touch(&self, key: u32) -> bool {
         let Some(page) = self.fetch(key, 2) else { return false };
         // SAFETY: a page has `PAGE_BYTES` bytes, at a multiple of 8.

@@ -155,7 +155,7 @@ fn miss(cache: &impl PageCache, key: Key, latency: Duration, counts: &mut Counts
         counts.in_fills += start.elapsed();
     });
     counts.in_misses += start.elapsed();
-    // Hits check the bytes, as a check here would be a second use. Refused pages stay unverified.
+    // Later hits check the bytes; a read here would be a second use. A refused page is unverified.
     counts.verified += u64::from(is_in);
 }
 

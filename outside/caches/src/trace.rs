@@ -8,7 +8,7 @@ const SKEW: f64 = 0.9;
 /// A workload. `C` is the number of pages that fit into the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// 1,024 pages, each as likely as the others: 4 MiB, which fit into the cache many times.
+    /// 1,024 pages (4 MiB), or 3/4 `C` if that is less, each as likely as the others.
     HotSmall,
     /// 3/4 `C` pages, each as likely as the others: everything fits.
     HotUniform,

@@ -35,7 +35,7 @@ impl CachedFile {
     }
 }
 
-/// Splits `len` bytes at `offset` by pages: each part's page, place there, and place in the bytes.
+/// Splits `len` bytes at `offset` by pages: (page, range within the page, range within the bytes).
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -8,7 +8,7 @@ const RECORDS: TableDefinition<u64, &[u8]> = TableDefinition::new("records");
 const BY_NAME: TableDefinition<&str, u64> = TableDefinition::new("by name");
 
 const BATCH: u64 = 1000;
-/// One record in `DELETED` is deleted, and one in `REWRITTEN` is rewritten with a longer value.
+/// One record in `REWRITTEN` gets a longer value; of the others, one in `DELETED` is deleted.
 const DELETED: u64 = 7;
 const REWRITTEN: u64 = 5;
 

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Mean bytes from one sample to the next: an eighth of a profile's, because growth is small.
+/// Mean bytes from one sample to the next, an eighth of the usual mean, because growth is small.
 const MEAN: usize = 64 << 10;
 const MOST_SITES: usize = 10;
 
-/// A profile of a process that a thread takes while the screen is shown.
+/// A thread that takes a profile of a process while the screen is shown.
 pub(super) struct CallSites {
     pub(super) process: Identity,
     is_over: Arc<AtomicBool>,

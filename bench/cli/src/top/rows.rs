@@ -23,7 +23,7 @@ impl Column {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(super) name: String,
-    /// Bytes of an object; 0 if they differ.
+    /// Bytes of an object; 0 if objects differ in size.
     pub(super) size: u64,
     pub(super) live: u64,
     pub(super) parked: u64,

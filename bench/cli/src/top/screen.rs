@@ -10,7 +10,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Table};
 
-/// Head, column to sort by, width, and rank: a narrow screen leaves out high ranks first.
+/// Head, sort key, width, and rank of a column: a narrow screen leaves out high ranks first.
 type Place = (&'static str, Option<Column>, u16, u8);
 
 /// Each column is wide enough for its largest number, because a truncated number would be wrong.

@@ -11,7 +11,7 @@ const DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 pub(super) struct View {
     pub(super) snapshot: Snapshot,
     pub(super) rows: Vec<Row>,
-    /// The figures of each process at the first and at the last look, in the same order.
+    /// The figures of each process at the first and at the last reading, in the same order.
     firsts: Vec<Snapshot>,
     lasts: Vec<Snapshot>,
     taken: Instant,

@@ -25,7 +25,7 @@ pub(super) struct Candidate {
 
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    /// In the order of the first stage; if time is short, the last ones are left out.
+    /// The candidates, in the order of the first stage, which leaves out the last if time is short.
     pub(super) there: Vec<Candidate>,
     /// For each allocator that is not installed, one line that tells how to install it.
     pub(super) absent: Vec<String>,

@@ -267,7 +267,7 @@ fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
 struct RealProgram {
     program: RefCell<SupervisedProgram>,
     began: Instant,
-    /// Most time for one run; `deadline` is for all of them.
+    /// Maximum time of one run; all runs must end before `deadline`, counted from `began`.
     limit: Duration,
     deadline: Duration,
 }

@@ -15,7 +15,7 @@ pub(super) struct Facts {
     /// Maximum number of threads of one process at once, as far as the supervisor saw them.
     pub(super) threads: u64,
     pub(super) allocations: u64,
-    /// Mean number of bytes that a call requests.
+    /// Mean number of bytes that an allocating call requests.
     pub(super) mean_bytes: u64,
     pub(super) calls_per_second: f64,
     pub(super) influence: f64,

@@ -3,10 +3,10 @@
 //! ```text
 //! request     the request of `quarry advise`
 //! facts       what is known of the machine and the program before anything is compared
-//! candidates  the allocators and policies that are worth a look by these facts
+//! candidates  the allocators and policies that these facts make worth measuring
 //! leaks       the call sites of memory that the program never frees
 //! plan        how many runs fit into the time
-//! search      a first look at all, a second at the best of them, then the test of one
+//! search      measures all, measures the best of them again, then tests one
 //! verdict     the answer that the test supports
 //! deploy      the lines that put an answer into effect
 //! telling     prints the answer with its evidence

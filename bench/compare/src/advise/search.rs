@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A gain must exceed this many times the loss; [`score`] adds it to a loss's weight, which is 1.
+/// A gain must exceed this many times the loss that comes with it; [`score`] uses the factor too.
 pub(super) const LOSS_WEIGHT: f64 = 5.0;
 
 /// The source of samples: a machine, or a simulation of one.
@@ -182,7 +182,7 @@ fn failure_of(run: &Run, variant: &str) -> Option<String> {
     samples.find_map(|sample| sample.failure.clone())
 }
 
-/// Adds gains, which are logarithms of factors; the part of a loss beyond [`MARGIN`] weighs more.
+/// Adds gains (logarithms of factors); subtracts [`LOSS_WEIGHT`] times a loss beyond [`MARGIN`].
 fn score(goal: Goal, time: f64, memory: f64) -> f64 {
     let weighed = |gain: f64| gain + LOSS_WEIGHT * (gain + MARGIN.ln_1p()).min(0.0);
     match goal {

@@ -51,7 +51,7 @@ impl Verdict {
 /// The part of a judgement on time or memory that the answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
-    /// A gain by [`MARGIN`] or more.
+    /// A gain; if it is a ratio, by [`MARGIN`] or more.
     Gain,
     None,
     /// A loss, at worst of this logarithm.

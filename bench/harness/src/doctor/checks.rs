@@ -115,13 +115,13 @@ const CPUS_FOR_CONTENTION: usize = 8;
 const GLIBC_WITH_RSEQ: (u32, u32) = (2, 35);
 /// Without a limit, version 1 of control groups shows a number above this.
 const NO_LIMIT: u64 = 1 << 60;
-/// With this load per CPU or more, other processes disturb timings.
+/// If the load or the busy CPUs exceed this share of all CPUs, other processes disturb timings.
 const BUSY: f64 = 0.25;
-/// If this share of the time or more is stolen, medians show it.
+/// If the hypervisor takes more than this share of the time (steal), it shows in medians.
 const STEAL: f64 = 0.005;
 /// Largest step of a clock that resolves a batch of operations.
 const CLOCK_STEP_NS: f64 = 1000.0;
-/// Noise on a quiet machine: variation of a loop of 100 us, and its longest time over the median.
+/// Maximum noise of a quiet machine: variation of a 100 us loop, and its longest time over median.
 const VARIATION: f64 = 0.02;
 const WORST: f64 = 1.5;
 

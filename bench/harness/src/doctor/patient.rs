@@ -21,7 +21,7 @@ pub(super) struct Patient {
 pub(super) struct Measured {
     /// Share of CPU time that the hypervisor gave to other machines, 0 to 1.
     pub(super) steal: f64,
-    /// CPUs that were busy while this process slept.
+    /// Number of CPUs that were busy while this process slept.
     pub(super) busy: f64,
     /// Smallest step between two readings of the monotonic clock, in ns.
     pub(super) clock_step_ns: f64,

@@ -124,8 +124,8 @@ impl Estimates {
         }
     }
 
-    /// Returns the factor by which the number of pairs must grow until the interval, which shrinks
-    /// with the square root of this number, lies beyond 0 or within the margin; `None` without it.
+    /// Returns the factor by which the number of pairs must grow until the outcome is decided, if
+    /// intervals shrink with the square root of this number; `None` without an interval.
     fn factor_to_settle(&self) -> Option<f64> {
         let margin = self.rule.margin;
         let half = |it: &Estimate| Some((it.interval?.high - it.interval?.low) / 2.0);

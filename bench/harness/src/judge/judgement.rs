@@ -86,9 +86,9 @@ pub struct Judgement {
     pub relation: Relation,
     /// The variant's ratio to the baseline or difference from it; `None` without a verdict.
     pub estimate: Option<Estimate>,
-    /// The same interval for the A/A copy: the noise between equal variants.
+    /// The interval of the A/A copy relative to the baseline: the noise between equal variants.
     pub noise: Option<Interval>,
-    /// Pairs; if unpaired, samples of the side that has fewer.
+    /// Number of pairs; if unpaired, number of samples of the side that has fewer.
     pub pairs: usize,
     /// Further pairs that would decide an undecided judgement.
     pub more_runs: Option<usize>,

@@ -77,7 +77,7 @@ impl<'a> Selection<'a> {
         rule.judge(&variant, &baseline, copy.as_deref()).ok_or(Reason::NoFigure)
     }
 
-    /// Returns whether ratios mean something: the baseline is not near zero, all figures positive.
+    /// Returns whether ratios mean something: all figures are positive, the baseline is not near 0.
     fn has_ratios(&self, column: &Column<'a>, row: Row<'a>, metric: &Metric) -> bool {
         let of = |column| self.samples(column, row, metric);
         let (variant, baseline) = (of(column), of(self.baseline()));

@@ -19,7 +19,7 @@
 //! interval is that of Mann and Whitney. Over several workloads the mean of each round is taken
 //! first, so the interval is that of the geometric mean. An interval needs six pairs
 //! ([`MIN_PAIRS`]). If the baseline is near zero, or a figure is not positive, differences are
-//! estimated in the same way: 1 ms of system time against 3 ms is two ticks of a clock, not a
+//! estimated in the same way: from 1 ms to 3 ms of system time are two ticks of a clock, not a
 //! factor of three.
 //!
 //! Tables, JSON and pages take every [`Judgement`] from [`Selection::judge`], and compute none.

@@ -43,7 +43,7 @@ pub struct Worst {
     pub workload: String,
     /// Name of the peer.
     pub peer: String,
-    /// The centre on that workload.
+    /// The ratio or difference to that peer on that workload: the centre of the estimate.
     pub value: f64,
 }
 
@@ -160,7 +160,7 @@ type Pairs<'a, 's> = Vec<(Row<'a>, &'s Column<'a>)>;
 struct Item<'a, 's> {
     pairs: Pairs<'a, 's>,
     success: Success,
-    /// The ratio or difference; a logarithm if the target is a ratio.
+    /// The baseline's difference from the peer, or the logarithm of its ratio to the peer.
     estimate: Option<Estimate>,
 }
 

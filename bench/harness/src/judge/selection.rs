@@ -139,12 +139,12 @@ impl<'a> Selection<'a> {
         column.run.values(Cell { workload, tasks, variant: &column.variant.name }, metric)
     }
 
-    /// Returns the values without gaps.
+    /// Returns [`values`](Self::values) without the rounds that have none.
     pub fn samples(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Vec<f64> {
         self.values(column, row, metric).into_iter().flatten().collect()
     }
 
-    /// Returns all single values in samples, of all rounds together.
+    /// Returns the single values of the samples of all rounds.
     pub fn single_values(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Vec<f64> {
         let Row { workload, tasks } = row;
         let cell = Cell { workload, tasks, variant: &column.variant.name };
@@ -156,7 +156,7 @@ impl<'a> Selection<'a> {
         statistics::median(&self.samples(column, row, metric))
     }
 
-    /// Returns true if the column's rounds are those of the baseline.
+    /// Returns true if the column is of the same run, and so of the same rounds, as the baseline.
     pub fn is_paired(&self, column: &Column<'_>) -> bool {
         column.place == self.baseline().place
     }

@@ -14,7 +14,7 @@ use maud::{Markup, html};
 
 const TRACK: f64 = 27.0;
 const HALF: f64 = 8.0;
-/// Whiskers reach to the last sample within this many interquartile ranges (Tukey 1977).
+/// Whiskers reach to the last sample within this many interquartile ranges of the box (Tukey 1977).
 const WHISKERS: f64 = 1.5;
 
 /// The picture of a row; `None` without a measurement.

@@ -13,7 +13,7 @@ use maud::{Markup, html};
 
 const HEIGHT: f64 = 270.0;
 const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom: HEIGHT - 40.0 };
-/// The axis of tasks is logarithmic if the most tasks are at least this many times the fewest.
+/// The axis is logarithmic if the largest number of tasks is at least this multiple of the least.
 const DOUBLING: f64 = 8.0;
 
 struct Curve<'a> {

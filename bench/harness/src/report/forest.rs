@@ -32,7 +32,7 @@ pub(super) fn card<'a>(
     let metric = subject.metric;
     let judge = |column| selection.judge(column, &subject.rows, metric);
     let mut judged: Vec<Judgement> = selection.columns[1..].iter().map(judge).collect();
-    // The copy stands below the other variants.
+    // The A/A copy stands below the other variants.
     judged.sort_by_key(|judgement| judgement.is_copy);
     // If some judgements are ratios and some differences, the axis shows ratios.
     let relation = judged.iter().filter(|it| it.estimate.is_some()).map(|it| it.relation);

@@ -28,7 +28,7 @@ impl Head {
         LINE * self.lines.len() as f64
     }
 
-    /// Draws the lines from `top` downwards; `class` is for the judgement.
+    /// Draws the lines from `top` downwards; `class` is the judgement's CSS class.
     pub(super) fn markup(&self, top: f64, class: &str) -> Markup {
         html! {
             @for (index, (name, said)) in self.lines.iter().enumerate() {

@@ -18,7 +18,7 @@ const MIB: f64 = (1 << 20) as f64;
 const IDLE: &str = "idle";
 /// Points of a line: one for each two pixels.
 const MOMENTS: usize = 160;
-/// Fewest readings of a sample with a course to show.
+/// If every sample has fewer readings than this, their memory over time is not shown.
 const READINGS: usize = 8;
 const ROWS: usize = 200;
 

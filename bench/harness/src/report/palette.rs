@@ -40,7 +40,7 @@ impl Palette {
         self.swatches.iter().position(|swatch| swatch.label == label).unwrap_or(0)
     }
 
-    /// Draws the shape of a variant around a centre. Neighbours in the legend have other shapes.
+    /// Draws the shape of a variant around a centre. Neighbours in the legend differ in shape.
     pub(super) fn marker(&self, label: &str, (x, y): (f64, f64), radius: f64) -> Markup {
         let r = radius;
         let points = |points: &[(f64, f64)]| -> String {

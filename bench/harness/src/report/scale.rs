@@ -2,7 +2,7 @@
 
 /// Largest quotient of two values on a linear axis: beyond it small values would coincide.
 const LINEAR_SPREAD: f64 = 30.0;
-/// The same for an axis of ratios.
+/// Largest quotient of two values on a linear axis of ratios.
 const RATIO_SPREAD: f64 = 3.0;
 const TICKS: f64 = 5.0;
 

@@ -107,7 +107,7 @@ fn picture(points: &[Point], palette: &Palette, says: (&str, &str), is_rate: boo
     }
 }
 
-/// Returns, sorted by memory, the points that no other beats without losing in the other figure.
+/// Returns, sorted by memory, the points that no other point equals or beats in both figures.
 fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
     let cost = |point: &Point| if is_rate { -point.speed } else { point.speed };
     let mut sorted: Vec<&Point> = points.iter().filter(|point| !point.is_copy).collect();

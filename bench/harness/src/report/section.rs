@@ -15,7 +15,7 @@ use maud::{Markup, html};
 /// Headings of more letters than this are set in smaller type.
 const LONG: usize = 70;
 const TRADEOFFS: &str = "Speed against memory";
-/// Pictures in a row of a wide screen. This many of the pictures of trade-offs are shown at first.
+/// Pictures in a row of a wide screen, and pictures of trade-offs that the page shows at first.
 const ROW: usize = 3;
 
 /// The section of one selection; `number` makes its ids unique in the page.

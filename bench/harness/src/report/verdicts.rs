@@ -77,7 +77,7 @@ fn brief(judgement: &Judgement) -> Entry {
     }
 }
 
-/// A verdict's sign, word and tone. The copy of the baseline gets no verdict: it shows the noise.
+/// A verdict's sign, word and tone. The A/A copy gets no verdict: it shows the noise.
 fn sign(judgement: &Judgement) -> (&'static str, &'static str, Tone) {
     match judgement.outcome {
         Outcome::NoVerdict(_) => ("", judgement.outcome.word(), Tone::Muted),

@@ -163,7 +163,7 @@ impl Meta {
         self.variants.iter().find(is_copy)
     }
 
-    /// The parameters for the order of its samples; with `warm_up`, a warm-up round comes first.
+    /// The parameters for the order of samples; with `warm_up`, a warm-up round comes first.
     pub fn shape(&self, warm_up: bool) -> Shape {
         Shape {
             seed: self.seed,

@@ -95,7 +95,7 @@ impl Metric {
         self
     }
 
-    /// Sets up to which value, in the metric's unit, ratios mean nothing: ten times the resolution.
+    /// Sets up to which value, in its unit, ratios mean nothing: 10 times the metric's resolution.
     pub fn near_zero(mut self, value: f64) -> Self {
         self.near_zero = value;
         self

@@ -36,7 +36,7 @@ pub struct End {
     pub schema: String,
     /// The shard.
     pub shard: Shard,
-    /// Samples in `samples.jsonl`.
+    /// Number of samples in `samples.jsonl`.
     pub samples: u64,
 }
 

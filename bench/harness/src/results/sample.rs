@@ -27,8 +27,8 @@ pub struct Measurement {
     /// Further figures by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
-    /// Single values by the name of the counter or figure that sums them up, such as the time of
-    /// each file.
+    /// Single values, such as the time of each file, by the name of the counter or figure that is
+    /// their sum.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<u64>>,
 }
@@ -83,14 +83,14 @@ pub struct Reading {
 pub struct Timeline {
     /// Readings, in the order of time.
     pub readings: Vec<Reading>,
-    /// For each phase the time of its announcement, and the announced line.
+    /// For each phase the time of its announcement in ms since the start, and the announced line.
     pub phases: Vec<(f64, String)>,
     /// True if `charged` is from a control group.
     pub in_group: bool,
 }
 
 impl Timeline {
-    /// The time when `phase` was announced, and the announced numbers.
+    /// The time in ms when `phase` was announced, and the announced numbers.
     pub fn phase(&self, phase: &str) -> Option<(f64, Vec<u64>)> {
         self.phases.iter().find_map(|(ms, line)| {
             let mut words = line.split(' ');
@@ -116,7 +116,7 @@ pub struct Sample {
     pub tasks: u32,
     /// The variant.
     pub variant: String,
-    /// Time of its end, in milliseconds since the run began.
+    /// Time at which the sample ended, in milliseconds since the run began.
     pub at_ms: u64,
     /// `None` for a failed sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ pub struct Sample {
     /// Memory over time, if the parent watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
-    /// The reason of a failure.
+    /// The reason why the sample failed; `None` if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }

@@ -37,13 +37,13 @@ pub enum Over {
 pub struct Target {
     /// The work, as the table names it.
     pub work: String,
-    /// Names of its workloads; a run may lack some of them.
+    /// Names of the workloads of that work; a run may lack some of them.
     pub workloads: Vec<String>,
-    /// Name of the metric; less is better.
+    /// Name of the metric, of which less is better.
     pub metric: String,
     /// The peers.
     pub against: Against,
-    /// The workloads that have to reach it.
+    /// The workloads that have to reach the target.
     pub over: Over,
     /// Ratio or difference.
     pub relation: Relation,

@@ -113,7 +113,7 @@ fn percentages_follow_from_their_inputs_but_for_one() {
     assert_eq!(rows.iter().filter(|row| row.is_exception()).count(), 1);
 }
 
-/// Values that print as `base` and as each of `others`, and that give the percentages.
+/// Finds values that print as `base` and as each of `others`, and give the printed percentages.
 fn witnesses(base: &str, others: &[(&str, &str)], difference: fn(f64, f64) -> f64) -> Vec<f64> {
     let near = |text: &str| -> Vec<f64> {
         let (value, half, count) = (number(text), half_digit(text), 80);

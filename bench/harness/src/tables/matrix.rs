@@ -62,7 +62,7 @@ impl<'a> Matrix<'a> {
     /// Returns every other variant relative to the baseline, with intervals. An asterisk marks a
     /// variant that differs. A group of several rows ends with their geometric mean.
     pub fn ratios(&self, metric: &Metric) -> String {
-        // The copy comes first: it shows the noise of the other ratios.
+        // The A/A copy comes first: it shows the noise of the other ratios.
         let (copies, others): (Vec<_>, Vec<_>) =
             self.selection.columns[1..].iter().partition(|column| self.selection.is_copy(column));
         let columns: Vec<&Column<'a>> = copies.into_iter().chain(others).collect();

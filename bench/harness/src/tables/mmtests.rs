@@ -9,7 +9,7 @@ use crate::results::Direction;
 use crate::statistics::mmtests::{Sorted, pdiff, pndiff};
 use std::fmt;
 
-/// Letters of a value, and of a percentage without its parentheses.
+/// Width in letters of a value, and of a percentage without its parentheses.
 const VALUE: usize = 12;
 const PERCENT: usize = 7;
 const COLUMN: usize = VALUE + PERCENT + " (%)".len();

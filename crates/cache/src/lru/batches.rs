@@ -14,7 +14,7 @@
 //! | change | locks |
 //! |---|---|
 //! | an inner page leaves | the batch lock of its tag |
-//! | a sentinel leaves; its neighbours become sentinels | the LRU lock, and the batch lock |
+//! | a sentinel leaves; its neighbours become sentinels | the LRU lock, and its batch lock |
 //! | pages come to the front | the LRU lock |
 //! | the open batch is closed | the LRU lock, and its batch lock |
 //! | a scan takes the last page | the LRU lock, and its batch lock |

@@ -1,7 +1,7 @@
 //! The LRU lists of cached pages: an active and an inactive one for each NUMA node, and an add
 //! batch for each CPU; one file per policy.
 //!
-//! A policy is a type parameter, by default [`Splice`]. Each file uses only those to its left:
+//! A policy is a type parameter, by default [`Splice`]. Each file uses only files to its left:
 //!
 //! ```text
 //! state -> page -> policy -> add_batch, batches -> batched -> splice -> options -> set

@@ -36,7 +36,7 @@ fresh_zero! {
         pub index: AtomicU64,
         /// The key's first half: the number of the page's file mapping, or 0.
         pub mapping: AtomicU32,
-        /// The first frame of its memory.
+        /// The first frame of the page's memory.
         pub pfn: AtomicU32,
         /// A word for the page's owner (the extra bytes of a database's page).
         pub private: AtomicU64,
@@ -44,15 +44,15 @@ fresh_zero! {
         previous: AtomicU32,
         /// The slab cache that the object in `private` belongs to; 0 if `private` is no object.
         pub private_cache: AtomicU32,
-        /// The error of the page's fill.
+        /// The error code of the page's fill.
         pub error: AtomicU32,
         /// The tag of the page's batch (`batched`).
         pub tag: AtomicU32,
         /// The page's role in its batch (`batched`).
         pub sentinel: AtomicU8,
-        /// The NUMA node of its memory.
+        /// The NUMA node of the page's memory.
         pub node: AtomicU8,
-        /// The order of its memory.
+        /// The order of the page's memory.
         pub order: AtomicU8,
         /// The group that the page is charged to.
         pub group: AtomicU8,

@@ -23,7 +23,7 @@ impl ListKind {
     /// Both lists, by index.
     pub const ALL: [Self; 2] = [Self::Inactive, Self::Active];
 
-    /// The index of the list in arrays by list.
+    /// The index of the list in arrays that have an entry for each list.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {
@@ -61,9 +61,9 @@ pub struct Sizes {
 /// Counters of the lists. All values only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LruCounters {
-    /// Critical sections of the nodes' LRU locks; 0 with locks that do not count theirs.
+    /// Critical sections of the nodes' LRU locks; 0 if the locks do not count them.
     pub sections: u64,
-    /// Critical sections of batch locks; 0 with such locks, and under `single`.
+    /// Critical sections of batch locks; 0 if the locks do not count them, and under `single`.
     pub batch_sections: u64,
     /// Pages put on lists.
     pub added: u64,
@@ -95,7 +95,7 @@ pub trait LruPolicy: Copy + Debug + Default + Eq + Send + Sync + 'static {
     /// The lists of all nodes.
     type Lists: Lists;
 
-    /// Its name, as tables print it.
+    /// The name of the policy, as tables print it.
     fn name(&self) -> &'static str;
 
     /// Empty lists.
@@ -199,7 +199,7 @@ pub fn scan(table: &DescriptorTable, tail: &mut impl Tail, out: &mut [PageNo]) -
     taken
 }
 
-/// Pages that a release takes off in one hold of the LRU lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
+/// Maximum number of pages released in one hold of the LRU lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
 pub const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
 /// Adds to a counter that only the holder of one lock writes, by a plain load and store.

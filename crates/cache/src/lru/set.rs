@@ -18,7 +18,7 @@ struct AddBatch {
     waiting: CountedLock<Pages, Chosen>,
 }
 
-/// Invariants: a page in an add batch is pinned by the batch and on no list; a batch holds less
+/// Invariants: a page in an add batch is pinned by the batch and on no list; a batch holds fewer
 /// than `add_batch` pages while no task holds its lock; a page is on a list iff it has `LRU`.
 ///
 /// No code here asks for memory or for a lock of another layer while it holds a lock. So a reclaim

@@ -21,7 +21,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::{AtomicU32, Effort, Ordering::Relaxed, effort};
 
-/// Local lists of one add batch (`MAX_LRU_SPLICES`).
+/// Maximum number of local lists of one add batch (`MAX_LRU_SPLICES`).
 const MAX_LRU_SPLICES: usize = if cfg!(quarry_model) { 1 } else { 4 };
 
 /// A slot's position in its sequence of tags. Two tasks on one slot may choose the same tag.
@@ -68,7 +68,7 @@ impl Local {
         effort::spend(Effort::LruPage, 1);
         assign(table.at(page), self.tag, INNER);
         self.batch.push_front(table, page);
-        // Counts the page for its own list; the published patch counts it for another.
+        // Counts the page for its own list; the published patch counts it for another list.
         self.pages += 1;
     }
 
@@ -94,7 +94,7 @@ impl SpliceLists {
         tag
     }
 
-    /// Sorts pages into local lists, complete except for `LRU`; also returns those left over.
+    /// Sorts pages into local lists, complete but for `LRU`; also returns the pages without a list.
     fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
         let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
         for &page in pages {

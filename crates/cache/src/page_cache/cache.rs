@@ -170,12 +170,12 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.mappings.get(mapping).map(|mapping| mapping.owner())
     }
 
-    /// Mappings that are live. O(1).
+    /// Number of live mappings. O(1).
     pub fn mappings(self) -> u32 {
         self.tables.mappings.live()
     }
 
-    /// Pages of a mapping (SQLite's `xPagecount`); 0 if there is no such mapping. O(1).
+    /// Number of pages of a mapping (SQLite's `xPagecount`); 0 if there is no such mapping. O(1).
     pub fn pages_of(self, mapping: MappingId) -> u64 {
         self.tables.mappings.get(mapping).map_or(0, |mapping| mapping.pages.load(Relaxed))
     }
@@ -265,7 +265,7 @@ impl<H: Host> PageCacheRef<'_, H> {
 }
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Returns how often each event has happened to pages. O(slots).
+    /// Returns the count of each event, in the unit that the event's description names. O(slots).
     pub fn events(self) -> EventCounts {
         self.tables.counters.sums()
     }

@@ -38,7 +38,7 @@ events! {
     PagedOut = "pgpgout",
     /// A fill failed.
     FillFailed = "page_cache_fill_failed",
-    /// A task waited for another one to fill the page, or for its latch.
+    /// A task waited for the fill, the latch or the writeback of a page.
     Waited = "page_cache_waited",
     /// Frames of pages that became dirty.
     Dirtied = "nr_dirtied",
@@ -86,7 +86,7 @@ events! {
     Drains = "truncate_lru_drains",
     /// Pages were taken off LRU lists together.
     LruRemovals = "release_lru_removals",
-    /// Blocks went to the page allocator together.
+    /// A call gave blocks of released pages to the page allocator.
     FreeSections = "release_free_sections",
     /// A lookup took the lock of the mapping.
     SlowLookups = "page_cache_slow_lookups",

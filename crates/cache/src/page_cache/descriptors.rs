@@ -20,7 +20,7 @@ const BATCH: usize = 32;
 const ROOM: usize = 2 * BATCH;
 /// Descriptors of a *group* (in this file): their free bits share a word, and they fill 4 KiB.
 const GROUP: usize = 64;
-/// Groups that are mapped together: 1 MiB of addresses, which take memory at the first access.
+/// Groups that the table grows by: 1 MiB of addresses, which take memory at the first access.
 const STEP: usize = 256;
 
 fresh_zero! {
@@ -29,7 +29,7 @@ fresh_zero! {
         numbers: [u32; ROOM],
     }
 
-    /// Bits of 64 numbers, set while the depot has them; 1 if their descriptors may hold memory.
+    /// `free`: a bit per number that the depot has. `is_touched`: 1 if descriptors may hold memory.
     struct Group {
         free: AtomicU64,
         is_touched: AtomicU64,

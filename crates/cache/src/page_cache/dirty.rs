@@ -26,7 +26,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     /// Marks a page, which the caller pins, as newer than its backing. The caller has the exclusive
-    /// latch, or ensures that no task begins writeback of the page. Returns whether it was clean.
+    /// latch, or ensures that no task begins its writeback. Returns whether it was clean and live.
     #[inline]
     pub fn mark_dirty(self, page: PageNo) -> bool {
         if self.state(page).has(State::DIRTY) {
@@ -83,7 +83,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         if !now.has(State::DIRTY) || now.has(State::WRITEBACK) {
             return false;
         }
-        // The caller's latch keeps the bytes unchanged; only its holder begins to write.
+        // The caller's latch keeps the bytes unchanged; only a task with the latch begins to write.
         state.set(State::WRITEBACK);
         state.clear(State::DIRTY | State::ERROR);
         locked.tree.clear_tag(index, Tag::Dirty);

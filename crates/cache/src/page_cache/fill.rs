@@ -180,7 +180,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.counters.add(self.host.slot(), Event::Full, 1);
     }
 
-    /// Gives up a page that never entered an index. A walk that read its number before may pin it.
+    /// Gives up a page that was in no index. A walk to an earlier page of its number may pin it.
     fn abandon(self, page: PageNo) {
         self.tables.pages.at(page).state.clear(State::LIVE);
         self.leave(page);

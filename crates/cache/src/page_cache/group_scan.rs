@@ -18,7 +18,7 @@ use quarry_mm::zone::GroupId;
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Used pages after which a round evicts used pages as well.
+/// Number of used pages after which a round evicts used pages as well.
 const MOST_USED: u64 = 256;
 
 enum Found {
@@ -37,7 +37,7 @@ struct Round {
 }
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
-    /// Evicts clean unused pages of a group; only tries locks of mappings. O(pages + mappings).
+    /// Evicts clean pages of a group by a clock; skips locked mappings. O(pages + mappings).
     pub fn reclaim_group(self, group: GroupId, request: &ScanRequest) -> Scanned {
         let groups = self.host.groups();
         groups.at(group).note_reclaim();
@@ -93,8 +93,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         )
     }
 
-    /// Looks at up to 14 pages of a mapping from `from` on, until `most` have been freed. Returns
-    /// the next index, or `None` if there are no more pages or the mapping is locked.
+    /// Looks at up to 14 entries from `from` on, until the round has freed `most` pages. Returns
+    /// the next index; `None` at the end, or if the mapping is locked or is another group's now.
     fn look_at(self, mapping: &Mapping, from: u64, most: usize, round: &mut Round) -> Option<u64> {
         let tables = self.tables;
         let Some(mut tree) = mapping.index.try_lock(&tables.nodes) else {

@@ -1,7 +1,7 @@
 //! The target length of a node's inactive list, relative to its active list.
 //!
-//! The kernel's rule (`inactive_is_low`, Linux 6.12) depends on the size of memory only. Up to 1
-//! GiB both lists are equal; above that the active list gets the larger part. So the active list
+//! The kernel's rule (`inactive_is_low`, Linux 6.12) depends on the size of memory only. Below
+//! 1 GiB it wants equally long lists; from there on, a longer active list. So the active list
 //! keeps pages that were used often long ago. Here a node starts with that rule, and refaults move
 //! the target, as the hits of ghost lists do in ARC (Megiddo and Modha, 2003):
 //!
@@ -14,7 +14,7 @@
 //!
 //! In a simulation of 600,000 look-ups of SQLite in 256 databases, whose popularity changed three
 //! times, this rule missed 0.574 pages for each look-up, the kernel's 0.597, exact LRU 0.571 and
-//! ARC 0.577. With a constant Zipf 0.9 the four missed 34.0, 33.4, 36.0 and 32.9 % of look-ups.
+//! ARC 0.577. With a constant Zipf 0.9 they missed, in turn, 34.0, 33.4, 36.0, 32.9 % of look-ups.
 //!
 //! Equation: of `total` pages, `min(total / LEAST, by_rule(total)) <= wanted(total) <= total`.
 

@@ -96,7 +96,7 @@ impl<H: Host> PageCacheRef<'_, H> {
 
     /// Like [`pin_locked`](Self::pin_locked), but if a walk finds a shadow entry, returns `None`
     /// without taking the lock. The caller then inserts a page under the lock; if another task has
-    /// inserted a page since, this finds that page.
+    /// inserted a page since, the insertion finds that page.
     pub(super) fn pin_unless_evicted(
         self,
         mapping: MappingId,

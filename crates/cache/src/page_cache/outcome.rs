@@ -16,7 +16,7 @@ pub enum Effort {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// The page of a request, pinned for the caller.
+/// The page of a request, pinned for the caller. (It is no slot of a CPU.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// The page was cached, and is up to date.
@@ -69,7 +69,7 @@ pub struct Invalidated {
     pub busy: u64,
 }
 
-/// The reason why a page keeps its index.
+/// The reason why a page does not get its new index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RekeyError {
     /// Another task latches or writes the page at the new index.
@@ -85,7 +85,7 @@ pub enum RekeyError {
 pub enum ScanFor {
     /// A request that has found no memory: bounded by time.
     Direct,
-    /// The background thread that keeps the watermarks.
+    /// The background thread, which starts at the low mark and ends at the high mark.
     Background,
 }
 
@@ -123,9 +123,9 @@ impl ScanRequest {
 /// Result of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// Pages of the inactive list that it looked at.
+    /// Pages that the scan looked at, of the inactive list or of a group.
     pub scanned: u64,
-    /// Pages that it evicted and freed.
+    /// Pages that the scan evicted and freed.
     pub freed: u64,
     /// Pages that stay because they are dirty: writeback would make them free.
     pub dirty: u64,

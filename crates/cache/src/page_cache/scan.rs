@@ -6,7 +6,7 @@
 //! | used since the last scan | to the active list: this is its second use, after the fill |
 //! | used since the last scan, but read ahead | back to the front: this is its first use |
 //! | dirty, or being written | to the active list, and counted: the caller may wake writeback |
-//! | pinned, latched, or its mapping is locked | back to the front |
+//! | pinned, latched, of a protected group, or its mapping is locked | back to the front |
 //! | clean and idle, of a mapping that wants more memory than others | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
 //!
@@ -319,7 +319,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         freed
     }
 
-    /// Takes nodes of shadow entries out of their indexes; new nodes of indexes reuse them first.
+    /// Takes nodes of shadow entries out of their indexes; an index that needs nodes reuses them.
     fn take_shadow_nodes(self, node: NodeId, most: usize) -> usize {
         let tables = self.tables;
         let Sizes { active, inactive } = tables.lru.sizes(node);

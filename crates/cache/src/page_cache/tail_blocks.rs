@@ -32,7 +32,7 @@ impl TailBlocks {
         Self { first: CountedLock::new([Pfn::NONE; ORDERS]) }
     }
 
-    /// Allocates a block after which memory can be read. O(1), except for blocks set aside.
+    /// Allocates a block after which memory can be read. O(1 + blocks that it sets aside).
     pub(super) fn alloc_for_overread(
         &self,
         host: &impl Host,

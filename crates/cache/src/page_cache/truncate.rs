@@ -48,7 +48,7 @@ struct Truncation<'a, H: Host> {
     dropped: u64,
 }
 
-/// Flags of a page for which only the second pass waits.
+/// Flags of a busy page: the first pass leaves it, and the second pass waits until none is set.
 const BUSY: u64 = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
 
 impl<H: Host> PageCacheRef<'_, H> {

@@ -1,7 +1,7 @@
 //! Checks the equations between mappings, lists and descriptors; each type checks its own.
 //!
 //! * an index names a page iff the page is live, and the page has that mapping and index
-//! * pages in indexes = `nr_file_pages`, dirty ones = `nr_dirty`, in writeback = `nr_writeback`
+//! * frames of pages in indexes = `nr_file_pages`; likewise for `nr_dirty` and `nr_writeback`
 //! * the tags of a page match its state
 //! * frames of pages that belong to a group = frames charged to the groups
 //! * descriptors in use + free descriptors = all; live pages have memory of the kind `CACHED`

@@ -6,7 +6,7 @@
 //!
 //! 1. takes back Quarry's stashes: cached mappings, barns (first pass only), and from priority 9 on
 //!    all parked objects (once, and once more each time a shrinker has freed objects);
-//! 2. scans cached pages: `pages >> priority`, down to the cache's floor (`evict.rs`);
+//! 2. scans cached pages: `pages >> priority`, in the background down to the floor of `evict.rs`;
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`.
 //!
 //! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
@@ -60,7 +60,7 @@ pub struct Balanced {
     pub pages: (u64, u64),
     /// Objects that shrinkers looked at, and objects that they reported as freed.
     pub objects: (u64, u64),
-    /// Frames that are still missing.
+    /// Frames that the goal still lacks.
     pub missing: u32,
 }
 

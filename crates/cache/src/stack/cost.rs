@@ -2,7 +2,7 @@
 //! again, as Linux 5.8 and 5.9 do for file and anonymous pages (`lru_note_cost`, `get_scan_count`).
 //!
 //! A refault is a page or an object that was reclaimed and had to be made again. The side with more
-//! recent refaults is scanned less. With `c` and `d` refaults of the two sides, `c + d` is added to
+//! refaults lately is scanned less. With `c` and `d` refaults of the two sides, `c + d` is added to
 //! each, so that no side is ever scanned more than twice as much as the other:
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Direct reclaim, first stage: a request that has found no memory takes pages of the cache.
+//! Direct reclaim, first stage: a request that has found no memory evicts cached pages.
 //!
 //! The request first takes cached mappings and objects in barns, which cost less to make again than
 //! a page. Then it evicts clean unused pages, at most 32 in 200 us at a time, until this frees
@@ -89,7 +89,7 @@ pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
 }
 
-/// At most twice the listed pages, because the first look at a used page only activates it.
+/// Twice the listed pages, as a first look at a used page only activates it; at most 65,536.
 fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS)
 }

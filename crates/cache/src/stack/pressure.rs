@@ -11,9 +11,9 @@ use quarry_sys::primitive::{AtomicU8, Ordering::Relaxed};
 
 /// Maximum number of callbacks of a stack.
 pub const MOST_CALLBACKS: usize = 16;
-/// Pages and objects of a window (`vmpressure_win`, Linux 3.10: 16 times `SWAP_CLUSTER_MAX`).
+/// Fewest pages and objects of a window (`vmpressure_win`, Linux 3.10: 16 `SWAP_CLUSTER_MAX`).
 const WINDOW: u64 = 512;
-/// A window is medium, or critical, if this percentage of it is not freed (Linux 3.10).
+/// A window is medium, or critical, if at least this percentage of it is not freed (Linux 3.10).
 const MEDIUM: u64 = 60;
 const CRITICAL: u64 = 95;
 /// At this priority and below, the level is critical in any case (Linux 3.10).

@@ -19,7 +19,7 @@ use quarry_sys::hooks::{HookId, Hooks};
 
 /// Maximum number of shrinkers of a stack.
 pub const MOST_SHRINKERS: usize = 64;
-/// Objects of a batch if a shrinker gives no number (`SHRINK_BATCH`, Linux 3.12).
+/// Number of objects in a batch if a shrinker gives none (`SHRINK_BATCH`, Linux 3.12).
 const BATCH: u64 = 128;
 /// Maximum number of batches of a call: a shrinker that claims more must not hang a reclaim.
 const MOST_BATCHES: u32 = 1 << 16;
@@ -31,7 +31,7 @@ const LEAST_OBJECT: u64 = 16;
 /// The reclaim that asks a shrinker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReclaimCaller {
-    /// The thread that keeps the high mark.
+    /// The background thread, which reclaims up to the high mark.
     Background,
     /// A thread of the program that asked for a reclaim.
     Explicit,

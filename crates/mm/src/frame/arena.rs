@@ -47,7 +47,7 @@ const ZONE_BLOCKS: u32 = 1024;
 pub struct Wanted {
     /// The part of the window in which the search begins.
     pub side: Side,
-    /// Pageblocks.
+    /// Number of pageblocks of the extent.
     pub count: u32,
     /// The alignment of the extent's address in pageblocks, a power of two.
     pub align: u32,
@@ -233,7 +233,7 @@ impl Arena {
         self.lock().note_mapped(first, first + count, is_mapped);
     }
 
-    /// The mapped (`is_mapped`) or the unmapped parts of a taken extent.
+    /// The mapped parts of a taken extent, or if `is_mapped` is false the unmapped parts.
     pub(super) fn extents(
         &self,
         is_mapped: bool,

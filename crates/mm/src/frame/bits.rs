@@ -12,7 +12,7 @@ pub struct FrameBits(pub [u64; PAGEBLOCK_WORDS]);
 /// A place in a pageblock for an extent of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// Its first frame.
+    /// Its first frame, counted from the start of the pageblock.
     pub at: u32,
     /// Frames of the longest extent that is left once that place is taken.
     pub longest_left: u32,
@@ -111,7 +111,7 @@ impl FrameBits {
         word as u32 * 64 + holes.trailing_zeros()
     }
 
-    /// The first frame of the extent that ends before `frame`, or `frame` if no extent ends there.
+    /// The first frame of the extent whose end is `frame`, or `frame` if no extent ends there.
     #[inline]
     #[must_use]
     pub(crate) fn start_of_extent(&self, frame: u32) -> u32 {

@@ -51,7 +51,7 @@ impl Level {
     }
 }
 
-/// The extents of free blocks among `blocks` neighbouring blocks.
+/// The lengths of three extents of free blocks (see above) among `blocks` neighbouring blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FreeExtents {
     blocks: u32,

@@ -104,8 +104,8 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { if DIRECTION == UP { self.start.add(index) } else { self.start.sub(index + 1) } }
     }
 
-    /// Gives the memory of those entries that fill whole system pages back to the system; these
-    /// entries read as zero afterwards. Returns false where the system refuses.
+    /// Gives the memory of `count` entries from `first` on, which fill whole system pages, back to
+    /// the system; they read as zero afterwards. Returns false where the system refuses.
     ///
     /// # Safety
     /// The entries are atomics, or structs of atomics, and already zero: no reader sees a change.
@@ -128,7 +128,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { if DIRECTION == UP { start.add(near) } else { start.sub(far) } }
     }
 
-    /// Entries that are accessible.
+    /// Number of entries that are accessible.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {

@@ -175,7 +175,7 @@ pub struct List<M, B = Link<M>> {
     back: B,
 }
 
-/// A list that holds its front only: half the size.
+/// A list that holds its front only, in half the bytes of a list with both ends.
 pub type FrontList<M> = List<M, ()>;
 
 // SAFETY: zero bytes are an empty list.
@@ -221,7 +221,7 @@ impl<M: Member> List<M> {
         }
     }
 
-    /// Adds `member`, which is on no list of these links, after the last one.
+    /// Adds `member`, which is on no list of these links, after the last member.
     #[inline]
     pub fn push_back(&mut self, links: &impl Links<Member = M>, member: M) {
         let this = Link::to(member);
@@ -268,7 +268,7 @@ impl<M: Member, B: Back<M>> List<M, B> {
         self.head.get()
     }
 
-    /// Adds `member`, which is on no list of these links, before the first one.
+    /// Adds `member`, which is on no list of these links, before the first member.
     #[inline]
     pub fn push_front(&mut self, links: &impl Links<Member = M>, member: M) {
         let this = Link::to(member);

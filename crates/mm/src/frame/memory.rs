@@ -4,7 +4,7 @@
 //! | <- links | kinds ->      <- states | pageblock descriptors -> | frames -> |
 //!            ^ first edge              ^ second edge              ^ base of the arena
 //! ```
-//! Each part has addresses for all frames of the window. The arena maps frames when they are taken;
+//! Each part has addresses for all frames of the arena. The arena maps frames when they are taken;
 //! a table is mapped from its start at least to the entry of the last frame that was ever in use.
 
 use super::arena::{Arena, Side, Wanted};
@@ -166,7 +166,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps a piece. Excludes any pageblocks with foreign mappings, and fails with `EEXIST` then.
+    /// Maps a piece. If pageblocks of it have foreign mappings, excludes these: error `EEXIST`.
     fn map_piece(&self, first: u32, count: u32) -> OsResult<()> {
         let arena = &self.arena;
         match arena.os().map(arena.block_address(first), count as usize * PAGEBLOCK_BYTES) {

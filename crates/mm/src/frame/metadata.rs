@@ -1,5 +1,5 @@
 //! Memory for Quarry's own descriptors, handed out once and counted by kind. Its addresses are
-//! never given back. The page cache manages the memory of its descriptors, and only counts it here.
+//! never given back. The page cache manages the memory of its own descriptors; here it is counted.
 
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;

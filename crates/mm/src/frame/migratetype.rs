@@ -33,7 +33,7 @@ impl MigrateType {
     }
 }
 
-/// A NUMA node's number; one zone per node.
+/// A NUMA node's number; each node has one zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeId(pub u8);
 

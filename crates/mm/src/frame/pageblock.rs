@@ -185,7 +185,7 @@ impl Pageblock {
         }
     }
 
-    /// Writes only if the value changes, so that the descriptors of a large mapping stay untouched.
+    /// Writes only if the value changes, so that a large mapping does not touch its descriptors.
     pub(crate) fn set_faults(&self, faults: Faults) {
         if self.faults() != faults {
             self.faults.store(faults as u8, Relaxed);
@@ -300,7 +300,7 @@ impl Pageblock {
         self.counts.store(self.counts.load(Relaxed) + counts_of(frames, dirty), Relaxed);
     }
 
-    /// Counts frames of free blocks that were taken.
+    /// Subtracts frames of free blocks that were taken, `dirty` of which are not known to be zero.
     #[inline]
     pub fn count_taken(&self, frames: u32, dirty: u32) {
         self.counts.store(self.counts.load(Relaxed) - counts_of(frames, dirty), Relaxed);
@@ -460,9 +460,9 @@ impl Pageblocks {
     }
 }
 
-/// The list of pageblocks that have free blocks of order 0: see `zone/free_area.rs`.
+/// The lists of pageblocks that have free blocks of order 0: see `zone/free_area.rs`.
 const OF_SINGLES: usize = 0;
-/// A list of pageblocks whose longest extents have about the same length: see `zone/extents.rs`.
+/// The lists that sort pageblocks by their longest extents: see `zone/extents.rs`.
 const OF_EXTENTS: usize = 1;
 
 /// The links of one of the two kinds of lists of pageblocks.

@@ -60,7 +60,7 @@ impl Pfn {
     }
 }
 
-/// A pageblock's number: 2 MiB of the window.
+/// A pageblock's number, counted in steps of 2 MiB from the start of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PageblockIndex(pub u32);
 

@@ -10,7 +10,7 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The number of durations that are remembered. The shortest is the price, because a call takes
 /// longer if its thread waits for a CPU, and nothing makes its duration too short.
 const REMEMBERED: usize = 3;
-/// A call that takes less per frame has found its pages in memory: no CPU clears 4 KiB so fast.
+/// A call that takes less time per frame found its pages in memory: no CPU clears 4 KiB so fast.
 const LEAST_FRAME_NS: u64 = 40;
 /// While huge pages are expensive, trying them takes at most 1 / `PROBE_SHARE` of the time.
 const PROBE_SHARE: u64 = 64;

@@ -64,13 +64,13 @@ impl Kind {
 
 /// The state byte of a frame.
 ///
-/// `{in_zone : 1 | in_pcp : 1 | reserved : 1 | zeroed : 1 | order : 4}`, all 0 = in use or never
-/// taken. In a free block, only the head has bits set.
+/// `{in_zone : 1 | in_pcp : 1 | reserved : 1 | zeroed : 1 | order : 4}`, all 0 = in use, in an
+/// extent, or never taken. In a free block, only the head has bits set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameState(pub u8);
 
 impl FrameState {
-    /// In use, or never taken from the arena.
+    /// In use, free in an extent, or never taken from the arena.
     pub const USED: Self = Self(0);
     const IN_ZONE: u8 = 1 << 7;
     const IN_PCP: u8 = 1 << 6;
@@ -140,8 +140,8 @@ impl FrameTable {
     /// Bytes of metadata per frame.
     pub const BYTES_PER_FRAME: usize = 7;
 
-    /// Bytes of a window that the arrays take: links before the first address of
-    /// [`new`](Self::new), kinds after it, states before the second address.
+    /// Bytes of a window that each array takes: the links before the first address of
+    /// [`new`](Self::new), the kinds after it, the states before the second address.
     pub(super) fn spans(os: &dyn Os, frames: u32) -> [usize; 3] {
         let frames = frames as usize;
         [

@@ -200,7 +200,7 @@ proptest! {
     }
 }
 
-/// Blocks of two regions of the index and a part of a third one, which ends within a group.
+/// Number of blocks of two regions and a part of a third one, which ends within a group.
 const MANY: u32 = 2 * 32 * 1024 + 5 * 1024 + 77;
 
 /// A position: mostly at or next to the beginning of a word, a group or a region.

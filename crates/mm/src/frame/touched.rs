@@ -1,8 +1,8 @@
-//! Estimates how much of its objects a program touches: of a large object often only a small part.
-//! Bringing in whole objects would multiply the memory of such a program.
+//! Estimates how much of its objects a program touches. Many programs touch only a small part of a
+//! large object: if whole objects were brought in, such a program would take many times its memory.
 //!
 //! `mincore` tells which pages are in memory. But other allocators do not call it, so a filter of
-//! system calls may kill a process that does. So the slab layer estimates, for each kind of frame:
+//! system calls may kill a process that does so. The slab layer estimates, for each kind of frame:
 //! a program that writes into each object of a page or less touches the whole slab; if objects are
 //! larger, the slab layer checks whether anything was written after their first page.
 

@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 
-/// The addresses, given up on drop; everything mapped in them must be unmapped by then.
+/// The addresses, which a drop gives up; everything mapped in them must be unmapped before.
 pub struct Window {
     os: &'static dyn Os,
     start: NonNull<u8>,

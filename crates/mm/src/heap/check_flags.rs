@@ -10,7 +10,7 @@ impl CheckFlags {
     pub const NONE: Self = Self(0);
     /// F: the record of an object holds whether it is in use, and how large it is.
     pub const SANITY: Self = Self(1 << 0);
-    /// Z: bytes before and after an object that no code writes.
+    /// Z: bytes that no code writes, before and after an object.
     pub const RED_ZONES: Self = Self(1 << 1);
     /// P: bytes of new and of freed objects have values that are not pointers.
     pub const POISON: Self = Self(1 << 2);
@@ -20,7 +20,7 @@ impl CheckFlags {
     pub const CANARY: Self = Self(1 << 4);
     /// A freed object is cleared.
     pub const ZERO: Self = Self(1 << 5);
-    /// The objects that requests get, and that leave the quarantine, are chosen at random.
+    /// Quarry chooses at random which object a request gets, and which leaves the quarantine.
     pub(super) const RANDOM: Self = Self(1 << 6);
     /// A page after a large block faults.
     pub const GUARD_PAGE: Self = Self(1 << 7);
@@ -59,7 +59,7 @@ impl CheckFlags {
         Self(self.0 | others.0)
     }
 
-    /// The check of a letter of `slub_debug`.
+    /// The check that a letter of `slub_debug` stands for.
     #[must_use]
     pub const fn of_letter(letter: u8) -> Option<Self> {
         Some(match letter {

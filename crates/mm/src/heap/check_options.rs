@@ -95,7 +95,7 @@ fn classes_named(name: &str) -> Classes {
 
 const _: () = assert!(classes::COUNT < Classes::BITS as usize);
 
-/// `QUARRY_GUARD`: milliseconds between two samples, 0 for none, or `all`.
+/// `QUARRY_GUARD`: milliseconds between two guarded objects, 0 for none, or `all`.
 pub(super) fn sampling(value: &str) -> Option<Sampling> {
     match value {
         "all" => Some(Sampling::All),

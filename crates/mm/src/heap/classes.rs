@@ -2,12 +2,12 @@
 //!
 //! A request above 128 bytes wastes at most an eighth of its class, `(1/8) / (1 + 1/8) = 11.1 %`
 //! where each doubling has eight classes at equal steps. From 1 to 8 KiB equal steps would waste
-//! memory, because a slab has few objects: as many of 1,664 bytes as of 1,792. So there the classes
+//! memory: a slab has so few objects that as many of 1,792 bytes fit as of 1,664. So there classes
 //! from `n` to `2n` are the largest sizes of which 15, 14 and so on down to 8 objects fit into
 //! `16 n` bytes. Programs often request a little more than a power of two (SQLite 1,032 bytes for a
 //! journal, and 4,368 for a page): a slab has 15 such objects, but 14 with equal steps. These
 //! classes are multiples of 64 bytes, for requests aligned to cache lines. Only the first class
-//! above 4 KiB is not: as such a multiple it would have 4,352 bytes, too few for SQLite's pages.
+//! above 4 KiB is no such multiple: as one it would have 4,352 bytes, too few for SQLite's pages.
 
 use crate::slab::CacheId;
 
@@ -89,15 +89,15 @@ pub unsafe fn of_unchecked(size: usize) -> CacheId {
     unsafe { CacheId::new_unchecked(*CLASS_OF.get_unchecked((size + STEP - 1) >> STEP_SHIFT)) }
 }
 
-/// The class that serves instead of a hardly used one: the next class that is the fourth or eighth
-/// in its doubling, or up to 128 bytes the class itself. A request wastes at most 35 % of it.
+/// The class that serves instead of a hardly used `class`: the next that is the fourth or eighth in
+/// its doubling, or up to 128 bytes `class` itself. A request wastes at most 35 % of that class.
 #[must_use]
 pub fn coarse(class: CacheId) -> CacheId {
     let index = class.index();
     if index <= FINE { class } else { CacheId::new(FINE + (index - FINE).next_multiple_of(4)) }
 }
 
-/// The sizes that a class serves, also instead of finer classes: `size - least <= width`, unsigned.
+/// Request sizes that a class serves, also for finer classes: `size - least <= width`, unsigned.
 #[repr(C)]
 pub struct Served {
     least: usize,

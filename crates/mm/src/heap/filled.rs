@@ -12,7 +12,7 @@
 //! tables of 40 MiB held 2,581 MiB instead of 12.)
 //!
 //! The last pageblock of an extent is huge only if its part beyond the mapping's end is at most a
-//! sixteenth of the mapping. (An eighth: large blocks took 0.43 of the time and 6 % more memory.)
+//! sixteenth of the mapping. (With an eighth, large blocks took 0.43 of the time, 6 % more memory.)
 
 use super::mapping_cache::Extent;
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES, Pfn};
@@ -20,7 +20,7 @@ use crate::zone::Zones;
 use quarry_sys::peek;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A table that doubles requests a little more than twice its old size while the old one is filled.
+/// 9/4, because a table that doubles requests a little more than twice its old size, which is full.
 const ALLOWED: (u64, u64) = (9, 4);
 /// A sparse huge mapping lowers the longest filled length to its own length divided by this.
 const SPARSE_SHARE: u32 = 4;
@@ -31,11 +31,11 @@ const MOST: usize = 4;
 /// Places of a mapping that are read, at even distances, and how many of them may be zero.
 const PLACES: usize = 16;
 const ZEROS: usize = 2;
-/// Of each place, a page, three 32-bit words are read: the low halves of two 64-bit numbers (zero
-/// in most fractions), and the high half of another one (zero in most integers).
+/// Offsets of the three 32-bit words that the heap reads in each place, a page: the low halves of
+/// two 64-bit numbers (zero in most fractions), the high half of another (zero in most integers).
 const WORDS: [usize; 3] = [0, 17 * 64 + 4, 33 * 64];
 
-/// The longest mapping that a program filled, and the mappings that wait.
+/// The frames of the longest mapping that a program filled, and the mappings that wait.
 pub(super) struct Filled {
     frames: AtomicU32,
     waiting: [AtomicU64; MOST],
@@ -84,7 +84,7 @@ impl Filled {
         }
     }
 
-    /// Lets a mapping wait that got fresh memory.
+    /// Lets a mapping that got fresh memory wait, unless huge mappings have all places.
     pub(super) fn wait(&self, zones: &Zones, first: Pfn, frames: u32) {
         let word = Waiting { first, frames }.word();
         let turn = self.turn.fetch_add(1, Relaxed) as usize % MOST;
@@ -112,7 +112,7 @@ impl Filled {
         let _ = place.compare_exchange(waiting.word(), 0, Relaxed, Relaxed);
     }
 
-    /// The pageblocks at the front of a mapping of `frames` frames that may be huge pages.
+    /// Number of pageblocks at the front of a mapping of `frames` frames that may be huge pages.
     #[cold]
     #[inline(never)]
     pub(super) fn huge_blocks(&self, zones: &Zones, frames: u32) -> u32 {
@@ -142,7 +142,7 @@ impl Filled {
         u64::from(filled) * ALLOWED.0 / ALLOWED.1
     }
 
-    /// Looks at the mappings that wait and are long enough, to see whether they are filled by now.
+    /// Reads the mappings that wait and are long enough or huge; then tests again what is allowed.
     fn is_allowed_now(&self, zones: &Zones, frames: u32) -> bool {
         for (place, mapping) in self.all_waiting() {
             let is_long = Self::allowed(mapping.frames) >= u64::from(frames);
@@ -155,8 +155,8 @@ impl Filled {
     }
 }
 
-/// If `huge` pageblocks of an extent may be huge after it has grown, and it begins with huge pages
-/// already, makes it a single mapping of the kernel: a move by page tables requires that.
+/// Makes an extent that begins, but does not end, with huge pages one mapping of the kernel, if any
+/// of its pageblocks (`huge`) may be huge once it has grown: a move by page tables requires that.
 pub(super) fn unite(zones: &Zones, extent: &Extent, huge: u32) {
     let begins_huge = zones.faults(extent.first.first()).is_huge();
     if huge > 0 && begins_huge && !is_end_huge(zones, extent) {

@@ -110,8 +110,8 @@ impl Mappings {
         self.lock().take(blocks, begins_well)
     }
 
-    /// Takes the cached extent with the most memory, if it is shorter than `blocks` pageblocks, and
-    /// makes it that long; also returns whether this moved its pages. A move takes some
+    /// Takes the cached extent with the most memory, if it is too short for `frames` frames, and
+    /// makes it long enough; also returns whether this moved its pages. A move takes some
     /// microseconds. Fresh memory would take a page fault for each page.
     fn enlarge_cached(
         &self,
@@ -178,8 +178,8 @@ impl Mappings {
         Some(Extent { charged, ..extent })
     }
 
-    /// The pageblocks at the front of a mapping of `frames` frames that may be huge pages; 0 in a
-    /// process of many mappings, because a huge mapping splits a mapping of the kernel into three.
+    /// Number of pageblocks at the front of a mapping of `frames` frames that may be huge pages; 0
+    /// if many mappings are live, because a huge one splits a mapping of the kernel into three.
     fn huge_blocks(&self, zones: &Zones, frames: u32) -> u32 {
         if self.live() < max_map_count() / 8 { self.filled.huge_blocks(zones, frames) } else { 0 }
     }
@@ -274,7 +274,7 @@ impl Mappings {
         });
     }
 
-    /// Same as [`keep`](Self::keep), but calls `put` once there is room.
+    /// Same as [`keep`](Self::keep), but calls `put` to put the extent once there is room.
     fn keep_as(&self, zones: &Zones, extent: Extent, put: &dyn Fn(&mut MappingCache)) {
         let used = zones.budget().used().saturating_sub(self.cached_charged() + extent.charged);
         let most = most_cached(used as usize * FRAME_BYTES);
@@ -407,7 +407,7 @@ impl Mappings {
         self.lock().so_far()
     }
 
-    /// Releases cached extents that were put before the extent with this `number`; returns bytes.
+    /// Releases the cached extents whose number is below `number`; returns their bytes.
     pub(crate) fn release_unused_since(&self, zones: &Zones, number: u64) -> usize {
         let mut bytes = 0;
         loop {
@@ -419,7 +419,7 @@ impl Mappings {
     }
 
     /// Gives cached memory back, oldest first, until the cache's charge has fallen by `frames`.
-    /// Returns the frames still to give. Of the last extent only the end goes back, so that a later
+    /// Returns the frames still to give. Only the end of the last extent goes back, so that a later
     /// mapping of that size takes page faults only for this end.
     pub(crate) fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
         let mut left = frames;
@@ -520,7 +520,7 @@ fn describe(zones: &Zones, frames: u32, extent: Extent, sample: u32) {
     zones.frames().set_kind(pfn, 1, Kind::MAPPING);
 }
 
-/// Gives a charged extent back.
+/// Gives a charged extent back to the window, and uncharges it.
 fn release(zones: &Zones, extent: Extent) {
     zones.memory().give_back(extent.first, extent.blocks);
     zones.budget().uncharge_mapping(extent.charged);

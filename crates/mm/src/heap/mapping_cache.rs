@@ -2,7 +2,7 @@
 //!
 //! A request takes the front of the shortest extent that is long enough. If all are too short, the
 //! file `mapping` enlarges the extent with the most memory. A mapping that grows takes pageblocks
-//! of the cached extent right after it; if it grows step by step, its former memory lies there.
+//! of the cached extent right after it; if it grows step by step, memory that it left lies there.
 //! When an extent is put, it is joined with its neighbours in the cache, and gets the age of the
 //! oldest of them. Otherwise an extent in constant use would keep its neighbours in the cache.
 //!
@@ -17,7 +17,7 @@ use quarry_sys::broken::{Broken, Check};
 pub(super) const CACHED_BYTES: usize = 64 << 20;
 const CACHED_EXTENTS: usize = 32;
 
-/// Fewest charged frames of an extent worth enlarging: 1 MiB, whose faults take hundreds of us.
+/// Fewest charged frames worth enlarging: 1 MiB, whose page faults take hundreds of microseconds.
 const WORTH_ENLARGING: u32 = PAGEBLOCK_FRAMES / 2;
 
 /// The pageblocks of a mapping, in use or cached.
@@ -54,20 +54,20 @@ impl Extent {
         (Self { blocks, charged, ..self }, rest)
     }
 
-    /// Frames to charge when `next` is joined: those between the charged frames of both extents.
+    /// Frames to charge when `next` is joined: those between the charged frames here and `next`.
     pub(super) fn missing_before(&self, next: &Self) -> u32 {
         if next.charged == 0 { 0 } else { self.frames() - self.charged }
     }
 }
 
-/// The maximum bytes of the cache: as many as are in use, or 64 MiB. (`footprint` bounds the
+/// The maximum bytes of the cache: as many as are in use, at least 64 MiB. (`footprint` bounds the
 /// process's memory by its recent peak.) With an eighth of this bound, a program that replaced 20
 /// blocks of 5 to 25 MiB at random took 1.13 million page faults; with this bound 0.38 million.
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use)
 }
 
-/// A cached extent. Its number is the count of extents put before it, and so its age.
+/// A cached extent. Its number, which stands for its age, is the count of extents put before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CachedExtent {
     pub(super) extent: Extent,
@@ -155,7 +155,7 @@ impl MappingCache {
         front
     }
 
-    /// Takes the oldest extent, if it was put before the extent with this number.
+    /// Takes the oldest extent, if its number is below `number`.
     pub(super) fn take_older_than(&mut self, number: u64) -> Option<Extent> {
         (self.count > 0 && self.extents[0].number < number).then(|| self.remove(0))
     }

@@ -6,9 +6,9 @@
 //! | up to 1 MiB | an extent of frames | to 4 KiB |
 //! | above | an extent of pageblocks of the window | to 4 KiB usable, 2 MiB of address space |
 //!
-//! Order of the files, each using only those before it: `classes`, `check_options`, `options`;
-//! `mapping_cache`, `filled`, `moving`, `mapping`. An option is a line in `OPTIONS` of
-//! `options.rs`; an option of the process is also one in `crates/quarry/src/environment.rs`.
+//! Order of the files, each using only those before it: `classes`, `check_flags`, `check_options`,
+//! `options`; `mapping_cache`, `filled`, `moving`, `mapping`. Each option is an entry of a table in
+//! `options.rs`; `crates/quarry/src/settings.rs` reads those of the process.
 
 mod check_flags;
 mod check_options;

@@ -1,7 +1,7 @@
 //! The choices of a stack, and their spelling in `QUARRY_*`.
 //!
 //! [`OPTIONS`] also has options of the process's own stack and of the command `quarry`. So the
-//! command can check all options without that stack, whose constructors it would run if linked.
+//! command checks all options without linking that stack, whose constructors would then run.
 
 use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};

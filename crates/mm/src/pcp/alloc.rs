@@ -1,6 +1,6 @@
 //! Allocation. A request takes a block from the lists of its CPU, or from a zone above its low
-//! mark. If none has a block, the slow path follows (`__alloc_pages_slowpath`): a request that
-//! cannot wait uses the frames below the low mark at once, other requests first let zones grow.
+//! mark. If neither has one, the slow path follows (`__alloc_pages_slowpath`): a request that
+//! cannot wait uses the frames below the low mark at once; other requests first let zones grow.
 
 use super::allocator::PageAllocator;
 use super::policy::PagePolicy;

@@ -126,7 +126,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// The node of these frames if they may become an extent: if they lie in one movable pageblock.
+    /// The node of the frames, if they lie in one movable pageblock and so may become an extent.
     #[inline]
     pub(super) fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
         let tag = self.zones.memory().pageblocks().of(first).tag();
@@ -178,8 +178,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.store.drain_extents_of(&self.zones, slot);
     }
 
-    /// Gives up unused pages and extents of a slot's lists (`decay_pcp_high`). Returns whether
-    /// another call may give up more.
+    /// Gives unused pages and extents of a slot's lists to the zones (`decay_pcp_high`). Returns
+    /// whether another call may give more.
     pub fn decay(&self, slot: SlotIndex) -> bool {
         let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
         self.pcps.decay(&self.zones, slot) || has_aged
@@ -222,7 +222,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.visit_locks(visit);
     }
 
-    /// Checks all equations; no other thread is at work. Returns the first broken one. O(frames).
+    /// Checks all equations while no other thread works; returns the first broken one. O(frames).
     pub fn validate(&self) -> Result<(), Broken> {
         self.zones.validate()?;
         let mut outside = 0;

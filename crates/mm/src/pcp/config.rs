@@ -19,7 +19,7 @@ pub enum FreeListPolicy {
 pub struct FaultPolicy {
     /// Brings in whole slabs by one call each, in caches that grow.
     pub populate: bool,
-    /// Uses huge pages: for slabs in zones from 64 MiB on, and for mappings that programs fill.
+    /// Uses huge pages: for cached pages, slabs in zones from 64 MiB on, and mappings that fill up.
     pub huge: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct PageConfig<P = V6_18> {
     pub cache_slice_bytes: u32,
     /// Policy of the per-CPU lists.
     pub policy: P,
-    /// True if a CPU keeps extents that it has freed for its next requests.
+    /// True if a CPU keeps, for its next requests, extents that it has freed.
     pub lists_extents: bool,
     /// The way to bring in fresh memory.
     pub faults: FaultPolicy,

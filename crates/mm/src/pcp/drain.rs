@@ -1,4 +1,4 @@
-//! Draining: blocks leave the lists for the zone, always from the tail, in one of two orders.
+//! Draining: blocks leave the tails of the lists for the zone. `DrainWalk` says which lists first.
 
 use super::lists::Lists;
 use super::policy::DrainWalk;
@@ -6,7 +6,7 @@ use super::ring::SlotRings;
 use crate::frame::{FrameTable, Order};
 use crate::zone::Block;
 
-/// Takes blocks off the lists until at least `left` pages are gone; drops bad blocks.
+/// Takes blocks off the lists until `left` pages or a few more are gone; drops bad blocks.
 pub(super) struct Drain<'a> {
     lists: &'a mut Lists,
     rings: SlotRings<'a>,

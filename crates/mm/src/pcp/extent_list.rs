@@ -8,7 +8,7 @@
 //! A request takes the front of the shortest extent that is long enough. The rest stays on the
 //! list, however short it is: when the front is freed, it usually joins the rest again.
 //!
-//! Invariants, for the extent in every word but 0:
+//! Invariants, for the extent in every word that is not 0:
 //! * its frames count as used in the budget, have no kind, and are on no other list
 //! * they lie in one pageblock, which was movable when they were put on the list
 
@@ -24,7 +24,7 @@ use quarry_sys::primitive::{
 pub(super) const EXTENTS: usize = 16;
 /// Attempts of a request; more than one, because another CPU may change the word first.
 const ATTEMPTS: usize = 2;
-/// The extent has stayed on the list since the last call of `age`.
+/// A bit of an entry: the extent has not changed since the last call of `age`.
 const AGED: u64 = 1 << 63;
 
 /// Extents that leave a list: pairs of first frame and number of frames.
@@ -119,7 +119,7 @@ impl ExtentList {
         local::compare_exchange(&self.words[at], old.0, new.0)
     }
 
-    /// Takes the front of the shortest extent with `count` frames from a multiple of `align` on.
+    /// Takes the front of the shortest extent of `count` or more frames whose start is aligned.
     #[inline]
     pub(super) fn take(&self, count: u32, align: Order) -> Option<Pfn> {
         for _ in 0..ATTEMPTS {

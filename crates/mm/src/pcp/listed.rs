@@ -1,7 +1,7 @@
 //! Extents on the lists of CPUs: taking, putting, and giving them back to zones.
 //!
-//! A CPU keeps extents that it frees: always one, and more up to a share of the memory in use, so
-//! that the process grows little. If memory is short, a CPU keeps none.
+//! A CPU keeps extents that it frees: one of any size, and more up to a share of the memory in use,
+//! so that the process grows little. If memory is short, a CPU keeps none.
 
 use super::alloc::MOST_LOST;
 use super::allocator::PageAllocator;
@@ -14,7 +14,7 @@ use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Extent, Mark, Urgency, Zones};
 use quarry_sys::broken::Broken;
 use quarry_sys::percpu::SlotIndex;
 
-/// First bound of a list: the frames in use divided by this, at most 1 MiB. The larger one holds.
+/// First of a list's two bounds, of which the larger holds: frames in use / `SHARE`, at most 1 MiB.
 const SHARE: u32 = 8;
 const SMALL_MOST: u32 = 256;
 /// Second bound: the frames in use divided by this and by the number of slots, at most 8 MiB.
@@ -148,8 +148,8 @@ impl ListStore {
         }
     }
 
-    /// Gives back the extents that have not changed since the last call; returns whether there were
-    /// any.
+    /// Gives the extents that have not changed since the last call to the zones; returns whether
+    /// there were any.
     pub(super) fn age_extents_of(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut has_aged = false;
         for node in self.nodes() {

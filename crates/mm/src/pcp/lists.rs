@@ -19,9 +19,9 @@ fresh_zero! {
         pub count: u32,
         /// Maximum number of pages on the lists, tuned between `high_min` and `high_max`.
         pub high: u32,
-        /// Pages freed in a row, halved at each allocation.
+        /// Pages freed in a row; each allocation halves this number.
         pub free_count: u32,
-        /// Refills of order 0 take `batch << alloc_factor` pages.
+        /// Refills of order 0 take at most `batch << alloc_factor` pages.
         pub alloc_factor: u8,
         /// The next drain takes `batch << free_factor` pages (Linux 5.14 to 6.6).
         pub free_factor: u8,
@@ -97,7 +97,7 @@ fresh_zero! {
     #[repr(align(128))]
     pub(super) struct Pcp {
         pub(super) lists: CountedLock<Lists>,
-        /// Requests that found the lock held by another thread; counted without the lock.
+        /// Blocks handed out past the lists; threads change this and the fields below without lock.
         pub(super) bypassed_allocs: AtomicU64,
         pub(super) bypassed_frees: AtomicU64,
         pub(super) bypass_sections: AtomicU64,

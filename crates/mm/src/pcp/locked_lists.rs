@@ -83,7 +83,7 @@ impl<'a> LockedLists<'a> {
     }
 
     /// Fetches blocks for an empty list in one critical section, and takes the first; the others
-    /// keep the zone's sequence. A refill may not use the high-order reserve: if it finds no block,
+    /// follow as the zone gave them. A refill may not use the high-order reserve: if it gets none,
     /// a request that may use it goes to the zone (`rmqueue_bulk` until Linux 6.19). (On fresh
     /// memory the batches of two CPUs are neighbours, and share a cache line of 64 state bytes. One
     /// unused line between them did not help, because processors fetch lines in pairs.)
@@ -113,7 +113,7 @@ impl<'a> LockedLists<'a> {
         self.pop(list, ask.order)
     }
 
-    /// Not inlined, so that [`Zone::admits`] takes no stack while blocks are fetched.
+    /// Not inlined, so that [`Zone::admits`] is off the call stack while blocks are fetched.
     #[inline(never)]
     fn admits(&self, ask: &Ask, mark: Mark) -> bool {
         self.at.zone().admits(ask, mark)
@@ -194,7 +194,7 @@ impl<'a> LockedLists<'a> {
         Some(self)
     }
 
-    /// Gives at least `pages` pages back in one critical section of the zone, a few more at most.
+    /// Gives `pages` pages, or a few more, back in one critical section of the zone.
     pub(super) fn drain_chunk<P: PagePolicy>(&mut self, policy: &P, pages: u32, list: usize) {
         let before = self.lists.tuning.count;
         if before == 0 {

@@ -15,9 +15,9 @@ pub(super) const BATCH_SCALE_MAX: u8 = 5;
 pub struct SizeInputs {
     /// Frames of the zone.
     pub managed: u32,
-    /// Its low watermark.
+    /// The zone's low watermark, in frames.
     pub low: u32,
-    /// CPUs that share it, at least 1.
+    /// CPUs that share the zone, at least 1.
     pub cpus: u32,
     /// True if `managed` is the fixed memory of a declared machine; otherwise zones may grow.
     pub declared: bool,
@@ -92,7 +92,7 @@ pub enum DrainWalk {
     /// From list `first` on, each list gives one block, plus one for each empty list just before
     /// it. If only one list has blocks, it gives all (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
     GrowingBatches {
-        /// The first list. (The kernel increments its index, from 0, before it looks.)
+        /// The first list. (The kernel increments its list number, from 0, before it uses it.)
         first: usize,
     },
     /// All blocks of the list of the last free, then all blocks of the next list (Linux 5.18+).
@@ -100,8 +100,8 @@ pub enum DrainWalk {
 }
 
 /// A policy decides which blocks are listed, and how many are fetched or drained at a time, as the
-/// kernel of its name does. All policies allocate from and free to the head. Refills append at the
-/// tail, and drains take from there.
+/// kernel of its name does. All policies allocate from and free to a list's head. Refills append at
+/// its tail, and drains take from its tail.
 pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// Its name, as tables print it.
     fn name(&self) -> &'static str;
@@ -132,7 +132,7 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     /// Blocks to fetch for an empty list of `order`, at least 1.
     fn refill(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32;
 
-    /// Notes that a block of `order` was added (and counted); returns the pages to drain now.
+    /// Notes a free after `count` includes its block; returns the number of pages to drain now.
     fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32;
 
     /// Maximum number of pages to drain in one critical section of the zone.
@@ -140,7 +140,7 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
         u32::MAX
     }
 
-    /// Lowers `high` after a while without use; returns the pages to drain.
+    /// Lowers `high` after a while without use; returns the number of pages to drain.
     fn decay(&self, _tuning: &mut Tuning, _sizes: Sizes) -> u32 {
         0
     }

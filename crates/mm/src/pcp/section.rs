@@ -22,8 +22,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Same as [`free_list`](Self::free_list), at one end of the lists. The tail is for pages in no
-    /// cache of the CPU (the cold hint of Linux up to 4.14).
+    /// Same as [`free_list`](Self::free_list), at one end of the lists. The tail is for pages that
+    /// no CPU cache holds (the cold hint of Linux up to 4.14).
     pub fn free_list_at(&self, slot: SlotIndex, pages: &[(Pfn, Order)], end: End) {
         if end == End::Head {
             return self.free_list(slot, pages);
@@ -98,7 +98,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     }
 
     /// Extends `held` frames of [`alloc_exact`](Self::alloc_exact) to `wanted` frames (both numbers
-    /// in [`EXTENT_FRAMES`]), if the frames after them are free extents. Returns whether it did.
+    /// in [`EXTENT_FRAMES`]), if the frames after them are free in extents. Returns whether it did.
     pub(crate) fn extend_exact(&self, slot: SlotIndex, first: Pfn, held: u32, wanted: u32) -> bool {
         debug_assert!(wanted > held);
         if !EXTENT_FRAMES.contains(&held) || !EXTENT_FRAMES.contains(&wanted) {
@@ -166,9 +166,9 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    /// Frees the pieces of one block of `order` in one critical section. If no list takes blocks of
-    /// `order`, the pieces go to the zone: on lists they would keep their buddies from merging
-    /// until they are drained.
+    /// Frees the pieces of one block of `order` in one critical section. If `order` is above
+    /// [`COSTLY_ORDER`], the pieces go to the zone: on lists, until a drain, they would keep their
+    /// buddies from merging.
     #[inline(never)]
     fn free_pieces(
         &self,
@@ -191,7 +191,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.pcps.free_section(&self.zones, (slot, node), pages, (zeroed, End::Head));
     }
 
-    /// Checks a block and marks it, so that a second entry for it aborts.
+    /// Checks a block and marks it, so that a second entry for it aborts the process.
     fn prepare_free(&self, pfn: Pfn, order: Order) -> NodeId {
         let (node, _) = self.check_freed(pfn, order);
         self.frames().set_state(pfn, FrameState::in_pcp(order, false));

@@ -19,7 +19,7 @@ pub(super) struct ListStore {
 }
 
 impl ListStore {
-    /// Reserves the lists of `slots` slots of `nodes` nodes, one per entry of `orders`.
+    /// Reserves, for each pair of slot and node, one list per entry of `orders`.
     pub(super) fn reserve(
         os: &'static dyn Os,
         (slots, nodes): (u32, u8),
@@ -63,7 +63,7 @@ impl ListStore {
         self.extents.at(self.index(slot, node))
     }
 
-    /// The counts of all nodes together. Waits for the lock of the lists.
+    /// The counts of a slot's lists, all nodes together. Waits for the locks of the lists.
     pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
         let mut sum = PcpCounters::default();
         for node in self.nodes() {

@@ -11,7 +11,7 @@
 //!
 //! Lists have tuned themselves since Linux 6.7. Each allocation in a row doubles the next refill
 //! (63, 126, .. 2,016 pages of order 0), and frees in a row make the next drain as large as the
-//! row. `high` rises while that saves calls of the zone, and decays when the CPU is idle.
+//! row. `high` rises while that saves calls to the zone, and decays when the CPU is idle.
 //! [`Release`] has the differences between releases.
 
 use super::lists::Tuning;
@@ -73,7 +73,7 @@ pub trait Release: Copy + Send + Sync + 'static {
     /// Pages that must be freed in a row before a free of orders 1..=3 sends all pages to the zone.
     fn row(sizes: Sizes) -> u32;
 
-    /// Maximum number of pages that a CPU keeps if its memory has these sizes.
+    /// Maximum number of pages that a CPU keeps if its zone has these inputs.
     fn bound(inputs: &SizeInputs) -> u32;
 }
 
@@ -130,7 +130,7 @@ fn high_mark(tuning: &mut Tuning, context: PolicyContext<'_>, free_high: bool) -
     high
 }
 
-/// Pages to drain once `count` has reached `high` (`nr_pcp_free`).
+/// Number of pages to drain once `count` has reached `high` (`nr_pcp_free`).
 fn drain_pages(tuning: &Tuning, batch: u32, high: u32, free_high: bool) -> u32 {
     if free_high {
         tuning.count.min(batch << BATCH_SCALE_MAX)

@@ -46,7 +46,7 @@ use quarry_sys::report::fatal;
 const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
-/// Maximum number of objects of one critical section: a sheaf of a wide array.
+/// Maximum number of objects (a sheaf of a wide array) or slabs that a critical section gives back.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
 /// From this many bytes of slabs on, most of a cache's descriptors and bits miss the CPU's caches.
 const FAR_BYTES: u64 = 16 << 20;
@@ -617,7 +617,7 @@ impl BitmapSlabs {
         object: Object,
     ) -> Slab<'a> {
         let pfn = context.slab_of(cache, object);
-        // The object was freed twice: its slab is gone, and a slot still holds it.
+        // The object was freed twice: a slot still held it when its slab was given back.
         if context.zones.frames().kind(pfn) != cache.id().kind() {
             not_in_use(cache, object);
         }

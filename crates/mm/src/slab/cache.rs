@@ -18,7 +18,7 @@ const _: () = assert!(MAX_CACHES <= Kind::LAST_CACHE as usize + 1);
 pub struct CacheId(u8);
 
 impl CacheId {
-    /// Cache number `index`, which lies between 0 and [`MAX_CACHES`]; panics otherwise.
+    /// Cache number `index`; panics unless `0 < index < MAX_CACHES`.
     #[inline(always)]
     #[must_use]
     pub const fn new(index: usize) -> Self {
@@ -43,7 +43,7 @@ impl CacheId {
         self.0 as usize
     }
 
-    /// Its per-CPU array.
+    /// The per-CPU array of the cache.
     #[inline(always)]
     #[must_use]
     pub const fn array(self) -> ArrayId {
@@ -51,7 +51,7 @@ impl CacheId {
         unsafe { ArrayId::new_unchecked(self.0 as usize) }
     }
 
-    /// The kind of its frames.
+    /// The kind of the cache's frames.
     #[inline(always)]
     #[must_use]
     pub const fn kind(self) -> Kind {
@@ -62,7 +62,7 @@ impl CacheId {
 /// How a policy lays out a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlabLayout {
-    /// Its order.
+    /// Order of the slab.
     pub order: Order,
     /// Bytes that the policy uses before the first object.
     pub header_bytes: usize,
@@ -146,7 +146,7 @@ impl Geometry {
 /// The number of a new cache, and the history of that number.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
-    /// Its number.
+    /// The number of the cache.
     pub id: CacheId,
     /// Number of caches that the table has ever had, this one included.
     pub generation: u32,
@@ -221,7 +221,7 @@ impl Cache {
         })
     }
 
-    /// Its number.
+    /// The number of the cache.
     #[inline]
     #[must_use]
     pub fn id(&self) -> CacheId {
@@ -286,7 +286,7 @@ impl Cache {
         }
     }
 
-    /// Its name, cut to 24 bytes.
+    /// The name of the cache, cut to 24 bytes.
     #[must_use]
     pub fn name(&self) -> &str {
         core::str::from_utf8(self.name.as_bytes()).unwrap_or("?")
@@ -334,14 +334,14 @@ impl Cache {
         self.stride
     }
 
-    /// Order of its slabs.
+    /// Order of the cache's slabs.
     #[inline]
     #[must_use]
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// Objects of a slab.
+    /// Number of objects in a slab.
     #[inline]
     #[must_use]
     pub fn objects(&self) -> u32 {

@@ -115,7 +115,7 @@ impl CacheLimits {
         self.crowded.load(Relaxed) != 0 && self.crowded.swap(0, Relaxed) != 0
     }
 
-    /// Returns the number of the cache whose turn it is to give room.
+    /// Returns a running number. Modulo the number of caches, it says which cache gives next.
     pub(super) fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Relaxed)
     }

@@ -17,14 +17,14 @@ use quarry_sys::percpu::{Object, PerCpu, SlotIndex};
 
 /// Maximum number of objects that one step of a slow path moves.
 pub const MAX_BATCH: usize = 64;
-/// Objects of a buffer on the thread's stack, which may be small: larger batches move in pieces.
+/// Objects in a buffer on a thread's stack. That stack may be small: larger batches move in pieces.
 pub(super) const PIECE: usize = 64;
 const GIVEN_BACK: usize = 8;
 
 /// The setup of a stack's slab policy.
 #[derive(Clone, Copy, Debug)]
 pub struct SlabSetup {
-    /// CPUs that the kernel's formulas assume.
+    /// Number of CPUs that the kernel's formulas assume.
     pub declared_cpus: u32,
     /// Mechanisms that the policy uses.
     pub mechanisms: Mechanisms,
@@ -142,7 +142,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
     pub fn slabs_of<'c>(&'c self, cache: &'c Cache) -> impl Iterator<Item = Pfn> + 'c {
         let memory = self.zones.memory();
         let frames = cache.order().frames();
-        // If a slab has several pageblocks, only the first of them is aligned to the slab's order.
+        // If a slab is several pageblocks, only the first of them is aligned to the slab's order.
         (0..memory.pageblocks().count())
             .map(PageblockIndex)
             .filter(move |index| memory.pageblocks().at(*index).tag().node().is_some())

@@ -13,7 +13,7 @@ pub use one_of;
 /// A policy by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisteredPolicy {
-    /// Its name.
+    /// The name of the policy.
     pub name: &'static str,
     /// Name of its page in `docs/policies`, without the extension.
     pub page: &'static str,

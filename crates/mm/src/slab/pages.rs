@@ -1,4 +1,4 @@
-//! The source of slabs: the page allocator, with any policy of its lists.
+//! The source of slabs: the page allocator, with any policy for its pcp lists.
 //!
 //! Slab policies call it through a trait object, and so are compiled once for all page policies.
 

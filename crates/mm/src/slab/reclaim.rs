@@ -18,16 +18,16 @@ pub enum Reclaim<'a> {
 /// The slots and caches without an allocation or free for a while. Both functions are pure.
 #[derive(Clone, Copy)]
 pub struct Idle<'a> {
-    /// Slots, idle for all caches.
+    /// Tells whether a slot is idle, for all caches.
     pub slots: &'a dyn Fn(SlotIndex) -> bool,
-    /// Caches, idle on all CPUs.
+    /// Tells whether a cache is idle, on all CPUs.
     pub caches: &'a dyn Fn(CacheId) -> bool,
 }
 
 /// A walk through the partial slabs of a cache, the emptiest list first.
 #[derive(Clone, Copy)]
 pub struct SparseWalk {
-    /// The list that the walk is at. All lists above it are done.
+    /// The number of the list that the walk is at. All lists with higher numbers are done.
     pub(super) list: usize,
     /// Slabs of this list still to be examined, as counted when the walk came to the list.
     pub(super) left: u32,

@@ -11,7 +11,7 @@ use quarry_sys::percpu::{Object, PerCpu};
 const NAMED: usize = 8;
 const WINDOW: u32 = 1024;
 
-/// The number of objects in use, and the addresses of the first of them.
+/// The number of objects in use, and the addresses of the first eight of them.
 ///
 /// `objects` includes objects that are parked on CPUs that the shrink could not reach.
 ///
@@ -29,7 +29,7 @@ unsafe impl Send for Remaining {}
 unsafe impl Sync for Remaining {}
 
 impl Remaining {
-    /// The objects in use of a cache that was shrunk, and that no thread uses. O(frames + objects).
+    /// The objects in use of `cache`; it was shrunk, and no thread uses it. O(frames + objects).
     pub(crate) fn of<P: PerCpu, S: SlabPolicy<P>>(
         context: &SlabContext<'_, P>,
         policy: &S,

@@ -1,4 +1,4 @@
-//! `sheaf`, the default policy: arrays per CPU, a barn of sheaves, slabs of bits (Linux 6.18).
+//! `sheaf`, the default policy: arrays per CPU, a barn of sheaves, slabs with bitmaps (Linux 6.18).
 //!
 //! A CPU's array has room for two sheaves, the kernel's `main` and `spare`. A CPU whose array is
 //! empty takes a sheaf from the barn, or less than a sheaf from the slabs. A CPU whose array is
@@ -354,8 +354,8 @@ impl Sheaf {
 }
 
 impl Sheaf {
-    /// Drains the arrays of idle slots and caches after one membarrier; returns whether they held
-    /// objects.
+    /// Drains the arrays of idle slots and caches, and of the largest slot if room is short, after
+    /// one membarrier. Returns whether they held objects.
     #[inline(never)]
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();

@@ -13,8 +13,8 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Maximum number of bytes of objects that a CPU takes from slabs at a time. Most of these objects
 /// are untouched memory. If a CPU takes more than it needs now, it uses the rest later, even if
-/// freed objects, whose memory is present, could serve then. (Doubling the number each time while
-/// no array is found full saved nothing where a heap grows, and caused a quarter more page faults.)
+/// freed objects, whose memory is present, could serve then. (Doubling the number at each refill
+/// until an array was full saved nothing in a growing heap, and caused a quarter more page faults.)
 const REFILL_BYTES: usize = 32 << 10;
 
 /// Bytes of objects that a barn may always hold, within [`BARN_OBJECTS`]. With a bound of 4096

@@ -17,7 +17,7 @@ pub struct SlabStats {
     pub total_objects: u64,
     /// Slabs with at least one object in use or parked.
     pub active_slabs: u64,
-    /// Slabs held.
+    /// All slabs of the cache.
     pub total_slabs: u64,
     /// Slabs on partial lists.
     pub partial_slabs: u64,
@@ -85,7 +85,7 @@ pub struct Occupancy {
     pub slabs: u64,
     /// Slabs of the cache that have objects in use and free objects.
     pub partial_slabs: u64,
-    /// Objects in use of the partial slabs.
+    /// Objects in use in the partial slabs.
     pub partial_live: u64,
     /// True if the program should move the object:
     /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would take its new memory from
@@ -93,7 +93,7 @@ pub struct Occupancy {
     /// (or at most an eighth fuller, and no fuller than that other slab). After a while, a program
     /// that moves only these objects finds no more, and has few slabs.
     pub is_sparse: bool,
-    /// True if the object alone keeps one of its pages from going back.
+    /// True if only this object keeps one of its pages, or its slab, from going back.
     pub frees_page: bool,
 }
 
@@ -102,6 +102,6 @@ pub struct Occupancy {
 pub struct BarnStats {
     /// Objects in the barn.
     pub objects: u64,
-    /// Counters of its lock.
+    /// Counters of the barn's lock.
     pub lock: LockStats,
 }

@@ -14,11 +14,11 @@ const WORDS: usize = MAX_CACHES.div_ceil(64);
 /// A request for a cache.
 #[derive(Clone, Copy)]
 pub struct CacheRequest<'a> {
-    /// Its name.
+    /// Name of the cache.
     pub name: &'a str,
-    /// Its objects.
+    /// Size and alignment of its objects.
     pub params: &'a CacheParams,
-    /// Its other options.
+    /// Other options of the cache.
     pub options: &'a CacheOptions,
     /// True if an existing cache of the same stride may be returned instead.
     pub merges: bool,

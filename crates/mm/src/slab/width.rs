@@ -12,7 +12,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering};
 /// classes that are in use at random times miss their array in more than 1 % of calls, and the
 /// slowest 1 % of calls then cost as much as a miss.
 const SHEAF_BYTES: usize = 128 << 10;
-/// Maximum number of bytes of objects in a wide array, within 64 and [`WIDE_OBJECTS`] objects.
+/// Maximum number of bytes of objects in a wide array, within 64..=[`WIDE_OBJECTS`] objects.
 const WIDE_BYTES: usize = 1 << 20;
 /// Maximum number of objects in a sheaf of a wide array. (256: no faster, twice as long to move.)
 const WIDE_SHEAF: usize = 128;
@@ -26,7 +26,7 @@ const ROOM_SCORE: u64 = 8;
 /// A refused array asks again only after this many misses: asking takes a lock that CPUs share.
 const REFUSED_SCORE: u64 = 256;
 const REFUSED: u64 = 1 << 16;
-/// Index of the word of an array's cell whose lower half records misses (`sys` uses the rest):
+/// Index, in an array's cell, of the word whose lower half records misses (`sys` has the upper):
 /// `{- : 32 | score : 31 | was empty at the last miss : 1}`.
 const MISSES: usize = 2;
 const MISSES_MASK: u64 = 0xffff_ffff;
@@ -52,7 +52,7 @@ pub(super) struct Means<'a> {
 /// The widths of the arrays of one cache, set before their first use.
 pub(super) struct Width {
     narrow_sheaf: AtomicU32,
-    /// Objects of a wide array, 0 if the cache has no wide arrays.
+    /// Room of a wide array, in objects; 0 if the cache has no wide arrays.
     wide: AtomicU32,
     wide_bytes: AtomicU32,
 }
@@ -66,7 +66,7 @@ impl Width {
         }
     }
 
-    /// Objects of a narrow array and of a wide one; the second is 0 if it would be no larger.
+    /// Room, in objects, of a narrow array and of a wide one; 0 if a wide one would be no larger.
     pub(super) fn of(stride: usize) -> (usize, usize) {
         let sheaf = (SHEAF_BYTES / stride).clamp(8, MAX_BATCH);
         let wide = (WIDE_BYTES / stride).clamp(64, WIDE_OBJECTS);

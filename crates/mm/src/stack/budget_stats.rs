@@ -6,7 +6,7 @@
 
 use crate::frame::FRAME_BYTES;
 
-/// The budget and its uses, in bytes, read one after the other.
+/// The budget and its uses, in bytes unless a field says otherwise, read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BudgetStats {
     /// The limit; `usize::MAX` without a limit.
@@ -77,11 +77,11 @@ pub enum Pressure {
     /// No shortage: the high mark is reached.
     #[default]
     None,
-    /// The budget is below the low mark.
+    /// Less than the low mark of the budget is free.
     Low,
     /// Most memory that a reclaim scans is in use.
     Medium,
-    /// Nearly all memory that it scans is in use, or the reclaim ended short of the high mark.
+    /// Nearly all memory that a reclaim scans is in use, or it ended short of the high mark.
     Critical,
 }
 

@@ -19,13 +19,13 @@ use quarry_sys::percpu::{Object, PerCpu};
 
 /// A page cache that shares the budget of a stack. The default bodies are those of an empty cache.
 pub trait CachedPages: Sized + Send + Sync + 'static {
-    /// Its options.
+    /// The options of the cache.
     type Options: Copy + Default + Send + Sync;
 
     /// An unused cache: all zero bytes.
     const NEW: Self;
 
-    /// The name of its LRU policy.
+    /// The name of the cache's LRU policy.
     fn policy(_options: &Self::Options) -> &'static str {
         "none"
     }
@@ -147,7 +147,7 @@ pub trait StackHost: Sized {
     /// All objects were allocated from this slab cache, differ, and no task uses them any more.
     unsafe fn free_objects(&self, cache: CacheId, objects: &[Object]);
 
-    /// Frames of a slab of a slab cache.
+    /// Number of frames in a slab of this slab cache.
     fn slab_frames(&self, cache: CacheId) -> u32;
 
     /// Switches an instrument on or off. Requests under way on other CPUs may miss the change.

@@ -59,7 +59,7 @@ impl<C: StackConfig> Stack<C> {
         }
         self.fast.geometry[id.index()].clear();
         self.fast.strides[id.index()].store(0, Ordering::Relaxed);
-        // SAFETY: no other thread has a reference to it (caller's promise), and ours ends here.
+        // SAFETY: no other thread has a reference to the cache (caller's promise); ours ends here.
         unsafe { self.caches.remove(id) };
         Ok(())
     }

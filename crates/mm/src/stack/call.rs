@@ -11,7 +11,7 @@ pub const MIN_ALIGN: usize = 16;
 /// A request to [`Stack::alloc`](super::Stack::alloc): `Request::of(100).aligned(64).zeroed()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Bytes.
+    /// Number of bytes.
     pub size: usize,
     /// The least alignment, a power of two; a smaller one counts as [`MIN_ALIGN`].
     pub align: usize,
@@ -34,7 +34,7 @@ impl Request {
         Self { align, ..self }
     }
 
-    /// The same request with all bytes 0.
+    /// The same request, for memory whose bytes are all 0.
     #[inline(always)]
     #[must_use]
     pub const fn zeroed(self) -> Self {

@@ -5,8 +5,8 @@
 //! `zone/reclaimers.rs`). Other tasks whose requests find no memory reclaim for themselves. There
 //! are two stages; the second runs only if the first does not help:
 //!
-//! 1. with a page cache: freed mappings and barns' objects go to the zones, then cached pages:
-//!    they cost more to make again ([`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
+//! 1. with a page cache: freed mappings and barns' objects go to the zones, then cached pages (they
+//!    cost more to make again; see [`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
 //! 2. unused memory of Quarry itself goes to the zones: parked objects, lists, cached mappings;
 //!    once in 10 ms, because a second try soon after would find nothing.
 //!
@@ -41,7 +41,7 @@ impl<C: StackConfig> Stack<C> {
         found
     }
 
-    /// Gives all stashes to the zones; returns whether this freed a frame. O(caches * slots).
+    /// Gives all stashes to the zones; returns whether frames came free. O(caches * slots).
     #[cold]
     fn direct_reclaim(&self) -> bool {
         let pages = self.pages();

@@ -150,8 +150,8 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         is_in_use.then(|| self.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// The kind and the geometry of the cache whose object starts at `address`, and its offset in
-    /// the window. O(1), reads one entry of the frame table. Any address is allowed, also null.
+    /// The kind and the geometry of the cache whose object starts at `address`, and the offset of
+    /// `address` in the window. O(1): one entry of the frame table. Allows any address, also null.
     #[inline(always)]
     pub(super) fn object(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
         let span = self.span.load(Ordering::Acquire);

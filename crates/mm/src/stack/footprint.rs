@@ -1,7 +1,7 @@
 //! Bounds freed memory, so that a process gets no larger than its peak of memory in use requires.
 //!
 //! As long as the process holds no more than its recent peak of memory in use, freed memory costs
-//! nothing: a program that allocates and frees 10 MiB again and again may keep them. But a process
+//! nothing: a program that allocates and frees 10 MiB again and again may keep it. But a process
 //! that then grows would be larger than necessary. So freed memory goes back before other memory is
 //! touched: cached mappings (oldest first), objects in barns, and dirty free memory of the zones.
 //!

@@ -35,7 +35,7 @@ pub trait StackConfig: Sized + 'static {
     type Pages: PagePolicy;
     /// Memory that is not part of the heap and gives way to it: `()`, or a page cache.
     type Cache: CachedPages;
-    /// Its instruments; `()` for none.
+    /// The instruments of the stack; `()` for none.
     type Watch: Watch<Self>;
 }
 
@@ -137,7 +137,7 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Does work that is due. Slow paths and a thread call this: fast paths read no clock. O(1).
+    /// Does work that is due. Slow paths and the background thread call this, no fast path. O(1).
     #[inline]
     fn tick(&self, _stack: &Stack<C>) {}
 

@@ -46,13 +46,13 @@ impl Instruments {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns whether this one is on.
+    /// Returns whether `instrument` is on.
     #[inline]
     pub fn has(&self, instrument: Instrument) -> bool {
         self.0.load(Ordering::Relaxed) & instrument.bit() != 0
     }
 
-    /// Returns whether this one is on, and no other.
+    /// Returns whether `instrument` is on, and no other.
     #[inline(always)]
     pub fn is_only(&self, instrument: Instrument) -> bool {
         self.0.load(Ordering::Relaxed) == instrument.bit()

@@ -1,4 +1,4 @@
-//! Takes and frees blocks of the running CPU's list without lock, gate or instrument.
+//! Takes blocks from the running CPU's pcp lists, and frees to them: no lock, gate or instrument.
 //!
 //! If another thread forks while this code runs, a block is on a list, or this thread holds it. In
 //! the latter case the child loses the block, as it loses an object in use by such a thread.
@@ -12,7 +12,7 @@ use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
 impl<C: StackConfig> Stack<C> {
-    /// A block for `size` bytes, if the running CPU has one listed. O(1), or O(size) to clear it.
+    /// A block for `size` bytes, if the running CPU's lists have one. O(1), or O(size) to clear it.
     #[inline]
     pub fn alloc_listed(&self, size: usize, zeroed: bool) -> Option<Object> {
         // With an instrument on, or before the stack is ready, `small_end` is 0.

@@ -4,13 +4,13 @@ use crate::zone::{Budget, Claim, Entry};
 use quarry_sys::gate;
 use quarry_sys::primitive::{task, timer};
 
-/// Maximum number of naps of a request while other tasks hold locks: about a second.
+/// Maximum number of naps of a request while other tasks hold locks; they take about a second.
 const MOST_NAPS: u32 = 10_000;
 
-/// The side that reclaims for a request.
+/// The side whose request found no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimant {
-    /// The heap, which leaves the page cache the frames of the low mark.
+    /// The heap, which leaves the page cache as many frames as the low mark has.
     Heap,
     /// The page cache.
     Cache,

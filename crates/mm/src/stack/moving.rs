@@ -12,7 +12,7 @@ use crate::slab::{CacheId, Occupancy, ParkedObjects, SlabPolicy};
 use quarry_sys::percpu::Object;
 
 impl<C: StackConfig> Stack<C> {
-    /// The cache of the object at an address; `None` if an instrument sees frees.
+    /// The object that starts at `address`, and its cache; `None` while an instrument sees frees.
     fn cache_at(&self, address: *mut u8) -> Option<(CacheId, Object)> {
         self.is_ready().then(|| self.pfn(address))??;
         let (kind, ..) = self.fast.object(address)?;

@@ -1,6 +1,6 @@
 //! The kernel's `alloc_pages`: blocks of `2^order` frames for callers that need pages, not objects.
 //!
-//! These are blocks of the heap like those of large requests: the same equations hold, and `free`
+//! Such blocks belong to the heap like those of large requests: the same equations hold, and `free`
 //! accepts them. But they come from pcp lists and go back there, and may use reserves.
 
 use super::cached_pages::StackHost;

@@ -6,7 +6,7 @@
 //!    its empty slabs to the page allocator; for other caches, idle CPUs give up their objects, and
 //!    barns the objects that were not needed since the last look;
 //! 2. per-CPU page lists give their pages to the zones if none was used, else they decay;
-//! 3. mappings that have been in the mapping cache for the delay are released;
+//! 3. mappings that have been in the mapping cache for the reclaim delay are released;
 //! 4. free blocks of the zones that have been dirty since the last look go to the operating system,
 //!    whole pageblocks first; free pageblocks are also unmapped, except some clean ones that a zone
 //!    keeps;
@@ -84,7 +84,7 @@ impl ReclaimState {
         self.retention.looks()
     }
 
-    /// Notes the fewest dirty frames of a node since the last look. Returns the frames due now.
+    /// Notes the fewest dirty frames of a node since the last look. Returns how many are due now.
     fn note_dirty(&mut self, node: usize, lowest: u32) -> u32 {
         for look in (1..MOST_LOOKS).rev() {
             self.dirty[look][node] = self.dirty[look - 1][node];
@@ -122,7 +122,7 @@ impl Default for ReclaimState {
 pub struct Reclaimed {
     /// Bytes given back to the operating system.
     pub bytes: usize,
-    /// Idle caches and page lists that gave memory.
+    /// Number of caches and page lists that gave memory; all slots together count as one.
     pub shrunk: u32,
 }
 

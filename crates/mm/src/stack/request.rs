@@ -10,7 +10,7 @@ use crate::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
-/// A coarser class serves this many first misses of a class. (16 or 32 saved no more memory.)
+/// Number of a class's first misses that a coarser class serves. (16 or 32 saved no more memory.)
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
 /// Requests from this size on get a block if a slab gets no memory: half a page at most is wasted.
@@ -167,8 +167,8 @@ impl<C: StackConfig> Stack<C> {
         taken
     }
 
-    /// Returns whether no reclaim can make room for `frames`: they exceed the limit, or they are
-    /// more than 1/64 of the window and live mappings leave fewer addresses free.
+    /// Returns whether no reclaim can make room for `frames`: they exceed the window or the limit,
+    /// or are more than 1/64 of the window while live mappings leave too few addresses free.
     fn is_hopeless(&self, frames: u32) -> bool {
         const GOOD_PART: u32 = 64;
         let (arena, zones) = (self.arena(), self.pages().zones());

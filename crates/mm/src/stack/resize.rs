@@ -9,7 +9,7 @@
 //! doubles, gets what it requests.
 //!
 //! Blocks of pages grow into the free frames after them. A block that has to move in order to grow
-//! goes, if possible, in front of as many free frames as it has itself; those stay free.
+//! goes, if possible, in front of as many free frames as it has itself; these frames stay free.
 
 use super::cached_pages::StackHost;
 use super::call::{Entry, MIN_ALIGN, Misuse, Request};
@@ -38,7 +38,7 @@ fn block_stays(held: u32, size: usize) -> bool {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Usable bytes of `object`. Aborts if it is free, and the running CPU hands it out soon.
+    /// Usable bytes of `object`. Aborts if it is free and the running CPU would soon hand it out.
     pub fn usable_size(&self, object: Object) -> usize {
         if let Some(size) = self.watch.size(self, Entry::UsableSize, object) {
             return size;

@@ -23,15 +23,15 @@ pub struct HeapUse {
     pub arena_bytes: usize,
     /// Memory of live mappings.
     pub mapped_bytes: usize,
-    /// Live mappings.
+    /// Number of live mappings.
     pub mappings: usize,
     /// Bytes of objects, blocks and cached pages in use, without mappings.
     pub used_bytes: usize,
-    /// Free objects of slabs, parked ones included.
+    /// Number of free objects, parked ones included.
     pub free_objects: usize,
     /// All other memory: of slabs, on page lists, free in the zones, in cached mappings.
     pub free_bytes: usize,
-    /// Free objects in slots and barns.
+    /// Number of free objects in slots and barns.
     pub parked_objects: usize,
     /// Bytes of the parked objects.
     pub parked_bytes: usize,
@@ -41,7 +41,7 @@ pub struct HeapUse {
 /// `withheld`, their sum is the memory that may be resident, in addition to Quarry's own tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHeld {
-    /// Objects of slabs that are in use.
+    /// Objects in use, of all slabs.
     pub objects: usize,
     /// Objects in the arrays of CPUs and in barns.
     pub parked: usize,
@@ -182,7 +182,7 @@ impl<C: StackConfig> Stack<C> {
         stats
     }
 
-    /// The counts of blocks, including blocks that passed the CPUs' lists outside of the gate.
+    /// The counts of blocks, with those that CPUs took from or put on pcp lists outside the gate.
     fn block_stats(&self) -> LargeStats {
         let (counted, (taken, put)) =
             (self.large.blocks.stats(), self.pages().extents_passed_outside());

@@ -1,7 +1,7 @@
 //! A freed large block that is inaccessible to the program, so that uses of stale pointers fault.
 //!
-//! If a program frees large blocks, one in 100 ms becomes inaccessible, and goes to the page
-//! allocator only when the next such block takes its place. This costs up to three system calls,
+//! Of the large blocks that a program frees, at most one in 100 ms becomes inaccessible. It goes to
+//! the page allocator when the next such block takes its place. This costs up to 3 system calls,
 //! and one to make the block accessible again. So a program that often frees large blocks keeps its
 //! speed, and one that rarely frees them finds its errors. The checks withhold more blocks.
 //!
@@ -17,11 +17,11 @@ use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed}
 /// A block in a [`Ring`].
 #[derive(Clone, Copy, Debug)]
 pub struct Block<T> {
-    /// Its first frame.
+    /// The first frame of the block.
     pub pfn: Pfn,
-    /// Number of its frames; 0 in an empty entry.
+    /// Number of frames of the block; 0 in an empty entry.
     pub frames: u32,
-    /// A note about it.
+    /// A note about the block.
     pub about: T,
 }
 

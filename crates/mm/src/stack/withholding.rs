@@ -11,8 +11,8 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Fewest frames of a block that is worth the system calls: 128 KiB. From this size on, glibc's
 /// `free` makes a system call too (`M_MMAP_THRESHOLD`).
 pub const LEAST_FRAMES: u32 = 32;
-/// Time from one withheld block to the next, 100 ms. The system calls take some 10 us, and page
-/// faults of the block's next user up to 60 us.
+/// Minimum time from one withheld block to the next: 100 ms. The system calls for a block take some
+/// 10 us, and the page faults of its next user up to 60 us.
 const INTERVAL_NS: u64 = 100_000_000;
 
 impl<C: StackConfig> Stack<C> {

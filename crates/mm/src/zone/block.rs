@@ -23,7 +23,7 @@ impl Block {
     }
 }
 
-/// Calls `act` for each pageblock of a block, with the part of the block that lies in it.
+/// Calls `act` for each pageblock of a block, with offset and order of the block's part in it.
 #[inline]
 pub(super) fn for_each_part(
     memory: &Memory,

@@ -115,7 +115,7 @@ impl Locked<'_> {
     }
 }
 
-/// Returns whether the pageblocks belong to one zone, and neither to the high-order reserve.
+/// Returns whether two pageblocks belong to one zone, and neither is in the high-order reserve.
 pub(super) fn may_merge(one: PageblockTag, other: PageblockTag) -> bool {
     one.node() == other.node()
         && one.migratetype().index() < PCP_TYPES

@@ -9,8 +9,8 @@
 //!
 //! * below `low` the reclaim thread works, until `free` reaches `high`;
 //! * the frames below `min` are a reserve for tasks that reclaim, once the program has a shrinker
-//!   or page cache ([`keep_reserve`](Budget::keep_reserve)); without these it can use its whole
-//!   limit.
+//!   or page cache ([`keep_reserve`](Budget::keep_reserve)); without these the program can use the
+//!   whole limit.
 //!
 //! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` if the task does
 //! not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + frames of
@@ -127,7 +127,7 @@ impl Budget {
         }
     }
 
-    /// Charges a task that reclaims: its claim if it has one, else the reserve.
+    /// Charges `frames` for a task that reclaims: to its claim, or without a claim to the reserve.
     #[cold]
     fn charge_reserve(&self, frames: u32) -> u32 {
         match self.reclaimers.take(frames) {
@@ -208,7 +208,7 @@ impl Budget {
         self.limit.load(Relaxed)
     }
 
-    /// Changes the limit and the marks. Frames in use stay in use, even beyond the limit.
+    /// Changes the limit and the marks. Frames in use stay in use, even if they exceed the limit.
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit, SeqCst);
         self.refresh();
@@ -258,7 +258,7 @@ impl Budget {
         }
     }
 
-    /// The marks, in frames below the limit.
+    /// The marks, as numbers of free frames (`limit - used`).
     #[must_use]
     pub fn marks(&self) -> Marks {
         Marks {
@@ -278,7 +278,7 @@ impl Budget {
         .load(Relaxed)
     }
 
-    /// Frames that are not in use, up to the limit.
+    /// Frames of the limit that are not in use; 0 if more than the limit are in use.
     #[inline]
     #[must_use]
     pub fn free(&self) -> u32 {

@@ -3,11 +3,11 @@
 /// Calls and blocks in one direction: taken, or put back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Critical sections of the zone's lock.
+    /// Critical sections of the zone's lock; each extent that is put back counts as one.
     pub calls: u64,
-    /// Blocks moved in them.
+    /// Blocks and extents moved in them.
     pub blocks: u64,
-    /// Frames of those blocks.
+    /// Frames of those blocks and extents.
     pub frames: u64,
 }
 

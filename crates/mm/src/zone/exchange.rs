@@ -49,8 +49,8 @@ impl Locked<'_> {
     }
 
     /// Turns the free blocks of one movable pageblock into extents, unless too few blocks would be
-    /// left on the lists. Chooses a pageblock with a free block of at least a quarter of `count`,
-    /// because any pageblock with `count` free neighbouring frames has such a block.
+    /// left on the lists. Chooses the pageblock of the largest free block below pageblock size, if
+    /// that has a quarter of `count`: any pageblock with `count` free neighbours has such a block.
     pub(super) fn gather(&mut self, count: u32) -> Option<PageblockIndex> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let smallest = count.ilog2().saturating_sub(1) as u8;
@@ -77,7 +77,7 @@ impl Locked<'_> {
     }
 }
 
-/// Not inlined, so that the copy of the bits takes no stack while blocks are put back.
+/// Not inlined, so that the call stack has no copy of the bits while blocks are put back.
 #[inline(never)]
 fn next_extent(memory: &Memory, index: PageblockIndex, from: u32) -> Option<(u32, u32)> {
     memory.pageblocks().at(index).extents().next_extent(from)

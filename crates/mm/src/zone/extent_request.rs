@@ -9,7 +9,7 @@ use super::watermark::Mark;
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{MigrateType, Order, Pfn};
 
-/// The most pageblocks whose free blocks a request gathers before it takes a whole pageblock.
+/// Maximum number of pageblocks that a request gathers before it takes a whole pageblock.
 const GATHERS: usize = 4;
 
 impl ZoneRef<'_> {

@@ -3,8 +3,8 @@
 //! If a block is cut to the size of a request, only smaller requests can use the rest, and free
 //! neighbours merge only if they are buddies. So the frames that such requests leave over or free
 //! do not become blocks, but bits of their pageblock. There any number of neighbours form one
-//! extent. Lists sort the pageblocks by their longest extents. A request takes the shortest extent
-//! that is long enough, from a pageblock whose longest extent is hardly longer.
+//! extent. Lists sort the pageblocks by their longest extents. A request chooses a pageblock whose
+//! longest extent is little longer than needed, and takes its shortest extent that is long enough.
 //!
 //! Frames pass between blocks and extents a pageblock at a time. A request that finds no extent
 //! *gathers* the free blocks of a movable pageblock. A request that finds the lists of blocks below
@@ -24,13 +24,13 @@ use crate::frame::{
 use core::ops::RangeInclusive;
 use quarry_sys::broken::{Broken, Check};
 
-/// The sizes of requests for extents, in frames. Per-CPU lists of blocks serve smaller requests. Of
-/// larger extents a pageblock has room for only one.
+/// The sizes of requests for extents, in frames. Per-CPU lists of blocks serve smaller requests. A
+/// pageblock has room for only one larger extent.
 pub const EXTENT_FRAMES: RangeInclusive<u32> = 9..=PAGEBLOCK_FRAMES / 2;
 /// The difference between the longest extents of two neighbouring lists, in frames.
 const STEP: u32 = 8;
 const LISTS: usize = 64;
-/// The maximum number of pageblocks of one list that a request examines.
+/// The maximum number of pageblocks that a request examines on each list.
 const LOOKS: usize = 8;
 
 /// An extent that was handed out.

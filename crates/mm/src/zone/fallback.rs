@@ -82,7 +82,7 @@ impl Locked<'_> {
     }
 
     /// Claims the pageblock of a free block if the block fills the pageblock, or if at least half
-    /// of the pageblock's frames are free or in use by requests of type `of`.
+    /// of its frames are free, or in use by requests that are (like `of`) movable or not movable.
     fn claim_at(
         &mut self,
         pfn: Pfn,

@@ -8,8 +8,8 @@
 //! * a block on list `(o, t)` is aligned to `2^o`, its first frame's state is `in_zone(o, _)`, and
 //!   `t` is the migratetype of its first pageblock
 //! * `nr(o, t)` = blocks on list `(o, t)`; bit `16 t + o` of `filled` is set iff it is not 0
-//! * `free` = sum of `2^o * nr(o, t)`; `by_type[t]` = its part on lists of `t`; `dirty` = its part
-//!   that is not known to be zero
+//! * `free` = sum of `2^o * nr(o, t)`; `by_type[t]` = the part of `free` on lists of `t`; `dirty` =
+//!   the part of `free` that is not known to be zero
 
 use super::block::{Block, ORDERS, largest_blocks};
 use crate::frame::{
@@ -19,7 +19,7 @@ use crate::frame::{
 use quarry_sys::broken::{Broken, Check};
 
 struct Area {
-    /// Empty for order 0, whose blocks `nr` counts.
+    /// Empty for order 0: `singles` links its pageblocks, and only `nr` counts its blocks.
     blocks: List<Pfn>,
     nr: u32,
 }
@@ -152,7 +152,7 @@ impl FreeAreas {
             .map(|(pfn, order)| Block { pfn, order, zeroed });
         self.unlink(memory, pfn, order, of);
         if order > Order::PAGEBLOCK {
-            // The other frames lie in two pageblocks, each of which counts its own part.
+            // The other frames may lie in two pageblocks, each of which counts its own part.
             let whole = Block { pfn, order, zeroed };
             self.uncount(memory, pfn, order.frames(), whole.dirty(), of);
             rest.for_each(|block| self.add(memory, block, of, End::Head));

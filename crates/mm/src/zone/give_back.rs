@@ -2,7 +2,7 @@
 //! zone needs them, or because they have been free for some time.
 //!
 //! A pageblock that was given back is in no zone, and free in the window again. All its frames have
-//! the state `USED`, and none is in an extent.
+//! the state `USED`, and no frame is in an extent.
 
 use super::block::{Block, ORDERS};
 use super::zone::{Locked, ZoneRef};
@@ -48,7 +48,7 @@ impl ZoneRef<'_> {
         Some(Block { pfn, order, zeroed })
     }
 
-    /// Removes the pageblocks of a wholly free block from the zone.
+    /// Removes the pageblocks that a free block fills from the zone.
     fn let_go(self, block: Block) {
         let frames = block.order.frames();
         let mut locked = self.lock();

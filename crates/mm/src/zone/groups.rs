@@ -12,7 +12,7 @@ use quarry_sys::primitive::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// The most groups, the root included: as many as a descriptor of a page can name.
+/// Maximum number of groups, the root included: as many as a descriptor of a page can name.
 const MOST_GROUPS: usize = 256;
 /// A bit of `members`: the group exists.
 const EXISTS: u32 = 1 << 31;
@@ -62,7 +62,7 @@ pub struct Group {
     not_pinned_max: AtomicU32,
     refusals: AtomicU64,
     reclaims: AtomicU64,
-    /// The place where the last scan of the group ended: a file mapping's number, a page's index.
+    /// The place where the group's last scan ended: the numbers of a file mapping and a page in it.
     hand_mapping: AtomicU32,
     hand_index: AtomicU64,
 }
@@ -138,7 +138,7 @@ impl Group {
         min != 0 && self.used() <= min
     }
 
-    /// Requests that failed at the max limit, and reclaims of the group alone.
+    /// Number of requests that failed at the max limit, and number of reclaims of the group alone.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.refusals.load(Relaxed), self.reclaims.load(Relaxed))
@@ -171,7 +171,7 @@ impl Group {
         debug_assert!(before >= frames, "more frames unpinned than were pinned");
     }
 
-    /// A hint at where the last scan of the group ended: a file mapping's number, a page's index.
+    /// A hint where the last scan of the group ended: a file mapping's number, and a page's in it.
     #[must_use]
     pub fn hand(&self) -> (u32, u64) {
         (self.hand_mapping.load(Relaxed).max(1), self.hand_index.load(Relaxed))
@@ -216,13 +216,13 @@ impl Groups {
         &self.all[usize::from(id.0)]
     }
 
-    /// Returns whether a group exists, the root excluded.
+    /// Returns whether a group exists; false for the root.
     #[must_use]
     pub fn is_there(&self, id: GroupId) -> bool {
         self.at(id).exists()
     }
 
-    /// Makes a group; `None` if there are too many. O(groups).
+    /// Makes a group; returns `None` if 255 groups beside the root exist. O(groups).
     pub fn create(&self, limits: GroupLimits) -> Option<GroupId> {
         let free =
             |group: &Group| group.members.compare_exchange(0, EXISTS, AcqRel, Relaxed).is_ok();

@@ -6,7 +6,7 @@ use super::block::ORDERS;
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{End, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pfn};
 
-/// The reserve grows until it has the zone's frames divided by this, rounded up to pageblocks.
+/// The reserve grows up to the zone's frames divided by this, rounded up to whole pageblocks.
 const MOST: u32 = 100;
 
 impl ZoneRef<'_> {

@@ -14,10 +14,10 @@ use crate::frame::{FRAME_BYTES, Faults, Kind, Memory, MigrateType, PAGEBLOCK_BYT
 use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
-/// Zones from 64 MiB on use huge pages, because a half-used one then adds little to their memory.
+/// Zones from 64 MiB on use huge pages: a half-used huge page then adds little to their memory.
 /// `docs/tried.md` has the figures for smaller zones.
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-/// Zones from this size on keep slabs apart by kind, so that most slabs are apart at 64 MiB.
+/// Zones from this size on keep partly touched slabs apart, so that most are apart at 64 MiB.
 pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
 
 /// Chooses how the kernel brings in the pageblocks of a free block. Slabs have claimed the block,
@@ -33,7 +33,7 @@ pub(super) fn claimed(zone: &Zone, memory: &Memory, block: Block, of: MigrateTyp
     }
 }
 
-/// Makes the pageblock of a frame a huge page if few of its frames have owners.
+/// Makes the pageblock of a frame a huge page if few frames of the pageblock have owners.
 pub(super) fn fill_whole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
     if is_fresh(memory, first) {
@@ -75,12 +75,12 @@ pub(super) fn make_hole(memory: &Memory, pfn: Pfn) {
     }
 }
 
-/// See [`Zones::populate`](super::Zones::populate); notes the duration.
+/// See [`Zones::populate`](super::Zones::populate); notes how long the call took, as a price.
 pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     let pageblock = memory.pageblocks().of(first);
     let (faults, os) = (pageblock.faults(), memory.arena().os());
     let is_huge = faults == Faults::Huge;
-    // If a page of the OS is larger than a block, neighbouring frames come in as well.
+    // If a page of the OS is larger than a frame, neighbouring frames may come in as well.
     let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
     let step = if is_huge { page_frames.max(PAGEBLOCK_FRAMES) } else { page_frames };
     let start = Pfn(first.0 / step * step);

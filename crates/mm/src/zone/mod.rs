@@ -7,7 +7,7 @@
 //! | `ask`, `watermark`, `reclaimers`, `block`, `counts`, `steps` | values |
 //! | `budget` | the limit and its marks |
 //! | `groups` | the parts of a program that have limits of their own |
-//! | `free_area`, `extents`, `huge` | the three structures under the lock, as plain data |
+//! | `free_area`, `extents`, `huge` | free lists and extents, as plain data; huge pages |
 //! | `zone` | the zone, its lock, and `Locked`, which publishes counts |
 //! | `buddy` | splitting and merging blocks |
 //! | `exchange` | frames that pass between blocks and extents |

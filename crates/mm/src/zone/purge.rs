@@ -2,7 +2,7 @@
 //!
 //! A purge holds the zone's lock while it takes a pageblock's dirty blocks off the lists and while
 //! it puts them back, but not while it calls the system. A request that finds no block takes the
-//! lock `purging` and looks a last time: under that lock no purge has blocks off the lists.
+//! lock `purging` and tries the lists again: under that lock no purge has blocks off the lists.
 
 use super::block::Block;
 use super::huge;

@@ -8,8 +8,8 @@
 //! the reserve. Frames that its task frees stay charged and belong to the claim until the request
 //! is served: no other request takes them first (like `capture_control` for compaction, Linux 5.1).
 //!
-//! Invariants: a task has one place at most; `inside` = number of taken places; each claim has
-//! `held <= wanted`, and only its task changes it.
+//! Invariants: a task has one place in `tasks` at most; `inside` = number of taken places; each
+//! claim has `held <= wanted`, and only its task changes it.
 
 use quarry_sys::primitive::{
     AtomicU32, AtomicUsize,
@@ -17,7 +17,7 @@ use quarry_sys::primitive::{
     task,
 };
 
-/// Tasks that can reclaim at once.
+/// Maximum number of tasks that can reclaim at once.
 const PLACES: usize = 64;
 
 /// See the head of this file.
@@ -28,7 +28,7 @@ pub struct Reclaimers {
 }
 
 struct Frames {
-    /// Frames of the claim; 0 if the task has none and may use the reserve.
+    /// Frames that the claim is for; 0 if the task has no claim and may use the reserve.
     wanted: AtomicU32,
     held: AtomicU32,
 }

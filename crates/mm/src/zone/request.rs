@@ -108,7 +108,7 @@ impl Run {
         Self { first: pfn, frames: order.frames(), zeroed }
     }
 
-    /// Adds a neighbouring block of the same pageblock that is equally zeroed, or returns false.
+    /// Adds a neighbour in the same pageblock that is zeroed iff the run is, or else returns false.
     #[inline]
     fn extend(&mut self, memory: &Memory, block: Block) -> bool {
         let Block { pfn, order, zeroed } = block;

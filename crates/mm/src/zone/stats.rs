@@ -12,7 +12,7 @@ use quarry_sys::lock::LockStats;
 pub struct ZoneStats {
     /// Its node.
     pub node: NodeId,
-    /// Frames that belong to it.
+    /// Frames that belong to the zone.
     pub managed: u32,
     /// Free frames, on free lists and in extents.
     pub free: u32,
@@ -34,7 +34,7 @@ pub struct ZoneStats {
     pub put: Traffic,
     /// Requests that were served from blocks of other migratetypes.
     pub fallbacks: FallbackCounts,
-    /// Counters of the lock.
+    /// Counters of the zone's lock.
     pub lock: LockStats,
 }
 

@@ -17,7 +17,7 @@ impl Steps {
         Self { step: STEP_MIN, refused_at: None }
     }
 
-    /// The sizes of steps to try, one after the other; `room` pageblocks are left in the limit.
+    /// The sizes of steps to try, one after the other; `room` pageblocks are left below the limit.
     pub(super) fn sizes(&self, room: u32) -> impl Iterator<Item = u32> + use<> {
         let first = self.step.min(room.next_multiple_of(STEP_MIN)).max(STEP_MIN);
         core::iter::successors(Some(first), |step| {

@@ -6,7 +6,7 @@
 //! gap = max(min / 4, managed * 10 / 10000)
 //! low = min + gap      high = low + gap
 //! ```
-//! Every mark is raised by the boost, which grows when a pageblock is claimed for another type.
+//! The boost raises every mark. It grows when a request tries to claim a partly used pageblock.
 
 use crate::frame::PAGEBLOCK_FRAMES;
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 const MIN_FREE_KB: (u64, u64) = (128, 262_144);
 /// `watermark_scale_factor`: the gap between two marks, in 1/10,000 of the zone (Linux 4.6+).
 pub(super) const SCALE_FACTOR: u32 = 10;
-/// `watermark_boost_factor`: the boost's limit, in 1/10,000 of `high` (Linux 5.0+).
+/// `watermark_boost_factor` (Linux 5.0+): the boost's limit in 1/10,000 of `high`, or a pageblock.
 const BOOST_FACTOR: u64 = 15_000;
 
 /// A level of free memory.

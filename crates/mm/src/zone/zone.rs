@@ -27,7 +27,7 @@ pub(super) struct State {
 }
 
 struct Published {
-    /// Frames on the free lists; `dirty` is their part that is not known to be zero.
+    /// Frames on the free lists; `dirty` counts those of them that are not known to be zero.
     free: AtomicU32,
     dirty: AtomicU32,
     /// The fewest dirty frames, extents included, since the last [`Zone::take_lowest_dirty`].
@@ -56,7 +56,7 @@ pub struct Zone {
     pub(super) refused_at: AtomicU32,
     /// Frames of the zone's pageblocks. Only [`Locked`] changes this field and the next two.
     managed: AtomicU32,
-    /// The end of the last pageblock of the zone.
+    /// One more than the highest number that a pageblock of the zone has had.
     end: AtomicU32,
     /// Frames of pageblocks in the high-order reserve.
     reserved: AtomicU32,
@@ -101,7 +101,7 @@ impl Zone {
         }
     }
 
-    /// Its node.
+    /// The node of the zone.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.node
@@ -138,8 +138,8 @@ impl Zone {
         on_lists + (self.published.in_extents.load(Relaxed) >> 32) as u32
     }
 
-    /// The lowest value of [`dirty`](Self::dirty) since the last call: memory that no request
-    /// needed.
+    /// The lowest value of [`dirty`](Self::dirty) since the last call: the number of dirty frames
+    /// that no request needed meanwhile.
     #[must_use]
     pub(crate) fn take_lowest_dirty(&self) -> u32 {
         let _held = self.look();
@@ -162,7 +162,7 @@ impl Zone {
         self.state.lock()
     }
 
-    /// Returns whether its pageblocks may be huge pages.
+    /// Returns whether the pageblocks of the zone may be huge pages.
     pub(super) fn asks_for_huge(&self) -> bool {
         self.huge
     }
@@ -258,7 +258,7 @@ impl Zone {
         visit("zone->purging", &self.purging);
     }
 
-    /// Counters of its lock.
+    /// Counters of the lock of the zone's state.
     #[must_use]
     pub fn lock_stats(&self) -> LockStats {
         self.state.stats()
@@ -272,8 +272,8 @@ struct Levels {
 }
 
 impl Levels {
-    /// Returns whether the zone would keep more than `min` frames without a block of `order`, and
-    /// has such a block for the request.
+    /// Returns whether the zone would keep at least `min` usable frames (fewer with rights in
+    /// `flags`) without a block of `order`, and has such a block for the request.
     #[inline]
     fn are_above(&self, min: u32, order: Order, flags: AllocFlags) -> bool {
         let (mut min, mut unusable) = (min, order.frames() - 1);

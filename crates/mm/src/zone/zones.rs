@@ -48,7 +48,7 @@ pub struct ZoneConfig {
     pub initial_frames: u32,
     /// True if zones take more pageblocks from the window on demand.
     pub grow: bool,
-    /// True if pageblocks of slabs may be huge pages.
+    /// True if pageblocks of slabs, cached pages and mappings may be huge pages.
     pub huge: bool,
     /// True if `Zones::populate` brings frames into memory; otherwise plain faults do.
     pub populate: bool,
@@ -56,7 +56,7 @@ pub struct ZoneConfig {
     pub nodes: u8,
     /// The node of a slot.
     pub node_of_slot: fn(SlotIndex) -> NodeId,
-    /// The distance of two nodes; only the order of the values counts.
+    /// The distance of two nodes; only comparisons of distances matter.
     pub distance: fn(NodeId, NodeId) -> u32,
 }
 
@@ -139,7 +139,7 @@ impl Zones {
         self.memory.pageblocks().of(pfn).faults()
     }
 
-    /// Notes whether the owners of frames of a kind usually touch them whole.
+    /// Notes whether programs usually touch the frames of a kind whole.
     pub(crate) fn note_touched(&self, kind: Kind, whole: bool) {
         self.touched_whole.set(kind, whole);
     }
@@ -169,12 +169,12 @@ impl Zones {
         }
     }
 
-    /// Returns whether huge pages are wanted, and cheap at present.
+    /// Returns whether huge pages are wanted, and are cheap at present or due to be tried again.
     pub(crate) fn may_make_huge(&self) -> bool {
         self.zone(NodeId(0)).asks_for_huge() && self.memory.prices().may_be_huge(coarse_ns())
     }
 
-    /// Makes the pageblocks of a mapping huge pages, those in memory excepted. O(`blocks`).
+    /// Makes the pageblocks of a mapping huge pages, except those in memory already. O(`blocks`).
     pub(crate) fn make_huge(&self, first: PageblockIndex, blocks: u32) {
         huge::make(&self.memory, first, blocks);
     }
@@ -229,17 +229,17 @@ impl Zones {
         blocks
     }
 
-    /// Takes `count` frames ([`EXTENT_FRAMES`]) at a multiple of `align` (below the order of a
-    /// pageblock) from one node, in one critical section. `None` if no extent is long enough, and
-    /// making one would take the zone below its low mark. O(pageblocks looked at), which is
-    /// bounded.
+    /// Takes `count` frames (a number in [`EXTENT_FRAMES`]) at a multiple of `align` (below the
+    /// order of a pageblock) from one node, in one critical section. Returns `None` if no extent is
+    /// long enough, and making one would take the zone below its low mark. O(pageblocks that it
+    /// examines), and their number is bounded.
     pub(crate) fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
         debug_assert!(EXTENT_FRAMES.contains(&count) && align < Order::PAGEBLOCK);
         self.charged(count, || self.of(node).take_extent(count, align))
     }
 
     /// Same as [`take_extent`](Self::take_extent), but only from a free extent of at least `2 *
-    /// count` frames; the second half stays free for growth.
+    /// count` frames; the `count` frames after the taken ones stay free for growth.
     pub(crate) fn take_extent_with_room(&self, node: NodeId, count: u32) -> Option<Extent> {
         debug_assert!(EXTENT_FRAMES.contains(&count));
         self.charged(count, || self.of(node).take_extent_with_room(count))
@@ -278,8 +278,8 @@ impl Zones {
         self.all().for_each(|zone| self.of(zone.node()).flush_extents());
     }
 
-    /// Flushes extents until a block of `order` can be taken above the low mark. Returns whether it
-    /// can.
+    /// Flushes extents until the zone has a block of `order` above its low mark. Returns whether it
+    /// has one now.
     pub(crate) fn flush_extents_for(&self, node: NodeId, order: Order) -> bool {
         let zone = self.of(node);
         while !zone.watermark_ok(order, Mark::Low, AllocFlags::default()) {
@@ -304,7 +304,7 @@ impl Zones {
             if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
                 return false;
             }
-            // Changing the stack costs little compared with the system calls of growth.
+            // A switch to another call stack costs little compared with the system calls of growth.
             if !own_stack::run(|| zone.grow_once(&self.budget, &mut steps)) {
                 steps.refused(arena.pageblocks_taken());
                 zone.stuck.store(true, Relaxed);
@@ -337,17 +337,17 @@ impl Zones {
         self.nodes > 1 && self.all().any(|zone| zone.grows() && zone.stuck.load(Relaxed))
     }
 
-    /// Purges free blocks of one node, of at least `smallest`, that may hold data, until about
-    /// `most_bytes` are given back. Returns the bytes. O(pageblocks + blocks); holds the zone's
-    /// lock for at most 64 blocks of one pageblock at a time.
+    /// Purges the free blocks and extents of one node that have at least the order `smallest` and
+    /// may hold data, until about `most_bytes` are given back. Returns the bytes. O(pageblocks +
+    /// blocks); holds the zone's lock for at most 64 blocks, or one pageblock's extents, at a time.
     ///
     /// Memory that the system refuses to purge (locked memory, before Linux 5.18) stays dirty.
-    /// After many refusals a bounded purge ends, and the next one begins at that place.
+    /// After many refusals a purge with a bound `most_bytes` ends; the next begins where it ended.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         self.of(node).purge(smallest, most_bytes)
     }
 
-    /// Free memory that may hold data. O(nodes).
+    /// Bytes of free memory that may hold data. O(nodes).
     pub(crate) fn dirty_bytes(&self) -> usize {
         self.all().map(|zone| zone.dirty() as usize * FRAME_BYTES).sum()
     }
@@ -389,7 +389,7 @@ impl Zones {
         self.of(node).unreserve_high_atomic(to, force)
     }
 
-    /// Frames of one node's blocks on pcp lists, counted by their states. O(frames).
+    /// Number of frames in one node's blocks on pcp lists, found by the frames' states. O(frames).
     #[must_use]
     pub fn frames_in_pcp(&self, node: NodeId) -> u32 {
         self.of(node).frames_in_pcp()

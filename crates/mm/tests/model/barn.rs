@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 
 const CAPACITY: usize = 3;
 const MOST_FULL: usize = 2;
-/// So large that the barn announces a new number of bytes to all CPUs at each exchange.
+/// Bytes per object: so many that the barn announces its bytes to all CPUs at each exchange.
 const STRIDE: usize = 32 << 10;
 const THREADS: usize = 3;
 const SHEAVES: usize = 2;
@@ -57,7 +57,7 @@ impl Keeps for RealBarn {
 
     fn take(&self, out: &mut Sheaf) -> bool {
         let mut buffer = [MaybeUninit::uninit(); CAPACITY];
-        // By turns as a CPU with an empty array does it, and as a bulk request does it.
+        // Takes by turns as a CPU with an empty array does, and as a bulk request does.
         let taken = if self.turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
             let rest = |rest: &[Object]| {
                 buffer[1..].iter_mut().zip(rest).for_each(|(place, object)| {

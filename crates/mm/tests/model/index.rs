@@ -15,7 +15,7 @@ use shuttle::scheduler::PctScheduler;
 use std::alloc::Layout;
 use std::sync::Mutex;
 
-/// The page number that a freed node holds, so that a walk that reads the node shows itself.
+/// The page number in each word of a freed node: it reveals a walk that reads the node.
 const FREED: PageNo = PageNo(0x7777);
 /// An index whose page lies in the second node of leaves.
 const SECOND: u64 = NODE_SLOTS as u64;
@@ -104,7 +104,7 @@ impl Bed {
         Self { host: Host::new(bug, waits), nodes: IndexNodes::new(), index: Index::new(OWNER, ()) }
     }
 
-    /// Inserts an entry; returns the entry that was there before, or a page that stays.
+    /// Inserts an entry, unless a page is there, which stays. Returns the page or the old entry.
     fn put(&self, at: u64, entry: Entry) -> Entry {
         let mut preload = Preload::new(&self.host, &self.nodes.grace);
         loop {

@@ -332,7 +332,7 @@ fn the_limit_is_halved_under_load() {
             scope.spawn(move || {
                 on_cpu(cpu as u32);
                 while !is_over.load(Relaxed) {
-                    // A refused request is no failure here: it comes when the background is slow.
+                    // A refused request is no failure: it only shows that the background is slow.
                     added.fetch_add(u64::from(cache.add()), Relaxed);
                 }
             });
@@ -370,7 +370,7 @@ fn the_limit_is_halved_under_load() {
     bed.assert_empty(&[]);
 }
 
-/// The level of a balance must not outlive the shortage, and a shortage shows before a balance.
+/// The pressure that a balance notes ends with the shortage; a shortage shows before any balance.
 #[test]
 fn pressure_follows_the_marks_without_a_balance() {
     let bed = bed_of(8 * MIB, 2);

@@ -133,7 +133,7 @@ fn where_all_pages_are_pinned_a_request_fails_once_and_goes_on_after_an_unpin() 
     let before = scanned(cache);
     assert_eq!(cache.read(id, 1 << 30, &mut |_, _| Ok(())), Err(ReadError::Full));
     let looked = scanned(cache) - before;
-    // Two reclaims, each of 32 scans of 32 pages, and two passes over all pages.
+    // Two reclaims: each makes 32 scans of 32 pages, and two passes over all pages.
     let most = 2 * 32 * 32 + 4 * pinned.len() as u64;
     assert!(looked <= most, "{looked} looks at {} pages", pinned.len());
     assert_eq!(stack.alloc(MIB), None, "malloc has nothing either");

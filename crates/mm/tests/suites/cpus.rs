@@ -17,7 +17,7 @@ type SheafBed = Bed<VirtualConfig<Sheaf>>;
 
 const CPUS: u32 = 64;
 const MIB: usize = 1 << 20;
-/// Room of arrays: the most for all CPUs, the most for one CPU, and the least that each CPU gets.
+/// Bytes that arrays may hold: at most on all CPUs, at most on one CPU, at least on each CPU.
 const ALL: usize = 32 * MIB;
 const CPU_MOST: usize = 16 * MIB;
 const CPU_LEAST: usize = MIB / 4;

@@ -77,7 +77,7 @@ fn one_reclaim_serves_many_failures<S: SlabPolicy<VirtualSlots> + 'static>() {
             let (reclaims, start) = (stack.stats().direct_reclaims, coarse_ns());
             let mut failed = 0;
             for _ in 0..200 {
-                // Small pairs of requests and frees go on as far as the arrays serve them.
+                // Pairs of a small request and its free go on as far as the arrays serve them.
                 full.free(pair.and_then(|size| stack.alloc(size)));
                 match stack.alloc(size) {
                     None => failed += 1,

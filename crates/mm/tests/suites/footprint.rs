@@ -90,7 +90,7 @@ fn freed_mappings_give_way_to_larger_ones() {
     for size in (3..8).map(|power| MIB << power) {
         let mapping = alloc(&bed, size);
         mappings.push(mapping);
-        // In use are this mapping and the one before.
+        // This mapping and the previous one are in use.
         let (now, in_use) = (footprint(&bed), size + size / 2);
         assert!(now <= in_use + in_use / 16 + 2 * MIB, "{now} bytes, {in_use} in use");
         if let [.., before, _] = mappings[..] {

@@ -54,7 +54,7 @@ enum Op {
     Trim,
 }
 
-/// Sizes from 0 to 16 MiB: half are below 256 bytes, the others spread evenly over the doublings.
+/// Sizes up to 16 MiB: half below 256 bytes, 1/8 next to limits, the others even over doublings.
 fn size() -> impl Strategy<Value = usize> {
     let large = (8u32..=24, any::<u32>()).prop_map(|(bits, random)| {
         ((1usize << bits) + (random as usize & ((1 << bits) - 1))).min(LARGEST)
@@ -554,7 +554,7 @@ fn a_mapping_takes_the_memory_of_a_kept_one_that_is_too_short() {
     }
 }
 
-/// A mapping, one byte of each page of which may be written.
+/// A mapping of which the test may write one byte per page.
 struct Written<'a> {
     bed: &'a HeapBed,
     object: Object,
@@ -612,7 +612,7 @@ fn a_mapping_is_huge_after_one_of_half_its_size_was_filled() {
     assert!(!is_huge(22 * MIB) && is_huge(21 * MIB), "it was not written: 9/4 of a quarter of it");
 }
 
-/// Tables that double while the old ones live are huge; of sparse ones, as much as the bound says.
+/// Tables that double while the old ones live become huge; sparse ones only up to the bound.
 #[test]
 fn huge_mappings_that_are_not_filled_yet_are_bounded() {
     const MIB: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Each lock has one name, is free while no thread works, and counts.
+//! Each lock has a name, is visited once, and is free while no thread works; all but stripes count.
 
 use crate::support::locks::{NODES, OF_ALL, bed, visited};
 use quarry_mm::slab::Sheaf;

@@ -196,7 +196,7 @@ impl<'a> Model<'a> {
         self.known.insert(key, Known { tag, is_dirty: false, is_held, pins: 0 });
     }
 
-    /// Notes that no page has this key any more. Pins of the page stay, except that of a holding.
+    /// Notes that no page has this key any more. Pins of the page stay, except that of its holder.
     fn forget(&mut self, key: (usize, u64)) {
         if let Some(known) = self.known.remove(&key) {
             let pins = self.pins.iter().filter(|pin| pin.2 == Some(key)).count();
@@ -568,7 +568,7 @@ fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
                 cache.unpin(page);
             }
         }
-        // 32, or fewer if the CPU is slow or another thread gets it: the reclaim ends after 200 us.
+        // 32 pages, or fewer on a slow or shared CPU: the reclaim ends after 200 us.
         let freed = cache.direct_reclaim(NodeId(0), ScanRequest::DIRECT_MOST).freed;
         assert!((1..=32).contains(&freed), "round {round}: {freed}");
         assert_eq!(cache.validate(), Ok(()));

@@ -37,7 +37,7 @@ fn cache_of(stack: &SheafStack, size: usize) -> CacheId {
         .expect("there is room")
 }
 
-/// Allocates `bytes` of objects that stay; returns the bytes that were populated meanwhile.
+/// Allocates objects that stay, `bytes` in total; returns the bytes that were populated meanwhile.
 fn grow(os: &FakeOs, stack: &SheafStack, cache: CacheId, bytes: usize, writes: Writes) -> usize {
     let before = os.populated_bytes();
     let stride = stack.cache(cache).stride();

@@ -57,7 +57,7 @@ fn bed_of(options: &StackOptions) -> HeapBed {
     bed
 }
 
-/// The counts of a bucket: `[allocated, bytes, freed, bytes]`.
+/// The counts of a bucket: `[objects allocated, their bytes, objects freed, their bytes]`.
 type Counts = [u64; 4];
 
 fn head(bed: &HeapBed, word: Head) -> u64 {

@@ -136,9 +136,9 @@ fn barns_are_shrunk_before_memory_is_touched() {
     let live = 24 << 20;
     for size in (5..=16).map(|step| step * 1024) {
         burst(&bed, size, live, || {
-            // 8 MiB of barns, the bytes that barns give at a time, wide arrays, narrow arrays of
-            // eight classes. A third more for slabs that a parked object keeps, and for unused
-            // ends.
+            // Barns hold 8 MiB, and 2 MiB that they give at a time; the rest is in wide arrays and
+            // in narrow arrays of eight classes. A third more for slabs that a parked object keeps,
+            // and for unused ends.
             let parked = (8 << 20) + (2 << 20) + (4 << 20) + 8 * (256 << 10);
             let touched = touched(&bed);
             assert!(touched <= (live + parked) * 4 / 3, "{touched} bytes for objects of {size}");

@@ -1,7 +1,7 @@
 //! Gives up, in the background thread, rights that the main thread gave up: rights are per thread.
 //!
 //! Changes of user and group need no work here, because the C library repeats them in every thread.
-//! It ends the process if one thread fails (`nptl_setxid.c`), so this thread must never have fewer
+//! It ends the process if a thread fails to (`nptl_setxid.c`), so this thread must never have fewer
 //! rights than the main thread may still use. For that reason it copies the main thread's
 //! *permitted* set of capabilities, not the effective one.
 

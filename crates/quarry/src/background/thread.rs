@@ -25,7 +25,7 @@ const LIBRARY_BYTES: usize = 256 << 10;
 
 type LeastStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
 
-/// Address of the function that returns how much of a stack glibc takes; 0 if it is not known.
+/// Address of the function that returns how many bytes of a thread's stack glibc takes; 0: unknown.
 static LEAST_STACK: AtomicUsize = AtomicUsize::new(0);
 
 /// The signals that were blocked in the thread's creator.
@@ -95,7 +95,7 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
             result = libc::pthread_create(thread.as_mut_ptr(), attributes, body, null_mut());
         }
         if result == 0 {
-            // The thread never ends, so its number stays valid.
+            // The thread never ends, so its `pthread_t` stays valid.
             run_anywhere(thread.assume_init());
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, before, null_mut());
@@ -140,7 +140,7 @@ fn end_process() -> ! {
 }
 
 extern "C" fn exit(_: *mut c_void) -> *mut c_void {
-    // SAFETY: the creator of the background thread has filled the set, and that thread made this.
+    // SAFETY: the creator of the background thread filled the set; that thread started this one.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, (*BLOCKED.0.get()).as_ptr(), null_mut());
         libc::exit(0)

@@ -43,7 +43,7 @@ pub(crate) fn start_if_asked() {
     }
 }
 
-/// In the child of a fork: starts a profile for the child, if its file gets another name.
+/// In the child of a fork: starts a profile for the child, if `%p` gives it a file of its own.
 pub(super) fn start_in_child() {
     if name().is_some_and(|name| name.contains("%p")) {
         start_if_asked();
@@ -80,7 +80,7 @@ impl Drop for File {
     }
 }
 
-/// Opens a file of this name only if it is regular: another user may have put a pipe there.
+/// Opens or creates a file; refuses one that is not regular: another user may have made a pipe.
 fn open(path: &CStr) -> Result<File, Error> {
     let access = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
     let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;

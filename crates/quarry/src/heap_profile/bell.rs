@@ -18,7 +18,7 @@ use super::switch::{begin, stop};
 use quarry_record::profile_bell::{BELL, PATIENCE, STOP, WISHES, mean_of};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, futex};
 
-/// Looks without a sleeper after which the profile ends; 0 if no client has started a profile.
+/// Looks without a sleeper until the profile ends; 0 if no client has started a profile.
 static LEFT: AtomicU32 = AtomicU32::new(0);
 
 /// Does what clients request. Called after each publication, without a lock, outside the gate;

@@ -27,7 +27,7 @@ static IS_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// The name of the memfd, as `/proc/PID/fd` shows it.
 const NAME: &core::ffi::CStr = c"quarry-profile";
-/// The lowest number that its descriptor may have.
+/// The lowest number that the descriptor of the memfd may have.
 const LEAST_DESCRIPTOR: i32 = 100;
 
 /// Mean bytes between two samples by default.
@@ -105,7 +105,7 @@ fn with_memory(change: impl FnOnce(NonNull<u8>, usize) -> OsResult<()>) -> OsRes
     change(area.start().cast(), area.bytes().next_multiple_of(Linux.page_size()))
 }
 
-/// Stops the profile in a fork's child; samples stay samples. Returns whether it had a profile.
+/// Stops the profile in a fork's child; samples stay samples. False if there never was a profile.
 pub(super) fn adopt_in_child() -> bool {
     if !is_ready() || profile().area().is_none() {
         return false;

@@ -2,8 +2,8 @@
 //!
 //! A request that leaves the budget below its low mark wakes the background thread; until the
 //! balance begins, later requests do not. If a balance ends below the high mark, the thread tries
-//! again after 100 ms, or when the limit changes: it must not spin while all memory is in use
-//! (kswapd sleeps after 16 failures, Linux 6.x).
+//! again after 100 ms, when the limit changes, or when a request waits: it must not spin while all
+//! memory is in use (kswapd sleeps after 16 failures, Linux 6.x).
 
 use super::writers;
 use crate::background::{self, has_thread, ring};
@@ -44,7 +44,7 @@ static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
 static AWAITED: AtomicU32 = AtomicU32::new(0);
 
 /// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget is
-/// below its low mark or lacks room for a request that waits. O(1), one load if it has neither.
+/// below its low mark or lacks room for a request that waits. O(1); one load without either.
 #[inline]
 fn is_due() -> bool {
     let budget = zones().budget();

@@ -1,4 +1,4 @@
-//! The page cache of the process: makes mappings, and counts what they hold.
+//! The page cache of the process: makes file mappings, and counts what they hold.
 
 use super::backing::Backing;
 use super::budget::Group;
@@ -112,19 +112,19 @@ pub struct PageCacheStats {
 }
 
 impl PageCacheStats {
-    /// Pages in mappings.
+    /// Number of pages in file mappings.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.events.map_or(0, |events| events.pages())
     }
 
-    /// Pages that are newer than their backing.
+    /// Number of pages whose bytes are newer than those of their backing.
     #[must_use]
     pub fn dirty(&self) -> u64 {
         self.events.map_or(0, |events| events.dirty())
     }
 
-    /// Pages that are being written.
+    /// Number of pages that are being written to their backing.
     #[must_use]
     pub fn writeback(&self) -> u64 {
         self.events.map_or(0, |events| events.writeback())

@@ -158,7 +158,7 @@ impl<B: Backing> Mapping<B> {
         self.raw.pages()
     }
 
-    /// Sets the most bytes read ahead of a reader (128 KiB by default); 0 switches read-ahead off.
+    /// Sets the maximum number of bytes read ahead of a reader (128 KiB by default); 0: none.
     pub fn set_read_ahead(&self, bytes: usize) {
         self.core().set_most_ahead((bytes / self.page_bytes()) as u32);
     }
@@ -279,7 +279,7 @@ impl<B: Backing> Mapping<B> {
         Ok(self.raw.truncate(from))
     }
 
-    /// Drops those pages of a range that no task uses; never waits.
+    /// Drops those pages of a range, of kind `which`, that no task uses; never waits.
     pub fn invalidate(&self, range: impl RangeBounds<u64>, which: Invalidate) -> Invalidated {
         self.raw.invalidate(of_bounds(range), which)
     }
@@ -295,7 +295,7 @@ impl<B: Backing> Mapping<B> {
 }
 
 impl<B: Backing<Access = ReadWrite>> Mapping<B> {
-    /// Gives a cached page another index, marks it dirty, and drops the page that was there.
+    /// Gives a cached page another index, marks it dirty, and drops the page that had this index.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if no page is cached at `old`, or no page can be at `new`;

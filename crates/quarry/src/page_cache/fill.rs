@@ -1,4 +1,4 @@
-//! Reads pages into the cache. One task fills a page while others wait for it; it reads ahead too.
+//! Reads pages into the cache. One task fills a page, and reads ahead, while others wait for it.
 //!
 //! A *run* is a row of neighbouring new pages that one task has made, and reads together. Tasks
 //! make pages in the order of their indexes, so no two tasks wait for each other's pages. If a run

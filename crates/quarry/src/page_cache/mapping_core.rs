@@ -17,10 +17,10 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Number of calls of `balance` for a mapping between two checks of all dirty pages
+/// Number of calls of `balance` for a mapping between two checks of the number of dirty pages
 /// (`ratelimit_pages`, `mm/page-writeback.c`, Linux 6.6).
 const DIRTIED_BETWEEN_LOOKS: u32 = 32;
-/// Dirty pages that a request without memory writes in one round; and its most rounds.
+/// Maximum number of dirty pages that a request without memory writes in a round, and of rounds.
 const WRITTEN_FOR_ROOM: usize = 64;
 const MOST_ROUNDS: u32 = 16;
 /// Nanoseconds for which the background thread skips a mapping whose backing has failed: 5 s
@@ -33,9 +33,9 @@ pub(crate) struct MappingCore {
     writer: Writer,
     pub(crate) raw: RawMapping,
     pub(crate) page_bytes: usize,
-    /// The group that limits the pins of the pages; the root group if none does.
+    /// The group that limits the pinned bytes of the mapping; the root group if no group does.
     pins_of: GroupId,
-    /// Number of forks up to the process that made the mapping.
+    /// The value of `fork::generation` in the process that made the mapping.
     process: u32,
     dirtied: AtomicU32,
     most_ahead: AtomicU32,
@@ -86,7 +86,7 @@ impl MappingCore {
         }
     }
 
-    /// Refuses another pin if the mapping's group has as many pins as its limit.
+    /// Refuses another pin that would exceed the limit on pinned bytes of the mapping's group.
     #[inline]
     pub(crate) fn check_pins(&self) -> Result<(), Error> {
         let may_pin =

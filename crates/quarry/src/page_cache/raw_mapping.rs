@@ -39,8 +39,8 @@ pub(crate) fn waiting<T>(work: impl FnOnce(ProcessCache) -> T) -> T {
     work(cache())
 }
 
-/// A mapping of the page cache, with pages by their numbers ([`RawPage`]). It is a number and may
-/// be copied; the mapping lives until [`destroy`](Self::destroy). [`Mapping`](crate::Mapping) is
+/// A file mapping, with pages by their numbers ([`RawPage`]). It is a number and may be copied; the
+/// mapping lives until [`destroy`](Self::destroy). [`Mapping`](crate::Mapping) is
 /// the safe and typed interface, with a backing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawMapping {
@@ -149,7 +149,7 @@ impl RawMapping {
         process::giving_back(|| cache().truncate(self.id, from))
     }
 
-    /// Drops those pages of a range that no task uses; never waits.
+    /// Drops those pages of a range, of kind `which`, that no task uses; never waits.
     pub fn invalidate(self, range: Range<u64>, which: Invalidate) -> Invalidated {
         process::giving_back(|| cache().invalidate(self.id, range, which))
     }
@@ -189,7 +189,7 @@ fn failure(error: ReadError, index: u64) -> Error {
     }
 }
 
-/// A number for the running task. Thread control blocks lie pages apart: low bits are dropped.
+/// A number for the running task: the address of its thread's control block, without low bits.
 fn writer() -> u32 {
     (task::current() >> 6) as u32
 }
@@ -415,7 +415,7 @@ impl RawPage {
         process::giving_back(|| cache().release_last(self.0));
     }
 
-    /// Gives the page another index, and discards the page that was there.
+    /// Gives the page another index, and discards the page that had this index.
     ///
     /// # Errors
     /// [`Error::Busy`] if another task uses the page at `new`, [`Error::Full`], or

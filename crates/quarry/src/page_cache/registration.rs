@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 
 #[repr(C)]
 struct Head {
-    /// Identifies the memory as a registration: [`seal_of`] its address.
+    /// Identifies the memory as a registration: the result of [`seal_of`] for its address.
     seal: usize,
     kind: Option<Kind>,
     free: unsafe fn(NonNull<Head>),

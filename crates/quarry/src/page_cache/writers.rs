@@ -138,7 +138,7 @@ fn unlink(writers: &mut Writers, writer: &Writer) {
     }
 }
 
-/// In the child of a fork: the tasks that used writers do not exist here.
+/// In the child of a fork: ends all uses of writers, whose tasks exist only in the parent.
 pub(crate) fn forget_uses() {
     // SAFETY: linked writers are alive.
     each(|writer| unsafe { writer.as_ref() }.uses.store(0, Relaxed));

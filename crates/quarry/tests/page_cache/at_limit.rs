@@ -13,8 +13,8 @@ const LIMIT: usize = 64 << 20;
 const PAGES: u64 = 4 * (LIMIT / PAGE) as u64;
 const TASKS: u64 = 8;
 
-/// A disk without limits, on which each page contains its number. While the counter is above 0, the
-/// disk refuses writes, and counts them.
+/// A disk on which each page begins with its own offset. While the counter is above 0, the disk
+/// refuses writes, and counts them.
 #[derive(Default)]
 struct Numbers(Arc<AtomicU32>);
 
@@ -74,7 +74,7 @@ impl Drop for Block {
     }
 }
 
-/// Runs `heap` beside tasks that read random pages, and write each `write`th of them, if given.
+/// Runs `heap` beside tasks that read random pages, and write one in `write` of them, if given.
 fn beside(write: Option<u64>, heap: impl FnOnce(&dyn Fn())) {
     let mapping = PageCache::builder().read_ahead(0).open(Numbers::default()).unwrap();
     let (over, reads) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -194,7 +194,7 @@ fn floor() {
             filled();
             let held: Vec<Block> = std::iter::from_fn(|| Block::of(bytes)).collect();
             assert!(held.len() * bytes > LIMIT * 8 / 10, "{} blocks of {bytes}", held.len());
-            // These are refused again and again, while the tasks continue.
+            // These requests are refused again and again, while the tasks continue.
             (0..20).for_each(|_| assert!(Block::of(8 << 20).is_none()));
         }
     });

@@ -4,7 +4,7 @@ use crate::alone::alone;
 use crate::store::{Disk, PAGE, page_of, readable, writable};
 use quarry::{Budget, Error, PageCache, PagePool, Pages};
 
-/// Blocks of 64 KiB for `bytes`.
+/// Takes blocks of 64 KiB, `bytes` bytes in total.
 fn blocks(pool: &PagePool, bytes: usize) -> Option<Vec<Pages<'_>>> {
     (0..bytes >> 16).map(|_| pool.alloc(4, Default::default())).collect()
 }

@@ -5,7 +5,7 @@ use quarry::process::{Mode, ensure_ready};
 
 /// Bytes that SQLite keeps beside a page.
 const EXTRA: usize = 200;
-/// Bytes of the budget.
+/// Limit of the budget in bytes.
 const LIMIT: usize = 2 << 20;
 
 fn key_of(page: NonNull<Record>) -> u32 {

@@ -2,7 +2,7 @@
 //!
 //! Windows and reservations are accessible from the start (one plain `mmap`, no fixed or partial
 //! unmapping), so that the code above runs unchanged under sanitizers and valgrind. A header in
-//! front of each records the mapping to unmap. To walk every error path, a test can make the n-th
+//! front of each one records the `mmap` to undo. To walk every error path, a test can make the n-th
 //! call fail, counted from 1. It can also make a range *foreign*, as if other code had mapped it.
 
 use super::{NotMoved, Os, OsError, OsResult};
@@ -102,13 +102,13 @@ impl FakeOs {
         self.huge_bytes.load(Ordering::Relaxed)
     }
 
-    /// Makes this range foreign, as if other code had mapped it; an earlier one is foreign no more.
+    /// Makes this range the only foreign one, as if other code had mapped it.
     pub fn occupy(&self, address: NonNull<u8>, bytes: usize) {
         self.foreign[0].store(address.as_ptr() as usize, Ordering::Relaxed);
         self.foreign[1].store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets whether each following move fails and its target becomes foreign.
+    /// Sets whether each later `move_pages` fails and makes its target foreign.
     pub fn lose_targets(&self, loses: bool) {
         self.loses_targets.store(loses, Ordering::Relaxed);
     }

@@ -11,7 +11,7 @@
 //! Preconditions of all calls: addresses and lengths are multiples of [`Os::page_size`], lengths
 //! are not zero, ranges lie in one window or reservation of the `Os`. Calls may change `errno`.
 //!
-//! States of a page in a window: *free* -> `map` -> *ours* (reads as zero when first touched) ->
+//! States of an OS page in a window: *free* -> `map` -> *ours* (zero when first touched) ->
 //! touched -> `purge` -> *ours*, zero again -> `unmap` -> *free*. Only pages that are *ours* are
 //! ever touched, purged, moved or moved onto.
 
@@ -94,10 +94,10 @@ pub unsafe trait Os: Sync {
     /// `EINVAL` before Linux 5.14, `ENOMEM` or `EFAULT` at a limit: page faults do the work then.
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Gives the memory of an accessible range back, even if locked. The range then reads as zero.
+    /// Gives an accessible range's memory back, even after `mlock`. The range then reads as zero.
     ///
     /// # Errors
-    /// The OS's `errno` (locked pages before Linux 5.18, a filter); the contents are undefined.
+    /// The OS's `errno` (`mlock` before Linux 5.18, a seccomp filter); the contents are undefined.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Makes every access to whole pages of a mapped range fault, or succeed again.
@@ -113,7 +113,7 @@ pub unsafe trait Os: Sync {
         Err(OsError(libc::ENOSYS))
     }
 
-    /// Asks for huge pages in an accessible range, or, with false, for ordinary pages. A hint: it
+    /// Asks for huge pages in an accessible range, or, if not `huge`, for ordinary ones. A hint: it
     /// changes no contents, and the caller may ignore a refusal.
     ///
     /// # Errors

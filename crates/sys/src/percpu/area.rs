@@ -12,7 +12,7 @@ use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
 /// Maximum number of slots for numbers above those of the possible CPUs: 8 MiB of addresses, which
-/// read as zero. An access to a slot with a still higher number faults; no CPU should have one.
+/// read as zero. An access to a slot with a still higher number faults; no CPU should have that.
 const MOST_GUARDS: u32 = 64;
 
 /// Bytes of a slot populated by one call: the cells, and the arrays of twelve size classes.
@@ -22,7 +22,7 @@ const POPULATED_BYTES: usize = 16 << 10;
 /// counts as awake from its first use on.
 const TRACKED: u32 = 1024 + 64;
 
-/// Fewest objects in the narrow place of an array, however many arrays are defined.
+/// Fewest objects that `fair_capacity` gives an array, however many arrays are defined.
 const FEWEST_DEFINED: usize = 8;
 
 #[repr(C)]
@@ -184,7 +184,7 @@ impl SlotArea {
     }
 
     /// Returns the capacity with which one more array can be defined: eight objects, plus a quarter
-    /// of the words that remain if `others` arrays after it get eight objects each.
+    /// of the words that remain if it and `others` arrays after it get eight objects each.
     #[must_use]
     pub fn fair_capacity(&self, others: usize) -> usize {
         let laid_out = self.laid_out.load(Ordering::Relaxed) as usize;
@@ -240,8 +240,8 @@ impl SlotArea {
         if top > place.end() { 0 } else { top.saturating_sub(place.begin()) }
     }
 
-    /// Returns whether `object` seems to be among the [`LOOKED_AT`] on top of `array` in a CPU's
-    /// slot. A hint: other tasks may change the array. To be sure, a caller takes the objects out.
+    /// Returns whether `object` seems to be among the top [`LOOKED_AT`] objects of a CPU's `array`.
+    /// A hint: other tasks may change the array. To be sure, a caller takes the objects out.
     #[inline(always)]
     #[must_use]
     pub fn seems_on_top(&self, slot: SlotIndex, array: ArrayId, object: Object) -> bool {

@@ -85,7 +85,7 @@ macro_rules! register {
     };
 }
 
-/// A number of the layout as text.
+/// A number of a slot's layout as text.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! slot_layout {

@@ -15,7 +15,7 @@ impl Limits {
     /// No limits.
     pub const NONE: Self = Self { slot: usize::MAX, all: usize::MAX, least: usize::MAX };
 
-    /// Returns the bytes that a slot may still get, if it has `bytes` and all slots together `all`.
+    /// Returns the bytes that a slot may still get, if it has `bytes` and all slots have `all`.
     pub(super) fn left(&self, bytes: usize, all: usize) -> usize {
         let beside = self.all.saturating_sub(all).max(self.least.saturating_sub(bytes));
         self.slot.saturating_sub(bytes).min(beside)

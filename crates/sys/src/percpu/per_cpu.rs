@@ -90,7 +90,7 @@ pub unsafe trait Arrays: PerCpu {
     /// Puts an object on top of the running CPU's array. O(1).
     fn push(&self, array: ArrayId, object: Object) -> Push;
 
-    /// Returns whether `object` seems to be among the [`LOOKED_AT`](super::LOOKED_AT) on top of the
+    /// Returns whether `object` seems to be among the top [`LOOKED_AT`](super::LOOKED_AT) of the
     /// running CPU's array, without certainty: see [`SlotArea::seems_on_top`].
     #[inline(always)]
     fn seems_on_top(&self, array: ArrayId, object: Object) -> bool {
@@ -215,9 +215,9 @@ pub unsafe trait Lists: PerCpu {
         new: u64,
     ) -> bool;
 
-    /// Passes the list of `array` in every slot (guard, head, length) to `take`, and zeroes its two
-    /// words. The first word of each object points to the next. Returns whether it reached every
-    /// slot. `take` must not drain, prepare or define: see [`Arrays::drain_where`].
+    /// Passes the list of `array` in every slot (guard, head, length) to `take`, and zeroes head,
+    /// length and guard. The first word of each object points to the next. Returns whether it
+    /// reached every slot. `take` must not drain, prepare or define: see [`Arrays::drain_where`].
     fn drain_lists(&self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize))
     -> bool;
 }

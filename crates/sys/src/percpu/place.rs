@@ -55,7 +55,7 @@ impl SlotArea {
     }
 
     /// [`Arrays::make_room`](super::Arrays::make_room) for one slot. At the limits, takes the room
-    /// of unused arrays by `take_unused`, until there is enough, the call fails or none is left.
+    /// of unused arrays by `take_unused`, until that suffices, a call fails, or no array is left.
     pub(super) fn make_room_held(
         &self,
         bounds: &Guard<'_, ()>,

@@ -94,8 +94,8 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
         let (rseq, index, slots) = self.registers(area);
-        // SAFETY: as for `pop`; the store into the array lies at `top < end`, above `top`, where no
-        // reader looks, until the committing store publishes it. `[top - 1]` and `[top - 2]` are
+        // SAFETY: as for `pop`; the store into the array lies at `top < end`, above `top`, which no
+        // reader loads until the committing store publishes it. `[top - 1]` and `[top - 2]` are
         // elements or the guard words in front of the array.
         unsafe {
             asm!(
@@ -151,7 +151,7 @@ unsafe impl Sequences for Rseq {
     fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
         let (rseq, index, slots) = self.registers(area);
         // SAFETY: as for `push`; the copy writes `[top, top + n)`, which lies below `end` and above
-        // `top`, where no reader looks before the committing store.
+        // `top`, which no reader loads before the committing store.
         unsafe {
             asm!(
                 enter!("{refused}"),

@@ -45,7 +45,7 @@ pub struct Sequenced<Q: Sequences> {
     active: AtomicBool,
     /// The task that may call the barrier, or `ANYBODY` or `NOBODY`.
     caller: AtomicUsize,
-    /// Another task that may call the barrier for now; 0 if none.
+    /// Another task that may call the barrier for now; 0 without such a task.
     borrower: AtomicUsize,
     stripes: Stripes,
     /// Held by a drain as long as its arrays are stopped, even while others have the bounds' lock.
@@ -59,7 +59,7 @@ const NOBODY: usize = 1;
 /// Attempts to close a cell of the running CPU; an attempt fails if the thread migrates meanwhile.
 const TRIES_TO_CLOSE: u32 = 8;
 
-/// Returns whether a batch is small enough for the sequences, which count in 32 bits.
+/// Returns whether a batch is small enough for the sequences, which take at most 0xffff objects.
 fn is_countable(objects: usize) -> bool {
     objects <= 0xffff
 }
@@ -221,7 +221,7 @@ impl<Q: Sequences> Sequenced<Q> {
         })
     }
 
-    /// Puts the guards back, except where an earlier `compare_store` has overwritten the mark.
+    /// Puts the guards back, except where a `compare_store` begun before has overwritten the mark.
     fn restart_lists(&self, array: ArrayId) {
         for slot in self.stopped_lists(array) {
             let guard = self.saved_guard(slot).load(Ordering::Relaxed);

@@ -51,7 +51,7 @@ use shuttle::rand::{Rng, thread_rng};
 const MAX_CPUS: usize = 8;
 /// On average one step in this many is interrupted, as by a signal.
 const INTERRUPT_ONE_IN: u32 = 16;
-/// One sequence in this many begins on another CPU than the thread's last one.
+/// One sequence in this many begins on a CPU chosen at random, perhaps the thread's last one.
 const MIGRATE_ONE_IN: u32 = 4;
 /// Attempts after which a thread keeps its virtual CPU until its sequence has ended. Without this,
 /// two threads that preempt each other at every step would need hundreds of attempts.

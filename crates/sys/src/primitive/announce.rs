@@ -1,7 +1,7 @@
 //! Announcements to a simulated machine: of locks, sequences and arrays of descriptors.
 //!
 //! A simulated machine lets tasks wait for a lock in simulated time, in a queue like that of the
-//! simulated kernel. It charges a sequence as a few instructions that touch no shared line,
+//! simulated kernel. It charges a sequence as a few instructions without shared memory,
 //! whatever the code does. In products, and under the model, the calls are empty.
 
 use super::backend;

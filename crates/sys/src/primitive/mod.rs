@@ -49,7 +49,7 @@ pub use backend::point;
 pub use backend::{Machine, run_on};
 pub use effort::Effort;
 
-/// Reports that this task busily waits for another task: it looks again at once.
+/// Reports that this task busily waits for another task: it reads the awaited word again at once.
 #[inline]
 pub fn relax() {
     backend::relax();

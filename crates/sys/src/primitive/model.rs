@@ -81,7 +81,7 @@ fn key(word: &AtomicU32) -> usize {
 }
 
 /// See [`super::futex::wait_at_most`]. Comparing and queueing are one step, as in the kernel. The
-/// checker reports a deadlock if no thread wakes this one. With a timeout, it may end at any time.
+/// checker reports a deadlock if no thread wakes this one. A wait with a timeout may end any time.
 pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
     if !is_running() || at_most_ns.is_some() {
         // An early return is allowed: the caller reads the word again.

@@ -30,7 +30,7 @@ pub trait Machine {
     /// The running task has done work without accesses to shared memory.
     fn effort(&self, _effort: Effort, _count: usize) {}
 
-    /// The running task busily waits for another task: it looks again at once.
+    /// The running task busily waits for another task: it reads the awaited word again at once.
     fn relax(&self);
 
     /// Suspends the running task until another task wakes `key`, or the time is over. No other task

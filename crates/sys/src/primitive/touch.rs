@@ -5,7 +5,7 @@
 //! between its CPUs. In products, and under the model, the calls are empty.
 //!
 //! One call stands for all accesses of one operation to one value, and precedes them. Taking a lock
-//! does not announce the guarded value: it may have many lines, of which a section uses few.
+//! does not announce the guarded value, which may have many cache lines: a section uses few.
 
 use super::access::Access;
 use super::backend;

@@ -1,4 +1,4 @@
-//! Runs the tables' programs, which compute the rule for a code address (DWARF 5, section 6.4).
+//! Runs the programs in `.eh_frame`, which compute the rule for a code address (DWARF 5, 6.4).
 //!
 //! A [`Run`] computes only the caller's stack and frame pointers, and whether a caller exists. If a
 //! program needs more than a [`Rule`] can express, the rule is [`Unknown`](Base::Unknown).
@@ -19,7 +19,7 @@ struct State {
     base: Base,
     offset: i64,
     saved: Saved,
-    /// False if the return address is saved in an unusual place.
+    /// False if the return address or frame pointer is saved in a way that no rule expresses.
     is_usual: bool,
 }
 

@@ -37,7 +37,7 @@ impl Stack {
         true
     }
 
-    /// The word at `address`, if that is on the same stack and above the trace's position.
+    /// The word at `address`, if that is on the same stack and not below the trace's position.
     pub(super) fn word(&mut self, address: usize) -> Option<usize> {
         let end = address.checked_add(8)?;
         if !address.is_multiple_of(8) || address < self.begin || end > self.end + MOST_PAGES * PAGE

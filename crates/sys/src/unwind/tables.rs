@@ -1,4 +1,4 @@
-//! The tables that describe the frames of loaded code (Linux Standard Base 5, section 10.6).
+//! The tables that describe the stack frames of loaded code (Linux Standard Base 5, section 10.6).
 
 use super::program::{Run, Scales};
 use super::reader::Reader;

@@ -1,10 +1,10 @@
-//! Walks from frame to frame.
+//! Walks up the thread's stack from frame to frame.
 
 use super::rule::{Base, Rule, Rules, Saved};
 use super::stack::Stack;
 use super::tables;
 
-/// How callers are found on this machine.
+/// The way in which the unwinder finds callers on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwinder {
     /// By the tables for exceptions, and by frame pointers where code has none.
@@ -15,13 +15,13 @@ pub enum Unwinder {
 
 static RULES: Rules = Rules::new();
 
-/// Returns how callers are found. Clears the cache of rules, whose code may have been unloaded.
+/// Returns how the unwinder finds callers. Clears its cache, which may have rules of unloaded code.
 pub fn unwinder() -> Unwinder {
     RULES.clear();
     if tables::are_known() { Unwinder::Tables } else { Unwinder::FramePointers }
 }
 
-/// The registers from which the next frame is computed.
+/// The registers from which the caller's registers are computed.
 #[derive(Clone, Copy)]
 struct Registers {
     code: usize,
@@ -109,7 +109,7 @@ impl Registers {
         Self { code, stack: next, frame, is_return: true }.at_some_code(stack)
     }
 
-    /// The caller of a function that saves the frame pointer and then sets it to that place.
+    /// The caller of a function that saves the frame pointer and then points it at the saved one.
     fn caller_by_frame_pointer(self, stack: &mut Stack) -> Option<Self> {
         let (frame, code) = (stack.word(self.frame)?, stack.word(self.frame + 8)?);
         let next = self.frame.checked_add(16)?;
@@ -132,8 +132,8 @@ impl Registers {
 
 /// Writes the addresses of the running code and its callers into `frames`, the callee first, and
 /// returns how many. They are return addresses, except the first and those of code interrupted by a
-/// signal. O(frames). Makes a system call for each page of stack. Code that is not in the cache
-/// takes microseconds.
+/// signal. O(frames). Makes a system call for each page of stack. A code address without a
+/// cached rule takes microseconds.
 #[inline(never)]
 pub fn trace(frames: &mut [u64]) -> usize {
     let mut registers = Registers::here();

@@ -44,7 +44,7 @@ const PEERS: [(&str, &str); 7] = [
     ("rpmalloc", "rpmalloc"),
 ];
 
-/// The second copy of Quarry, whose difference is the noise.
+/// The second copy of Quarry; its difference from the first copy is the noise.
 const COPY: &str = "quarry A/A";
 
 /// Lines of README.md: the title, the table, and the groups whose mean the line shows.
@@ -81,7 +81,7 @@ const GROUPS: [(&str, &str, &str); 14] = [
     ("peak memory of all the work", "peak RSS / quarry", "all (mean)"),
 ];
 
-/// Columns of a line of prose, as in all documents.
+/// Maximum number of characters in a line of prose, as in all documents.
 const COLUMNS: usize = 120;
 
 /// Number of slowest workloads that docs/performance.md names.
@@ -209,7 +209,7 @@ fn groups(run: &Run) -> Result<String, String> {
     Ok(table(&head(run, "Quarry / peer", &peers, "a copy of Quarry [95 %]")?, &rows))
 }
 
-/// The groups in which Quarry is below every peer, or a peer below Quarry, by the whole interval.
+/// The groups in which whole intervals say that Quarry is below every peer, or a peer below Quarry.
 fn sides(run: &Run) -> Result<String, String> {
     let (mut better, mut worse) = (Vec::new(), Vec::new());
     for (title, from, row) in GROUPS {

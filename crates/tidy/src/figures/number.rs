@@ -35,7 +35,7 @@ impl Figure {
     }
 }
 
-/// Three digits from 1 on, two significant digits below.
+/// Prints `value` with two significant digits below 1, three from 1 on, no decimals from 100 on.
 #[must_use]
 pub fn short(value: f64) -> String {
     let places = match value.abs() {

@@ -29,9 +29,9 @@ impl Table {
 pub struct Run {
     /// The command, without the folder of its raw samples.
     pub command: String,
-    /// The day.
+    /// The day of the run.
     pub date: String,
-    /// CPUs and processor.
+    /// The machine's number of CPUs and its processor.
     pub machine: String,
     /// Each allocator: its name in the tables, and its description.
     pub allocators: Vec<(String, String)>,
@@ -95,7 +95,7 @@ impl Run {
         })
     }
 
-    /// The table whose first cell or title begins with `name`.
+    /// The table whose first cell is `name`, or whose title begins with `name`.
     ///
     /// # Errors
     /// No table has this name.

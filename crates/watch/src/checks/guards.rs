@@ -13,7 +13,7 @@ use super::zones::Range;
 use quarry_sys::primitive::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use quarry_sys::primitive::{AtomicU8, AtomicUsize};
 
-/// Objects of the pool (default of `CONFIG_KFENCE_NUM_OBJECTS`): 2 MiB with their guards.
+/// Number of objects in the pool (default of `CONFIG_KFENCE_NUM_OBJECTS`): 2 MiB with their guards.
 pub const GUARDED_OBJECTS: usize = 255;
 /// Bytes of a page, whether of an object or a guard.
 pub const GUARD_PAGE: usize = 4096;
@@ -99,7 +99,7 @@ pub fn page_of(number: usize) -> usize {
     (number + 1) * 2 * GUARD_PAGE
 }
 
-/// The object whose page, or whose nearer half of a guard, contains this offset in the pool.
+/// The object in whose page, or in whose nearer half of a guard, this offset of the pool lies.
 #[must_use]
 pub fn nearest(offset: usize) -> usize {
     let page = offset / GUARD_PAGE;

@@ -40,11 +40,11 @@ impl Quarantine {
 
     fn at(&mut self, place: usize) -> &mut Slot {
         assert!(place < self.len && !self.slots.is_null());
-        // SAFETY: the index is taken modulo the size of the ring, and we have the only reference.
+        // SAFETY: the position is modulo the size of the ring, and we have the only reference.
         unsafe { &mut *self.slots.add((self.first + place) % MOST_OBJECTS) }
     }
 
-    /// Adds an object. With `at_random`, exchanges it with the object of that number. O(1).
+    /// Adds an object. With `at_random`, exchanges it with the object at `at_random % len`. O(1).
     pub fn push(&mut self, slot: Slot, at_random: Option<usize>) {
         debug_assert!(!self.is_full());
         self.len += 1;
@@ -64,7 +64,7 @@ impl Quarantine {
         self.slots.is_null() || self.len == MOST_OBJECTS
     }
 
-    /// Takes the first object if there are too many bytes or objects, or if `all` is true. O(1).
+    /// Takes the first object if there are too many bytes, if the ring is full, or if `all`. O(1).
     pub fn pop(&mut self, all: bool) -> Option<Slot> {
         let is_due = all || self.bytes > self.most_bytes || self.len == MOST_OBJECTS;
         if self.len == 0 || !is_due {

@@ -23,7 +23,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 pub(super) const RECORD_BYTES: usize = size_of::<Record>();
 pub(super) const TRACKS_BYTES: usize = size_of::<Tracks>();
 
-/// Largest alignment of an object with a front zone, whose length is the alignment (at least 16).
+/// Largest alignment with a front zone; the zone is as long as the alignment (at least 16 bytes).
 const MOST_FRONT: usize = 256;
 /// Fewest bytes in the zone after an object.
 const LEAST_ZONE: usize = 8;
@@ -110,8 +110,8 @@ impl Slot {
     /// The record at the slot's end.
     ///
     /// # Safety
-    /// The slot is readable memory of the stack, and stays so for `'a`. (Its words are atomic, so
-    /// nothing else is required.)
+    /// The slot is readable memory of the stack, and stays so for `'a`. (The record's words are
+    /// atomic, so nothing else is required.)
     #[must_use]
     pub unsafe fn record<'a>(self) -> &'a Record {
         let address = self.start + self.bytes - RECORD_BYTES;

@@ -11,7 +11,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Maximum number of parked objects per size class, for a random order of allocations.
+/// Maximum number of objects per size class that are kept ready for allocation in random order.
 pub const WAYS: usize = 16;
 
 /// Maximum number of freed large blocks that are kept inaccessible, until later ones replace them.

@@ -14,7 +14,7 @@
 use super::record::{Shape, Slot, mixed};
 use quarry_mm::heap::CheckFlags;
 
-/// Longest part of a zone that is checked: 4 KiB, or one cache line of canaries.
+/// Maximum bytes that are checked after an object: of a red zone, and (one cache line) of canaries.
 const MOST_ZONE: usize = 4096;
 const MOST_CANARY: usize = 64;
 

@@ -1,7 +1,7 @@
 //! The counts of a profile, by call site and size, in memory that other processes may read.
 //!
 //! No code here waits or allocates: a signal handler may interrupt any step. The task that first
-//! stores a key in a bucket also writes the call site's frames; other tasks with the same key count
+//! stores a key in a bucket also writes the site's code addresses; others with the same key count
 //! without waiting for this. Samples that find no room are counted as lost.
 
 use super::layout::{
@@ -74,7 +74,7 @@ impl Area {
         self.start.cast()
     }
 
-    /// Bytes of the area up to the last frame in use.
+    /// Bytes of the area up to the last code address in use.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         let frames = self.head(Head::FramesUsed).load(Ordering::Relaxed) as usize;
@@ -115,7 +115,7 @@ impl Area {
         self.head(Head::Lost).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an object at a call site; returns the bucket, `None` if there is no room. O(frames).
+    /// Counts an object at call site `trace`; returns the bucket, `None` without room. O(frames).
     pub(super) fn count(&self, did: Did, trace: &[u64], size: u64) -> Option<u32> {
         let number = self.find(did, trace, size)?;
         self.head(Head::Samples).fetch_add(1, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl Area {
         None
     }
 
-    /// Writes the frames of a call site, if there is room; returns a word with their position.
+    /// Writes the code addresses of a call site, if there is room; returns a [`Bucket::Trace`].
     fn write(&self, trace: &[u64]) -> u64 {
         let used = self.head(Head::FramesUsed);
         let fits = |first: u64| {

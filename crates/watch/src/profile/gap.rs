@@ -2,7 +2,7 @@
 //!
 //! Sampling is a Poisson process over allocated bytes, as in tcmalloc and Go: each byte has a
 //! *point* with the same small probability. An object with a point is a sample, so an object of `n`
-//! bytes is a sample with the probability `1 - exp(-n / mean)`. Counts divided by this are unbiased
+//! bytes is a sample with the probability `1 - exp(-n / mean)`. Counts divided by that are unbiased
 //! for any order and sizes of requests. The gaps between points are exponentially distributed, and
 //! so memoryless: as long as no code has read a gap, another gap may replace it.
 

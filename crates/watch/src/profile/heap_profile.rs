@@ -69,7 +69,7 @@ impl HeapProfile {
         }
     }
 
-    /// Makes the tables for `slots` CPUs; returns the bytes of the descriptors, 0 if they were made
+    /// Makes the tables for `slots` CPUs; returns the bytes of the tables, 0 if they were made
     /// before. One task at a time.
     ///
     /// # Errors

@@ -21,8 +21,8 @@ pub const HEAD_WORDS: usize = 512;
 /// Words of a bucket.
 pub const BUCKET_WORDS: usize = 8;
 
-/// Buckets of a process's profile. Programs of some million lines need this many, with up to 64
-/// frames per call site and a few sizes each. Samples that find no bucket are counted as lost.
+/// Buckets of a process's profile. Programs of some million source lines need so many, with up to
+/// 64 frames per call site and a few sizes each. Samples that find no bucket are counted as lost.
 pub const BUCKETS: usize = 16 << 10;
 
 /// Maximum number of code addresses in a process's profile.

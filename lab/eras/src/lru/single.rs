@@ -19,7 +19,7 @@ use quarry_sys::primitive::{AtomicU64, Effort, Ordering::Relaxed, effort};
 
 type Heads = [List<PageNo>; 2];
 
-/// Equation: `added - removed = pages on the list`, for each list.
+/// The lists of one node. Equation: `added - removed = pages on the list`, for each list.
 #[repr(align(128))]
 struct NodeLists {
     heads: CountedLock<Heads, Chosen>,
@@ -28,7 +28,7 @@ struct NodeLists {
     isolated: AtomicU64,
 }
 
-/// One lock for each node.
+/// The policy: one lock for each node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Single;
 

@@ -1,5 +1,5 @@
 //! `v5.14`: the lists of Linux 5.14, one for each migratetype of orders 0..=3 and 9, with a fixed
-//! `high`. `v5.18` (to 6.6) drains whole lists, and all if orders 1..=3 are freed after a drain.
+//! `high`. `v5.18` (to 6.6) drains whole lists; a free of orders 1..=3 after a drain empties all.
 //!
 //! `high` is each CPU's share of the low watermark, so full lists do not yet cause reclaim. Frees
 //! in a row double the next drain (`free_factor`), allocations halve it. Refills have a fixed size.
@@ -19,7 +19,7 @@ pub struct V5_14 {
     pub frees_high: bool,
 }
 
-/// Returns the pages that this drain takes (`nr_pcp_free`), and doubles the next drain.
+/// Returns how many pages this drain takes (`nr_pcp_free`). The next drain may take twice as many.
 #[inline]
 fn drain_pages(tuning: &mut Tuning, batch: u32, high: u32) -> u32 {
     if high < batch {

@@ -41,7 +41,7 @@ pub trait SlabVisitor<P: PerCpu> {
     fn visit<S: SlabPolicy<P> + 'static>(self) -> Self::Output;
 }
 
-/// Line `N` of [`SLAB_POLICIES`], as a type.
+/// Entry number `N` of [`SLAB_POLICIES`], as a type.
 pub struct Line<const N: usize>;
 
 /// Implemented by [`Line`] for every line of the table.

@@ -116,7 +116,7 @@ fn make_room(output: &Path) -> anyhow::Result<PathBuf> {
     Ok(trace)
 }
 
-/// The traces, of the program and of its children, that exist.
+/// The existing traces of the program and of its children.
 fn traces(trace: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let folder = trace.parent().unwrap_or(Path::new("/"));
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();

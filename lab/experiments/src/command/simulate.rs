@@ -153,7 +153,7 @@ fn costs(args: &SimulateArgs) -> Result<Costs> {
     Ok(Costs::from_toml(&text).map_err(|error| refuse(format!("{error:#}")))?)
 }
 
-/// Machines of 1, 2, 4 .. CPUs up to the wanted number, spread evenly over the fewest sockets.
+/// Machines of 1, 2, 4 .. CPUs, if the fewest sockets share them evenly, and of the wanted number.
 fn machines(args: &SimulateArgs) -> Vec<Topology> {
     let of_socket = args.cpus / args.sockets;
     let powers = (0..u32::BITS).map(|shift| 1u32 << shift).take_while(|cpus| *cpus < args.cpus);

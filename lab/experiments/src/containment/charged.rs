@@ -55,13 +55,13 @@ impl Charged {
         Some(self.used.borrow().len() - 1)
     }
 
-    /// The frames that all groups together pay for, and the most that any single group pays for.
+    /// The number of frames that all groups pay for, and that of the group that pays for most.
     pub(super) fn used(&self) -> (u32, u32) {
         let used = self.used.borrow();
         (used.iter().sum(), used.iter().max().copied().unwrap_or(0))
     }
 
-    /// Takes a page of the CPU's node.
+    /// Takes one frame for the group that pays now. It asks for the node of the slot's CPU.
     pub(super) fn page(&self, slot: SlotIndex) -> Option<Pfn> {
         let (order, flags) = (Order::ZERO, Default::default());
         let node = self.pages.zones().node_of(slot);

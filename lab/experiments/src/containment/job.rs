@@ -30,7 +30,7 @@ impl Recorded {
         Ok(Self::of(&Program::of(&Trace::read(trace)?, usize::MAX)))
     }
 
-    /// The steps of all threads, each after all earlier ones on its block. O(calls * threads).
+    /// The steps of all threads, merged; each block's steps stay in order. O(calls * threads).
     pub(super) fn of(program: &Program) -> Self {
         let mut all = Self::default();
         let mut threads: Vec<_> =

@@ -26,7 +26,7 @@ thread_local! {
 /// limit. (SLAB had larger objects; here a program's large blocks are pages under any policy.)
 const LARGEST: usize = 2 * FRAME_BYTES;
 
-/// The limit of a group: document 002's "chunks".
+/// The limit of a group in MiB: the size of a "chunk" in document 002.
 const GROUP_MIB: u32 = 128;
 
 pub(super) struct Machine<S> {

@@ -5,7 +5,7 @@
 //! | who | orders | how many | for how long |
 //! |---|---|---|---|
 //! | slabs, unmovable | 0 to 3 | 70 a second | 95 % 30 s, 5 % 10 minutes to a day (Pareto) |
-//! | inodes, reclaimable | 0, 1 | 10 a second | 10 minutes, or until they are reclaimed |
+//! | inodes, reclaimable | 0, 1 | 10 a second | until reclaimed |
 //! | programs, movable | 0 | one in 30 s, of 1 to 32 MiB | 10 minutes |
 //! | files in the page cache, movable | 0 | 1 a second, 8 to 64 pages | until reclaimed |
 //! | packets, unmovable, cannot wait | 0 to 3 | 64 at once, each second | the same second |
@@ -216,7 +216,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Frees the oldest files and inodes until `wanted` frames are free or none of these is left.
+    /// Frees files and inodes, oldest first, until `wanted` frames are free or all are freed.
     fn reclaim(&mut self, wanted: u32) {
         let mut free = self.memory.free();
         while free < wanted

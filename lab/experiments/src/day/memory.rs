@@ -19,8 +19,8 @@ pub(crate) struct Variant {
     pub(crate) types: bool,
     /// True if requests that cannot wait may use the reserve of high orders.
     pub(crate) reserve: bool,
-    /// True if every 128 MiB of the memory are a node of their own. Slabs then come from the first
-    /// nodes that have room, other pages from the last nodes.
+    /// True if every 128 MiB of the memory are a node of their own. Movable blocks then come from
+    /// the last nodes that have room, all others (also rings and packets) from the first nodes.
     pub(crate) contained: bool,
 }
 
@@ -102,7 +102,7 @@ impl Memory {
     /// Takes a block; `None` if the watermarks that apply to the request allow none.
     pub(super) fn take(&self, order: u8, of: MigrateType, waits: bool) -> Option<Block> {
         let is_slab = of != MigrateType::Movable;
-        // Slabs come from the first group that has room, other pages from the last one.
+        // Movable blocks come from the last node that has room, all others from the first one.
         let node = if is_slab { 0 } else { self.nodes - 1 };
         let flags = AllocFlags {
             min_reserve: !waits,

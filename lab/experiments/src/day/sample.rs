@@ -11,7 +11,7 @@ use std::time::Instant;
 
 pub(crate) const LOOKED_AT: [u8; 3] = [3, 4, 9];
 
-/// Name of the figure: mean share of free memory in blocks of at least this order, second half.
+/// Name of a figure: share of free memory in blocks of at least this order, mean of the last half.
 pub(crate) fn available(order: u8) -> String {
     format!("free in order {order}+")
 }

@@ -83,7 +83,7 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// The drift of resident memory above the live bytes, over the phases.
+/// Figures, in MiB, of how resident memory above the live bytes drifts over the phases.
 fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
     let above: Vec<f64> = timeline
         .phases
@@ -99,7 +99,7 @@ fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
         let (from, to) = (above.len() * number / 4, above.len() * (number + 1) / 4);
         statistics::median(&above[from..to])
     };
-    // With fewer than four phases, quarters are empty.
+    // With fewer than two phases, the second quarter is empty.
     let (Some(early), Some(late)) = (quarter(1), quarter(3)) else { return BTreeMap::new() };
     // Half of the phases lie between the middles of the second and the last quarter.
     let per_thousand = (late - early) / (above.len() as f64 / 2.0) * 1e3;

@@ -150,7 +150,7 @@ fn metrics(looks: &[u64]) -> Vec<Metric> {
     [live].into_iter().chain(earlier).chain(last).collect()
 }
 
-/// An allocator, followed by the same allocator with other settings if such a variant exists.
+/// An allocator; before it, the same allocator with other settings if such a variant exists.
 fn with_variant(contender: Contender) -> Vec<Contender> {
     let variant = match contender.name() {
         // The settings that jemalloc's users are advised to use.

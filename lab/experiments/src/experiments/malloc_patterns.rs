@@ -187,7 +187,7 @@ pub(crate) fn print_faults(run: &Run, workloads: Vec<String>, out: &mut dyn Writ
 
 pub(crate) const FAULTS: &str = "page faults";
 pub(crate) const HUGE: &str = "huge pages";
-/// Name of the counter of memory in huge pages: at a pattern's end, or the maximum of a program.
+/// Name of the counter of KiB in huge pages: of a pattern at its end, of a program the maximum.
 pub(crate) const HUGE_KIB: &str = "huge_kib";
 pub(crate) const PEAK: &str = "peak RSS";
 

@@ -26,7 +26,7 @@ use std::{env, fs};
 /// The options of an experiment. The doc comment of the type is the experiment's help.
 pub(crate) trait Plan: Args + 'static {
     const NAME: &'static str;
-    /// The work of its sample processes, if these run this executable.
+    /// The work of the experiment's sample processes, if they run this executable.
     const WORK: Option<WorkKind> = None;
 
     /// Makes the experiment ready; `None` if everything has been printed already.

@@ -48,7 +48,7 @@ impl Defaults for Programs {
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// Most CPU time, or memory after a rest, as a multiple of that on glibc.
+/// `verdict` names a program whose CPU time, or memory after a rest, exceeds this times glibc's.
 const MOST: f64 = 1.1;
 
 impl Plan for Programs {

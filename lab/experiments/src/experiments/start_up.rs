@@ -98,7 +98,7 @@ fn command(words: &[&str], allocator: &Allocator) -> Command {
     command
 }
 
-/// The small programs that do more than start and end.
+/// The small programs except `true`: a shell and an interpreter.
 pub(super) fn others_than_true() -> &'static [SmallProgram] {
     &PROGRAMS[1..]
 }

@@ -20,7 +20,7 @@ pub(crate) use quarry::{allocator, config};
 pub(crate) use sample::{FramesSample, Pattern, Variant};
 pub(crate) use state::State;
 
-/// Orders of samples: up to a pageblock.
+/// Number of orders that a sample may have: 0 to 9; a block of order 9 is a pageblock.
 pub(crate) const ORDERS: u8 = 10;
 
 /// An allocator of frames. Tasks call it concurrently, each with its own number.

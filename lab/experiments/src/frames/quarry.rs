@@ -26,7 +26,7 @@ pub(super) struct PageLists {
     base: u32,
 }
 
-/// Address space for a memory: twice its size, because an allocator skips its first pageblocks.
+/// Bytes of address space for `frames` frames: twice their size, because an allocator skips some.
 const fn reserved(frames: u32) -> usize {
     2 * frames as usize * FRAME_BYTES
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const LIVE_BYTES: usize = 64 << 20;
 const SLOTS: usize = 1 << 20;
-/// Threads of a phase, and blocks that each thread replaces.
+/// Threads of a phase, and blocks that each of them allocates.
 const THREADS: u64 = 4;
 const BLOCKS_OF_THREAD: usize = 20_000;
 

@@ -23,7 +23,7 @@ pub(crate) enum EmptyWork {
 pub(crate) enum Timing {
     /// The window of all patterns, which reads the clock after each chunk.
     Window,
-    /// Two reads of the clocks, before and after the same number of chunks.
+    /// The clocks are read once before and once after about as many chunks as in the window.
     Bare,
 }
 
@@ -71,7 +71,7 @@ impl Timing {
     }
 
     /// This function is not generic, so that both timings run the same instructions at the same
-    /// addresses. Two copies of one loop of calls differed by 6 % only because of their addresses.
+    /// addresses. The times of two copies of one loop differed by 6 %, because of their addresses.
     fn run(self, budget: Budget, chunk: &mut dyn FnMut() -> Done) -> Window {
         if self == Self::Window {
             return window::measure(budget, chunk);

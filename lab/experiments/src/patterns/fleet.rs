@@ -59,7 +59,7 @@ pub(crate) struct FleetSample {
     pub(crate) mib: u64,
     pub(crate) threads: usize,
     pub(crate) form: Form,
-    /// Births and deaths in the record of a thread, before those that restore the population.
+    /// Births and deaths in the record of each thread, without those that restore the population.
     pub(crate) events: usize,
     pub(crate) rounds: usize,
     /// CPUs of the threads, taken in turn.

@@ -1,6 +1,6 @@
 //! A process with a small heap forks; the child allocates, frees and ends.
 //!
-//! An allocator influences two parts of the cost: the page tables and mappings that `fork` copies,
+//! An allocator influences two parts of the cost: the page tables and VMAs that `fork` copies,
 //! and the pages that the kernel copies because parent or child writes to them afterwards.
 
 use super::heap::{Block, Heap};

@@ -93,7 +93,7 @@ impl Queue {
     }
 }
 
-/// Spins. Every `SPINS`th call also yields the CPU; `spins` counts the calls.
+/// Spins once; every `SPINS`th call yields the CPU instead. `spins` counts the calls.
 pub(super) fn wait(spins: &mut u32) {
     *spins += 1;
     if spins.is_multiple_of(SPINS) {

@@ -8,9 +8,9 @@ use std::mem::MaybeUninit;
 /// Blocks of [`Heap::of_preallocated`], of 64 bytes each.
 pub(crate) const PREALLOCATED: usize = 4096;
 
-/// `malloc` and `free` of this process, called through pointers that hide them from the compiler,
-/// which may remove a `malloc` and its `free` if both are called by name. A call through a pointer
-/// costs as much as one through the linkage table (PLT).
+/// `malloc`, `free`, `calloc` and `realloc` of this process, called through pointers that hide them
+/// from the compiler, which may remove a `malloc` and its `free` if both are called by name. A call
+/// through a pointer costs as much as one through the linkage table (PLT).
 #[derive(Clone, Copy)]
 pub(crate) struct Heap {
     malloc: unsafe extern "C" fn(usize) -> *mut c_void,

@@ -1,4 +1,4 @@
-//! Large blocks: replaces one of a few by a block of another size, and writes to the new block.
+//! Replaces one of a few large blocks by a large block of another size, and writes to the new one.
 
 use super::heap::{Heap, Places};
 use super::resize::PAGE;

@@ -1,5 +1,5 @@
-//! Latency of one free and malloc while another thread works, as quantiles up to the slowest in ten
-//! thousand.
+//! Latency of one free and one malloc together, while another thread works, as quantiles up to
+//! 99.99 %.
 
 use super::heap::Heap;
 use super::others::Others;

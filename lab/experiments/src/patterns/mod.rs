@@ -134,7 +134,7 @@ fn yes() -> bool {
     true
 }
 
-/// Maximum number of threads of a ring, which has one for each CPU.
+/// Maximum number of threads of a ring. It has one for each CPU, but at least two.
 const RING_MOST: usize = 4;
 
 #[derive(Clone, Debug)]

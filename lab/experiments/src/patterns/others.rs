@@ -16,7 +16,7 @@ pub(super) struct Others<'a> {
 pub(super) struct Stop(AtomicBool);
 
 impl Stop {
-    /// Runs chunks on this thread until the measured thread stops it.
+    /// Runs chunks on the calling thread until the measured thread has ended its window.
     pub(super) fn until(&self, mut chunk: impl FnMut() -> Done) -> Done {
         let mut done = Done::default();
         while !self.0.load(Ordering::Acquire) {

@@ -19,7 +19,7 @@ const LONG: usize = 16_384;
 const LONG_BURSTS: usize = 8;
 const BLOCKS: usize = 2 * REPLACEMENTS + 2 * HANDED_BURSTS * BURST + 2 * LONG * LONG_BURSTS;
 
-/// The barrier of the two threads between phases, and their queue.
+/// The barrier at which the two threads meet between phases, and the queue from one to the other.
 struct Shared {
     arrived: AtomicUsize,
     is_over: AtomicBool,

@@ -1,5 +1,5 @@
-//! A server that starts a thread for some requests: one thread frees what another allocates, and
-//! threads are short-lived.
+//! A server that starts a new thread for every 64 requests: one thread frees what another
+//! allocates, and threads are short-lived.
 
 use super::heap::{Block, Heap};
 use super::others::Others;
@@ -61,7 +61,7 @@ pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
     others.alike(budget, make, |random| accept(heap, random))
 }
 
-/// A thread that allocates and frees little and ends, again and again. Operation: one thread.
+/// Starts threads one after the other; each allocates and frees little. Operation: one thread.
 pub(super) fn run_short_lives(heap: Heap, budget: Budget) -> Window {
     let life = move || {
         let size = |number: usize| 16 << (number % 10);

@@ -16,7 +16,7 @@ pub(crate) fn join_group() -> Result<()> {
     std::fs::write(file, "0").context("cannot join the control group")
 }
 
-/// Announces a phase with numbers. Formats on the stack and writes by one call.
+/// Announces a phase with numbers. Formats them on the thread's stack, and writes by one call.
 pub(crate) fn announce(phase: &str, numbers: &[u64]) {
     let mut line = [0u8; 256];
     let mut rest = &mut line[..];

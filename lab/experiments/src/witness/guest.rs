@@ -1,5 +1,5 @@
 //! A kernel in `qemu-system-x86_64`, whose initrd takes samples; `scripts/witness-init` is its
-//! first process. Orders and answers are lines on the second serial line.
+//! first process. Orders and answers are lines of text on the second serial port.
 //!
 //! A guest has one of two clocks. With the host's clock it has two CPUs, and counts are those of a
 //! machine whose CPUs run in parallel. With the clock of its own instructions, each of which takes
@@ -22,8 +22,8 @@ pub(crate) const FOLDER: &str = "sample";
 /// The guest's memory in bytes.
 pub(crate) const MEMORY: u64 = 1 << 30;
 
-/// The guest's clock counts each repetition of a string instruction. Without `erms` and `fsrm` the
-/// kernel clears and copies by words; by bytes, a page would take 4,096 repetitions.
+/// A clock of instructions counts each repetition of a string instruction. Without `erms` and
+/// `fsrm` the kernel clears and copies by words; by bytes, a page would take 4,096 repetitions.
 const PROCESSOR: &str = "max,la57=off,erms=off,fsrm=off";
 /// Mitigations are off: the kernel would choose them for the emulated processor.
 const COMMAND_LINE: &str =

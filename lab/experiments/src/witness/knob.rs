@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Waits for a line that never comes; ignores the signals of a terminal.
+/// Shell commands that ignore the signals of a terminal and wait until standard input ends.
 const WAIT: &str = "trap '' INT TERM HUP QUIT; echo ready; read -r _; ";
 
 /// A shell that waits for the end of the process that started it.

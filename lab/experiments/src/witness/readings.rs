@@ -100,7 +100,7 @@ impl Readings {
         Self { vmstat: Vmstat::now(), lists: PageLists::now(), slabs: slabs() }
     }
 
-    /// The counts since an earlier reading, the present page lists, and the earlier high mark.
+    /// The counts since an earlier reading, the present page lists, and their earlier high mark.
     pub(super) fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
         let mut counted = self.vmstat.since(&earlier.vmstat);
         counted.extend(self.lists.iter().flat_map(PageLists::named));

@@ -31,7 +31,7 @@ pub(crate) struct KernelSample {
     pub(crate) setting: Option<(PathBuf, String)>,
 }
 
-/// Stands for the kernel where other samples name the object that served them.
+/// Stands for the kernel where other samples name the shared object that served them.
 pub(crate) const KERNEL: &str = "kernel";
 
 /// The name of the count of page faults that needed no disk.

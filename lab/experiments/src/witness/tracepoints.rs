@@ -22,7 +22,7 @@ pub(crate) const TRACEPOINTS: [&str; 16] = [
     "kmem:mm_page_free_batched",
     "kmem:kmalloc",
     "kmem:kmem_cache_alloc",
-    // Linux 6.1 merged these into the two above.
+    // Linux 6.1 merged the next two into the two above.
     "kmem:kmalloc_node",
     "kmem:kmem_cache_alloc_node",
     "kmem:kfree",
@@ -39,7 +39,7 @@ const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scope {
-    /// The sample's process, with its threads.
+    /// The sample's process, with the threads and processes that it starts.
     #[default]
     Tree,
     /// All processes of the machine, on the CPUs that this process may use.

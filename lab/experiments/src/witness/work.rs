@@ -61,7 +61,7 @@ impl Calls {
         }
     }
 
-    /// The threads of `tasks` tasks of `operations` operations each, with CPUs of `cpus` if bound.
+    /// The threads of `tasks` tasks of `operations` operations each, with the CPUs of bound ones.
     pub(super) fn threads(
         self,
         tasks: u32,

@@ -48,7 +48,7 @@ const JOBS: [Job; 9] = [
 const SEARCHES: usize = 75;
 
 impl Aim {
-    /// Runs this many turns; each job counts as one operation.
+    /// Runs all jobs `turns` times; each job counts as one operation.
     pub(crate) fn run<M: FileCache>(
         self,
         system: &FileSystem<'_, M>,

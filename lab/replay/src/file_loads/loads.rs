@@ -27,11 +27,11 @@ enum Kind {
     Aim(Aim),
 }
 
-/// A load as the file has it; the file says what the fields are.
+/// A load as `data/file_loads.toml` has it; that file explains the fields.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct FileLoad {
-    /// The stack's budget in MiB, plus a percentage of the files' pages. If both are 0, there is no
-    /// limit.
+    /// The stack's budget: this many MiB, plus the next field's percentage of the files' pages. If
+    /// both fields are 0, there is no limit.
     #[serde(default)]
     budget_mib: u64,
     #[serde(default)]
@@ -51,11 +51,11 @@ static LOADS: LazyLock<BTreeMap<String, FileLoad>> = LazyLock::new(|| {
 pub struct Loaded {
     /// The work of all tasks together.
     pub tally: Tally,
-    /// Wall-clock time of it, in nanoseconds.
+    /// Wall-clock time of the work, in nanoseconds.
     pub wall_ns: u64,
-    /// CPU time of it, in nanoseconds.
+    /// CPU time of the work, in nanoseconds.
     pub cpu_ns: u64,
-    /// Counts of the memory meanwhile.
+    /// Counts of the memory during the work.
     pub counters: Counters,
 }
 
@@ -223,7 +223,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// When the files are unlinked, half of their pages are gone and only shadow entries are left.
+    /// Half of the pages of the files that a load unlinks were evicted; shadow entries are left.
     #[test]
     fn files_of_twice_the_memory_are_evicted() {
         for rung in ["vanilla", "mel"] {

@@ -3,7 +3,7 @@
 //! ```text
 //! loads     the loads by name, read from data, and the process that runs one
 //! system    a file system in memory: directories, inodes, dentries, and pages in the cache
-//! device    its device, with a stated latency
+//! device    the file system's device, with a stated time for each request
 //! tally     the work that a task has done
 //! sparse    sparsetruncate: the time of each unlink
 //! bonnie    creation, reading and deletion of files, in order or at random

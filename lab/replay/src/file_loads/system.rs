@@ -37,9 +37,9 @@ pub(crate) struct Inode<M: FileCache> {
 struct Content<M: FileCache> {
     mapping: M::Mapping,
     pages: u64,
-    /// True for a page that is on the device. A page that is neither there nor dirty is a hole.
+    /// True for each page that is on the device. A page neither on the device nor dirty is a hole.
     on_device: Vec<bool>,
-    /// True for a page that was written since it last reached the device.
+    /// True for each page that was written since it last reached the device.
     dirty: Vec<bool>,
     /// The inode and its dentry; `None` once the file is deleted.
     objects: Option<[Buffer; 2]>,
@@ -58,7 +58,7 @@ pub(crate) struct FileSystem<'a, M: FileCache> {
     device: Device,
     directories: Vec<Directory<M>>,
     next: AtomicU64,
-    /// Dirty pages of all files, and the most that are allowed.
+    /// Number of dirty pages of all files, and the number above which writers must write back.
     dirty: AtomicU64,
     most_dirty: u64,
     /// Files with dirty pages, the longest dirty one first.
@@ -131,7 +131,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         true
     }
 
-    /// Makes a file this long without writing to it.
+    /// Sets the length of a file to `pages`, without writing to it.
     pub(crate) fn set_length(&self, inode: &Inode<M>, pages: u64) {
         lock(&inode.content).resize(pages);
     }
@@ -199,7 +199,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         self.write(inode, length, count)
     }
 
-    /// Writes a file's dirty pages to the device. Returns whether the cache had all of them intact.
+    /// Writes a file's dirty pages to the device. Returns whether all were intact in the cache.
     pub(crate) fn fsync(&self, inode: &Inode<M>) -> bool {
         let mut content = lock(&inode.content);
         content.objects.is_none() || self.write_back(inode.number, &mut content)

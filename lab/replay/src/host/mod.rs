@@ -26,7 +26,7 @@ pub(crate) use backend::{
 
 use std::time::Duration;
 
-/// Clearing this many bytes or more is charged like clearing whole pages: as a write to memory.
+/// On a simulated machine, clearing this many bytes or more takes the time of a write to memory.
 pub(crate) const CLEARED_PAGE: usize = 4096;
 
 /// A moment of the tasks' time.

@@ -237,7 +237,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// Something that tasks wait for under a [`Mutex`].
+/// A condition that tasks wait for; a waiting task releases its [`Mutex`] meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
     times: Word,
@@ -437,7 +437,7 @@ pub(crate) fn wait(ns: u64) {
     work(ns);
 }
 
-/// Clears by `write` or, for a page and more, only charges the time: no task reads these bytes.
+/// Clears bytes by `write`. A page or more only takes the time, because no task reads its bytes.
 pub(crate) fn clear(bytes: usize, write: impl FnOnce()) {
     if bytes < super::CLEARED_PAGE {
         return write();

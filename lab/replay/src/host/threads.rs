@@ -34,7 +34,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Something that tasks wait for under a [`Mutex`].
+/// A condition that tasks wait for; a waiting task releases its [`Mutex`] meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(sync::Condvar);
 

@@ -29,11 +29,11 @@ pub struct Cell {
 /// The result. Times are simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// CPUs that had a thread.
+    /// Number of CPUs that had a thread.
     pub cpus: u32,
-    /// Copies of the program.
+    /// Number of copies of the program.
     pub copies: usize,
-    /// Calls that were measured; the copies made as many before, so that caches were full.
+    /// Number of measured calls. The copies made as many before, to fill the caches.
     pub calls: u64,
     /// Nanoseconds from the start of the measured part until the last thread ended.
     pub time_ns: u64,

@@ -38,7 +38,7 @@ const SPREAD_NS: u64 = 50_000;
 struct Block {
     /// The heap's object; `None` before its allocation, during an operation on it, and once freed.
     object: Option<Object>,
-    /// Operations on it so far.
+    /// Number of operations on the block so far.
     turns: u32,
     /// True if a thread waits for its turn to use the block.
     is_awaited: bool,
@@ -213,7 +213,7 @@ struct Thread<'a> {
 }
 
 impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
-    /// Plays the thread once, so that caches get as full as they can, and again for the result.
+    /// Plays the thread once, so that caches fill as far as they can, and a second time to measure.
     fn play_twice(&self, thread: Thread<'_>, barrier: &Barrier) {
         self.play(thread);
         barrier.wait();
@@ -227,7 +227,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         self.end.set(task::watch(|| self.locks()));
     }
 
-    /// Plays the thread. Returns the time that it did not spend on the program's own work.
+    /// Plays the thread. Returns how many ns it spent in calls of the heap, including waits.
     fn play(&self, thread: Thread<'_>) -> u64 {
         task::sleep(task::random() % SPREAD_NS);
         let begin_ns = task::now_ns();
@@ -295,7 +295,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         }
     }
 
-    /// Counts a refusal. Otherwise the program writes to the first fields of its block.
+    /// Counts a refusal, or writes to the first fields of a new object, as a program does.
     fn served(&self, object: Option<Object>, size: usize) -> Option<Object> {
         match object {
             None => self.refused.set(self.refused.get() + 1),

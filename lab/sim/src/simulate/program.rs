@@ -12,7 +12,7 @@ pub enum Op {
         block: u32,
         /// Its bytes.
         size: usize,
-        /// log2 of its alignment; 0: any.
+        /// log2 of the alignment in bytes; 0 = any alignment.
         align_shift: u8,
         /// True if the block has to be zeroed.
         zeroed: bool,
@@ -36,7 +36,7 @@ pub enum Op {
 pub struct Step {
     /// Nanoseconds of work between the thread's previous operation and this one.
     pub think_ns: u64,
-    /// Operations on the same block that precede this one, by any thread; this one waits for them.
+    /// How many operations of any thread on the same block precede this one, which waits for them.
     pub turn: u32,
     /// The operation.
     pub op: Op,
@@ -49,7 +49,7 @@ pub struct Program {
     pub threads: Vec<Vec<Step>>,
     /// Number of blocks.
     pub blocks: u32,
-    /// The largest number of bytes that were requested and not yet freed.
+    /// The largest number of bytes that the program had requested and not yet freed.
     pub live_bytes: u64,
     /// Number of frees and resizes that were left out: their blocks were allocated before the part,
     /// or while calls were not recorded.
@@ -79,14 +79,14 @@ struct Builder {
     blocks: HashMap<u64, (u32, usize, u32)>,
     /// The block that each thread is resizing, with the same facts.
     moving: Vec<Option<(u32, usize, u32)>>,
-    /// When the last call of each thread ended.
+    /// For each thread, when its last call ended.
     last_ns: Vec<Option<u64>>,
     program: Program,
     live: u64,
 }
 
 impl Program {
-    /// The middle `calls` calls of a trace, or all if there are fewer. O(calls of the trace).
+    /// The program of a trace's middle `calls` calls, or of all if fewer. O(calls of the trace).
     #[must_use]
     pub fn of(trace: &Trace, calls: usize) -> Self {
         let mut events: Vec<(usize, &Event)> = Vec::with_capacity(trace.calls());
@@ -114,7 +114,7 @@ impl Program {
         program
     }
 
-    /// Number of calls of all threads.
+    /// Number of steps of all threads.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()

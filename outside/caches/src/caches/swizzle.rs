@@ -19,7 +19,7 @@ const COOLING_PERCENT: u32 = 10;
 /// A reference is the number of a frame, or `EVICTED`. `COOLING` is set while the page cools.
 const COOLING: u32 = 1 << 31;
 const EVICTED: u32 = u32::MAX;
-/// The page number of a frame without a page.
+/// Stands for the page of a frame that holds no page. A frame here is a place for one page.
 const NO_PAGE: u32 = u32::MAX;
 
 struct Frame {

@@ -1,7 +1,7 @@
 //! The mechanism of vmcache (Leis, Alhomssi, Ziegler, Loeck, Dietrich: "Virtual-Memory Assisted
 //! Buffer Management", SIGMOD 2023), a small implementation from its description. Every page of
 //! storage has its own address and state word; eviction returns the memory at the address to the
-//! system. A hit is an addition and two loads of the state word; there is no index.
+//! system. A hit computes the address and loads the state word twice; there is no index.
 
 use super::PageCache;
 use super::pool::Pool;
@@ -217,7 +217,7 @@ impl Resident {
         Self { slots, hand: AtomicU64::new(0) }
     }
 
-    /// The slots where a page may be, in the order in which they are searched.
+    /// The places of the hash table where a page may be, in the order in which they are searched.
     fn places(&self, page: u32) -> impl Iterator<Item = &AtomicU32> {
         let first = page.wrapping_mul(2_654_435_761) as usize;
         (0..).map(move |step| &self.slots[(first >> 7).wrapping_add(step) % self.slots.len()])

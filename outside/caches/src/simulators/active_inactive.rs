@@ -3,7 +3,7 @@
 use super::Simulator;
 use super::queue::Queue;
 
-/// Pages that a scan takes from a list at once (`SWAP_CLUSTER_MAX`, Linux 6.18).
+/// Maximum number of pages that a scan takes from a list (`SWAP_CLUSTER_MAX`, Linux 6.18).
 const BATCH: u32 = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,11 +13,11 @@ enum Place {
     Active,
 }
 
-/// New pages are inactive. A scan of the inactive list evicts unused pages, and activates the used
-/// ones; a scan of the active list deactivates unused pages. So a hit moves nothing. The refault
-/// distance of an evicted page is the number of evictions and activations since its eviction. The
-/// page returns as active if this is at most the number of active pages. A refault at a distance of
-/// at most `capacity` also moves the target length of the inactive list: up by one page if the page
+/// New pages are inactive. A scan of the inactive list activates used pages, and ends when it has
+/// evicted one page; a scan of the active list deactivates unused pages. A hit moves nothing. The
+/// refault distance of a page is the number of evictions and activations since its eviction. The
+/// page returns as active if the distance is at most the number of active pages. A distance of at
+/// most `capacity` also moves the target length of the inactive list: up by one page if the page
 /// was never active before its eviction, down by one if it was.
 ///
 /// Invariant: `inactive.len + active.len <= capacity`.
@@ -49,8 +49,8 @@ impl ActiveInactive {
             active: Queue::new(pages),
             age: 0,
             shadow: vec![0; pages as usize],
-            // At first as many as active pages: the rule below 1 GiB (`inactive_is_low`, Linux
-            // 6.18).
+            // At first the two lists may be equally long: the rule below 1 GiB (`inactive_is_low`,
+            // Linux 6.18).
             wanted: capacity / 2,
         }
     }

@@ -5,7 +5,7 @@ use super::Simulator;
 use super::queue::Queue;
 
 const SMALL_PERCENT: u32 = 10;
-/// Most uses of a page that are counted.
+/// Maximum number of uses of a page that are counted.
 const MOST_USES: u8 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

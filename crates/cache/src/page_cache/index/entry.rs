@@ -5,7 +5,7 @@
 use crate::lru::PageNo;
 use quarry_sys::percpu::WordTree;
 
-/// Bits of the value of a shadow entry.
+/// Number of bits in the value of a shadow entry.
 pub const SHADOW_BITS: u32 = 61;
 
 const PAGE: u64 = WordTree::IS_LEAF;

@@ -73,7 +73,7 @@ impl Grace {
         self.waiting.load(Relaxed) as usize
     }
 
-    /// Its counts so far.
+    /// The counts so far.
     #[must_use]
     pub fn stats(&self) -> GraceStats {
         GraceStats {

@@ -28,13 +28,13 @@ impl IndexNodes {
         Self { grace: Grace::new(), shadow: ShadowNodes::new() }
     }
 
-    /// Nodes in `memory` that hold only shadow entries (`workingset_nodes`). O(1).
+    /// Number of index nodes in `memory` that hold only shadow entries (`workingset_nodes`). O(1).
     #[must_use]
     pub fn shadow_nodes(&self, memory: NodeId) -> u64 {
         self.shadow.len(memory)
     }
 
-    /// Nodes that the shrinker has freed (`workingset_nodereclaim`). O(1).
+    /// Number of nodes that the shrinker has freed (`workingset_nodereclaim`). O(1).
     #[must_use]
     pub fn reclaimed(&self) -> u64 {
         self.shadow.reclaimed()

@@ -1,8 +1,8 @@
-//! Nodes that hold only shadow entries, oldest first, for each NUMA node
+//! The index nodes that hold only shadow entries: one list for each NUMA node, oldest node first
 //! (`shadow_nodes` in `mm/workingset.c`, Linux 6.12).
 //!
-//! Equations: a node is on the list of its memory iff `holds_shadows_only()`; the length of a list
-//! is the number of its nodes.
+//! Equations: an index node is on the list of the NUMA node that holds its memory iff
+//! `holds_shadows_only()`; the length of a list is the number of its nodes.
 //!
 //! Lock order: an index, then a list. The shrinker locks a list first, so it only tries an index's
 //! lock.

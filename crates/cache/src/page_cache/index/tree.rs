@@ -175,7 +175,7 @@ impl<T> LockedIndex<'_, T> {
         self.inner.owner
     }
 
-    /// Counts of its contents. O(1).
+    /// Counts of the index's contents. O(1).
     #[must_use]
     pub fn counts(&self) -> IndexCounts {
         self.inner.counts
@@ -383,7 +383,7 @@ impl<T> LockedIndex<'_, T> {
     }
 
     /// Replaces the entry at an index, if there is one; `Empty` removes it. A page that replaces a
-    /// page keeps its tags. Returns the entry that was there. O(height).
+    /// page takes over that page's tags. Returns the entry that was there. O(height).
     pub fn replace(&mut self, index: u64, entry: Entry) -> Entry {
         let Some(place) = self.find(index) else { return Entry::Empty };
         if self.entry_at(place) == Entry::Empty {

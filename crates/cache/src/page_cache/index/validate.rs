@@ -6,7 +6,7 @@ use super::tree::{IndexCounts, LockedIndex};
 use quarry_sys::broken::{Broken, Check};
 
 impl<T> LockedIndex<'_, T> {
-    /// Checks the equations, and calls `check` for each entry. O(entries).
+    /// Checks the equations of the tree, and calls `check` for each entry. O(entries).
     ///
     /// # Errors
     /// The first equation that does not hold, or the error of `check`.

@@ -1,4 +1,4 @@
-//! The lists from which a drain takes blocks, for the lists and walks of past and present policies.
+//! The lists from which a drain takes blocks, for the lists and drain orders of many policies.
 
 use super::*;
 use crate::frame::Memory;

@@ -1,4 +1,4 @@
-//! Frees that must be detected. Each runs in a process of its own, which must abort with one line.
+//! Wrong frees. Each runs in a process of its own, which must print one line of text and abort.
 
 use super::*;
 use crate::frame::MigrateType::Movable;

@@ -130,8 +130,8 @@ fn an_exact_request_grows_into_what_is_free_behind_it() {
     assert_eq!(pages.validate(), Ok(()));
 }
 
-/// The fake OS allows writes to everything from the start. The real one faults if a table or a
-/// frame is used before it was committed.
+/// The fake OS allows writes to everything from the start. The real OS faults if code uses a table
+/// or a frame before it is mapped.
 #[test]
 #[cfg(not(miri))]
 fn nothing_is_touched_before_it_is_committed() {

@@ -54,7 +54,7 @@ fn batches_of_two_threads_and_a_drain() {
         assert_eq!(pages.zones().zone(NodeId(0)).free(), 32);
     };
     let mut config = shuttle::Config::new();
-    // A page allocator is built on the stack of the first thread.
+    // A page allocator is built on the call stack of the first thread.
     config.stack_size = 1 << 20;
     shuttle::Runner::new(RandomScheduler::new(200), config.clone()).run(story);
     shuttle::Runner::new(PctScheduler::new(3, 200), config).run(story);

@@ -50,7 +50,7 @@ impl Slab<'_> {
         start as u32..end.min(self.cache.objects())
     }
 
-    /// Returns whether a page has objects, of which none is in use except `leaving`, but no bits.
+    /// Returns whether a page holds objects, none in use except `leaving`, and no bits of the slab.
     fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
         let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
         let objects = self.objects_on(page, page_bytes);

@@ -10,7 +10,7 @@ use crate::slab::late::Late;
 use crate::slab::sheaf_cache::Sheaf;
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
-/// Of objects that come to a CPU together, it records the slab of at least one in this many.
+/// Of objects that come to a CPU together, `own` records the slab of at least one in this many.
 const OWNED_STEP: usize = 16;
 
 /// The policy `slam`; see its module.
@@ -25,7 +25,7 @@ pub(super) struct SlamCache<'a, P: Arrays> {
     pub(super) cache: &'a Cache,
     pub(super) sheaf: &'a Sheaf,
     pub(super) tables: &'a Tables,
-    /// Objects of a bundle.
+    /// Number of objects in a bundle.
     pub(super) bundle: usize,
 }
 

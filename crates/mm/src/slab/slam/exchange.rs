@@ -238,7 +238,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
-    /// Puts whole bundles of objects into a slot's inbox; returns the number of objects.
+    /// Puts whole bundles into a slot's inbox or, if full, into barns; returns how many objects.
     fn deliver(&self, owner: SlotIndex, objects: &[Object]) -> usize {
         let inbox = &self.tables.cpu(self.cache.id(), owner).inbox;
         let held = inbox.bundles() * self.bundle as u64;

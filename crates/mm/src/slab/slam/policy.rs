@@ -24,7 +24,7 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Arrays, Object, Push};
 use quarry_sys::primitive::Ordering;
 
-/// The fixed mode, if any: array if there is a constructor, because bundles overwrite its work.
+/// The fixed mode, if any. A cache with a constructor is fixed to array: bundles overwrite objects.
 fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<SlamMode> {
     if cache.has_constructor() { Some(SlamMode::Array) } else { context.setup.mechanisms.slam_mode }
 }

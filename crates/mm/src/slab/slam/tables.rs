@@ -2,7 +2,7 @@
 //!
 //! | array | entries | bytes of each | what |
 //! |---|---|---|---|
-//! | cells | slots * caches | 128 | [`CpuCache`]; one slot's lie together |
+//! | cells | slots * caches | 128 | [`CpuCache`]; those of a slot lie together |
 //! | used | slots | 1 | whether any cache has used the slot |
 //! | owners | 4,096 | 4 | [`Owners`] |
 //!
@@ -37,7 +37,7 @@ pub(super) struct CpuCache {
     pub(super) inbox: Stock,
     /// The rest of an inbox that the CPU has taken from.
     pub(super) opened: Stock,
-    /// Changes of the mode.
+    /// Number of changes of the mode.
     pub(super) changes: AtomicU64,
 }
 

@@ -4,14 +4,14 @@
 //! objects that frees have pushed out of the array since it was last empty. After every [`LOOK`]
 //! misses the CPU takes a *look*: it compares what it has seen with this table:
 //!
-//! | seen since the last look, the first line that fits | mode that fits |
+//! | seen since the last look (the first row that applies) | mode that fits |
 //! |---|---|
 //! | at least 3/4 of the misses are frees, and 1/2 of these free what another CPU took | remote |
 //! | a run of at least [`LONG`] objects ended | linked |
 //! | runs ended, and all were shorter | array |
 //! | no run ended: the CPU only allocates, or is within a run | no opinion |
 //!
-//! For a CPU already in mode remote, the first line's fractions are 1/2 and 1/4; in mode linked, a
+//! For a CPU already in mode remote, the first row's fractions are 1/2 and 1/4; in mode linked, a
 //! run counts as long from half of [`LONG`] on.
 //!
 //! The CPU changes its mode once another mode fits [`WINS`] looks in a row, not counting looks
@@ -23,7 +23,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 /// Misses from one look to the next.
 pub(super) const LOOK: u64 = if cfg!(quarry_model) { 2 } else { 16 };
 pub(super) const WINS: u64 = if cfg!(quarry_model) { 1 } else { 2 };
-/// Objects of a long run: as many as the smallest bound of a barn, so that some may go to slabs.
+/// A long run has at least so many objects: the smallest bound of a barn. So some may go to slabs.
 pub(super) const LONG: u64 = if cfg!(quarry_model) { 4 } else { 4096 };
 const RUN_MOST: u64 = 0xffff;
 
@@ -31,7 +31,7 @@ const RUN_MOST: u64 = 0xffff;
 pub(super) enum Miss {
     /// The array was empty.
     Empty,
-    /// The array was full: `leaving` objects leave it. `foreign` if another CPU took the freed one.
+    /// The array was full: `leaving` objects leave it. `foreign`: another CPU took the freed one.
     Full { foreign: bool, leaving: usize },
 }
 

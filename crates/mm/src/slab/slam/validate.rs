@@ -18,7 +18,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         frames.kind(frame) == self.cache.id().kind() && self.cache.object_number(in_slab).is_some()
     }
 
-    /// Walks a stock; returns the bytes of its objects. No other thread uses the stack.
+    /// Follows a stock's chain; returns the bytes of its objects. No other thread uses the stack.
     fn walk(&self, stock: &Stock) -> Result<i64, Broken> {
         let (check, chain) = (Check::of("stock"), stock.chain());
         let mut out = [MaybeUninit::uninit(); bundle::BUNDLE_MOST];

@@ -167,7 +167,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Eight pageblocks: the number that a request looks at on one list.
+/// Frames of eight pageblocks: as many as a request examines on one list.
 const FRAMES: u32 = 8 * PAGEBLOCK_FRAMES;
 /// Frames of the window.
 const ALL_FRAMES: u32 = 32 * PAGEBLOCK_FRAMES;
@@ -202,7 +202,7 @@ impl World {
         self.owned.insert(pfn.0, (count, is_extent));
     }
 
-    /// Returns whether a pageblock keeps such an extent; looks at every frame.
+    /// Returns whether a pageblock keeps `count` neighbouring frames from a multiple of `align` on.
     fn is_kept_somewhere(&self, count: u32, align: u32) -> bool {
         (0..ALL_FRAMES / PAGEBLOCK_FRAMES).any(|index| {
             let kept: FrameBits =
@@ -378,7 +378,7 @@ impl World {
     }
 }
 
-/// A quarter of the usual number of cases, because each case walks every frame at every step.
+/// A quarter of the usual number of cases, because each case checks every frame at every step.
 fn config() -> ProptestConfig {
     let usual = ProptestConfig::default();
     ProptestConfig { cases: (usual.cases / 4).max(1), failure_persistence: None, ..usual }

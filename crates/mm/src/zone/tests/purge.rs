@@ -27,7 +27,7 @@ fn a_refused_pageblock_is_skipped() {
     assert_eq!(zone.dirty(), 2 * PAGEBLOCK_FRAMES);
     assert_eq!(os.purged_bytes(), purged);
     assert_eq!(zones.validate(), Ok(()));
-    // Once it is unlocked, it is purged as well.
+    // Once the frame is unlocked, its block is purged as well.
     os.lock_in_memory(memory.arena().address(Pfn(5)), 0);
     assert_eq!(zones.purge(NODE, Order::PAGEBLOCK, usize::MAX), 2 * PAGEBLOCK_BYTES);
     assert_eq!(zone.dirty(), 0);
@@ -66,8 +66,8 @@ fn extents_around_a_refused_one_go() {
     assert_eq!(zones.validate(), Ok(()));
 }
 
-/// If all memory is locked, a step makes a bounded number of calls, and the next step continues
-/// where it ended.
+/// If most memory is locked, a bounded purge makes a bounded number of calls, and the next purge
+/// continues where it ended.
 #[test]
 fn steps_go_on_behind_what_was_refused() {
     let os = fake_os();

@@ -124,7 +124,7 @@ impl Run {
     }
 }
 
-/// A quarter of the usual number of cases (`PROPTEST_CASES`), because each case walks every frame.
+/// A quarter of the usual number of cases (`PROPTEST_CASES`), because each case checks all frames.
 fn config() -> ProptestConfig {
     let usual = ProptestConfig::default();
     ProptestConfig { cases: (usual.cases / 4).max(1), failure_persistence: None, ..usual }

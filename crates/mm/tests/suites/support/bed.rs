@@ -50,7 +50,7 @@ pub(crate) fn on_cpu(cpu: u32) {
     CPU.set(cpu);
 }
 
-/// Gives a stack `slots` CPUs; each thread runs on the CPU that it has set by [`on_cpu`].
+/// Gives a stack `slots` virtual CPUs; each thread runs on the CPU that it has set by [`on_cpu`].
 pub(crate) fn declare(percpu: &VirtualSlots, slots: u32) {
     percpu.choice().declare(slots, || CPU.get());
 }

@@ -23,7 +23,7 @@ pub(crate) fn reclaim<C: StackConfig>(stack: &Stack<C>, state: &mut ReclaimState
     done
 }
 
-/// Allocates `bytes` of objects of `size`, calls `full`, and frees them.
+/// Allocates objects of `size` bytes, `bytes` in total; calls `full`, and frees the objects.
 pub(crate) fn burst<C: StackConfig>(bed: &Bed<C>, size: usize, bytes: usize, full: impl FnOnce()) {
     let objects: Vec<_> =
         (0..bytes / size).map(|_| bed.stack.alloc(size).expect("there is memory")).collect();

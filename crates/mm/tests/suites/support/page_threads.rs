@@ -23,7 +23,7 @@ use std::thread;
 const MAPPINGS: u64 = 3;
 const INDEXES: u64 = 400;
 const STEPS: usize = 20_000;
-/// Frames of the limit, fewer than all mappings have pages.
+/// The limit in frames: fewer than the pages of all mappings.
 const LIMIT_FRAMES: u32 = 700;
 const WORDS: usize = 512;
 

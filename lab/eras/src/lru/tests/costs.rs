@@ -1,4 +1,4 @@
-//! The costs of the policies in critical sections and sentinels, and the locks that they have.
+//! How many critical sections and sentinels each LRU policy costs, and which locks it has.
 
 use super::*;
 use std::collections::BTreeMap;

@@ -26,7 +26,7 @@ fn some_zones() -> PageAllocator<Chosen> {
     build(PageConfig { initial_frames: 4096, grow: false, ..TINY }, &RingSizes::default())
 }
 
-/// Sizes on a machine with 64 GiB and 32 CPUs.
+/// The list sizes that a policy computes for a machine with 64 GiB and 32 CPUs.
 fn on_the_machine(policy: &impl PagePolicy, nodes: u8) -> Sizes {
     policy.sizes(SizeInputs::declared(64 * GIB, nodes, 32))
 }
@@ -200,7 +200,7 @@ fn short_of_memory(policy: Chosen) -> PageAllocator<Chosen> {
     let config = PageConfig { initial_frames: 16 << 10, grow: false, policy, ..TINY };
     let pages = build(PageConfig { reserve_bytes: 256 << 20, ..config }, &RingSizes::default());
     let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));
-    // Movable pages are taken first, so that their list still has some when all others are used up.
+    // Allocates movable pages first: their list then still has some when the other lists are empty.
     let mut kept: Vec<Pfn> = Vec::new();
     for _ in 0..12 {
         kept.push(pages.alloc(slot, request(0, Movable)).expect("room").pfn);
@@ -293,7 +293,7 @@ fn refills_of_2016_are_of_one_size_whatever_the_order() {
     );
 }
 
-/// The cost of an order at the zone under each policy, as the number of refills for 256 blocks.
+/// For 256 allocations of an order: the number of refills, and of blocks directly from the zone.
 fn refills(policy: Chosen, order: u8) -> (u64, u64) {
     let config = PageConfig { policy, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
     let pages = build(config, &RingSizes::default());

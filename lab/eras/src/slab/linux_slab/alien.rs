@@ -60,8 +60,8 @@ pub(super) enum Freed {
 const EMPTY: Aliens = Aliens { entries: [None; ALIEN_LIMIT], level: 0 };
 
 impl AlienArray {
-    /// Puts an object into the array, which may hold `most`. A full array is emptied first.
-    /// O(most).
+    /// Puts an object into the array, which may hold `most` objects. If the array is full, first
+    /// takes all of them out and returns them. O(most).
     pub(super) fn free(&self, object: Object, most: usize) -> Freed {
         let mut inside = self.inside.lock();
         if inside.aliens.objects().any(|other| other == object) {
@@ -90,7 +90,7 @@ impl AlienArray {
         }
     }
 
-    /// Objects in the array, and the number that was ever freed into it.
+    /// Number of objects in the array, and number of objects that were ever freed into it.
     pub(super) fn counts(&self) -> (u64, u64) {
         let inside = self.inside.lock();
         (inside.aliens.level as u64, inside.frees)

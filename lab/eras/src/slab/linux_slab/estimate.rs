@@ -20,7 +20,7 @@ const BREAK_ORDER: Order = Order::new(1);
 /// At most one part in this many of a slab may stay unused.
 const WASTED_PART: usize = 8;
 
-/// Returns whether slabs of such objects contain only objects.
+/// Returns whether slabs of objects `stride` bytes apart contain only objects.
 pub(super) fn is_off_slab(stride: usize) -> bool {
     stride >= OFF_SLAB
 }

@@ -22,10 +22,10 @@ use quarry_sys::primitive::AtomicU64;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) alloc_slow: u64,
-    /// Frees that found their array full, and single frees of other nodes' objects.
+    /// Number of frees that found their array full, and of single frees of other nodes' objects.
     pub(super) free_slow: u64,
-    /// Objects that entered and left arrays in batches; `stats` needs them to count single
-    /// operations.
+    /// Numbers of objects that entered arrays in batches, and that left them; `stats` needs both
+    /// to count single operations.
     pub(super) batched_in: u64,
     pub(super) batched_out: u64,
     pub(super) slabs_allocated: u64,
@@ -56,7 +56,7 @@ pub(super) struct Lists {
     pub(super) is_free_touched: bool,
     pub(super) shared: SharedArray,
     pub(super) counts: Counts,
-    /// Operations that the arrays had counted for an earlier cache of the same number.
+    /// Number of operations that the arrays had counted for an earlier cache of the same number.
     pub(super) operations_before: u64,
     pub(super) is_counted: bool,
 }

@@ -22,8 +22,8 @@ fn now_ns() -> u64 {
 }
 
 impl<P: Arrays> SlabCache<'_, P> {
-    /// Reaps all caches of `slot`, the running CPU's, if the time has come. O(1), or O(caches) to
-    /// reap.
+    /// Reaps all caches for `slot`, the running CPU's slot, if its reap is due. O(1), or O(caches)
+    /// to reap.
     #[inline]
     pub(super) fn reap_if_due(&self, slot: SlotIndex, node: NodeId) {
         let (now, reaper) = (now_ns(), self.tables.reaper(slot));
@@ -93,8 +93,8 @@ impl<P: Arrays> SlabCache<'_, P> {
         self.put_away(unsafe { written(&buffer, left) });
     }
 
-    /// If the time has come, takes objects from a node's shared array and free slabs, as far as
-    /// they were not needed since the last reap. Returns whether there was anything to take.
+    /// If a node's reap is due, takes objects from its shared array and free slabs from its list,
+    /// each only if no CPU has used it since the last reap. Returns whether there were any.
     fn reap_lists(&self, node: NodeId, now: u64) -> bool {
         let of_node = self.node(node);
         let next = of_node.next_reap.load(Ordering::Relaxed);

@@ -15,7 +15,7 @@ pub(super) struct SharedArray {
     capacity: u32,
     most: u32,
     level: u32,
-    /// True if a CPU has taken objects from it since the last reap.
+    /// True if a CPU has taken objects from the array since the last reap.
     pub(super) is_touched: bool,
 }
 
@@ -36,7 +36,7 @@ impl SharedArray {
         self.most as usize
     }
 
-    /// Objects for which the array has room; 0 if there is no memory for its storage.
+    /// Number of objects for which the array has room; 0 if there is no memory for its storage.
     pub(super) fn room(&mut self, metadata: &Metadata) -> usize {
         if self.capacity < self.most {
             let bytes = self.most() * size_of::<Object>();

@@ -27,7 +27,7 @@ use quarry_sys::report::fatal;
 /// The words of slabs, outside the slabs, where a program cannot overwrite them.
 pub(super) type Records = records::Records<AtomicU64>;
 
-/// Follows the number of the last free object (`BUFCTL_END`).
+/// Stored for the last free object, which no other free object follows (`BUFCTL_END`).
 const END: u16 = u16::MAX;
 const IN_USE: u16 = u16::MAX - 1;
 const NUMBER_BITS: u32 = 4;

@@ -6,7 +6,7 @@ use quarry_mm::slab::{BarnStats, SlabStats};
 use quarry_sys::percpu::Arrays;
 
 impl<P: Arrays> SlabCache<'_, P> {
-    /// O(nodes + slots). Not atomic: each count is read by itself.
+    /// Sums the counts. Each is read by itself, so they may not agree. O(nodes + slots).
     pub(super) fn stats(&self) -> SlabStats {
         let (mut stats, mut counts) = (SlabStats::default(), Counts::default());
         let (mut free_objects, mut free_slabs, mut operations_before) = (0, 0, 0);

@@ -26,7 +26,7 @@ unsafe impl FreshZero for Reaper {}
 pub(super) struct Tables {
     pub(super) records: Records,
     nodes: OsArray<Node>,
-    /// One for each cache, node and home node; `None` if there is one node.
+    /// One alien array for each cache, node and home node; `None` if there is only one node.
     aliens: Option<OsArray<AlienArray>>,
     reapers: OsArray<Reaper>,
     nodes_each: usize,

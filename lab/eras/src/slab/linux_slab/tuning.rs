@@ -28,15 +28,15 @@ const REAPED_PART: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tuning {
     pub(super) limit: usize,
-    /// Objects that move between a CPU and its node at a time.
+    /// Number of objects that move between a CPU and its node at a time.
     pub(super) batch: usize,
-    /// Objects in the shared array of a node; 0 if there is none.
+    /// Room of a node's shared array, in objects; 0 if there is no such array.
     pub(super) shared: usize,
     pub(super) alien: usize,
 }
 
 impl Tuning {
-    /// The limit of arrays of objects `stride` bytes apart, if the slots have room. O(1).
+    /// The most objects `stride` bytes apart that an array may hold, if slots have room. O(1).
     pub(super) fn wanted_limit(stride: usize) -> usize {
         match stride {
             _ if cfg!(quarry_model) => 4,
@@ -62,25 +62,25 @@ impl Tuning {
         }
     }
 
-    /// Objects of one refill of a CPU's array.
+    /// Number of objects of one refill of a CPU's array.
     pub(super) fn refill(&self, is_touched: bool) -> usize {
         if is_touched { self.batch } else { self.batch.min(UNTOUCHED_BATCH) }
     }
 
-    /// The most free objects with which a node of `cpus` CPUs still keeps a slab that becomes
-    /// empty. A slab has `objects` objects.
+    /// The maximum number of free objects with which a node of `cpus` CPUs still keeps a slab that
+    /// becomes free. A slab has `objects` objects.
     pub(super) fn free_limit(&self, cpus: u32, objects: u32) -> u64 {
         (1 + u64::from(cpus)) * self.batch as u64 + u64::from(objects)
     }
 }
 
-/// Objects that a reap takes from an unused array that may hold `limit` and holds `level`.
+/// Number of objects that a reap takes from an unused array: it holds `level` of at most `limit`.
 pub(super) fn reaped_objects(limit: usize, level: usize) -> usize {
     let part = limit.div_ceil(REAPED_PART);
     if part > level { level.div_ceil(2) } else { part }
 }
 
-/// Free slabs that a reap takes from a node that has not needed its free slabs since the last reap.
+/// Number of free slabs that a reap takes from a node that has not needed them since the last reap.
 pub(super) fn reaped_slabs(free_limit: u64, objects: u32) -> u64 {
     free_limit.div_ceil(REAPED_PART as u64 * u64::from(objects))
 }

@@ -27,22 +27,22 @@ pub(super) struct SheafCache {
     pub(super) slabs: BitmapSlabs,
     cpus: LateSlice<Cpu>,
     barns: LateSlice<Barn>,
-    /// Objects of a sheaf; 0 for a cache without sheaves.
+    /// Number of objects in a full sheaf; 0 for a cache without sheaves.
     capacity: AtomicU32,
     keep_empty: AtomicU32,
-    /// Sheaves that the cache has taken from the pool and not given back.
+    /// Number of sheaves that the cache has taken from the pool and not given back.
     pub(super) sheaves: AtomicU64,
-    /// Requests that `main` did not serve.
+    /// Numbers of allocations and frees that `main` did not serve.
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
-    /// Objects of bulk requests that left `main`, or entered it, in batches.
+    /// Numbers of objects of bulk requests that left `main`, and that entered it, in batches.
     pub(super) bulk_alloc_fast: AtomicU64,
     pub(super) bulk_free_fast: AtomicU64,
-    /// Objects that entered and left arrays in batches; `stats` needs them to count single
-    /// operations.
+    /// Numbers of objects that entered arrays in batches, and that left them; `stats` needs both
+    /// to count single operations.
     pub(super) batched_in: AtomicU64,
     pub(super) batched_out: AtomicU64,
-    /// Operations that the arrays had counted for an earlier cache of the same number.
+    /// Number of operations that the arrays had counted for an earlier cache of the same number.
     pub(super) operations_before: AtomicU64,
 }
 

@@ -16,13 +16,13 @@ pub(super) const MOST: usize = 64;
 /// above this size has no sheaves.
 const MOST_BYTES: usize = DEFAULT * LARGEST_KMALLOC;
 
-/// Objects of a sheaf of a cache whose objects are `stride` bytes apart and which asks for
-/// `wanted`; 0 for a cache without sheaves.
+/// Number of objects in a sheaf. The cache's objects are `stride` bytes apart, and it asks for
+/// `wanted` objects. Returns 0 for a cache without sheaves.
 pub(super) fn of(stride: usize, wanted: Option<u16>) -> usize {
     wanted.map_or(DEFAULT.min(MOST_BYTES / stride), usize::from).min(MOST)
 }
 
-/// Empty slabs that a cache keeps (`min_partial`, Linux 3.2 to 6.18).
+/// Number of empty slabs that a cache keeps (`min_partial`, Linux 3.2 to 6.18).
 pub(super) fn empty_slabs(stride: usize) -> u32 {
     (stride.ilog2() / 2).clamp(5, 10)
 }

@@ -133,9 +133,9 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         self.context.percpu.compare_store(slot, self.array(), word, expected, new)
     }
 
-    /// Takes the whole list of the running CPU's slot. `None` if that is not `slot` or another
-    /// task has changed the list. A list that has gone and come back (ABA) does no harm: only its
-    /// head and its length are used.
+    /// Takes the whole list of the running CPU's slot. `None` if that slot is not `slot`, the list
+    /// is empty, or another task has changed it. A list that has gone and come back (ABA) does no
+    /// harm: only its head and its length are used.
     pub(super) fn take_list(&self, slot: SlotIndex) -> Option<Freelist> {
         let word = self.cell(slot, LIST);
         (word != 0 && self.store(slot, LIST, word, 0)).then(|| Freelist::of_word(word))

@@ -22,7 +22,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// A list of slabs with free objects. Nothing needs its tail.
+/// A list of slabs with free objects. It keeps no tail, because no code needs one.
 pub(super) type PartialList = FrontList<Pfn>;
 
 /// Objects that a CPU gathers for one other list (`rlist`, `remote_cache_list`).
@@ -56,7 +56,7 @@ pub(super) struct CacheList {
     outgoing: CountedLock<Outgoing>,
     pub(super) alloc_slow: AtomicU64,
     pub(super) free_slow: AtomicU64,
-    /// Objects pushed onto the CPU's list outside the fast path.
+    /// Number of objects pushed onto the CPU's list outside the fast path.
     pub(super) pushes: AtomicU64,
     /// Times that the CPU claimed the objects that other CPUs had brought.
     pub(super) claims: AtomicU64,
@@ -66,7 +66,7 @@ pub(super) struct CacheList {
 unsafe impl FreshZero for CacheList {}
 
 impl CacheList {
-    /// Visits the locks. A node's list has nothing `outgoing`.
+    /// Visits the locks. A node's list gathers no objects, so its `outgoing` lock is left out.
     pub(super) fn visit_locks(&self, is_cpu: bool, visit: &mut Visit<'_>) {
         visit("slqb->page_lock", &self.partial);
         visit("slqb->remote_free", &self.remote);
@@ -119,7 +119,7 @@ impl CacheList {
         }
     }
 
-    /// Takes all objects that other CPUs have brought back; `None` if there is none.
+    /// Takes all objects that other CPUs have brought back; `None` if they brought no object.
     pub(super) fn claim(&self) -> Option<Chain> {
         if self.nr_remote() == 0 {
             return None;

@@ -29,8 +29,8 @@ pub(super) fn slab_order(stride: usize) -> Order {
     (smallest.get()..=THRIFTY_ORDER.get()).map(Order::new).find(is_thrifty).unwrap_or(smallest)
 }
 
-/// Maximum number of objects of a slab. Objects have at least 16 bytes, and slabs of an order above
-/// 0 have objects of more than 1 KiB.
+/// Maximum number of objects in a slab. Objects have at least 16 bytes, and slabs of an order above
+/// 0 have only objects of more than 1 KiB.
 pub(super) const MAX_OBJECTS: u32 = (FRAME_BYTES / 16) as u32;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use quarry_sys::percpu::Lists;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
 impl<P: Lists> SlqbCache<'_, P> {
-    /// O(used slots + nodes). Not atomic: each count is read by itself.
+    /// Sums the counts. Each is read by itself, so they may not agree. O(used slots + nodes).
     pub(super) fn stats(&self) -> SlabStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = SlabStats::default();

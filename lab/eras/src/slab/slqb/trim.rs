@@ -142,7 +142,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         }
     }
 
-    /// Objects in cells and on their way between lists.
+    /// Number of objects in cells and on their way between lists.
     pub(super) fn parked(&self) -> u64 {
         let of_list = |id: ListId| {
             let (list, slot) = (self.list(id), self.tables.slot_of(id));

@@ -1,8 +1,8 @@
 //! Allocation once the CPU's list is empty.
 //!
 //! Sources in order: objects that other CPUs freed into the CPU's own slab; a slab of the CPU's
-//! partial list; slabs of the node's partial list, until half of the CPU's list is full; those of a
-//! node with more than `min_partial` slabs; a new slab; without memory for one, those of any node.
+//! partial list; slabs of its node's list, until the CPU's partial list is half full; slabs of
+//! another node that lists more than `min_partial`; a new slab; without memory, any listed slab.
 
 use super::cache::{SlubCache, guard_of};
 use super::cell::{GUARD, LIST};
@@ -112,7 +112,7 @@ where
             .or_else(|| self.take_remote(slot, own, 0, misses))
     }
 
-    /// Takes a slab from the other nodes that have more than `keep` on their lists.
+    /// Takes a slab from the first other node that has more than `keep` slabs on its list.
     fn take_remote(
         &self,
         slot: SlotIndex,

@@ -73,8 +73,8 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.tables.nodes(self.cache.id())
     }
 
-    /// The node of a slab's memory. If the guard of a CPU's list named the slab, it may have been
-    /// freed since, and its pageblock may even have left its zone. Callers accept any node then.
+    /// The node of a slab's memory. A slab that the guard of a CPU's list named may have been freed
+    /// since, and its pageblock may even have left its zone. Callers then accept any node.
     pub(super) fn node_id_of(&self, slab: Pfn) -> NodeId {
         let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
@@ -84,9 +84,9 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.tables.node(self.cache.id(), self.node_id_of(slab))
     }
 
-    /// Returns a slab to the page allocator. It has no object in use, is not frozen and is on no
-    /// list. Slabs go one by one, as in the kernel (`discard_slab`); each costs the zone a critical
-    /// section.
+    /// Returns a slab to the page allocator. The slab has no object in use, is not frozen and is on
+    /// no list. Slabs go one by one, as in the kernel (`discard_slab`): each takes one critical
+    /// section of the zone.
     pub(super) fn discard(&self, slab: Pfn) {
         let (context, order) = (self.context, self.cache.order());
         self.node_of(slab).slabs_freed.fetch_add(1, Ordering::Relaxed);

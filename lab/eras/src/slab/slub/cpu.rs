@@ -27,7 +27,7 @@ pub(super) struct CpuSlab {
     pub(super) refills: AtomicU64,
     /// Times a CPU let go of a slab that was used up.
     pub(super) deactivations: AtomicU64,
-    /// Compare-and-swaps of packed words that failed, or slab lock bits that another thread held.
+    /// Number of failed compare-and-swaps of packed words, or of lock bits that were found held.
     pub(super) misses: AtomicU64,
     pub(super) slab_locks: AtomicU64,
 }

@@ -1,6 +1,6 @@
 //! The slow paths of Linux 2.6.29 to 3.0, which hold a slab's lock bit. While a thread holds the
 //! bit, it takes the node's list lock only to put a slab onto the list or take it off. A thread
-//! that looks for a slab on the list skips slabs whose bit is held.
+//! that takes a slab from the list skips slabs whose bit another thread holds.
 
 use super::cache::SlubCache;
 use super::cpu::count;

@@ -51,7 +51,7 @@ impl Node {
         self.taken_up.swap(true, Ordering::Relaxed)
     }
 
-    /// The time that threads waited for lock bits; the other counts are 0.
+    /// Lock statistics with the time for which threads waited for lock bits; other counts are 0.
     pub(super) fn lock_bit_waits(&self) -> LockStats {
         let wait_ns = self.lock_bit_wait_ns.load(Ordering::Relaxed);
         LockStats { wait_ns, ..LockStats::default() }

@@ -16,13 +16,13 @@ fn bits(number: u32) -> u32 {
     u32::BITS - number.leading_zeros()
 }
 
-/// Objects that a slab should hold at least, on a machine of `cpus` CPUs.
+/// The least number of objects that a slab should hold on a machine of `cpus` CPUs.
 fn wanted_objects(cpus: u32) -> usize {
     4 * (bits(cpus) as usize + 1)
 }
 
-/// The smallest order up to `max` that holds `objects` objects and leaves at most one `fraction`th
-/// unused.
+/// The smallest order up to `max` whose slabs hold `objects` objects and leave at most one
+/// `fraction`th of their bytes unused.
 fn smallest(stride: usize, objects: usize, max: Order, fraction: usize) -> Option<Order> {
     (0..=max.get()).map(Order::new).find(|order| {
         let bytes = order.bytes();
@@ -69,8 +69,8 @@ pub(super) fn slab_order(stride: usize, cpus: u32, fewer: Fewer) -> Order {
         .unwrap_or(Order::MAX)
 }
 
-/// A node with fewer slabs than this on its partial list keeps empty slabs too: `wanted`, but at
-/// least `MIN_PARTIAL` and at most `MAX_PARTIAL` (Linux 2.6.28 to 6.17).
+/// The bound for `Era::keeps_empty`: `wanted`, but at least 5 (`MIN_PARTIAL`) and at most 10
+/// (`MAX_PARTIAL`, Linux 2.6.28 to 6.17).
 #[must_use]
 pub(super) fn min_partial(wanted: u32) -> u32 {
     wanted.clamp(5, 10)

@@ -3,8 +3,8 @@
 //! The kernel changes a slab's free list and its counters together by a compare-and-swap of two
 //! words (`cmpxchg_double`). For that, `struct page` grew to a multiple of 16 bytes: 8 bytes per
 //! page, or 0.2 % of memory, which document 002 weighs. Here one 64-bit word suffices, because the
-//! head of the free list is an object's number, not an address. `lock_word` needs half of that, so
-//! the price here is 4 bytes per frame, 0.1 %.
+//! head of the free list is an object's number, not an address. `lock_word` has 32 bits, so here
+//! the compare-and-swap costs 4 bytes per frame, or 0.1 % of memory.
 //!
 //! ```text
 //! {unused : 8 | cache : 8 | frozen : 1 | objects : 15 | inuse : 16 | head + 1 : 16}

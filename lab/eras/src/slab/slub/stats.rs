@@ -14,8 +14,8 @@ use quarry_sys::primitive::Ordering;
 /// each end; for longer lists it extrapolates (`MAX_PARTIAL_TO_SCAN`, Linux 6.10).
 const MAX_SCANNED: u32 = 10_000;
 
-/// Free objects, slabs without an object in use, and slabs with both free objects and objects in
-/// use.
+/// Numbers of free objects, of slabs without an object in use, and of slabs that have both free
+/// objects and objects in use.
 #[derive(Clone, Copy, Default)]
 struct FreeCount {
     objects: u64,
@@ -24,7 +24,7 @@ struct FreeCount {
 }
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E> {
-    /// O(used slots + slabs on lists). Not atomic: each count is read by itself.
+    /// Sums the counts. Each is read by itself: they may not agree. O(used slots + slabs on lists).
     pub(super) fn stats(&self) -> SlabStats {
         let mut stats = SlabStats::default();
         let mut free = FreeCount::default();

@@ -143,7 +143,7 @@ impl<W: SlabWord> Tables<W> {
         &self.slots.at(slot.index()).lock
     }
 
-    /// The noted holder of a slab's lock bit on a slot.
+    /// Where `slot` notes the task that holds a slab's lock bit.
     pub(super) fn holder(&self, slot: SlotIndex) -> &Holder {
         &self.slots.at(slot.index()).holder
     }

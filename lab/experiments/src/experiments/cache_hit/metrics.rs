@@ -10,10 +10,10 @@ pub(super) const MISSES: &str = "misses";
 pub(super) const EVICTION: &str = "eviction";
 pub(super) const RESIDENT: &str = "resident";
 
-/// General-purpose caches. A hit on Quarry may take at most `MOST_HIT` of the fastest one's time.
+/// General-purpose caches. A hit on Quarry may take at most `MOST_HIT` times that on the fastest.
 const GENERAL: [&str; 3] = ["quick_cache", "moka", "foyer"];
 const MOST_HIT: f64 = 0.7;
-/// Simulated policies. Quarry's miss ratio may be `MOST_POINTS` points above the best, at most.
+/// Simulated policies. Quarry's miss ratio may exceed the best by `MOST_POINTS` percentage points.
 const POLICIES: [&str; 2] = ["lru", "s3-fifo"];
 const MOST_POINTS: f64 = 2.0;
 

@@ -54,7 +54,7 @@ struct List {
     workloads: Vec<Work>,
 }
 
-/// The order for a sample. The program refuses unknown fields.
+/// Tells the program which sample to take. The program refuses unknown fields.
 #[derive(Serialize)]
 pub(super) struct Order<'a> {
     pub(super) variant: &'a str,

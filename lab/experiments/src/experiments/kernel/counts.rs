@@ -12,7 +12,7 @@ pub(super) struct Count {
     stack: &'static [&'static str],
 }
 
-/// Name of a guest's count of instructions, which its CPU executes with the tracepoints off.
+/// Name of the count of instructions that a guest's CPU executes while the tracepoints are off.
 pub(super) const INSTRUCTIONS: &str = "instructions";
 
 const fn count(
@@ -73,8 +73,8 @@ impl Count {
     }
 }
 
-/// Adds each of the [`COUNTS`] of which the measurement has a part, as the sum of these parts. The
-/// measurement is one of the kernel (`in_kernel`) or of the stack.
+/// Adds to the measurement each of the [`COUNTS`] of which it has a part, as the sum of the parts
+/// that it has. The measurement is one of the kernel (`in_kernel`) or of the stack.
 pub(super) fn name(measurement: &mut Measurement, in_kernel: bool) {
     for count in &COUNTS {
         let parts = if in_kernel { count.kernel } else { count.stack };

@@ -35,7 +35,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use variants::{Contender, KERNEL, Setting};
 
-/// The size of the file system in a file.
+/// Bytes of the file system that is made in a file if `--folder` is not given.
 const IMAGE_BYTES: u64 = 1 << 30;
 
 /// The running kernel as a variant: its tracepoints, compared with the counts of Quarry's stack.
@@ -268,7 +268,7 @@ impl Sampling {
         }
     }
 
-    /// A sample of the guest of `folder`, which is booted if it does not run yet.
+    /// Takes a sample in the guest of `folder`, and boots the guest if it does not run yet.
     fn ask(&self, folder: &Path, clock: Clock, sample: KernelSample) -> Result<Measurement> {
         let mut guests = self.guests.borrow_mut();
         let guest = match guests.entry((folder.to_owned(), clock)) {

@@ -125,7 +125,7 @@ impl Contender {
     }
 }
 
-/// The variants of `names` that this machine allows. Prints why the others are left out.
+/// The variants of `names` that this machine allows. Prints each reason to leave others out.
 pub(super) fn find(
     names: &[String],
     events: &Result<Events, Refusal>,

@@ -19,7 +19,7 @@ pub(crate) struct Beside {
     amount: u32,
 }
 
-/// The machine, tasks and length of the replay's sample.
+/// The machine, tasks, length and place of the replay's sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// The machine that the kernel's formulas assume.

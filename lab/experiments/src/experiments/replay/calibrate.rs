@@ -19,8 +19,8 @@ use std::io::Write;
 /// Share of the page allocator in document 003: `__free_pages_ok` and `get_page_from_freelist`.
 const DOCUMENT_SHARE: f64 = 0.123_699 + 0.115_231;
 
-/// Measures each row `samples` times, and prints the least cost with the document's cost. Only
-/// document 003 gives a share of the page allocator for comparison.
+/// Takes `samples` samples of each cost of each row, and prints the least cost beside the
+/// document's. Only document 003 gives a share of the page allocator for comparison.
 pub(super) fn print(
     document: &str,
     rows: &[(ReplaySample, Scenario)],

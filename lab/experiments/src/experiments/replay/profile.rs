@@ -9,7 +9,7 @@ use std::io::Write;
 
 const DOCUMENT: &str = include_str!("../../../data/documents/003_profile.csv");
 
-/// A function of the document's profile, and the product that stands for its time here.
+/// A function of the document's profile. Calls times cost per call stand for its time here.
 struct Function {
     /// The function's name in kernels of that time.
     name: &'static str,

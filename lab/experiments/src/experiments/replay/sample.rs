@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use std::{panic, process};
 
-/// Name of a series, each operation's time in whole microseconds, and of the figure, their mean.
+/// Name of a series (each operation's time in whole microseconds) and of a figure (their mean).
 const EACH_US: &str = "each_us";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -46,8 +46,8 @@ fn of_samples<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<CacheCounts>
     caches
 }
 
-/// The text for every variant of a run, which sums all samples of a row and number of tasks; empty
-/// if caches were not counted.
+/// One table for each row, number of tasks and variant of a run, with the sums of all its measured
+/// samples; empty if caches were not counted.
 pub(super) fn text(run: &Run) -> String {
     let mut text = String::new();
     for workload in &run.meta.workloads {

@@ -64,19 +64,19 @@ fn of_paths() -> String {
     "paths".to_owned()
 }
 
-/// The choices of an experiment's amount.
+/// The amount of work of an experiment: its unit and its defaults.
 #[derive(Deserialize)]
 pub(super) struct Amount {
     what: String,
     pub(super) usual: u32,
     pub(super) quick: u32,
-    /// The most work of all tasks together; 0 = each task has the whole amount.
+    /// Maximum amount of all tasks together, but each has 1 or more; 0 = each has the whole amount.
     #[serde(default)]
     pub(super) together: u32,
 }
 
 impl Amount {
-    /// The part of an amount for each of `tasks` tasks.
+    /// The amount of work for each of `tasks` tasks, if the user or the default asks for `amount`.
     pub(super) fn of_each(&self, amount: u32, tasks: u32) -> u32 {
         match self.together {
             0 => amount,

@@ -7,7 +7,7 @@ use quarry_harness::table::counted;
 /// Samples below this length are short; usual ones have 200 ms.
 const SHORT_MS: u64 = 100;
 
-/// A variant is named from this many new slabs per operation on; a warm one has almost none.
+/// A variant with at least this many new slabs per operation is named; a warm one has almost none.
 const SLABS: f64 = 0.01;
 
 /// A line that names the variants that were not warm in a run of short samples, if there are any.

@@ -125,7 +125,7 @@ impl Plan for SqliteBudget {
 }
 
 impl SqliteBudget {
-    /// Options of the load program: `tasks` threads fill the caches, then make `lookups` look-ups.
+    /// Options of the load program: `tasks` threads fill the caches, and share `lookups` look-ups.
     fn options(&self, tasks: u32, lookups: u64) -> Vec<String> {
         let tasks = u64::from(tasks);
         vec![

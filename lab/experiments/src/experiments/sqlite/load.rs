@@ -89,7 +89,7 @@ impl LoadProgram {
         measurement(&figures, "lookups", cache)
     }
 
-    /// Removes pages from a cache.
+    /// Fills a cache with `pages` pages, and removes them in this way while another thread works.
     pub(super) fn truncate(&self, cache: &str, way: &str, pages: u64) -> Result<Measurement> {
         let mut command = self.command("truncate");
         let figures = self.figures(command.arg(cache).arg(way).arg(format!("--pages={pages}")))?;

@@ -1,8 +1,8 @@
 //! Finds the bytes that make the process of each page cache as large as Quarry's.
 //!
 //! Page caches count their bytes differently: SQLite counts pages and leaves out other memory that
-//! it keeps for them; Quarry counts every page that it takes from the system. So each cache runs on
-//! trial, up to `TRIALS` times; each run corrects its bytes by how far its peak is from Quarry's.
+//! it keeps for them; Quarry counts every page that it takes from the system. So each cache runs up
+//! to `TRIALS` times on trial. After a run its bytes change by the difference of the two peaks.
 
 use super::load::{LoadProgram, QUARRY};
 use anyhow::Result;
@@ -12,7 +12,7 @@ use std::path::Path;
 const TRIALS: u32 = 3;
 /// Peaks that differ by at most this part of Quarry's count as equal.
 const EQUAL: f64 = 0.01;
-/// The page cache without a bound.
+/// The page cache whose size the budget does not change.
 pub(super) const UNBOUNDED: &str = "default";
 
 /// Finds how many bytes to give each of `caches`, so that the peak of its process is the same as
@@ -47,7 +47,7 @@ pub(super) fn budgets(
     Ok(all)
 }
 
-/// The bytes that bring a peak of `found` to `aim` if other memory stays, at least `bytes / 4`.
+/// Bytes that move the peak from `found` to `aim` if other memory stays equal; `bytes / 4` or more.
 fn corrected(bytes: u64, found: u64, aim: u64) -> u64 {
     let least = bytes / 4;
     if found > aim { bytes.saturating_sub(found - aim).max(least) } else { bytes + (aim - found) }

@@ -4,7 +4,7 @@ use crate::patterns::watched::Table;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 
-/// A line of a profile.
+/// A line of a profile: the objects of one size.
 pub(super) struct Size {
     bytes: u32,
     /// Births per unit of time.
@@ -13,7 +13,7 @@ pub(super) struct Size {
     alive: f64,
 }
 
-/// Parses a profile. The smallest object has room for its mark. `None` if a line is wrong.
+/// Parses a profile: sizes with live objects, of 8 bytes (a mark) or more. `None` if a line is bad.
 pub(super) fn parse(text: &str) -> Option<Vec<Size>> {
     let size = |line: &str| {
         let mut numbers = line.split(',').map(|number| number.trim().parse::<f64>());
@@ -165,13 +165,13 @@ impl Unused {
 
 struct Living {
     objects: Table<Place>,
-    /// The slots of each size's objects.
+    /// For each size, the slots of its objects, and their number.
     members: Vec<(Table<u32>, usize)>,
     unused: Unused,
     lowest_unused: u32,
-    /// The deaths of each size per unit of time.
+    /// Deaths per unit of time of all live objects of each size.
     deaths: Weights,
-    /// Deaths of one object of each size per unit of time.
+    /// Deaths per unit of time of a single object of each size.
     of_one: Vec<f64>,
 }
 

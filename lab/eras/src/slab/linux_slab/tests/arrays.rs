@@ -103,8 +103,8 @@ fn there_is_no_shared_array_for_one_cpu_nor_where_it_is_left_out() {
     }
 }
 
-/// Two objects per slab, batches of 12, one CPU: a node keeps as many free objects as two batches
-/// and one slab have.
+/// With two objects per slab, batches of 12 and one CPU, a node keeps as many free objects as two
+/// batches and one slab have together.
 #[test]
 fn a_node_keeps_free_slabs_up_to_its_limit() {
     const FREE_LIMIT: u64 = 2 * 12 + 2;
@@ -178,8 +178,8 @@ fn a_cache_that_takes_the_number_of_another_starts_anew() {
     machine.finish();
 }
 
-/// Arrays hold the number of objects that the new cache wants, but at most as many as the first
-/// cache with this number had.
+/// A cache with the number of an earlier cache has arrays for as many objects as it wants, but at
+/// most for as many as the arrays of the first cache with that number.
 #[test]
 fn an_array_of_a_number_that_is_used_again_has_the_limit_of_its_cache() {
     let machine = Machine::new(1, 4);

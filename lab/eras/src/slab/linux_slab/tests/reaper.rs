@@ -9,7 +9,7 @@ use std::vec::Vec;
 const SECOND: u64 = 1_000_000_000;
 
 /// A machine with a cache to observe and a second cache of large objects. Each operation on the
-/// second takes a slow path, so that the reaper of its CPU checks the clock.
+/// second cache takes a slow path, so that the running CPU's reaper checks the clock.
 fn machine(nodes: u8, mechanisms: &str) -> Machine {
     let machine = Machine::without(nodes, 4, mechanisms);
     machine.cache(64);
@@ -95,7 +95,7 @@ fn a_shared_array_that_is_not_used_loses_a_fifth_in_four_seconds() {
     let objects = machine.alloc_all(1, cache, 601);
     machine.free_all(1, cache, &objects[..601]);
     assert_eq!(machine.shared(0, cache), 480);
-    // The first reap of a list sets its time.
+    // The first reap of a node's lists takes nothing and only sets the time of the next reap.
     let levels = [2, 2, 2, 2, 2, 2].map(|seconds| {
         machine.tick(0, seconds);
         machine.shared(0, cache)

@@ -191,8 +191,8 @@ fn without_memory_other_cpus_slabs_serve() {
     bed.finish();
 }
 
-/// A cache with the number of an emptied earlier cache starts without its state, and its lists are
-/// counted as metadata only once.
+/// A cache with the number of an earlier, emptied cache starts without the state of that cache.
+/// The lists of both caches count as metadata only once.
 #[test]
 fn a_number_that_is_used_again_starts_anew() {
     let bed = bed();

@@ -7,14 +7,14 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 const START: u64 = 1_000_000_000;
-/// With objects of this size, a batch has 128.
+/// The size of an object in bytes; a batch has 128 such objects.
 const SIZE: usize = 2048;
 
 fn trim(bed: &Bed, now_ns: u64) -> bool {
     bed.own(|own| own.trim_all(now_ns, false))
 }
 
-/// A list gives up one batch every three seconds, not before; the rest stays with its CPU.
+/// A list gives up one batch every three seconds, not earlier; its CPU keeps the other objects.
 #[test]
 fn a_list_gives_up_a_batch_every_three_seconds() {
     let bed = Bed::new(SIZE, &TINY);
@@ -37,7 +37,7 @@ fn a_list_gives_up_a_batch_every_three_seconds() {
     bed.finish();
 }
 
-/// The CPU whose list was trimmed goes on with the rest.
+/// A CPU whose list was trimmed uses the remaining objects of the list.
 #[test]
 fn a_trimmed_cpu_claims_the_rest_of_its_list() {
     let bed = Bed::new(SIZE, &TINY);
@@ -52,8 +52,8 @@ fn a_trimmed_cpu_claims_the_rest_of_its_list() {
     bed.finish();
 }
 
-/// A trim sends home what a CPU has gathered, even if it is little; it sets no check flag, because
-/// that is less than a batch.
+/// A trim sends home the objects that a CPU has gathered, even if they are few. It sets no check
+/// flag, because they are less than a batch.
 #[test]
 fn gathered_objects_go_home() {
     let bed = Bed::new(SIZE, &TINY);

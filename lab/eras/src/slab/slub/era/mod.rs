@@ -31,7 +31,7 @@ pub trait Era: Send + Sync + 'static {
     /// The order of slabs of objects `stride` bytes apart, on a machine of `cpus` CPUs.
     fn slab_order(stride: usize, cpus: u32) -> Order;
 
-    /// The number of slabs on a node's list up to which the node keeps empty slabs too.
+    /// The bound with which `keeps_empty` compares the number of slabs on a node's list.
     fn min_partial(stride: usize) -> u32;
 
     /// Returns whether a node with `on_list` slabs on its list keeps one more that is empty.

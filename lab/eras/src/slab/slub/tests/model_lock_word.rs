@@ -81,7 +81,7 @@ impl Slab {
         }
     }
 
-    /// Takes the slab from its list if its bit is free. Returns how many free objects it then has.
+    /// Takes the slab from its list if the slab's bit is free. Returns how many objects were free.
     fn take_partial(&self) -> Option<u32> {
         let mut listed = self.listed.lock();
         if !*listed {
