@@ -125,7 +125,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Writes a figure. A small count keeps the digits of its metric.
+/// Writes a figure; one below 0.1 gets the decimals of its metric, but at least three.
 fn shown(value: f64, metric: &Metric) -> String {
     let decimals = usize::from(metric.decimals).max(3);
     match value.abs() {

@@ -47,8 +47,8 @@ impl<P: LruPolicy> PageCache<P> {
         Self { tables: Late::new(), build: CountedLock::new(()), nodes: AtomicU32::new(0) }
     }
 
-    /// Returns the handle for a host. The first call builds the tables, and creates the slab cache
-    /// of index nodes by `make_nodes`.
+    /// Returns this cache's handle for `host`. The first call builds the tables, and creates the
+    /// slab cache of index nodes by `make_nodes`.
     ///
     /// # Errors
     /// If the system refuses memory for them.
@@ -70,7 +70,7 @@ impl<P: LruPolicy> PageCache<P> {
         Ok(PageCacheRef { host, tables })
     }
 
-    /// Returns the handle for a host, if the cache has been used.
+    /// Returns this cache's handle for `host`; `None` until `open` has built the tables.
     #[inline]
     pub fn opened<'a, H: Host<Lru = P>>(&'a self, host: &'a H) -> Option<PageCacheRef<'a, H>> {
         self.tables.get().map(|tables| PageCacheRef { host, tables })

@@ -37,7 +37,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         if descriptor.state.try_pin(State::LIVE | State::UPTODATE).is_none() {
             return false;
         }
-        // A pinned page keeps its mapping; so if the generation is right now, it was right before.
+        // A pin fixes the mapping's number. If the generation is right here, it was so at the pin.
         let is_right = descriptor.mapping.load(Relaxed) == mapping.number
             && descriptor.index.load(Relaxed) == index
             && found.generation() == mapping.generation;

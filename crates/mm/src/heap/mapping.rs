@@ -326,7 +326,7 @@ impl Mappings {
         Some(new.first.first())
     }
 
-    /// Takes the pageblocks after an extent, those of a cached extent first.
+    /// Grows `old` in place: by a cached extent that begins at its end, then by free pageblocks.
     fn extend(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
         let kept = self.lock().take_at(old.end(), more);

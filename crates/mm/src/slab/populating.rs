@@ -27,7 +27,7 @@ const SAMPLE_EVERY: u32 = 32;
 /// The same while samples are sparse. A lower number costs memory: checking a page maps it.
 const SPARSE_SAMPLE_EVERY: u32 = 16;
 
-/// The places of a page to read, in bytes after the first place.
+/// Where `is_written` reads a page: bytes after the page's first multiple of 64 from the object.
 const PLACES: [usize; 4] = [0, 64, 1024, 2560];
 
 pub(super) struct Populating {

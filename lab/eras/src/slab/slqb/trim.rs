@@ -109,7 +109,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.context.percpu.drain_lists(self.array(), &mut |guard, head, count| {
             let list = Freelist { head, count: count as u32 };
             match (guard >> 32).checked_sub(1) {
-                // A cell without a bound: its CPU has freed nothing since the last drain.
+                // No free has set this guard since the last drain, so it names no slot.
                 None => self.put_all_back(list),
                 Some(slot) => {
                     let slot = SlotIndex(slot as u32);
