@@ -67,7 +67,7 @@ fn latency_us(replayed: &Replayed) -> f64 {
     all.iter().sum::<u64>() as f64 / all.len().max(1) as f64 / 1e3
 }
 
-/// Supposes sockperf under load: the document says that latency is generally lower with hopcpu.
+/// Supposes sockperf under load: the document reports a generally lower latency with hopcpu.
 pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let mut all = Vec::new();
     for (path, protocol) in UNDER_LOAD {
