@@ -26,7 +26,7 @@ const ALLOWED: (u64, u64) = (9, 4);
 const SPARSE_SHARE: u32 = 4;
 /// The last pageblock is huge if at most the mapping divided by this lies beyond the mapping's end.
 const END_SHARE: u32 = 16;
-/// Maximum number of mappings that wait. A fresh one never replaces a huge one.
+/// Maximum number of mappings that wait. A fresh one may replace one that is not huge.
 const MOST: usize = 4;
 /// Places of a mapping that are read, at even distances, and how many of them may be zero.
 const PLACES: usize = 16;
