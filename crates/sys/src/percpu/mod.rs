@@ -35,11 +35,9 @@
 //! * `stripes`, `locked`: slots under a try-lock each
 //! * `sequences`, `sequenced`: traits for restartable sequences, and the backend above them
 //! * `registration`: where the kernel keeps the rseq registration of the running thread
-//! * `assembly`, `rseq`: the sequences of x86-64; `aarch64`: those of aarch64
+//! * `assembly`, `x86_64`: the sequences of x86-64; `aarch64`: those of aarch64; `rseq`: their calls
 //! * `stepped`: the sequences of the model checker
 
-#[cfg(all(target_arch = "aarch64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
-mod aarch64;
 mod area;
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
 mod assembly;
@@ -55,7 +53,10 @@ mod place;
 ))]
 mod registration;
 mod room;
-#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
+))]
 mod rseq;
 #[cfg(any(
     quarry_model,
