@@ -51,32 +51,27 @@ impl ChooseSlot for DeclaredSlot {
 /// Slots that are only used under their locks.
 pub struct LockedSlots<C: ChooseSlot> {
     area: SlotArea,
-    stripes: Stripes,
-    choice: C,
+    stripes: Stripes<C>,
     once: CountedLock<bool>,
 }
 
 impl<C: ChooseSlot> LockedSlots<C> {
     /// The object that chooses slots; a [`DeclaredSlot`] is told its number of slots through this.
     pub fn choice(&self) -> &C {
-        &self.choice
+        &self.stripes.choice
     }
 }
 
 // SAFETY: every access to a cell or array happens under the slot's lock, `take` and `put` move
 // whole words between caller and array, and the words below `top`, and only those, are objects.
 unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
-    const INERT: Self = Self {
-        area: SlotArea::new(),
-        stripes: Stripes::new(),
-        choice: C::NEW,
-        once: CountedLock::new(false),
-    };
+    const INERT: Self =
+        Self { area: SlotArea::new(), stripes: Stripes::new(), once: CountedLock::new(false) };
 
     fn init(&self, os: &'static dyn Os) -> OsResult<()> {
         let mut done = self.once.lock();
         if !*done {
-            let count = self.choice.slots();
+            let count = self.stripes.choice.slots();
             self.area.reserve(os, count, 0, count)?;
             self.stripes.count.store(count, Ordering::Relaxed);
             *done = true;
@@ -89,7 +84,7 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
     }
 
     fn current(&self) -> SlotIndex {
-        self.stripes.current(&self.choice)
+        self.stripes.current()
     }
 
     fn visit_locks(&self, visit: &mut Visit<'_>) {
@@ -102,19 +97,19 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
 // SAFETY: as for `PerCpu`.
 unsafe impl<C: ChooseSlot> Arrays for LockedSlots<C> {
     fn pop(&self, array: ArrayId) -> Option<Object> {
-        self.stripes.pop(&self.area, &self.choice, array)
+        self.stripes.pop(&self.area, array)
     }
 
     fn push(&self, array: ArrayId, object: Object) -> Push {
-        self.stripes.push(&self.area, &self.choice, array, object)
+        self.stripes.push(&self.area, array, object)
     }
 
     fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
-        out.is_empty() || self.stripes.pop_batch(&self.area, &self.choice, array, out)
+        out.is_empty() || self.stripes.pop_batch(&self.area, array, out)
     }
 
     fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool {
-        objects.is_empty() || self.stripes.push_batch(&self.area, &self.choice, array, objects)
+        objects.is_empty() || self.stripes.push_batch(&self.area, array, objects)
     }
 
     fn make_room(
@@ -147,17 +142,17 @@ unsafe impl<C: ChooseSlot> Arrays for LockedSlots<C> {
 unsafe impl<C: ChooseSlot> Lists for LockedSlots<C> {
     unsafe fn list_pop(&self, array: ArrayId) -> Option<Object> {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.stripes.list_pop(&self.area, &self.choice, array) }
+        unsafe { self.stripes.list_pop(&self.area, array) }
     }
 
     unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.stripes.list_push(&self.area, &self.choice, array, guard, object) }
+        unsafe { self.stripes.list_push(&self.area, array, guard, object) }
     }
 
     unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.stripes.list_push_below(&self.area, &self.choice, array, object) }
+        unsafe { self.stripes.list_push_below(&self.area, array, object) }
     }
 
     fn compare_store(

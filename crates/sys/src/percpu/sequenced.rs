@@ -47,7 +47,7 @@ pub struct Sequenced<Q: Sequences> {
     caller: AtomicUsize,
     /// Another task that may call the barrier for now; 0 without such a task.
     borrower: AtomicUsize,
-    stripes: Stripes,
+    stripes: Stripes<ThreadStripe>,
     /// Held by a drain as long as its arrays are stopped, even while others have the bounds' lock.
     draining: CountedLock<()>,
     once: CountedLock<bool>,
@@ -260,7 +260,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     fn init(&self, os: &'static dyn Os) -> OsResult<()> {
         let mut done = self.once.lock();
         if !*done {
-            let (cpus, stripes) = (self.sequences.slots(), ThreadStripe.slots());
+            let (cpus, stripes) = (self.sequences.slots(), self.stripes.choice.slots());
             self.area.reserve(os, cpus, stripes, self.sequences.numbers())?;
             self.stripes.first.store(cpus, Ordering::Relaxed);
             self.stripes.count.store(stripes, Ordering::Relaxed);
@@ -284,7 +284,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         if self.sequences.registered() && slot < self.cpu_count() {
             SlotIndex(slot)
         } else {
-            self.stripes.current(&ThreadStripe)
+            self.stripes.current()
         }
     }
 
@@ -343,14 +343,14 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
         if self.has_slot() {
             return None;
         }
-        self.stripes.pop(&self.area, &ThreadStripe, array)
+        self.stripes.pop(&self.area, array)
     }
 
     fn push_unregistered(&self, array: ArrayId, object: Object) -> Push {
         if self.has_slot() {
             return Push::Refused;
         }
-        self.stripes.push(&self.area, &ThreadStripe, array, object)
+        self.stripes.push(&self.area, array, object)
     }
 
     fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
@@ -359,7 +359,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
         } else if self.has_slot() {
             is_countable(out.len()) && self.sequences.pop_batch(&self.area, array, out)
         } else {
-            self.stripes.pop_batch(&self.area, &ThreadStripe, array, out)
+            self.stripes.pop_batch(&self.area, array, out)
         }
     }
 
@@ -369,7 +369,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
         } else if self.has_slot() {
             is_countable(objects.len()) && self.sequences.push_batch(&self.area, array, objects)
         } else {
-            self.stripes.push_batch(&self.area, &ThreadStripe, array, objects)
+            self.stripes.push_batch(&self.area, array, objects)
         }
     }
 
@@ -440,7 +440,7 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
             return popped;
         }
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.stripes.list_pop(&self.area, &ThreadStripe, array) }
+        unsafe { self.stripes.list_pop(&self.area, array) }
     }
 
     #[inline(always)]
@@ -451,7 +451,7 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
             return push;
         }
         // SAFETY: the caller's promise is passed on; a refused object is still the caller's.
-        unsafe { self.stripes.list_push(&self.area, &ThreadStripe, array, guard, object) }
+        unsafe { self.stripes.list_push(&self.area, array, guard, object) }
     }
 
     #[inline(always)]
@@ -462,7 +462,7 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
             return push;
         }
         // SAFETY: the caller's promise is passed on; a refused object is still the caller's.
-        unsafe { self.stripes.list_push_below(&self.area, &ThreadStripe, array, object) }
+        unsafe { self.stripes.list_push_below(&self.area, array, object) }
     }
 
     fn compare_store(

@@ -86,19 +86,6 @@ pub enum PlantedBug {
     CompareStoreIgnoresCpu,
 }
 
-const BUGS: [PlantedBug; 10] = [
-    PlantedBug::None,
-    PlantedBug::CommitsAfterPreemption,
-    PlantedBug::BarrierDoesNothing,
-    PlantedBug::HeaderBeforeBounds,
-    PlantedBug::CommitBeforeBounds,
-    PlantedBug::FreshBoundsAdmitPops,
-    PlantedBug::CompareStoreIgnoresStop,
-    PlantedBug::ListPopIgnoresStop,
-    PlantedBug::ListPushBelowIgnoresStop,
-    PlantedBug::CompareStoreIgnoresCpu,
-];
-
 /// The virtual CPUs.
 pub struct Stepped {
     cpus: AtomicU32,
@@ -149,14 +136,19 @@ impl Stepped {
     }
 
     fn has(&self, bug: PlantedBug) -> bool {
-        BUGS[self.bug.raw().load(Ordering::Relaxed) as usize] == bug
+        self.bug.raw().load(Ordering::Relaxed) == bug as u8
     }
 
+    /// Runs a sequence to its end. Returns `refused` if the running thread has no registration.
     fn run<T>(
         &self,
         area: &SlotArea,
+        refused: T,
         mut steps: impl FnMut(&Attempt<'_>) -> Result<T, Interrupted>,
     ) -> T {
+        if !self.registered() {
+            return refused;
+        }
         for attempts in 0.. {
             let attempt = self.begin(area, attempts >= ATTEMPTS_BEFORE_SLICE);
             let result = steps(&attempt);
@@ -482,32 +474,23 @@ unsafe impl Cpus for Stepped {
 // SAFETY: as for `Cpus`.
 unsafe impl Sequences for Stepped {
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
-        if !self.registered() {
-            return None;
-        }
-        self.run(area, |attempt| attempt.pop(array))
+        self.run(area, None, |attempt| attempt.pop(array))
     }
 
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
-        if !self.registered() {
-            return Push::Refused;
-        }
-        self.run(area, |attempt| attempt.push(array, object))
+        self.run(area, Push::Refused, |attempt| attempt.push(array, object))
     }
 
     fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
-        self.run(area, |attempt| attempt.pop_batch(array, out))
+        self.run(area, false, |attempt| attempt.pop_batch(array, out))
     }
 
     fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
-        self.run(area, |attempt| attempt.push_batch(array, objects))
+        self.run(area, false, |attempt| attempt.push_batch(array, objects))
     }
 
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
-        if !self.registered() {
-            return None;
-        }
-        self.run(area, |attempt| attempt.list_pop(array))
+        self.run(area, None, |attempt| attempt.list_pop(array))
     }
 
     unsafe fn list_push(
@@ -517,17 +500,11 @@ unsafe impl Sequences for Stepped {
         guard: u64,
         object: Object,
     ) -> Push {
-        if !self.registered() {
-            return Push::Refused;
-        }
-        self.run(area, |attempt| attempt.list_push(array, guard, object))
+        self.run(area, Push::Refused, |attempt| attempt.list_push(array, guard, object))
     }
 
     unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
-        if !self.registered() {
-            return Push::Refused;
-        }
-        self.run(area, |attempt| attempt.list_push_below(array, object))
+        self.run(area, Push::Refused, |attempt| attempt.list_push_below(array, object))
     }
 
     fn compare_store(
@@ -539,15 +516,11 @@ unsafe impl Sequences for Stepped {
         expected: u64,
         new: u64,
     ) -> bool {
-        self.registered()
-            && self.run(area, |attempt| attempt.compare_store(slot, array, word, expected, new))
+        self.run(area, false, |attempt| attempt.compare_store(slot, array, word, expected, new))
     }
 
     unsafe fn walk(&self, area: &SlotArea, tree: &WordTree, index: u64) -> u64 {
-        if !self.registered() {
-            return 0;
-        }
         // SAFETY: the caller's promise is passed on.
-        self.run(area, |attempt| unsafe { attempt.walk(tree, index) })
+        self.run(area, 0, |attempt| unsafe { attempt.walk(tree, index) })
     }
 }

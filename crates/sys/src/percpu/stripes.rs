@@ -50,9 +50,10 @@ impl ChooseSlot for ThreadStripe {
 }
 
 /// Slots `first..first + count` of an area, each under its own try-lock.
-pub(super) struct Stripes {
+pub(super) struct Stripes<C> {
     pub(super) first: AtomicU32,
     pub(super) count: AtomicU32,
+    pub(super) choice: C,
 }
 
 /// Rounds of spinning before a waiting task naps, as in `lock`.
@@ -190,9 +191,9 @@ fn lock(area: &SlotArea, slot: SlotIndex) -> SlotGuard<'_> {
     }
 }
 
-impl Stripes {
+impl<C: ChooseSlot> Stripes<C> {
     pub(super) const fn new() -> Self {
-        Self { first: AtomicU32::new(0), count: AtomicU32::new(0) }
+        Self { first: AtomicU32::new(0), count: AtomicU32::new(0), choice: C::NEW }
     }
 
     pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> {
@@ -206,23 +207,18 @@ impl Stripes {
         SlotIndex(self.first.load(Ordering::Relaxed) + hint % count)
     }
 
-    fn enter<'a, C: ChooseSlot>(&self, area: &'a SlotArea, choice: &C) -> Option<SlotGuard<'a>> {
-        let hint = choice.choose();
+    fn enter<'a>(&self, area: &'a SlotArea) -> Option<SlotGuard<'a>> {
+        let hint = self.choice.choose();
         let tries = if C::MAY_WANDER { TRIES } else { 1 };
         (0..tries).find_map(|try_| try_lock(area, self.slot(hint.wrapping_add(try_))))
     }
 
-    pub(super) fn current<C: ChooseSlot>(&self, choice: &C) -> SlotIndex {
-        self.slot(choice.choose())
+    pub(super) fn current(&self) -> SlotIndex {
+        self.slot(self.choice.choose())
     }
 
-    pub(super) fn pop<C: ChooseSlot>(
-        &self,
-        area: &SlotArea,
-        choice: &C,
-        array: ArrayId,
-    ) -> Option<Object> {
-        let slot = self.enter(area, choice)?;
+    pub(super) fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
+        let slot = self.enter(area)?;
         let mut one = [MaybeUninit::uninit()];
         if !slot.take(array, &mut one, 1) {
             return None;
@@ -231,14 +227,8 @@ impl Stripes {
         Some(unsafe { one[0].assume_init() })
     }
 
-    pub(super) fn push<C: ChooseSlot>(
-        &self,
-        area: &SlotArea,
-        choice: &C,
-        array: ArrayId,
-        object: Object,
-    ) -> Push {
-        let Some(slot) = self.enter(area, choice) else { return Push::Refused };
+    pub(super) fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
+        let Some(slot) = self.enter(area) else { return Push::Refused };
         let Some(top) = slot.top_below(array, 1) else { return Push::Refused };
         let mut below = (1..=LOOKED_AT).map(|depth| slot.at(top - depth));
         if below.any(|word| word.load(Ordering::Relaxed) == object.as_ptr() as u64) {
@@ -248,24 +238,17 @@ impl Stripes {
         Push::Stored
     }
 
-    pub(super) fn pop_batch<C: ChooseSlot>(
+    pub(super) fn pop_batch(
         &self,
         area: &SlotArea,
-        choice: &C,
         array: ArrayId,
         out: &mut [MaybeUninit<Object>],
     ) -> bool {
-        self.enter(area, choice).is_some_and(|slot| slot.take(array, out, 0))
+        self.enter(area).is_some_and(|slot| slot.take(array, out, 0))
     }
 
-    pub(super) fn push_batch<C: ChooseSlot>(
-        &self,
-        area: &SlotArea,
-        choice: &C,
-        array: ArrayId,
-        objects: &[Object],
-    ) -> bool {
-        self.enter(area, choice).is_some_and(|slot| {
+    pub(super) fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
+        self.enter(area).is_some_and(|slot| {
             let fits = slot.top_below(array, objects.len()).is_some();
             if fits {
                 slot.put(array, objects, 0);
@@ -282,13 +265,8 @@ impl Stripes {
         all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
         inline(never)
     )]
-    pub(super) unsafe fn list_pop<C: ChooseSlot>(
-        &self,
-        area: &SlotArea,
-        choice: &C,
-        array: ArrayId,
-    ) -> Option<Object> {
-        let slot = self.enter(area, choice)?;
+    pub(super) unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
+        let slot = self.enter(area)?;
         let word = slot.word(array, 0);
         let value = word.load(Ordering::Relaxed);
         let head = Object::new(((value >> 20) << 4) as *mut u8)?;
@@ -308,15 +286,14 @@ impl Stripes {
         all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
         inline(never)
     )]
-    pub(super) unsafe fn list_push<C: ChooseSlot>(
+    pub(super) unsafe fn list_push(
         &self,
         area: &SlotArea,
-        choice: &C,
         array: ArrayId,
         guard: u64,
         object: Object,
     ) -> Push {
-        let Some(slot) = self.enter(area, choice) else { return Push::Refused };
+        let Some(slot) = self.enter(area) else { return Push::Refused };
         if slot.word(array, 1).load(Ordering::Relaxed) != guard {
             return Push::Refused;
         }
@@ -332,14 +309,13 @@ impl Stripes {
         all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
         inline(never)
     )]
-    pub(super) unsafe fn list_push_below<C: ChooseSlot>(
+    pub(super) unsafe fn list_push_below(
         &self,
         area: &SlotArea,
-        choice: &C,
         array: ArrayId,
         object: Object,
     ) -> Push {
-        let Some(slot) = self.enter(area, choice) else { return Push::Refused };
+        let Some(slot) = self.enter(area) else { return Push::Refused };
         let below = u64::from(slot.word(array, 1).load(Ordering::Relaxed) as u32);
         // SAFETY: the caller's promise is passed on.
         unsafe { slot.link(array, below, object) }
