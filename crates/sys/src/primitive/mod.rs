@@ -15,12 +15,10 @@
 //! The model is sequentially consistent, as is a simulated machine on one OS thread. So both find
 //! wrong interleavings, but not wrong memory orders.
 //!
-//! Order of the files, each using only those before it: `access`, `effort`, `waited`;
-//! `unannounced` (of the first two backends); `product`, `model` or `simulated` (one of them is the
-//! module `backend`); `atomics` or `watched` (one of them is the module `atomics`); `task`,
-//! `clock`, `futex`, `timer`, `touch`, `announce`.
+//! Order of the files, each using only those before it: `machine`; `product`, `model` or
+//! `simulated` (one of them is the module `backend`); `atomics` or `watched` (one of them is the
+//! module `atomics`); `task`, `clock`, `futex`, `timer`, `touch`, `effort`, `announce`.
 
-mod access;
 pub mod announce;
 #[cfg_attr(any(quarry_model, quarry_sim), path = "watched.rs")]
 mod atomics;
@@ -31,14 +29,11 @@ mod backend;
 pub mod clock;
 pub mod effort;
 pub mod futex;
+mod machine;
 pub mod task;
 pub mod timer;
 pub mod touch;
-#[cfg(not(quarry_sim))]
-mod unannounced;
-mod waited;
 
-pub use access::Access;
 pub use atomics::{
     AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
     AtomicUsize, Ordering, fence,
@@ -46,8 +41,8 @@ pub use atomics::{
 #[cfg(quarry_model)]
 pub use backend::point;
 #[cfg(quarry_sim)]
-pub use backend::{Machine, run_on};
-pub use effort::Effort;
+pub use backend::run_on;
+pub use machine::{Access, Effort, Machine};
 
 /// Reports that this task busily waits for another task: it reads the awaited word again at once.
 #[inline]

@@ -2,14 +2,21 @@
 //! point. Outside a run of the checker every operation happens at once. A function without a
 //! comment implements the function of the same name in another file of this folder.
 
-use super::access::Access;
-pub(super) use super::unannounced::{
-    frame_array, lock_released, lock_taken, lock_waits, lock_wanted, sequence_begins,
-    sequence_ends, spend, unseen,
-};
+use super::machine::{Access, Machine};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::cell::RefCell;
 use std::collections::VecDeque;
+
+/// There is no simulated machine.
+#[inline(always)]
+pub(super) fn machine() -> Option<&'static dyn Machine> {
+    None
+}
+
+#[inline(always)]
+pub(super) fn unseen<T>(body: impl FnOnce() -> T) -> T {
+    body()
+}
 
 fn is_running() -> bool {
     shuttle::current::try_get_current_task().is_some()
@@ -123,6 +130,3 @@ pub(super) fn wake_others(_address: usize, _most: i32) -> usize {
 pub(super) fn reads_zero(_address: usize) -> Option<bool> {
     None
 }
-
-/// Plain loads and stores are not scheduling points.
-pub(super) fn touch(_address: usize, _bytes: usize, _access: Access) {}

@@ -1,11 +1,19 @@
 //! The seam's backend of products: the CPU and the kernel. A function without a comment implements
 //! the function of the same name in another file of this folder.
 
-pub(super) use super::unannounced::{
-    frame_array, lock_released, lock_taken, lock_waits, lock_wanted, sequence_begins,
-    sequence_ends, spend, unseen,
-};
+use super::machine::Machine;
 use core::sync::atomic::AtomicU32;
+
+/// There is no simulated machine.
+#[inline(always)]
+pub(super) fn machine() -> Option<&'static dyn Machine> {
+    None
+}
+
+#[inline(always)]
+pub(super) fn unseen<T>(body: impl FnOnce() -> T) -> T {
+    body()
+}
 
 #[inline(always)]
 pub(super) fn relax() {
@@ -140,7 +148,3 @@ pub(super) fn reads_zero(address: usize) -> Option<bool> {
 pub(super) fn reads_zero(_address: usize) -> Option<bool> {
     None
 }
-
-/// The CPU needs no announcement.
-#[inline(always)]
-pub(super) fn touch(_address: usize, _bytes: usize, _access: super::access::Access) {}

@@ -7,8 +7,8 @@
 //! One call stands for all accesses of one operation to one value, and precedes them. Taking a lock
 //! does not announce the guarded value, which may have many cache lines: a section uses few.
 
-use super::access::Access;
-use super::backend;
+use super::backend::machine;
+use super::machine::Access;
 
 /// Announces that the running task is about to access `value`.
 #[inline(always)]
@@ -19,5 +19,7 @@ pub fn touch<T: ?Sized>(value: &T, access: Access) {
 /// Announces an access to `bytes` bytes from `start` on, which need not be readable.
 #[inline(always)]
 pub fn touch_bytes(start: *const u8, bytes: usize, access: Access) {
-    backend::touch(start as usize, bytes, access);
+    if let Some(machine) = machine() {
+        machine.touch(start as usize, bytes, access);
+    }
 }

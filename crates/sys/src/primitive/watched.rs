@@ -1,7 +1,7 @@
 //! Atomics that report each operation to a model checker or simulated machine beforehand.
 
-use super::access::Access;
 use super::backend::{before, fails_weakly};
+use super::machine::Access;
 use core::sync::atomic as real;
 pub use real::Ordering;
 
