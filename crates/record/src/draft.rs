@@ -9,6 +9,7 @@ use crate::name::Name;
 use crate::rows::{CacheRow, ListRow, LockRow, ZoneRow};
 use crate::sections::{About, Budget, Memory};
 use crate::sum::part;
+use core::mem::offset_of;
 
 /// The destination of a record's words.
 pub trait Sink {
@@ -41,12 +42,19 @@ pub struct Draft<'a> {
     sum: u64,
     events: usize,
     counts: About,
-    other_caches: CacheRow,
-    other_locks: LockRow,
+    other_caches: [u64; CacheRow::WORDS],
+    other_locks: [u64; LockRow::WORDS],
 }
 
 /// Name of the row that holds the sums of the rows that do not fit.
 const OTHERS: &str = "(others)";
+
+/// Adds the words of `row` from number `first` on, which are counts, to those of `sums`.
+fn add(sums: &mut [u64], row: &[u64], first: usize) {
+    for (sum, part) in sums.iter_mut().zip(row).skip(first) {
+        *sum = sum.saturating_add(*part);
+    }
+}
 
 impl<'a> Draft<'a> {
     /// An empty body.
@@ -56,8 +64,8 @@ impl<'a> Draft<'a> {
             sum: 0,
             events: 0,
             counts: About::default(),
-            other_caches: CacheRow { name: Name::new(OTHERS), ..CacheRow::default() },
-            other_locks: LockRow { name: Name::new(OTHERS), ..LockRow::default() },
+            other_caches: CacheRow { name: Name::new(OTHERS), ..CacheRow::default() }.to_words(),
+            other_locks: LockRow { name: Name::new(OTHERS), ..LockRow::default() }.to_words(),
         }
     }
 
@@ -111,7 +119,7 @@ impl<'a> Draft<'a> {
     pub fn lock(&mut self, row: &LockRow) {
         if self.counts.locks as usize == LOCKS - 1 {
             self.counts.locks_beyond += 1;
-            self.other_locks.add(row);
+            add(&mut self.other_locks, &row.to_words(), offset_of!(LockRow, acquisitions) / 8);
             return;
         }
         self.put(LOCKS_AT + self.counts.locks as usize * LockRow::WORDS, &row.to_words());
@@ -122,7 +130,7 @@ impl<'a> Draft<'a> {
     pub fn cache(&mut self, row: &CacheRow) {
         if self.counts.caches as usize == CACHES - 1 {
             self.counts.caches_beyond += 1;
-            self.other_caches.add(row);
+            add(&mut self.other_caches, &row.to_words(), offset_of!(CacheRow, active_objects) / 8);
             return;
         }
         self.put(CACHES_AT + self.counts.caches as usize * CacheRow::WORDS, &row.to_words());
@@ -137,12 +145,12 @@ impl<'a> Draft<'a> {
             self.event(0);
         }
         if self.counts.caches_beyond > 0 {
-            let row = self.other_caches.to_words();
+            let row = self.other_caches;
             self.put(CACHES_AT + (CACHES - 1) * CacheRow::WORDS, &row);
             self.counts.caches += 1;
         }
         if self.counts.locks_beyond > 0 {
-            let row = self.other_locks.to_words();
+            let row = self.other_locks;
             self.put(LOCKS_AT + (LOCKS - 1) * LockRow::WORDS, &row);
             self.counts.locks += 1;
         }

@@ -92,11 +92,11 @@ fn rows(field: &[u8], columns: usize, out: &mut dyn Write) -> fmt::Result {
     out.write_char(']')
 }
 
-/// Writes the table whose rows are in `bytes` as an array of objects.
-pub(crate) fn table(shapes: &[Shape], bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
+/// Writes a table as an array of objects; its first `rows` rows, which are valid, are in `bytes`.
+pub(crate) fn table(shapes: &[Shape], bytes: &[u8], rows: u32, out: &mut dyn Write) -> fmt::Result {
     let row_bytes = shapes.iter().map(|shape| shape.bytes).sum::<usize>().max(1);
     out.write_char('[')?;
-    for (at, row) in bytes.chunks_exact(row_bytes).enumerate() {
+    for (at, row) in bytes.chunks_exact(row_bytes).take(rows as usize).enumerate() {
         comma(at == 0, out)?;
         object(shapes, row, out)?;
     }

@@ -2,7 +2,7 @@
 
 use crate::VERSION;
 use crate::body::{ABOUT_AT, BUDGET_AT, CACHES_AT, LISTS_AT, LOCKS_AT, MEMORY_AT, ZONES_AT};
-use crate::json::{Described, Shape, member, number, object, string, table};
+use crate::json::{Described, member, number, object, string, table};
 use crate::rows::{CacheRow, ListRow, LockRow, ZoneRow};
 use crate::sections::{About, Budget, Memory};
 use crate::snapshot::Snapshot;
@@ -53,8 +53,7 @@ impl Snapshot<'_> {
             ("locks", LockRow::SHAPES, LOCKS_AT, about.locks),
         ] {
             member(out, false, name)?;
-            let row_bytes = shapes.iter().map(|shape: &Shape| shape.bytes).sum::<usize>();
-            table(shapes, &self.bytes()[8 * at..][..row_bytes * rows as usize], out)?;
+            table(shapes, &self.bytes()[8 * at..], rows, out)?;
         }
         out.write_str("}\n")
     }

@@ -74,27 +74,6 @@ impl CacheRow {
     pub fn live_objects(&self) -> u64 {
         self.active_objects.saturating_sub(self.parked_objects)
     }
-
-    pub(crate) fn add(&mut self, other: &Self) {
-        for (sum, part) in [
-            (&mut self.active_objects, other.active_objects),
-            (&mut self.total_objects, other.total_objects),
-            (&mut self.parked_objects, other.parked_objects),
-            (&mut self.active_slabs, other.active_slabs),
-            (&mut self.total_slabs, other.total_slabs),
-            (&mut self.partial_slabs, other.partial_slabs),
-            (&mut self.alloc_fast, other.alloc_fast),
-            (&mut self.alloc_slow, other.alloc_slow),
-            (&mut self.free_fast, other.free_fast),
-            (&mut self.free_slow, other.free_slow),
-            (&mut self.slabs_allocated, other.slabs_allocated),
-            (&mut self.refills, other.refills),
-            (&mut self.deactivations, other.deactivations),
-            (&mut self.cmpxchg_fails, other.cmpxchg_fails),
-        ] {
-            *sum = sum.saturating_add(part);
-        }
-    }
 }
 
 section! {
@@ -174,19 +153,5 @@ section! {
         pub hold_ns: u64,
         /// Sum of the times that tasks waited for these locks, in nanoseconds.
         pub wait_ns: u64,
-    }
-}
-
-impl LockRow {
-    pub(crate) fn add(&mut self, other: &Self) {
-        for (sum, part) in [
-            (&mut self.acquisitions, other.acquisitions),
-            (&mut self.contentions, other.contentions),
-            (&mut self.hold_samples, other.hold_samples),
-            (&mut self.hold_ns, other.hold_ns),
-            (&mut self.wait_ns, other.wait_ns),
-        ] {
-            *sum = sum.saturating_add(part);
-        }
     }
 }

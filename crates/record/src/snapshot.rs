@@ -112,9 +112,7 @@ impl<'a> Snapshot<'a> {
         if owner.is_vacant() {
             return Err(RecordError::Free);
         }
-        if (sequence.generation, sequence.count) == (owner.generation, 0)
-            || sequence.generation != owner.generation
-        {
+        if sequence.generation != owner.generation || sequence.count == 0 {
             return Err(RecordError::Unpublished { owner });
         }
         if sequence.is_writing() {

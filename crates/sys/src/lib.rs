@@ -9,7 +9,7 @@
 //!
 //! Nothing here allocates through the global allocator.
 //!
-//! Order of the modules, each using only those before it: `errno`, `glibc`; `primitive`;
+//! Order of the modules, each using only those before it: `errno`, `glibc`; `primitive`; `known`;
 //! `confined`, `own_stack`, `report`; `local`, `object`; `random`, `clock`, `clear`, `file`,
 //! `file_descriptor`, `memfd`, `peek`, `record_page`, `seccomp`; `lock`, `gate`, `hooks`,
 //! `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; on their own, `prefetch` and
@@ -29,6 +29,7 @@ pub mod file_descriptor;
 pub mod gate;
 pub mod glibc;
 pub mod hooks;
+mod known;
 pub mod local;
 pub mod lock;
 pub mod locks;

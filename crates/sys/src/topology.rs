@@ -2,8 +2,9 @@
 
 use crate::confined::is_confined;
 use crate::file::find_piece;
+use crate::known::Known;
 use crate::own_stack;
-use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 use crate::report::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -20,6 +21,11 @@ fn affinity() -> (Mask, usize) {
     let bytes =
         unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, MASK_BYTES, mask.as_mut_ptr()) };
     (mask, usize::try_from(bytes).unwrap_or(0))
+}
+
+/// Number of CPUs in a mask, at least 1.
+fn count(mask: &Mask) -> u32 {
+    mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1)
 }
 
 /// A list of numbers as the kernel writes it, such as `0-3,8-11`.
@@ -98,24 +104,20 @@ pub fn run_anywhere(thread: libc::pthread_t) {
 
 /// The possible CPUs of the machine: those that it can ever have. Read once.
 fn possible() -> NumberList {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    static LIMIT: AtomicU32 = AtomicU32::new(0);
-    let known = LIMIT.load(Ordering::Acquire);
-    if known != 0 {
-        return NumberList { count: COUNT.load(Ordering::Relaxed), limit: known };
-    }
-    let file = c"/sys/devices/system/cpu/possible";
-    let listed = if is_confined() { None } else { NumberList::read(file) };
-    let list = possible_from(listed, affinity_at_start());
-    COUNT.store(list.count, Ordering::Relaxed);
-    LIMIT.store(list.limit, Ordering::Release);
-    list
+    static KNOWN: Known = Known::new();
+    let both = KNOWN.get(|| {
+        let file = c"/sys/devices/system/cpu/possible";
+        let listed = if is_confined() { None } else { NumberList::read(file) };
+        let NumberList { count, limit } = possible_from(listed, affinity_at_start());
+        u64::from(count) << 32 | u64::from(limit)
+    });
+    NumberList { count: (both >> 32) as u32, limit: both as u32 }
 }
 
 /// The list from `/sys`, if there is one and it has all CPUs on which the process may run. Else the
 /// limit is the size of the kernel's mask in bits, which no CPU number reaches.
 fn possible_from(listed: Option<NumberList>, (mask, bytes): (Mask, usize)) -> NumberList {
-    let allowed = mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1);
+    let allowed = count(&mask);
     let highest = mask
         .iter()
         .rposition(|word| *word != 0)
@@ -151,7 +153,7 @@ pub fn possible_cpus() -> u32 {
 /// Number of CPUs on which the process may run now, at least 1.
 #[must_use]
 pub fn allowed_cpus() -> u32 {
-    affinity().0.iter().map(|word| word.count_ones()).sum::<u32>().max(1)
+    count(&affinity().0)
 }
 
 /// An exclusive upper bound of the numbers of NUMA nodes, at least 1.
@@ -164,14 +166,11 @@ pub fn node_number_limit() -> u32 {
 /// least 1. Read once: by a system call if possible, a tenth of the cost of reading a file.
 #[must_use]
 pub fn memory_node_limit() -> u32 {
-    static KNOWN: AtomicU32 = AtomicU32::new(0);
-    let known = KNOWN.load(Ordering::Relaxed);
-    if known != 0 || crate::confined::is_confined() {
-        return known.max(1);
+    static KNOWN: Known = Known::new();
+    if is_confined() {
+        return 1;
     }
-    let limit = ask_for_memory_nodes();
-    KNOWN.store(limit, Ordering::Relaxed);
-    limit
+    KNOWN.get(|| ask_for_memory_nodes().into()) as u32
 }
 
 fn ask_for_memory_nodes() -> u32 {
@@ -198,7 +197,7 @@ fn ask_for_memory_nodes() -> u32 {
 /// The NUMA node of the CPU that runs the calling thread; 0 if the kernel does not report it.
 #[must_use]
 pub fn current_node() -> u32 {
-    if crate::confined::is_confined() {
+    if is_confined() {
         return 0;
     }
     if let Some(node) = crate::glibc::running_node() {
@@ -299,17 +298,12 @@ fn chosen_mode(text: &[u8]) -> Option<HugePages> {
 /// kernel's default (`DEFAULT_MAX_MAP_COUNT`, Linux 6.8).
 #[must_use]
 pub fn max_map_count() -> usize {
-    const DEFAULT: usize = 65_530;
-    static KNOWN: AtomicUsize = AtomicUsize::new(0);
-    let known = KNOWN.load(Ordering::Relaxed);
-    if known != 0 {
-        return known;
-    }
+    const DEFAULT: u64 = 65_530;
+    static KNOWN: Known = Known::new();
     let number = |text: &[u8]| core::str::from_utf8(text).ok()?.trim_ascii().parse().ok();
     let read = || own_stack::run(|| find_piece(c"/proc/sys/vm/max_map_count", b'\n', number));
-    let found = if is_confined() { None } else { read() }.unwrap_or(DEFAULT);
-    KNOWN.store(found.max(1), Ordering::Relaxed);
-    found.max(1)
+    let look = || if is_confined() { None } else { read() }.unwrap_or(DEFAULT).max(1);
+    KNOWN.get(look) as usize
 }
 
 #[cfg(test)]

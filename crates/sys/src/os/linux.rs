@@ -2,7 +2,8 @@
 
 use super::system::{NotMoved, Os};
 use crate::errno::{OsError, OsResult};
-use crate::primitive::{AtomicU32, AtomicUsize, Ordering};
+use crate::known::Known;
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::random::random;
 use core::ptr::NonNull;
 
@@ -12,46 +13,26 @@ pub struct Linux;
 /// Bytes of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Shows if the kernel may put Quarry's memory into huge pages, on advice or unasked.
-static MAY_BE_HUGE: AtomicU32 = AtomicU32::new(UNKNOWN);
-const UNKNOWN: u32 = 0;
-const NOT_HUGE: u32 = 1;
-const HUGE: u32 = 2;
+/// Set once the kernel was advised to put memory of Quarry into huge pages.
+static IS_ADVISED: AtomicBool = AtomicBool::new(false);
 
+/// Returns whether the kernel may put Quarry's memory into huge pages, on advice or unasked.
 fn may_be_huge() -> bool {
-    let known = MAY_BE_HUGE.load(Ordering::Relaxed);
-    if known != UNKNOWN {
-        return known == HUGE;
-    }
-    let found = if gives_huge_unasked() { HUGE } else { NOT_HUGE };
-    let _ = MAY_BE_HUGE.compare_exchange(UNKNOWN, found, Ordering::Relaxed, Ordering::Relaxed);
-    MAY_BE_HUGE.load(Ordering::Relaxed) == HUGE
+    IS_ADVISED.load(Ordering::Relaxed) || gives_huge_unasked()
 }
 
 /// Reads `transparent_hugepage/enabled`, only once.
 fn gives_huge_unasked() -> bool {
-    static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
-    let known = KNOWN.load(Ordering::Relaxed);
-    if known != UNKNOWN {
-        return known == HUGE;
-    }
-    let found = crate::topology::huge_pages() == crate::topology::HugePages::Always;
-    KNOWN.store(if found { HUGE } else { NOT_HUGE }, Ordering::Relaxed);
-    found
+    static KNOWN: Known = Known::new();
+    KNOWN.is_true(|| crate::topology::huge_pages() == crate::topology::HugePages::Always)
 }
 
 /// The page size, from the auxiliary vector. `sysconf` would read 192 KiB of the C library's file
 /// into a process that uses them for nothing else.
 fn page_size() -> usize {
-    static KNOWN: AtomicUsize = AtomicUsize::new(0);
-    let known = KNOWN.load(Ordering::Relaxed);
-    if known != 0 {
-        return known;
-    }
+    static KNOWN: Known = Known::new();
     // SAFETY: getauxval has no preconditions.
-    let found = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
-    KNOWN.store(found, Ordering::Relaxed);
-    found
+    KNOWN.get(|| unsafe { libc::getauxval(libc::AT_PAGESZ) }) as usize
 }
 
 fn is_huge_aligned(address: NonNull<u8>, bytes: usize) -> bool {
@@ -271,7 +252,7 @@ unsafe impl Os for Linux {
 
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()> {
         if huge {
-            MAY_BE_HUGE.store(HUGE, Ordering::Relaxed);
+            IS_ADVISED.store(true, Ordering::Relaxed);
         }
         let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: a hint that keeps contents; the range is committed by us.

@@ -7,7 +7,8 @@ use super::area::SlotArea;
 use super::sequenced::Sequenced;
 use super::sequences::Cpus;
 use crate::glibc::weak_address;
-use crate::primitive::{AtomicIsize, AtomicU32, Ordering, task};
+use crate::known::Known;
+use crate::primitive::{AtomicIsize, Ordering, task};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -60,18 +61,12 @@ fn find() -> Registration {
 
 /// Returns whether the kernel grants the barrier. Asks once, before a seccomp filter may forbid it.
 pub(super) fn has_barrier() -> bool {
-    const GRANTED: u32 = 1;
-    const REFUSED: u32 = 2;
-    static KNOWN: AtomicU32 = AtomicU32::new(0);
-    let known = KNOWN.load(Ordering::Relaxed);
-    if known != 0 {
-        return known == GRANTED;
-    }
-    let granted = !crate::confined::is_confined()
-        && glibc_rseq_offset().is_some()
-        && membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ);
-    KNOWN.store(if granted { GRANTED } else { REFUSED }, Ordering::Relaxed);
-    granted
+    static KNOWN: Known = Known::new();
+    KNOWN.is_true(|| {
+        !crate::confined::is_confined()
+            && glibc_rseq_offset().is_some()
+            && membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ)
+    })
 }
 
 /// `__rseq_offset`, if glibc defines it and has registered this process.

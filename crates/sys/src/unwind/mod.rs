@@ -15,7 +15,6 @@
 //!
 //! Order of the files, each using only those before: `reader`, `rule`, `stack`, `program`,
 //! `tables`, `walk`.
-#![cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "tables are read on x86-64"))]
 
 mod program;
 mod reader;

@@ -91,33 +91,15 @@ impl Run {
             // nop
             0x00 => {}
             // offset
-            0x80..=0xbf => {
-                let offset = program.number()? as i64 * data;
-                self.save(low, offset);
-            }
+            0x80..=0xbf => self.save(low, program.number()? as i64 * data),
             // restore
             0xc0..=0xff => self.restore(low),
             // offset_extended, its signed form, and GNU's negative form
-            0x05 => {
-                let register = program.number()?;
-                let offset = program.number()? as i64 * data;
-                self.save(register, offset);
-            }
-            0x11 => {
-                let register = program.number()?;
-                let offset = program.signed()? * data;
-                self.save(register, offset);
-            }
-            0x2f => {
-                let register = program.number()?;
-                let offset = -(program.number()? as i64) * data;
-                self.save(register, offset);
-            }
+            0x05 => self.save(program.number()?, program.number()? as i64 * data),
+            0x11 => self.save(program.number()?, program.signed()? * data),
+            0x2f => self.save(program.number()?, -(program.number()? as i64) * data),
             // restore_extended
-            0x06 => {
-                let register = program.number()?;
-                self.restore(register);
-            }
+            0x06 => self.restore(program.number()?),
             // undefined: for the return address, it means that the function has no caller
             0x07 => {
                 if program.number()? == RETURN_ADDRESS {
@@ -140,9 +122,7 @@ impl Run {
                 self.state = self.remembered[self.depth];
             }
             // GNU_args_size
-            0x2e => {
-                program.number()?;
-            }
+            0x2e => _ = program.number()?,
             0x0c..=0x0f | 0x12 | 0x13 => self.define(step, program)?,
             0x09 | 0x10 | 0x14..=0x16 => self.save_unusually(step, program)?,
             _ => return None,
@@ -155,9 +135,7 @@ impl Run {
         if step == 0x0f {
             // An expression, which compilers write for a function that aligns its stack: load the
             // word at an offset from the frame pointer.
-            let bytes = program.number()? as usize;
-            let mut expression = program.part(bytes);
-            program.skip(bytes)?;
+            let mut expression = program.block()?;
             (self.state.base, self.state.offset) = match offset_from_frame(&mut expression) {
                 Some(offset) if expression.byte() == Some(0x06) && expression.byte().is_none() => {
                     (Base::AtFrame, offset)
@@ -205,20 +183,14 @@ impl Run {
         let mut saved = None;
         match step {
             0x10 | 0x16 => {
-                let bytes = program.number()? as usize;
-                let mut expression = program.part(bytes);
-                program.skip(bytes)?;
+                let mut expression = program.block()?;
                 if step == 0x10 && register == FRAME_POINTER {
                     let offset = offset_from_frame(&mut expression);
                     saved = offset.filter(|_| expression.byte().is_none());
                 }
             }
-            0x15 => {
-                program.signed()?;
-            }
-            _ => {
-                program.number()?;
-            }
+            0x15 => _ = program.signed()?,
+            _ => _ = program.number()?,
         }
         match (register, saved.and_then(|offset| i16::try_from(offset).ok())) {
             (FRAME_POINTER, Some(offset)) => self.state.saved = Saved::AtFrame(offset),

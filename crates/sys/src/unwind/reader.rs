@@ -55,31 +55,37 @@ impl Reader {
         Some(u64::from_le_bytes(self.take()?))
     }
 
-    /// Reads an unsigned LEB128 number: seven bits per byte.
-    pub(super) fn number(&mut self) -> Option<u64> {
-        let (mut value, mut shift) = (0u64, 0);
+    /// A reader of the bytes whose number stands here; this one goes on after them.
+    pub(super) fn block(&mut self) -> Option<Self> {
+        let bytes = self.number()? as usize;
+        let block = self.part(bytes);
+        self.skip(bytes)?;
+        Some(block)
+    }
+
+    /// Reads a LEB128 number: seven bits per byte. Returns it, and how many bits it has.
+    fn bits(&mut self) -> Option<(u64, u32)> {
+        let (mut value, mut bits) = (0u64, 0);
         loop {
             let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-            shift += 7;
+            value |= u64::from(byte & 0x7f).checked_shl(bits).unwrap_or(0);
+            bits += 7;
             if byte & 0x80 == 0 {
-                return Some(value);
+                return Some((value, bits));
             }
         }
     }
 
-    /// Reads a signed LEB128 number: seven bits per byte.
+    /// Reads an unsigned LEB128 number.
+    pub(super) fn number(&mut self) -> Option<u64> {
+        Some(self.bits()?.0)
+    }
+
+    /// Reads a signed LEB128 number.
     pub(super) fn signed(&mut self) -> Option<i64> {
-        let (mut value, mut shift) = (0i64, 0);
-        loop {
-            let byte = self.byte()?;
-            value |= i64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-            shift += 7;
-            if byte & 0x80 == 0 {
-                let is_negative = byte & 0x40 != 0 && shift < 64;
-                return Some(if is_negative { value | -1 << shift } else { value });
-            }
-        }
+        let (value, bits) = self.bits()?;
+        let is_negative = bits < 64 && value >> (bits - 1) & 1 == 1;
+        Some(if is_negative { value as i64 | -1 << bits } else { value as i64 })
     }
 
     /// Reads a pointer in this encoding; `None` for an encoding that no compiler uses for code.

@@ -90,16 +90,18 @@ struct Common {
     program: Reader,
 }
 
+/// The entry of the table at which `table` is; `None` for its end, or one with a length of 64 bits.
+fn entry(mut table: Reader) -> Option<Reader> {
+    let bytes = table.word()?;
+    (bytes != 0 && bytes != u32::MAX).then(|| table.part(bytes as usize))
+}
+
 fn read_description(
-    mut description: Reader,
+    description: Reader,
     code: usize,
     reader: &impl Fn(usize) -> Option<Reader>,
 ) -> Option<Rule> {
-    let bytes = description.word()?;
-    if bytes == 0 || bytes == u32::MAX {
-        return None;
-    }
-    let mut description = description.part(bytes as usize);
+    let mut description = entry(description)?;
     let here = description.at();
     let common = read_common(reader(here.checked_sub(description.word()? as usize)?)?)?;
     let begin = description.pointer(common.scales.pointers)?;
@@ -111,8 +113,7 @@ fn read_description(
         return Some(Rule::of(Base::Signal));
     }
     if common.has_data {
-        let bytes = description.number()? as usize;
-        description.skip(bytes)?;
+        description.block()?;
     }
     let mut run = Run::new(common.scales);
     run.go(common.program, begin, usize::MAX)?;
@@ -121,12 +122,8 @@ fn read_description(
     Some(run.rule())
 }
 
-fn read_common(mut common: Reader) -> Option<Common> {
-    let bytes = common.word()?;
-    if bytes == 0 || bytes == u32::MAX {
-        return None;
-    }
-    let mut common = common.part(bytes as usize);
+fn read_common(common: Reader) -> Option<Common> {
+    let mut common = entry(common)?;
     if common.word()? != 0 {
         return None;
     }
@@ -151,9 +148,7 @@ fn read_common(mut common: Reader) -> Option<Common> {
     }
     let mut is_signal = false;
     if has_data {
-        let bytes = common.number()? as usize;
-        let mut data = common.part(bytes);
-        common.skip(bytes)?;
+        let mut data = common.block()?;
         for letter in &letters[1..] {
             match letter {
                 b'R' => scales.pointers = data.byte()?,
@@ -161,9 +156,7 @@ fn read_common(mut common: Reader) -> Option<Common> {
                     let encoding = data.byte()?;
                     data.offset(encoding)?;
                 }
-                b'L' => {
-                    data.byte()?;
-                }
+                b'L' => _ = data.byte()?,
                 b'S' => is_signal = true,
                 _ => return None,
             }

@@ -38,12 +38,12 @@ const SAVED_STACK: usize = 160;
 const SAVED_CODE: usize = 168;
 
 impl Registers {
-    /// Returns the registers of the function into which this is inlined.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    /// Returns the registers of the function into which this is inlined; zeros without assembler.
     #[inline(always)]
     fn here() -> Self {
         let (code, stack, frame);
         // SAFETY: reads three registers.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         unsafe {
             core::arch::asm!(
                 "lea {}, [rip]", "mov {}, rsp", "mov {}, rbp",
@@ -51,14 +51,8 @@ impl Registers {
                 options(nostack, nomem, preserves_flags)
             );
         }
-        Self { code, stack, frame, is_return: false }
-    }
-
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    #[inline(always)]
-    fn here() -> Self {
-        let (code, stack, frame);
-        // SAFETY: reads three registers.
+        // SAFETY: as above.
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
         unsafe {
             core::arch::asm!(
                 "adr {}, .", "mov {}, sp", "mov {}, x29",
@@ -66,12 +60,11 @@ impl Registers {
                 options(nostack, nomem, preserves_flags)
             );
         }
+        #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+        {
+            (code, stack, frame) = (0, 0, 0);
+        }
         Self { code, stack, frame, is_return: false }
-    }
-
-    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    fn here() -> Self {
-        Self { code: 0, stack: 0, frame: 0, is_return: false }
     }
 
     /// Returns the registers of the caller; `None` if there is none, or it cannot be found.
