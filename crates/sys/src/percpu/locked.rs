@@ -3,9 +3,9 @@
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SlotIndex};
-use super::limits::Limits;
 use super::object::{Object, Push};
 use super::per_cpu::{Arrays, Lists, PerCpu};
+use super::room::Limits;
 use super::stripes::{ChooseSlot, Stripes};
 use crate::lock::CountedLock;
 use crate::locks::Visit;

@@ -27,22 +27,19 @@
 //! interrupts). `sequenced` has the code that `RseqSlots` and `SteppedSlots` share.
 //!
 //! Order of the files, each using only those before it:
-//! * `object`, `limits`, `layout`, `word_tree`: objects, limits of room, a slot's layout; trees for
-//!   walks
-//! * `area`, `room`, `place`, `usage`: the memory of slots; the room of arrays, their opening and
-//!   emptying; counts
+//! * `object`, `layout`, `word_tree`: objects, a slot's layout; trees for walks
+//! * `area`, `room`, `place`: the memory of slots; the room of arrays, their opening and emptying
 //! * `per_cpu`: the traits of a backend
 //! * `stripes`, `locked`: slots under a try-lock each
 //! * `sequences`, `sequenced`: traits for restartable sequences, and the backend above them
 //! * `registration`: where the kernel keeps the rseq registration of the running thread
-//! * `assembly`, `x86_64`: the sequences of x86-64; `aarch64`: those of aarch64; `rseq`: their calls
+//! * `assembly`, `x86_64`: the sequences of x86-64; `aarch64`: those of aarch64; `rseq`: the calls
 //! * `stepped`: the sequences of the model checker
 
 mod area;
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
 mod assembly;
 mod layout;
-mod limits;
 mod locked;
 mod object;
 mod per_cpu;
@@ -77,22 +74,21 @@ mod sequences;
 #[cfg(quarry_model)]
 mod stepped;
 mod stripes;
-mod usage;
 mod word_tree;
 
 pub use area::SlotArea;
 pub use layout::{
     ArrayId, LOOKED_AT, MAX_ARRAYS, SLOT_BYTES, SlotIndex, WIDE_OBJECTS, WIDE_PLACES,
 };
-pub use limits::Limits;
 pub use locked::{DeclaredSlot, LockedSlots};
-pub use object::{ArrayUse, ListUse, Object, Push};
+pub use object::{ArrayUse, Object, Push};
 pub use per_cpu::{Arrays, Lists, PerCpu};
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
 ))]
 pub use registration::{RseqSlots, SequenceOffsets};
+pub use room::Limits;
 #[cfg(quarry_model)]
 pub use stepped::{PlantedBug, Stepped, SteppedSlots};
 pub use stripes::{ChooseSlot, ThreadStripe};

@@ -1,4 +1,4 @@
-//! Objects, the result of a push, and the counts of arrays and lists.
+//! Objects, the result of a push, and the counts of an array.
 
 use core::ptr::NonNull;
 
@@ -25,15 +25,4 @@ pub struct ArrayUse {
     pub level: u64,
     /// Pushes and pops of single objects so far.
     pub operations: u64,
-}
-
-/// The counts of one list in all slots.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ListUse {
-    /// Objects on the list now.
-    pub level: u64,
-    /// Pops so far, interrupted and repeated attempts included.
-    pub pops: u64,
-    /// Pushes so far, interrupted and repeated attempts included.
-    pub pushes: u64,
 }

@@ -3,8 +3,8 @@
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
-use super::limits::Limits;
 use super::object::{ArrayUse, Object, Push};
+use super::room::Limits;
 use super::word_tree::WordTree;
 use crate::locks::Visit;
 use crate::os::{Os, OsResult};

@@ -4,8 +4,8 @@ use super::area::SlotArea;
 use super::layout::{
     ArrayId, FIRST_WORD, LIST_MAX, LOOKED_AT, MAX_ARRAYS, MISSES, Place, SlotIndex, WidePlace,
 };
-use super::limits::Limits;
 use super::object::Object;
+use super::room::Limits;
 use crate::lock::Guard;
 use crate::primitive::{AtomicU64, Ordering};
 use core::ptr::NonNull;

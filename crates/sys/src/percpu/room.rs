@@ -20,10 +20,32 @@
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, MAX_ARRAYS, MISSES, Place, SlotIndex};
-use super::limits::Limits;
+use super::object::ArrayUse;
 use crate::broken::{Broken, Check};
 use crate::os::{OsError, OsResult};
 use crate::primitive::Ordering::Relaxed;
+
+/// Limits of the room of arrays, in bytes of the objects that fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Maximum number of bytes in one slot.
+    pub slot: usize,
+    /// Maximum number of bytes in all slots together.
+    pub all: usize,
+    /// Bytes allowed to each slot even if `all` is reached.
+    pub least: usize,
+}
+
+impl Limits {
+    /// No limits.
+    pub const NONE: Self = Self { slot: usize::MAX, all: usize::MAX, least: usize::MAX };
+
+    /// Returns the bytes that a slot may still get, if it has `bytes` and all slots have `all`.
+    pub(super) fn left(&self, bytes: usize, all: usize) -> usize {
+        let beside = self.all.saturating_sub(all).max(self.least.saturating_sub(bytes));
+        self.slot.saturating_sub(bytes).min(beside)
+    }
+}
 
 /// Fewest objects of an array's first room, unless its place or `FEWEST_BYTES` holds fewer.
 const FEWEST: usize = 8;
@@ -131,6 +153,34 @@ impl SlotArea {
                 .sum::<usize>()
         };
         self.awake().map(of_slot).sum()
+    }
+
+    /// Objects and operations of an array, summed over all slots; a snapshot. O(slots awake).
+    #[must_use]
+    pub fn usage(&self, array: ArrayId) -> ArrayUse {
+        let operations = self.rooms.operations_asleep(array);
+        let mut sum = ArrayUse { level: 0, operations };
+        if self.capacity(array) == 0 {
+            return sum;
+        }
+        for slot in self.awake() {
+            let header = self.word(slot, array, 0).load(Relaxed);
+            if header != 0 {
+                sum.level += self.slot_level(slot, array);
+                sum.operations += header >> 16;
+            }
+        }
+        sum
+    }
+
+    /// Returns a number that changes with every push to and pop from the slot's cells. O(cells).
+    #[must_use]
+    pub fn slot_operations(&self, slot: SlotIndex) -> u64 {
+        (1..MAX_ARRAYS).map(ArrayId::new).fold(0, |sum, array| {
+            let word = |word| self.word(slot, array, word).load(Relaxed);
+            // Arrays count in word 0, lists in words 2 and 3, which arrays seldom change.
+            sum.wrapping_add(word(0)).wrapping_add(word(2)).wrapping_add(word(3))
+        })
     }
 
     /// Returns whether arrays of `slot` have room. O(1); does not touch a slot that never had room.

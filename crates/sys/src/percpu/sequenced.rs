@@ -22,9 +22,9 @@
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
-use super::limits::Limits;
 use super::object::{Object, Push};
 use super::per_cpu::{Arrays, Lists, PerCpu};
+use super::room::Limits;
 use super::sequences::{STOPPED_LIST, Sequences};
 use super::stripes::{ChooseSlot, Stripes, ThreadStripe};
 use super::word_tree::WordTree;

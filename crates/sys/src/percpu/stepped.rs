@@ -231,115 +231,6 @@ impl Attempt<'_> {
         if fresh_admits { 0 } else { !bounds & 0xffff }
     }
 
-    fn pop(&self, array: ArrayId) -> Result<Option<Object>, Interrupted> {
-        let begin = self.begin_of(self.load(self.word(array, 1))?);
-        let header = self.load(self.word(array, 0))?;
-        let top = header & 0xffff;
-        if top <= begin {
-            return Ok(None);
-        }
-        let object = self.load(self.at(top - 1))?;
-        self.store(self.word(array, 0), header.wrapping_add(0xffff))?;
-        Ok(Object::new(object as *mut u8))
-    }
-
-    fn push(&self, array: ArrayId, object: Object) -> Result<Push, Interrupted> {
-        let address = object.as_ptr() as u64;
-        let load_bounds = || self.load(self.word(array, 1));
-        let load_header = || self.load(self.word(array, 0));
-        let (bounds, header) = if self.stepped.has(PlantedBug::HeaderBeforeBounds) {
-            let header = load_header()?;
-            (load_bounds()?, header)
-        } else {
-            (load_bounds()?, load_header()?)
-        };
-        let top = header & 0xffff;
-        let committed = header.wrapping_add(0x1_0001);
-        if self.stepped.has(PlantedBug::CommitBeforeBounds) && top != 0 {
-            self.store(self.at(top), address)?;
-            self.store(self.word(array, 0), committed)?;
-            if top >= bounds >> 16 {
-                self.word(array, 0).raw().store(header, Ordering::Relaxed);
-                return Ok(Push::Refused);
-            }
-            return Ok(Push::Stored);
-        }
-        if top >= bounds >> 16 {
-            return Ok(Push::Refused);
-        }
-        // With the bug `HeaderBeforeBounds`, `top` may be 0: a CPU would read the slot in front.
-        for depth in 1..=LOOKED_AT as u64 {
-            if top != 0 && self.load(self.at(top - depth))? == address {
-                return Ok(Push::Duplicate);
-            }
-        }
-        self.store(self.at(top), address)?;
-        self.store(self.word(array, 0), committed)?;
-        Ok(Push::Stored)
-    }
-
-    fn pop_batch(
-        &self,
-        array: ArrayId,
-        out: &mut [MaybeUninit<Object>],
-    ) -> Result<bool, Interrupted> {
-        let begin = self.begin_of(self.load(self.word(array, 1))?);
-        let header = self.load(self.word(array, 0))?;
-        let (top, count) = (header & 0xffff, out.len() as u64);
-        if top < begin + count {
-            return Ok(false);
-        }
-        for (index, object) in (top - count..top).zip(out) {
-            let address = self.load(self.at(index))? as *mut u8;
-            object.write(NonNull::new(address).expect("arrays hold no null"));
-        }
-        self.store(self.word(array, 0), header - count)?;
-        Ok(true)
-    }
-
-    fn push_batch(&self, array: ArrayId, objects: &[Object]) -> Result<bool, Interrupted> {
-        let bounds = self.load(self.word(array, 1))?;
-        let header = self.load(self.word(array, 0))?;
-        let (top, count) = (header & 0xffff, objects.len() as u64);
-        if top + count > bounds >> 16 {
-            return Ok(false);
-        }
-        for (index, object) in (top..).zip(objects) {
-            self.store(self.at(index), object.as_ptr() as u64)?;
-        }
-        self.store(self.word(array, 0), header + count)?;
-        Ok(true)
-    }
-
-    fn list_pop(&self, array: ArrayId) -> Result<Option<Object>, Interrupted> {
-        let guard = self.load(self.word(array, 1))?;
-        if guard == STOPPED_LIST && !self.stepped.has(PlantedBug::ListPopIgnoresStop) {
-            return Ok(None);
-        }
-        let list = self.load(self.word(array, 0))?;
-        let Some(head) = Object::new(((list >> 20) << 4) as *mut u8) else { return Ok(None) };
-        let next = self.load(link(&head))?;
-        self.count(array, 2)?;
-        self.store(self.word(array, 0), (next >> 4) << 20 | ((list & LIST_MAX) - 1))?;
-        Ok(Some(head))
-    }
-
-    fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Result<Push, Interrupted> {
-        if self.load(self.word(array, 1))? != guard {
-            return Ok(Push::Refused);
-        }
-        let list = self.load(self.word(array, 0))?;
-        self.link(array, list, LIST_MAX, object)
-    }
-
-    fn list_push_below(&self, array: ArrayId, object: Object) -> Result<Push, Interrupted> {
-        let below = self.load(self.word(array, 1))? as u32 as i32;
-        let list = self.load(self.word(array, 0))?;
-        let stopped = below < 0 && !self.stepped.has(PlantedBug::ListPushBelowIgnoresStop);
-        let below = if stopped { 0 } else { u64::from(below as u32) };
-        self.link(array, list, below, object)
-    }
-
     fn link(
         &self,
         array: ArrayId,
@@ -363,57 +254,6 @@ impl Attempt<'_> {
 
     fn count(&self, array: ArrayId, word: usize) -> Result<(), Interrupted> {
         self.step(|| self.word(array, word).raw().fetch_add(1, Ordering::Relaxed)).map(|_| ())
-    }
-
-    fn compare_store(
-        &self,
-        slot: SlotIndex,
-        array: ArrayId,
-        word: usize,
-        expected: u64,
-        new: u64,
-    ) -> Result<bool, Interrupted> {
-        if self.slot != slot && !self.stepped.has(PlantedBug::CompareStoreIgnoresCpu) {
-            return Ok(false);
-        }
-        let of_slot = |word| self.area.word(slot, array, word);
-        let stopped = self.load(of_slot(1))? == STOPPED_LIST;
-        if stopped && !self.stepped.has(PlantedBug::CompareStoreIgnoresStop) {
-            return Ok(false);
-        }
-        if self.load(of_slot(word))? != expected {
-            return Ok(false);
-        }
-        self.store(of_slot(word), new)?;
-        Ok(true)
-    }
-
-    /// Does what the CPU's sequence does: see [`WordTree`] for the form of a tree.
-    ///
-    /// # Safety
-    /// See [`PerCpu::walk`](super::PerCpu::walk).
-    unsafe fn walk(&self, tree: &WordTree, index: u64) -> Result<u64, Interrupted> {
-        const LAST: u64 = WordTree::FAN_OUT as u64 - 1;
-        let root = self.load(tree.root())?;
-        if root & WordTree::IS_LEAF != 0 {
-            return Ok(if index == 0 { root } else { 0 });
-        }
-        let mut shift = root % WordTree::NODE_ALIGN as u64;
-        let mut node = root - shift;
-        if node == 0 || index >> shift > LAST {
-            return Ok(0);
-        }
-        loop {
-            let place = (index >> shift & LAST) as usize;
-            // SAFETY: the word lies in a node that this sequence has found in the tree; the caller
-            // promises that it stays one until a barrier, which would have interrupted the load.
-            let word = self.load(unsafe { &*(node as usize as *const AtomicU64).add(place) })?;
-            if word & WordTree::IS_NODE == 0 {
-                return Ok(word);
-            }
-            node = word - WordTree::IS_NODE;
-            shift = shift.wrapping_sub(WordTree::LEVEL_BITS.into()) % WordTree::NODE_ALIGN as u64;
-        }
     }
 }
 
@@ -474,23 +314,103 @@ unsafe impl Cpus for Stepped {
 // SAFETY: as for `Cpus`.
 unsafe impl Sequences for Stepped {
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
-        self.run(area, None, |attempt| attempt.pop(array))
+        self.run(area, None, |attempt| {
+            let begin = attempt.begin_of(attempt.load(attempt.word(array, 1))?);
+            let header = attempt.load(attempt.word(array, 0))?;
+            let top = header & 0xffff;
+            if top <= begin {
+                return Ok(None);
+            }
+            let object = attempt.load(attempt.at(top - 1))?;
+            attempt.store(attempt.word(array, 0), header.wrapping_add(0xffff))?;
+            Ok(Object::new(object as *mut u8))
+        })
     }
 
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
-        self.run(area, Push::Refused, |attempt| attempt.push(array, object))
+        self.run(area, Push::Refused, |attempt| {
+            let address = object.as_ptr() as u64;
+            let load_bounds = || attempt.load(attempt.word(array, 1));
+            let load_header = || attempt.load(attempt.word(array, 0));
+            let (bounds, header) = if self.has(PlantedBug::HeaderBeforeBounds) {
+                let header = load_header()?;
+                (load_bounds()?, header)
+            } else {
+                (load_bounds()?, load_header()?)
+            };
+            let top = header & 0xffff;
+            let committed = header.wrapping_add(0x1_0001);
+            if self.has(PlantedBug::CommitBeforeBounds) && top != 0 {
+                attempt.store(attempt.at(top), address)?;
+                attempt.store(attempt.word(array, 0), committed)?;
+                if top >= bounds >> 16 {
+                    attempt.word(array, 0).raw().store(header, Ordering::Relaxed);
+                    return Ok(Push::Refused);
+                }
+                return Ok(Push::Stored);
+            }
+            if top >= bounds >> 16 {
+                return Ok(Push::Refused);
+            }
+            // With the bug `HeaderBeforeBounds`, `top` may be 0: a CPU would read the slot in
+            // front.
+            for depth in 1..=LOOKED_AT as u64 {
+                if top != 0 && attempt.load(attempt.at(top - depth))? == address {
+                    return Ok(Push::Duplicate);
+                }
+            }
+            attempt.store(attempt.at(top), address)?;
+            attempt.store(attempt.word(array, 0), committed)?;
+            Ok(Push::Stored)
+        })
     }
 
     fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
-        self.run(area, false, |attempt| attempt.pop_batch(array, out))
+        self.run(area, false, |attempt| {
+            let begin = attempt.begin_of(attempt.load(attempt.word(array, 1))?);
+            let header = attempt.load(attempt.word(array, 0))?;
+            let (top, count) = (header & 0xffff, out.len() as u64);
+            if top < begin + count {
+                return Ok(false);
+            }
+            for (index, object) in (top - count..top).zip(&mut *out) {
+                let address = attempt.load(attempt.at(index))? as *mut u8;
+                object.write(NonNull::new(address).expect("arrays hold no null"));
+            }
+            attempt.store(attempt.word(array, 0), header - count)?;
+            Ok(true)
+        })
     }
 
     fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
-        self.run(area, false, |attempt| attempt.push_batch(array, objects))
+        self.run(area, false, |attempt| {
+            let bounds = attempt.load(attempt.word(array, 1))?;
+            let header = attempt.load(attempt.word(array, 0))?;
+            let (top, count) = (header & 0xffff, objects.len() as u64);
+            if top + count > bounds >> 16 {
+                return Ok(false);
+            }
+            for (index, object) in (top..).zip(objects) {
+                attempt.store(attempt.at(index), object.as_ptr() as u64)?;
+            }
+            attempt.store(attempt.word(array, 0), header + count)?;
+            Ok(true)
+        })
     }
 
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
-        self.run(area, None, |attempt| attempt.list_pop(array))
+        self.run(area, None, |attempt| {
+            let guard = attempt.load(attempt.word(array, 1))?;
+            if guard == STOPPED_LIST && !self.has(PlantedBug::ListPopIgnoresStop) {
+                return Ok(None);
+            }
+            let list = attempt.load(attempt.word(array, 0))?;
+            let Some(head) = Object::new(((list >> 20) << 4) as *mut u8) else { return Ok(None) };
+            let next = attempt.load(link(&head))?;
+            attempt.count(array, 2)?;
+            attempt.store(attempt.word(array, 0), (next >> 4) << 20 | ((list & LIST_MAX) - 1))?;
+            Ok(Some(head))
+        })
     }
 
     unsafe fn list_push(
@@ -500,11 +420,23 @@ unsafe impl Sequences for Stepped {
         guard: u64,
         object: Object,
     ) -> Push {
-        self.run(area, Push::Refused, |attempt| attempt.list_push(array, guard, object))
+        self.run(area, Push::Refused, |attempt| {
+            if attempt.load(attempt.word(array, 1))? != guard {
+                return Ok(Push::Refused);
+            }
+            let list = attempt.load(attempt.word(array, 0))?;
+            attempt.link(array, list, LIST_MAX, object)
+        })
     }
 
     unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
-        self.run(area, Push::Refused, |attempt| attempt.list_push_below(array, object))
+        self.run(area, Push::Refused, |attempt| {
+            let below = attempt.load(attempt.word(array, 1))? as u32 as i32;
+            let list = attempt.load(attempt.word(array, 0))?;
+            let stopped = below < 0 && !self.has(PlantedBug::ListPushBelowIgnoresStop);
+            let below = if stopped { 0 } else { u64::from(below as u32) };
+            attempt.link(array, list, below, object)
+        })
     }
 
     fn compare_store(
@@ -516,11 +448,49 @@ unsafe impl Sequences for Stepped {
         expected: u64,
         new: u64,
     ) -> bool {
-        self.run(area, false, |attempt| attempt.compare_store(slot, array, word, expected, new))
+        self.run(area, false, |attempt| {
+            if attempt.slot != slot && !self.has(PlantedBug::CompareStoreIgnoresCpu) {
+                return Ok(false);
+            }
+            let of_slot = |word| attempt.area.word(slot, array, word);
+            let stopped = attempt.load(of_slot(1))? == STOPPED_LIST;
+            if stopped && !self.has(PlantedBug::CompareStoreIgnoresStop) {
+                return Ok(false);
+            }
+            if attempt.load(of_slot(word))? != expected {
+                return Ok(false);
+            }
+            attempt.store(of_slot(word), new)?;
+            Ok(true)
+        })
     }
 
     unsafe fn walk(&self, area: &SlotArea, tree: &WordTree, index: u64) -> u64 {
-        // SAFETY: the caller's promise is passed on.
-        self.run(area, 0, |attempt| unsafe { attempt.walk(tree, index) })
+        self.run(area, 0, |attempt| {
+            const LAST: u64 = WordTree::FAN_OUT as u64 - 1;
+            const SHIFTS: u64 = WordTree::NODE_ALIGN as u64;
+            let root = attempt.load(tree.root())?;
+            if root & WordTree::IS_LEAF != 0 {
+                return Ok(if index == 0 { root } else { 0 });
+            }
+            let mut shift = root % SHIFTS;
+            let mut node = root - shift;
+            if node == 0 || index >> shift > LAST {
+                return Ok(0);
+            }
+            loop {
+                let place = (index >> shift & LAST) as usize;
+                // SAFETY: the word lies in a node that this sequence has found in the tree; the
+                // caller promises that it stays one until a barrier, which would have interrupted
+                // the load.
+                let word =
+                    attempt.load(unsafe { &*(node as usize as *const AtomicU64).add(place) })?;
+                if word & WordTree::IS_NODE == 0 {
+                    return Ok(word);
+                }
+                node = word - WordTree::IS_NODE;
+                shift = shift.wrapping_sub(WordTree::LEVEL_BITS.into()) % SHIFTS;
+            }
+        })
     }
 }

@@ -7,8 +7,8 @@
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
-use super::limits::Limits;
 use super::object::{Object, Push};
+use super::room::Limits;
 use crate::lock::{Guard, LockStats};
 use crate::locks::{AnyLock, Visit};
 use crate::primitive::announce;

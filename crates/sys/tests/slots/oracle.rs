@@ -2,7 +2,7 @@
 //! slot an operation happened, and then computes what the operation should have done.
 
 use crate::support::{
-    A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, WIDE_A, number, tag,
+    A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, WIDE_A, list_usage, number, tag,
 };
 use proptest::prelude::*;
 use quarry_sys::percpu::{ArrayId, LOOKED_AT, Push, SlotIndex};
@@ -349,7 +349,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
             assert_eq!((usage.level, usage.operations), (level, operations));
         }
         let level: usize = self.models.iter().map(|model| model.list.stack.len()).sum();
-        assert_eq!(self.slots.area().list_usage(LIST).level, level as u64);
+        assert_eq!(list_usage(self.slots.area()).level, level as u64);
     }
 }
 

@@ -2,7 +2,9 @@
 //! has a test of its own.
 
 use crate::oracle::{Oracle, any_op};
-use crate::support::{A, B, Backend, CAPACITY_A, LIST, Objects, Slots, Virtual, number, tag};
+use crate::support::{
+    A, B, Backend, CAPACITY_A, LIST, Objects, Slots, Virtual, list_usage, number, tag,
+};
 use proptest::prelude::*;
 use quarry_sys::percpu::{
     ArrayId, Arrays, LockedSlots, MAX_ARRAYS, NativeSlots, PerCpu, Push, ThreadStripe,
@@ -219,7 +221,7 @@ fn full_lists_refuse<S: Backend>() {
     // SAFETY: LIST is a list; its objects are ours.
     unsafe {
         while slots.list_push(LIST, 0, objects.get(1)) != Push::Stored {}
-        let level = slots.area().list_usage(LIST).level;
+        let level = list_usage(slots.area()).level;
         let again = slots.list_push(LIST, 0, objects.get(0));
         if level == 0xf_ffff {
             assert_eq!(again, Push::Refused, "the count has 20 bits");
@@ -244,7 +246,7 @@ fn bounded_lists_refuse<S: Backend>() {
         bound(slots.current());
     }
     let pushed: Vec<Push> = (0..4).map(push).collect();
-    let level = slots.area().list_usage(LIST);
+    let level = list_usage(slots.area());
     if S::DECLARED {
         assert_eq!(pushed, [Push::Stored, Push::Stored, Push::Stored, Push::Refused]);
         assert_eq!((level.level, level.pushes), (3, 3));

@@ -2,8 +2,10 @@
 
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::{
-    ArrayId, Arrays, Limits, Lists, NativeSlots, Object, PerCpu, Push, SlotIndex, VirtualSlots,
+    ArrayId, Arrays, Limits, Lists, NativeSlots, Object, PerCpu, Push, SlotArea, SlotIndex,
+    VirtualSlots,
 };
+use quarry_sys::primitive::Ordering;
 use std::io::Write;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
@@ -19,6 +21,27 @@ pub(crate) const CAPACITY_A: usize = 3;
 /// Capacity of A in its wide place; B has no wide place.
 pub(crate) const WIDE_A: usize = 9;
 pub(crate) const CAPACITY_B: usize = 9;
+
+/// The counts of `LIST` in all slots.
+#[derive(Debug, Default)]
+pub(crate) struct ListUse {
+    /// Objects on the list now.
+    pub(crate) level: u64,
+    /// Pops and pushes so far, interrupted and repeated attempts included.
+    pub(crate) pops: u64,
+    pub(crate) pushes: u64,
+}
+
+pub(crate) fn list_usage(area: &SlotArea) -> ListUse {
+    let mut sum = ListUse::default();
+    for slot in (0..area.slots()).map(SlotIndex) {
+        let word = |word| area.word(slot, LIST, word).load(Ordering::Relaxed);
+        sum.level += word(0) & 0xf_ffff;
+        sum.pops += word(2);
+        sum.pushes += word(3);
+    }
+    sum
+}
 
 /// Says that the running test is skipped, and why. Writes to standard error directly, because the
 /// test harness hides the output of tests that pass.

@@ -4,7 +4,7 @@
 //! those it has popped. At the end the threads' hands and the slots hold each number once.
 
 use crate::support::{
-    A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, Virtual, number, tag,
+    A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, Virtual, list_usage, number, tag,
 };
 use quarry_sys::percpu::{ArrayId, Limits, LockedSlots, NativeSlots, Object, Push, ThreadStripe};
 use quarry_sys::primitive::Ordering;
@@ -385,7 +385,7 @@ fn lists_conserve<S: Backend>(run: Run) {
         list_walk(&slots, &objects, index, run, &pace, &drained)
     });
     found.append(&mut drained.lock().expect("no panic"));
-    let usage = slots.area().list_usage(LIST);
+    let usage = list_usage(slots.area());
     let rest = drain_lists();
     assert_eq!(usage.level, rest.len() as u64);
     assert!(usage.pops <= usage.pushes, "{usage:?}");
