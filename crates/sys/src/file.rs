@@ -4,7 +4,7 @@
 //! where a cancelled thread would end while it holds locks of the allocator.
 
 use crate::errno::{OsError, OsResult};
-use crate::file_descriptor::FileDescriptor;
+use crate::file_descriptor::{FileDescriptor, opened};
 use core::ffi::CStr;
 
 /// Bytes of the longest piece passed to a caller; longer pieces are left out. The buffer is on the
@@ -73,9 +73,7 @@ fn visit_pieces(path: &CStr, separator: u8, ends: &mut dyn FnMut(&[u8]) -> bool)
 fn open(path: &CStr) -> OsResult<FileDescriptor> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the path is NUL-terminated and outlives the call.
-    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
-    // SAFETY: the descriptor was just opened, and only the caller knows it.
-    if fd >= 0 { Ok(unsafe { FileDescriptor::owned(fd as i32) }) } else { Err(OsError::last()) }
+    opened(unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) })
 }
 
 fn read(file: &FileDescriptor, buffer: &mut [u8]) -> OsResult<usize> {

@@ -96,17 +96,16 @@ impl FileDescriptor {
     /// Fills pieces, one after the other, with the bytes from `offset` on. Stops early only at the
     /// end of the file or at an error.
     pub fn read_at(&self, pieces: &mut [&mut [u8]], offset: u64) -> Transfer {
-        self.transfer(libc::SYS_preadv, offset, |done, vectors| {
-            let pieces = pieces.iter_mut().map(|piece| (piece.as_mut_ptr(), piece.len()));
-            vectors.fill(pieces, done);
+        self.transfer(libc::SYS_preadv, offset, |done| {
+            Vectors::after(done, pieces.iter_mut().map(|piece| (piece.as_mut_ptr(), piece.len())))
         })
     }
 
     /// Writes pieces, one after the other, from `offset` on.
     pub fn write_at(&self, pieces: &[&[u8]], offset: u64) -> Transfer {
-        let moved = self.transfer(libc::SYS_pwritev, offset, |done, vectors| {
+        let moved = self.transfer(libc::SYS_pwritev, offset, |done| {
             let pieces = pieces.iter().map(|piece| (piece.as_ptr().cast_mut(), piece.len()));
-            vectors.fill(pieces, done);
+            Vectors::after(done, pieces)
         });
         let all: usize = pieces.iter().map(|piece| piece.len()).sum();
         // EIO if the file takes no bytes and reports no error: callers would try again for ever.
@@ -115,17 +114,16 @@ impl FileDescriptor {
     }
 
     /// Calls `preadv` or `pwritev` until all bytes are moved, or a call moves no bytes or fails.
-    /// `fill` sets the vectors to the bytes that are still to be moved.
+    /// `rest` returns vectors of the bytes after those that are moved already.
     fn transfer(
         &self,
         call: libc::c_long,
         offset: u64,
-        mut fill: impl FnMut(usize, &mut Vectors),
+        mut rest: impl FnMut(usize) -> Vectors,
     ) -> Transfer {
         let mut bytes = 0;
         loop {
-            let mut vectors = Vectors::new();
-            fill(bytes, &mut vectors);
+            let vectors = rest(bytes);
             if vectors.count == 0 {
                 return Transfer { bytes, error: None };
             }
@@ -160,27 +158,33 @@ struct Vectors {
 }
 
 impl Vectors {
-    const fn new() -> Self {
+    /// Vectors of the bytes of `pieces` after the first `done`, as many pieces as fit.
+    fn after(done: usize, pieces: impl Iterator<Item = (*mut u8, usize)>) -> Self {
         let none = libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
-        Self { all: [none; PIECES], count: 0 }
-    }
-
-    /// Points the vectors at the bytes of `pieces` after the first `done`, as many pieces as fit.
-    fn fill(&mut self, pieces: impl Iterator<Item = (*mut u8, usize)>, done: usize) {
-        let mut skipped = done;
+        let (mut vectors, mut skipped) = (Self { all: [none; PIECES], count: 0 }, done);
         for (start, len) in pieces {
             let skip = skipped.min(len);
             skipped -= skip;
             if skip < len {
                 let base = start.wrapping_add(skip).cast();
-                self.all[self.count] = libc::iovec { iov_base: base, iov_len: len - skip };
-                self.count += 1;
+                vectors.all[vectors.count] = libc::iovec { iov_base: base, iov_len: len - skip };
+                vectors.count += 1;
             }
-            if self.count == PIECES {
-                return;
+            if vectors.count == PIECES {
+                break;
             }
         }
+        vectors
     }
+}
+
+/// Returns the descriptor that a system call has opened, or the call's error.
+pub(crate) fn opened(number: libc::c_long) -> OsResult<FileDescriptor> {
+    if number < 0 {
+        return Err(OsError::last());
+    }
+    // SAFETY: only the caller knows the new descriptor.
+    Ok(unsafe { FileDescriptor::owned(number as i32) })
 }
 
 /// Makes a system call, and repeats it after each signal that interrupts it.

@@ -1,6 +1,7 @@
 //! Memory that other processes of the same user can read: a sealed memfd.
 
 use crate::errno::{OsError, OsResult};
+use crate::file_descriptor::{FileDescriptor, opened};
 use crate::glibc::is_single_threaded;
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
@@ -13,17 +14,6 @@ const F_SEAL_FUTURE_WRITE: libc::c_int = 0x10;
 /// Highest limit of open files that may become the descriptor's number: the kernel's table of open
 /// files takes 8 bytes for each number up to the highest in use. The usual limit is 1,024.
 const MOST_LIMIT: i32 = 4096;
-
-struct Descriptor(libc::c_int);
-
-impl Drop for Descriptor {
-    /// Makes a bare system call: libc's `close` is a cancellation point, and this may run in a
-    /// thread of the program, inside `malloc`, that holds locks of Quarry.
-    fn drop(&mut self) {
-        // SAFETY: we opened it, and no other code has its number.
-        unsafe { libc::syscall(libc::SYS_close, self.0) };
-    }
-}
 
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
 /// changes, and from Linux 5.1 on no other process can write it. The descriptor stays open until
@@ -85,8 +75,7 @@ unsafe fn map_sealed_at(
         return Err(OsError(libc::EFBIG));
     }
     let low = create(name)?;
-    // SAFETY: takes numbers only.
-    check(unsafe { libc::syscall(libc::SYS_ftruncate, low.0, bytes) })?;
+    low.set_size(bytes as u64)?;
     let kept = match keep_beyond_limit(&low, least) {
         Some(kept) => kept,
         None => keep(&low, least)?,
@@ -95,30 +84,25 @@ unsafe fn map_sealed_at(
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
     // SAFETY: maps a file that no other code knows; replaces nothing, or the caller's range.
-    let raw = unsafe { libc::mmap(at, bytes, protection, flags, kept.0, 0) };
+    let raw = unsafe { libc::mmap(at, bytes, protection, flags, kept.number(), 0) };
     if raw == libc::MAP_FAILED {
         return Err(OsError::last());
     }
     seal(&kept);
-    let number = kept.0;
+    let number = kept.number();
     core::mem::forget(kept);
     Ok((NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))?, number))
 }
 
-fn check(result: libc::c_long) -> OsResult<libc::c_long> {
-    if result < 0 { Err(OsError::last()) } else { Ok(result) }
-}
-
-fn keep(low: &Descriptor, least: i32) -> OsResult<Descriptor> {
+fn keep(low: &FileDescriptor, least: i32) -> OsResult<FileDescriptor> {
     // SAFETY: duplicating a descriptor touches no memory.
-    let kept = unsafe { libc::fcntl(low.0, libc::F_DUPFD_CLOEXEC, least) };
-    check(kept.into()).map(|_| Descriptor(kept))
+    opened(unsafe { libc::fcntl(low.number(), libc::F_DUPFD_CLOEXEC, least) }.into())
 }
 
 /// [`keep`] with a number that no call of the program can return: the limit of open files, which
 /// this raises by one for a moment. `None` where the system refuses, where another thread could see
 /// the raised limit, or where the number would enlarge the kernel's table, which each fork copies.
-fn keep_beyond_limit(low: &Descriptor, least: i32) -> Option<Descriptor> {
+fn keep_beyond_limit(low: &FileDescriptor, least: i32) -> Option<FileDescriptor> {
     if !is_single_threaded() {
         return None;
     }
@@ -146,24 +130,24 @@ fn limit_of(resource: impl Into<libc::c_long>, new: Option<&libc::rlimit>) -> Op
     (result == 0).then_some(limit)
 }
 
-fn create(name: &CStr) -> OsResult<Descriptor> {
+fn create(name: &CStr) -> OsResult<FileDescriptor> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is NUL-terminated and outlives the call.
     let create = |flags: libc::c_uint| unsafe {
         libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags)
     };
-    let created = check(create(flags | MFD_NOEXEC_SEAL)).or_else(|error| match error {
-        OsError(libc::EINVAL) => check(create(flags)),
+    opened(create(flags | MFD_NOEXEC_SEAL)).or_else(|error| match error {
+        OsError(libc::EINVAL) => opened(create(flags)),
         _ => Err(error),
-    })?;
-    Ok(Descriptor(created as libc::c_int))
+    })
 }
 
 /// Errors are ignored: a memfd without seals serves as well, because only Quarry writes it.
-fn seal(memfd: &Descriptor) {
+fn seal(memfd: &FileDescriptor) {
     let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
     // SAFETY: takes numbers only.
-    let add = |seals: libc::c_int| unsafe { libc::fcntl(memfd.0, libc::F_ADD_SEALS, seals) == 0 };
+    let add =
+        |seals: libc::c_int| unsafe { libc::fcntl(memfd.number(), libc::F_ADD_SEALS, seals) == 0 };
     if !add(seals | F_SEAL_FUTURE_WRITE) {
         add(seals);
     }

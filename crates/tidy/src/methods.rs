@@ -1,7 +1,7 @@
 //! Inherent methods, and their calls through `self` and `Self`: a type whose `impl` blocks stand in
 //! several files ties these files together without a single `use`.
 
-use crate::rust::words;
+use crate::rust::{item_end, name_at, words};
 
 /// An `impl` block.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ fn block(code: &str, start: usize) -> Option<Impl> {
         None => (true, header),
     };
     let of = of.trim().rsplit("::").next()?.to_owned();
-    let end = open + body_length(&code[open..])?;
+    let end = item_end(code, open)?;
     let (mut methods, mut calls) = (Vec::new(), Vec::new());
     for at in words(&code[open..end], "fn").into_iter().filter(|_| is_inherent) {
         methods.push(name_at(code[open + at + "fn".len()..].trim_start()).to_owned());
@@ -68,25 +68,6 @@ fn without_generics(text: &str) -> String {
         last = character;
     }
     kept
-}
-
-/// The offset of the brace that closes the first brace of `code`; `None` if no brace does.
-fn body_length(code: &str) -> Option<usize> {
-    let mut depth = 0usize;
-    for (at, byte) in code.bytes().enumerate() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' if depth == 1 => return Some(at),
-            b'}' => depth -= 1,
-            _ => {}
-        }
-    }
-    None
-}
-
-fn name_at(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
-    &text[..end]
 }
 
 #[cfg(test)]

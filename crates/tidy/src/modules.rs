@@ -8,7 +8,7 @@
 //! in a child counts as the child: a folder is one concept outside, and a graph of its own inside.
 
 use crate::methods::{Impl, impls};
-use crate::rust::{RustFile, line_of, words};
+use crate::rust::{RustFile, blank, line_of, name_at, words};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A module by the names that lead to it from the crate's root; empty for the root.
@@ -278,12 +278,12 @@ fn path_at(code: &str) -> Path {
     let mut segments = Vec::new();
     let mut rest = code;
     loop {
-        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        if end == 0 {
+        let name = name_at(rest);
+        if name.is_empty() {
             return segments;
         }
-        segments.push(rest[..end].to_owned());
-        let Some(after) = rest[end..].strip_prefix("::") else { return segments };
+        segments.push(name.to_owned());
+        let Some(after) = rest[name.len()..].strip_prefix("::") else { return segments };
         rest = after;
     }
 }
@@ -366,7 +366,7 @@ fn parts(group: &str) -> Vec<&str> {
 fn without_uses(code: &str) -> String {
     let mut bytes = code.as_bytes().to_vec();
     for (start, end) in declarations(code) {
-        bytes[start..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        blank(&mut bytes, start, end);
     }
     String::from_utf8(bytes).expect("blanks replace whole declarations")
 }

@@ -53,6 +53,12 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
+/// The name at the start of `text`; empty if there is none.
+pub(crate) fn name_at(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
 /// A function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
@@ -69,11 +75,7 @@ pub struct Function {
 pub fn functions(code: &str) -> Vec<Function> {
     let mut found = Vec::new();
     for offset in words(code, "fn") {
-        let name: String = code[offset + 2..]
-            .trim_start()
-            .chars()
-            .take_while(|character| character.is_alphanumeric() || *character == '_')
-            .collect();
+        let name = name_at(code[offset + 2..].trim_start()).to_owned();
         // Function pointer types have no name: `fn(u32) -> u32`.
         if name.is_empty() {
             continue;
@@ -87,7 +89,7 @@ pub fn functions(code: &str) -> Vec<Function> {
 }
 
 /// Offset of the last byte of the item at `from`: its `;`, or the brace that closes its body.
-fn item_end(code: &str, from: usize) -> Option<usize> {
+pub(crate) fn item_end(code: &str, from: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (offset, byte) in code.bytes().enumerate().skip(from) {
         match byte {
@@ -123,7 +125,7 @@ fn blank_tests(code: &str) -> String {
     String::from_utf8(bytes).expect("blanks replace whole ranges")
 }
 
-fn blank(bytes: &mut [u8], from: usize, to: usize) {
+pub(crate) fn blank(bytes: &mut [u8], from: usize, to: usize) {
     for byte in &mut bytes[from..to] {
         if *byte != b'\n' {
             *byte = b' ';

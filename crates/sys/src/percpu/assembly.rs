@@ -50,29 +50,8 @@ macro_rules! register {
     (32 rcx) => {
         "ecx"
     };
-    (32 rdx) => {
-        "edx"
-    };
-    (32 rsi) => {
-        "esi"
-    };
-    (32 rdi) => {
-        "edi"
-    };
     (16 rax) => {
         "ax"
-    };
-    (16 rcx) => {
-        "cx"
-    };
-    (16 rdx) => {
-        "dx"
-    };
-    (16 rsi) => {
-        "si"
-    };
-    (16 rdi) => {
-        "di"
     };
     (64 $name:ident) => {
         stringify!($name)

@@ -23,32 +23,26 @@ pub(super) fn relax() {
 /// The thread pointer.
 #[inline(always)]
 pub(super) fn task() -> usize {
+    let pointer: usize;
+    // SAFETY: on x86-64 Linux the first word of the thread control block is its own address
+    // (System V ABI, "Thread-Local Storage"); the load has no side effect.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        let pointer: usize;
-        // SAFETY: on x86-64 Linux the first word of the thread control block is its own address
-        // (System V ABI, "Thread-Local Storage"); the load has no side effect.
-        unsafe {
-            core::arch::asm!("mov {}, fs:[0]", out(reg) pointer,
-                options(nostack, preserves_flags, readonly, pure));
-        }
-        pointer
+    unsafe {
+        core::arch::asm!("mov {}, fs:[0]", out(reg) pointer,
+            options(nostack, preserves_flags, readonly, pure));
     }
+    // SAFETY: reading TPIDR_EL0 is allowed in user mode and has no side effect.
     #[cfg(all(target_arch = "aarch64", not(miri)))]
-    {
-        let pointer: usize;
-        // SAFETY: reading TPIDR_EL0 is allowed in user mode and has no side effect.
-        unsafe {
-            core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer,
-                options(nostack, preserves_flags, nomem, pure));
-        }
-        pointer
+    unsafe {
+        core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer,
+            options(nostack, preserves_flags, nomem, pure));
     }
+    // SAFETY: pthread_self has no preconditions.
     #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    {
-        // SAFETY: pthread_self has no preconditions.
-        unsafe { libc::pthread_self() as usize }
+    unsafe {
+        pointer = libc::pthread_self() as usize;
     }
+    pointer
 }
 
 pub(super) fn task_number() -> u32 {
@@ -88,30 +82,17 @@ pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     });
     let timeout = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word outlives the call, and FUTEX_WAIT only reads it and the timeout, which is
     // null or lives until the end of this function. A spurious EAGAIN changes errno, which the
     // entry point has saved.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            expected,
-            timeout,
-        );
-    }
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, expected, timeout) };
 }
 
 pub(super) fn wake(word: &AtomicU32, most: i32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: FUTEX_WAKE uses the address only as a key.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            most,
-        );
-    }
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, most) };
 }
 
 pub(super) fn wake_others(address: usize, most: i32) -> usize {
