@@ -14,17 +14,11 @@ pub struct Line<const N: usize> {
 
 impl<const N: usize> Default for Line<N> {
     fn default() -> Self {
-        Self::new()
+        Self { bytes: [0; N], len: 0 }
     }
 }
 
 impl<const N: usize> Line<N> {
-    /// An empty line.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { bytes: [0; N], len: 0 }
-    }
-
     /// The bytes written so far.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -150,12 +150,6 @@ pub fn possible_cpus() -> u32 {
     possible().count
 }
 
-/// Number of CPUs on which the process may run now, at least 1.
-#[must_use]
-pub fn allowed_cpus() -> u32 {
-    count(&affinity().0)
-}
-
 /// An exclusive upper bound of the numbers of NUMA nodes, at least 1.
 #[must_use]
 pub fn node_number_limit() -> u32 {
@@ -373,7 +367,7 @@ mod tests {
 
     #[test]
     fn this_machine_answers() {
-        assert!(allowed_cpus() <= possible_cpus() && possible_cpus() <= cpu_number_limit());
+        assert!(count(&affinity().0) <= possible_cpus() && possible_cpus() <= cpu_number_limit());
         assert!(cpu_number_limit() <= cpu_mask_limit());
         assert!(current_node() < node_number_limit());
         assert!((1..=node_number_limit()).contains(&memory_node_limit()));

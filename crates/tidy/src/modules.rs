@@ -322,7 +322,6 @@ fn leaves(tree: &str) -> Vec<(Path, String)> {
         let prefix: Path = path_at(prefix.trim().trim_end_matches("::"));
         let group = group.trim_end().trim_end_matches('}');
         return parts(group)
-            .into_iter()
             .flat_map(leaves)
             .map(|(segments, name)| match &segments[..] {
                 [one] if one == "self" => {
@@ -345,22 +344,17 @@ fn leaves(tree: &str) -> Vec<(Path, String)> {
 }
 
 /// Splits a group at its commas, but not at those of inner groups.
-fn parts(group: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut parts) = (0usize, 0, Vec::new());
-    for (at, byte) in group.bytes().enumerate() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => {
-                parts.push(&group[start..at]);
-                start = at + 1;
-            }
+fn parts(group: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0usize;
+    let parts = group.split(move |character| {
+        match character {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-    }
-    parts.push(&group[start..]);
-    parts.retain(|part| !part.trim().is_empty());
-    parts
+        character == ',' && depth == 0
+    });
+    parts.filter(|part| !part.trim().is_empty())
 }
 
 fn without_uses(code: &str) -> String {

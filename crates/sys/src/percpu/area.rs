@@ -85,7 +85,7 @@ pub struct SlotArea {
 
 impl SlotArea {
     /// An area without memory.
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             base: AtomicUsize::new(0),
             slots: AtomicU32::new(0),
@@ -307,11 +307,5 @@ impl SlotArea {
     #[inline]
     pub(super) fn was_locked(&self, slot: SlotIndex) -> bool {
         self.ever_locked.load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1
-    }
-}
-
-impl Default for SlotArea {
-    fn default() -> Self {
-        Self::new()
     }
 }

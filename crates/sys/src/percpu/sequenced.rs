@@ -42,6 +42,7 @@ const CLOSED: u64 = 0;
 pub struct Sequenced<Q: Sequences> {
     pub(super) area: SlotArea,
     pub(super) sequences: Q,
+    /// False if the process lacks rseq or membarrier.
     active: AtomicBool,
     /// The task that may call the barrier, or `ANYBODY` or `NOBODY`.
     caller: AtomicUsize,
@@ -70,12 +71,6 @@ impl<Q: Sequences> Sequenced<Q> {
         &self.sequences
     }
 
-    /// Returns whether sequences are in use; false if the process lacks rseq or membarrier.
-    #[must_use]
-    pub fn is_active(&self) -> bool {
-        self.active.load(Ordering::Relaxed)
-    }
-
     fn cpu_count(&self) -> u32 {
         self.stripes.first.load(Ordering::Relaxed)
     }
@@ -92,7 +87,7 @@ impl<Q: Sequences> Sequenced<Q> {
 
     /// Waits until no earlier sequence runs. Returns false if the kernel refuses.
     fn barrier(&self) -> bool {
-        if !self.is_active() || self.sequences.is_alone() {
+        if !self.is_sequenced() || self.sequences.is_alone() {
             return true;
         }
         self.area.barriers.fetch_add(1, Ordering::Relaxed);
@@ -101,7 +96,7 @@ impl<Q: Sequences> Sequenced<Q> {
 
     /// Returns whether the calling thread may stop the sequences of all CPUs.
     fn may_stop_all(&self) -> bool {
-        if !self.is_active() || self.sequences.is_alone() {
+        if !self.is_sequenced() || self.sequences.is_alone() {
             return true;
         }
         let (caller, me) = (self.caller.load(Ordering::Relaxed), task::current());
@@ -275,7 +270,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     }
 
     fn is_sequenced(&self) -> bool {
-        self.is_active()
+        self.active.load(Ordering::Relaxed)
     }
 
     #[inline]

@@ -68,7 +68,7 @@ pub(crate) trait Backend: Arrays + Lists + Send + 'static {
 impl Backend for NativeSlots {
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
     fn is_locked(&self) -> bool {
-        !self.is_active()
+        !self.is_sequenced()
     }
 }
 
