@@ -137,28 +137,25 @@ impl<Q: Sequences> Sequenced<Q> {
         }
         for array in self.area.with_room(here).filter(|array| which(here, *array)) {
             let _bounds = self.area.bounds_lock.lock();
-            let Some((slot, _)) = self.close_own(array, CLOSED) else { continue };
-            if which(slot, array) {
-                self.area.empty_stopped(slot, array, take);
-            }
-            self.area.reopen(slot, array);
+            self.empty_own(array, |slot| which(slot, array), take);
         }
     }
 
-    /// Takes the objects and the room of an unused array of `slot`, if the calling thread is still
-    /// on that slot's CPU; returns whether it was. The caller holds `bounds_lock`.
-    fn take_unused(
+    /// Takes the objects and the room of `array` in the slot of the running CPU, if `which` chooses
+    /// that slot; returns whether it did. The caller holds `bounds_lock`.
+    fn empty_own(
         &self,
-        slot: SlotIndex,
-        unused: ArrayId,
+        array: ArrayId,
+        which: impl Fn(SlotIndex) -> bool,
         take: &mut dyn FnMut(ArrayId, &[Object]),
     ) -> bool {
-        let Some((closed, _)) = self.close_own(unused, CLOSED) else { return false };
-        if closed == slot {
-            self.area.empty_stopped(slot, unused, take);
+        let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
+        let is_chosen = which(slot);
+        if is_chosen {
+            self.area.empty_stopped(slot, array, take);
         }
-        self.area.reopen(closed, unused);
-        closed == slot
+        self.area.reopen(slot, array);
+        is_chosen
     }
 
     /// Stops those arrays in CPUs' slots that `which` chooses; returns whether it stopped any.
@@ -380,8 +377,10 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
         if slot.0 >= self.cpu_count() {
             return self.stripes.make_room(&self.area, &bounds, place, limits, take);
         }
-        self.area
-            .make_room_held(&bounds, place, limits, |unused| self.take_unused(slot, unused, take))
+        self.area.make_room_held(&bounds, place, limits, |unused| {
+            // The thread may have migrated since.
+            self.empty_own(unused, |closed| closed == slot, take)
+        })
     }
 
     fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool {

@@ -45,43 +45,29 @@ pub unsafe trait Cpus: Sync {
 /// The restartable sequences of an architecture (or of the model checker).
 ///
 /// # Safety
-/// Each operation does what the operation of the same name of [`Arrays`](super::Arrays) or
-/// [`Lists`](super::Lists) promises, for the running CPU's slot, by one committing store, or
-/// restarts. It loads bounds (or guard) before the header. It refuses a closed cell, a stopped
-/// list, and a thread without a registration.
+/// Each operation does what the operation of the same name of [`Arrays`](super::Arrays),
+/// [`Lists`](super::Lists) or [`PerCpu`](super::PerCpu) promises, for the running CPU's slot, by one
+/// committing store, or restarts; `walk` only loads, and commits nothing. It loads bounds (or guard)
+/// before the header. It refuses a closed cell, a stopped list, and a thread without a registration.
+///
+/// The caller of an operation promises what that other operation requires, and that a batch has
+/// 1..=0xffff objects; in `compare_store`, that the slot and the word exist.
 pub unsafe trait Sequences: Cpus {
-    /// See [`Arrays::pop`](super::Arrays::pop).
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
 
-    /// See [`Arrays::push`](super::Arrays::push).
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
 
-    /// See [`Arrays::pop_batch`](super::Arrays::pop_batch); `out` has 1..=0xffff objects.
     fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
 
-    /// See [`Arrays::push_batch`](super::Arrays::push_batch); there are 1..=0xffff objects.
     fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool;
 
-    /// See [`Lists::list_pop`](super::Lists::list_pop).
-    ///
-    /// # Safety
-    /// See [`Lists::list_pop`](super::Lists::list_pop).
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
 
-    /// See [`Lists::list_push`](super::Lists::list_push).
-    ///
-    /// # Safety
-    /// See [`Lists::list_push`](super::Lists::list_push).
     unsafe fn list_push(&self, area: &SlotArea, array: ArrayId, guard: u64, object: Object)
     -> Push;
 
-    /// See [`Lists::list_push_below`](super::Lists::list_push_below).
-    ///
-    /// # Safety
-    /// See [`Lists::list_push_below`](super::Lists::list_push_below).
     unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
 
-    /// See [`Lists::compare_store`](super::Lists::compare_store); slot and word exist.
     fn compare_store(
         &self,
         area: &SlotArea,
@@ -92,9 +78,5 @@ pub unsafe trait Sequences: Cpus {
         new: u64,
     ) -> bool;
 
-    /// See [`PerCpu::walk`](super::PerCpu::walk); it only loads, and commits nothing.
-    ///
-    /// # Safety
-    /// See [`PerCpu::walk`](super::PerCpu::walk).
     unsafe fn walk(&self, area: &SlotArea, tree: &WordTree, index: u64) -> u64;
 }

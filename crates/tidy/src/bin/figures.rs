@@ -1,5 +1,4 @@
-//! Writes the figures of README.md and of the pages that it links to, from the recorded runs. With
-//! `--check` it writes nothing, and fails if a page differs.
+//! Writes the figures of README.md and of the pages that it links to, from the recorded runs.
 
 use quarry_tidy::figures::blocks::Records;
 use quarry_tidy::figures::{PAGES, fill};
@@ -7,36 +6,23 @@ use quarry_tidy::workspace::root;
 use std::fs;
 use std::process::ExitCode;
 
-fn run(check: bool) -> Result<(), String> {
+fn run() -> Result<(), String> {
     let root = root();
     let records = Records::read(&root)?;
     for page in PAGES {
         let path = root.join(page);
         let text = fs::read_to_string(&path).map_err(|error| format!("{page}: {error}"))?;
         let filled = fill(&text, &records).map_err(|error| format!("{page}: {error}"))?;
-        if filled == text {
-            continue;
+        if filled != text {
+            fs::write(&path, filled).map_err(|error| format!("{page}: {error}"))?;
+            println!("{page}: filled");
         }
-        if check {
-            return Err(format!("{page}: not what was recorded; run 'make figures'"));
-        }
-        fs::write(&path, filled).map_err(|error| format!("{page}: {error}"))?;
-        println!("{page}: filled");
     }
     Ok(())
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let check = match arguments.as_slice() {
-        [] => false,
-        [option] if option == "--check" => true,
-        _ => {
-            eprintln!("figures: {arguments:?} is not understood; --check is accepted");
-            return ExitCode::FAILURE;
-        }
-    };
-    match run(check) {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("figures: {error}");

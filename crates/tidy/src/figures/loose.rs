@@ -23,7 +23,7 @@ struct Word<'a> {
 /// Figures of `text` outside marks, with their lines.
 #[must_use]
 pub fn figures(text: &str) -> Vec<(usize, String)> {
-    let prose = prose(text);
+    let (prose, unclosed) = prose(text);
     let words: Vec<Word<'_>> = prose
         .iter()
         .flat_map(|(line, text)| {
@@ -32,7 +32,7 @@ pub fn figures(text: &str) -> Vec<(usize, String)> {
         })
         .collect();
     let mut found = Vec::new();
-    if let Some(line) = unclosed(text) {
+    if let Some(line) = unclosed {
         found.push((line, "a block without <!-- end -->".to_owned()));
     }
     for (index, word) in words.iter().enumerate() {
@@ -75,36 +75,24 @@ fn begins(line: &str) -> bool {
     line == "<!-- times -->" || line.starts_with("<!-- figures: ")
 }
 
-/// The line of the first block that lacks an end: it would hide the lines up to the next end.
-fn unclosed(text: &str) -> Option<usize> {
-    let mut open = None;
-    for (index, line) in text.lines().enumerate() {
-        match line.trim() {
-            "<!-- end -->" => open = None,
-            line if begins(line) && open.is_some() => return open,
-            line if begins(line) => open = Some(index + 1),
-            _ => {}
-        }
-    }
-    open
-}
-
-fn prose(text: &str) -> Vec<(usize, String)> {
-    let mut lines = Vec::new();
-    let (mut in_code, mut in_marks) = (false, false);
-    for (index, line) in text.lines().enumerate() {
-        let trimmed = line.trim();
+/// The lines of prose of `text`, and the line of the first block that lacks an end: it would hide the
+/// lines up to the next end.
+fn prose(text: &str) -> (Vec<(usize, String)>, Option<usize>) {
+    let (mut lines, mut in_code, mut open, mut unclosed) = (Vec::new(), false, None, None);
+    for (line, text) in (1..).zip(text.lines()) {
+        let trimmed = text.trim();
         if trimmed.starts_with("```") {
             in_code = !in_code;
         } else if trimmed == "<!-- end -->" {
-            in_marks = false;
+            open = None;
         } else if begins(trimmed) {
-            in_marks = true;
-        } else if !in_code && !in_marks {
-            lines.push((index + 1, without_targets(&without_spans(line))));
+            unclosed = unclosed.or(open);
+            open = Some(line);
+        } else if !in_code && open.is_none() {
+            lines.push((line, without_targets(&without_spans(text))));
         }
     }
-    lines
+    (lines, unclosed.or(open))
 }
 
 /// `line` with a word in place of each code span.
