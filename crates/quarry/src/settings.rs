@@ -71,7 +71,7 @@ static SETTINGS: Place = Place(UnsafeCell::new(Settings {
     record: Wish::OnDemand,
     signal: None,
     run_pid: 0,
-    watcher: Line::default(),
+    watcher: Line::new(),
 }));
 
 const UNREAD: u32 = 0;
@@ -139,7 +139,7 @@ impl Settings {
         match ours(entry) {
             Some(("RUN_PID", value)) => self.run_pid = value.parse().unwrap_or(0),
             Some(("RUN_STATS", value)) => {
-                self.watcher = Line::default();
+                self.watcher = Line::new();
                 let _ = self.watcher.write_str(value);
             }
             Some((name, value)) if let Some(name) = name.strip_prefix('_') => self.set(name, value),

@@ -14,11 +14,17 @@ pub struct Line<const N: usize> {
 
 impl<const N: usize> Default for Line<N> {
     fn default() -> Self {
-        Self { bytes: [0; N], len: 0 }
+        Self::new()
     }
 }
 
 impl<const N: usize> Line<N> {
+    /// An empty line.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { bytes: [0; N], len: 0 }
+    }
+
     /// The bytes written so far.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -30,7 +30,7 @@
 //! * `object`, `layout`, `word_tree`: objects, a slot's layout; trees for walks
 //! * `area`, `room`, `place`: the memory of slots; the room of arrays, their opening and emptying
 //! * `per_cpu`: the traits of a backend
-//! * `stripes`, `locked`: slots under a try-lock each
+//! * `stripes`, `locked`: a slot under its try-lock; slots that are used so
 //! * `sequences`, `sequenced`: traits for restartable sequences, and the backend above them
 //! * `registration`: where the kernel keeps the rseq registration of the running thread
 //! * `assembly`, `x86_64`: the sequences of x86-64; `aarch64`: those of aarch64; `rseq`: the calls

@@ -165,7 +165,7 @@ impl RseqSlots {
     pub const OFFSETS: SequenceOffsets = SequenceOffsets {
         rseq: offset_of!(Self, sequences.rseq),
         index: offset_of!(Self, sequences.index),
-        slots: offset_of!(Self, area.base),
+        slots: offset_of!(Self, stripes.area.base),
     };
 }
 

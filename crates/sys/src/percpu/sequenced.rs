@@ -22,11 +22,12 @@
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
+use super::locked::LockedSlots;
 use super::object::{Object, Push};
 use super::per_cpu::{Arrays, Lists, PerCpu};
 use super::room::Limits;
 use super::sequences::{STOPPED_LIST, Sequences};
-use super::stripes::{ChooseSlot, Stripes, ThreadStripe};
+use super::stripes::{ChooseSlot, ThreadStripe};
 use super::word_tree::WordTree;
 use crate::lock::CountedLock;
 use crate::locks::Visit;
@@ -38,20 +39,20 @@ use core::mem::MaybeUninit;
 /// so an array that was never opened refuses, as does one that a drain has stopped.
 const CLOSED: u64 = 0;
 
-/// Slots `0..Q::slots()` for CPUs, followed by the stripes.
+/// Slots `0..Q::slots()` for CPUs, followed by the stripes. The words that sequences load are first.
+#[repr(C)]
 pub struct Sequenced<Q: Sequences> {
-    pub(super) area: SlotArea,
     pub(super) sequences: Q,
-    /// False if the process lacks rseq or membarrier.
-    active: AtomicBool,
+    /// The area of all slots, and the stripes.
+    pub(super) stripes: LockedSlots<ThreadStripe>,
     /// The task that may call the barrier, or `ANYBODY` or `NOBODY`.
     caller: AtomicUsize,
     /// Another task that may call the barrier for now; 0 without such a task.
     borrower: AtomicUsize,
-    stripes: Stripes<ThreadStripe>,
     /// Held by a drain as long as its arrays are stopped, even while others have the bounds' lock.
     draining: CountedLock<()>,
-    once: CountedLock<bool>,
+    /// False if the process lacks rseq or membarrier.
+    active: AtomicBool,
 }
 
 const ANYBODY: usize = 0;
@@ -90,7 +91,7 @@ impl<Q: Sequences> Sequenced<Q> {
         if !self.is_sequenced() || self.sequences.is_alone() {
             return true;
         }
-        self.area.barriers.fetch_add(1, Ordering::Relaxed);
+        self.area().barriers.fetch_add(1, Ordering::Relaxed);
         self.sequences.barrier()
     }
 
@@ -113,11 +114,11 @@ impl<Q: Sequences> Sequenced<Q> {
             if slot.0 >= self.cpu_count() {
                 return None;
             }
-            let open = self.area.word(slot, array, 1).load(Ordering::Relaxed);
+            let open = self.area().word(slot, array, 1).load(Ordering::Relaxed);
             if open == closed {
                 return None;
             }
-            if self.sequences.compare_store(&self.area, slot, array, 1, open, closed) {
+            if self.sequences.compare_store(self.area(), slot, array, 1, open, closed) {
                 return Some((slot, open));
             }
         }
@@ -132,11 +133,11 @@ impl<Q: Sequences> Sequenced<Q> {
         take: &mut dyn FnMut(ArrayId, &[Object]),
     ) {
         let here = self.current();
-        if here.0 >= self.cpu_count() || !self.area.is_awake(here) {
+        if here.0 >= self.cpu_count() || !self.area().is_awake(here) {
             return;
         }
-        for array in self.area.with_room(here).filter(|array| which(here, *array)) {
-            let _bounds = self.area.bounds_lock.lock();
+        for array in self.area().with_room(here).filter(|array| which(here, *array)) {
+            let _bounds = self.area().bounds_lock.lock();
             self.empty_own(array, |slot| which(slot, array), take);
         }
     }
@@ -152,19 +153,19 @@ impl<Q: Sequences> Sequenced<Q> {
         let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
         let is_chosen = which(slot);
         if is_chosen {
-            self.area.empty_stopped(slot, array, take);
+            self.area().empty_stopped(slot, array, take);
         }
-        self.area.reopen(slot, array);
+        self.area().reopen(slot, array);
         is_chosen
     }
 
     /// Stops those arrays in CPUs' slots that `which` chooses; returns whether it stopped any.
     fn stop_arrays(&self, which: &dyn Fn(SlotIndex, ArrayId) -> bool) -> bool {
-        let _bounds = self.area.bounds_lock.lock();
+        let _bounds = self.area().bounds_lock.lock();
         let mut any = false;
-        for slot in self.cpu_slots().filter(|slot| self.area.is_awake(*slot)) {
-            for array in self.area.with_room(slot).filter(|array| which(slot, *array)) {
-                self.area.word(slot, array, 1).store(CLOSED, Ordering::Release);
+        for slot in self.cpu_slots().filter(|slot| self.area().is_awake(*slot)) {
+            for array in self.area().with_room(slot).filter(|array| which(slot, *array)) {
+                self.area().word(slot, array, 1).store(CLOSED, Ordering::Release);
                 any = true;
             }
         }
@@ -173,16 +174,16 @@ impl<Q: Sequences> Sequenced<Q> {
 
     /// Opens the arrays that [`Arrays::drain_where`] has stopped, after emptying them if `flushed`.
     fn empty_stopped_slots(&self, flushed: bool, take: &mut dyn FnMut(ArrayId, &[Object])) {
-        for slot in self.cpu_slots().filter(|slot| self.area.is_awake(*slot)) {
-            let _bounds = self.area.bounds_lock.lock();
-            for array in self.area.with_room(slot) {
-                if !self.area.is_stopped(slot, array) {
+        for slot in self.cpu_slots().filter(|slot| self.area().is_awake(*slot)) {
+            let _bounds = self.area().bounds_lock.lock();
+            for array in self.area().with_room(slot) {
+                if !self.area().is_stopped(slot, array) {
                     continue;
                 }
                 if flushed {
-                    self.area.empty_stopped(slot, array, take);
+                    self.area().empty_stopped(slot, array, take);
                 }
-                self.area.reopen(slot, array);
+                self.area().reopen(slot, array);
             }
         }
     }
@@ -190,7 +191,7 @@ impl<Q: Sequences> Sequenced<Q> {
     /// Stops the list of `array` in each CPU's slot, unless it is empty and has no guard: saves its
     /// guard and stores the *mark* [`STOPPED_LIST`] instead. Returns whether it stopped any.
     fn stop_lists(&self, array: ArrayId) -> bool {
-        let word = |slot, word| self.area.word(slot, array, word);
+        let word = |slot, word| self.area().word(slot, array, word);
         let mut missing = false;
         for slot in self.cpu_slots() {
             // Writing to a slot that was never used would bring its page into memory.
@@ -209,7 +210,7 @@ impl<Q: Sequences> Sequenced<Q> {
     fn stopped_lists(&self, array: ArrayId) -> impl Iterator<Item = SlotIndex> {
         // Reads the marks again: a list may have come into use since `stop_lists` set them.
         self.cpu_slots().filter(move |slot| {
-            self.area.word(*slot, array, 1).load(Ordering::Relaxed) == STOPPED_LIST
+            self.area().word(*slot, array, 1).load(Ordering::Relaxed) == STOPPED_LIST
         })
     }
 
@@ -217,7 +218,7 @@ impl<Q: Sequences> Sequenced<Q> {
     fn restart_lists(&self, array: ArrayId) {
         for slot in self.stopped_lists(array) {
             let guard = self.saved_guard(slot).load(Ordering::Relaxed);
-            let _ = self.area.word(slot, array, 1).compare_exchange(
+            let _ = self.area().word(slot, array, 1).compare_exchange(
                 STOPPED_LIST,
                 guard,
                 Ordering::AcqRel,
@@ -228,7 +229,7 @@ impl<Q: Sequences> Sequenced<Q> {
 
     /// The word in which the guard of a stopped list is saved: word 2 of the slot's control cell.
     fn saved_guard(&self, slot: SlotIndex) -> &crate::primitive::AtomicU64 {
-        self.area.at(slot, 2)
+        self.area().at(slot, 2)
     }
 }
 
@@ -239,21 +240,19 @@ impl<Q: Sequences> Sequenced<Q> {
 // there is no other thread. The stripes' cells are written under their locks.
 unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     const INERT: Self = Self {
-        area: SlotArea::new(),
         sequences: Q::INERT,
         active: AtomicBool::new(false),
         caller: AtomicUsize::new(ANYBODY),
         borrower: AtomicUsize::new(0),
-        stripes: Stripes::new(),
+        stripes: LockedSlots::INERT,
         draining: CountedLock::new(()),
-        once: CountedLock::new(false),
     };
 
     fn init(&self, os: &'static dyn Os) -> OsResult<()> {
-        let mut done = self.once.lock();
+        let mut done = self.stripes.once.lock();
         if !*done {
-            let (cpus, stripes) = (self.sequences.slots(), self.stripes.choice.slots());
-            self.area.reserve(os, cpus, stripes, self.sequences.numbers())?;
+            let (cpus, stripes) = (self.sequences.slots(), self.stripes.choice().slots());
+            self.area().reserve(os, cpus, stripes, self.sequences.numbers())?;
             self.stripes.first.store(cpus, Ordering::Relaxed);
             self.stripes.count.store(stripes, Ordering::Relaxed);
             self.active.store(self.sequences.start(), Ordering::Release);
@@ -263,7 +262,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     }
 
     fn area(&self) -> &SlotArea {
-        &self.area
+        &self.stripes.area
     }
 
     fn is_sequenced(&self) -> bool {
@@ -298,7 +297,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     #[inline(always)]
     unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64 {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.sequences.walk(&self.area, tree, index) }
+        unsafe { self.sequences.walk(self.area(), tree, index) }
     }
 
     fn wait_for_walks(&self) -> bool {
@@ -306,10 +305,10 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     }
 
     fn visit_locks(&self, visit: &mut Visit<'_>) {
-        visit("percpu->once", &self.once);
+        visit("percpu->once", &self.stripes.once);
         visit("percpu->draining", &self.draining);
-        self.area.visit_locks(visit);
-        self.stripes.visit_locks(&self.area, visit);
+        self.area().visit_locks(visit);
+        self.stripes.visit_slots(visit);
     }
 }
 
@@ -317,51 +316,47 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
 unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
     #[inline(always)]
     fn pop(&self, array: ArrayId) -> Option<Object> {
-        self.sequences.pop(&self.area, array)
+        self.sequences.pop(self.area(), array)
     }
 
     #[inline(always)]
     fn push(&self, array: ArrayId, object: Object) -> Push {
-        self.sequences.push(&self.area, array, object)
+        self.sequences.push(self.area(), array, object)
     }
 
     #[inline(always)]
     fn seems_on_top(&self, array: ArrayId, object: Object) -> bool {
         let slot = SlotIndex(self.sequences.slot());
-        self.sequences.registered() && self.area.seems_on_top(slot, array, object)
+        self.sequences.registered() && self.area().seems_on_top(slot, array, object)
     }
 
     fn pop_unregistered(&self, array: ArrayId) -> Option<Object> {
         if self.has_slot() {
             return None;
         }
-        self.stripes.pop(&self.area, array)
+        self.stripes.pop(array)
     }
 
     fn push_unregistered(&self, array: ArrayId, object: Object) -> Push {
         if self.has_slot() {
             return Push::Refused;
         }
-        self.stripes.push(&self.area, array, object)
+        self.stripes.push(array, object)
     }
 
     fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
-        if out.is_empty() {
-            true
-        } else if self.has_slot() {
-            is_countable(out.len()) && self.sequences.pop_batch(&self.area, array, out)
+        if !out.is_empty() && self.has_slot() {
+            is_countable(out.len()) && self.sequences.pop_batch(self.area(), array, out)
         } else {
-            self.stripes.pop_batch(&self.area, array, out)
+            self.stripes.pop_batch(array, out)
         }
     }
 
     fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool {
-        if objects.is_empty() {
-            true
-        } else if self.has_slot() {
-            is_countable(objects.len()) && self.sequences.push_batch(&self.area, array, objects)
+        if !objects.is_empty() && self.has_slot() {
+            is_countable(objects.len()) && self.sequences.push_batch(self.area(), array, objects)
         } else {
-            self.stripes.push_batch(&self.area, array, objects)
+            self.stripes.push_batch(array, objects)
         }
     }
 
@@ -371,34 +366,34 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
         limits: &Limits,
         take: &mut dyn FnMut(ArrayId, &[Object]),
     ) -> bool {
-        let bounds = self.area.bounds_lock.lock();
+        let bounds = self.area().bounds_lock.lock();
         let slot = self.current();
         let place = (slot, array);
         if slot.0 >= self.cpu_count() {
-            return self.stripes.make_room(&self.area, &bounds, place, limits, take);
+            return self.stripes.make_room_in(&bounds, place, limits, take);
         }
-        self.area.make_room_held(&bounds, place, limits, |unused| {
+        self.area().make_room_held(&bounds, place, limits, |unused| {
             // The thread may have migrated since.
             self.empty_own(unused, |closed| closed == slot, take)
         })
     }
 
     fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool {
-        let _bounds = self.area.bounds_lock.lock();
+        let _bounds = self.area().bounds_lock.lock();
         let slot = self.current();
         if slot.0 >= self.cpu_count() {
-            return self.stripes.widen(&self.area, slot, array, limits);
+            return self.stripes.widen_in(slot, array, limits);
         }
-        if self.area.free_wide_place(slot, array, limits).is_none() {
+        if self.area().free_wide_place(slot, array, limits).is_none() {
             return false;
         }
         let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
         // The thread may have migrated before, and so have closed the cell of another slot.
-        let wide = self.area.free_wide_place(slot, array, limits);
+        let wide = self.area().free_wide_place(slot, array, limits);
         if let Some(wide) = wide {
-            self.area.widen_stopped(slot, array, wide);
+            self.area().widen_stopped(slot, array, wide);
         }
-        self.area.reopen(slot, array);
+        self.area().reopen(slot, array);
         wide.is_some()
     }
 
@@ -409,7 +404,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
     ) -> bool {
         if !self.may_stop_all() {
             self.drain_own(which, take);
-            self.stripes.drain(&self.area, which, take);
+            self.stripes.drain_where(which, take);
             return false;
         }
         // While this lock is held, only this drain leaves arrays stopped without `bounds_lock`.
@@ -419,7 +414,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
             flushed = self.barrier();
             self.empty_stopped_slots(flushed, take);
         }
-        self.stripes.drain(&self.area, which, take);
+        self.stripes.drain_where(which, take);
         flushed
     }
 }
@@ -429,34 +424,34 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
     #[inline(always)]
     unsafe fn list_pop(&self, array: ArrayId) -> Option<Object> {
         // SAFETY: the caller's promise is passed on.
-        let popped = unsafe { self.sequences.list_pop(&self.area, array) };
+        let popped = unsafe { self.sequences.list_pop(self.area(), array) };
         if popped.is_some() || self.has_slot() {
             return popped;
         }
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.stripes.list_pop(&self.area, array) }
+        unsafe { self.stripes.list_pop(array) }
     }
 
     #[inline(always)]
     unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push {
         // SAFETY: the caller's promise is passed on.
-        let push = unsafe { self.sequences.list_push(&self.area, array, guard, object) };
+        let push = unsafe { self.sequences.list_push(self.area(), array, guard, object) };
         if push != Push::Refused || self.has_slot() {
             return push;
         }
         // SAFETY: the caller's promise is passed on; a refused object is still the caller's.
-        unsafe { self.stripes.list_push(&self.area, array, guard, object) }
+        unsafe { self.stripes.list_push(array, guard, object) }
     }
 
     #[inline(always)]
     unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push {
         // SAFETY: the caller's promise is passed on.
-        let push = unsafe { self.sequences.list_push_below(&self.area, array, object) };
+        let push = unsafe { self.sequences.list_push_below(self.area(), array, object) };
         if push != Push::Refused || self.has_slot() {
             return push;
         }
         // SAFETY: the caller's promise is passed on; a refused object is still the caller's.
-        unsafe { self.stripes.list_push_below(&self.area, array, object) }
+        unsafe { self.stripes.list_push_below(array, object) }
     }
 
     fn compare_store(
@@ -467,11 +462,11 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
         expected: u64,
         new: u64,
     ) -> bool {
-        assert!(slot.0 < self.area.slots() && word < 4);
+        assert!(slot.0 < self.area().slots() && word < 4);
         if slot.0 < self.cpu_count() {
-            self.sequences.compare_store(&self.area, slot, array, word, expected, new)
+            self.sequences.compare_store(self.area(), slot, array, word, expected, new)
         } else {
-            self.stripes.compare_store(&self.area, slot, array, word, expected, new)
+            self.stripes.compare_store(slot, array, word, expected, new)
         }
     }
 
@@ -480,12 +475,12 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
         array: ArrayId,
         take: &mut dyn FnMut(u64, Option<Object>, usize),
     ) -> bool {
-        let _bounds = self.area.bounds_lock.lock();
+        let _bounds = self.area().bounds_lock.lock();
         if !self.may_stop_all() {
             if let Some((slot, guard)) = self.close_own(array, STOPPED_LIST) {
-                self.area.empty_list(slot, array, guard, take);
+                self.area().empty_list(slot, array, guard, take);
             }
-            self.stripes.drain_lists(&self.area, array, take);
+            self.stripes.drain_lists_held(array, take);
             return false;
         }
         // A `compare_store` that began before a mark was set may overwrite it, so this sets marks
@@ -498,12 +493,12 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
         if flushed {
             for slot in self.stopped_lists(array) {
                 let guard = self.saved_guard(slot).load(Ordering::Relaxed);
-                self.area.empty_list(slot, array, guard, take);
+                self.area().empty_list(slot, array, guard, take);
             }
         } else {
             self.restart_lists(array);
         }
-        self.stripes.drain_lists(&self.area, array, take);
+        self.stripes.drain_lists_held(array, take);
         flushed
     }
 }
