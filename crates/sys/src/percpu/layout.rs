@@ -138,6 +138,9 @@ impl ArrayId {
     }
 }
 
+/// A word of a cell: its slot, its array or list, and its number (0..4).
+pub type CellWord = (SlotIndex, ArrayId, usize);
+
 /// The number of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlotIndex(pub u32);

@@ -5,7 +5,7 @@
 //! they spin briefly and then nap.
 
 use super::area::SlotArea;
-use super::layout::{ArrayId, CELL_SHIFT, LIST_MAX, LOOKED_AT, SlotIndex};
+use super::layout::{ArrayId, CELL_SHIFT, CellWord, LIST_MAX, LOOKED_AT, SlotIndex};
 use super::object::{Object, Push};
 use super::per_cpu::{Arrays, Lists, PerCpu};
 use super::room::Limits;
@@ -284,14 +284,7 @@ unsafe impl<C: ChooseSlot> Lists for LockedSlots<C> {
         unsafe { slot.link(array, below, object) }
     }
 
-    fn compare_store(
-        &self,
-        slot: SlotIndex,
-        array: ArrayId,
-        word: usize,
-        expected: u64,
-        new: u64,
-    ) -> bool {
+    fn compare_store(&self, (slot, array, word): CellWord, expected: u64, new: u64) -> bool {
         // A declared slot is a CPU's: no other CPU may write its cells.
         if !C::MAY_WANDER && slot != self.current() {
             return false;

@@ -78,7 +78,7 @@ mod word_tree;
 
 pub use area::SlotArea;
 pub use layout::{
-    ArrayId, LOOKED_AT, MAX_ARRAYS, SLOT_BYTES, SlotIndex, WIDE_OBJECTS, WIDE_PLACES,
+    ArrayId, CellWord, LOOKED_AT, MAX_ARRAYS, SLOT_BYTES, SlotIndex, WIDE_OBJECTS, WIDE_PLACES,
 };
 pub use locked::{DeclaredSlot, LockedSlots};
 pub use object::{ArrayUse, Object, Push};

@@ -2,7 +2,7 @@
 //! of a cell. A policy requires the traits that it uses.
 
 use super::area::SlotArea;
-use super::layout::{ArrayId, SlotIndex};
+use super::layout::{ArrayId, CellWord, SlotIndex};
 use super::object::{ArrayUse, Object, Push};
 use super::room::Limits;
 use super::word_tree::WordTree;
@@ -200,20 +200,13 @@ pub unsafe trait Lists: PerCpu {
     /// The same as for [`list_push`](Self::list_push).
     unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push;
 
-    /// Stores `new`, which is not all ones, in `word` (0..4) of a list's cell in `slot`, if the
-    /// running CPU has that slot and the word holds `expected`. Returns whether it stored; it does
+    /// Stores `new`, which is not all ones, in a word of a list's cell, if the running CPU has that
+    /// slot and the word holds `expected`. Returns whether it stored; it does
     /// not while a drain has stopped the list. O(1).
     ///
     /// # Panics
     /// Where the slot or the word does not exist.
-    fn compare_store(
-        &self,
-        slot: SlotIndex,
-        array: ArrayId,
-        word: usize,
-        expected: u64,
-        new: u64,
-    ) -> bool;
+    fn compare_store(&self, at: CellWord, expected: u64, new: u64) -> bool;
 
     /// Passes the list of `array` in every slot (guard, head, length) to `take`, and zeroes head,
     /// length and guard. The first word of each object points to the next. Returns whether it

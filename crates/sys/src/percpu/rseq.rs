@@ -5,7 +5,7 @@
 //! architecture has the text of the sequences; this one calls them.
 
 use super::area::SlotArea;
-use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};
+use super::layout::{ArrayId, CELL_SHIFT, CellWord, SLOT_SHIFT};
 use super::object::{Object, Push};
 use super::registration::Rseq;
 use super::sequences::Sequences;
@@ -133,22 +133,15 @@ unsafe impl Sequences for Rseq {
         Push::Stored
     }
 
-    fn compare_store(
-        &self,
-        area: &SlotArea,
-        slot: SlotIndex,
-        array: ArrayId,
-        word: usize,
-        expected: u64,
-        new: u64,
-    ) -> bool {
-        let registers @ (.., slots) = self.registers(area);
+    fn compare_store(&self, area: &SlotArea, at: CellWord, expected: u64, new: u64) -> bool {
+        let ((slot, array, word), registers) = (at, self.registers(area));
+        let wanted = registers.2 + (slot.index() << SLOT_SHIFT);
         // SAFETY: as for `pop`; the sequence refuses where its slot is not the wanted one.
         unsafe {
             on_cell!(
                 compare_store, registers, array,
                 word = in(reg) word * 8,
-                wanted = in(reg) slots + (slot.index() << SLOT_SHIFT),
+                wanted = in(reg) wanted,
                 expected = in(reg) expected, new = in(reg) new,
                 refused = label { return false }
             );

@@ -21,7 +21,7 @@
 //! The only thread of a process is in no sequence when it drains, so it needs no barrier.
 
 use super::area::SlotArea;
-use super::layout::{ArrayId, SlotIndex};
+use super::layout::{ArrayId, CellWord, SlotIndex};
 use super::locked::LockedSlots;
 use super::object::{Object, Push};
 use super::per_cpu::{Arrays, Lists, PerCpu};
@@ -118,7 +118,7 @@ impl<Q: Sequences> Sequenced<Q> {
             if open == closed {
                 return None;
             }
-            if self.sequences.compare_store(self.area(), slot, array, 1, open, closed) {
+            if self.sequences.compare_store(self.area(), (slot, array, 1), open, closed) {
                 return Some((slot, open));
             }
         }
@@ -454,19 +454,13 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
         unsafe { self.stripes.list_push_below(array, object) }
     }
 
-    fn compare_store(
-        &self,
-        slot: SlotIndex,
-        array: ArrayId,
-        word: usize,
-        expected: u64,
-        new: u64,
-    ) -> bool {
+    fn compare_store(&self, at: CellWord, expected: u64, new: u64) -> bool {
+        let (slot, _, word) = at;
         assert!(slot.0 < self.area().slots() && word < 4);
         if slot.0 < self.cpu_count() {
-            self.sequences.compare_store(self.area(), slot, array, word, expected, new)
+            self.sequences.compare_store(self.area(), at, expected, new)
         } else {
-            self.stripes.compare_store(slot, array, word, expected, new)
+            self.stripes.compare_store(at, expected, new)
         }
     }
 

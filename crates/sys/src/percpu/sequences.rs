@@ -1,7 +1,7 @@
 //! The traits of restartable sequences, below the backend `sequenced`.
 
 use super::area::SlotArea;
-use super::layout::{ArrayId, SlotIndex};
+use super::layout::{ArrayId, CellWord};
 use super::object::{Object, Push};
 use super::word_tree::WordTree;
 use core::mem::MaybeUninit;
@@ -68,15 +68,7 @@ pub unsafe trait Sequences: Cpus {
 
     unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
 
-    fn compare_store(
-        &self,
-        area: &SlotArea,
-        slot: SlotIndex,
-        array: ArrayId,
-        word: usize,
-        expected: u64,
-        new: u64,
-    ) -> bool;
+    fn compare_store(&self, area: &SlotArea, at: CellWord, expected: u64, new: u64) -> bool;
 
     unsafe fn walk(&self, area: &SlotArea, tree: &WordTree, index: u64) -> u64;
 }

@@ -36,7 +36,7 @@
 //! schedule for `shuttle::replay`. To test that a model can fail, plant a bug ([`Stepped::plant`]).
 
 use super::area::SlotArea;
-use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
+use super::layout::{ArrayId, CellWord, LIST_MAX, LOOKED_AT, SlotIndex};
 use super::object::{Object, Push};
 use super::sequenced::Sequenced;
 use super::sequences::{Cpus, STOPPED_LIST, Sequences};
@@ -439,15 +439,8 @@ unsafe impl Sequences for Stepped {
         })
     }
 
-    fn compare_store(
-        &self,
-        area: &SlotArea,
-        slot: SlotIndex,
-        array: ArrayId,
-        word: usize,
-        expected: u64,
-        new: u64,
-    ) -> bool {
+    fn compare_store(&self, area: &SlotArea, at: CellWord, expected: u64, new: u64) -> bool {
+        let (slot, array, word) = at;
         self.run(area, false, |attempt| {
             if attempt.slot != slot && !self.has(PlantedBug::CompareStoreIgnoresCpu) {
                 return Ok(false);

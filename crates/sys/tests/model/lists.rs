@@ -118,7 +118,7 @@ fn freeze_and_use(slots: &Slots, objects: &Objects, index: usize) -> (Vec<u64>, 
     for round in 0..2 {
         let slot = slots.current();
         let mine = (10 * (index + 1) + round) as u64;
-        if slots.compare_store(slot, LIST, 1, 0, mine) {
+        if slots.compare_store((slot, LIST, 1), 0, mine) {
             guards.push(mine);
         }
         let guard = slots.area().word(slot, LIST, 1).load(Ordering::Relaxed);
@@ -165,11 +165,11 @@ fn whole_lists(bug: PlantedBug) {
         objects.0[0].0[0].store(next.as_ptr() as u64, Ordering::Relaxed);
         (head.as_ptr() as u64 >> 4) << 20 | 2
     };
-    assert!(slots.compare_store(SlotIndex(0), LIST, 0, 0, list));
+    assert!(slots.compare_store((SlotIndex(0), LIST, 0), 0, list));
     shuttle::thread::scope(|scope| {
         let (slots, objects) = (&slots, &objects);
         let popper = scope.spawn(|| popped(slots, objects));
-        let taker = scope.spawn(|| slots.compare_store(SlotIndex(0), LIST, 0, list, 0));
+        let taker = scope.spawn(|| slots.compare_store((SlotIndex(0), LIST, 0), list, 0));
         assert!(drained.drain(slots, objects));
         found.extend(popper.join().expect("no panic"));
         if taker.join().expect("no panic") {
@@ -190,11 +190,11 @@ fn complete(bug: PlantedBug) {
         // SAFETY: the object is in the caller's hand only; LIST is used as a list.
         unsafe { slots.list_push(LIST, guard, objects.get(object)) }
     };
-    assert!(slots.compare_store(SlotIndex(0), LIST, 1, 0, 3));
+    assert!(slots.compare_store((SlotIndex(0), LIST, 1), 0, 3));
     assert_eq!(push(0, 3), Push::Stored);
     let mut drained = Drained::default();
     shuttle::thread::scope(|scope| {
-        scope.spawn(|| slots.compare_store(SlotIndex(0), LIST, 1, 3, 4));
+        scope.spawn(|| slots.compare_store((SlotIndex(0), LIST, 1), 3, 4));
         scope.spawn(|| push(1, 4));
         assert!(drained.drain(&slots, &objects));
         assert!(drained.objects.contains(&0), "a slot was left out: {:?}", drained.objects);
@@ -245,7 +245,7 @@ fn push_bounded(slots: &Slots, objects: &Objects, index: usize, bound: u64) -> V
             Push::Stored => {}
             Push::Refused => {
                 hand.push(object);
-                slots.compare_store(slots.current(), LIST, 1, 0, bound);
+                slots.compare_store((slots.current(), LIST, 1), 0, bound);
             }
             Push::Duplicate => panic!("{object} is in a hand and on a list"),
         }
@@ -264,7 +264,7 @@ fn refusal(bug: PlantedBug) {
         let worker = scope.spawn(|| {
             let mut guards = Vec::new();
             for guard in [7, 8] {
-                if slots.compare_store(SlotIndex(0), LIST, 1, 0, guard) {
+                if slots.compare_store((SlotIndex(0), LIST, 1), 0, guard) {
                     guards.push(guard);
                 }
             }

@@ -335,7 +335,7 @@ fn set_up(stage: &Stage) -> SlotIndex {
     loop {
         let slot = stage.slots.current();
         stage.slots.prepare(ARRAY).expect("memory");
-        let guarded = stage.slots.compare_store(slot, LIST, 1, 0, GUARD);
+        let guarded = stage.slots.compare_store((slot, LIST, 1), 0, GUARD);
         let filled =
             guarded && (0..stage.operation.level()).all(|index| stage.push(stage.object(index)));
         if filled && slot == stage.slots.current() {
@@ -385,8 +385,8 @@ fn perform(stage: &Stage, slot: SlotIndex) -> Answer {
         O::ListPushAgain => list_push(GUARD, top),
         O::ListPushBelow | O::ListPushBelowFull => list_push_below(new),
         O::ListPushBelowAgain => list_push_below(top),
-        O::CompareStore => Answer::Swapped(slots.compare_store(slot, LIST, 1, GUARD, GUARD + 1)),
-        O::CompareStoreOther => Answer::Swapped(slots.compare_store(slot, LIST, 1, 77, 78)),
+        O::CompareStore => Answer::Swapped(slots.compare_store((slot, LIST, 1), GUARD, GUARD + 1)),
+        O::CompareStoreOther => Answer::Swapped(slots.compare_store((slot, LIST, 1), 77, 78)),
         O::Widen => Answer::Swapped(slots.widen(ARRAY)),
     };
     marker();

@@ -228,7 +228,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
             Op::SetGuard(right, new) => {
                 let guard = self.models[here.index()].list.guard;
                 let expected = if *right { guard } else { guard + 1 };
-                Outcome::Stored(slots.compare_store(here, LIST, 1, expected, *new))
+                Outcome::Stored(slots.compare_store((here, LIST, 1), expected, *new))
             }
             Op::ListPush(guard) => {
                 let object = self.objects.get(fresh[1]);

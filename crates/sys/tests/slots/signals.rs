@@ -198,7 +198,7 @@ fn lists_survive_a_storm() {
                 // SAFETY: the object is in this hand only.
                 if unsafe { slots.list_push(LIST, guard, objects.get(object)) } != Push::Stored {
                     hand.push(object);
-                    slots.compare_store(slot, LIST, 1, 0, guard);
+                    slots.compare_store((slot, LIST, 1), 0, guard);
                 }
             }
         }

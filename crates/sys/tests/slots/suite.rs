@@ -217,7 +217,7 @@ fn full_lists_refuse<S: Backend>() {
     // Forge a list of 2^20 - 2 objects: a push reads only its head.
     let head = objects.get(0);
     let almost_full = (head.as_ptr() as u64 >> 4) << 20 | 0xf_fffe;
-    while !slots.compare_store(slots.current(), LIST, 0, 0, almost_full) {}
+    while !slots.compare_store((slots.current(), LIST, 0), 0, almost_full) {}
     // SAFETY: LIST is a list; its objects are ours.
     unsafe {
         while slots.list_push(LIST, 0, objects.get(1)) != Push::Stored {}
@@ -238,7 +238,7 @@ fn bounded_lists_refuse<S: Backend>() {
     // SAFETY: LIST is a list; its objects are ours, and each is pushed once.
     let push = |index: usize| unsafe { slots.list_push_below(LIST, objects.get(index)) };
     assert_eq!(push(0), Push::Refused, "fresh memory has no bound");
-    let bound = |slot| slots.compare_store(slot, LIST, 1, 0, 7 << 32 | 3);
+    let bound = |slot| slots.compare_store((slot, LIST, 1), 0, 7 << 32 | 3);
     (0..slots.area().slots()).map(quarry_sys::percpu::SlotIndex).for_each(|slot| {
         bound(slot);
     });

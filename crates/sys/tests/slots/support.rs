@@ -2,8 +2,8 @@
 
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::{
-    ArrayId, Arrays, Limits, Lists, NativeSlots, Object, PerCpu, Push, SlotArea, SlotIndex,
-    VirtualSlots,
+    ArrayId, Arrays, CellWord, Limits, Lists, NativeSlots, Object, PerCpu, Push, SlotArea,
+    SlotIndex, VirtualSlots,
 };
 use quarry_sys::primitive::Ordering;
 use std::io::Write;
@@ -137,9 +137,7 @@ unsafe impl<const N: u32> Arrays for Virtual<N> {
 // SAFETY: as for `PerCpu`.
 unsafe impl<const N: u32> Lists for Virtual<N> {
     forward! {
-        fn compare_store(
-            &self, slot: SlotIndex, array: ArrayId, word: usize, expected: u64, new: u64
-        ) -> bool;
+        fn compare_store(&self, at: CellWord, expected: u64, new: u64) -> bool;
         fn drain_lists(
             &self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize)
         ) -> bool;

@@ -108,7 +108,7 @@ fn a_late_refusal_leaves_the_slots_as_they_are() {
         while slots.put(A, tag(7)) != Push::Stored {
             slots.prepare(A).expect("memory");
         }
-        while !slots.compare_store(slots.current(), LIST, 1, 0, 5) {}
+        while !slots.compare_store((slots.current(), LIST, 1), 0, 5) {}
         // SAFETY: the object is ours and on no list.
         assert_eq!(unsafe { slots.list_push(LIST, 5, objects.get(0)) }, Push::Stored);
         if slots.is_locked() {
@@ -214,7 +214,7 @@ fn a_thread_without_registration_uses_the_stripes() {
             assert_eq!(slots.push_unregistered(A, tag(1)), Push::Duplicate);
             assert!(slots.push_batch(A, &[tag(2), tag(3)]));
             assert_eq!(slots.take_batch(A, 2), Some(vec![tag(2), tag(3)]));
-            assert!(slots.compare_store(slots.current(), LIST, 1, 0, 9));
+            assert!(slots.compare_store((slots.current(), LIST, 1), 0, 9));
             // SAFETY: the objects are ours; LIST holds nothing else.
             unsafe {
                 assert_eq!(slots.list_push(LIST, 9, objects.get(0)), Push::Stored);

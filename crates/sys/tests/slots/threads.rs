@@ -345,7 +345,7 @@ fn list_walk<S: Backend>(
                     match unsafe { slots.list_push(LIST, guard, objects.get(object)) } {
                         Push::Stored => {}
                         Push::Refused => {
-                            slots.compare_store(slot, LIST, 1, 0, guard);
+                            slots.compare_store((slot, LIST, 1), 0, guard);
                             hand.push(object);
                         }
                         Push::Duplicate => panic!("{object} is in a hand and on a list"),

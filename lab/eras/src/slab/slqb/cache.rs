@@ -130,7 +130,7 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
     /// Stores into a word of a slot's cell if the word holds `expected` and this thread runs on
     /// that slot.
     pub(super) fn store(&self, slot: SlotIndex, word: usize, expected: u64, new: u64) -> bool {
-        self.context.percpu.compare_store(slot, self.array(), word, expected, new)
+        self.context.percpu.compare_store((slot, self.array(), word), expected, new)
     }
 
     /// Takes the whole list of the running CPU's slot. `None` if that slot is not `slot`, the list

@@ -196,6 +196,6 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     /// Stores into a word of a slot's cell if the word holds `expected` and this thread runs on
     /// that slot.
     pub(super) fn store(&self, slot: SlotIndex, word: usize, expected: u64, new: u64) -> bool {
-        self.context.percpu.compare_store(slot, self.array(), word, expected, new)
+        self.context.percpu.compare_store((slot, self.array(), word), expected, new)
     }
 }
