@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! ring -> lists -> policy -> v6_18 -> config
-//! extent_list, request, drain, store -> locked_lists -> set -> allocator -> alloc -> listed
+//! extent_list, request, drain, store -> locked_lists -> allocator -> by_node -> alloc -> listed
 //!     -> section
 //! ```
 
@@ -13,6 +13,7 @@
 
 mod alloc;
 mod allocator;
+mod by_node;
 mod config;
 mod drain;
 mod extent_list;
@@ -23,7 +24,6 @@ mod policy;
 mod request;
 mod ring;
 mod section;
-mod set;
 mod store;
 #[cfg(test)]
 mod tests;

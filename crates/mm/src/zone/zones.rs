@@ -216,17 +216,12 @@ impl Zones {
         taken
     }
 
-    /// Puts blocks of one node back in one critical section.
+    /// Puts blocks of one node back in one critical section; returns how many.
     #[inline]
-    pub fn put(&self, node: NodeId, mut blocks: impl Iterator<Item = Block>) {
-        self.put_all(node, &mut || blocks.next());
-    }
-
-    /// Same as [`put`](Self::put), for the blocks that `next` returns; returns how many.
-    pub(crate) fn put_all(&self, node: NodeId, next: &mut dyn FnMut() -> Option<Block>) -> u64 {
-        let (blocks, frames) = self.of(node).put(next);
+    pub fn put(&self, node: NodeId, mut blocks: impl Iterator<Item = Block>) -> u64 {
+        let (count, frames) = self.of(node).put(&mut || blocks.next());
         self.budget.uncharge(frames);
-        blocks
+        count
     }
 
     /// Takes `count` frames (a number in [`EXTENT_FRAMES`]) at a multiple of `align` (below the
