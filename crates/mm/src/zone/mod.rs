@@ -12,9 +12,10 @@
 //! | `buddy` | splitting and merging blocks |
 //! | `exchange` | frames that pass between blocks and extents |
 //! | `fallback` | blocks of other migratetypes |
-//! | `request`, `extent_request`, `highatomic`, `stats` | work of one critical section |
+//! | `request`, `stats` | work of one critical section |
+//! | `zones` | all zones, with the budget and the memory that they share |
+//! | `extent_request`, `highatomic`, `reclaiming` | extents; the high-order reserve; a mark |
 //! | `grow`, `give_back`, `purge`, `validate` | work of several sections, or on every frame |
-//! | `zones`, `reclaiming` | all zones, with the budget and the memory that they share |
 #![deny(unsafe_code)]
 
 mod ask;

@@ -5,10 +5,12 @@
 //! lock `purging` and tries the lists again: under that lock no purge has blocks off the lists.
 
 use super::block::Block;
+use super::give_back::Whole;
 use super::huge;
 use super::zone::{Locked, ZoneRef};
+use super::zones::Zones;
 use crate::frame::{
-    End, FRAME_BYTES, FrameBits, Memory, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+    End, FRAME_BYTES, FrameBits, Memory, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
 };
 use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
@@ -25,8 +27,8 @@ struct Isolated {
 }
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct Purged {
-    pub(super) bytes: usize,
+struct Purged {
+    bytes: usize,
     /// Calls that the system refused.
     refusals: u32,
 }
@@ -38,29 +40,57 @@ impl AddAssign for Purged {
     }
 }
 
-impl ZoneRef<'_> {
-    /// See [`Zones::purge`](super::Zones::purge).
-    pub(super) fn purge(self, smallest: Order, most_bytes: usize) -> usize {
-        let page_frames = self.memory.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
+impl Zones {
+    /// Purges the free blocks and extents of one node that have at least the order `smallest` and
+    /// may hold data, until about `most_bytes` are given back. Returns the bytes. O(pageblocks +
+    /// blocks); holds the zone's lock for at most 64 blocks, or one pageblock's extents, at a time.
+    ///
+    /// Memory that the system refuses to purge (locked memory, before Linux 5.18) stays dirty.
+    /// After many refusals a purge with a bound `most_bytes` ends; the next begins where it ended.
+    pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
+        let zone = self.of(node);
+        let page_frames = self.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
         let smallest = smallest.max(Order::covering(page_frames));
-        let (start, end) = (self.refused_at.swap(0, Relaxed), self.end().0);
+        let (start, end) = (zone.refused_at.swap(0, Relaxed), zone.end().0);
         let mut purged = Purged::default();
         for index in (start..end).chain(0..start.min(end)).map(PageblockIndex) {
             if purged.bytes >= most_bytes {
                 break;
             }
             if purged.refusals >= MOST_REFUSALS && most_bytes != usize::MAX {
-                self.refused_at.store(index.0, Relaxed);
+                zone.refused_at.store(index.0, Relaxed);
                 break;
             }
-            purged += self.purge_pageblock(index, smallest, page_frames, most_bytes - purged.bytes);
+            purged += zone.purge_pageblock(index, smallest, page_frames, most_bytes - purged.bytes);
         }
         if purged.bytes > 0 {
-            self.clear_boost();
+            zone.clear_boost();
         }
         purged.bytes
     }
 
+    /// Bytes of free memory that may hold data. O(nodes).
+    pub(crate) fn dirty_bytes(&self) -> usize {
+        self.all().map(|zone| zone.dirty() as usize * FRAME_BYTES).sum()
+    }
+
+    /// Purges all free memory that may hold data; returns the bytes given to the system.
+    pub(crate) fn purge_all(&self) -> usize {
+        let of = |node| {
+            let whole = self.give_back_of(node, Whole::Dirty, usize::MAX);
+            whole + self.purge(node, Order::ZERO, usize::MAX)
+        };
+        self.all().map(|zone| of(zone.node())).sum()
+    }
+
+    /// Purges frames of one pageblock for their owner, which has given up their contents.
+    /// Afterwards they read as zero or are unchanged. Returns the bytes.
+    pub(crate) fn purge_owned(&self, first: Pfn, frames: u32) -> usize {
+        purge_extent(self.memory(), first, frames).bytes
+    }
+}
+
+impl ZoneRef<'_> {
     /// Purges the dirty frames of one pageblock, until about `most_bytes` are given back.
     fn purge_pageblock(
         self,
@@ -187,7 +217,7 @@ fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
 }
 
 /// Purges neighbouring frames by one call: whole pageblocks, or a part of one.
-pub(super) fn purge_extent(memory: &Memory, first: Pfn, frames: u32) -> Purged {
+fn purge_extent(memory: &Memory, first: Pfn, frames: u32) -> Purged {
     if frames < PAGEBLOCK_FRAMES {
         huge::make_hole(memory, first);
     } else {
