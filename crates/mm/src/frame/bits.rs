@@ -75,6 +75,12 @@ impl FrameBits {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
+    /// The frames that are not among `others`.
+    #[must_use]
+    pub(crate) fn without(self, others: Self) -> Self {
+        Self(core::array::from_fn(|word| self.0[word] & !others.0[word]))
+    }
+
     /// Returns whether there is no frame.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -132,12 +138,7 @@ impl FrameBits {
 
     #[must_use]
     pub(crate) fn longest_extent(&self) -> u32 {
-        let (mut longest, mut from) = (0, 0);
-        while let Some((first, end)) = self.next_extent(from) {
-            longest = longest.max(end - first);
-            from = end;
-        }
-        longest
+        self.longest_without(0, 0)
     }
 
     /// The lowest place in the shortest extent that holds `count` frames at a multiple of `align`.

@@ -75,7 +75,7 @@ impl Memory {
             arena: Arena::new(os, base, pageblocks)?,
             frames: FrameTable::new(os, first, second, frames),
             pageblocks: Pageblocks::new(os, second, pageblocks),
-            prices: Prices::new(),
+            prices: Prices::default(),
             _window: window,
         })
     }

@@ -10,15 +10,10 @@ use super::table::Kind;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// A set of kinds of frames.
+#[derive(Default)]
 pub struct KindSet([AtomicU64; 4]);
 
 impl KindSet {
-    /// The empty set.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; 4])
-    }
-
     /// Puts a kind into the set, or takes it out.
     pub fn set(&self, kind: Kind, is_in: bool) {
         let (word, bit) = self.place(kind);
@@ -38,11 +33,5 @@ impl KindSet {
 
     fn place(&self, kind: Kind) -> (&AtomicU64, u64) {
         (&self.0[usize::from(kind.0 / 64)], 1 << (kind.0 % 64))
-    }
-}
-
-impl Default for KindSet {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -4,9 +4,9 @@
 
 use super::allocator::PageAllocator;
 use super::policy::PagePolicy;
-use super::request::{Page, PageRequest};
+use super::request::PageRequest;
 use crate::frame::MAX_NODES;
-use crate::zone::{Mark, Urgency};
+use crate::zone::{Mark, Page, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 

@@ -3,9 +3,8 @@
 use super::allocator::PageAllocator;
 use super::locked_lists::ListRef;
 use super::policy::PagePolicy;
-use super::request::Page;
 use crate::frame::{End, MigrateType, NodeId, Order, PCP_TYPES, Pfn};
-use crate::zone::{Ask, Block, Destination, Mark};
+use crate::zone::{Ask, Block, Destination, Mark, Page};
 use quarry_sys::percpu::SlotIndex;
 
 impl<P: PagePolicy> PageAllocator<P> {

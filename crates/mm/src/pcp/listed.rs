@@ -7,10 +7,9 @@ use super::alloc::MOST_LOST;
 use super::allocator::PageAllocator;
 use super::extent_list::{ExtentList, Leaving, Movement};
 use super::policy::PagePolicy;
-use super::request::Page;
 use super::store::ListStore;
 use crate::frame::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
-use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Extent, Mark, Urgency};
+use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Mark, Page, Urgency};
 use quarry_sys::broken::Broken;
 use quarry_sys::percpu::SlotIndex;
 
@@ -87,16 +86,14 @@ impl ListStore {
         if let Some(pfn) = self.take_listed((slot, node), (count, align), Movement::Taken) {
             return Some(Page { pfn, zeroed: false });
         }
-        let extent = self
-            .zones
-            .take_extent(node, count, align)
-            .or_else(|| self.alloc_extent_slow(node, count, align))?;
+        let page = self.zones.take_extent(node, count, align);
+        let page = page.or_else(|| self.alloc_extent_slow(node, count, align))?;
         self.pcp(slot, node).bypass_alloc(1);
-        Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
+        Some(page)
     }
 
     #[cold]
-    fn alloc_extent_slow(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
+    fn alloc_extent_slow(&self, node: NodeId, count: u32, align: Order) -> Option<Page> {
         let order = Order::covering(count).max(align);
         let migratetype = MigrateType::Movable;
         let ask = Ask { order, migratetype, flags: AllocFlags::default() };

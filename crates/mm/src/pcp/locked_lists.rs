@@ -3,11 +3,10 @@
 use super::drain::Drain;
 use super::lists::{Lists, Pcp};
 use super::policy::{PagePolicy, PolicyContext};
-use super::request::Page;
 use super::ring::SlotRings;
 use super::store::ListStore;
 use crate::frame::{End, FrameState, FrameTable, NodeId, Order};
-use crate::zone::{AllocFlags, Ask, Block, Destination, Mark, Zone};
+use crate::zone::{AllocFlags, Ask, Block, Destination, Mark, Page, Zone};
 use quarry_sys::lock::Guard;
 
 #[derive(Clone, Copy)]

@@ -29,7 +29,7 @@ mod store;
 mod tests;
 mod v6_18;
 
-pub use crate::zone::AllocFlags;
+pub use crate::zone::{AllocFlags, Page};
 pub use alloc::MOST_LOST;
 pub use allocator::PageAllocator;
 pub use config::{FaultPolicy, FreeListPolicy, Machine, PageConfig};
@@ -38,6 +38,6 @@ pub use policy::{
     CACHE_SLICE_BYTES, COSTLY_ORDER, DrainWalk, LOW_LISTS, PagePolicy, PolicyContext, SizeInputs,
     Sizes, batch_before_4_20, batch_since_4_20, low_list, scaled_to,
 };
-pub use request::{Page, PageRequest};
+pub use request::PageRequest;
 pub use ring::RingSizes;
 pub use v6_18::{Release, V6_18};

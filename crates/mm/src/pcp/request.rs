@@ -1,16 +1,7 @@
-//! Requests to the page allocator, and the blocks that it hands out.
+//! Requests to the page allocator.
 
-use crate::frame::{MigrateType, NodeId, Order, Pfn};
+use crate::frame::{MigrateType, NodeId, Order};
 use crate::zone::{AllocFlags, Ask};
-
-/// A block of frames that was handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// Its first frame.
-    pub pfn: Pfn,
-    /// True if every byte is known to be zero.
-    pub zeroed: bool,
-}
 
 /// A request to the page allocator.
 #[derive(Clone, Copy, Debug)]

@@ -3,9 +3,9 @@
 use super::allocator::PageAllocator;
 use super::config::FreeListPolicy;
 use super::policy::{COSTLY_ORDER, PagePolicy};
-use super::request::{Page, PageRequest};
+use super::request::PageRequest;
 use crate::frame::{End, FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
-use crate::zone::{AllocFlags, Block, EXTENT_FRAMES, largest_blocks};
+use crate::zone::{AllocFlags, Block, EXTENT_FRAMES, Page, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
 
 const MOST_PIECES: usize = 1 << COSTLY_ORDER;
@@ -122,9 +122,9 @@ impl<P: PagePolicy> PageAllocator<P> {
         if !EXTENT_FRAMES.contains(&count) {
             return None;
         }
-        let extent = self.zones().take_extent_with_room(node, count)?;
+        let page = self.zones().take_extent_with_room(node, count)?;
         self.store.pcp(slot, node).bypass_alloc(1);
-        Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
+        Some(page)
     }
 
     /// Aborts the process if frames that are about to become a free extent are free already.

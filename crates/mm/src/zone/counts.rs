@@ -29,16 +29,9 @@ pub struct FallbackCounts {
     pub stolen: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) taken: Traffic,
     pub(super) put: Traffic,
     pub(super) fallbacks: FallbackCounts,
-}
-
-impl Counts {
-    pub(super) const fn new() -> Self {
-        const NONE: Traffic = Traffic { calls: 0, blocks: 0, frames: 0 };
-        Self { taken: NONE, put: NONE, fallbacks: FallbackCounts { claimed: 0, stolen: 0 } }
-    }
 }

@@ -1,9 +1,9 @@
 //! Requests for extents, each served in one critical section.
 
-use super::ask::AllocFlags;
+use super::ask::{AllocFlags, Page};
 use super::block::Block;
 use super::exchange::mark_movable;
-use super::extents::{EXTENT_FRAMES, Extent};
+use super::extents::EXTENT_FRAMES;
 use super::fallback::Mode;
 use super::watermark::Mark;
 use super::zone::{Locked, ZoneRef};
@@ -18,7 +18,7 @@ impl Zones {
     /// order of a pageblock) from one node, in one critical section. Returns `None` if no extent is
     /// long enough, and making one would take the zone below its low mark. O(pageblocks that it
     /// examines), and their number is bounded.
-    pub(crate) fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
+    pub(crate) fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Page> {
         debug_assert!(EXTENT_FRAMES.contains(&count) && align < Order::PAGEBLOCK);
         self.charged(node, count, |locked| {
             let extent = locked.take_extent(count, align.frames());
@@ -28,7 +28,7 @@ impl Zones {
 
     /// Same as [`take_extent`](Self::take_extent), but only from a free extent of at least `2 *
     /// count` frames; the `count` frames after the taken ones stay free for growth.
-    pub(crate) fn take_extent_with_room(&self, node: NodeId, count: u32) -> Option<Extent> {
+    pub(crate) fn take_extent_with_room(&self, node: NodeId, count: u32) -> Option<Page> {
         debug_assert!(EXTENT_FRAMES.contains(&count));
         self.charged(node, count, |locked| {
             locked.state.extents.take_with_room(locked.memory, count)
@@ -122,7 +122,7 @@ impl ZoneRef<'_> {
 impl Locked<'_> {
     /// Takes a kept extent, or gathers one while enough blocks are left on the lists.
     #[inline]
-    fn take_extent(&mut self, count: u32, align: u32) -> Option<Extent> {
+    fn take_extent(&mut self, count: u32, align: u32) -> Option<Page> {
         let extent = self.state.extents.take(self.memory, count, align);
         if extent.is_some() {
             return extent;
@@ -139,7 +139,7 @@ impl Locked<'_> {
 
     /// Takes the front of a whole pageblock, or else of the smallest block that is long enough.
     #[cold]
-    fn carve_extent(&mut self, count: u32, align: Order) -> Option<Extent> {
+    fn carve_extent(&mut self, count: u32, align: Order) -> Option<Page> {
         let memory = self.memory;
         for order in [Order::PAGEBLOCK, Order::covering(count).max(align)] {
             if !self.watermark_ok(order, Mark::Low, AllocFlags::default()) {
@@ -155,7 +155,7 @@ impl Locked<'_> {
             // The block was stolen: its other frames go back as blocks of their pageblock's type.
             mark_movable(self.memory, pfn, order);
             self.put_frames(pfn.plus(count), order.frames() - count, zeroed);
-            return Some(Extent { pfn, zeroed });
+            return Some(Page { pfn, zeroed });
         }
         None
     }

@@ -47,12 +47,12 @@ mod watermark;
 mod zone;
 mod zones;
 
-pub use ask::{AllocFlags, Ask, Destination};
+pub use ask::{AllocFlags, Ask, Destination, Page};
 pub use block::{Block, ORDERS, largest_blocks};
 pub(crate) use budget::Claim;
 pub use budget::{Budget, MarkOptions};
 pub use counts::{FallbackCounts, Traffic};
-pub use extents::{EXTENT_FRAMES, Extent};
+pub use extents::EXTENT_FRAMES;
 pub use give_back::Whole;
 pub use groups::{Group, GroupId, GroupLimits, Groups};
 pub(crate) use grow::Urgency;

@@ -136,10 +136,8 @@ impl ZoneRef<'_> {
         let _purging = self.purging.lock();
         let dirty = self.lock().state.extents.isolate_dirty(self.memory, index);
         let (clean, purged) = purge_bits(self.memory, index, dirty, page_frames, least);
-        let mut still_dirty = dirty;
-        still_dirty.0.iter_mut().zip(clean.0).for_each(|(word, clean)| *word &= !clean);
         let mut locked = self.lock();
-        for (bits, zeroed) in [(clean, true), (still_dirty, false)] {
+        for (bits, zeroed) in [(clean, true), (dirty.without(clean), false)] {
             let mut from = 0;
             while let Some((first, end)) = bits.next_extent(from) {
                 from = end;

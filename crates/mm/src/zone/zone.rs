@@ -26,6 +26,7 @@ pub(super) struct State {
     pub(super) counts: Counts,
 }
 
+#[derive(Default)]
 struct Published {
     /// Frames on the free lists; `dirty` counts those of them that are not known to be zero.
     free: AtomicU32,
@@ -69,7 +70,7 @@ pub struct Zone {
 }
 
 impl Zone {
-    pub(super) const fn new(node: NodeId, grows: bool, huge: bool) -> Self {
+    pub(super) fn new(node: NodeId, grows: bool, huge: bool) -> Self {
         Self {
             node,
             grows,
@@ -77,23 +78,16 @@ impl Zone {
             state: CountedLock::new(State {
                 areas: FreeAreas::new(),
                 extents: Extents::new(),
-                counts: Counts::new(),
+                counts: Counts::default(),
             }),
-            published: Published {
-                free: AtomicU32::new(0),
-                dirty: AtomicU32::new(0),
-                lowest_dirty: AtomicU32::new(0),
-                free_reserved: AtomicU32::new(0),
-                in_extents: AtomicU64::new(0),
-                filled: AtomicU64::new(0),
-            },
+            published: Published::default(),
             steps: CountedLock::new(Steps::new()),
             purging: CountedLock::new(()),
             refused_at: AtomicU32::new(0),
             managed: AtomicU32::new(0),
             end: AtomicU32::new(0),
             reserved: AtomicU32::new(0),
-            marks: Watermarks::new(),
+            marks: Watermarks::default(),
             stuck: AtomicBool::new(false),
             below_high: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
@@ -197,7 +191,7 @@ impl Zone {
     /// The watermarks without the boost.
     #[must_use]
     pub fn marks(&self) -> Marks {
-        self.marks.marks()
+        self.marks.base.get()
     }
 
     pub(crate) fn clear_boost(&self) {

@@ -14,6 +14,7 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
+use quarry_sys::primitive::Ordering::Relaxed;
 
 /// The zones of all nodes, the memory that they divide, and the budget that they share.
 pub struct Zones {
@@ -66,7 +67,7 @@ impl Zones {
             zones: OsArray::filled(os, usize::from(config.nodes), |node| {
                 Zone::new(NodeId(node as u8), config.grow, config.huge)
             })?,
-            touched_whole: KindSet::new(),
+            touched_whole: KindSet::default(),
             fallback: core::array::from_fn(|node| fallback_row(node as u8, config)),
             node_of_slot: config.node_of_slot,
             populate: config.populate,
@@ -237,7 +238,7 @@ impl Zones {
     pub(super) fn refresh_marks(&self) {
         let total = self.all().map(Zone::managed).sum();
         for zone in self.all() {
-            zone.marks.set(Marks::of(zone.managed(), total));
+            zone.marks.base.set(Marks::of(zone.managed(), total), Relaxed);
         }
     }
 }
