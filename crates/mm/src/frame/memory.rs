@@ -193,7 +193,7 @@ impl Memory {
         if end <= self.arena.span_blocks() {
             return Ok(());
         }
-        self.arena.lock().grow_span(end, SECTION_BLOCKS, |pageblocks| {
+        self.arena.grow_span(end, SECTION_BLOCKS, |pageblocks| {
             let frames = self.frames.grow(pageblocks * PAGEBLOCK_FRAMES);
             frames
                 .and_then(|()| self.pageblocks.grow(pageblocks))
