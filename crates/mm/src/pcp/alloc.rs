@@ -4,15 +4,40 @@
 
 use super::allocator::PageAllocator;
 use super::policy::PagePolicy;
-use super::request::PageRequest;
-use crate::frame::MAX_NODES;
-use crate::zone::{Mark, Page, Urgency};
+use crate::frame::{MAX_NODES, MigrateType, NodeId, Order};
+use crate::zone::{AllocFlags, Ask, Mark, Page, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
 /// The maximum number of times that a request makes room in a zone and loses that room to other
 /// requests, before it gives up (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
 pub const MOST_LOST: u32 = 16;
+
+/// A request to the page allocator.
+#[derive(Clone, Copy, Debug)]
+pub struct PageRequest {
+    /// Size of the block.
+    pub order: Order,
+    /// The migratetype that fits the future contents.
+    pub migratetype: MigrateType,
+    /// Rights to reserves, and whether the request may wait.
+    pub flags: AllocFlags,
+    /// The node to try first.
+    pub node: NodeId,
+}
+
+impl PageRequest {
+    #[inline]
+    fn ask(self) -> Ask {
+        Ask { order: self.order, migratetype: self.migratetype, flags: self.flags }
+    }
+
+    /// Same as [`ask`](Self::ask), without the rights that apply only once no block was found.
+    #[inline]
+    fn usual(self) -> Ask {
+        Ask { flags: AllocFlags::default(), ..self.ask() }
+    }
+}
 
 impl<P: PagePolicy> PageAllocator<P> {
     /// Takes a block; returns `None` if the request's watermarks leave none. O(1) from the lists.

@@ -5,6 +5,7 @@
 //! * frames of blocks with the state `in_pcp` = pages on the lists of all slots, without extents
 
 use super::config::{FreeListPolicy, PageConfig};
+use super::extent_list::Movement;
 use super::lists::{PcpCounters, Tuning};
 use super::policy::{BATCH_SCALE_MAX, PagePolicy, Sizes};
 use super::ring::RingSizes;
@@ -27,17 +28,14 @@ pub struct PageAllocator<P> {
     huge: bool,
 }
 
-/// The default distance, as if the nodes stood in a line.
-fn line(one: NodeId, other: NodeId) -> u32 {
-    u32::from(one.0.abs_diff(other.0))
-}
-
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Reserves the arena, and sets up zones and lists of `slots` CPUs. Fails if the OS refuses.
+    /// Reserves the arena, and sets up zones and lists of `slots` CPUs, with the distances of nodes
+    /// that stand in a line. Fails if the OS refuses.
     pub fn build(os: &'static dyn Os, config: &PageConfig<P>, slots: u32) -> OsResult<Self> {
         let Sizes { high_max, batch, .. } = config.policy.sizes(config.size_inputs());
         let rings = RingSizes::fitting(high_max, batch << BATCH_SCALE_MAX);
-        Self::build_with(os, config, slots, line, &rings)
+        let in_line = |one: NodeId, other: NodeId| u32::from(one.0.abs_diff(other.0));
+        Self::build_with(os, config, slots, in_line, &rings)
     }
 
     /// Same as [`build`](Self::build), with the distances of nodes and the capacities of the lists.
@@ -164,11 +162,6 @@ impl<P: PagePolicy> PageAllocator<P> {
         self.store.slots().for_each(|slot| self.drain_slot(slot));
     }
 
-    /// Lets the zones return every wholly free pageblock to the system. Returns the bytes.
-    pub fn give_back(&self) -> usize {
-        self.zones().give_back()
-    }
-
     /// Gives everything on the lists of one slot back to the zones.
     pub fn drain_slot(&self, slot: SlotIndex) {
         for node in self.store.nodes() {
@@ -196,10 +189,17 @@ impl<P: PagePolicy> PageAllocator<P> {
         remains
     }
 
-    /// The counts of a slot's lists, all nodes together.
+    /// The counts of a slot's lists, all nodes together. Waits for the locks of the lists.
     #[must_use]
     pub fn pcp_counters(&self, slot: SlotIndex) -> PcpCounters {
-        self.store.counters(slot)
+        let mut sum = PcpCounters::default();
+        for node in self.store.nodes() {
+            sum += self.store.pcp(slot, node).counters();
+            let extents = self.store.extents(slot, node);
+            sum.allocs += extents.passed(Movement::Taken) + extents.passed(Movement::TakenOutside);
+            sum.frees += extents.passed(Movement::Put) + extents.passed(Movement::PutOutside);
+        }
+        sum
     }
 
     /// The counts of the lists of all slots.
@@ -210,10 +210,10 @@ impl<P: PagePolicy> PageAllocator<P> {
         sum
     }
 
-    /// The present tuning of the lists of one slot and node.
+    /// The present tuning of the lists of one slot and node. Waits for the lock of the lists.
     #[must_use]
     pub fn pcp_tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
-        self.store.tuning(slot, node)
+        self.store.pcp(slot, node).lists.lock().tuning
     }
 
     /// The policy of the lists.
@@ -231,7 +231,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         self.zones().visit_locks(visit);
         let lists = &self.store.pcps;
-        (0..lists.len()).for_each(|index| lists.at(index).visit_locks(visit));
+        (0..lists.len()).for_each(|index| visit("pcp->lock", &lists.at(index).lists));
     }
 
     /// Checks all equations while no other thread works; returns the first broken one. O(frames).

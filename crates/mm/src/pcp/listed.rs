@@ -200,8 +200,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// Frames on the lists of a slot and node: pages and extents. Waits for the page lists' lock.
     #[must_use]
     pub fn listed_frames(&self, slot: SlotIndex, node: NodeId) -> u32 {
-        let store = &self.store;
-        store.tuning(slot, node).count + store.extents(slot, node).frames()
+        self.pcp_tuning(slot, node).count + self.store.extents(slot, node).frames()
     }
 
     #[must_use]

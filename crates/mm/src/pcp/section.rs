@@ -1,9 +1,9 @@
 //! Many blocks in one critical section: lists of pages, and exact numbers of frames.
 
+use super::alloc::PageRequest;
 use super::allocator::PageAllocator;
 use super::config::FreeListPolicy;
 use super::policy::{COSTLY_ORDER, PagePolicy};
-use super::request::PageRequest;
 use crate::frame::{End, FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
 use crate::zone::{AllocFlags, Block, EXTENT_FRAMES, Page, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
@@ -16,23 +16,18 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// per node (and another of the zone for orders without lists). Aborts the process if a block
     /// is free already, for example because the list names it twice.
     pub fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
-        match self.free_list {
-            FreeListPolicy::PerPage => self.free_each(slot, pages),
-            FreeListPolicy::OneSection => self.free_in_sections(slot, pages, End::Head),
-        }
+        self.free_list_at(slot, pages, End::Head);
     }
 
     /// Same as [`free_list`](Self::free_list), at one end of the lists. The tail is for pages that
     /// no CPU cache holds (the cold hint of Linux up to 4.14).
     pub fn free_list_at(&self, slot: SlotIndex, pages: &[(Pfn, Order)], end: End) {
-        if end == End::Head {
-            return self.free_list(slot, pages);
-        }
-        match self.free_list {
-            FreeListPolicy::PerPage => {
+        match (self.free_list, end) {
+            (FreeListPolicy::OneSection, _) => self.free_in_sections(slot, pages, end),
+            (FreeListPolicy::PerPage, End::Head) => self.free_each(slot, pages),
+            (FreeListPolicy::PerPage, End::Tail) => {
                 pages.chunks(1).for_each(|page| self.free_in_sections(slot, page, end));
             }
-            FreeListPolicy::OneSection => self.free_in_sections(slot, pages, end),
         }
     }
 
@@ -136,18 +131,14 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
     }
 
-    fn free_extent(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
-        self.check_extent(first, count);
-        self.store.free_extent((slot, node), (first, count));
-    }
-
     /// Frees `count` frames from `first` on in one critical section, as an extent or else in the
     /// largest possible blocks. Aborts the process if a block of them is free already.
     pub fn free_exact(&self, slot: SlotIndex, first: Pfn, count: u32) {
         if EXTENT_FRAMES.contains(&count)
             && let Some(node) = self.extent_node(first, count)
         {
-            return self.free_extent(slot, node, first, count);
+            self.check_extent(first, count);
+            return self.store.free_extent((slot, node), (first, count));
         }
         if count.is_power_of_two() && count <= 1 << MAX_ORDER && first.0.is_multiple_of(count) {
             return self.free(slot, first, Order::covering(count));

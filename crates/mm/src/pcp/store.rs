@@ -1,8 +1,8 @@
 //! The zones, and in front of them the lists of all slots and nodes, for every policy.
 
 use super::config::PageConfig;
-use super::extent_list::{ExtentList, Movement};
-use super::lists::{Pcp, PcpCounters, Tuning};
+use super::extent_list::ExtentList;
+use super::lists::Pcp;
 use super::policy::{PagePolicy, Sizes};
 use super::ring::{RingSizes, Rings};
 use crate::frame::{NodeId, Order, OsArray};
@@ -68,22 +68,6 @@ impl ListStore {
         self.extents.at(self.index(slot, node))
     }
 
-    /// The counts of a slot's lists, all nodes together. Waits for the locks of the lists.
-    pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
-        let mut sum = PcpCounters::default();
-        for node in self.nodes() {
-            sum += self.pcp(slot, node).counters();
-            let extents = self.extents(slot, node);
-            sum.allocs += extents.passed(Movement::Taken) + extents.passed(Movement::TakenOutside);
-            sum.frees += extents.passed(Movement::Put) + extents.passed(Movement::PutOutside);
-        }
-        sum
-    }
-
-    /// Waits for the lock of the lists.
-    pub(super) fn tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
-        self.pcp(slot, node).lists.lock().tuning
-    }
     /// Checks the lists of one node against counts and states; returns the number of listed pages.
     pub(super) fn validate_pages(&self, node: NodeId, orders: &[u8]) -> Result<u32, Broken> {
         let memory = self.zones.memory();

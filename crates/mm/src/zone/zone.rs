@@ -9,9 +9,9 @@
 //! `lowest_dirty` is at most the present number of dirty frames.
 
 use super::ask::{AllocFlags, Ask};
-use super::counts::Counts;
 use super::extents::Extents;
 use super::free_area::{FreeAreas, smallest_filled};
+use super::stats::{Counts, ZoneStats};
 use super::steps::Steps;
 use super::watermark::{Mark, Marks, Watermarks};
 use crate::frame::{MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PCP_TYPES, PageblockIndex};
@@ -46,7 +46,8 @@ struct Published {
 pub struct Zone {
     node: NodeId,
     grows: bool,
-    huge: bool,
+    /// True if its pageblocks may be huge pages.
+    pub(super) huge: bool,
     state: CountedLock<State>,
     published: Published,
     /// Held while the zone grows.
@@ -65,8 +66,9 @@ pub struct Zone {
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
     /// True while the budget that all zones share is short: see `note_short`.
-    is_short: AtomicBool,
-    reclaims: AtomicU32,
+    pub(super) is_short: AtomicBool,
+    /// Number of marks by `Zones::reclaiming`.
+    pub(super) reclaims: AtomicU32,
 }
 
 impl Zone {
@@ -156,11 +158,6 @@ impl Zone {
         self.state.lock()
     }
 
-    /// Returns whether the pageblocks of the zone may be huge pages.
-    pub(super) fn asks_for_huge(&self) -> bool {
-        self.huge
-    }
-
     /// Returns whether the zone stays above `mark` without a block of `order`, judging by the
     /// counts of the last critical section (`__zone_watermark_ok`, Linux 6.x).
     #[inline]
@@ -206,10 +203,6 @@ impl Zone {
         self.below_high.load(Relaxed) || self.is_short.load(Relaxed)
     }
 
-    pub(super) fn set_short(&self, short: bool) {
-        self.is_short.store(short, Relaxed);
-    }
-
     pub(crate) fn set_below_high(&self, below: bool) {
         self.below_high.store(below, Relaxed);
     }
@@ -219,14 +212,6 @@ impl Zone {
     #[must_use]
     pub fn is_reclaim_active(&self) -> bool {
         self.reclaims.load(Relaxed) != 0
-    }
-
-    pub(super) fn begin_reclaim(&self) {
-        self.reclaims.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn end_reclaim(&self) {
-        self.reclaims.fetch_sub(1, Relaxed);
     }
 
     #[inline]
@@ -250,6 +235,30 @@ impl Zone {
         visit("zone->lock", &self.state);
         visit("zone->steps", &self.steps);
         visit("zone->purging", &self.purging);
+    }
+
+    /// A consistent snapshot. Takes the lock; O(lists).
+    #[must_use]
+    pub fn stats(&self) -> ZoneStats {
+        let state = self.look();
+        let (areas, extents, counts) = (&state.areas, &state.extents, &state.counts);
+        ZoneStats {
+            node: self.node(),
+            managed: self.managed(),
+            free: areas.free() + extents.free(),
+            dirty: areas.dirty() + extents.dirty(),
+            in_extents: extents.free(),
+            reserved_high_atomic: self.reserved_high_atomic(),
+            nr_free: core::array::from_fn(|order| {
+                MigrateType::ALL.map(|of| areas.nr(Order::new(order as u8), of))
+            }),
+            marks: self.marks(),
+            boost: self.marks.boost(),
+            taken: counts.taken,
+            put: counts.put,
+            fallbacks: counts.fallbacks,
+            lock: self.lock_stats(),
+        }
     }
 
     /// Counters of the lock of the zone's state.

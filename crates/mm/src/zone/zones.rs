@@ -154,7 +154,7 @@ impl Zones {
     pub fn fill_whole(&self, pfn: Pfn) {
         if asks_for_huge(&self.memory, pfn)
             && let Some(node) = self.memory.pageblocks().of(pfn).tag().node()
-            && self.zone(node).asks_for_huge()
+            && self.zone(node).huge
         {
             let _guard = self.zone(node).look();
             fill_whole(&self.memory, pfn);
@@ -163,7 +163,7 @@ impl Zones {
 
     /// Returns whether huge pages are wanted, and are cheap at present or due to be tried again.
     pub(crate) fn may_make_huge(&self) -> bool {
-        self.zone(NodeId(0)).asks_for_huge() && self.memory.prices().may_be_huge(coarse_ns())
+        self.zone(NodeId(0)).huge && self.memory.prices().may_be_huge(coarse_ns())
     }
 
     /// Makes the pageblocks of a mapping huge pages, except those in memory already. O(`blocks`).
