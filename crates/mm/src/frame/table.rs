@@ -204,12 +204,6 @@ impl FrameTable {
         table
     }
 
-    /// Number of frames that are described.
-    #[must_use]
-    pub fn frames(&self) -> u32 {
-        self.link.len() as u32
-    }
-
     /// Makes the entries of frames `0..frames` accessible, under the lock of the arena.
     pub(super) fn grow(&self, frames: u32) -> OsResult<()> {
         let frames = frames as usize;

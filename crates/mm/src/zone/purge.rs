@@ -4,7 +4,7 @@
 //! it puts them back, but not while it calls the system. A request that finds no block takes the
 //! lock `purging` and tries the lists again: under that lock no purge has blocks off the lists.
 
-use super::block::Block;
+use super::block::{Block, free_blocks};
 use super::give_back::Whole;
 use super::huge;
 use super::zone::{Locked, ZoneRef};
@@ -18,13 +18,6 @@ use quarry_sys::primitive::Ordering::Relaxed;
 const ISOLATED_BLOCKS: usize = 64;
 /// A bounded purge ends after this many refusals by the system: together about ten microseconds.
 const MOST_REFUSALS: u32 = 64;
-
-/// Dirty blocks of one pageblock, in ascending order.
-struct Isolated {
-    blocks: [Block; ISOLATED_BLOCKS],
-    count: usize,
-    next: Pfn,
-}
 
 #[derive(Clone, Copy, Default)]
 struct Purged {
@@ -120,9 +113,10 @@ impl ZoneRef<'_> {
     /// Purges up to 64 blocks from `from` on, and moves `from` past them.
     fn purge_blocks(self, smallest: Order, from: &mut Pfn) -> Purged {
         let _purging = self.purging.lock();
-        let mut isolated = self.lock().isolate(smallest, *from);
-        *from = isolated.next;
-        let blocks = &mut isolated.blocks[..isolated.count];
+        let none = Block { pfn: Pfn::NONE, order: Order::ZERO, zeroed: false };
+        let mut isolated = [none; ISOLATED_BLOCKS];
+        let count = self.lock().isolate(smallest, from, &mut isolated);
+        let blocks = &mut isolated[..count];
         let purged = purge_neighbours(self.memory, blocks);
         let mut locked = self.lock();
         for block in blocks.iter() {
@@ -135,7 +129,20 @@ impl ZoneRef<'_> {
     fn purge_extents(self, index: PageblockIndex, page_frames: u32, least: u32) -> Purged {
         let _purging = self.purging.lock();
         let dirty = self.lock().state.extents.isolate_dirty(self.memory, index);
-        let (clean, purged) = purge_bits(self.memory, index, dirty, page_frames, least);
+        let (mut clean, mut purged, mut from) = (FrameBits::NONE, Purged::default(), 0);
+        while let Some((first, end)) = dirty.next_extent(from) {
+            from = end;
+            let start = first.next_multiple_of(page_frames);
+            let end = end / page_frames * page_frames;
+            if end < start + least.max(1) {
+                continue;
+            }
+            let one = purge_extent(self.memory, index.first().plus(start), end - start);
+            if one.refusals == 0 {
+                clean.set(start, end - start);
+            }
+            purged += one;
+        }
         let mut locked = self.lock();
         for (bits, zeroed) in [(clean, true), (dirty.without(clean), false)] {
             let mut from = 0;
@@ -149,66 +156,35 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
-    /// Takes up to 64 dirty blocks of a pageblock off the lists, from `from` on.
-    fn isolate(&mut self, smallest: Order, from: Pfn) -> Isolated {
-        let none = Block { pfn: Pfn::NONE, order: Order::ZERO, zeroed: false };
-        let mut isolated = Isolated { blocks: [none; ISOLATED_BLOCKS], count: 0, next: from };
-        let end = from.pageblock().first().plus(PAGEBLOCK_FRAMES);
-        while isolated.next < end && isolated.count < ISOLATED_BLOCKS {
-            let pfn = isolated.next;
-            let state = self.memory.frames().state(pfn);
-            let order = if state.is_in_zone() { state.order() } else { Order::ZERO };
-            if state.is_in_zone() && !state.is_zeroed() && order >= smallest {
-                let of = self.memory.pageblocks().of(pfn).migratetype();
-                self.take_off(pfn, order, of);
-                isolated.blocks[isolated.count] = Block { pfn, order, zeroed: false };
-                isolated.count += 1;
-            }
-            isolated.next = pfn.plus(order.frames());
+    /// Takes dirty blocks of a pageblock off the lists, from `from` on, and moves `from` past them.
+    /// Takes as many as `isolated` has room for; returns how many.
+    fn isolate(&mut self, smallest: Order, from: &mut Pfn, isolated: &mut [Block]) -> usize {
+        let (memory, end) = (self.memory, from.pageblock().first().plus(PAGEBLOCK_FRAMES));
+        let is_wanted = |block: &Block| !block.zeroed && block.order >= smallest;
+        let blocks = free_blocks(memory, *from).filter(is_wanted);
+        let mut count = 0;
+        for (place, block) in isolated.iter_mut().zip(blocks) {
+            let Block { pfn, order, .. } = block;
+            self.take_off(pfn, order, memory.pageblocks().of(pfn).migratetype());
+            *place = block;
+            count += 1;
+            *from = pfn.plus(order.frames());
         }
-        isolated
+        if count < isolated.len() {
+            *from = end;
+        }
+        count
     }
-}
-
-/// Purges the whole pages of the OS in each extent of `dirty`, if these pages have at least
-/// `least` frames. Also returns which frames were purged.
-fn purge_bits(
-    memory: &Memory,
-    index: PageblockIndex,
-    dirty: FrameBits,
-    page_frames: u32,
-    least: u32,
-) -> (FrameBits, Purged) {
-    let (mut clean, mut purged, mut from) = (FrameBits::NONE, Purged::default(), 0);
-    while let Some((first, end)) = dirty.next_extent(from) {
-        from = end;
-        let (start, end) = (first.next_multiple_of(page_frames), end / page_frames * page_frames);
-        if end < start + least.max(1) {
-            continue;
-        }
-        let one = purge_extent(memory, index.first().plus(start), end - start);
-        if one.refusals == 0 {
-            clean.set(start, end - start);
-        }
-        purged += one;
-    }
-    (clean, purged)
 }
 
 /// Purges blocks, neighbouring ones by one call. Marks blocks as zeroed if their call succeeds.
 fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
     let mut purged = Purged::default();
-    let mut rest = blocks;
-    while let Some(first) = rest.first() {
-        let (start, mut end, mut count) = (first.pfn, first.pfn, 0);
-        while count < rest.len() && rest[count].pfn == end {
-            end = end.plus(rest[count].order.frames());
-            count += 1;
-        }
-        let one = purge_extent(memory, start, end.0 - start.0);
-        let (extent, behind) = rest.split_at_mut(count);
+    let is_next = |one: &Block, next: &Block| one.pfn.plus(one.order.frames()) == next.pfn;
+    for extent in blocks.chunk_by_mut(is_next) {
+        let frames = extent.iter().map(|block| block.order.frames()).sum();
+        let one = purge_extent(memory, extent[0].pfn, frames);
         extent.iter_mut().for_each(|block| block.zeroed = one.refusals == 0);
-        rest = behind;
         purged += one;
     }
     purged
