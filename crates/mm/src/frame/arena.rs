@@ -173,10 +173,6 @@ impl Arena {
         (offset < self.span_bytes()).then_some(Pfn((offset >> FRAME_SHIFT) as u32))
     }
 
-    pub(super) fn lock(&self) -> LockedArena<'_> {
-        LockedArena { arena: self, _held: self.lock.lock() }
-    }
-
     fn start_of(&self, side: Side) -> u32 {
         match side {
             Side::Zone => 0,
@@ -190,22 +186,22 @@ impl Arena {
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
-        let mut locked = self.lock();
+        let mut held = self.lock.lock();
         let roomy = || self.find(start, count.checked_add(room)?, align);
         let first = if room > 0 { roomy() } else { None }
             .or_else(|| self.find(start, count, align))
             .or_else(|| self.find(0, count, align))?;
-        locked.mark_taken(first, count);
+        self.mark_taken(&mut held, first, count);
         Some(first)
     }
 
     /// Takes an extent if all of it is free and lies below `below`.
     pub(super) fn take_at(&self, first: u32, count: u32, below: u32) -> bool {
-        let mut locked = self.lock();
+        let mut held = self.lock.lock();
         let end = first.checked_add(count).filter(|end| *end <= below.min(self.pageblocks));
         let is_free = end.is_some_and(|end| self.bits.next(Bit::Taken, true, first, end) == end);
         if is_free {
-            locked.mark_taken(first, count);
+            self.mark_taken(&mut held, first, count);
         }
         is_free
     }
@@ -220,17 +216,17 @@ impl Arena {
     }
 
     pub(super) fn exclude(&self, block: u32) {
-        let mut locked = self.lock();
+        let mut held = self.lock.lock();
         debug_assert!(
             self.bits.is_set(Bit::Taken, block) && !self.bits.is_set(Bit::Excluded, block)
         );
         self.bits.set(Bit::Excluded, block, block + 1, true);
-        locked.note_mapped(block, block + 1, false);
+        self.note_mapped(&mut held, block, block + 1, false);
         self.nr_taken.fetch_sub(1, Relaxed);
     }
 
     pub(super) fn set_mapped(&self, first: u32, count: u32, is_mapped: bool) {
-        self.lock().note_mapped(first, first + count, is_mapped);
+        self.note_mapped(&mut self.lock.lock(), first, first + count, is_mapped);
     }
 
     /// The mapped parts of a taken extent, or if `is_mapped` is false the unmapped parts.
@@ -250,6 +246,44 @@ impl Arena {
         const SURELY: usize = 1024;
         let ranges = self.ranges.load(Relaxed);
         ranges < SURELY || ranges < max_map_count() / 4
+    }
+
+    fn mark_taken(&self, _held: &mut Guard<'_, ()>, first: u32, count: u32) {
+        let end = first + count;
+        debug_assert_eq!(self.bits.next(Bit::Taken, true, first, end), end, "taken twice");
+        self.bits.set(Bit::Taken, first, end, true);
+        self.nr_taken.fetch_add(count as usize, Relaxed);
+    }
+
+    /// Sets or clears the mapped bits of `first..end`, and updates `ranges`.
+    fn note_mapped(&self, _held: &mut Guard<'_, ()>, first: u32, end: u32, is_mapped: bool) {
+        let is_set = |block| self.bits.is_set(Bit::Mapped, block);
+        for (start, end) in self.bits.extents(Bit::Mapped, !is_mapped, first, end) {
+            let below = start.checked_sub(1).is_some_and(is_set);
+            let neighbours = usize::from(below) + usize::from(is_set(end));
+            self.bits.set(Bit::Mapped, start, end, is_mapped);
+            let ranges = self.ranges.load(Relaxed);
+            // A newly mapped extent and its mapped neighbours become one range.
+            let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
+            self.ranges.store(ranges + more - fewer, Relaxed);
+        }
+    }
+
+    /// Makes the metadata of at least `end` pageblocks accessible: calls `grow` with `end` rounded
+    /// up to a multiple of `section`. If `grow` fails, the span does not change.
+    pub(super) fn grow_span(
+        &self,
+        end: u32,
+        section: u32,
+        grow: impl FnOnce(u32) -> OsResult<()>,
+    ) -> OsResult<()> {
+        let _held = self.lock.lock();
+        let wanted = end.next_multiple_of(section).min(self.pageblocks);
+        if wanted > self.span_blocks() {
+            grow(wanted)?;
+            self.span.store(wanted, Release);
+        }
+        Ok(())
     }
 
     fn find(&self, start: u32, count: u32, align: u32) -> Option<u32> {
@@ -291,52 +325,6 @@ impl Arena {
             this.that(is_mapped != is_excluded, "a taken pageblock is mapped or excluded")?;
             let has_metadata = is_excluded || block < self.span_blocks();
             this.that(has_metadata, "a pageblock in use lies below the span")?;
-        }
-        Ok(())
-    }
-}
-
-/// An arena whose lock is held.
-pub(super) struct LockedArena<'a> {
-    arena: &'a Arena,
-    _held: Guard<'a, ()>,
-}
-
-impl LockedArena<'_> {
-    fn mark_taken(&mut self, first: u32, count: u32) {
-        let end = first + count;
-        debug_assert_eq!(self.arena.bits.next(Bit::Taken, true, first, end), end, "taken twice");
-        self.arena.bits.set(Bit::Taken, first, end, true);
-        self.arena.nr_taken.fetch_add(count as usize, Relaxed);
-    }
-
-    /// Sets or clears the mapped bits of `first..end`, and updates `ranges`.
-    fn note_mapped(&mut self, first: u32, end: u32, is_mapped: bool) {
-        let arena = self.arena;
-        let is_set = |block| arena.bits.is_set(Bit::Mapped, block);
-        for (start, end) in arena.bits.extents(Bit::Mapped, !is_mapped, first, end) {
-            let below = start.checked_sub(1).is_some_and(is_set);
-            let neighbours = usize::from(below) + usize::from(is_set(end));
-            arena.bits.set(Bit::Mapped, start, end, is_mapped);
-            let ranges = arena.ranges.load(Relaxed);
-            // A newly mapped extent and its mapped neighbours become one range.
-            let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
-            arena.ranges.store(ranges + more - fewer, Relaxed);
-        }
-    }
-
-    /// Makes the metadata of at least `end` pageblocks accessible: calls `grow` with `end` rounded
-    /// up to a multiple of `section`. If `grow` fails, the span does not change.
-    pub(super) fn grow_span(
-        &mut self,
-        end: u32,
-        section: u32,
-        grow: impl FnOnce(u32) -> OsResult<()>,
-    ) -> OsResult<()> {
-        let wanted = end.next_multiple_of(section).min(self.arena.pageblocks);
-        if wanted > self.arena.span_blocks() {
-            grow(wanted)?;
-            self.arena.span.store(wanted, Release);
         }
         Ok(())
     }

@@ -13,24 +13,14 @@ use quarry_sys::primitive::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64
 /// All-zero bytes are a valid value, and the right one for a new entry.
 pub unsafe trait FreshZero {}
 
-// SAFETY: zero bytes are the number 0.
-unsafe impl FreshZero for u8 {}
-// SAFETY: as for u8.
-unsafe impl FreshZero for u32 {}
-// SAFETY: as for u8.
-unsafe impl FreshZero for u64 {}
-// SAFETY: a zero byte is `false`.
-unsafe impl FreshZero for bool {}
-// SAFETY: a zero byte is the atomic 0, the model checker's included.
-unsafe impl FreshZero for AtomicU8 {}
-// SAFETY: as for AtomicU8.
-unsafe impl FreshZero for AtomicU16 {}
-// SAFETY: as for AtomicU8.
-unsafe impl FreshZero for AtomicU32 {}
-// SAFETY: as for AtomicU8.
-unsafe impl FreshZero for AtomicU64 {}
-// SAFETY: as for AtomicU8.
-unsafe impl FreshZero for AtomicI64 {}
+macro_rules! zero_words {
+    ($($of:ty),*) => {$(
+        // SAFETY: zero bytes are the number 0, `false`, or the atomic 0, the model checker's
+        // included.
+        unsafe impl FreshZero for $of {}
+    )*};
+}
+zero_words!(u8, u32, u64, bool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicI64);
 // SAFETY: an array is valid if its entries are valid.
 unsafe impl<T: FreshZero, const N: usize> FreshZero for [T; N] {}
 // SAFETY: the word of a free lock, its owner and its counters are all 0.
@@ -87,6 +77,14 @@ impl<T> OsArray<T> {
         Ok(array)
     }
 
+    /// An array of `len` entries, all of them zero; fails with the OS's error.
+    pub fn zeroed(os: &'static dyn Os, len: usize) -> OsResult<Self>
+    where
+        T: FreshZero,
+    {
+        Self::map(os, len)
+    }
+
     fn map(os: &'static dyn Os, len: usize) -> OsResult<Self> {
         let page = os.page_size().max(FRAME_BYTES);
         assert!(align_of::<T>() <= page, "entries are aligned to a page at most");
@@ -94,16 +92,7 @@ impl<T> OsArray<T> {
         let start = os.reserve(bytes)?.cast();
         Ok(Self { os, start, len, bytes, entries: PhantomData })
     }
-}
 
-impl<T: FreshZero> OsArray<T> {
-    /// An array of `len` entries, all of them zero; fails with the OS's error.
-    pub fn zeroed(os: &'static dyn Os, len: usize) -> OsResult<Self> {
-        Self::map(os, len)
-    }
-}
-
-impl<T> OsArray<T> {
     /// Entry `index`; panics outside the array.
     #[inline(always)]
     #[must_use]

@@ -38,29 +38,11 @@ pub(crate) fn masks_of(first: u32, count: u32) -> impl Iterator<Item = (usize, u
 impl FrameBits {
     /// No frame.
     pub const NONE: Self = Self([0; PAGEBLOCK_WORDS]);
-    /// Every frame.
-    pub const ALL: Self = Self([u64::MAX; PAGEBLOCK_WORDS]);
-
-    #[inline]
-    fn for_words(&mut self, first: u32, count: u32, mut act: impl FnMut(&mut u64, u64)) {
-        masks_of(first, count).for_each(|(word, mask)| act(&mut self.0[word], mask));
-    }
 
     /// Adds `count` frames from `first` on.
     #[inline]
     pub fn set(&mut self, first: u32, count: u32) {
-        self.for_words(first, count, |word, mask| *word |= mask);
-    }
-
-    /// Removes `count` frames from `first` on; returns how many of them were there.
-    #[inline]
-    pub fn clear(&mut self, first: u32, count: u32) -> u32 {
-        let mut cleared = 0;
-        self.for_words(first, count, |word, mask| {
-            cleared += (*word & mask).count_ones();
-            *word &= !mask;
-        });
-        cleared
+        masks_of(first, count).for_each(|(word, mask)| self.0[word] |= mask);
     }
 
     #[inline]
@@ -73,6 +55,12 @@ impl FrameBits {
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// The frames that are not among `others`.
+    #[must_use]
+    pub(crate) fn without(self, others: Self) -> Self {
+        Self(core::array::from_fn(|word| self.0[word] & !others.0[word]))
     }
 
     /// Returns whether there is no frame.
@@ -132,12 +120,7 @@ impl FrameBits {
 
     #[must_use]
     pub(crate) fn longest_extent(&self) -> u32 {
-        let (mut longest, mut from) = (0, 0);
-        while let Some((first, end)) = self.next_extent(from) {
-            longest = longest.max(end - first);
-            from = end;
-        }
-        longest
+        self.longest_without(0, 0)
     }
 
     /// The lowest place in the shortest extent that holds `count` frames at a multiple of `align`.
@@ -178,6 +161,15 @@ impl FrameBits {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Removes `count` frames from `first` on; returns how many of them were there.
+    fn clear(bits: &mut FrameBits, first: u32, count: u32) -> u32 {
+        let mut others = FrameBits::NONE;
+        others.set(first, count);
+        let there = bits.count_in(first, count);
+        *bits = bits.without(others);
+        there
+    }
 
     /// The extents, found bit by bit: first frame and end of each.
     fn naive_extents(set: &[bool]) -> Vec<(u32, u32)> {
@@ -240,11 +232,11 @@ mod tests {
             let fit = bits.best_fit(count, align);
             prop_assert_eq!(fit.map(|fit| fit.at), best.map(|(_, at)| at));
             if let Some(Fit { at, longest_left }) = fit {
-                prop_assert_eq!(bits.clear(at, count), count);
+                prop_assert_eq!(clear(&mut bits, at, count), count);
                 prop_assert_eq!(bits.longest_extent(), longest_left);
                 bits.set(at, count);
             }
-            prop_assert_eq!(bits.clear(first, count), there);
+            prop_assert_eq!(clear(&mut bits, first, count), there);
             prop_assert_eq!(bits.count_in(first, count), 0);
             bits.set(first, count);
             prop_assert_eq!(bits.count_in(first, count), count);

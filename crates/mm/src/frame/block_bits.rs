@@ -28,28 +28,18 @@ pub(super) enum Bit {
 const SUMMARY: usize = 3;
 const WORD_BLOCKS: u32 = 64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
-    Group,
-    Region,
-}
-
-impl Level {
-    const fn blocks(self) -> u32 {
-        match self {
-            Self::Group => 16 * WORD_BLOCKS,
-            Self::Region => 32 * Self::Group.blocks(),
-        }
-    }
-
+/// A kind of unit.
+#[derive(Clone, Copy)]
+struct Level {
+    blocks: u32,
+    /// Blocks of each part from which the summary follows: of a word, or of a group.
+    part: u32,
     /// The number of the unit's entry whose fourth word is the summary.
-    const fn place(self) -> u32 {
-        match self {
-            Self::Group => 0,
-            Self::Region => 1,
-        }
-    }
+    place: u32,
 }
+
+const GROUP: Level = Level { blocks: 16 * WORD_BLOCKS, part: WORD_BLOCKS, place: 0 };
+const REGION: Level = Level { blocks: 32 * GROUP.blocks, part: GROUP.blocks, place: 1 };
 
 /// The lengths of three extents of free blocks (see above) among `blocks` neighbouring blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +86,7 @@ impl FreeExtents {
     }
 
     fn unpacked(level: Level, packed: u64) -> Self {
-        let blocks = level.blocks();
+        let blocks = level.blocks;
         let extent = |shift: u32| blocks - (packed >> shift & 0xf_ffff) as u32;
         Self { blocks, front: extent(0), back: extent(20), longest: extent(40) }
     }
@@ -198,8 +188,8 @@ impl BlockBits {
 
     /// The unit's summary; `None` if the window ends within the unit.
     fn summary(&self, level: Level, block: u32) -> Option<&AtomicU64> {
-        let index = (block / WORD_BLOCKS + level.place()) as usize;
-        (block + level.blocks() <= self.len).then(|| &self.words.at(index)[SUMMARY])
+        let index = (block / WORD_BLOCKS + level.place) as usize;
+        (block + level.blocks <= self.len).then(|| &self.words.at(index)[SUMMARY])
     }
 
     fn known(&self, level: Level, block: u32) -> Option<FreeExtents> {
@@ -209,21 +199,18 @@ impl BlockBits {
 
     /// The summary as it follows from the unit's words or groups.
     fn counted(&self, level: Level, block: u32) -> FreeExtents {
-        let parts = (block..block + level.blocks()).step_by(match level {
-            Level::Group => WORD_BLOCKS,
-            Level::Region => Level::Group.blocks(),
-        } as usize);
+        let parts = (block..block + level.blocks).step_by(level.part as usize);
         parts.fold(FreeExtents::NONE, |extents, at| {
-            extents.and(match level {
-                Level::Group => FreeExtents::of_word(!self.load(Bit::Taken, at)),
-                Level::Region => self.known(Level::Group, at).unwrap_or(FreeExtents::NONE),
+            extents.and(match level.part {
+                WORD_BLOCKS => FreeExtents::of_word(!self.load(Bit::Taken, at)),
+                _ => self.known(GROUP, at).unwrap_or(FreeExtents::NONE),
             })
         })
     }
 
     fn summarise(&self, first: u32, end: u32) {
-        for level in [Level::Group, Level::Region] {
-            let blocks = level.blocks();
+        for level in [GROUP, REGION] {
+            let blocks = level.blocks;
             for block in (first / blocks * blocks..end).step_by(blocks as usize) {
                 if let Some(summary) = self.summary(level, block) {
                     summary.store(self.counted(level, block).packed(), Ordering::Relaxed);
@@ -275,17 +262,17 @@ impl BlockBits {
     /// The largest unit that begins at `at` and that a search for `count` blocks may pass over.
     fn to_pass(&self, at: u32, count: u32) -> Option<FreeExtents> {
         let known = |level: Level| {
-            let extents = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
+            let extents = at.is_multiple_of(level.blocks).then(|| self.known(level, at))??;
             // A wholly free unit is passed over: it extends `free..at`, which [`Self::find`] tests.
             let is_inside = extents.longest >= count && extents.front < extents.blocks;
             (!is_inside).then_some(extents)
         };
-        known(Level::Region).or_else(|| known(Level::Group))
+        known(REGION).or_else(|| known(GROUP))
     }
 
     pub(super) fn validate(&self) -> Result<(), Broken> {
-        for level in [Level::Group, Level::Region] {
-            for block in (0..self.len).step_by(level.blocks() as usize) {
+        for level in [GROUP, REGION] {
+            for block in (0..self.len).step_by(level.blocks as usize) {
                 let known = self.known(level, block);
                 let is_right = known.is_none_or(|known| known == self.counted(level, block));
                 let bits = Check::of("bits of pageblocks").at(block);

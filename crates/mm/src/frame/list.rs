@@ -20,51 +20,28 @@ pub trait Member: Copy + Eq {
     fn numbered(number: u32) -> Self;
 }
 
-impl Member for Pfn {
-    #[inline(always)]
-    fn number(self) -> u32 {
-        self.0
-    }
+macro_rules! members {
+    ($($of:ty),*) => {$(
+        impl Member for $of {
+            #[inline(always)]
+            fn number(self) -> u32 {
+                self.0
+            }
 
-    #[inline(always)]
-    fn numbered(number: u32) -> Self {
-        Self(number)
-    }
+            #[inline(always)]
+            fn numbered(number: u32) -> Self {
+                Self(number)
+            }
+        }
+    )*};
 }
-
-impl Member for PageblockIndex {
-    #[inline(always)]
-    fn number(self) -> u32 {
-        self.0
-    }
-
-    #[inline(always)]
-    fn numbered(number: u32) -> Self {
-        Self(number)
-    }
-}
+members!(Pfn, PageblockIndex);
 
 /// A link to a member as one word: the value `n + 1` links to the member with number `n`. The value
 /// 0, which fresh memory holds, links to no member.
 #[repr(transparent)]
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link<M>(u32, PhantomData<M>);
-
-impl<M> Clone for Link<M> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M> Copy for Link<M> {}
-
-impl<M> Default for Link<M> {
-    #[inline(always)]
-    fn default() -> Self {
-        Self::NONE
-    }
-}
 
 impl<M> Link<M> {
     /// No member.
@@ -98,13 +75,6 @@ impl<M: Member> Link<M> {
     #[must_use]
     pub fn get(self) -> Option<M> {
         self.0.checked_sub(1).map(M::numbered)
-    }
-}
-
-impl<M: Member> From<Option<M>> for Link<M> {
-    #[inline(always)]
-    fn from(member: Option<M>) -> Self {
-        member.map_or(Self::NONE, Self::to)
     }
 }
 
@@ -151,11 +121,15 @@ pub enum End {
 
 /// The back of a list: a link to its last member, or `()` in a list without such a link.
 pub trait Back<M> {
+    /// The back of an empty list.
+    const NONE: Self;
     /// Notes that `last` is the last member now.
     fn set(&mut self, last: Link<M>);
 }
 
 impl<M> Back<M> for Link<M> {
+    const NONE: Self = Self::NONE;
+
     #[inline(always)]
     fn set(&mut self, last: Self) {
         *self = last;
@@ -163,6 +137,8 @@ impl<M> Back<M> for Link<M> {
 }
 
 impl<M> Back<M> for () {
+    const NONE: Self = ();
+
     #[inline(always)]
     fn set(&mut self, _last: Link<M>) {}
 }
@@ -183,24 +159,17 @@ unsafe impl<M> FreshZero for List<M> {}
 // SAFETY: zero bytes are an empty list.
 unsafe impl<M> FreshZero for FrontList<M> {}
 
-impl<M, B: Default> Default for List<M, B> {
-    fn default() -> Self {
-        Self { head: Link::NONE, back: B::default() }
-    }
-}
-
-impl<M> List<M> {
+impl<M, B: Back<M>> List<M, B> {
     /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
-        Self { head: Link::NONE, back: Link::NONE }
+        Self { head: Link::NONE, back: B::NONE }
     }
 }
 
-impl<M> FrontList<M> {
-    #[must_use]
-    pub(crate) const fn new_front() -> Self {
-        Self { head: Link::NONE, back: () }
+impl<M, B: Back<M>> Default for List<M, B> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

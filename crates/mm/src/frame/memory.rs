@@ -75,7 +75,7 @@ impl Memory {
             arena: Arena::new(os, base, pageblocks)?,
             frames: FrameTable::new(os, first, second, frames),
             pageblocks: Pageblocks::new(os, second, pageblocks),
-            prices: Prices::new(),
+            prices: Prices::default(),
             _window: window,
         })
     }
@@ -115,8 +115,7 @@ impl Memory {
     ///
     /// # Errors
     /// `ENOMEM` where there is no such extent, or the error of the OS.
-    pub fn take(&self, wanted: Wanted) -> OsResult<PageblockIndex> {
-        let mut wanted = wanted;
+    pub fn take(&self, mut wanted: Wanted) -> OsResult<PageblockIndex> {
         loop {
             let first = self.arena.take(wanted).ok_or(OsError(libc::ENOMEM))?;
             let is_behind = first + wanted.count > self.arena.span_blocks();
@@ -154,16 +153,11 @@ impl Memory {
 
     /// Maps a taken extent and makes its metadata accessible, or gives the extent back.
     fn make_ready(&self, first: u32, count: u32) -> OsResult<()> {
-        self.map_extent(first, count)
+        let mut pieces = self.arena.extents(false, first, count);
+        pieces
+            .try_for_each(|(start, end)| self.map_piece(start, end - start))
             .and_then(|()| self.grow_tables(first + count))
             .inspect_err(|_| self.give_back(PageblockIndex(first), count))
-    }
-
-    fn map_extent(&self, first: u32, count: u32) -> OsResult<()> {
-        for (start, end) in self.arena.extents(false, first, count) {
-            self.map_piece(start, end - start)?;
-        }
-        Ok(())
     }
 
     /// Maps a piece. If pageblocks of it have foreign mappings, excludes these: error `EEXIST`.
@@ -193,7 +187,7 @@ impl Memory {
         if end <= self.arena.span_blocks() {
             return Ok(());
         }
-        self.arena.lock().grow_span(end, SECTION_BLOCKS, |pageblocks| {
+        self.arena.grow_span(end, SECTION_BLOCKS, |pageblocks| {
             let frames = self.frames.grow(pageblocks * PAGEBLOCK_FRAMES);
             frames
                 .and_then(|()| self.pageblocks.grow(pageblocks))

@@ -2,7 +2,7 @@
 //!
 //! Order of the files, each using only those before it: `order`, `pfn`, `migratetype`, `prices`;
 //! `bits`, `array`, `growing`, `list`, `metadata`, `window`; `block_bits`, `arena`, `pageblock`,
-//! `table`; `memory`; `touched`.
+//! `table`; `memory`.
 
 mod arena;
 mod array;
@@ -20,7 +20,6 @@ mod prices;
 mod table;
 #[cfg(test)]
 mod tests;
-mod touched;
 mod window;
 
 pub use arena::{Arena, Side, Wanted};
@@ -38,6 +37,5 @@ pub use order::{
 pub use pageblock::{Faults, Pageblock, PageblockLinks, PageblockTag, Pageblocks};
 pub use pfn::{PageblockIndex, Pfn};
 pub use prices::Prices;
-pub use table::{FrameState, FrameTable, Kind};
-pub use touched::KindSet;
+pub use table::{FrameState, FrameTable, Kind, KindSet};
 pub use window::Window;

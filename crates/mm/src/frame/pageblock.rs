@@ -308,9 +308,7 @@ impl Pageblock {
 
     #[inline]
     pub(crate) fn mark_movable(&self, offset: u32, order: Order) {
-        for_words(&self.movable, offset, order, |word, mask| {
-            word.store(word.load(Relaxed) | mask, Relaxed);
-        });
+        for_words(&self.movable, offset, order, add_bits);
     }
 
     #[inline]
@@ -389,14 +387,11 @@ impl Pageblock {
         were_dirty
     }
 
+    /// Keeps the frames `clean`, which are known to be zero, and no others.
     #[inline]
-    pub(crate) fn set_extents(&self, bits: FrameBits) {
-        store(&self.extents, bits);
-    }
-
-    #[inline]
-    pub(crate) fn set_dirty_extents(&self, bits: FrameBits) {
-        store(&self.dirty_extents, bits);
+    pub(crate) fn keep_only(&self, clean: FrameBits) {
+        store(&self.extents, clean);
+        store(&self.dirty_extents, FrameBits::NONE);
     }
 
     #[inline]

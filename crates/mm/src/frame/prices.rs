@@ -16,6 +16,7 @@ const LEAST_FRAME_NS: u64 = 40;
 const PROBE_SHARE: u64 = 64;
 
 /// Recent prices of bringing memory in.
+#[derive(Default)]
 pub struct Prices {
     huge: Price,
     small: Price,
@@ -23,6 +24,7 @@ pub struct Prices {
     probe_at_ns: AtomicU64,
 }
 
+#[derive(Default)]
 struct Price {
     /// `{frames : 32 | ns : 32}`: frames that came in since the last entry of `last_us`, and how
     /// long this took. Once they are 2 MiB, the next entry follows from both.
@@ -33,10 +35,6 @@ struct Price {
 }
 
 impl Price {
-    const fn new() -> Self {
-        Self { since: AtomicU64::new(0), last_us: [const { AtomicU32::new(0) }; REMEMBERED] }
-    }
-
     fn note(&self, frames: u32, ns: u64) {
         let since = self.since.load(Relaxed);
         let (all, ns) = ((since >> 32) + u64::from(frames), u64::from(since as u32) + ns);
@@ -57,10 +55,6 @@ impl Price {
 }
 
 impl Prices {
-    pub(super) const fn new() -> Self {
-        Self { huge: Price::new(), small: Price::new(), probe_at_ns: AtomicU64::new(0) }
-    }
-
     /// Notes that a call which ended at `now_ns` took `ns` to bring `frames` frames in, as a huge
     /// page or as small ones.
     pub fn note(&self, is_huge: bool, frames: u32, ns: u64, now_ns: u64) {
@@ -119,7 +113,7 @@ mod tests {
 
     #[test]
     fn huge_pages_are_dear_where_each_of_the_last_was() {
-        let prices = Prices::new();
+        let prices = Prices::default();
         assert!(prices.is_huge_cheap() && prices.small_us().is_none());
         for _ in 0..32 {
             prices.note(false, ALL / 32, MS / 50, 0);
@@ -138,7 +132,7 @@ mod tests {
 
     #[test]
     fn pages_that_were_in_memory_tell_nothing() {
-        let prices = Prices::new();
+        let prices = Prices::default();
         prices.note(true, ALL, 10_000, 0);
         prices.note(false, ALL, 10_000, 0);
         assert_eq!((prices.huge_us(), prices.small_us()), (None, None));
@@ -146,7 +140,7 @@ mod tests {
 
     #[test]
     fn dear_huge_pages_are_tried_again_for_a_sixty_fourth_of_the_time() {
-        let prices = Prices::new();
+        let prices = Prices::default();
         prices.note(false, ALL, MS / 2, 0);
         prices.note(true, ALL, 5 * MS, MS);
         let due = MS + 5 * MS * PROBE_SHARE;

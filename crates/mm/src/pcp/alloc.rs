@@ -4,15 +4,40 @@
 
 use super::allocator::PageAllocator;
 use super::policy::PagePolicy;
-use super::request::{Page, PageRequest};
-use crate::frame::MAX_NODES;
-use crate::zone::{Mark, Urgency};
+use crate::frame::{MAX_NODES, MigrateType, NodeId, Order};
+use crate::zone::{AllocFlags, Ask, Mark, Page, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
 
 /// The maximum number of times that a request makes room in a zone and loses that room to other
 /// requests, before it gives up (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
 pub const MOST_LOST: u32 = 16;
+
+/// A request to the page allocator.
+#[derive(Clone, Copy, Debug)]
+pub struct PageRequest {
+    /// Size of the block.
+    pub order: Order,
+    /// The migratetype that fits the future contents.
+    pub migratetype: MigrateType,
+    /// Rights to reserves, and whether the request may wait.
+    pub flags: AllocFlags,
+    /// The node to try first.
+    pub node: NodeId,
+}
+
+impl PageRequest {
+    #[inline]
+    fn ask(self) -> Ask {
+        Ask { order: self.order, migratetype: self.migratetype, flags: self.flags }
+    }
+
+    /// Same as [`ask`](Self::ask), without the rights that apply only once no block was found.
+    #[inline]
+    fn usual(self) -> Ask {
+        Ask { flags: AllocFlags::default(), ..self.ask() }
+    }
+}
 
 impl<P: PagePolicy> PageAllocator<P> {
     /// Takes a block; returns `None` if the request's watermarks leave none. O(1) from the lists.
@@ -26,21 +51,20 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     #[inline(never)]
     fn alloc_above_low(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        self.pcps.alloc(&self.zones, slot, request.node, &request.usual(), Mark::Low)
+        self.alloc_at_node(slot, request.node, &request.usual(), Mark::Low)
     }
 
     /// Takes a block from the request's node, if the node then stays above `mark`. Uses the
     /// reserves to which the request has a right.
     pub fn alloc_above(&self, slot: SlotIndex, request: PageRequest, mark: Mark) -> Option<Page> {
-        self.pcps.alloc(&self.zones, slot, request.node, &request.ask(), mark)
+        self.alloc_at_node(slot, request.node, &request.ask(), mark)
     }
 
     /// Takes up to `out.len()` blocks, from the request's node if possible; returns how many. Takes
     /// at least one if [`alloc`](Self::alloc) would succeed.
     pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
         let ask = request.usual();
-        let bulk =
-            |out: &mut [Page]| self.pcps.alloc_bulk(&self.zones, slot, request.node, &ask, out);
+        let bulk = |out: &mut [Page]| self.alloc_bulk_at_node(slot, request.node, &ask, out);
         let filled = if out.len() > 1 { bulk(out) } else { 0 };
         if filled > 0 || out.is_empty() {
             return filled;
@@ -61,7 +85,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
         // The loop repeats because other CPUs may take the new room first. CPUs that begin together
         // share one step of growth.
-        for node in self.zones.fallback_order(request.node) {
+        for node in self.zones().fallback_order(request.node) {
             let request = PageRequest { node, ..request };
             for _ in 0..MOST_LOST {
                 let has_room = self.make_room(request);
@@ -88,15 +112,16 @@ impl<P: PagePolicy> PageAllocator<P> {
     #[inline(never)]
     fn make_room(&self, request: PageRequest) -> bool {
         let (node, ask) = (request.node, request.usual());
-        self.zones.flush_extents_for(node, ask.order) || self.zones.grow(node, &ask, Urgency::Low)
+        self.zones().flush_extents_for(node, ask.order)
+            || self.zones().grow(node, &ask, Urgency::Low)
     }
 
     /// Serves a request that cannot wait. Uses the reserve and turns extents into blocks, but
     /// neither calls the operating system nor takes from other CPUs (no `__GFP_DIRECT_RECLAIM`).
     fn alloc_without_waiting(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.alloc_reserve(slot, request).or_else(|| {
-            for node in self.zones.fallback_order(request.node) {
-                self.zones.flush_extents_for(node, request.order);
+            for node in self.zones().fallback_order(request.node) {
+                self.zones().flush_extents_for(node, request.order);
             }
             self.alloc_reserve(slot, request)
         })
@@ -106,11 +131,11 @@ impl<P: PagePolicy> PageAllocator<P> {
     #[inline(never)]
     fn alloc_reserve(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         let ask = request.ask();
-        for node in self.zones.fallback_order(request.node) {
-            let page = self.pcps.alloc(&self.zones, slot, node, &ask, Mark::Min);
+        for node in self.zones().fallback_order(request.node) {
+            let page = self.alloc_at_node(slot, node, &ask, Mark::Min);
             if let Some(page) = page {
                 if ask.flags.high_atomic && ask.order.get() > 0 {
-                    self.zones.reserve_high_atomic(node, page.pfn, ask.order);
+                    self.zones().reserve_high_atomic(node, page.pfn, ask.order);
                 }
                 return Some(page);
             }
@@ -124,15 +149,15 @@ impl<P: PagePolicy> PageAllocator<P> {
         // While this thread holds these locks, no purge can take the blocks that have just come
         // back. This thread never waits for locks of lists meanwhile: it only tries them.
         let mut held = [const { None }; MAX_NODES];
-        for (zone, held) in self.zones.all().zip(&mut held) {
+        for (zone, held) in self.zones().all().zip(&mut held) {
             *held = Some(zone.hold_purges());
             zone.clear_boost();
         }
-        self.zones.flush_extents();
+        self.zones().flush_extents();
         for _ in 0..MOST_LOST {
             let mut has_room = false;
-            for node in self.zones.fallback_order(request.node) {
-                has_room |= self.zones.grow(node, &request.ask(), Urgency::Last);
+            for node in self.zones().fallback_order(request.node) {
+                has_room |= self.zones().grow(node, &request.ask(), Urgency::Last);
             }
             let page = self.alloc_reserve(slot, request);
             if page.is_some() {
@@ -143,9 +168,9 @@ impl<P: PagePolicy> PageAllocator<P> {
             }
         }
         while self
-            .zones
+            .zones()
             .fallback_order(request.node)
-            .any(|node| self.zones.unreserve_high_atomic(node, request.migratetype, true))
+            .any(|node| self.zones().unreserve_high_atomic(node, request.migratetype, true))
         {
             let page = self.alloc_reserve(slot, request);
             if page.is_some() {

@@ -5,14 +5,15 @@
 //! * frames of blocks with the state `in_pcp` = pages on the lists of all slots, without extents
 
 use super::config::{FreeListPolicy, PageConfig};
+use super::extent_list::Movement;
 use super::lists::{PcpCounters, Tuning};
 use super::policy::{BATCH_SCALE_MAX, PagePolicy, Sizes};
 use super::ring::RingSizes;
-use super::set::PcpSet;
+use super::store::ListStore;
 use crate::frame::{
     Arena, FrameTable, MAX_ORDER, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn,
 };
-use crate::zone::{Block, ZoneConfig, Zones};
+use crate::zone::{ZoneConfig, Zones};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
@@ -21,23 +22,20 @@ use quarry_sys::report::fatal;
 
 /// Zones and the per-CPU lists in front of them.
 pub struct PageAllocator<P> {
-    pub(super) zones: Zones,
-    pub(super) pcps: PcpSet<P>,
+    pub(super) policy: P,
+    pub(super) store: ListStore,
     pub(super) free_list: FreeListPolicy,
     huge: bool,
 }
 
-/// The default distance, as if the nodes stood in a line.
-fn line(one: NodeId, other: NodeId) -> u32 {
-    u32::from(one.0.abs_diff(other.0))
-}
-
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Reserves the arena, and sets up zones and lists of `slots` CPUs. Fails if the OS refuses.
+    /// Reserves the arena, and sets up zones and lists of `slots` CPUs, with the distances of nodes
+    /// that stand in a line. Fails if the OS refuses.
     pub fn build(os: &'static dyn Os, config: &PageConfig<P>, slots: u32) -> OsResult<Self> {
         let Sizes { high_max, batch, .. } = config.policy.sizes(config.size_inputs());
         let rings = RingSizes::fitting(high_max, batch << BATCH_SCALE_MAX);
-        Self::build_with(os, config, slots, line, &rings)
+        let in_line = |one: NodeId, other: NodeId| u32::from(one.0.abs_diff(other.0));
+        Self::build_with(os, config, slots, in_line, &rings)
     }
 
     /// Same as [`build`](Self::build), with the distances of nodes and the capacities of the lists.
@@ -48,7 +46,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         distance: fn(NodeId, NodeId) -> u32,
         rings: &RingSizes,
     ) -> OsResult<Self> {
-        let zones = ZoneConfig {
+        let zone_config = ZoneConfig {
             reserve_bytes: config.reserve_bytes,
             limit_frames: config.limit_frames,
             initial_frames: config.initial_frames,
@@ -59,59 +57,56 @@ impl<P: PagePolicy> PageAllocator<P> {
             node_of_slot: config.node_of_slot,
             distance,
         };
-        let zones = Zones::build(os, &zones)?;
-        let pcps = PcpSet::reserve(os, config, &zones, slots, rings)?;
-        Ok(Self { zones, pcps, free_list: config.free_list, huge: config.faults.huge })
+        let zones = Zones::build(os, &zone_config)?;
+        Ok(Self {
+            policy: config.policy,
+            store: ListStore::reserve(os, config, zones, slots, rings)?,
+            free_list: config.free_list,
+            huge: config.faults.huge,
+        })
     }
 
     /// The descriptors of frames.
     #[inline]
     pub fn frames(&self) -> &FrameTable {
-        self.zones.memory().frames()
+        self.memory().frames()
     }
 
     /// The window with the descriptors of its frames.
     #[inline]
     pub fn memory(&self) -> &Memory {
-        self.zones.memory()
+        self.zones().memory()
     }
 
     /// The pageblocks of the window.
     #[inline]
     pub fn arena(&self) -> &Arena {
-        self.zones.memory().arena()
+        self.memory().arena()
     }
 
     /// The zones.
     #[inline]
     pub fn zones(&self) -> &Zones {
-        &self.zones
+        &self.store.zones
     }
 
     /// Holds the lock of the lists of a slot and node until the result is dropped. For tests.
     pub fn hold_lists(&self, slot: SlotIndex, node: NodeId) -> impl Sized + '_ {
-        self.pcps.store.pcp(slot, node).lists.lock()
+        self.store.pcp(slot, node).lists.lock()
     }
 
     /// See [`Zones::fill_whole`].
     #[inline]
     pub fn fill_whole(&self, pfn: Pfn) {
         if self.huge {
-            self.zones.fill_whole(pfn);
+            self.zones().fill_whole(pfn);
         }
-    }
-
-    /// Gives a block back; aborts the process if it is free, misaligned, or in no zone. O(1).
-    #[inline]
-    pub fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
-        let owner = self.check_freed(pfn, order);
-        self.pcps.free(&self.zones, slot, owner, Block { pfn, order, zeroed: false });
     }
 
     /// Returns node and migratetype of a block to be freed; aborts the process if it is not in use.
     #[inline]
     pub(super) fn check_freed(&self, pfn: Pfn, order: Order) -> (NodeId, MigrateType) {
-        let memory = self.zones.memory();
+        let memory = self.memory();
         let tag = memory.pageblocks().of(pfn).tag();
         let state = memory.frames().state(pfn);
         match tag.node() {
@@ -129,14 +124,14 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// The node of the frames, if they lie in one movable pageblock and so may become an extent.
     #[inline]
     pub(super) fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
-        let tag = self.zones.memory().pageblocks().of(first).tag();
+        let tag = self.memory().pageblocks().of(first).tag();
         let is_inside = first.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES;
         (is_inside && tag.migratetype() == MigrateType::Movable).then_some(tag.node()).flatten()
     }
 
     /// Returns whether this frame is part of an extent, or of a free block that begins before it.
     fn is_inside_free(&self, pfn: Pfn) -> bool {
-        let kept = self.zones.memory().pageblocks().of(pfn).extents();
+        let kept = self.memory().pageblocks().of(pfn).extents();
         if kept.count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1 {
             return true;
         }
@@ -152,7 +147,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     pub(super) fn refuse_free(&self, pfn: Pfn, order: Order) -> ! {
         let address = self.arena().address(pfn);
         let order = order.get();
-        let why = if self.zones.memory().pageblocks().of(pfn).tag().node().is_none() {
+        let why = if self.memory().pageblocks().of(pfn).tag().node().is_none() {
             "it belongs to no zone"
         } else if !pfn.is_aligned(Order::new(order)) {
             "no block of this order starts there"
@@ -164,76 +159,93 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Gives everything on the per-CPU lists back to the zones.
     pub fn drain_all(&self) {
-        self.pcps.store.slots().for_each(|slot| self.drain_slot(slot));
-    }
-
-    /// Lets the zones return every wholly free pageblock to the system. Returns the bytes.
-    pub fn give_back(&self) -> usize {
-        self.zones.give_back()
+        self.store.slots().for_each(|slot| self.drain_slot(slot));
     }
 
     /// Gives everything on the lists of one slot back to the zones.
     pub fn drain_slot(&self, slot: SlotIndex) {
-        self.pcps.drain_slot(&self.zones, slot);
-        self.pcps.store.drain_extents_of(&self.zones, slot);
+        for node in self.store.nodes() {
+            let mut locked = self.lists(slot, node).lock();
+            while locked.lists.tuning.count > 0 {
+                locked.drain_chunk(&self.policy, u32::MAX, 0);
+            }
+        }
+        self.store.drain_extents_of(slot);
     }
 
     /// Gives unused pages and extents of a slot's lists to the zones (`decay_pcp_high`). Returns
     /// whether another call may give more.
     pub fn decay(&self, slot: SlotIndex) -> bool {
-        let has_aged = self.pcps.store.age_extents_of(&self.zones, slot);
-        self.pcps.decay(&self.zones, slot) || has_aged
+        let mut remains = self.store.age_extents_of(slot);
+        for node in self.store.nodes() {
+            let mut locked = self.lists(slot, node).lock();
+            let sizes = self.store.sizes;
+            let excess = self.policy.decay(&mut locked.lists.tuning, sizes);
+            remains |= locked.lists.tuning.high > sizes.high_min || excess > 0;
+            if excess > 0 {
+                locked.drain(&self.policy, excess, 0);
+            }
+        }
+        remains
     }
 
-    /// The counts of a slot's lists, all nodes together.
+    /// The counts of a slot's lists, all nodes together. Waits for the locks of the lists.
     #[must_use]
     pub fn pcp_counters(&self, slot: SlotIndex) -> PcpCounters {
-        self.pcps.store.counters(slot)
+        let mut sum = PcpCounters::default();
+        for node in self.store.nodes() {
+            sum += self.store.pcp(slot, node).counters();
+            let extents = self.store.extents(slot, node);
+            sum.allocs += extents.passed(Movement::Taken) + extents.passed(Movement::TakenOutside);
+            sum.frees += extents.passed(Movement::Put) + extents.passed(Movement::PutOutside);
+        }
+        sum
     }
 
     /// The counts of the lists of all slots.
     #[must_use]
     pub fn pcp_totals(&self) -> PcpCounters {
         let mut sum = PcpCounters::default();
-        self.pcps.store.slots().for_each(|slot| sum += self.pcp_counters(slot));
+        self.store.slots().for_each(|slot| sum += self.pcp_counters(slot));
         sum
     }
 
-    /// The present tuning of the lists of one slot and node.
+    /// The present tuning of the lists of one slot and node. Waits for the lock of the lists.
     #[must_use]
     pub fn pcp_tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
-        self.pcps.store.tuning(slot, node)
+        self.store.pcp(slot, node).lists.lock().tuning
     }
 
     /// The policy of the lists.
     #[must_use]
     pub fn policy(&self) -> P {
-        self.pcps.policy
+        self.policy
     }
 
     #[must_use]
     pub(crate) fn pcp_batch(&self) -> u32 {
-        self.pcps.store.sizes.batch
+        self.store.sizes.batch
     }
 
     /// Visits the locks of zones, arena and lists.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
-        self.zones.visit_locks(visit);
-        self.pcps.visit_locks(visit);
+        self.zones().visit_locks(visit);
+        let lists = &self.store.pcps;
+        (0..lists.len()).for_each(|index| visit("pcp->lock", &lists.at(index).lists));
     }
 
     /// Checks all equations while no other thread works; returns the first broken one. O(frames).
     pub fn validate(&self) -> Result<(), Broken> {
-        self.zones.validate()?;
+        self.zones().validate()?;
         let mut outside = 0;
-        for zone in self.zones.all() {
-            let listed = self.pcps.validate(&self.zones, zone.node())?;
-            let in_pcp = self.zones.frames_in_pcp(zone.node());
+        for zone in self.zones().all() {
+            let listed = self.store.validate_pages(zone.node(), self.policy.orders())?;
+            let in_pcp = self.zones().frames_in_pcp(zone.node());
             Check::of("pcp").equal(in_pcp, listed, "frames in_pcp by state = pages listed")?;
-            self.pcps.store.validate_extents(&self.zones, zone.node())?;
+            self.store.validate_extents(zone.node())?;
             outside += zone.managed() - zone.free();
         }
-        let (budget, check) = (self.zones.budget(), Check::of("budget"));
+        let (budget, check) = (self.zones().budget(), Check::of("budget"));
         let sum = outside + budget.mapped() + budget.claimed();
         check.equal(budget.used(), sum, "used = outside the zones + mapped + claimed")
     }

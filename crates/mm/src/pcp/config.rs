@@ -98,14 +98,11 @@ impl<P> PageConfig<P> {
             0 => SizeInputs::of(self.initial_frames, self.grow, self.nodes, self.declared_cpus),
             frames => SizeInputs::declared(frames, self.nodes, self.declared_cpus),
         };
-        SizeInputs { cache_slice_bytes: self.cache_slice(), ..inputs }
-    }
-
-    fn cache_slice(&self) -> u32 {
-        match self.cache_slice_bytes {
+        let cache_slice_bytes = match self.cache_slice_bytes {
             0 => quarry_sys::topology::data_cache_slice(),
             declared => declared,
-        }
+        };
+        SizeInputs { cache_slice_bytes, ..inputs }
     }
 }
 

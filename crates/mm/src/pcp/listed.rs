@@ -7,10 +7,9 @@ use super::alloc::MOST_LOST;
 use super::allocator::PageAllocator;
 use super::extent_list::{ExtentList, Leaving, Movement};
 use super::policy::PagePolicy;
-use super::request::Page;
 use super::store::ListStore;
 use crate::frame::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
-use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Extent, Mark, Urgency, Zones};
+use crate::zone::{AllocFlags, Ask, EXTENT_FRAMES, Mark, Page, Urgency};
 use quarry_sys::broken::Broken;
 use quarry_sys::percpu::SlotIndex;
 
@@ -23,8 +22,8 @@ const MOST: u32 = 2048;
 
 impl ListStore {
     #[inline]
-    fn most_listed(&self, zones: &Zones) -> u32 {
-        let budget = zones.budget();
+    fn most_listed(&self) -> u32 {
+        let budget = self.zones.budget();
         if !self.lists_extents || budget.is_below(Mark::High) {
             return 0;
         }
@@ -49,7 +48,6 @@ impl ListStore {
     /// only some, gives all its extents to the zone.
     pub(super) fn take_listed_at(
         &self,
-        zones: &Zones,
         (slot, node): (SlotIndex, NodeId),
         first: Pfn,
         count: u32,
@@ -60,7 +58,7 @@ impl ListStore {
             return true;
         }
         if list.overlaps(first, count) {
-            self.put_at_zone(zones, (slot, node), &list.drain());
+            self.put_at_zone((slot, node), &list.drain());
         }
         false
     }
@@ -68,12 +66,11 @@ impl ListStore {
     #[inline]
     fn put_listed(
         &self,
-        zones: &Zones,
         (slot, node): (SlotIndex, NodeId),
         (first, count): (Pfn, u32),
         how: Movement,
     ) -> bool {
-        let (list, most) = (self.extents(slot, node), self.most_listed(zones));
+        let (list, most) = (self.extents(slot, node), self.most_listed());
         let is_put = most > 0 && list.put(first, count, most);
         if is_put {
             list.note(how);
@@ -83,28 +80,39 @@ impl ListStore {
 
     pub(super) fn alloc_extent(
         &self,
-        zones: &Zones,
         (slot, node): (SlotIndex, NodeId),
         (count, align): (u32, Order),
     ) -> Option<Page> {
         if let Some(pfn) = self.take_listed((slot, node), (count, align), Movement::Taken) {
             return Some(Page { pfn, zeroed: false });
         }
-        let extent = zones
-            .take_extent(node, count, align)
-            .or_else(|| alloc_extent_slow(zones, node, count, align))?;
+        let page = self.zones.take_extent(node, count, align);
+        let page = page.or_else(|| self.alloc_extent_slow(node, count, align))?;
         self.pcp(slot, node).bypass_alloc(1);
-        Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
+        Some(page)
     }
 
-    pub(super) fn free_extent(
-        &self,
-        zones: &Zones,
-        at: (SlotIndex, NodeId),
-        (first, count): (Pfn, u32),
-    ) {
-        if !self.put_listed(zones, at, (first, count), Movement::Put) {
-            self.put_past_list(zones, at, first, count);
+    #[cold]
+    fn alloc_extent_slow(&self, node: NodeId, count: u32, align: Order) -> Option<Page> {
+        let order = Order::covering(count).max(align);
+        let migratetype = MigrateType::Movable;
+        let ask = Ask { order, migratetype, flags: AllocFlags::default() };
+        for _ in 0..MOST_LOST {
+            // If the zone cannot grow, its last frames are for requests that may use the reserve.
+            if !self.zones.grow(node, &ask, Urgency::Low) {
+                return None;
+            }
+            let extent = self.zones.take_extent(node, count, align);
+            if extent.is_some() {
+                return extent;
+            }
+        }
+        None
+    }
+
+    pub(super) fn free_extent(&self, at: (SlotIndex, NodeId), (first, count): (Pfn, u32)) {
+        if !self.put_listed(at, (first, count), Movement::Put) {
+            self.put_past_list(at, first, count);
         }
     }
 
@@ -116,51 +124,40 @@ impl ListStore {
     /// Gives an extent to the zone, because the list is full, and makes room on the list for the
     /// next.
     #[cold]
-    fn put_past_list(
-        &self,
-        zones: &Zones,
-        (slot, node): (SlotIndex, NodeId),
-        first: Pfn,
-        count: u32,
-    ) {
+    fn put_past_list(&self, (slot, node): (SlotIndex, NodeId), first: Pfn, count: u32) {
         let leaving = self.extents(slot, node).make_room();
-        zones.put_extents(node, leaving.into_iter().chain(core::iter::once((first, count))));
+        self.zones.put_extents(node, leaving.into_iter().chain(core::iter::once((first, count))));
         self.pcp(slot, node).bypass_free(1);
     }
 
-    fn put_at_zone(
-        &self,
-        zones: &Zones,
-        (slot, node): (SlotIndex, NodeId),
-        leaving: &Leaving,
-    ) -> bool {
+    fn put_at_zone(&self, (slot, node): (SlotIndex, NodeId), leaving: &Leaving) -> bool {
         let is_any = leaving.iter().next().is_some();
         if is_any {
-            zones.put_extents(node, leaving.iter());
+            self.zones.put_extents(node, leaving.iter());
             self.pcp(slot, node).note_drain(leaving.iter().map(|(_, count)| count).sum());
         }
         is_any
     }
 
-    pub(super) fn drain_extents_of(&self, zones: &Zones, slot: SlotIndex) {
+    pub(super) fn drain_extents_of(&self, slot: SlotIndex) {
         for node in self.nodes() {
-            self.put_at_zone(zones, (slot, node), &self.extents(slot, node).drain());
+            self.put_at_zone((slot, node), &self.extents(slot, node).drain());
         }
     }
 
     /// Gives the extents that have not changed since the last call to the zones; returns whether
     /// there were any.
-    pub(super) fn age_extents_of(&self, zones: &Zones, slot: SlotIndex) -> bool {
+    pub(super) fn age_extents_of(&self, slot: SlotIndex) -> bool {
         let mut has_aged = false;
         for node in self.nodes() {
             let aged = self.extents(slot, node).age();
-            has_aged |= self.put_at_zone(zones, (slot, node), &aged);
+            has_aged |= self.put_at_zone((slot, node), &aged);
         }
         has_aged
     }
 
-    pub(super) fn validate_extents(&self, zones: &Zones, node: NodeId) -> Result<(), Broken> {
-        let (pageblocks, frames) = (zones.memory().pageblocks(), zones.frames());
+    pub(super) fn validate_extents(&self, node: NodeId) -> Result<(), Broken> {
+        let (pageblocks, frames) = (self.zones.memory().pageblocks(), self.zones.frames());
         let is_kept = |first: Pfn, count: u32| {
             let pageblock = pageblocks.of(first);
             pageblock.tag().node() != Some(node)
@@ -171,24 +168,6 @@ impl ListStore {
     }
 }
 
-#[cold]
-fn alloc_extent_slow(zones: &Zones, node: NodeId, count: u32, align: Order) -> Option<Extent> {
-    let order = Order::covering(count).max(align);
-    let migratetype = MigrateType::Movable;
-    let ask = Ask { order, migratetype, flags: AllocFlags::default() };
-    for _ in 0..MOST_LOST {
-        // If the zone cannot grow, its last frames are for requests that may use the reserve.
-        if !zones.grow(node, &ask, Urgency::Low) {
-            return None;
-        }
-        let extent = zones.take_extent(node, count, align);
-        if extent.is_some() {
-            return extent;
-        }
-    }
-    None
-}
-
 impl<P: PagePolicy> PageAllocator<P> {
     /// Takes `count` frames (a number in [`EXTENT_FRAMES`]), which may hold data, from the list of
     /// the slot and its node. May be called outside the gate. O(1), no lock.
@@ -197,8 +176,8 @@ impl<P: PagePolicy> PageAllocator<P> {
         if !EXTENT_FRAMES.contains(&count) {
             return None;
         }
-        let node = self.zones.node_of(slot);
-        self.pcps.store.take_listed((slot, node), (count, Order::ZERO), Movement::TakenOutside)
+        let node = self.zones().node_of(slot);
+        self.store.take_listed((slot, node), (count, Order::ZERO), Movement::TakenOutside)
     }
 
     /// Puts an extent on the slot's list; false if the list is full, the pageblock not movable, or
@@ -206,27 +185,26 @@ impl<P: PagePolicy> PageAllocator<P> {
     #[inline]
     pub fn free_listed(&self, slot: SlotIndex, first: Pfn, count: u32) -> bool {
         let Some(node) = self.extent_node(first, count) else { return false };
-        let (store, extent) = (&self.pcps.store, (first, count));
+        let (store, extent) = (&self.store, (first, count));
         EXTENT_FRAMES.contains(&count)
-            && store.put_listed(&self.zones, (slot, node), extent, Movement::PutOutside)
+            && store.put_listed((slot, node), extent, Movement::PutOutside)
     }
 
     /// Numbers of extents that were taken from the lists, and put on them, outside the gate.
     #[must_use]
     pub(crate) fn extents_passed_outside(&self) -> (u64, u64) {
-        let passed = |how| self.pcps.store.extent_lists().map(|list| list.passed(how)).sum();
+        let passed = |how| self.store.extent_lists().map(|list| list.passed(how)).sum();
         (passed(Movement::TakenOutside), passed(Movement::PutOutside))
     }
 
     /// Frames on the lists of a slot and node: pages and extents. Waits for the page lists' lock.
     #[must_use]
     pub fn listed_frames(&self, slot: SlotIndex, node: NodeId) -> u32 {
-        let store = &self.pcps.store;
-        store.tuning(slot, node).count + store.extents(slot, node).frames()
+        self.pcp_tuning(slot, node).count + self.store.extents(slot, node).frames()
     }
 
     #[must_use]
     pub(crate) fn lists_any_extent(&self) -> bool {
-        self.pcps.store.extent_lists().any(|list| list.frames() > 0)
+        self.store.extent_lists().any(|list| list.frames() > 0)
     }
 }

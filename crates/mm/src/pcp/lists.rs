@@ -8,7 +8,6 @@ use super::ring::{MAX_LISTS, Ring};
 use crate::frame::fresh_zero;
 use quarry_sys::local;
 use quarry_sys::lock::CountedLock;
-use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 fresh_zero! {
@@ -119,10 +118,6 @@ impl Pcp {
     pub(super) fn note_drain(&self, pages: u32) {
         self.extent_drains.fetch_add(1, Relaxed);
         self.drained_extent_pages.fetch_add(pages.into(), Relaxed);
-    }
-
-    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
-        visit("pcp->lock", &self.lists);
     }
 
     /// The counters. Waits for the lock.

@@ -3,17 +3,15 @@
 use super::drain::Drain;
 use super::lists::{Lists, Pcp};
 use super::policy::{PagePolicy, PolicyContext};
-use super::request::Page;
 use super::ring::SlotRings;
 use super::store::ListStore;
 use crate::frame::{End, FrameState, FrameTable, NodeId, Order};
-use crate::zone::{AllocFlags, Ask, Block, Destination, Mark, Zone, Zones};
+use crate::zone::{AllocFlags, Ask, Block, Destination, Mark, Page, Zone};
 use quarry_sys::lock::Guard;
 
 #[derive(Clone, Copy)]
 pub(super) struct ListRef<'a> {
     pub(super) store: &'a ListStore,
-    pub(super) zones: &'a Zones,
     pub(super) index: usize,
     pub(super) node: NodeId,
 }
@@ -36,12 +34,12 @@ impl<'a> ListRef<'a> {
 
     #[inline(always)]
     fn zone(self) -> &'a Zone {
-        self.zones.zone(self.node)
+        self.store.zones.zone(self.node)
     }
 
     #[inline(always)]
     fn frames(self) -> &'a FrameTable {
-        self.zones.memory().frames()
+        self.store.zones.frames()
     }
 
     #[inline(always)]
@@ -104,9 +102,10 @@ impl<'a> LockedLists<'a> {
         let (rings, ring) = (self.at.rings(), &mut lists.rings[list]);
         let wanted = wanted.min(rings.room(list, *ring));
         let plain = Ask { flags: AllocFlags::default(), ..*ask };
-        let got = self.at.zones.take(self.at.node, &plain, wanted, Destination::Pcp, |pfn, _| {
-            rings.push_tail(list, ring, pfn);
-        });
+        let got =
+            self.at.store.zones.take(self.at.node, &plain, wanted, Destination::Pcp, |pfn, _| {
+                rings.push_tail(list, ring, pfn);
+            });
         lists.tuning.count += got << ask.order.get();
         lists.counters.refills += 1;
         lists.counters.refilled_blocks += u64::from(got);
@@ -150,7 +149,7 @@ impl<'a> LockedLists<'a> {
         let (frames, rings) = (self.at.frames(), self.at.rings());
         let lists = &mut *self.lists;
         let spilled = lists.rings[list].len().div_ceil(2);
-        self.at.zones.put(
+        self.at.store.zones.put(
             self.at.node,
             (0..spilled).filter_map(|_| {
                 let pfn = rings.pop_tail(list, &mut lists.rings[list])?;
@@ -203,7 +202,7 @@ impl<'a> LockedLists<'a> {
         let (frames, rings) = (self.at.frames(), self.at.rings());
         let how = (policy.orders(), policy.walk());
         let drain = Drain::new(&mut self.lists, rings, frames, how, pages, list);
-        self.at.zones.put(self.at.node, drain);
+        self.at.store.zones.put(self.at.node, drain);
         let done = before - self.lists.tuning.count;
         self.lists.counters.drains += 1;
         self.lists.counters.drained_pages += u64::from(done);

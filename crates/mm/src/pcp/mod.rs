@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! ring -> lists -> policy -> v6_18 -> config
-//! extent_list, request, drain, store -> locked_lists -> set -> allocator -> alloc -> listed
+//! extent_list, drain, store -> locked_lists -> allocator -> by_node -> alloc -> listed
 //!     -> section
 //! ```
 
@@ -13,6 +13,7 @@
 
 mod alloc;
 mod allocator;
+mod by_node;
 mod config;
 mod drain;
 mod extent_list;
@@ -20,17 +21,15 @@ mod listed;
 mod lists;
 mod locked_lists;
 mod policy;
-mod request;
 mod ring;
 mod section;
-mod set;
 mod store;
 #[cfg(test)]
 mod tests;
 mod v6_18;
 
-pub use crate::zone::AllocFlags;
-pub use alloc::MOST_LOST;
+pub use crate::zone::{AllocFlags, Page};
+pub use alloc::{MOST_LOST, PageRequest};
 pub use allocator::PageAllocator;
 pub use config::{FaultPolicy, FreeListPolicy, Machine, PageConfig};
 pub use lists::{PcpCounters, Tuning};
@@ -38,6 +37,5 @@ pub use policy::{
     CACHE_SLICE_BYTES, COSTLY_ORDER, DrainWalk, LOW_LISTS, PagePolicy, PolicyContext, SizeInputs,
     Sizes, batch_before_4_20, batch_since_4_20, low_list, scaled_to,
 };
-pub use request::{Page, PageRequest};
 pub use ring::RingSizes;
 pub use v6_18::{Release, V6_18};

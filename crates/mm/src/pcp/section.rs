@@ -1,11 +1,11 @@
 //! Many blocks in one critical section: lists of pages, and exact numbers of frames.
 
+use super::alloc::PageRequest;
 use super::allocator::PageAllocator;
 use super::config::FreeListPolicy;
 use super::policy::{COSTLY_ORDER, PagePolicy};
-use super::request::{Page, PageRequest};
 use crate::frame::{End, FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
-use crate::zone::{AllocFlags, Block, EXTENT_FRAMES, largest_blocks};
+use crate::zone::{AllocFlags, Block, EXTENT_FRAMES, Page, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
 
 const MOST_PIECES: usize = 1 << COSTLY_ORDER;
@@ -16,23 +16,18 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// per node (and another of the zone for orders without lists). Aborts the process if a block
     /// is free already, for example because the list names it twice.
     pub fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
-        match self.free_list {
-            FreeListPolicy::PerPage => self.free_each(slot, pages),
-            FreeListPolicy::OneSection => self.free_in_sections(slot, pages, End::Head),
-        }
+        self.free_list_at(slot, pages, End::Head);
     }
 
     /// Same as [`free_list`](Self::free_list), at one end of the lists. The tail is for pages that
     /// no CPU cache holds (the cold hint of Linux up to 4.14).
     pub fn free_list_at(&self, slot: SlotIndex, pages: &[(Pfn, Order)], end: End) {
-        if end == End::Head {
-            return self.free_list(slot, pages);
-        }
-        match self.free_list {
-            FreeListPolicy::PerPage => {
+        match (self.free_list, end) {
+            (FreeListPolicy::OneSection, _) => self.free_in_sections(slot, pages, end),
+            (FreeListPolicy::PerPage, End::Head) => self.free_each(slot, pages),
+            (FreeListPolicy::PerPage, End::Tail) => {
                 pages.chunks(1).for_each(|page| self.free_in_sections(slot, page, end));
             }
-            FreeListPolicy::OneSection => self.free_in_sections(slot, pages, end),
         }
     }
 
@@ -48,7 +43,7 @@ impl<P: PagePolicy> PageAllocator<P> {
             nodes |= 1 << self.prepare_free(*pfn, *order).0;
         }
         for node in (0..u32::BITS as u8).filter(|node| nodes >> node & 1 == 1) {
-            self.pcps.free_section(&self.zones, (slot, NodeId(node)), pages, (false, end));
+            self.free_section((slot, NodeId(node)), pages, (false, end));
         }
     }
 
@@ -64,19 +59,18 @@ impl<P: PagePolicy> PageAllocator<P> {
     ) -> Option<Page> {
         assert!((1..=1 << MAX_ORDER).contains(&count), "1..=1024 frames, not {count}");
         let order = Order::covering(count).max(align);
-        let node = self.zones.node_of(slot);
+        let node = self.zones().node_of(slot);
         let flags = AllocFlags::default();
         if migratetype == MigrateType::Movable
             && EXTENT_FRAMES.contains(&count)
             && align < Order::PAGEBLOCK
-            && let Some(page) =
-                self.pcps.store.alloc_extent(&self.zones, (slot, node), (count, align))
+            && let Some(page) = self.store.alloc_extent((slot, node), (count, align))
         {
             return Some(page);
         }
         let page = self.alloc(slot, PageRequest { order, migratetype, flags, node })?;
         let rest = (page.pfn.plus(count), order.frames() - count);
-        let home = self.zones.memory().pageblocks().of(page.pfn).tag().node();
+        let home = self.memory().pageblocks().of(page.pfn).tag().node();
         if let Some(node) = home.filter(|_| count < order.frames()) {
             self.free_pieces((slot, node), order, rest, page.zeroed);
         }
@@ -90,8 +84,8 @@ impl<P: PagePolicy> PageAllocator<P> {
             Some(node) if EXTENT_FRAMES.contains(&held) => {
                 // The tail goes to the zone, because the owner may want to grow into it again.
                 self.check_extent(tail, count);
-                self.zones.put_extent(node, tail, count);
-                self.pcps.store.pcp(slot, node).bypass_free(1);
+                self.zones().put_extent(node, tail, count);
+                self.store.pcp(slot, node).bypass_free(1);
             }
             _ => self.free_exact(slot, tail, count),
         }
@@ -106,12 +100,12 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
         let Some(node) = self.extent_node(first, wanted) else { return false };
         let (behind, missing) = (first.plus(held), wanted - held);
-        if self.pcps.store.take_listed_at(&self.zones, (slot, node), behind, missing) {
+        if self.store.take_listed_at((slot, node), behind, missing) {
             return true;
         }
-        let is_taken = self.zones.take_extent_at(node, behind, missing);
+        let is_taken = self.zones().take_extent_at(node, behind, missing);
         if is_taken {
-            self.pcps.store.pcp(slot, node).bypass_alloc(1);
+            self.store.pcp(slot, node).bypass_alloc(1);
         }
         is_taken
     }
@@ -119,27 +113,22 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// Takes `count` movable frames that are followed by as many free ones, for an allocation that
     /// will grow.
     pub(crate) fn alloc_extent_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
-        let node = self.zones.node_of(slot);
+        let node = self.zones().node_of(slot);
         if !EXTENT_FRAMES.contains(&count) {
             return None;
         }
-        let extent = self.zones.take_extent_with_room(node, count)?;
-        self.pcps.store.pcp(slot, node).bypass_alloc(1);
-        Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
+        let page = self.zones().take_extent_with_room(node, count)?;
+        self.store.pcp(slot, node).bypass_alloc(1);
+        Some(page)
     }
 
     /// Aborts the process if frames that are about to become a free extent are free already.
     fn check_extent(&self, first: Pfn, count: u32) {
-        let pageblock = self.zones.memory().pageblocks().of(first);
+        let pageblock = self.memory().pageblocks().of(first);
         let kept = pageblock.extents_in(first.0 % PAGEBLOCK_FRAMES, count);
         if kept > 0 || self.frames().state(first).is_free() {
             self.refuse_free(first, Order::ZERO);
         }
-    }
-
-    fn free_extent(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
-        self.check_extent(first, count);
-        self.pcps.store.free_extent(&self.zones, (slot, node), (first, count));
     }
 
     /// Frees `count` frames from `first` on in one critical section, as an extent or else in the
@@ -148,14 +137,15 @@ impl<P: PagePolicy> PageAllocator<P> {
         if EXTENT_FRAMES.contains(&count)
             && let Some(node) = self.extent_node(first, count)
         {
-            return self.free_extent(slot, node, first, count);
+            self.check_extent(first, count);
+            return self.store.free_extent((slot, node), (first, count));
         }
         if count.is_power_of_two() && count <= 1 << MAX_ORDER && first.0.is_multiple_of(count) {
             return self.free(slot, first, Order::covering(count));
         }
         let Some(last) = count.checked_sub(1) else { return };
-        let node = self.zones.memory().pageblocks().of(first).tag().node();
-        let of_last = self.zones.memory().pageblocks().of(first.plus(last)).tag().node();
+        let node = self.memory().pageblocks().of(first).tag().node();
+        let of_last = self.memory().pageblocks().of(first.plus(last)).tag().node();
         assert!(of_last == node, "the frames belong to one zone");
         for (pfn, order) in largest_blocks(first, count) {
             self.prepare_free(pfn, order);
@@ -179,8 +169,8 @@ impl<P: PagePolicy> PageAllocator<P> {
     ) {
         let pieces = largest_blocks(first, count);
         if order.get() > COSTLY_ORDER {
-            let mut blocks = pieces.map(|(pfn, order)| Block { pfn, order, zeroed });
-            return self.pcps.free_at_zone(&self.zones, slot, node, &mut || blocks.next());
+            let blocks = pieces.map(|(pfn, order)| Block { pfn, order, zeroed });
+            return self.free_at_zone(slot, node, blocks);
         }
         let (mut pages, mut number) = ([(Pfn::NONE, Order::ZERO); MOST_PIECES], 0);
         for (place, piece) in pages.iter_mut().zip(pieces) {
@@ -188,7 +178,7 @@ impl<P: PagePolicy> PageAllocator<P> {
             number += 1;
         }
         let pages = pages.get(..number).unwrap_or_default();
-        self.pcps.free_section(&self.zones, (slot, node), pages, (zeroed, End::Head));
+        self.free_section((slot, node), pages, (zeroed, End::Head));
     }
 
     /// Checks a block and marks it, so that a second entry for it aborts the process.

@@ -1,14 +1,18 @@
-//! The lists of all slots and nodes, and their bounds, for every policy.
+//! The zones, and in front of them the lists of all slots and nodes, for every policy.
 
-use super::extent_list::{ExtentList, Movement};
-use super::lists::{Pcp, PcpCounters, Tuning};
-use super::policy::Sizes;
+use super::config::PageConfig;
+use super::extent_list::ExtentList;
+use super::lists::Pcp;
+use super::policy::{PagePolicy, Sizes};
 use super::ring::{RingSizes, Rings};
-use crate::frame::{NodeId, OsArray};
+use crate::frame::{NodeId, Order, OsArray};
+use crate::zone::Zones;
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
 pub(super) struct ListStore {
+    pub(super) zones: Zones,
     pub(super) sizes: Sizes,
     pub(super) pcps: OsArray<Pcp>,
     pub(super) rings: Rings,
@@ -19,22 +23,23 @@ pub(super) struct ListStore {
 }
 
 impl ListStore {
-    /// Reserves, for each pair of slot and node, one list per entry of `orders`.
-    pub(super) fn reserve(
+    /// Reserves the policy's lists for each pair of slot and node.
+    pub(super) fn reserve<P: PagePolicy>(
         os: &'static dyn Os,
-        (slots, nodes): (u32, u8),
-        sizes: Sizes,
-        orders: &'static [u8],
+        config: &PageConfig<P>,
+        zones: Zones,
+        slots: u32,
         rings: &RingSizes,
-        lists_extents: bool,
     ) -> OsResult<Self> {
+        let (policy, nodes) = (config.policy, config.nodes);
         let count = slots as usize * usize::from(nodes);
         Ok(Self {
-            sizes,
+            zones,
+            sizes: policy.sizes(config.size_inputs()),
             pcps: OsArray::zeroed(os, count)?,
-            rings: Rings::reserve(os, count, orders, rings)?,
+            rings: Rings::reserve(os, count, policy.orders(), rings)?,
             extents: OsArray::zeroed(os, count)?,
-            lists_extents,
+            lists_extents: config.lists_extents,
             slots,
             nodes,
         })
@@ -63,20 +68,30 @@ impl ListStore {
         self.extents.at(self.index(slot, node))
     }
 
-    /// The counts of a slot's lists, all nodes together. Waits for the locks of the lists.
-    pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
-        let mut sum = PcpCounters::default();
-        for node in self.nodes() {
-            sum += self.pcp(slot, node).counters();
-            let extents = self.extents(slot, node);
-            sum.allocs += extents.passed(Movement::Taken) + extents.passed(Movement::TakenOutside);
-            sum.frees += extents.passed(Movement::Put) + extents.passed(Movement::PutOutside);
+    /// Checks the lists of one node against counts and states; returns the number of listed pages.
+    pub(super) fn validate_pages(&self, node: NodeId, orders: &[u8]) -> Result<u32, Broken> {
+        let memory = self.zones.memory();
+        let mut pages = 0;
+        for slot in self.slots() {
+            let lists = self.pcp(slot, node).lists.lock();
+            let rings = self.rings.at(self.index(slot, node));
+            let mut count = 0;
+            for (list, order) in orders.iter().enumerate() {
+                let order = Order::new(*order);
+                for position in 0..lists.rings[list].len() {
+                    let pfn = rings.peek(list, lists.rings[list], position);
+                    let (state, listed) = (memory.frames().state(pfn), Check::of("pcp").at(pfn.0));
+                    let owner = memory.pageblocks().of(pfn).tag().node();
+                    listed.that(state.is_in_pcp(), "state of a listed block = in_pcp")?;
+                    listed.that(state.order() == order, "order of a listed block = its list's")?;
+                    listed.that(owner == Some(node), "node of a listed block = its list's")?;
+                    count += order.frames();
+                }
+            }
+            let check = Check::of("pcp").at(slot.0);
+            check.equal(lists.tuning.count, count, "count = pages on the lists of a slot")?;
+            pages += count;
         }
-        sum
-    }
-
-    /// Waits for the lock of the lists.
-    pub(super) fn tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
-        self.pcp(slot, node).lists.lock().tuning
+        Ok(pages)
     }
 }

@@ -50,7 +50,7 @@ impl<C: StackConfig> Stack<C> {
         self.give(Stash::Mappings, u32::MAX);
         self.shrink_all();
         // Free pageblocks go back to the window, because a zone of another node may lack addresses.
-        let given_back = pages.zones().is_crowded() && pages.give_back() > 0;
+        let given_back = pages.zones().is_crowded() && pages.zones().give_back() > 0;
         given_back || self.used_beside_claims() < before
     }
 

@@ -146,7 +146,7 @@ impl<C: StackConfig> Stack<C> {
         self.shrink_all();
         let bytes = self.mappings.purge_all(self.pages().zones());
         // Free clean pageblocks still hold address space.
-        self.pages().give_back();
+        self.pages().zones().give_back();
         bytes
     }
 

@@ -1,6 +1,6 @@
-//! Requests for blocks: their size, their rights, and the destination of the blocks.
+//! Requests for blocks: their size, their rights, what they get, and for which destination.
 
-use crate::frame::{FrameState, MigrateType, Order};
+use crate::frame::{FrameState, MigrateType, Order, Pfn};
 
 /// A request to a zone.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,15 @@ pub struct AllocFlags {
     pub non_block: bool,
     /// May use the high-order atomic reserve.
     pub high_atomic: bool,
+}
+
+/// A block, or an exact number of frames, that was handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Its first frame.
+    pub pfn: Pfn,
+    /// True if every byte is known to be zero.
+    pub zeroed: bool,
 }
 
 /// The destination of a block that leaves the free lists.

@@ -38,6 +38,22 @@ pub(super) fn for_each_part(
     }
 }
 
+/// The free blocks of a pageblock from `from` on; each is looked up when the iterator reaches it.
+pub(super) fn free_blocks(memory: &Memory, from: Pfn) -> impl Iterator<Item = Block> {
+    let (mut next, end) = (from, from.pageblock().first().plus(PAGEBLOCK_FRAMES));
+    core::iter::from_fn(move || {
+        while next < end {
+            let (pfn, state) = (next, memory.frames().state(next));
+            let order = if state.is_in_zone() { state.order() } else { Order::ZERO };
+            next = pfn.plus(order.frames());
+            if state.is_in_zone() {
+                return Some(Block { pfn, order, zeroed: state.is_zeroed() });
+            }
+        }
+        None
+    })
+}
+
 /// The largest aligned blocks that `count` frames from `first` on form, in ascending order.
 pub fn largest_blocks(first: Pfn, count: u32) -> impl Iterator<Item = (Pfn, Order)> + Clone {
     let (mut pfn, end) = (first, first.plus(count));

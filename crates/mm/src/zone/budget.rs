@@ -18,7 +18,7 @@
 //! limit - min` if there is a reserve, else `limit`.
 
 use super::reclaimers::{Entry, InReclaim, Reclaimers};
-use super::watermark::{Mark, Marks, SCALE_FACTOR};
+use super::watermark::{Mark, Marks, SCALE_FACTOR, SharedMarks};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32,
@@ -57,9 +57,7 @@ pub struct Budget {
     ceiling: AtomicU32,
     /// The ceiling for batches: `limit - low` if there is a reserve, else `limit`.
     batch_ceiling: AtomicU32,
-    min: AtomicU32,
-    low: AtomicU32,
-    high: AtomicU32,
+    marks: SharedMarks,
     /// The min mark that the options set; all ones if the formula determines it.
     chosen_min: AtomicU32,
     scale: AtomicU32,
@@ -77,9 +75,7 @@ impl Budget {
             limit: AtomicU32::new(limit),
             ceiling: AtomicU32::new(limit),
             batch_ceiling: AtomicU32::new(limit),
-            min: AtomicU32::new(0),
-            low: AtomicU32::new(0),
-            high: AtomicU32::new(0),
+            marks: SharedMarks::default(),
             chosen_min: AtomicU32::new(u32::MAX),
             scale: AtomicU32::new(SCALE_FACTOR),
             has_reserve: AtomicBool::new(false),
@@ -242,9 +238,7 @@ impl Budget {
             let chosen = (self.chosen_min.load(SeqCst), self.scale.load(SeqCst));
             let reserve = self.has_reserve.load(SeqCst);
             let marks = marks_of(limit, chosen);
-            self.min.store(marks.min, SeqCst);
-            self.low.store(marks.low, SeqCst);
-            self.high.store(marks.high, SeqCst);
+            self.marks.set(marks, SeqCst);
             let (min, low) = if reserve { (marks.min, marks.low) } else { (0, 0) };
             self.ceiling.store(limit - min, SeqCst);
             self.batch_ceiling.store(limit - low, SeqCst);
@@ -261,21 +255,7 @@ impl Budget {
     /// The marks, as numbers of free frames (`limit - used`).
     #[must_use]
     pub fn marks(&self) -> Marks {
-        Marks {
-            min: self.min.load(Relaxed),
-            low: self.low.load(Relaxed),
-            high: self.high.load(Relaxed),
-        }
-    }
-
-    #[inline]
-    fn mark(&self, mark: Mark) -> u32 {
-        match mark {
-            Mark::Min => &self.min,
-            Mark::Low => &self.low,
-            Mark::High => &self.high,
-        }
-        .load(Relaxed)
+        self.marks.get()
     }
 
     /// Frames of the limit that are not in use; 0 if more than the limit are in use.
@@ -303,7 +283,7 @@ impl Budget {
     #[inline]
     #[must_use]
     pub fn missing(&self, mark: Mark) -> u32 {
-        let bound = self.limit().saturating_sub(self.mark(mark));
+        let bound = self.limit().saturating_sub(self.marks.at(mark));
         self.used().saturating_sub(bound)
     }
 

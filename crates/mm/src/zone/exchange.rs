@@ -1,6 +1,6 @@
 //! The exchange between blocks and extents of free frames, a pageblock at a time.
 
-use super::block::{Block, for_each_part, largest_blocks};
+use super::block::{Block, for_each_part, free_blocks, largest_blocks};
 use super::watermark::Mark;
 use super::zone::Locked;
 use crate::frame::{
@@ -63,15 +63,9 @@ impl Locked<'_> {
         if areas.free() <= self.zone.marks.effective(Mark::High) + gathered {
             return None;
         }
-        let mut pfn = index.first();
-        while pfn < index.first().plus(PAGEBLOCK_FRAMES) {
-            let state = memory.frames().state(pfn);
-            let order = if state.is_in_zone() { state.order() } else { Order::ZERO };
-            if state.is_in_zone() {
-                let zeroed = self.take_off(pfn, order, MigrateType::Movable);
-                self.keep_block(Block { pfn, order, zeroed });
-            }
-            pfn = pfn.plus(order.frames());
+        for block in free_blocks(memory, index.first()) {
+            self.take_off(block.pfn, block.order, MigrateType::Movable);
+            self.keep_block(block);
         }
         Some(index)
     }

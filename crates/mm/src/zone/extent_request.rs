@@ -1,51 +1,106 @@
 //! Requests for extents, each served in one critical section.
 
-use super::ask::AllocFlags;
+use super::ask::{AllocFlags, Page};
 use super::block::Block;
 use super::exchange::mark_movable;
-use super::extents::Extent;
+use super::extents::EXTENT_FRAMES;
 use super::fallback::Mode;
 use super::watermark::Mark;
 use super::zone::{Locked, ZoneRef};
-use crate::frame::{MigrateType, Order, Pfn};
+use super::zones::Zones;
+use crate::frame::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
 
 /// Maximum number of pageblocks that a request gathers before it takes a whole pageblock.
 const GATHERS: usize = 4;
 
-impl ZoneRef<'_> {
-    pub(super) fn take_extent(self, count: u32, align: Order) -> Option<Extent> {
-        let mut locked = self.lock();
-        let extent = locked.take_extent(count, align.frames());
-        let extent = extent.or_else(|| locked.carve_extent(count, align));
-        locked.count_extent(extent.is_some(), count);
-        extent
+impl Zones {
+    /// Takes `count` frames (a number in [`EXTENT_FRAMES`]) at a multiple of `align` (below the
+    /// order of a pageblock) from one node, in one critical section. Returns `None` if no extent is
+    /// long enough, and making one would take the zone below its low mark. O(pageblocks that it
+    /// examines), and their number is bounded.
+    pub(crate) fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Page> {
+        debug_assert!(EXTENT_FRAMES.contains(&count) && align < Order::PAGEBLOCK);
+        self.charged(node, count, |locked| {
+            let extent = locked.take_extent(count, align.frames());
+            extent.or_else(|| locked.carve_extent(count, align))
+        })
     }
 
-    pub(super) fn take_extent_with_room(self, count: u32) -> Option<Extent> {
-        let mut locked = self.lock();
-        let extent = locked.state.extents.take_with_room(self.memory, count);
-        locked.count_extent(extent.is_some(), count);
-        extent
+    /// Same as [`take_extent`](Self::take_extent), but only from a free extent of at least `2 *
+    /// count` frames; the `count` frames after the taken ones stay free for growth.
+    pub(crate) fn take_extent_with_room(&self, node: NodeId, count: u32) -> Option<Page> {
+        debug_assert!(EXTENT_FRAMES.contains(&count));
+        self.charged(node, count, |locked| {
+            locked.state.extents.take_with_room(locked.memory, count)
+        })
     }
 
-    pub(super) fn take_extent_at(self, pfn: Pfn, count: u32) -> bool {
-        let mut locked = self.lock();
-        let is_taken = locked.state.extents.take_at(self.memory, pfn, count);
-        locked.count_extent(is_taken, count);
-        is_taken
+    /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, in one critical
+    /// section, if all are free in extents. This lets an allocation that ends at `pfn` grow.
+    pub(crate) fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
+        debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
+        let taken = self.charged(node, count, |locked| {
+            locked.state.extents.take_at(locked.memory, pfn, count).then_some(())
+        });
+        taken.is_some()
     }
 
-    /// Puts extents back, each within one pageblock; returns their number of frames.
-    pub(super) fn put_extents(self, extents: impl Iterator<Item = (Pfn, u32)>) -> u32 {
-        let (mut locked, mut frames) = (self.lock(), 0);
+    /// Charges `count` frames and calls `take` in a critical section, which the zone counts.
+    fn charged<T>(
+        &self,
+        node: NodeId,
+        count: u32,
+        take: impl FnOnce(&mut Locked<'_>) -> Option<T>,
+    ) -> Option<T> {
+        if self.budget().charge_blocks(1, count) == 0 {
+            return None;
+        }
+        let mut locked = self.of(node).lock();
+        let taken = take(&mut locked);
+        let blocks = u64::from(taken.is_some());
+        locked.state.counts.taken.add(blocks, blocks * u64::from(count));
+        drop(locked);
+        if taken.is_none() {
+            self.budget().uncharge(count);
+        }
+        taken
+    }
+
+    pub(crate) fn put_extent(&self, node: NodeId, pfn: Pfn, count: u32) {
+        self.put_extents(node, core::iter::once((pfn, count)));
+    }
+
+    /// Puts extents back, each within one pageblock.
+    pub(crate) fn put_extents(&self, node: NodeId, extents: impl Iterator<Item = (Pfn, u32)>) {
+        let (mut locked, mut frames) = (self.of(node).lock(), 0);
         for (pfn, count) in extents {
             locked.put_frames(pfn, count, false);
             locked.state.counts.put.add(1, count.into());
             frames += count;
         }
-        frames
+        drop(locked);
+        self.budget().uncharge(frames);
     }
 
+    /// Turns all extents into free blocks.
+    pub(crate) fn flush_extents(&self) {
+        self.all().for_each(|zone| self.of(zone.node()).flush_extents());
+    }
+
+    /// Flushes extents until the zone has a block of `order` above its low mark. Returns whether it
+    /// has one now.
+    pub(crate) fn flush_extents_for(&self, node: NodeId, order: Order) -> bool {
+        let zone = self.of(node);
+        while !zone.watermark_ok(order, Mark::Low, AllocFlags::default()) {
+            if !zone.flush_longest() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl ZoneRef<'_> {
     /// Flushes the pageblock with the longest extent; returns false if there is no extent.
     pub(super) fn flush_longest(self) -> bool {
         if self.kept_in_extents() == 0 {
@@ -67,7 +122,7 @@ impl ZoneRef<'_> {
 impl Locked<'_> {
     /// Takes a kept extent, or gathers one while enough blocks are left on the lists.
     #[inline]
-    fn take_extent(&mut self, count: u32, align: u32) -> Option<Extent> {
+    fn take_extent(&mut self, count: u32, align: u32) -> Option<Page> {
         let extent = self.state.extents.take(self.memory, count, align);
         if extent.is_some() {
             return extent;
@@ -84,7 +139,7 @@ impl Locked<'_> {
 
     /// Takes the front of a whole pageblock, or else of the smallest block that is long enough.
     #[cold]
-    fn carve_extent(&mut self, count: u32, align: Order) -> Option<Extent> {
+    fn carve_extent(&mut self, count: u32, align: Order) -> Option<Page> {
         let memory = self.memory;
         for order in [Order::PAGEBLOCK, Order::covering(count).max(align)] {
             if !self.watermark_ok(order, Mark::Low, AllocFlags::default()) {
@@ -100,13 +155,8 @@ impl Locked<'_> {
             // The block was stolen: its other frames go back as blocks of their pageblock's type.
             mark_movable(self.memory, pfn, order);
             self.put_frames(pfn.plus(count), order.frames() - count, zeroed);
-            return Some(Extent { pfn, zeroed });
+            return Some(Page { pfn, zeroed });
         }
         None
-    }
-
-    fn count_extent(&mut self, is_taken: bool, count: u32) {
-        let blocks = u64::from(is_taken);
-        self.state.counts.taken.add(blocks, blocks * u64::from(count));
     }
 }

@@ -18,6 +18,7 @@
 //!   set iff list `c` is not empty
 //! * `free` = sum over pageblocks of `|extents|`, `dirty` = sum of `|dirty_extents|`
 
+use super::ask::Page;
 use crate::frame::{
     FrameBits, FrontList, Memory, MigrateType, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
 };
@@ -33,15 +34,6 @@ const LISTS: usize = 64;
 /// The maximum number of pageblocks that a request examines on each list.
 const LOOKS: usize = 8;
 
-/// An extent that was handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// Its first frame.
-    pub pfn: Pfn,
-    /// True if every byte is known to be zero.
-    pub zeroed: bool,
-}
-
 /// The pageblocks that keep free frames, by their longest extents.
 pub(super) struct Extents {
     lists: [FrontList<PageblockIndex>; LISTS],
@@ -56,7 +48,7 @@ fn list_of(longest: u32) -> Option<usize> {
 
 impl Extents {
     pub(super) const fn new() -> Self {
-        Self { lists: [const { FrontList::new_front() }; LISTS], filled: 0, free: 0, dirty: 0 }
+        Self { lists: [const { FrontList::new() }; LISTS], filled: 0, free: 0, dirty: 0 }
     }
 
     #[inline]
@@ -71,7 +63,7 @@ impl Extents {
 
     /// Takes an extent; examines a bounded number of pageblocks.
     #[inline]
-    pub(super) fn take(&mut self, memory: &Memory, count: u32, align: u32) -> Option<Extent> {
+    pub(super) fn take(&mut self, memory: &Memory, count: u32, align: u32) -> Option<Page> {
         let mut lists = self.filled & u64::MAX << (count / STEP);
         while lists != 0 {
             let mut at = self.lists[lists.trailing_zeros() as usize].head();
@@ -97,17 +89,17 @@ impl Extents {
         index: PageblockIndex,
         count: u32,
         align: u32,
-    ) -> Option<Extent> {
+    ) -> Option<Page> {
         let pageblock = memory.pageblocks().at(index);
         let fit = pageblock.extents().best_fit(count, align)?;
         let were_dirty = pageblock.remove_extent(fit.at, count);
         self.free -= count;
         self.dirty -= were_dirty;
         self.set_longest(memory, index, fit.longest_left);
-        Some(Extent { pfn: index.first().plus(fit.at), zeroed: were_dirty == 0 })
+        Some(Page { pfn: index.first().plus(fit.at), zeroed: were_dirty == 0 })
     }
 
-    pub(super) fn take_with_room(&mut self, memory: &Memory, count: u32) -> Option<Extent> {
+    pub(super) fn take_with_room(&mut self, memory: &Memory, count: u32) -> Option<Page> {
         if 2 * count >= PAGEBLOCK_FRAMES {
             return None;
         }
@@ -145,28 +137,26 @@ impl Extents {
         longest == PAGEBLOCK_FRAMES
     }
 
+    /// Gives up all frames of a pageblock.
     #[inline(never)]
     pub(super) fn give_up(&mut self, memory: &Memory, index: PageblockIndex) {
-        let pageblock = memory.pageblocks().at(index);
-        let (extents, dirty) = (pageblock.extents(), pageblock.dirty_extents());
-        pageblock.set_extents(FrameBits::NONE);
-        pageblock.set_dirty_extents(FrameBits::NONE);
-        self.free -= extents.count();
-        self.dirty -= dirty.count();
-        self.set_longest(memory, index, 0);
+        self.keep_only(memory, index, FrameBits::NONE);
     }
 
     /// Takes the dirty frames of a pageblock, for a purge.
     pub(super) fn isolate_dirty(&mut self, memory: &Memory, index: PageblockIndex) -> FrameBits {
         let pageblock = memory.pageblocks().at(index);
-        let (mut extents, dirty) = (pageblock.extents(), pageblock.dirty_extents());
-        extents.0.iter_mut().zip(dirty.0).for_each(|(word, dirty)| *word &= !dirty);
-        pageblock.set_extents(extents);
-        pageblock.set_dirty_extents(FrameBits::NONE);
-        self.free -= dirty.count();
-        self.dirty -= dirty.count();
-        self.set_longest(memory, index, extents.longest_extent());
+        let dirty = pageblock.dirty_extents();
+        self.keep_only(memory, index, pageblock.extents().without(dirty));
         dirty
+    }
+
+    fn keep_only(&mut self, memory: &Memory, index: PageblockIndex, clean: FrameBits) {
+        let pageblock = memory.pageblocks().at(index);
+        self.free -= pageblock.extents().count() - clean.count();
+        self.dirty -= pageblock.dirty_extents().count();
+        pageblock.keep_only(clean);
+        self.set_longest(memory, index, clean.longest_extent());
     }
 
     fn set_longest(&mut self, memory: &Memory, index: PageblockIndex, longest: u32) {

@@ -1,7 +1,7 @@
 //! Fallback: a request whose migratetype has no block left claims whole pageblocks of another type,
 //! or if that fails, steals single blocks (Linux 6.15+ `__rmqueue`).
 
-use super::block::{Block, ORDERS};
+use super::block::{Block, ORDERS, free_blocks};
 use super::free_area::smallest_filled;
 use super::huge;
 use super::zone::Locked;
@@ -168,22 +168,15 @@ impl Locked<'_> {
         debug_assert_eq!(memory.pageblocks().at(index).longest_extent(), 0);
         self.state.areas.move_singles(memory, index, from, to);
         set_type(memory, index, to);
-        let mut pfn = index.first();
-        let end = pfn.plus(PAGEBLOCK_FRAMES);
-        while pfn < end {
-            let state = memory.frames().state(pfn);
-            let order = if state.is_in_zone() { state.order() } else { Order::ZERO };
-            if order != Order::ZERO {
-                let zeroed = self.state.areas.remove(memory, pfn, order, from);
-                let block = Block { pfn, order, zeroed };
-                if order == Order::PAGEBLOCK {
-                    // The pageblock's old type may have kept the block from merging.
-                    self.put_block(block, End::Tail);
-                } else {
-                    self.state.areas.add(memory, block, to, End::Tail);
-                }
+        // The blocks of order 0 have moved already.
+        for block in free_blocks(memory, index.first()).filter(|block| block.order != Order::ZERO) {
+            self.state.areas.remove(memory, block.pfn, block.order, from);
+            if block.order == Order::PAGEBLOCK {
+                // The pageblock's old type may have kept the block from merging.
+                self.put_block(block, End::Tail);
+            } else {
+                self.state.areas.add(memory, block, to, End::Tail);
             }
-            pfn = pfn.plus(order.frames());
         }
     }
 }

@@ -6,7 +6,8 @@
 
 use super::block::{Block, ORDERS};
 use super::zone::{Locked, ZoneRef};
-use crate::frame::{MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, PageblockTag, Pfn};
+use super::zones::Zones;
+use crate::frame::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PCP_TYPES, PageblockTag, Pfn};
 
 /// A choice among the wholly free pageblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,28 +20,41 @@ pub enum Whole {
     CleanBeyond(u32),
 }
 
-impl ZoneRef<'_> {
-    pub(super) fn give_back(self, which: Whole, most_bytes: usize) -> usize {
-        let mut given = 0;
-        if !self.grows() {
+impl Zones {
+    /// Gives back every wholly free pageblock of zones that grow; returns the bytes. O(pageblocks
+    /// given back); holds no zone's lock while it calls the operating system.
+    pub fn give_back(&self) -> usize {
+        self.all().map(|zone| self.give_back_of(zone.node(), Whole::Any, usize::MAX)).sum()
+    }
+
+    /// Gives back about `most_bytes` of the chosen pageblocks of a node; returns the bytes.
+    pub(crate) fn give_back_of(&self, node: NodeId, which: Whole, most_bytes: usize) -> usize {
+        let (zone, mut given) = (self.of(node), 0);
+        if !zone.grows() {
             return given;
         }
         // A request takes this lock before it fails, to wait for blocks that are off the lists.
-        let _purging = self.purging.lock();
+        let purging = zone.purging.lock();
         if which == Whole::Any {
             // A pageblock may be free in part as extents and in part as blocks.
-            self.flush_extents();
+            zone.flush_extents();
         }
         while given < most_bytes
-            && let Some(block) = self.isolate_whole(which)
+            && let Some(block) = zone.isolate_whole(which)
         {
-            self.let_go(block);
-            self.memory.give_back(block.pfn.pageblock(), block.order.frames() / PAGEBLOCK_FRAMES);
+            zone.let_go(block);
+            self.memory().give_back(block.pfn.pageblock(), block.order.frames() / PAGEBLOCK_FRAMES);
             given += block.order.bytes();
+        }
+        drop(purging);
+        if given > 0 {
+            self.refresh_marks();
         }
         given
     }
+}
 
+impl ZoneRef<'_> {
     fn isolate_whole(self, which: Whole) -> Option<Block> {
         let mut locked = self.lock();
         let (pfn, order, of) = locked.find_whole(which)?;

@@ -1,9 +1,14 @@
 //! Growth: a zone takes more pageblocks from the window.
 
+use super::ask::Ask;
 use super::budget::Budget;
 use super::steps::Steps;
+use super::watermark::Mark;
 use super::zone::ZoneRef;
-use crate::frame::PAGEBLOCK_FRAMES;
+use super::zones::Zones;
+use crate::frame::{NodeId, PAGEBLOCK_FRAMES};
+use quarry_sys::own_stack;
+use quarry_sys::primitive::Ordering::Relaxed;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
@@ -13,10 +18,39 @@ pub(crate) enum Urgency {
     Last,
 }
 
+impl Zones {
+    /// Adds pageblocks of the window to the zone of `node` until `ask` can be served above the low
+    /// mark. Returns whether it can now. Holds no zone's lock while it calls the operating system.
+    pub(crate) fn grow(&self, node: NodeId, ask: &Ask, urgency: Urgency) -> bool {
+        let zone = self.of(node);
+        if !zone.grows() {
+            return false;
+        }
+        let mut steps = zone.zone.steps.lock();
+        let arena = self.arena();
+        // Another thread may have grown the zone meanwhile. A block of order 10 may need two steps.
+        while !zone.watermark_ok(ask.order, Mark::Low, ask.flags) {
+            if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
+                return false;
+            }
+            // A switch to another call stack costs little compared with the system calls of growth.
+            if !own_stack::run(|| zone.grow_once(self.budget(), &mut steps)) {
+                steps.refused(arena.pageblocks_taken());
+                zone.stuck.store(true, Relaxed);
+                return false;
+            }
+            zone.stuck.store(false, Relaxed);
+            zone.set_below_high(false);
+            self.refresh_marks();
+        }
+        true
+    }
+}
+
 impl ZoneRef<'_> {
     /// Grows by one step, or by a smaller one if the window refuses that. Returns whether it grew.
     #[inline(never)]
-    pub(super) fn grow_once(self, budget: &Budget, steps: &mut Steps) -> bool {
+    fn grow_once(self, budget: &Budget, steps: &mut Steps) -> bool {
         let room = budget.limit().saturating_sub(budget.used()).div_ceil(PAGEBLOCK_FRAMES);
         for step in steps.sizes(room) {
             if let Ok(first) = self.memory.take_for_zone(step) {

@@ -3,22 +3,28 @@
 //! Invariant: `reserved` = frames of the zone's pageblocks of type `HighAtomic`.
 
 use super::block::ORDERS;
-use super::zone::{Locked, ZoneRef};
-use crate::frame::{End, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pfn};
+use super::zone::Locked;
+use super::zones::Zones;
+use crate::frame::{End, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pfn};
 
 /// The reserve grows up to the zone's frames divided by this, rounded up to whole pageblocks.
 const MOST: u32 = 100;
 
-impl ZoneRef<'_> {
-    pub(super) fn reserve_high_atomic(self, pfn: Pfn, order: Order) {
-        let share = self.managed() / MOST;
+impl Zones {
+    /// After a high-order atomic request has got a block, puts the block's pageblocks into the
+    /// reserve, unless 1 % of the zone is less than a pageblock or is reserved already.
+    #[cold]
+    #[inline(never)]
+    pub fn reserve_high_atomic(&self, node: NodeId, pfn: Pfn, order: Order) {
+        let zone = self.of(node);
+        let share = zone.managed() / MOST;
         let most = share.next_multiple_of(PAGEBLOCK_FRAMES);
-        if share < PAGEBLOCK_FRAMES || self.reserved_high_atomic() >= most {
+        if share < PAGEBLOCK_FRAMES || zone.reserved_high_atomic() >= most {
             return;
         }
-        let mut locked = self.lock();
-        let reserved = self.reserved_high_atomic();
-        let old = self.memory.pageblocks().of(pfn).migratetype();
+        let mut locked = zone.lock();
+        let reserved = zone.reserved_high_atomic();
+        let old = self.memory().pageblocks().of(pfn).migratetype();
         if reserved >= most || old.index() >= PCP_TYPES {
             return;
         }
@@ -32,19 +38,22 @@ impl ZoneRef<'_> {
         locked.set_reserved(reserved + kept);
     }
 
-    pub(super) fn unreserve_high_atomic(self, to: MigrateType, force: bool) -> bool {
-        if self.reserved_high_atomic() <= if force { 0 } else { PAGEBLOCK_FRAMES } {
+    /// Moves a reserved pageblock that has free memory out of the reserve, to the type `to`; the
+    /// last one only if `force` is true. Returns whether a pageblock was moved.
+    pub(crate) fn unreserve_high_atomic(&self, node: NodeId, to: MigrateType, force: bool) -> bool {
+        let zone = self.of(node);
+        if zone.reserved_high_atomic() <= if force { 0 } else { PAGEBLOCK_FRAMES } {
             return false;
         }
-        let mut locked = self.lock();
+        let mut locked = zone.lock();
         let Some((pfn, order)) = locked.first_reserved() else { return false };
         if order > Order::PAGEBLOCK {
             // Two reserved pageblocks had merged, but only one of them is to leave the reserve.
             let lower = locked.take_from(pfn, order, Order::PAGEBLOCK);
-            locked.state.areas.add(self.memory, lower, MigrateType::HighAtomic, End::Head);
+            locked.state.areas.add(self.memory(), lower, MigrateType::HighAtomic, End::Head);
         }
         locked.retag(pfn.pageblock(), to);
-        locked.set_reserved(self.reserved_high_atomic() - PAGEBLOCK_FRAMES);
+        locked.set_reserved(zone.reserved_high_atomic() - PAGEBLOCK_FRAMES);
         true
     }
 }

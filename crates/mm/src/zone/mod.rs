@@ -4,7 +4,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `ask`, `watermark`, `reclaimers`, `block`, `counts`, `steps` | values |
+//! | `ask`, `watermark`, `reclaimers`, `block`, `stats`, `steps` | values |
 //! | `budget` | the limit and its marks |
 //! | `groups` | the parts of a program that have limits of their own |
 //! | `free_area`, `extents`, `huge` | free lists and extents, as plain data; huge pages |
@@ -12,16 +12,16 @@
 //! | `buddy` | splitting and merging blocks |
 //! | `exchange` | frames that pass between blocks and extents |
 //! | `fallback` | blocks of other migratetypes |
-//! | `request`, `extent_request`, `highatomic`, `stats` | work of one critical section |
+//! | `request` | work of one critical section |
+//! | `zones` | all zones, with the budget and the memory that they share |
+//! | `extent_request`, `highatomic`, `reclaiming` | extents; the high-order reserve; a mark |
 //! | `grow`, `give_back`, `purge`, `validate` | work of several sections, or on every frame |
-//! | `zones`, `reclaiming` | all zones, with the budget and the memory that they share |
 #![deny(unsafe_code)]
 
 mod ask;
 mod block;
 mod buddy;
 mod budget;
-mod counts;
 mod exchange;
 mod extent_request;
 mod extents;
@@ -46,18 +46,17 @@ mod watermark;
 mod zone;
 mod zones;
 
-pub use ask::{AllocFlags, Ask, Destination};
+pub use ask::{AllocFlags, Ask, Destination, Page};
 pub use block::{Block, ORDERS, largest_blocks};
 pub(crate) use budget::Claim;
 pub use budget::{Budget, MarkOptions};
-pub use counts::{FallbackCounts, Traffic};
-pub use extents::{EXTENT_FRAMES, Extent};
+pub use extents::EXTENT_FRAMES;
 pub use give_back::Whole;
 pub use groups::{Group, GroupId, GroupLimits, Groups};
 pub(crate) use grow::Urgency;
 pub use reclaimers::{Entry, InReclaim, Reclaimers};
 pub use reclaiming::Reclaiming;
-pub use stats::ZoneStats;
+pub use stats::{FallbackCounts, Traffic, ZoneStats};
 pub use watermark::{Mark, Marks};
 pub use zone::Zone;
 pub use zones::{ZoneConfig, Zones};

@@ -4,11 +4,13 @@
 //! it puts them back, but not while it calls the system. A request that finds no block takes the
 //! lock `purging` and tries the lists again: under that lock no purge has blocks off the lists.
 
-use super::block::Block;
+use super::block::{Block, free_blocks};
+use super::give_back::Whole;
 use super::huge;
 use super::zone::{Locked, ZoneRef};
+use super::zones::Zones;
 use crate::frame::{
-    End, FRAME_BYTES, FrameBits, Memory, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+    End, FRAME_BYTES, FrameBits, Memory, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
 };
 use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
@@ -17,16 +19,9 @@ const ISOLATED_BLOCKS: usize = 64;
 /// A bounded purge ends after this many refusals by the system: together about ten microseconds.
 const MOST_REFUSALS: u32 = 64;
 
-/// Dirty blocks of one pageblock, in ascending order.
-struct Isolated {
-    blocks: [Block; ISOLATED_BLOCKS],
-    count: usize,
-    next: Pfn,
-}
-
 #[derive(Clone, Copy, Default)]
-pub(super) struct Purged {
-    pub(super) bytes: usize,
+struct Purged {
+    bytes: usize,
     /// Calls that the system refused.
     refusals: u32,
 }
@@ -38,29 +33,57 @@ impl AddAssign for Purged {
     }
 }
 
-impl ZoneRef<'_> {
-    /// See [`Zones::purge`](super::Zones::purge).
-    pub(super) fn purge(self, smallest: Order, most_bytes: usize) -> usize {
-        let page_frames = self.memory.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
+impl Zones {
+    /// Purges the free blocks and extents of one node that have at least the order `smallest` and
+    /// may hold data, until about `most_bytes` are given back. Returns the bytes. O(pageblocks +
+    /// blocks); holds the zone's lock for at most 64 blocks, or one pageblock's extents, at a time.
+    ///
+    /// Memory that the system refuses to purge (locked memory, before Linux 5.18) stays dirty.
+    /// After many refusals a purge with a bound `most_bytes` ends; the next begins where it ended.
+    pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
+        let zone = self.of(node);
+        let page_frames = self.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
         let smallest = smallest.max(Order::covering(page_frames));
-        let (start, end) = (self.refused_at.swap(0, Relaxed), self.end().0);
+        let (start, end) = (zone.refused_at.swap(0, Relaxed), zone.end().0);
         let mut purged = Purged::default();
         for index in (start..end).chain(0..start.min(end)).map(PageblockIndex) {
             if purged.bytes >= most_bytes {
                 break;
             }
             if purged.refusals >= MOST_REFUSALS && most_bytes != usize::MAX {
-                self.refused_at.store(index.0, Relaxed);
+                zone.refused_at.store(index.0, Relaxed);
                 break;
             }
-            purged += self.purge_pageblock(index, smallest, page_frames, most_bytes - purged.bytes);
+            purged += zone.purge_pageblock(index, smallest, page_frames, most_bytes - purged.bytes);
         }
         if purged.bytes > 0 {
-            self.clear_boost();
+            zone.clear_boost();
         }
         purged.bytes
     }
 
+    /// Bytes of free memory that may hold data. O(nodes).
+    pub(crate) fn dirty_bytes(&self) -> usize {
+        self.all().map(|zone| zone.dirty() as usize * FRAME_BYTES).sum()
+    }
+
+    /// Purges all free memory that may hold data; returns the bytes given to the system.
+    pub(crate) fn purge_all(&self) -> usize {
+        let of = |node| {
+            let whole = self.give_back_of(node, Whole::Dirty, usize::MAX);
+            whole + self.purge(node, Order::ZERO, usize::MAX)
+        };
+        self.all().map(|zone| of(zone.node())).sum()
+    }
+
+    /// Purges frames of one pageblock for their owner, which has given up their contents.
+    /// Afterwards they read as zero or are unchanged. Returns the bytes.
+    pub(crate) fn purge_owned(&self, first: Pfn, frames: u32) -> usize {
+        purge_extent(self.memory(), first, frames).bytes
+    }
+}
+
+impl ZoneRef<'_> {
     /// Purges the dirty frames of one pageblock, until about `most_bytes` are given back.
     fn purge_pageblock(
         self,
@@ -90,9 +113,10 @@ impl ZoneRef<'_> {
     /// Purges up to 64 blocks from `from` on, and moves `from` past them.
     fn purge_blocks(self, smallest: Order, from: &mut Pfn) -> Purged {
         let _purging = self.purging.lock();
-        let mut isolated = self.lock().isolate(smallest, *from);
-        *from = isolated.next;
-        let blocks = &mut isolated.blocks[..isolated.count];
+        let none = Block { pfn: Pfn::NONE, order: Order::ZERO, zeroed: false };
+        let mut isolated = [none; ISOLATED_BLOCKS];
+        let count = self.lock().isolate(smallest, from, &mut isolated);
+        let blocks = &mut isolated[..count];
         let purged = purge_neighbours(self.memory, blocks);
         let mut locked = self.lock();
         for block in blocks.iter() {
@@ -105,11 +129,22 @@ impl ZoneRef<'_> {
     fn purge_extents(self, index: PageblockIndex, page_frames: u32, least: u32) -> Purged {
         let _purging = self.purging.lock();
         let dirty = self.lock().state.extents.isolate_dirty(self.memory, index);
-        let (clean, purged) = purge_bits(self.memory, index, dirty, page_frames, least);
-        let mut still_dirty = dirty;
-        still_dirty.0.iter_mut().zip(clean.0).for_each(|(word, clean)| *word &= !clean);
+        let (mut clean, mut purged, mut from) = (FrameBits::NONE, Purged::default(), 0);
+        while let Some((first, end)) = dirty.next_extent(from) {
+            from = end;
+            let start = first.next_multiple_of(page_frames);
+            let end = end / page_frames * page_frames;
+            if end < start + least.max(1) {
+                continue;
+            }
+            let one = purge_extent(self.memory, index.first().plus(start), end - start);
+            if one.refusals == 0 {
+                clean.set(start, end - start);
+            }
+            purged += one;
+        }
         let mut locked = self.lock();
-        for (bits, zeroed) in [(clean, true), (still_dirty, false)] {
+        for (bits, zeroed) in [(clean, true), (dirty.without(clean), false)] {
             let mut from = 0;
             while let Some((first, end)) = bits.next_extent(from) {
                 from = end;
@@ -121,73 +156,42 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
-    /// Takes up to 64 dirty blocks of a pageblock off the lists, from `from` on.
-    fn isolate(&mut self, smallest: Order, from: Pfn) -> Isolated {
-        let none = Block { pfn: Pfn::NONE, order: Order::ZERO, zeroed: false };
-        let mut isolated = Isolated { blocks: [none; ISOLATED_BLOCKS], count: 0, next: from };
-        let end = from.pageblock().first().plus(PAGEBLOCK_FRAMES);
-        while isolated.next < end && isolated.count < ISOLATED_BLOCKS {
-            let pfn = isolated.next;
-            let state = self.memory.frames().state(pfn);
-            let order = if state.is_in_zone() { state.order() } else { Order::ZERO };
-            if state.is_in_zone() && !state.is_zeroed() && order >= smallest {
-                let of = self.memory.pageblocks().of(pfn).migratetype();
-                self.take_off(pfn, order, of);
-                isolated.blocks[isolated.count] = Block { pfn, order, zeroed: false };
-                isolated.count += 1;
-            }
-            isolated.next = pfn.plus(order.frames());
+    /// Takes dirty blocks of a pageblock off the lists, from `from` on, and moves `from` past them.
+    /// Takes as many as `isolated` has room for; returns how many.
+    fn isolate(&mut self, smallest: Order, from: &mut Pfn, isolated: &mut [Block]) -> usize {
+        let (memory, end) = (self.memory, from.pageblock().first().plus(PAGEBLOCK_FRAMES));
+        let is_wanted = |block: &Block| !block.zeroed && block.order >= smallest;
+        let blocks = free_blocks(memory, *from).filter(is_wanted);
+        let mut count = 0;
+        for (place, block) in isolated.iter_mut().zip(blocks) {
+            let Block { pfn, order, .. } = block;
+            self.take_off(pfn, order, memory.pageblocks().of(pfn).migratetype());
+            *place = block;
+            count += 1;
+            *from = pfn.plus(order.frames());
         }
-        isolated
+        if count < isolated.len() {
+            *from = end;
+        }
+        count
     }
-}
-
-/// Purges the whole pages of the OS in each extent of `dirty`, if these pages have at least
-/// `least` frames. Also returns which frames were purged.
-fn purge_bits(
-    memory: &Memory,
-    index: PageblockIndex,
-    dirty: FrameBits,
-    page_frames: u32,
-    least: u32,
-) -> (FrameBits, Purged) {
-    let (mut clean, mut purged, mut from) = (FrameBits::NONE, Purged::default(), 0);
-    while let Some((first, end)) = dirty.next_extent(from) {
-        from = end;
-        let (start, end) = (first.next_multiple_of(page_frames), end / page_frames * page_frames);
-        if end < start + least.max(1) {
-            continue;
-        }
-        let one = purge_extent(memory, index.first().plus(start), end - start);
-        if one.refusals == 0 {
-            clean.set(start, end - start);
-        }
-        purged += one;
-    }
-    (clean, purged)
 }
 
 /// Purges blocks, neighbouring ones by one call. Marks blocks as zeroed if their call succeeds.
 fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
     let mut purged = Purged::default();
-    let mut rest = blocks;
-    while let Some(first) = rest.first() {
-        let (start, mut end, mut count) = (first.pfn, first.pfn, 0);
-        while count < rest.len() && rest[count].pfn == end {
-            end = end.plus(rest[count].order.frames());
-            count += 1;
-        }
-        let one = purge_extent(memory, start, end.0 - start.0);
-        let (extent, behind) = rest.split_at_mut(count);
+    let is_next = |one: &Block, next: &Block| one.pfn.plus(one.order.frames()) == next.pfn;
+    for extent in blocks.chunk_by_mut(is_next) {
+        let frames = extent.iter().map(|block| block.order.frames()).sum();
+        let one = purge_extent(memory, extent[0].pfn, frames);
         extent.iter_mut().for_each(|block| block.zeroed = one.refusals == 0);
-        rest = behind;
         purged += one;
     }
     purged
 }
 
 /// Purges neighbouring frames by one call: whole pageblocks, or a part of one.
-pub(super) fn purge_extent(memory: &Memory, first: Pfn, frames: u32) -> Purged {
+fn purge_extent(memory: &Memory, first: Pfn, frames: u32) -> Purged {
     if frames < PAGEBLOCK_FRAMES {
         huge::make_hole(memory, first);
     } else {

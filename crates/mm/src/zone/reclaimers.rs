@@ -57,8 +57,7 @@ impl Frames {
 
 impl Reclaimers {
     /// A state in which no task reclaims: all bytes are zero.
-    #[must_use]
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             inside: AtomicU32::new(0),
             tasks: [const { AtomicUsize::new(0) }; PLACES],
@@ -169,12 +168,6 @@ impl InReclaim<'_> {
 
     pub(super) fn take_all(&self) -> u32 {
         self.claim().held.swap(0, Relaxed)
-    }
-}
-
-impl Default for Reclaimers {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::zone::Zone;
 use super::zones::Zones;
+use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Zones for which memory is being reclaimed, until this is dropped.
 pub struct Reclaiming<'a> {
@@ -14,7 +15,7 @@ impl Zones {
     /// Notes that the budget has fallen below its low mark, or has reached its high mark again.
     /// Between these notes, each zone counts as below its high mark, and pcp lists keep less.
     pub fn note_short(&self, short: bool) {
-        self.all().for_each(|zone| zone.set_short(short));
+        self.all().for_each(|zone| zone.is_short.store(short, Relaxed));
     }
 
     /// Marks the zones for which `concerns` is true as `ZONE_RECLAIM_ACTIVE`. A zone keeps the mark
@@ -22,7 +23,7 @@ impl Zones {
     pub fn reclaiming(&self, concerns: impl Fn(&Zone) -> bool) -> Reclaiming<'_> {
         let mut nodes = 0;
         for zone in self.all().filter(|zone| concerns(zone)) {
-            zone.begin_reclaim();
+            zone.reclaims.fetch_add(1, Relaxed);
             nodes |= 1 << zone.node().0;
         }
         Reclaiming { zones: self, nodes }
@@ -31,7 +32,8 @@ impl Zones {
 
 impl Drop for Reclaiming<'_> {
     fn drop(&mut self) {
-        let concerned = |zone: &&Zone| self.nodes >> zone.node().0 & 1 == 1;
-        self.zones.all().filter(concerned).for_each(Zone::end_reclaim);
+        for zone in self.zones.all().filter(|zone| self.nodes >> zone.node().0 & 1 == 1) {
+            zone.reclaims.fetch_sub(1, Relaxed);
+        }
     }
 }

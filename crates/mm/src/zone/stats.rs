@@ -1,11 +1,45 @@
-//! Statistics of a zone.
+//! Statistics of a zone, and the counts that it keeps for them under its lock.
 
 use super::block::ORDERS;
-use super::counts::{FallbackCounts, Traffic};
 use super::watermark::Marks;
-use super::zone::Zone;
-use crate::frame::{MIGRATE_TYPES, MigrateType, NodeId, Order};
+use crate::frame::{MIGRATE_TYPES, NodeId};
 use quarry_sys::lock::LockStats;
+
+/// Calls and blocks in one direction: taken, or put back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Critical sections of the zone's lock; each extent that is put back counts as one.
+    pub calls: u64,
+    /// Blocks and extents moved in them.
+    pub blocks: u64,
+    /// Frames of those blocks and extents.
+    pub frames: u64,
+}
+
+impl Traffic {
+    #[inline]
+    pub(super) fn add(&mut self, blocks: u64, frames: u64) {
+        self.calls += 1;
+        self.blocks += blocks;
+        self.frames += frames;
+    }
+}
+
+/// Requests that were served from blocks of other migratetypes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FallbackCounts {
+    /// Pageblocks claimed: they changed their type.
+    pub claimed: u64,
+    /// Blocks stolen: their pageblock kept its type.
+    pub stolen: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) taken: Traffic,
+    pub(super) put: Traffic,
+    pub(super) fallbacks: FallbackCounts,
+}
 
 /// A snapshot of a zone, all of it from one hold of its lock.
 #[derive(Clone, Debug)]
@@ -36,30 +70,4 @@ pub struct ZoneStats {
     pub fallbacks: FallbackCounts,
     /// Counters of the zone's lock.
     pub lock: LockStats,
-}
-
-impl Zone {
-    /// A consistent snapshot. Takes the lock; O(lists).
-    #[must_use]
-    pub fn stats(&self) -> ZoneStats {
-        let state = self.look();
-        let (areas, extents, counts) = (&state.areas, &state.extents, &state.counts);
-        ZoneStats {
-            node: self.node(),
-            managed: self.managed(),
-            free: areas.free() + extents.free(),
-            dirty: areas.dirty() + extents.dirty(),
-            in_extents: extents.free(),
-            reserved_high_atomic: self.reserved_high_atomic(),
-            nr_free: core::array::from_fn(|order| {
-                MigrateType::ALL.map(|of| areas.nr(Order::new(order as u8), of))
-            }),
-            marks: self.marks(),
-            boost: self.marks.boost(),
-            taken: counts.taken,
-            put: counts.put,
-            fallbacks: counts.fallbacks,
-            lock: self.lock_stats(),
-        }
-    }
 }

@@ -2,7 +2,10 @@
 
 use super::buddy::may_merge;
 use super::zone::ZoneRef;
-use crate::frame::{FrameState, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use super::zones::Zones;
+use crate::frame::{
+    FrameState, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+};
 use quarry_sys::broken::{Broken, Check};
 
 /// Frames of a zone: as its pageblocks count them, and as the states of the frames show them.
@@ -15,8 +18,26 @@ struct Census {
     reserved: u32,
 }
 
+impl Zones {
+    /// Number of frames in one node's blocks on pcp lists, found by the frames' states. O(frames).
+    #[must_use]
+    pub fn frames_in_pcp(&self, node: NodeId) -> u32 {
+        let frames =
+            |index: PageblockIndex| (0..PAGEBLOCK_FRAMES).map(move |at| index.first().plus(at));
+        let zone = self.of(node);
+        let states = zone.pageblocks().flat_map(frames).map(|pfn| self.frames().state(pfn));
+        states.filter(|state| state.is_in_pcp()).map(|state| state.order().frames()).sum()
+    }
+
+    /// Checks the equations of all zones: lists against counts, and counts against states. Returns
+    /// the first broken one. O(frames). No other thread may move blocks to or from pcp lists.
+    pub fn validate(&self) -> Result<(), Broken> {
+        self.all().try_for_each(|zone| self.of(zone.node()).validate())
+    }
+}
+
 impl ZoneRef<'_> {
-    pub(super) fn validate(self) -> Result<(), Broken> {
+    fn validate(self) -> Result<(), Broken> {
         let (state, memory, zone) = (self.zone.look(), self.memory, Check::of("zone"));
         state.areas.validate(memory)?;
         state.extents.validate(memory)?;
@@ -46,13 +67,6 @@ impl ZoneRef<'_> {
         let dirty = areas.dirty() + extents.dirty();
         zone.equal(self.dirty(), dirty, "the published dirty count = dirty frames of both")?;
         zone.that(free + census.in_pcp <= self.managed(), "free + in_pcp <= managed")
-    }
-
-    pub(super) fn frames_in_pcp(self) -> u32 {
-        let frames =
-            |index: PageblockIndex| (0..PAGEBLOCK_FRAMES).map(move |at| index.first().plus(at));
-        let states = self.pageblocks().flat_map(frames).map(|pfn| self.memory.frames().state(pfn));
-        states.filter(|state| state.is_in_pcp()).map(|state| state.order().frames()).sum()
     }
 
     fn pageblocks(&self) -> impl Iterator<Item = PageblockIndex> {

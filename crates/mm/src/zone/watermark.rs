@@ -9,7 +9,7 @@
 //! The boost raises every mark. It grows when a request tries to claim a partly used pageblock.
 
 use crate::frame::PAGEBLOCK_FRAMES;
-use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU32, Ordering, Ordering::Relaxed};
 
 /// Bounds of `min_free_kbytes` (Linux 5.8+).
 const MIN_FREE_KB: (u64, u64) = (128, 262_144);
@@ -62,45 +62,37 @@ impl Marks {
     }
 }
 
+/// Marks that threads read while another changes them.
+#[derive(Default)]
+pub(super) struct SharedMarks([AtomicU32; 3]);
+
+impl SharedMarks {
+    pub(super) fn set(&self, marks: Marks, ordering: Ordering) {
+        let values = [marks.min, marks.low, marks.high];
+        self.0.iter().zip(values).for_each(|(mark, value)| mark.store(value, ordering));
+    }
+
+    #[inline]
+    pub(super) fn at(&self, mark: Mark) -> u32 {
+        self.0[mark as usize].load(Relaxed)
+    }
+
+    pub(super) fn get(&self) -> Marks {
+        Marks { min: self.at(Mark::Min), low: self.at(Mark::Low), high: self.at(Mark::High) }
+    }
+}
+
+#[derive(Default)]
 pub(super) struct Watermarks {
-    min: AtomicU32,
-    low: AtomicU32,
-    high: AtomicU32,
+    /// The marks without the boost.
+    pub(super) base: SharedMarks,
     boost: AtomicU32,
 }
 
 impl Watermarks {
-    pub(super) const fn new() -> Self {
-        Self {
-            min: AtomicU32::new(0),
-            low: AtomicU32::new(0),
-            high: AtomicU32::new(0),
-            boost: AtomicU32::new(0),
-        }
-    }
-
-    pub(super) fn set(&self, marks: Marks) {
-        self.min.store(marks.min, Relaxed);
-        self.low.store(marks.low, Relaxed);
-        self.high.store(marks.high, Relaxed);
-    }
-
-    pub(super) fn marks(&self) -> Marks {
-        Marks {
-            min: self.min.load(Relaxed),
-            low: self.low.load(Relaxed),
-            high: self.high.load(Relaxed),
-        }
-    }
-
     #[inline]
     pub(super) fn effective(&self, mark: Mark) -> u32 {
-        let mark = match mark {
-            Mark::Min => &self.min,
-            Mark::Low => &self.low,
-            Mark::High => &self.high,
-        };
-        mark.load(Relaxed) + self.boost.load(Relaxed)
+        self.base.at(mark) + self.boost.load(Relaxed)
     }
 
     pub(super) fn boost(&self) -> u32 {
@@ -110,7 +102,7 @@ impl Watermarks {
     /// Raises the boost of all marks by a pageblock, up to a bound, because migratetypes are about
     /// to mix. A small zone gets no boost: it would be too large a part of the zone.
     pub(super) fn raise_boost(&self, managed: u32) {
-        let high = u64::from(self.high.load(Relaxed));
+        let high = u64::from(self.base.at(Mark::High));
         let most = ((high * BOOST_FACTOR / 10_000) as u32).max(PAGEBLOCK_FRAMES);
         if managed >= 4 * PAGEBLOCK_FRAMES && high != 0 {
             self.boost.store((self.boost() + PAGEBLOCK_FRAMES).min(most), Relaxed);

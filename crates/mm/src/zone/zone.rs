@@ -9,9 +9,9 @@
 //! `lowest_dirty` is at most the present number of dirty frames.
 
 use super::ask::{AllocFlags, Ask};
-use super::counts::Counts;
 use super::extents::Extents;
 use super::free_area::{FreeAreas, smallest_filled};
+use super::stats::{Counts, ZoneStats};
 use super::steps::Steps;
 use super::watermark::{Mark, Marks, Watermarks};
 use crate::frame::{MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PCP_TYPES, PageblockIndex};
@@ -26,6 +26,7 @@ pub(super) struct State {
     pub(super) counts: Counts,
 }
 
+#[derive(Default)]
 struct Published {
     /// Frames on the free lists; `dirty` counts those of them that are not known to be zero.
     free: AtomicU32,
@@ -45,7 +46,8 @@ struct Published {
 pub struct Zone {
     node: NodeId,
     grows: bool,
-    huge: bool,
+    /// True if its pageblocks may be huge pages.
+    pub(super) huge: bool,
     state: CountedLock<State>,
     published: Published,
     /// Held while the zone grows.
@@ -64,12 +66,13 @@ pub struct Zone {
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
     /// True while the budget that all zones share is short: see `note_short`.
-    is_short: AtomicBool,
-    reclaims: AtomicU32,
+    pub(super) is_short: AtomicBool,
+    /// Number of marks by `Zones::reclaiming`.
+    pub(super) reclaims: AtomicU32,
 }
 
 impl Zone {
-    pub(super) const fn new(node: NodeId, grows: bool, huge: bool) -> Self {
+    pub(super) fn new(node: NodeId, grows: bool, huge: bool) -> Self {
         Self {
             node,
             grows,
@@ -77,23 +80,16 @@ impl Zone {
             state: CountedLock::new(State {
                 areas: FreeAreas::new(),
                 extents: Extents::new(),
-                counts: Counts::new(),
+                counts: Counts::default(),
             }),
-            published: Published {
-                free: AtomicU32::new(0),
-                dirty: AtomicU32::new(0),
-                lowest_dirty: AtomicU32::new(0),
-                free_reserved: AtomicU32::new(0),
-                in_extents: AtomicU64::new(0),
-                filled: AtomicU64::new(0),
-            },
+            published: Published::default(),
             steps: CountedLock::new(Steps::new()),
             purging: CountedLock::new(()),
             refused_at: AtomicU32::new(0),
             managed: AtomicU32::new(0),
             end: AtomicU32::new(0),
             reserved: AtomicU32::new(0),
-            marks: Watermarks::new(),
+            marks: Watermarks::default(),
             stuck: AtomicBool::new(false),
             below_high: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
@@ -162,11 +158,6 @@ impl Zone {
         self.state.lock()
     }
 
-    /// Returns whether the pageblocks of the zone may be huge pages.
-    pub(super) fn asks_for_huge(&self) -> bool {
-        self.huge
-    }
-
     /// Returns whether the zone stays above `mark` without a block of `order`, judging by the
     /// counts of the last critical section (`__zone_watermark_ok`, Linux 6.x).
     #[inline]
@@ -197,7 +188,7 @@ impl Zone {
     /// The watermarks without the boost.
     #[must_use]
     pub fn marks(&self) -> Marks {
-        self.marks.marks()
+        self.marks.base.get()
     }
 
     pub(crate) fn clear_boost(&self) {
@@ -212,10 +203,6 @@ impl Zone {
         self.below_high.load(Relaxed) || self.is_short.load(Relaxed)
     }
 
-    pub(super) fn set_short(&self, short: bool) {
-        self.is_short.store(short, Relaxed);
-    }
-
     pub(crate) fn set_below_high(&self, below: bool) {
         self.below_high.store(below, Relaxed);
     }
@@ -225,14 +212,6 @@ impl Zone {
     #[must_use]
     pub fn is_reclaim_active(&self) -> bool {
         self.reclaims.load(Relaxed) != 0
-    }
-
-    pub(super) fn begin_reclaim(&self) {
-        self.reclaims.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn end_reclaim(&self) {
-        self.reclaims.fetch_sub(1, Relaxed);
     }
 
     #[inline]
@@ -256,6 +235,30 @@ impl Zone {
         visit("zone->lock", &self.state);
         visit("zone->steps", &self.steps);
         visit("zone->purging", &self.purging);
+    }
+
+    /// A consistent snapshot. Takes the lock; O(lists).
+    #[must_use]
+    pub fn stats(&self) -> ZoneStats {
+        let state = self.look();
+        let (areas, extents, counts) = (&state.areas, &state.extents, &state.counts);
+        ZoneStats {
+            node: self.node(),
+            managed: self.managed(),
+            free: areas.free() + extents.free(),
+            dirty: areas.dirty() + extents.dirty(),
+            in_extents: extents.free(),
+            reserved_high_atomic: self.reserved_high_atomic(),
+            nr_free: core::array::from_fn(|order| {
+                MigrateType::ALL.map(|of| areas.nr(Order::new(order as u8), of))
+            }),
+            marks: self.marks(),
+            boost: self.marks.boost(),
+            taken: counts.taken,
+            put: counts.put,
+            fallbacks: counts.fallbacks,
+            lock: self.lock_stats(),
+        }
     }
 
     /// Counters of the lock of the zone's state.

@@ -299,7 +299,7 @@ fn exchange(rounds: u32) {
                         }
                     }
                     match random >> 10 & 0xff {
-                        0 => pages.pcps.store.drain_extents_of(&pages.zones, SLOT),
+                        0 => pages.store.drain_extents_of(SLOT),
                         1 | 2 => drop(pages.decay(SLOT)),
                         _ => {}
                     }

@@ -93,7 +93,7 @@ fn extents_of_two_threads_and_a_drain() {
             .collect();
         pages.decay(slot);
         pages.decay(slot);
-        pages.pcps.store.drain_extents_of(&pages.zones, slot);
+        pages.store.drain_extents_of(slot);
         threads.into_iter().for_each(|thread| thread.join().expect("no assertion fails"));
         assert_eq!(pages.validate(), Ok(()));
         pages.drain_all();

@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 
 use MigrateType::{Movable, Unmovable};
 
-fn run(zones: &Zones, count: u32) -> Extent {
+fn run(zones: &Zones, count: u32) -> Page {
     zones.take_extent(NODE, count, Order::ZERO).expect("the zone has room")
 }
 
 #[test]
 fn free_neighbours_are_one_extent_though_no_buddies() {
     let zones = zones(&FIXED);
-    let extents: Vec<Extent> = (0..4).map(|_| run(&zones, 100)).collect();
+    let extents: Vec<Page> = (0..4).map(|_| run(&zones, 100)).collect();
     for (at, extent) in extents.iter().enumerate() {
         assert_eq!(
             *extent,
-            Extent { pfn: Pfn(at as u32 * 100), zeroed: true },
+            Page { pfn: Pfn(at as u32 * 100), zeroed: true },
             "one behind the other"
         );
     }
@@ -31,7 +31,7 @@ fn free_neighbours_are_one_extent_though_no_buddies() {
     zones.put_extent(NODE, extents[2].pfn, 100);
     let lists = zones.zone(NODE).free_on_lists();
     assert_eq!(run(&zones, 112).pfn, Pfn(400), "the shortest extent that holds it is the last");
-    assert_eq!(run(&zones, 200), Extent { pfn: Pfn(100), zeroed: false });
+    assert_eq!(run(&zones, 200), Page { pfn: Pfn(100), zeroed: false });
     assert_eq!(zones.zone(NODE).free_on_lists(), lists, "no block was touched");
     assert_eq!(zones.validate(), Ok(()));
 }
@@ -39,7 +39,7 @@ fn free_neighbours_are_one_extent_though_no_buddies() {
 #[test]
 fn an_extent_grows_into_what_is_free_behind_it() {
     let zones = zones(&FIXED);
-    let extents: Vec<Extent> = (0..3).map(|_| run(&zones, 100)).collect();
+    let extents: Vec<Page> = (0..3).map(|_| run(&zones, 100)).collect();
     zones.put_extent(NODE, extents[1].pfn, 100);
     assert!(!zones.take_extent_at(NODE, extents[1].pfn, 101), "the last one is not free");
     assert!(zones.take_extent_at(NODE, extents[1].pfn, 60));
@@ -55,7 +55,7 @@ fn an_extent_grows_into_what_is_free_behind_it() {
 #[test]
 fn a_pageblock_that_is_free_again_is_a_free_block() {
     let zones = zones(&FIXED);
-    let extents: Vec<Extent> = (0..20).map(|_| run(&zones, 50)).collect();
+    let extents: Vec<Page> = (0..20).map(|_| run(&zones, 50)).collect();
     assert_eq!(zones.budget().used(), 1000);
     assert_eq!(zones.zone(NODE).stats().in_extents, 2 * PAGEBLOCK_FRAMES - 1000);
     extents.iter().for_each(|extent| zones.put_extent(NODE, extent.pfn, 50));
@@ -79,7 +79,7 @@ fn what_is_free_between_blocks_is_gathered() {
 #[test]
 fn extents_that_are_kept_serve_blocks_where_nothing_else_does() {
     let zones = zones(&ZoneConfig { initial_frames: 1024, ..FIXED });
-    let extents: Vec<Extent> = (0..9).map(|_| run(&zones, 50)).collect();
+    let extents: Vec<Page> = (0..9).map(|_| run(&zones, 50)).collect();
     (0..9).step_by(2).for_each(|at| zones.put_extent(NODE, extents[at].pfn, 50));
     let used = zones.budget().used();
     while take(&zones, &ask(0, Unmovable)).is_some() {}
@@ -96,14 +96,14 @@ fn extents_that_are_kept_serve_blocks_where_nothing_else_does() {
 #[test]
 fn only_dirty_frames_are_purged_and_they_stay_where_they_are() {
     let zones = zones(&FIXED);
-    let extents: Vec<Extent> = (0..4).map(|_| run(&zones, 100)).collect();
+    let extents: Vec<Page> = (0..4).map(|_| run(&zones, 100)).collect();
     zones.put_extent(NODE, extents[1].pfn, 100);
     let zone = zones.zone(NODE);
     assert_eq!(zone.dirty(), 100);
     assert_eq!(zones.purge(NODE, Order::PAGEBLOCK, usize::MAX), 0, "no whole pageblock");
     assert_eq!(zones.purge(NODE, Order::ZERO, usize::MAX), 100 << 12);
     assert_eq!((zone.dirty(), zone.kept_in_extents()), (0, 212));
-    assert_eq!(run(&zones, 90), Extent { pfn: Pfn(100), zeroed: true });
+    assert_eq!(run(&zones, 90), Page { pfn: Pfn(100), zeroed: true });
     assert_eq!(zones.validate(), Ok(()));
 }
 
@@ -218,7 +218,7 @@ impl World {
         let was_cached = was_cached && self.zone().managed() <= FRAMES;
         let lists = self.zone().free_on_lists();
         match self.zones.take_extent(NODE, count, align) {
-            Some(Extent { pfn, zeroed }) => {
+            Some(Page { pfn, zeroed }) => {
                 assert!(pfn.is_aligned(align), "{pfn:?} for alignment {}", align.get());
                 assert_eq!(pfn.pageblock(), pfn.plus(count - 1).pageblock(), "in one pageblock");
                 self.receive(pfn, count, zeroed, true);
@@ -242,7 +242,7 @@ impl World {
 
     fn take_extent_with_room(&mut self, count: u32) {
         let lists = self.zone().free_on_lists();
-        if let Some(Extent { pfn, zeroed }) = self.zones.take_extent_with_room(NODE, count) {
+        if let Some(Page { pfn, zeroed }) = self.zones.take_extent_with_room(NODE, count) {
             assert_eq!(pfn.pageblock(), pfn.plus(2 * count - 1).pageblock(), "in one pageblock");
             assert!(self.is_cached(pfn.plus(count), count), "as many are free behind {pfn:?}");
             self.receive(pfn, count, zeroed, true);

@@ -56,7 +56,7 @@ fn slabs_that_are_touched_in_parts_are_separate_in_large_zones() {
 
 #[test]
 fn kinds_enter_and_leave_a_set() {
-    let set = KindSet::new();
+    let set = KindSet::default();
     for kind in [0, 63, 64, 255].map(Kind) {
         set.set(kind, true);
         assert!(set.has(kind) && !set.has(Kind(kind.0 ^ 1)));

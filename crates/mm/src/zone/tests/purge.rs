@@ -57,7 +57,7 @@ fn extents_around_a_refused_one_go() {
     let os = fake_os();
     let zones = Zones::build(os, &FIXED).expect("nothing fails");
     let (zone, memory) = (zones.zone(NODE), zones.memory());
-    let extents: Vec<Extent> =
+    let extents: Vec<Page> =
         (0..8).map(|_| zones.take_extent(NODE, 50, Order::ZERO).expect("there is room")).collect();
     (0..8).step_by(2).for_each(|at| zones.put_extent(NODE, extents[at].pfn, 50));
     os.lock_in_memory(memory.arena().address(extents[2].pfn), 50 * FRAME_BYTES);
