@@ -90,7 +90,7 @@ fn record(names: &[String], mut it: Numbers) -> Vec<u8> {
     let budget =
         Budget { limit: it.next(), used: it.next(), available: it.next(), ..Budget::default() };
     draft.budget(&budget);
-    (0..events::NAMES.len()).for_each(|_| draft.event(it.next()));
+    (0..events::names().count()).for_each(|_| draft.event(it.next()));
     for name in names {
         let name = Name::new(name);
         draft.cache(&cache(name, &mut it));

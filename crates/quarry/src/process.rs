@@ -149,6 +149,7 @@ pub(crate) fn show_live() {
 fn ask_the_system() {
     if !is_confined() {
         topology::ask();
+        quarry_sys::own_stack::ask();
         percpu::ask();
         limits::ask_machine();
     }
@@ -165,6 +166,9 @@ fn build() -> Mode {
         return Mode::Disabled;
     }
     let os: &dyn Os = if is_confined() { &Confined } else { &Linux };
+    let first = core::ptr::NonNull::from(&STACK).cast::<u8>();
+    let first = first.map_addr(|address| core::num::NonZero::new(address.get() & !4095).unwrap());
+    let _ = os.populate(first, 7 << 12);
     background::configure(settings.background, settings.purge_delay_ms);
     limits::configure(settings.cgroup, options.pages.limit_frames);
     // Once there are two threads, only the background thread calls membarrier(2).

@@ -86,7 +86,7 @@ impl<'a> Draft<'a> {
         self.put(BUDGET_AT, &budget.to_words());
     }
 
-    /// Writes the next event or gauge, in the order of [`NAMES`](crate::events::NAMES).
+    /// Writes the next event or gauge, in the order of [`names`](crate::events::names).
     pub fn event(&mut self, value: u64) {
         debug_assert!(self.events < EVENTS, "more events than a record has");
         if self.events < EVENTS {

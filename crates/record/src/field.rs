@@ -121,11 +121,13 @@ macro_rules! section {
         }
 
         impl $crate::json::Described for $section {
-            const SHAPES: &'static [$crate::json::Shape] = &[$($crate::json::Shape {
-                name: stringify!($field),
-                kind: <$type as $crate::field::Field>::KIND,
-                bytes: <$type as $crate::field::Field>::BYTES,
-            },)*];
+            const SHAPE: $crate::json::Shape = $crate::json::Shape {
+                names: concat!($(stringify!($field), " "),*),
+                fields: &[$((
+                    <$type as $crate::field::Field>::KIND,
+                    <$type as $crate::field::Field>::BYTES,
+                ),)*],
+            };
         }
 
         const _: () = assert!(<$section as $crate::field::Field>::BYTES.is_multiple_of(8));

@@ -13,15 +13,17 @@ pub(crate) enum Kind {
     Rows(usize),
 }
 
+/// A description of a section: its fields, in order.
+#[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) bytes: usize,
+    /// The fields' names, each followed by a space.
+    pub(crate) names: &'static str,
+    /// The kind of each field, and its bytes.
+    pub(crate) fields: &'static [(Kind, usize)],
 }
 
-/// A description of a section: its fields, in order.
 pub(crate) trait Described {
-    const SHAPES: &'static [Shape];
+    const SHAPE: Shape;
 }
 
 pub(crate) fn number(value: u64, out: &mut dyn Write) -> fmt::Result {
@@ -56,13 +58,14 @@ fn short(bytes: &[u8]) -> u64 {
 }
 
 /// Writes the section at the start of `bytes` as an object.
-pub(crate) fn object(shapes: &[Shape], mut bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
+pub(crate) fn object(shape: Shape, mut bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
     out.write_char('{')?;
-    for (at, shape) in shapes.iter().enumerate() {
-        let (field, rest) = bytes.split_at_checked(shape.bytes).ok_or(fmt::Error)?;
+    let named = shape.names.split_ascii_whitespace().zip(shape.fields);
+    for (at, (name, (kind, length))) in named.enumerate() {
+        let (field, rest) = bytes.split_at_checked(*length).ok_or(fmt::Error)?;
         bytes = rest;
-        member(out, at == 0, shape.name)?;
-        match shape.kind {
+        member(out, at == 0, name)?;
+        match *kind {
             Kind::Short => number(short(field), out)?,
             Kind::Long => {
                 let value = field.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
@@ -93,12 +96,12 @@ fn rows(field: &[u8], columns: usize, out: &mut dyn Write) -> fmt::Result {
 }
 
 /// Writes a table as an array of objects; its first `rows` rows, which are valid, are in `bytes`.
-pub(crate) fn table(shapes: &[Shape], bytes: &[u8], rows: u32, out: &mut dyn Write) -> fmt::Result {
-    let row_bytes = shapes.iter().map(|shape| shape.bytes).sum::<usize>().max(1);
+pub(crate) fn table(shape: Shape, bytes: &[u8], rows: u32, out: &mut dyn Write) -> fmt::Result {
+    let row_bytes = shape.fields.iter().map(|(_, length)| length).sum::<usize>().max(1);
     out.write_char('[')?;
     for (at, row) in bytes.chunks_exact(row_bytes).take(rows as usize).enumerate() {
         comma(at == 0, out)?;
-        object(shapes, row, out)?;
+        object(shape, row, out)?;
     }
     out.write_char(']')
 }

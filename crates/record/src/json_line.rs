@@ -31,9 +31,9 @@ impl Snapshot<'_> {
             number(value, out)?;
         }
         for (name, shapes, at) in [
-            ("about", About::SHAPES, ABOUT_AT),
-            ("memory", Memory::SHAPES, MEMORY_AT),
-            ("budget", Budget::SHAPES, BUDGET_AT),
+            ("about", About::SHAPE, ABOUT_AT),
+            ("memory", Memory::SHAPE, MEMORY_AT),
+            ("budget", Budget::SHAPE, BUDGET_AT),
         ] {
             member(out, false, name)?;
             object(shapes, &self.bytes()[8 * at..], out)?;
@@ -47,10 +47,10 @@ impl Snapshot<'_> {
         out.write_char('}')?;
         let about = self.about();
         for (name, shapes, at, rows) in [
-            ("caches", CacheRow::SHAPES, CACHES_AT, about.caches),
-            ("zones", ZoneRow::SHAPES, ZONES_AT, about.zones),
-            ("lists", ListRow::SHAPES, LISTS_AT, about.lists),
-            ("locks", LockRow::SHAPES, LOCKS_AT, about.locks),
+            ("caches", CacheRow::SHAPE, CACHES_AT, about.caches),
+            ("zones", ZoneRow::SHAPE, ZONES_AT, about.zones),
+            ("lists", ListRow::SHAPE, LISTS_AT, about.lists),
+            ("locks", LockRow::SHAPE, LOCKS_AT, about.locks),
         ] {
             member(out, false, name)?;
             table(shapes, &self.bytes()[8 * at..], rows, out)?;

@@ -14,6 +14,7 @@
 //! A [confined](crate::confined) process blocks no signals, because that takes a system call.
 
 use crate::confined::is_confined;
+use crate::primitive::{AtomicUsize, Ordering::Relaxed};
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
@@ -59,10 +60,35 @@ unsafe extern "C" fn begin<F: FnOnce() -> R, R>(job: *mut u8) {
     }
 }
 
+/// An address of the stack of the first thread, above its first frame; 0 if that stack is small.
+static TOP: AtomicUsize = AtomicUsize::new(0);
+
+/// `exec` maps this much of that stack below [`TOP`], less the 32 KiB that any work needs: 128 KiB
+/// (`stack_expand` of `fs/exec.c`, Linux 2.6.23).
+const ROOMY_BYTES: usize = 96 << 10;
+
+/// Lets work of the first thread run on the caller's stack while this is all mapped.
+pub fn ask() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is writable.
+    if unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0
+        && limit.rlim_cur >= 4 << 20
+    {
+        // SAFETY: takes a number only.
+        TOP.store(unsafe { libc::getauxval(libc::AT_RANDOM) } as usize, Relaxed);
+    }
+}
+
+fn is_roomy() -> bool {
+    let here = 0u8;
+    TOP.load(Relaxed).wrapping_sub((&raw const here).addr()) < ROOMY_BYTES
+}
+
 /// Calls `begin` with `job`; `begin` is the function for this type of job.
 #[inline(never)]
 fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
-    let Some(stack) = Stack::map() else {
+    let stack = if is_roomy() { None } else { Stack::map() };
+    let Some(stack) = stack else {
         // SAFETY: the job is that of `run_with`, which has not called it.
         return unsafe { begin(job) };
     };

@@ -76,12 +76,12 @@ impl<C: StackConfig> Stack<C> {
     fn fill_events(&self, draft: &mut Draft<'_>, stats: &StackStats) {
         let mut at = 0;
         let mut event = |name: &'static str, value: u64| {
-            debug_assert_eq!(events::NAMES.get(at), Some(&name), "the order of the names");
+            debug_assert_eq!(events::names().nth(at), Some(name), "the order of the names");
             at += 1;
             draft.event(value);
         };
         if !C::Cache::visit_vmstat(self, &mut event) {
-            events::NAMES[..events::OF_PAGE_CACHE].iter().for_each(|name| event(name, 0));
+            events::names().take(events::OF_PAGE_CACHE).for_each(|name| event(name, 0));
         }
         let lists = &stats.page_lists;
         for (name, value) in [
