@@ -4,7 +4,7 @@
 //! `checks/record.rs`); the end follows from the slab's geometry or the block's length. Objects of
 //! caches that the program has created have no record.
 
-use super::checker::{Allocation, Checker, Storage};
+use super::checker::{Allocation, Checker, Storage, is_of_malloc};
 use super::checks::quarantine::MOST_OBJECTS;
 use super::checks::{Damage, Seal, Shape, Slot, WAYS};
 use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, Pfn};
@@ -48,11 +48,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.stack.switch_instrument(instrument, true);
     }
 
-    pub(super) fn alloc_checked(&self, request: Request) -> Option<Object> {
-        self.alloc_roomy(request, 0)
-    }
-
-    /// Like [`alloc_checked`](Self::alloc_checked), in a slot with `room` bytes more than needed.
+    /// Allocates an object with a record, in a slot with `room` bytes more than needed.
     pub(super) fn alloc_roomy(&self, request: Request, room: usize) -> Option<Object> {
         let Request { size, align, zeroed } = request;
         if !is_sane(size) || !is_sane(align) || !self.stack.has_classes() {
@@ -167,9 +163,9 @@ impl<C: StackConfig> Checker<'_, C> {
             self.stack.misuse(entry, address, Misuse::Foreign)
         };
         let kind = self.frames().kind(pfn);
-        let is_other = kind.is_cache() && usize::from(kind.0) > classes::COUNT;
+        let cache = CacheId::of(kind);
         // Objects of other caches, and samples of the heap profile, have no record of the checks.
-        if is_other || kind == Kind::SAMPLED {
+        if cache.is_some_and(|id| !is_of_malloc(id)) || kind == Kind::SAMPLED {
             return None;
         }
         let Some(slot) = self.slot_at(address) else {
@@ -184,20 +180,11 @@ impl<C: StackConfig> Checker<'_, C> {
         let (start, size) = (self.parts(slot, shape).user().start, shape.size);
         let seen = Allocation { storage: Storage::Slot(slot, shape), address: start, size };
         if start != address.addr() {
-            let is_small = kind.is_cache();
-            let inside = if is_small {
-                Misuse::InsideObject(CacheId::new(usize::from(kind.0)))
-            } else {
-                Misuse::InsideBlock
-            };
+            let inside = cache.map_or(Misuse::InsideBlock, Misuse::InsideObject);
             self.misuse_of_seen_at(entry, address, &seen, inside);
         }
         if seal == Seal::Freed {
-            let misuse = if kind.is_cache() {
-                Misuse::NotInUse(CacheId::new(usize::from(kind.0)))
-            } else {
-                Misuse::NothingInUse
-            };
+            let misuse = cache.map_or(Misuse::NothingInUse, Misuse::NotInUse);
             self.misuse_of_seen(entry, &seen, misuse);
         }
         Some(seen)
@@ -207,12 +194,8 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline(never)]
     fn misuse_without_slot(&self, entry: Entry, address: *mut u8, pfn: Pfn) -> ! {
         self.report_if_hidden(entry, address, pfn);
-        let kind = self.frames().kind(pfn);
-        let misuse = if kind.is_cache() {
-            Misuse::InsideObject(CacheId::new(usize::from(kind.0)))
-        } else {
-            Misuse::Unowned(pfn)
-        };
+        let cache = CacheId::of(self.frames().kind(pfn));
+        let misuse = cache.map_or(Misuse::Unowned(pfn), Misuse::InsideObject);
         self.stack.misuse(entry, address, misuse)
     }
 
@@ -325,10 +308,8 @@ impl<C: StackConfig> Checker<'_, C> {
 
     pub(super) fn free_waiting(&self) -> bool {
         let mut any = self.free_shuffled();
-        loop {
-            let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { break };
-            let Some(slot) = quarantine.pop(true) else { break };
-            drop(quarantine);
+        let next = || self.checks.quarantine.lock_of_others()?.pop(true);
+        while let Some(slot) = next() {
             self.release(slot);
             any = true;
         }
@@ -338,11 +319,7 @@ impl<C: StackConfig> Checker<'_, C> {
     /// Checks all objects in quarantine; reports the first write to one, and aborts. O(objects).
     pub(super) fn look_at_waiting(&self) {
         let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return };
-        for place in 0..quarantine.len() {
-            if let Some(slot) = quarantine.get(place) {
-                self.look_at_freed(slot);
-            }
-        }
+        quarantine.all().for_each(|slot| self.look_at_freed(slot));
     }
 
     pub(super) fn damage_of_live(&self, slot: Slot) -> Option<(Shape, (Damage, usize))> {

@@ -1,6 +1,6 @@
 //! Checks all objects with records: at exit, and when a program requests it.
 
-use super::checker::Checker;
+use super::checker::{Checker, is_of_malloc};
 use super::checks::{Checks, Slot};
 use quarry_mm::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_mm::slab::CacheId;
@@ -38,11 +38,8 @@ impl<C: StackConfig> Checker<'_, C> {
             let slot = self.slot_at(address.as_ptr());
             return slot.into_iter().for_each(|slot| self.look_at_live(slot));
         }
-        if !kind.is_cache() || !Self::is_of_malloc(CacheId::new(usize::from(kind.0))) {
-            return;
-        }
-        let id = CacheId::new(usize::from(kind.0));
-        let Some(cache) = self.stack.caches.get(id) else { return };
+        let id = CacheId::of(kind).filter(|id| is_of_malloc(*id));
+        let Some(cache) = id.and_then(|id| self.stack.caches.get(id)) else { return };
         if !pfn.is_aligned(cache.order()) {
             return;
         }

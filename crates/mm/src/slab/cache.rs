@@ -36,6 +36,12 @@ impl CacheId {
         Self(index)
     }
 
+    /// The cache whose frames have this kind.
+    #[must_use]
+    pub fn of(kind: Kind) -> Option<Self> {
+        kind.is_cache().then(|| Self::new(usize::from(kind.0)))
+    }
+
     /// The number.
     #[inline(always)]
     #[must_use]

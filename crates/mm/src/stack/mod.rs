@@ -11,7 +11,7 @@
 //! ```text
 //! call, instruments, budget_stats, miss, stash -> cached_pages
 //! durations -> deferral, fast_path, footprint, retention, large, withheld
-//!     -> instance -> pair, withholding -> bounding, direct_reclaim, reclaim
+//!     -> instance -> withholding -> bounding, direct_reclaim, reclaim
 //!     -> request -> resize, caches -> listed, moving, pages, host -> locks
 //!     -> stats -> print, record, validate
 //! ```
@@ -35,7 +35,6 @@ mod locks;
 mod miss;
 mod moving;
 mod pages;
-mod pair;
 mod print;
 mod reclaim;
 mod record;
