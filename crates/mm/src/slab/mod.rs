@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! stats   mechanisms   pages   params -> cache, cache_limits -> table, reclaim -> context, misuse
-//!          -> parked -> policy -> remaining
+//!          -> policy -> remaining
 //! parts    buffer    late    populating -> bitmap_slabs    barn -> barns    width
 //! policies sheaf_cache -> sheaf_bound -> sheaf -> slam
 //! names
@@ -28,7 +28,6 @@ mod misuse;
 mod names;
 mod pages;
 mod params;
-mod parked;
 mod policy;
 mod populating;
 mod reclaim;
@@ -56,7 +55,6 @@ pub use names::{
 };
 pub use pages::SlabPages;
 pub use params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};
-pub use parked::ParkedObjects;
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim, SparseWalk};
 pub use remaining::Remaining;

@@ -17,7 +17,6 @@ use super::cache_limits::CacheLimits;
 use super::context::{PIECE, SlabContext};
 use super::misuse::not_in_use;
 use super::params::CacheParams;
-use super::parked::ParkedObjects;
 use super::policy::SlabPolicy;
 use super::reclaim::{Idle, Reclaim, SparseWalk};
 use super::sheaf_cache::{Sheaf, count};
@@ -474,7 +473,10 @@ impl Sheaf {
     }
 }
 
-impl<P: Arrays> ParkedObjects<P> for Sheaf {
+impl<P: Arrays> SlabPolicy<P> for Sheaf {
+    const NAME: &'static str = "sheaf";
+    const NEW: Self = Self::new();
+
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
         percpu.seems_on_top(id.array(), object)
@@ -500,11 +502,6 @@ impl<P: Arrays> ParkedObjects<P> for Sheaf {
         let usage = context.percpu.usage(cache.id().array());
         Some(usage.operations.wrapping_add(usage.level << 48))
     }
-}
-
-impl<P: Arrays> SlabPolicy<P> for Sheaf {
-    const NAME: &'static str = "sheaf";
-    const NEW: Self = Self::new();
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         BitmapSlabs::layout(params)

@@ -11,7 +11,6 @@ use crate::slab::late::Late;
 use crate::slab::mechanisms::SlamMode;
 use crate::slab::misuse::not_in_use;
 use crate::slab::params::CacheParams;
-use crate::slab::parked::ParkedObjects;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
 use crate::slab::sheaf_cache::Sheaf;
@@ -29,10 +28,13 @@ fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<
     if cache.has_constructor() { Some(SlamMode::Array) } else { context.setup.mechanisms.slam_mode }
 }
 
-impl<P: Arrays> ParkedObjects<P> for Slam {
+impl<P: Arrays> SlabPolicy<P> for Slam {
+    const NAME: &'static str = "slam";
+    const NEW: Self = Self { sheaf: <Sheaf as SlabPolicy<P>>::NEW, tables: Late::new() };
+
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
-        <Sheaf as ParkedObjects<P>>::seems_parked(percpu, id, object)
+        <Sheaf as SlabPolicy<P>>::seems_parked(percpu, id, object)
     }
 
     fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
@@ -42,11 +44,6 @@ impl<P: Arrays> ParkedObjects<P> for Slam {
     fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
         self.sheaf.activity(context, cache)
     }
-}
-
-impl<P: Arrays> SlabPolicy<P> for Slam {
-    const NAME: &'static str = "slam";
-    const NEW: Self = Self { sheaf: <Sheaf as SlabPolicy<P>>::NEW, tables: Late::new() };
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
         <Sheaf as SlabPolicy<P>>::layout(params, declared_cpus)

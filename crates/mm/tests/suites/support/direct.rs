@@ -3,8 +3,8 @@
 
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    BitmapSlabs, Cache, CacheId, CacheParams, MAX_CACHES, ParkedObjects, Reclaim, SlabContext,
-    SlabLayout, SlabPolicy, SlabStats,
+    BitmapSlabs, Cache, CacheId, CacheParams, MAX_CACHES, Reclaim, SlabContext, SlabLayout,
+    SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -39,8 +39,6 @@ impl Direct {
         self.of(cache).slabs.trim(context, cache, 0);
     }
 }
-
-impl<P: PerCpu> ParkedObjects<P> for Direct {}
 
 impl<P: PerCpu> SlabPolicy<P> for Direct {
     const NAME: &'static str = "direct";

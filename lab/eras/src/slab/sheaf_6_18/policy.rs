@@ -7,8 +7,8 @@ use super::sheaf::Sheaf;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    BarnStats, BitmapSlabs, Cache, CacheId, CacheParams, Idle, MAX_CACHES, Occupancy,
-    ParkedObjects, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats, written,
+    BarnStats, BitmapSlabs, Cache, CacheId, CacheParams, Idle, MAX_CACHES, Occupancy, Reclaim,
+    SlabContext, SlabLayout, SlabPolicy, SlabStats, written,
 };
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
@@ -112,7 +112,16 @@ impl<P: Arrays> View<'_, P> {
     }
 }
 
-impl<P: Arrays> ParkedObjects<P> for KernelSheaf {
+impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
+    const NAME: &'static str = "sheaf-6.18";
+    const LOOKS_AT_FREES: bool = true;
+    const NEW: Self = Self {
+        caches: [const { SheafCache::new() }; MAX_CACHES],
+        pool: Pool::new(),
+        has_nodes: AtomicBool::new(false),
+    };
+    const LARGEST_KMALLOC: usize = capacity::LARGEST_KMALLOC;
+
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
         percpu.seems_on_top(id.array(), object)
@@ -126,17 +135,6 @@ impl<P: Arrays> ParkedObjects<P> for KernelSheaf {
         let usage = context.percpu.usage(cache.id().array());
         Some(usage.operations.wrapping_add(usage.level << 48))
     }
-}
-
-impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
-    const NAME: &'static str = "sheaf-6.18";
-    const LOOKS_AT_FREES: bool = true;
-    const NEW: Self = Self {
-        caches: [const { SheafCache::new() }; MAX_CACHES],
-        pool: Pool::new(),
-        has_nodes: AtomicBool::new(false),
-    };
-    const LARGEST_KMALLOC: usize = capacity::LARGEST_KMALLOC;
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         BitmapSlabs::layout(params)
