@@ -78,10 +78,11 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         let cpu = own.tables.cpu(cache.id(), slot);
         let mode = cpu.note(Miss::Empty, fixed_mode(context, cache));
         let may_widen = mode != SlamMode::Remote;
-        let miss = self.sheaf.note_miss(context, cache, slot, (false, may_widen));
+        let sheaf = own.sheaf();
+        let miss = sheaf.note_miss(slot, false, may_widen);
         own.take_bundles((slot, cpu), miss.sheaf).or_else(|| {
             let taken = |objects: &[Object]| own.own(slot, objects);
-            self.sheaf.alloc_missed(context, cache, miss, taken, || self.relieve_stocks(context))
+            sheaf.alloc_missed(miss, taken, || self.relieve_stocks(context))
         })
     }
 
@@ -95,16 +96,17 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         let (own, slot) = (self.of(context, cache), percpu.current());
         let cpu = own.tables.cpu(cache.id(), slot);
         let may_widen = cpu.traffic.mode() != SlamMode::Remote;
-        let miss = self.sheaf.note_miss(context, cache, slot, (true, may_widen));
+        let sheaf = own.sheaf();
+        let miss = sheaf.note_miss(slot, true, may_widen);
         let foreign = own.owner(object).is_some_and(|owner| owner != slot);
         let seen = Miss::Full { foreign, leaving: miss.sheaf };
         let mode = cpu.note(seen, fixed_mode(context, cache));
         let remote = mode == SlamMode::Remote;
         let is_shared = mode == SlamMode::Array || remote && !foreign;
         if is_shared || miss.has_grown || !own.make_way((slot, cpu), object, miss.sheaf, remote) {
-            self.sheaf.free_missed(context, cache, object, miss);
+            sheaf.free_missed(object, miss);
         }
-        self.sheaf.bound_barns(context, cache);
+        sheaf.bound_barns();
     }
 
     fn alloc_bulk(
@@ -155,7 +157,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
             changes += cpu.changes.load(Ordering::Relaxed);
             bundles += cpu.stocks().iter().map(|stock| stock.bundles()).sum::<u64>();
         }
-        let mut stats = self.sheaf.stats_with(context, cache, exchanges);
+        let mut stats = self.sheaf.at(context, cache).stats_with(exchanges);
         stats.mode_changes = changes;
         stats.parked_objects += bundles * own.bundle as u64;
         stats
