@@ -42,7 +42,7 @@ mod width;
 
 pub use barn::Barn;
 pub use barns::home;
-pub use bitmap_slabs::BitmapSlabs;
+pub use bitmap_slabs::{BitmapSlabs, SlabsView};
 pub use buffer::written;
 pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, Identity, MAX_CACHES, SlabLayout};
 pub use cache_limits::CacheLimits;

@@ -58,7 +58,7 @@ impl<P: Arrays> SheafView<'_, P> {
             let (alike, behind) = rest.split_at(count);
             let most = self.barn_most();
             if !barns.of(node).put(context.metadata, context.limits, alike, most) {
-                self.free(alike, self.own.keep_empty());
+                self.slabs().free(alike, self.own.keep_empty());
             }
             rest = behind;
         }
@@ -130,7 +130,7 @@ impl<P: Arrays> SheafView<'_, P> {
     }
 
     pub(super) fn free_to_slabs(&self, objects: &[Object]) {
-        self.free(objects, self.own.keep_empty());
+        self.slabs().free(objects, self.own.keep_empty());
         self.context.give_back_emptied();
     }
 
@@ -174,7 +174,7 @@ impl<P: Arrays> SheafView<'_, P> {
             if is_among(objects, object) {
                 not_in_use(self.cache, object);
             }
-            self.free(objects, self.own.keep_empty());
+            self.slabs().free(objects, self.own.keep_empty());
         }
         taken
     }
@@ -227,20 +227,19 @@ impl<P: Arrays> SheafView<'_, P> {
         taken_too: impl Fn(&[Object]),
         pressed: impl FnOnce(),
     ) -> Option<Object> {
-        let (context, cache, own) = (self.context, self.cache, self.own);
+        let own = self.own;
         let (mut left, mut answer, mut is_fresh) = (self.refill().min(sheaf), None, false);
         // Bounds the number of new slabs, because other CPUs may take their objects.
-        let mut slabs = left.div_ceil(cache.objects() as usize);
+        let mut slabs = left.div_ceil(self.cache.objects() as usize);
         while left > 0 {
-            let most = (left, slabs > 0);
-            let (taken, parked) = self.take_pieces(most, &mut answer, &taken_too);
+            let (taken, parked) = self.take_pieces(left, slabs > 0, &mut answer, &taken_too);
             left -= taken;
             if !parked || left == 0 {
                 break;
             }
             // The buffer of `take_pieces` is off the stack here: making a slab may need much stack.
             let objects = left.max(own.width.narrow_sheaf());
-            match own.slabs.grow(context, cache, objects) {
+            match self.slabs().grow(objects) {
                 Some(fresh) => {
                     is_fresh |= fresh;
                     slabs = slabs.saturating_sub(1);
@@ -250,7 +249,7 @@ impl<P: Arrays> SheafView<'_, P> {
             }
         }
         if is_fresh {
-            self.policy.relieve_barns(context);
+            self.policy.relieve_barns(self.context);
             pressed();
         }
         count(&own.alloc_slow, usize::from(answer.is_some()));
@@ -261,11 +260,12 @@ impl<P: Arrays> SheafView<'_, P> {
     /// others for the array. Returns their number, and whether the array had room for all.
     fn take_pieces(
         &self,
-        most: (usize, bool),
+        most: usize,
+        wants_all: bool,
         answer: &mut Option<Object>,
         taken_too: &impl Fn(&[Object]),
     ) -> (usize, bool) {
-        self.own.slabs.take_pieces(self.context, self.cache, most, |piece| {
+        self.slabs().take_pieces(most, wants_all, |piece| {
             let mut rest = piece;
             if answer.is_none()
                 && let Some((object, others)) = piece.split_last()
@@ -286,7 +286,7 @@ impl<P: Arrays> SheafView<'_, P> {
     fn empty(&self) {
         while self.empty_barns(u32::MAX) > 0 {}
         self.own.barns.all().for_each(|barn| barn.trim_storage(self.context.metadata, false));
-        self.own.slabs.trim(self.context, self.cache, 0);
+        self.slabs().trim(0);
     }
 
     /// Gives the barns' unneeded objects to the slabs; returns whether there were any.
@@ -310,7 +310,7 @@ impl<P: Arrays> SheafView<'_, P> {
     pub(super) fn stats_with(&self, others: Traffic) -> SlabStats {
         let own = self.own;
         let mut stats = SlabStats::default();
-        own.slabs.add_stats(self.cache, &mut stats);
+        self.slabs().add_stats(&mut stats);
         let mut usage = self.context.percpu.usage(self.array());
         usage.operations -= own.operations_before.load(Ordering::Relaxed).min(usage.operations);
         stats.parked_objects = usage.level;
@@ -392,12 +392,12 @@ impl Sheaf {
         context.percpu.area().validate_room(CacheLimits::rooms(context.zones).slot)?;
         let (mut barns, mut empty) = (others, 0);
         for cache in context.caches.iter() {
-            let own = self.at(context, cache).own;
-            own.barns.validate()?;
-            own.slabs.validate(context, cache)?;
-            barns += own.barns.bytes();
+            let view = self.at(context, cache);
+            view.own.barns.validate()?;
+            view.slabs().validate()?;
+            barns += view.own.barns.bytes();
             let mut stats = SlabStats::default();
-            own.slabs.add_stats(cache, &mut stats);
+            view.slabs().add_stats(&mut stats);
             let slabs = stats.total_slabs - stats.active_slabs;
             empty += slabs as usize * cache.order().bytes();
         }
@@ -498,7 +498,8 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         cache: &Cache,
         out: &mut [MaybeUninit<Object>],
     ) -> usize {
-        let own = self.of(context, cache).own;
+        let view = self.of(context, cache);
+        let own = view.own;
         let sheaf = own.width.narrow_sheaf();
         let (mut fast, mut taken) = (0, 0);
         while taken < out.len() {
@@ -515,7 +516,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             }
         }
         if taken < out.len() {
-            let (more, is_fresh) = own.slabs.alloc(context, cache, sheaf, &mut out[taken..]);
+            let (more, is_fresh) = view.slabs().alloc(sheaf, &mut out[taken..]);
             taken += more;
             if is_fresh {
                 self.relieve_barns(context);
@@ -579,7 +580,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             *walk = SparseWalk::OVER;
             return 0;
         }
-        self.at(context, cache).own.slabs.purge_sparse(context, cache, walk)
+        self.at(context, cache).slabs().purge_sparse(walk)
     }
 
     fn occupancy(
@@ -588,17 +589,17 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         cache: &Cache,
         object: Object,
     ) -> Option<Occupancy> {
-        self.at(context, cache).own.slabs.occupancy(context, cache, object)
+        self.at(context, cache).slabs().occupancy(object)
     }
 
     fn alloc_dense(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        let own = self.of(context, cache).own;
+        let view = self.of(context, cache);
         let mut out = [MaybeUninit::uninit()];
-        let (taken, is_fresh) = own.slabs.alloc(context, cache, own.width.narrow_sheaf(), &mut out);
+        let (taken, is_fresh) = view.slabs().alloc(view.own.width.narrow_sheaf(), &mut out);
         if is_fresh {
             self.relieve(context);
         }
-        count(&own.alloc_slow, taken);
+        count(&view.own.alloc_slow, taken);
         // SAFETY: the slabs wrote the first `taken` elements.
         unsafe { written(&out, taken) }.first().copied()
     }
@@ -630,7 +631,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         slab: Pfn,
         visit: &mut dyn FnMut(u32),
     ) {
-        BitmapSlabs::visit_free(context, cache, slab, visit);
+        self.at(context, cache).slabs().visit_free(slab, visit);
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {

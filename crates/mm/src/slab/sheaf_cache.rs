@@ -2,13 +2,13 @@
 
 use super::barn::Barn;
 use super::barns::Barns;
-use super::bitmap_slabs::BitmapSlabs;
+use super::bitmap_slabs::{BitmapSlabs, SlabsView};
 use super::buffer::written;
 use super::cache::{Cache, MAX_CACHES};
 use super::context::{PIECE, SlabContext};
 use super::width::Width;
 use core::mem::MaybeUninit;
-use quarry_sys::percpu::{ArrayId, Arrays, Object};
+use quarry_sys::percpu::{ArrayId, Arrays};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Maximum number of bytes of objects that a CPU takes from slabs at a time. Most of these objects
@@ -154,14 +154,14 @@ impl<P: Arrays> SheafView<'_, P> {
         let mut buffer = [MaybeUninit::uninit(); PIECE];
         let taken = barn.take(self.context.limits, &mut buffer[..most.min(PIECE)]);
         // SAFETY: `take` wrote the first `taken` elements.
-        self.free(unsafe { written(&buffer, taken) }, keep);
+        self.slabs().free(unsafe { written(&buffer, taken) }, keep);
         barn.trim_storage(self.context.metadata, true);
         taken
     }
 
-    /// Gives objects to their slabs. The cache keeps at most `keep` empty slabs.
-    pub(super) fn free(&self, objects: &[Object], keep: u32) {
-        self.own.slabs.free(self.context, self.cache, objects, keep);
+    #[inline(always)]
+    pub(super) fn slabs(&self) -> SlabsView<'_, P> {
+        self.own.slabs.of(self.context, self.cache)
     }
 }
 

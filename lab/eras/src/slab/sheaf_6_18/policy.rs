@@ -65,7 +65,7 @@ impl<P: Arrays> View<'_, P> {
     fn stats(&self) -> SlabStats {
         let (own, capacity) = (self.own, self.capacity() as u64);
         let mut stats = SlabStats::default();
-        own.slabs.add_stats(self.cache, &mut stats);
+        own.slabs.of(self.context, self.cache).add_stats(&mut stats);
         let mut usage = self.context.percpu.usage(self.array());
         usage.operations -= own.operations_before.load(Ordering::Relaxed).min(usage.operations);
         stats.parked_objects = usage.level;
@@ -213,7 +213,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         cache: &Cache,
         object: Object,
     ) -> Option<Occupancy> {
-        self.of(context, cache).own.slabs.occupancy(context, cache, object)
+        self.of(context, cache).own.slabs.of(context, cache).occupancy(object)
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
@@ -227,7 +227,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         slab: Pfn,
         visit: &mut dyn FnMut(u32),
     ) {
-        BitmapSlabs::visit_free(context, cache, slab, visit);
+        self.of(context, cache).own.slabs.of(context, cache).visit_free(slab, visit);
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
@@ -243,7 +243,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
             let view = self.of(context, cache);
             view.validate()?;
             let mut stats = SlabStats::default();
-            view.own.slabs.add_stats(cache, &mut stats);
+            view.own.slabs.of(context, cache).add_stats(&mut stats);
             let slabs = stats.total_slabs - stats.active_slabs;
             empty += slabs as usize * cache.order().bytes();
         }
