@@ -6,7 +6,7 @@
 
 use super::checker::{Allocation, Checker, Storage, is_of_malloc};
 use super::checks::quarantine::MOST_OBJECTS;
-use super::checks::{Damage, Seal, Shape, Slot, WAYS};
+use super::checks::{Seal, Shape, Slot, WAYS};
 use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, Pfn};
 use quarry_mm::heap::CheckFlags;
 use quarry_mm::heap::classes;
@@ -293,7 +293,7 @@ impl<C: StackConfig> Checker<'_, C> {
     }
 
     #[inline(never)]
-    fn look_at_freed(&self, slot: Slot) {
+    pub(super) fn look_at_freed(&self, slot: Slot) {
         // SAFETY: the slot is the memory of an object in quarantine.
         let record = unsafe { slot.record() };
         let shape = record.shape();
@@ -314,23 +314,5 @@ impl<C: StackConfig> Checker<'_, C> {
             any = true;
         }
         self.free_hidden() || any
-    }
-
-    /// Checks all objects in quarantine; reports the first write to one, and aborts. O(objects).
-    pub(super) fn look_at_waiting(&self) {
-        let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return };
-        quarantine.all().for_each(|slot| self.look_at_freed(slot));
-    }
-
-    pub(super) fn damage_of_live(&self, slot: Slot) -> Option<(Shape, (Damage, usize))> {
-        // SAFETY: the slot is memory of a slab, a block or a mapping in use.
-        let record = unsafe { slot.record() };
-        if record.seal(self.secret()) != Seal::Live {
-            return None;
-        }
-        let shape = record.shape();
-        // SAFETY: the slot is memory of a slab, a block or a mapping in use.
-        let damage = unsafe { self.parts(slot, shape).damage() };
-        damage.map(|damage| (shape, damage))
     }
 }

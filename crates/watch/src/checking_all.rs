@@ -1,7 +1,7 @@
 //! Checks all objects with records: at exit, and when a program requests it.
 
 use super::checker::{Checker, is_of_malloc};
-use super::checks::{Checks, Slot};
+use super::checks::{Checks, Seal, Slot};
 use quarry_mm::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_mm::slab::CacheId;
 use quarry_mm::stack::{Stack, StackConfig, StackHost};
@@ -19,7 +19,9 @@ impl Checks {
 
 impl<C: StackConfig> Checker<'_, C> {
     fn look_at_all(&self) {
-        self.look_at_waiting();
+        if let Some(mut quarantine) = self.checks.quarantine.lock_of_others() {
+            quarantine.all().for_each(|slot| self.look_at_freed(slot));
+        }
         for block in (0..self.arena().span_blocks()).map(PageblockIndex) {
             if self.arena().is_taken(block) {
                 let frames = (0..PAGEBLOCK_FRAMES).map(|offset| block.first().plus(offset));
@@ -51,7 +53,14 @@ impl<C: StackConfig> Checker<'_, C> {
     }
 
     fn look_at_live(&self, slot: Slot) {
-        if let Some((shape, damage)) = self.damage_of_live(slot) {
+        // SAFETY: the slot is memory of a slab, a block or a mapping in use.
+        let record = unsafe { slot.record() };
+        if record.seal(self.secret()) != Seal::Live {
+            return;
+        }
+        let shape = record.shape();
+        // SAFETY: the slot is memory of a slab, a block or a mapping in use.
+        if let Some(damage) = unsafe { self.parts(slot, shape).damage() } {
             self.report_damage(None, slot, shape, damage);
         }
     }

@@ -43,25 +43,21 @@ impl<C: StackConfig> Checker<'_, C> {
         seen: &Allocation,
         misuse: Misuse,
     ) -> ! {
+        let say = |what: fmt::Arguments<'_>| warn(format_args!("{entry}({address:p}): {what}"));
         let size = seen.size;
         match misuse {
-            Misuse::InsideObject(_) => warn(format_args!(
-                "{entry}({address:p}): pointer into the middle of an object of {size} bytes"
-            )),
-            Misuse::InsideBlock => {
-                warn(format_args!("{entry}({address:p}): pointer into the middle of a block"));
+            Misuse::InsideObject(_) => {
+                say(format_args!("pointer into the middle of an object of {size} bytes"));
             }
-            Misuse::WrongSize { claimed, bytes } => warn(format_args!(
-                "{entry}({address:p}): {claimed} bytes is the wrong size for an allocation of \
-                 {bytes}"
-            )),
-            Misuse::NothingInUse if self.is_large(seen) => warn(format_args!(
-                "{entry}({address:p}): no block in use starts there: freed already, or never \
-                 allocated"
-            )),
-            _ => warn(format_args!(
-                "{entry}({address:p}): object of {size} bytes is not in use: freed already, or \
-                 never allocated"
+            Misuse::InsideBlock => say(format_args!("pointer into the middle of a block")),
+            Misuse::WrongSize { claimed, bytes } => {
+                say(format_args!("{claimed} bytes is the wrong size for an allocation of {bytes}"))
+            }
+            Misuse::NothingInUse if self.is_large(seen) => {
+                say(format_args!("no block in use starts there: freed already, or never allocated"))
+            }
+            _ => say(format_args!(
+                "object of {size} bytes is not in use: freed already, or never allocated"
             )),
         }
         self.tell_of(seen);

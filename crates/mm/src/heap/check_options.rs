@@ -85,10 +85,7 @@ fn classes_named(name: &str) -> Classes {
     };
     let large = Classes::from(matches("large"));
     (1..=classes::COUNT).fold(large, |found, class| {
-        let mut text = quarry_sys::report::Line::<24>::default();
-        let size = classes::SIZES[class];
-        let _ = core::fmt::Write::write_fmt(&mut text, format_args!("malloc-{size}"));
-        let is_named = core::str::from_utf8(text.as_bytes()).is_ok_and(matches);
+        let is_named = core::str::from_utf8(classes::name(class).as_bytes()).is_ok_and(matches);
         found | Classes::from(is_named) << class
     })
 }

@@ -74,10 +74,8 @@ struct Lists {
     slabs: [List<Pfn>; BUCKETS],
     lengths: [u32; BUCKETS],
     nr_slabs: u64,
-    nr_full: u64,
     nr_free: u64,
     slabs_allocated: u64,
-    slabs_freed: u64,
     populating: Populating,
 }
 
@@ -284,6 +282,10 @@ impl Lists {
         self.lengths[EMPTY]
     }
 
+    fn nr_partial(&self) -> u64 {
+        self.lengths[..EMPTY].iter().copied().map(u64::from).sum()
+    }
+
     fn add(&mut self, slab: &Slab<'_>, bucket: usize, end: End) {
         self.slabs[bucket].add(slab.frames, slab.pfn, end);
         self.lengths[bucket] += 1;
@@ -300,13 +302,11 @@ impl Lists {
         if old == new {
             return;
         }
-        match old {
-            Some(bucket) => self.remove(slab, bucket),
-            None => self.nr_full -= 1,
+        if let Some(bucket) = old {
+            self.remove(slab, bucket);
         }
-        match new {
-            Some(bucket) => self.add(slab, bucket, end),
-            None => self.nr_full += 1,
+        if let Some(bucket) = new {
+            self.add(slab, bucket, end);
         }
     }
 
@@ -346,10 +346,8 @@ impl BitmapSlabs {
                 slabs: [const { List::new() }; BUCKETS],
                 lengths: [0; BUCKETS],
                 nr_slabs: 0,
-                nr_full: 0,
                 nr_free: 0,
                 slabs_allocated: 0,
-                slabs_freed: 0,
                 populating: Populating::new(),
             }),
         }
@@ -359,7 +357,7 @@ impl BitmapSlabs {
     pub fn start(&self) {
         let mut lists = self.lists.lock();
         debug_assert!(lists.nr_slabs == 0);
-        (lists.slabs_allocated, lists.slabs_freed) = (0, 0);
+        lists.slabs_allocated = 0;
         lists.populating = Populating::new();
     }
 
@@ -609,9 +607,9 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         stats.total_objects = lists.nr_slabs * u64::from(self.cache.objects());
         stats.active_objects = stats.total_objects - lists.nr_free;
         stats.active_slabs = lists.nr_slabs - u64::from(lists.nr_empty());
-        stats.partial_slabs = lists.nr_slabs - lists.nr_full - u64::from(lists.nr_empty());
+        stats.partial_slabs = lists.nr_partial();
         stats.slabs_allocated = lists.slabs_allocated;
-        stats.slabs_freed = lists.slabs_freed;
+        stats.slabs_freed = lists.slabs_allocated - lists.nr_slabs;
         drop(lists);
         stats.list_lock = self.slabs.lists.stats();
     }
@@ -646,7 +644,7 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         }
         let check = Check::of("slabs of a cache");
         check.equal(lists.nr_free, free, "nr_free = sum of free(slab)")?;
-        check.equal(lists.nr_slabs, slabs + lists.nr_full, "nr_slabs = slabs on lists + full ones")
+        check.that(slabs <= lists.nr_slabs, "nr_slabs = slabs on lists + full ones")
     }
 }
 
@@ -680,7 +678,6 @@ impl Lists {
         self.remove(slab, EMPTY);
         self.nr_slabs -= 1;
         self.nr_free -= u64::from(slab.cache.objects());
-        self.slabs_freed += 1;
         self.populating.gone(slab.pfn);
         slab.frames.set_kind(slab.pfn, slab.cache.order().frames(), Kind::NONE);
     }

@@ -124,11 +124,8 @@ impl<C: StackConfig> CacheRef<'_, C> {
     #[inline(never)]
     unsafe fn free_slow(self, object: Object) {
         effort::spend(Effort::SlabSlow, 1);
-        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         // SAFETY: the caller's promise is passed on.
-        unsafe {
-            stack.slab.free_slow(&stack.context(), cache, self.start(object));
-        }
+        unsafe { self.stack.slab.free_slow(&self.stack.context(), &self, self.start(object)) };
     }
 
     /// Aborts if no object of this cache, in use or free, starts at `address`. O(1).
@@ -194,14 +191,12 @@ impl<C: StackConfig> CacheRef<'_, C> {
 
     /// Empties slots and barns into slabs, and gives empty slabs back. O(slots + objects).
     pub fn shrink(self) {
-        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
-        stack.slab.reclaim(&stack.context(), Reclaim::Cache(cache));
+        self.stack.slab.reclaim(&self.stack.context(), Reclaim::Cache(&self));
     }
 
     /// The counts of the cache. O(slots).
     #[must_use]
     pub fn stats(self) -> SlabStats {
-        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
-        stack.slab.stats(&stack.context(), cache)
+        self.stack.slab.stats(&self.stack.context(), &self)
     }
 }

@@ -161,8 +161,8 @@ impl<P: PerCpu> SlabsView<'_, P> {
             return None;
         }
         let live = |pfn| u64::from(cache.objects() - self.slab(pfn).free());
-        let (own, empty) = (live(pfn), u64::from(lists.nr_empty()));
-        let partial_slabs = lists.nr_slabs - lists.nr_full - empty;
+        let (own, empty, partial_slabs) =
+            (live(pfn), u64::from(lists.nr_empty()), lists.nr_partial());
         let partial_live = (partial_slabs + empty) * u64::from(cache.objects()) - lists.nr_free;
         // The slab whose objects are taken next; `None` if it is empty or holds `object` itself.
         let dense = lists.slabs[..EMPTY].iter().find_map(List::first).filter(|dense| *dense != pfn);
