@@ -231,7 +231,6 @@ impl Mappings {
         zones.frames().set_link(pfn.plus(4), record);
     }
 
-    #[must_use]
     pub(crate) fn cached_charged(&self) -> u32 {
         self.cached_charged.load(Ordering::Relaxed)
     }
@@ -391,7 +390,6 @@ impl Mappings {
         if self.freeable_bytes(zones) == 0 { 0 } else { own_stack::run(purge) }
     }
 
-    #[must_use]
     pub(crate) fn cached_so_far(&self) -> u64 {
         self.cache.lock().so_far()
     }

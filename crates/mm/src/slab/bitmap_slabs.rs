@@ -64,7 +64,6 @@ fn term(bits: u64, index: u32) -> u64 {
     (bits ^ bits >> 32).wrapping_mul(multiplier) << FREE_BITS
 }
 
-#[must_use]
 fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
     let objects = slab_bytes / stride;
     if objects <= WORD_OBJECTS as usize { 0 } else { objects.div_ceil(64) * 8 }

@@ -260,7 +260,6 @@ impl Cache {
 
     /// Bytes from an object's start to the address that callers get: see [`Cache`].
     #[inline]
-    #[must_use]
     pub(crate) fn link_bytes(&self) -> usize {
         self.link_bytes
     }

@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! call, instruments, budget_stats, miss, stash -> cached_pages
-//! durations -> deferral, fast_path, footprint, retention, large, withheld
+//! deferral, fast_path, footprint, retention, large, withheld
 //!     -> instance -> withholding -> bounding, direct_reclaim, reclaim
 //!     -> request -> resize, caches -> listed, moving, pages, host -> locks
 //!     -> stats -> print, record, validate
@@ -23,7 +23,6 @@ mod caches;
 mod call;
 mod deferral;
 mod direct_reclaim;
-mod durations;
 mod fast_path;
 mod footprint;
 mod host;
