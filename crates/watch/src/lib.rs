@@ -4,15 +4,13 @@
 //! Instruments use the stack; the stack knows only the hooks of [`Watch`](quarry_mm::stack::Watch).
 //!
 //! Each file uses only files before it: `backtrace`, `checks`, `profile`; `checker`; `findings`;
-//! `guarded`, `hiding`; `checked`; `checked_resize`, `checking_all`; `checking`, `profiling`.
+//! `guarded`, `hiding`; `checked`; `checking`, `profiling`.
 #![cfg_attr(not(test), no_std)]
 
 mod backtrace;
 mod checked;
-mod checked_resize;
 mod checker;
 mod checking;
-mod checking_all;
 mod checks;
 mod findings;
 mod guarded;

@@ -3,7 +3,6 @@
 use super::budget_stats::BudgetStats;
 use super::cached_pages::{CachedPages, StackHost};
 use super::instance::{Stack, StackConfig};
-use super::large::LargeStats;
 use super::locks::LockKinds;
 use super::stats::{ServedBy, StackStats};
 use crate::frame::{FRAME_BYTES, MetadataKind, NodeId};
@@ -93,7 +92,10 @@ impl<C: StackConfig> Stack<C> {
         if !C::Cache::visit_vmstat(self, &mut event) {
             events::NAMES[..events::OF_PAGE_CACHE].iter().for_each(|name| event(name, 0));
         }
-        let lists = &stats.page_lists;
+        let (lists, budget) = (&stats.page_lists, &stats.budget);
+        let (balances, took) = (&budget.balances, &budget.direct_ns);
+        let (blocks, mappings) = (&stats.blocks, &stats.mappings);
+        let prices = self.pages().memory().prices();
         for (name, value) in [
             ("pcp_allocs", lists.allocs),
             ("pcp_refills", lists.refills),
@@ -105,12 +107,6 @@ impl<C: StackConfig> Stack<C> {
             ("pcp_bypassed_frees", lists.bypassed_frees),
             ("pcp_critical_sections", lists.critical_sections),
             ("pcp_bad_blocks", lists.bad_blocks),
-        ] {
-            event(name, value);
-        }
-        let (budget, balances, took) =
-            (&stats.budget, &stats.budget.balances, &stats.budget.direct_ns);
-        for (name, value) in [
             ("pageoutrun", balances.runs),
             ("balance_reached", balances.reached),
             ("balance_passes", balances.passes),
@@ -125,22 +121,19 @@ impl<C: StackConfig> Stack<C> {
             ("direct_reclaim_p999_ns", took.p999),
             ("direct_reclaim_max_ns", took.longest),
             ("group_refusals", budget.group_refusals),
+            ("block_allocs", blocks.allocated),
+            ("block_frees", blocks.freed),
+            ("block_resizes", blocks.resized),
+            ("mapping_allocs", mappings.allocated),
+            ("mapping_frees", mappings.freed),
+            ("mapping_resizes", mappings.resized),
+            ("slot_barriers", stats.slots.barriers),
+            ("huge_page_us", prices.huge_us().unwrap_or(0).into()),
+            ("small_pages_us", prices.small_us().unwrap_or(0).into()),
+            ("wrong_sizes", stats.wrong_sizes),
         ] {
             event(name, value);
         }
-        let [blocks, mappings] = [stats.blocks, stats.mappings];
-        for (names, counts) in [
-            (["block_allocs", "block_frees", "block_resizes"], blocks),
-            (["mapping_allocs", "mapping_frees", "mapping_resizes"], mappings),
-        ] {
-            let LargeStats { allocated, freed, resized } = counts;
-            names.into_iter().zip([allocated, freed, resized]).for_each(|(name, n)| event(name, n));
-        }
-        event("slot_barriers", stats.slots.barriers);
-        let prices = self.pages().memory().prices();
-        event("huge_page_us", prices.huge_us().unwrap_or(0).into());
-        event("small_pages_us", prices.small_us().unwrap_or(0).into());
-        event("wrong_sizes", stats.wrong_sizes);
     }
 
     fn fill_lists(&self, draft: &mut Draft<'_>, node: NodeId) {
