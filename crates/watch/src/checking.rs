@@ -15,7 +15,8 @@ impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
 
     fn start(&self, stack: &Stack<C>, options: &CheckOptions) {
         if *options != CheckOptions::OFF {
-            self.1.set_options(*options);
+            let set = self.1.options.build(|| Ok(*options));
+            debug_assert!(set.is_ok(), "nothing in it can fail");
             self.1.on(stack).start_records();
             self.1.on(stack).start_guards();
         }

@@ -19,8 +19,8 @@ impl<'a, P: Arrays> SheafView<'a, P> {
     /// too much. Called at the end of a free, where much of the thread's stack is left.
     #[inline]
     pub(super) fn bound_barns(&self) {
-        let context = self.context;
-        if self.has_too_much() {
+        let (context, barns) = (self.context, &self.own.barns);
+        if barns.bytes() > self.barn_most() * self.cache.stride() * barns.nodes() {
             context.give_back_emptied();
             self.empty_barns(self.own.keep_empty());
         }

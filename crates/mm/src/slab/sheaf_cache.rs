@@ -126,12 +126,6 @@ impl<P: Arrays> SheafView<'_, P> {
         (outside / BARN_SHARE).min(pointed).max(least)
     }
 
-    /// Returns whether the barns hold more than they may.
-    pub(super) fn has_too_much(&self) -> bool {
-        let barns = &self.own.barns;
-        barns.bytes() > self.barn_most() * self.cache.stride() * barns.nodes()
-    }
-
     pub(super) fn refill(&self) -> usize {
         (REFILL_BYTES / self.cache.stride()).max(1)
     }

@@ -85,7 +85,7 @@ impl CacheTable {
         if request.merges
             && let Some(twin) = self.find_mergeable(request)
         {
-            twin.add_alias();
+            twin.aliases.fetch_add(1, Ordering::Relaxed);
             return Ok(twin);
         }
         let used = self.used.load(Ordering::Relaxed) as usize;
@@ -135,7 +135,8 @@ impl CacheTable {
     /// Drops one alias of a cache; returns false if it has no alias.
     pub(crate) fn drop_alias(&self, cache: &Cache) -> bool {
         let _held = self.adding.lock();
-        cache.drop_alias()
+        let fewer = cache.aliases().checked_sub(1);
+        fewer.inspect(|aliases| cache.aliases.store(*aliases, Ordering::Relaxed)).is_some()
     }
 
     /// Removes the cache with this number.

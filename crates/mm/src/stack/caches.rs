@@ -68,7 +68,7 @@ impl<C: StackConfig> Stack<C> {
 impl<C: StackConfig> CacheRef<'_, C> {
     /// The address that callers get for the object that starts at `start`.
     #[inline]
-    fn shown(self, start: Object) -> Object {
+    pub(super) fn shown(self, start: Object) -> Object {
         // SAFETY: an object is larger than its link.
         unsafe { start.add(self.stack.fast.link(self.id)) }
     }
@@ -94,11 +94,6 @@ impl<C: StackConfig> CacheRef<'_, C> {
     fn alloc_slow(self) -> Option<Object> {
         effort::spend(Effort::SlabSlow, 1);
         self.stack.alloc_reclaiming(self.id).map(|start| self.shown(start))
-    }
-
-    /// The slow path of [`alloc`](Self::alloc), without a reclaim.
-    pub(super) fn alloc_without_reclaim(self) -> Option<Object> {
-        Some(self.shown(self.stack.alloc_of_cache(self.id)?))
     }
 
     /// Frees an object; aborts if it was freed just before. O(1) if the running CPU has room.

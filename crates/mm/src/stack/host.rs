@@ -74,7 +74,8 @@ impl<C: StackConfig> StackHost for Stack<C> {
     }
 
     fn alloc_object(&self, id: CacheId) -> Option<Object> {
-        self.fast.alloc_of(id).or_else(|| self.cache(id).alloc_without_reclaim())
+        let object = self.fast.alloc_of(id);
+        object.or_else(|| self.alloc_of_cache(id).map(|start| self.cache(id).shown(start)))
     }
 
     unsafe fn free_objects(&self, id: CacheId, objects: &[Object]) {

@@ -293,7 +293,7 @@ impl<C: StackConfig> Stack<C> {
         pages.zones().budget().set_marks(options.marks);
         let metadata = Metadata::new(os);
         if !options.bounds_footprint {
-            self.footprint.unbound();
+            self.footprint.is_unbounded.store(true, Ordering::Relaxed);
         }
         let built = Built {
             pages,

@@ -17,7 +17,6 @@ use quarry_sys::primitive::{AtomicU8, AtomicUsize};
 pub(crate) const GUARDED_OBJECTS: usize = 255;
 /// Bytes of a page, whether of an object or a guard.
 pub(crate) const GUARD_PAGE: usize = 4096;
-/// Bytes of the pool.
 pub(crate) const POOL_BYTES: usize = (GUARDED_OBJECTS + 1) * 2 * GUARD_PAGE;
 
 /// `0xaa ^ (address & 7)` for each byte (`KFENCE_CANARY_PATTERN_U8`, Linux 6.18, `mm/kfence`).
@@ -33,7 +32,6 @@ pub(crate) struct GuardedObject {
     state: AtomicU8,
     address: AtomicUsize,
     size: AtomicUsize,
-    /// The threads that allocated and freed the object.
     pub(crate) tracks: Tracks,
 }
 

@@ -7,7 +7,6 @@
 
 use super::record::Slot;
 
-/// Maximum number of objects in quarantine.
 pub(crate) const MOST_OBJECTS: usize = 16 << 10;
 
 /// The ring of freed objects, in memory that [`give`](Self::give) provides.

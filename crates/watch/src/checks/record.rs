@@ -56,9 +56,7 @@ impl Tracks {
 /// The state of an object, as the seal of its record proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seal {
-    /// The object is in use.
     Live,
-    /// The object was freed.
     Freed,
     /// The record was overwritten, or there never was an object.
     Broken,

@@ -20,11 +20,8 @@ const MOST_HIDDEN: usize = 32;
 /// A freed object whose large block is kept inaccessible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freed {
-    /// True if its block is a mapping.
     pub(crate) is_mapping: bool,
-    /// The position of the object in the block.
     pub(crate) shape: Shape,
-    /// The threads that allocated and freed it.
     pub(crate) tracks: [Option<Tracked>; 2],
 }
 
@@ -38,8 +35,7 @@ impl Freed {
 
 /// The checks of a stack. All zero bytes while none of them is on.
 pub struct Checks {
-    options: Late<CheckOptions>,
-    /// The secret of the process.
+    pub(crate) options: Late<CheckOptions>,
     pub(crate) secret: AtomicU64,
     seed: AtomicU64,
     /// Small objects that were freed, and large ones that are not hidden.
@@ -47,7 +43,6 @@ pub struct Checks {
     pub(crate) hidden: CountedLock<Ring<Freed, MOST_HIDDEN>>,
     /// [`WAYS`] addresses for each size class; null if allocations have no random order.
     pub(crate) shuffled: AtomicPtr<AtomicUsize>,
-    /// The pool of objects with guard pages.
     pub(crate) guards: GuardState,
 }
 
@@ -55,9 +50,7 @@ pub struct Checks {
 pub(crate) struct GuardState {
     /// The pool's address; 0 without a pool.
     pub(crate) base: AtomicUsize,
-    /// The records of the pool's objects.
     pub(crate) objects: AtomicPtr<GuardedObject>,
-    /// The numbers of the pool's free objects.
     pub(crate) free: CountedLock<FreePlaces>,
     /// Time of the next sample, by the coarse clock; 0 if the next request may be a sample.
     pub(crate) next_ns: AtomicU64,
@@ -81,12 +74,6 @@ impl Checks {
         }
     }
 
-    pub(crate) fn set_options(&self, options: CheckOptions) {
-        let set = self.options.build(|| Ok(options));
-        debug_assert!(set.is_ok(), "nothing in it can fail");
-    }
-
-    /// The options of the checks.
     #[inline]
     pub(crate) fn options(&self) -> &CheckOptions {
         self.options.get().unwrap_or(&CheckOptions::OFF)

@@ -27,18 +27,14 @@ const POISON_END: u8 = 0xa5;
 /// Consecutive bytes: an address and a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
-    /// The first byte.
     pub(crate) start: usize,
-    /// Number of bytes.
     pub(crate) bytes: usize,
 }
 
 /// A part of a slot that was overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// Before the object.
     Front,
-    /// After the object.
     Behind,
     /// In a freed object.
     Freed,
