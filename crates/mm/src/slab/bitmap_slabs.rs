@@ -613,10 +613,7 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         stats.list_lock = self.slabs.lists.stats();
     }
 
-    /// Checks the equations at the top of this file.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the equations at the top of this file; fails with the first that does not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let frames = self.context.zones.frames();
         let lists = self.slabs.lists.lock();

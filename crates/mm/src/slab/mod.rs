@@ -61,4 +61,4 @@ pub use remaining::Remaining;
 pub use sheaf_cache::Sheaf;
 pub use slam::Slam;
 pub use stats::{BarnStats, Occupancy, SlabStats};
-pub use table::{CacheRequest, CacheTable};
+pub use table::CacheTable;

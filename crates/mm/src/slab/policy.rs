@@ -24,8 +24,7 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// The policy without caches: all zero bytes.
     const NEW: Self;
 
-    /// True if caches of the same stride become one cache (see
-    /// [`CacheTable::add`](super::CacheTable::add)).
+    /// True if caches of the same stride become one cache.
     const MERGES: bool = false;
 
     /// True if the policy writes a link to the first word of a free object. Objects of caches with
@@ -210,17 +209,16 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// Visits the locks of all caches.
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>);
 
-    /// Checks the invariants of all caches, which no other thread may use meanwhile.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the invariants of all caches, which no other thread may use meanwhile. Fails with the
+    /// first equation that does not hold.
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken>;
 }
 
 /// Adds a cache to the table of `context`, and tells the policy.
 ///
 /// # Errors
-/// Same as [`CacheTable::add`](super::CacheTable::add).
+/// `ENOSPC` if all numbers are in use; `EINVAL` if the size is 0, the alignment is not a power of
+/// two or no slab of at most 4 MiB holds an object; or the error of [`SlabPolicy::create`].
 pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
     context: &SlabContext<'a, P>,
     policy: &S,

@@ -68,9 +68,6 @@ impl LockKinds {
 }
 
 /// Prints one line per name: acquisitions, contentions, waiting time, mean hold time (sampled).
-///
-/// # Errors
-/// The error of the writer.
 pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
     writeln!(
         out,
