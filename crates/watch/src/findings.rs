@@ -182,15 +182,13 @@ impl<C: StackConfig> Checker<'_, C> {
         if !self.options().harden {
             return;
         }
-        let heads = (0..=pfn.0).rev().map(Pfn);
-        let head = heads.into_iter().find(|head| self.frames().kind(*head) != Kind::NONE);
-        let Some(head) = head.filter(|head| {
-            let kind = self.frames().kind(*head);
-            (kind == Kind::PAGES || kind == Kind::MAPPING)
-                && head.0 + self.frames().link(*head) == pfn.0 + 1
-        }) else {
-            return;
+        let frames = self.frames();
+        let head = (0..=pfn.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
+        let ends_here = |head: &Pfn| {
+            matches!(frames.kind(*head), Kind::PAGES | Kind::MAPPING)
+                && head.0 + frames.link(*head) == pfn.0 + 1
         };
+        let Some(head) = head.filter(ends_here) else { return };
         let start = self.arena().address(head).as_ptr().addr();
         warn(format_args!("{access} {address:#x}: past the end of the block at {start:#x}"));
         self.end_here()

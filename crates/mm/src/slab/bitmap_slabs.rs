@@ -101,7 +101,7 @@ struct Slab<'a> {
     address: Object,
 }
 
-/// Word `index` of a slab's bits while objects are freed into it. Most objects of a batch share a
+/// Word `index` of a slab's bits while objects leave or enter it. Most objects of a batch share a
 /// word, so it is stored and digested once: doing this for each object took twice as long.
 struct OpenWord {
     index: u32,
@@ -192,17 +192,15 @@ impl Slab<'_> {
         self.demand_intact();
         let (mut taken, mut digest) = (0, 0u64);
         for index in 0..self.words() {
-            let mut bits = self.bits(index).load(Ordering::Relaxed);
-            digest = digest.wrapping_sub(term(bits, index));
-            while bits != 0 && taken < out.len() {
-                let number = index * 64 + bits.trailing_zeros();
-                bits &= bits - 1;
+            let mut word = self.open(index);
+            while word.now != 0 && taken < out.len() {
+                let number = index * 64 + word.now.trailing_zeros();
+                word.now &= word.now - 1;
                 // SAFETY: `address` is a slab of this cache and only objects have bits.
                 out[taken].write(unsafe { self.cache.object_at(self.address, number) });
                 taken += 1;
             }
-            digest = digest.wrapping_add(term(bits, index));
-            self.bits(index).store(bits, Ordering::Relaxed);
+            digest = digest.wrapping_add(self.close(word));
             if taken == out.len() {
                 break;
             }

@@ -8,7 +8,7 @@
 //! `lab/eras` has the policies of other eras. Files use only files to their left and in rows above:
 //!
 //! ```text
-//! stats   mechanisms   pages   params -> cache, cache_limits -> table, reclaim -> context, misuse
+//! stats   mechanisms   params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> policy -> remaining
 //! parts    buffer    late    populating -> bitmap_slabs    barn -> barns    width
 //! policies sheaf_cache -> sheaf_bound -> sheaf -> slam
@@ -26,7 +26,6 @@ mod late;
 mod mechanisms;
 mod misuse;
 mod names;
-mod pages;
 mod params;
 mod policy;
 mod populating;
@@ -46,14 +45,13 @@ pub use bitmap_slabs::{BitmapSlabs, SlabsView};
 pub use buffer::written;
 pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, Identity, MAX_CACHES, SlabLayout};
 pub use cache_limits::CacheLimits;
-pub use context::{MAX_BATCH, SlabContext, SlabSetup};
+pub use context::{MAX_BATCH, SlabContext, SlabPages, SlabSetup};
 pub use late::Late;
 pub use mechanisms::{Mechanisms, SlamMode};
 pub use misuse::{not_in_use, overwritten, written_after_free};
 pub use names::{
     RegisteredPolicy, SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, one_of, slab_names, slab_policy,
 };
-pub use pages::SlabPages;
 pub use params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim, SparseWalk};

@@ -351,10 +351,9 @@ impl Sheaf {
         let area = context.percpu.area();
         // If room is short, the slot with the most room loses it to slots that started later.
         let is_too_much = area.all_room() > CacheLimits::rooms(context.zones).all;
-        let largest = match context.limits.was_crowded() || is_too_much {
-            true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
-            false => None,
-        };
+        let is_short = context.limits.was_crowded() || is_too_much;
+        let largest = || area.awake().max_by_key(|slot| area.slot_room(*slot));
+        let largest = if is_short { largest() } else { None };
         let mut any = false;
         let which = |slot: SlotIndex, array: ArrayId| {
             (idle.slots)(slot)
