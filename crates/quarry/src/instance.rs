@@ -10,10 +10,10 @@ use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_mm::zone::Zones;
 use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
-#[cfg(feature = "checks")]
-use quarry_watch::Checks;
 #[cfg(feature = "profile")]
 use quarry_watch::HeapProfile;
+#[cfg(feature = "checks")]
+use quarry_watch::{Checks, WithChecks};
 
 /// The index, in the table of slab policies, of the compiled-in policy. `QUARRY_BUILD_SLAB` selects
 /// it in a build with the feature `eras`; otherwise it is the default.
@@ -57,7 +57,7 @@ impl StackConfig for ProcessConfig {
     #[cfg(not(feature = "page-cache"))]
     type Cache = ();
     #[cfg(feature = "checks")]
-    type Watch = (Profile, Checks);
+    type Watch = WithChecks<Profile>;
     #[cfg(not(feature = "checks"))]
     type Watch = Profile;
 }

@@ -4,15 +4,16 @@
 //! `checks/record.rs`); the end follows from the slab's geometry or the block's length. Objects of
 //! caches that the program has created have no record.
 
-use super::checker::{Allocation, Checker, Storage};
+use super::checker::{Allocation, Checker, Storage, is_of_malloc};
 use super::checks::quarantine::MOST_OBJECTS;
-use super::checks::{Damage, Seal, Shape, Slot, WAYS};
-use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, Pfn};
+use super::checks::{Checks, Seal, Shape, Slot, WAYS};
+use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_mm::heap::CheckFlags;
 use quarry_mm::heap::classes;
 use quarry_mm::slab::CacheId;
 use quarry_mm::stack::{
-    Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfig, StackHost, is_sane,
+    Entry, Instrument, MIN_ALIGN, Misuse, Request, Stack, StackConfig, StackHost, is_sane,
+    with_headroom,
 };
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
@@ -48,11 +49,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.stack.switch_instrument(instrument, true);
     }
 
-    pub(super) fn alloc_checked(&self, request: Request) -> Option<Object> {
-        self.alloc_roomy(request, 0)
-    }
-
-    /// Like [`alloc_checked`](Self::alloc_checked), in a slot with `room` bytes more than needed.
+    /// Allocates an object with a record, in a slot with `room` bytes more than needed.
     pub(super) fn alloc_roomy(&self, request: Request, room: usize) -> Option<Object> {
         let Request { size, align, zeroed } = request;
         if !is_sane(size) || !is_sane(align) || !self.stack.has_classes() {
@@ -167,9 +164,9 @@ impl<C: StackConfig> Checker<'_, C> {
             self.stack.misuse(entry, address, Misuse::Foreign)
         };
         let kind = self.frames().kind(pfn);
-        let is_other = kind.is_cache() && usize::from(kind.0) > classes::COUNT;
+        let cache = CacheId::of(kind);
         // Objects of other caches, and samples of the heap profile, have no record of the checks.
-        if is_other || kind == Kind::SAMPLED {
+        if cache.is_some_and(|id| !is_of_malloc(id)) || kind == Kind::SAMPLED {
             return None;
         }
         let Some(slot) = self.slot_at(address) else {
@@ -184,20 +181,11 @@ impl<C: StackConfig> Checker<'_, C> {
         let (start, size) = (self.parts(slot, shape).user().start, shape.size);
         let seen = Allocation { storage: Storage::Slot(slot, shape), address: start, size };
         if start != address.addr() {
-            let is_small = kind.is_cache();
-            let inside = if is_small {
-                Misuse::InsideObject(CacheId::new(usize::from(kind.0)))
-            } else {
-                Misuse::InsideBlock
-            };
+            let inside = cache.map_or(Misuse::InsideBlock, Misuse::InsideObject);
             self.misuse_of_seen_at(entry, address, &seen, inside);
         }
         if seal == Seal::Freed {
-            let misuse = if kind.is_cache() {
-                Misuse::NotInUse(CacheId::new(usize::from(kind.0)))
-            } else {
-                Misuse::NothingInUse
-            };
+            let misuse = cache.map_or(Misuse::NothingInUse, Misuse::NotInUse);
             self.misuse_of_seen(entry, &seen, misuse);
         }
         Some(seen)
@@ -207,12 +195,8 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline(never)]
     fn misuse_without_slot(&self, entry: Entry, address: *mut u8, pfn: Pfn) -> ! {
         self.report_if_hidden(entry, address, pfn);
-        let kind = self.frames().kind(pfn);
-        let misuse = if kind.is_cache() {
-            Misuse::InsideObject(CacheId::new(usize::from(kind.0)))
-        } else {
-            Misuse::Unowned(pfn)
-        };
+        let cache = CacheId::of(self.frames().kind(pfn));
+        let misuse = cache.map_or(Misuse::Unowned(pfn), Misuse::InsideObject);
         self.stack.misuse(entry, address, misuse)
     }
 
@@ -325,35 +309,135 @@ impl<C: StackConfig> Checker<'_, C> {
 
     pub(super) fn free_waiting(&self) -> bool {
         let mut any = self.free_shuffled();
-        loop {
-            let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { break };
-            let Some(slot) = quarantine.pop(true) else { break };
-            drop(quarantine);
+        let next = || self.checks.quarantine.lock_of_others()?.pop(true);
+        while let Some(slot) = next() {
             self.release(slot);
             any = true;
         }
         self.free_hidden() || any
     }
+}
 
-    /// Checks all objects in quarantine; reports the first write to one, and aborts. O(objects).
-    pub(super) fn look_at_waiting(&self) {
-        let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return };
-        for place in 0..quarantine.len() {
-            if let Some(slot) = quarantine.get(place) {
-                self.look_at_freed(slot);
+impl<C: StackConfig> Checker<'_, C> {
+    /// `realloc` of an allocation with a record or between guard pages; `None` for any other one. A
+    /// small object always moves, so that stale pointers to it are found. A large object stays in
+    /// its slot if it fits and fills at least half of it. A large object that grows gets headroom.
+    ///
+    /// # Safety
+    /// Same as [`Stack::realloc`].
+    #[inline(never)]
+    pub(super) unsafe fn realloc_if_seen(
+        &self,
+        object: Object,
+        request: Request,
+    ) -> Option<Option<Object>> {
+        let (seen, size) = (self.seen(Entry::Realloc, object)?, request.size);
+        if let Storage::Slot(slot, shape) = seen.storage
+            // SAFETY: the object is live, and only the caller uses it (caller's promise).
+            && unsafe { self.resize_checked(slot, shape, size) }
+        {
+            return Some(Some(object));
+        }
+        let grows = seen.size > classes::LARGEST && size > seen.size;
+        let room = if grows { with_headroom(seen.size, size) - size } else { 0 };
+        let new = match self.options().have_records() {
+            true => self.alloc_roomy(request, room),
+            false => self.stack.alloc_unseen(request),
+        };
+        if let Some(new) = new {
+            // SAFETY: both objects have at least that many bytes and do not overlap; the old one is
+            // live.
+            unsafe {
+                core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), seen.size.min(size));
+                self.free_seen(Entry::Realloc, object);
+            }
+        }
+        Some(new)
+    }
+
+    /// Resizes a large object in place to `size` bytes; false if it should move.
+    ///
+    /// # Safety
+    /// The object is live, and only the caller uses it.
+    // Not inlined: its variables take no room on the thread's stack while the caller allocates.
+    #[inline(never)]
+    unsafe fn resize_checked(&self, slot: Slot, shape: Shape, size: usize) -> bool {
+        let resized = Shape { size, ..shape };
+        let fits = resized.slot_bytes().is_some_and(|bytes| {
+            slot.bytes > classes::LARGEST && bytes <= slot.bytes && bytes >= slot.bytes / 2
+        });
+        if !fits {
+            return false;
+        }
+        let before = self.parts(slot, shape);
+        // SAFETY: the object is live, and no other code uses it (caller's promise).
+        unsafe {
+            if let Some(damage) = before.damage() {
+                self.report_damage(Some(Entry::Realloc), slot, shape, damage);
+            }
+            self.parts(slot, resized).arm();
+            slot.record().set(self.secret(), &resized);
+        }
+        true
+    }
+}
+
+impl Checks {
+    /// Checks every object of `stack` (the stack of these checks) that has a record, in use or in
+    /// quarantine. Reports the first forbidden write that it finds, and aborts. No other thread may
+    /// be on a slow path. O(memory of the heap).
+    pub fn look_at_all<C: StackConfig>(&self, stack: &Stack<C>) {
+        if stack.has_classes() && self.options().have_records() {
+            self.on(stack).look_at_all();
+        }
+    }
+}
+
+impl<C: StackConfig> Checker<'_, C> {
+    fn look_at_all(&self) {
+        if let Some(mut quarantine) = self.checks.quarantine.lock_of_others() {
+            quarantine.all().for_each(|slot| self.look_at_freed(slot));
+        }
+        for block in (0..self.arena().span_blocks()).map(PageblockIndex) {
+            if self.arena().is_taken(block) {
+                let frames = (0..PAGEBLOCK_FRAMES).map(|offset| block.first().plus(offset));
+                frames.for_each(|pfn| self.look_at_frame(pfn));
             }
         }
     }
 
-    pub(super) fn damage_of_live(&self, slot: Slot) -> Option<(Shape, (Damage, usize))> {
+    fn look_at_frame(&self, pfn: Pfn) {
+        let kind = self.frames().kind(pfn);
+        let address = self.arena().address(pfn);
+        if self.checks.guarded_at(address.as_ptr()).is_some() {
+            return;
+        }
+        if kind == Kind::PAGES || kind == Kind::MAPPING {
+            let slot = self.slot_at(address.as_ptr());
+            return slot.into_iter().for_each(|slot| self.look_at_live(slot));
+        }
+        let id = CacheId::of(kind).filter(|id| is_of_malloc(*id));
+        let Some(cache) = id.and_then(|id| self.stack.caches.get(id)) else { return };
+        if !pfn.is_aligned(cache.order()) {
+            return;
+        }
+        let first = address.as_ptr().expose_provenance() + cache.first_object();
+        let bytes = cache.stride();
+        for number in 0..cache.objects() as usize {
+            self.look_at_live(Slot { start: first + number * bytes, bytes });
+        }
+    }
+
+    fn look_at_live(&self, slot: Slot) {
         // SAFETY: the slot is memory of a slab, a block or a mapping in use.
         let record = unsafe { slot.record() };
         if record.seal(self.secret()) != Seal::Live {
-            return None;
+            return;
         }
         let shape = record.shape();
         // SAFETY: the slot is memory of a slab, a block or a mapping in use.
-        let damage = unsafe { self.parts(slot, shape).damage() };
-        damage.map(|damage| (shape, damage))
+        if let Some(damage) = unsafe { self.parts(slot, shape).damage() } {
+            self.report_damage(None, slot, shape, damage);
+        }
     }
 }

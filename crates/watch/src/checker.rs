@@ -53,6 +53,11 @@ impl Checks {
     }
 }
 
+/// Returns whether this is the cache of a size class: only their objects have records.
+pub(super) fn is_of_malloc(id: CacheId) -> bool {
+    id.index() <= classes::COUNT
+}
+
 impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn options(&self) -> &CheckOptions {
         self.checks.options()
@@ -91,12 +96,8 @@ impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
         let pfn = self.arena().pfn(address)?;
         let kind = self.frames().kind(pfn);
-        if kind.is_cache() {
-            let id = CacheId::new(usize::from(kind.0));
-            if id.index() > classes::COUNT {
-                return None;
-            }
-            let cache = self.stack.caches.get(id)?;
+        if let Some(id) = CacheId::of(kind) {
+            let cache = self.stack.caches.get(id).filter(|_| is_of_malloc(id))?;
             let slab = self.arena().address(pfn.align_down(cache.order()));
             let first = slab.as_ptr().expose_provenance() + cache.first_object();
             let within = address.addr().checked_sub(first)?;

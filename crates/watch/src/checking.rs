@@ -1,20 +1,24 @@
-//! The hooks by which the stack calls the checks.
+//! The hooks by which the stack calls the checks, and the instrument that stands before them.
 
 use super::checks::Checks;
 use quarry_mm::frame::Pfn;
 use quarry_mm::heap::CheckOptions;
-use quarry_mm::stack::{Entry, Request, Stack, StackConfig, Watch};
+use quarry_mm::stack::{Entry, Request, SampledBlock, Stack, StackConfig, Watch};
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 
-impl<C: StackConfig> Watch<C> for Checks {
-    const NEW: Self = Self::new();
+/// The heap profile, or `()`, which gets each request first; and the checks.
+pub struct WithChecks<P>(pub P, pub Checks);
+
+impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
+    const NEW: Self = Self(P::NEW, Checks::new());
 
     fn start(&self, stack: &Stack<C>, options: &CheckOptions) {
         if *options != CheckOptions::OFF {
-            self.set_options(*options);
-            self.on(stack).start_records();
-            self.on(stack).start_guards();
+            let set = self.1.options.build(|| Ok(*options));
+            debug_assert!(set.is_ok(), "nothing in it can fail");
+            self.1.on(stack).start_records();
+            self.1.on(stack).start_guards();
         }
     }
 
@@ -24,22 +28,29 @@ impl<C: StackConfig> Watch<C> for Checks {
         request: Request,
         next: impl FnOnce() -> Option<Object>,
     ) -> Option<Object> {
-        let checker = self.on(stack);
-        if let Some(object) = checker.alloc_guarded(request) {
-            return Some(object);
-        }
-        if self.options().have_records() { checker.alloc_checked(request) } else { next() }
+        self.0.alloc(stack, request, || {
+            let checker = self.1.on(stack);
+            checker.alloc_guarded(request).or_else(|| match self.1.options().have_records() {
+                true => checker.alloc_roomy(request, 0),
+                false => next(),
+            })
+        })
+    }
+
+    #[inline]
+    fn alloc_counted(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
+        self.0.alloc_counted(stack, size, zeroed)
     }
 
     #[inline]
     unsafe fn free(&self, stack: &Stack<C>, object: Object) -> bool {
         // SAFETY: the caller's promise is passed on.
-        self.may_know(stack, object) && unsafe { self.on(stack).free_seen(Entry::Free, object) }
+        self.1.may_know(stack, object) && unsafe { self.1.on(stack).free_seen(Entry::Free, object) }
     }
 
     #[inline]
     fn size(&self, stack: &Stack<C>, entry: Entry, object: Object) -> Option<usize> {
-        self.on(stack).seen(entry, object).map(|seen| seen.size)
+        self.1.on(stack).seen(entry, object).map(|seen| seen.size)
     }
 
     #[inline]
@@ -51,7 +62,7 @@ impl<C: StackConfig> Watch<C> for Checks {
         size: usize,
         align: usize,
     ) -> bool {
-        let checker = self.on(stack);
+        let checker = self.1.on(stack);
         let seen = checker.seen(entry, object);
         seen.inspect(|seen| checker.demand(entry, seen, size, align)).is_some()
     }
@@ -63,32 +74,49 @@ impl<C: StackConfig> Watch<C> for Checks {
         object: Object,
         request: Request,
     ) -> Option<Option<Object>> {
-        if !self.may_know(stack, object) {
+        if !self.1.may_know(stack, object) {
             return None;
         }
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.on(stack).realloc_if_seen(object, request) }
+        unsafe { self.1.on(stack).realloc_if_seen(object, request) }
     }
 
     #[inline]
     fn have_records(&self) -> bool {
-        self.options().have_records()
+        self.1.options().have_records()
+    }
+
+    #[inline]
+    fn sampled(&self, stack: &Stack<C>, pfn: Pfn) -> Option<SampledBlock> {
+        self.0.sampled(stack, pfn)
+    }
+
+    #[inline]
+    fn forget(&self, stack: &Stack<C>, pfn: Pfn) {
+        self.0.forget(stack, pfn);
+    }
+
+    #[inline]
+    fn count(&self, stack: &Stack<C>, pfn: Pfn, frames: u32, size: usize) {
+        self.0.count(stack, pfn, frames, size);
     }
 
     fn is_hidden_mapping(&self, pfn: Pfn) -> bool {
-        self.hidden.lock().find(pfn).is_some_and(|block| block.about.is_mapping)
+        self.1.hidden.lock().find(pfn).is_some_and(|block| block.about.is_mapping)
     }
 
     #[inline]
     fn tick(&self, stack: &Stack<C>) {
-        self.on(stack).sample_if_due();
+        self.1.on(stack).sample_if_due();
     }
 
     fn give_back(&self, stack: &Stack<C>) -> bool {
-        self.on(stack).free_waiting()
+        self.1.on(stack).free_waiting()
     }
 
     fn visit_locks(&self, visit: &mut Visit<'_>) {
-        self.visit_locks(visit);
+        visit("checks->quarantine", &self.1.quarantine);
+        visit("checks->hidden", &self.1.hidden);
+        visit("checks->guards", &self.1.guards.free);
     }
 }

@@ -8,8 +8,6 @@ use super::checker::{Allocation, Checker, Storage};
 use super::checks::{Checks, Damage, Seal, Shape, Slot, Tracked};
 use core::fmt;
 use quarry_mm::frame::{Kind, Pfn};
-use quarry_mm::heap::CheckFlags;
-use quarry_mm::slab::CacheId;
 use quarry_mm::stack::{Entry, Misuse, Stack, StackConfig, StackHost};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::{abort, warn};
@@ -17,18 +15,6 @@ use quarry_sys::report::{abort, warn};
 /// Bytes per line of a dump; bytes of a whole dump around the first wrong byte.
 const LINE_BYTES: usize = 16;
 const DUMP_BYTES: usize = 64;
-
-/// The function that the program called when the error was found, if any; the object's address.
-struct Found(Option<Entry>, usize);
-
-impl fmt::Display for Found {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(entry) => write!(out, "{entry}({:#x})", self.1),
-            None => write!(out, "{:#x}", self.1),
-        }
-    }
-}
 
 impl Checks {
     /// If the checks have made the memory of `stack` at `address` inaccessible, reports the access
@@ -57,25 +43,21 @@ impl<C: StackConfig> Checker<'_, C> {
         seen: &Allocation,
         misuse: Misuse,
     ) -> ! {
+        let say = |what: fmt::Arguments<'_>| warn(format_args!("{entry}({address:p}): {what}"));
         let size = seen.size;
         match misuse {
-            Misuse::InsideObject(_) => warn(format_args!(
-                "{entry}({address:p}): pointer into the middle of an object of {size} bytes"
-            )),
-            Misuse::InsideBlock => {
-                warn(format_args!("{entry}({address:p}): pointer into the middle of a block"));
+            Misuse::InsideObject(_) => {
+                say(format_args!("pointer into the middle of an object of {size} bytes"));
             }
-            Misuse::WrongSize { claimed, bytes } => warn(format_args!(
-                "{entry}({address:p}): {claimed} bytes is the wrong size for an allocation of \
-                 {bytes}"
-            )),
-            Misuse::NothingInUse if self.is_large(seen) => warn(format_args!(
-                "{entry}({address:p}): no block in use starts there: freed already, or never \
-                 allocated"
-            )),
-            _ => warn(format_args!(
-                "{entry}({address:p}): object of {size} bytes is not in use: freed already, or \
-                 never allocated"
+            Misuse::InsideBlock => say(format_args!("pointer into the middle of a block")),
+            Misuse::WrongSize { claimed, bytes } => {
+                say(format_args!("{claimed} bytes is the wrong size for an allocation of {bytes}"))
+            }
+            Misuse::NothingInUse if self.is_large(seen) => {
+                say(format_args!("no block in use starts there: freed already, or never allocated"))
+            }
+            _ => say(format_args!(
+                "object of {size} bytes is not in use: freed already, or never allocated"
             )),
         }
         self.tell_of(seen);
@@ -86,8 +68,7 @@ impl<C: StackConfig> Checker<'_, C> {
     /// with a report. (The C++ library may round `size` up to `align`, and 0 bytes up to 1.)
     pub(super) fn demand(&self, entry: Entry, seen: &Allocation, size: usize, align: usize) {
         let rounded = size.max(1).checked_next_multiple_of(align.max(1));
-        let is_right = seen.size == size || Some(seen.size) == rounded;
-        if is_right {
+        if seen.size == size || Some(seen.size) == rounded {
             return;
         }
         self.stack.wrong_sizes.fetch_add(1, Ordering::Relaxed);
@@ -121,21 +102,17 @@ impl<C: StackConfig> Checker<'_, C> {
         (damage, at): (Damage, usize),
     ) -> ! {
         let user = self.parts(slot, shape).user();
-        let size = user.bytes;
-        let found = Found(entry, user.start);
-        match damage {
-            Damage::Behind => warn(format_args!(
-                "{found}: object of {size} bytes was written past its end: byte {}",
-                at - user.start
-            )),
-            Damage::Front => warn(format_args!(
-                "{found}: object of {size} bytes was written in front of its start: byte -{}",
-                user.start - at
-            )),
-            Damage::Freed => warn(format_args!(
-                "{found}: object of {size} bytes was written after it was freed: byte {}",
-                at - user.start
-            )),
+        let (start, size) = (user.start, user.bytes);
+        let how = match damage {
+            Damage::Behind => "past its end",
+            Damage::Front => "in front of its start",
+            Damage::Freed => "after it was freed",
+        };
+        let byte = at as isize - start as isize;
+        let what = format_args!("object of {size} bytes was written {how}: byte {byte}");
+        match entry {
+            Some(entry) => warn(format_args!("{entry}({start:#x}): {what}")),
+            None => warn(format_args!("{start:#x}: {what}")),
         }
         dump(slot, at);
         tell_owners(slot, &shape);
@@ -205,15 +182,13 @@ impl<C: StackConfig> Checker<'_, C> {
         if !self.options().harden {
             return;
         }
-        let heads = (0..=pfn.0).rev().map(Pfn);
-        let head = heads.into_iter().find(|head| self.frames().kind(*head) != Kind::NONE);
-        let Some(head) = head.filter(|head| {
-            let kind = self.frames().kind(*head);
-            (kind == Kind::PAGES || kind == Kind::MAPPING)
-                && head.0 + self.frames().link(*head) == pfn.0 + 1
-        }) else {
-            return;
+        let frames = self.frames();
+        let head = (0..=pfn.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
+        let ends_here = |head: &Pfn| {
+            matches!(frames.kind(*head), Kind::PAGES | Kind::MAPPING)
+                && head.0 + frames.link(*head) == pfn.0 + 1
         };
+        let Some(head) = head.filter(ends_here) else { return };
         let start = self.arena().address(head).as_ptr().addr();
         warn(format_args!("{access} {address:#x}: past the end of the block at {start:#x}"));
         self.end_here()
@@ -222,8 +197,7 @@ impl<C: StackConfig> Checker<'_, C> {
     #[cold]
     #[inline(never)]
     pub(super) fn tell_guarded(&self, number: usize) {
-        let tracks = &self.guarded(number).tracks;
-        tell_tracks(&[tracks.allocated.get(), tracks.freed.get()]);
+        tell_tracks(&self.guarded(number).tracks.get());
     }
 
     #[cold]
@@ -256,23 +230,16 @@ impl<C: StackConfig> Checker<'_, C> {
         print_callers(&here.frames);
         abort()
     }
-
-    pub(super) fn is_of_malloc(id: CacheId) -> bool {
-        id.index() <= quarry_mm::heap::classes::COUNT
-    }
 }
 
 #[inline(never)]
 fn tell_owners(slot: Slot, shape: &Shape) {
-    if shape.flags.has(CheckFlags::OWNER) {
-        // SAFETY: the slot was made for an object with tracks.
-        let tracks = unsafe { slot.tracks() };
-        tell_tracks(&[tracks.allocated.get(), tracks.freed.get()]);
-    }
+    // SAFETY: the slot was made for an object of this shape.
+    tell_tracks(&unsafe { slot.tracked(shape) });
 }
 
 #[inline(never)]
-pub(super) fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
+fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
     let now = quarry_sys::clock::monotonic_ns();
     for (what, tracked) in ["allocated", "freed"].iter().zip(tracks) {
         let Some(tracked) = tracked else { continue };
@@ -287,10 +254,8 @@ pub(super) fn tell_tracks(tracks: &[Option<Tracked>; 2]) {
 fn dump(slot: Slot, at: usize) {
     let first = (at & !(LINE_BYTES - 1)).saturating_sub(LINE_BYTES).max(slot.start);
     let end = (first + DUMP_BYTES).min(slot.start + slot.bytes);
-    let mut line = first;
-    while line < end {
+    for line in (first..end).step_by(LINE_BYTES) {
         warn(format_args!("  {line:#x}: {}", Bytes(line)));
-        line += LINE_BYTES;
     }
 }
 

@@ -101,18 +101,13 @@ impl<C: StackConfig> Checker<'_, C> {
         let user = guarded.user();
         let seen =
             Allocation { storage: Storage::Guarded(number), address: user.start, size: user.bytes };
-        match guarded.seal() {
+        let misuse = match guarded.seal() {
             Seal::Broken => self.stack.misuse(entry, object.as_ptr(), Misuse::NothingInUse),
-            Seal::Live if user.start == object.as_ptr().addr() => seen,
-            Seal::Live => {
-                let address = object.as_ptr();
-                self.misuse_of_seen_at(entry, address, &seen, Misuse::InsideBlock)
-            }
-            Seal::Freed => {
-                let address = object.as_ptr();
-                self.misuse_of_seen_at(entry, address, &seen, Misuse::NothingInUse)
-            }
-        }
+            Seal::Live if user.start == object.as_ptr().addr() => return seen,
+            Seal::Live => Misuse::InsideBlock,
+            Seal::Freed => Misuse::NothingInUse,
+        };
+        self.misuse_of_seen_at(entry, object.as_ptr(), &seen, misuse)
     }
 
     /// # Safety

@@ -5,7 +5,6 @@ use super::checker::Checker;
 use super::checks::{Freed, Shape, Slot};
 use core::ptr::NonNull;
 use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
-use quarry_mm::heap::CheckFlags;
 use quarry_mm::stack::{Block, LEAST_FRAMES, StackConfig, StackHost};
 use quarry_sys::os::OsError;
 use quarry_sys::own_stack;
@@ -50,13 +49,8 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline(never)]
     fn hide_frames(&self, slot: Slot, shape: Shape, (pfn, frames): (Pfn, u32)) -> bool {
         let is_mapping = self.frames().kind(pfn) == Kind::MAPPING;
-        let tracks = if shape.flags.has(CheckFlags::OWNER) {
-            // SAFETY: the slot was made with tracks, and is still accessible.
-            let tracks = unsafe { slot.tracks() };
-            [tracks.allocated.get(), tracks.freed.get()]
-        } else {
-            [None; 2]
-        };
+        // SAFETY: the slot was made for this shape, and is still accessible.
+        let tracks = unsafe { slot.tracked(&shape) };
         let block = Block { pfn, frames, about: Freed { is_mapping, shape, tracks } };
         self.frames().set_kind(pfn, 1, Kind::HIDDEN);
         if !block.hide(self.arena()) {
@@ -87,7 +81,8 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline(never)]
     fn free_all_hidden(&self) -> bool {
         let mut any = false;
-        while let Some(block) = self.checks.hidden.lock_of_others().and_then(|mut all| all.pop()) {
+        let next = || self.checks.hidden.lock_of_others()?.pop();
+        while let Some(block) = next() {
             self.free_hidden_block(block);
             any = true;
         }

@@ -1,27 +1,26 @@
 //! The instruments of a stack: their data and their reports.
 //!
-//! The stack's type parameter `Watch` is [`HeapProfile`], [`Checks`], a pair of any two, or `()`.
+//! The stack's type parameter `Watch` is [`HeapProfile`], [`WithChecks`] or `()`.
 //! Instruments use the stack; the stack knows only the hooks of [`Watch`](quarry_mm::stack::Watch).
 //!
 //! Each file uses only files before it: `backtrace`, `checks`, `profile`; `checker`; `findings`;
-//! `guarded`, `hiding`; `checked`; `checked_resize`, `checking_all`; `checking`, `profiling`.
+//! `guarded`, `hiding`; `checked`; `checking`, `profiling`.
 #![cfg_attr(not(test), no_std)]
 
 mod backtrace;
 mod checked;
-mod checked_resize;
 mod checker;
 mod checking;
-mod checking_all;
-pub mod checks;
+mod checks;
 mod findings;
 mod guarded;
 mod hiding;
 pub mod profile;
 mod profiling;
 
+pub use checking::WithChecks;
 pub use checks::Checks;
 pub use profile::HeapProfile;
 
 /// All instruments.
-pub type AllInstruments = (HeapProfile, Checks);
+pub type AllInstruments = WithChecks<HeapProfile>;

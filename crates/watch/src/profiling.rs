@@ -10,15 +10,14 @@
 //! same, and `realloc` leaves it in place in the same cases. An object that `realloc` moves or
 //! resizes counts as freed and allocated again, and so may become a sample or cease to be one.
 
-use super::profile::{Area, Busy, HeapProfile, NO_RECORD, ProfileOptions, Sampled};
-use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MetadataKind, MigrateType, Order, Pfn};
+use super::profile::{HeapProfile, NO_RECORD, Sampled};
+use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
 use quarry_mm::heap::{LARGEST_BLOCK, classes, frames_of};
 use quarry_mm::slab::SlabPolicy;
 use quarry_mm::stack::{
     Claimant, Instrument, MIN_ALIGN, Request, SampledBlock, Stack, StackConfig, StackHost, Watch,
 };
 use quarry_sys::clear::clear;
-use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
 
 /// Bytes that the program may use of an allocation that it requested, unless that is a mapping.
@@ -102,53 +101,13 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
         }
         if stack.pages().frames().kind(pfn) == Kind::MAPPING {
             self.sample_mapping(stack, pfn, size);
-        } else if let Some(record) =
-            self.sample(Sampled::of(size, pfn, frames, frames as usize * FRAME_BYTES))
-        {
-            stack.pages().frames().set_link(pfn, record);
-            stack.pages().frames().set_kind(pfn, 1, Kind::SAMPLED);
+        } else {
+            self.sample_block(stack, Sampled::of(size, pfn, frames, frames as usize * FRAME_BYTES));
         }
     }
 }
 
 impl HeapProfile {
-    /// Makes the tables, with `area` for the counts. To be called once, before the first
-    /// [start](Self::start) of a profile of `stack`, whose instrument this is. One task at a time.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn prepare<C: StackConfig>(
-        &self,
-        stack: &Stack<C>,
-        os: &'static dyn Os,
-        area: Area,
-    ) -> OsResult<()> {
-        let bytes = self.make_tables(os, stack.percpu().area().slots() as usize, area)?;
-        stack.metadata().count(MetadataKind::Other, bytes);
-        Ok(())
-    }
-
-    /// Starts a profile of `stack`, whose instrument this is, and clears the previous one. One task
-    /// at a time, after [`prepare`](Self::prepare).
-    ///
-    /// # Errors
-    /// If another task is still adding to the previous profile.
-    pub fn start<C: StackConfig>(
-        &self,
-        stack: &Stack<C>,
-        options: &ProfileOptions,
-    ) -> Result<(), Busy> {
-        self.begin(options)?;
-        stack.switch_instrument(Instrument::Profile, true);
-        Ok(())
-    }
-
-    /// Stops the profile of `stack`, whose instrument this is; its counts stay. One task at a time.
-    pub fn stop<C: StackConfig>(&self, stack: &Stack<C>) {
-        stack.switch_instrument(Instrument::Profile, false);
-        self.end();
-    }
-
     fn is_sample_due<C: StackConfig>(&self, stack: &Stack<C>, size: usize) -> bool {
         stack.instruments.has(Instrument::Profile)
             && stack.has_classes()
@@ -175,19 +134,25 @@ impl HeapProfile {
             });
         }
         let page = page?;
-        let Some(record) = self.sample(Sampled::of(size, page.pfn, frames, usable)) else {
+        if !self.sample_block(stack, Sampled::of(size, page.pfn, frames, usable)) {
             pages.free_exact(slot, page.pfn, frames);
             return None;
-        };
-        stack.pages().frames().set_link(page.pfn, record);
-        stack.pages().frames().set_kind(page.pfn, 1, Kind::SAMPLED);
+        }
         stack.large.blocks.note_allocated();
-        let object = stack.pages().arena().address(page.pfn);
+        let object = pages.arena().address(page.pfn);
         if request.zeroed && !page.zeroed {
             // SAFETY: the block has at least `size` bytes, and no other code knows it yet.
             unsafe { clear(object, size) };
         }
         Some(object)
+    }
+
+    /// Makes a block a sample; returns false without room for its record.
+    fn sample_block<C: StackConfig>(&self, stack: &Stack<C>, block: Sampled) -> bool {
+        let Some(record) = self.sample(block) else { return false };
+        stack.pages().frames().set_link(block.pfn, record);
+        stack.pages().frames().set_kind(block.pfn, 1, Kind::SAMPLED);
+        true
     }
 
     #[inline(never)]

@@ -40,11 +40,11 @@ fn evict_for<S: CachingStack>(
     miss: &mut Miss<'_>,
     attempt: &mut dyn FnMut() -> bool,
 ) -> bool {
-    let mut has_freed = stack.take_in_parts(miss.frames().max(CLUSTER), &|| miss.missing());
+    let mut has_freed = stack.take_in_parts(miss.frames.max(CLUSTER), &|| miss.missing());
     let (mut fruitless, mut lost) = (0, 0);
     loop {
         let has_all = miss.collect();
-        if (has_all || has_freed && miss.frames() <= CLUSTER) && attempt() {
+        if (has_all || has_freed && miss.frames <= CLUSTER) && attempt() {
             return true;
         }
         // The budget has the frames, but a zone or the system refuses them.
@@ -52,7 +52,7 @@ fn evict_for<S: CachingStack>(
         if lost > MOST_LOST {
             return false;
         }
-        let most = evictable(stack, cache, miss.claimant(), miss.missing());
+        let most = evictable(stack, cache, miss.claimant, miss.missing());
         let done = cache.direct_reclaim(near(stack), most);
         has_freed = done.freed > 0;
         fruitless = if has_freed { 0 } else { fruitless + done.scanned };

@@ -66,31 +66,22 @@ pub(super) fn debug(value: &str) -> Option<(CheckFlags, Classes)> {
             Some(all.with(CheckFlags::of_letter(letter)?))
         })?,
     };
-    let mut named: Classes = 0;
-    for name in parts.clone() {
-        let of_name = classes_named(name);
-        if of_name == 0 {
-            return None;
-        }
-        named |= of_name;
-    }
-    Some((flags, if parts.next().is_none() { Classes::MAX } else { named }))
+    let named = parts.try_fold(0, |named, name| Some(named | classes_named(name)?))?;
+    Some((flags, if named == 0 { Classes::MAX } else { named }))
 }
 
-/// The classes that a name, or a prefix with `*`, stands for; 0 where it is unknown.
-fn classes_named(name: &str) -> Classes {
+/// The classes that a name, or a prefix with `*`, stands for; `None` where it is unknown.
+fn classes_named(name: &str) -> Option<Classes> {
     let matches = |full: &str| match name.strip_suffix('*') {
         Some(prefix) => full.starts_with(prefix),
         None => full == name,
     };
     let large = Classes::from(matches("large"));
-    (1..=classes::COUNT).fold(large, |found, class| {
-        let mut text = quarry_sys::report::Line::<24>::default();
-        let size = classes::SIZES[class];
-        let _ = core::fmt::Write::write_fmt(&mut text, format_args!("malloc-{size}"));
-        let is_named = core::str::from_utf8(text.as_bytes()).is_ok_and(matches);
+    let named = (1..=classes::COUNT).fold(large, |found, class| {
+        let is_named = core::str::from_utf8(classes::name(class).as_bytes()).is_ok_and(matches);
         found | Classes::from(is_named) << class
-    })
+    });
+    (named != 0).then_some(named)
 }
 
 const _: () = assert!(classes::COUNT < Classes::BITS as usize);

@@ -19,9 +19,8 @@ use super::mapping_cache::{CachedExtent, Extent, MappingCache, most_cached};
 use super::moving::{Moved, MovedMappings};
 use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
 use crate::zone::Zones;
-use core::ops::{Deref, DerefMut};
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::lock::{CountedLock, Guard};
+use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::NotMoved;
 use quarry_sys::own_stack;
@@ -59,9 +58,7 @@ pub fn frames_of(bytes: usize) -> Option<u32> {
 }
 
 impl Mappings {
-    /// No mappings.
-    #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             cache: CountedLock::new(MappingCache::new()),
             live: AtomicUsize::new(0),
@@ -85,7 +82,8 @@ impl Mappings {
         let is_aligned = |extent: &Extent| {
             (zones.arena().address(extent.first.first()).as_ptr() as usize).is_multiple_of(align)
         };
-        let cached = self.take_cached(blocks, is_aligned).map(|extent| (extent, false));
+        let cached =
+            self.change(|cache| cache.take(blocks, is_aligned)).map(|extent| (extent, false));
         let is_long = cached.is_some();
         let cached = cached.or_else(|| self.enlarge_cached(zones, frames, align_blocks));
         let reused = cached.and_then(|(extent, is_moved)| {
@@ -106,10 +104,6 @@ impl Mappings {
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
     }
 
-    fn take_cached(&self, blocks: u32, begins_well: impl Fn(&Extent) -> bool) -> Option<Extent> {
-        self.lock().take(blocks, begins_well)
-    }
-
     /// Takes the cached extent with the most memory, if it is too short for `frames` frames, and
     /// makes it long enough; also returns whether this moved its pages. A move takes some
     /// microseconds. Fresh memory would take a page fault for each page.
@@ -123,7 +117,7 @@ impl Mappings {
             return None;
         }
         let blocks = blocks_of(frames);
-        let cached = self.lock().take_largest(blocks)?;
+        let cached = self.change(|cache| cache.take_largest(blocks))?;
         let (kept, memory) = (cached.extent, zones.memory());
         let huge = self.huge_blocks(zones, frames);
         unite(zones, &kept, huge);
@@ -145,7 +139,7 @@ impl Mappings {
                 Err(NotMoved::Lost) => {}
             }
         }
-        self.put_back(zones, cached);
+        self.keep(zones, kept, Some(cached.number));
         None
     }
 
@@ -237,7 +231,6 @@ impl Mappings {
         zones.frames().set_link(pfn.plus(4), record);
     }
 
-    #[must_use]
     pub(crate) fn cached_charged(&self) -> u32 {
         self.cached_charged.load(Ordering::Relaxed)
     }
@@ -263,31 +256,26 @@ impl Mappings {
         zones.frames().set_kind(pfn, 1, Kind::NONE);
         self.moved.forget(zones, pfn);
         self.live.fetch_sub(1, Ordering::Relaxed);
-        self.keep(zones, extent);
+        self.keep(zones, extent, None);
     }
 
     /// Puts an extent into the mapping cache, and releases older ones to make room; releases the
-    /// extent itself if it is too large.
-    fn keep(&self, zones: &Zones, extent: Extent) {
-        self.keep_as(zones, extent, &|kept| {
-            kept.put(extent, |missing| zones.budget().charge_mapping(missing))
-        });
-    }
-
-    /// Same as [`keep`](Self::keep), but calls `put` to put the extent once there is room.
-    fn keep_as(&self, zones: &Zones, extent: Extent, put: &dyn Fn(&mut MappingCache)) {
+    /// extent itself if it is too large. An extent that was taken with its `number` keeps it.
+    fn keep(&self, zones: &Zones, extent: Extent, number: Option<u64>) {
         let used = zones.budget().used().saturating_sub(self.cached_charged() + extent.charged);
         let most = most_cached(used as usize * FRAME_BYTES);
         if extent.bytes() > most {
             return release(zones, extent);
         }
         loop {
-            let mut cache = self.lock();
-            let oldest = cache.make_room_for(extent, most);
-            if oldest.is_none() {
-                put(&mut cache);
-            }
-            drop(cache);
+            let oldest = self.change(|cache| {
+                let oldest = cache.make_room_for(extent, most);
+                if oldest.is_none() {
+                    let charge = |missing| zones.budget().charge_mapping(missing);
+                    cache.put(extent, number, charge);
+                }
+                oldest
+            });
             match oldest {
                 Some(oldest) => release(zones, oldest),
                 None => return,
@@ -329,11 +317,11 @@ impl Mappings {
     /// Grows `old` in place: by a cached extent that begins at its end, then by free pageblocks.
     fn extend(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
-        let kept = self.lock().take_at(old.end(), more);
+        let kept = self.change(|cache| cache.take_at(old.end(), more));
         let kept = kept.unwrap_or(Extent { first: old.end(), blocks: 0, charged: 0 });
         let give_back = || {
             if kept.blocks > 0 {
-                self.keep(zones, kept);
+                self.keep(zones, kept, None);
             }
         };
         // Cached frames may be in memory. A charge covers all frames before them as well.
@@ -359,7 +347,7 @@ impl Mappings {
     /// Moves the pages to another extent: by page tables where possible, else by copying.
     fn relocate(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let blocks = blocks_of(frames);
-        let kept = self.take_cached(blocks, |_| true);
+        let kept = self.change(|cache| cache.take(blocks, |_| true));
         // With free pageblocks after it, the mapping can grow in place next time.
         let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2))?;
         // The moved pages replace the memory of the new extent, so no frame is charged twice.
@@ -368,7 +356,7 @@ impl Mappings {
         let before = old.charged + new.charged;
         if !self.charge(zones, charged.saturating_sub(before)) {
             match kept {
-                Some(extent) => self.keep(zones, extent),
+                Some(extent) => self.keep(zones, extent, None),
                 None => zones.memory().give_back(new.first, new.blocks),
             }
             return None;
@@ -402,20 +390,18 @@ impl Mappings {
         if self.freeable_bytes(zones) == 0 { 0 } else { own_stack::run(purge) }
     }
 
-    #[must_use]
     pub(crate) fn cached_so_far(&self) -> u64 {
-        self.lock().so_far()
+        self.cache.lock().so_far()
     }
 
     /// Releases the cached extents whose number is below `number`; returns their bytes.
     pub(crate) fn release_unused_since(&self, zones: &Zones, number: u64) -> usize {
         let mut bytes = 0;
-        loop {
-            let extent = self.lock().take_older_than(number);
-            let Some(extent) = extent else { return bytes };
+        while let Some(extent) = self.change(|cache| cache.take_older_than(number)) {
             bytes += extent.bytes();
             release(zones, extent);
         }
+        bytes
     }
 
     /// Gives cached memory back, oldest first, until the cache's charge has fallen by `frames`.
@@ -424,8 +410,7 @@ impl Mappings {
     pub(crate) fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {
-            let oldest = self.lock().take_oldest();
-            let Some(oldest) = oldest else { return left };
+            let Some(oldest) = self.change(MappingCache::take_oldest) else { return left };
             let charged = oldest.extent.charged;
             if charged > left {
                 self.cut(zones, oldest, charged - left);
@@ -439,26 +424,19 @@ impl Mappings {
 
     /// Purges a cached extent after its first `charged` frames, and puts it back.
     fn cut(&self, zones: &Zones, kept: CachedExtent, charged: u32) {
-        let arena = zones.arena();
-        let page_frames = arena.os().page_size().div_ceil(FRAME_BYTES) as u32;
+        let CachedExtent { mut extent, number } = kept;
+        let (arena, os) = (zones.arena(), zones.arena().os());
+        let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
         let first = charged.next_multiple_of(page_frames);
-        let end = kept.extent.charged.next_multiple_of(page_frames);
-        let mut kept = kept;
+        let end = extent.charged.next_multiple_of(page_frames);
         if first < end {
             let bytes = (end - first) as usize * FRAME_BYTES;
-            if arena.os().purge(arena.address(kept.extent.first.first().plus(first)), bytes).is_ok()
-            {
-                zones.budget().uncharge_mapping(kept.extent.charged - first);
-                kept.extent.charged = first;
+            if os.purge(arena.address(extent.first.first().plus(first)), bytes).is_ok() {
+                zones.budget().uncharge_mapping(extent.charged - first);
+                extent.charged = first;
             }
         }
-        self.put_back(zones, kept);
-    }
-
-    /// Puts back an extent that was taken together with its age, which it keeps.
-    fn put_back(&self, zones: &Zones, kept: CachedExtent) {
-        let charge = |missing| zones.budget().charge_mapping(missing);
-        self.keep_as(zones, kept.extent, &|extents| extents.put_back(kept, charge));
+        self.keep(zones, extent, Some(number));
     }
 
     /// Bytes of the mapping cache.
@@ -467,46 +445,18 @@ impl Mappings {
         self.cached_bytes.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> LockedCache<'_> {
-        LockedCache { mappings: self, cache: self.cache.lock() }
+    /// Changes the mapping cache under its lock, and publishes its bytes and its charge.
+    fn change<T>(&self, change: impl FnOnce(&mut MappingCache) -> T) -> T {
+        let mut cache = self.cache.lock();
+        let changed = change(&mut cache);
+        self.cached_bytes.store(cache.bytes(), Ordering::Relaxed);
+        self.cached_charged.store(cache.charged(), Ordering::Relaxed);
+        changed
     }
 
     /// Visits the lock of the mapping cache.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("mappings->lock", &self.cache);
-    }
-}
-
-/// The locked mapping cache; publishes its bytes and its charge when it is dropped.
-struct LockedCache<'a> {
-    mappings: &'a Mappings,
-    cache: Guard<'a, MappingCache>,
-}
-
-impl Deref for LockedCache<'_> {
-    type Target = MappingCache;
-
-    fn deref(&self) -> &MappingCache {
-        &self.cache
-    }
-}
-
-impl DerefMut for LockedCache<'_> {
-    fn deref_mut(&mut self) -> &mut MappingCache {
-        &mut self.cache
-    }
-}
-
-impl Drop for LockedCache<'_> {
-    fn drop(&mut self) {
-        self.mappings.cached_bytes.store(self.cache.bytes(), Ordering::Relaxed);
-        self.mappings.cached_charged.store(self.cache.charged(), Ordering::Relaxed);
-    }
-}
-
-impl Default for Mappings {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

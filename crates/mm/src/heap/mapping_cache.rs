@@ -71,7 +71,7 @@ pub(super) fn most_cached(in_use: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CachedExtent {
     pub(super) extent: Extent,
-    number: u64,
+    pub(super) number: u64,
 }
 
 const NOTHING: CachedExtent =
@@ -130,7 +130,7 @@ impl MappingCache {
     }
 
     /// Takes the extent that is charged most, if it is shorter than `blocks` pageblocks and charged
-    /// for [enough](WORTH_ENLARGING). The caller may [put it back](Self::put_back).
+    /// for [enough](WORTH_ENLARGING). The caller may [put it](Self::put) back.
     pub(super) fn take_largest(&mut self, blocks: u32) -> Option<CachedExtent> {
         let largest = (0..self.count).max_by_key(|index| self.extents[*index].extent.charged)?;
         let CachedExtent { extent, number } = self.extents[largest];
@@ -160,7 +160,7 @@ impl MappingCache {
         (self.count > 0 && self.extents[0].number < number).then(|| self.remove(0))
     }
 
-    /// Takes the oldest extent, which may be [put back](Self::put_back).
+    /// Takes the oldest extent, which the caller may [put](Self::put) back.
     pub(super) fn take_oldest(&mut self) -> Option<CachedExtent> {
         let number = self.all().first()?.number;
         Some(CachedExtent { extent: self.remove(0), number })
@@ -183,18 +183,18 @@ impl MappingCache {
         if has_room { None } else { self.take_older_than(u64::MAX) }
     }
 
-    /// Puts an extent for which there is room. Joins it with each neighbour if `charge` accepts the
-    /// gap: the uncharged frames at the end of the lower extent.
-    pub(super) fn put(&mut self, extent: Extent, charge: impl Fn(u32) -> bool) {
-        let number = self.so_far;
-        self.so_far += 1;
-        self.put_back(CachedExtent { extent, number }, charge);
-    }
-
-    /// Same as [`put`](Self::put), for an extent that was taken with its age, which it keeps.
-    pub(super) fn put_back(&mut self, kept: CachedExtent, charge: impl Fn(u32) -> bool) {
-        let mut kept = kept;
-        let extent = kept.extent;
+    /// Puts an extent for which there is room. An extent that was taken with its `number` keeps it.
+    /// Joins the extent with each neighbour if `charge` accepts the gap: the uncharged frames at the
+    /// end of the lower extent.
+    pub(super) fn put(
+        &mut self,
+        extent: Extent,
+        number: Option<u64>,
+        charge: impl Fn(u32) -> bool,
+    ) {
+        let number = number.unwrap_or(self.so_far);
+        self.so_far = self.so_far.max(number + 1);
+        let mut kept = CachedExtent { extent, number };
         if let Some(low) = self.find(|other| other.end() == extent.first) {
             kept = self.join(kept, low, &charge);
         }
@@ -358,7 +358,7 @@ mod tests {
                 }
                 if blocks > 0 {
                     naive.put(extent, kept.so_far());
-                    naive.charging(may_charge, |charge| kept.put(extent, charge));
+                    naive.charging(may_charge, |charge| kept.put(extent, None, charge));
                 }
             }
             Op::Take(blocks) => {
@@ -396,7 +396,8 @@ mod tests {
                 naive.take(extent);
                 if puts_back {
                     naive.put(extent, largest.number);
-                    naive.charging(may_charge, |charge| kept.put_back(largest, charge));
+                    let number = Some(largest.number);
+                    naive.charging(may_charge, |charge| kept.put(extent, number, charge));
                 }
             }
             Op::Cut(part) => {
@@ -404,8 +405,9 @@ mod tests {
                 naive.take(oldest.extent);
                 oldest.extent.charged = oldest.extent.charged * part / 256;
                 // The extent keeps its own age, not that of the extents that it was joined from.
-                naive.put(oldest.extent, oldest.number);
-                naive.charging(may_charge, |charge| kept.put_back(oldest, charge));
+                let CachedExtent { extent, number } = oldest;
+                naive.put(extent, number);
+                naive.charging(may_charge, |charge| kept.put(extent, Some(number), charge));
             }
         }
     }
@@ -439,12 +441,12 @@ mod tests {
         let mut kept = MappingCache::new();
         let extent = Extent { first: PageblockIndex(3), blocks: 8, charged: 8 * PAGEBLOCK_FRAMES };
         assert_eq!(kept.make_room_for(extent, MOST), None);
-        kept.put(extent, |_| true);
+        kept.put(extent, None, |_| true);
         let seen = kept.so_far();
         for _ in 0..10 {
             let front = kept.take(1, |_| true).expect("there is one");
             assert_eq!((front.first, front.blocks), (extent.first, 1));
-            kept.put(front, |_| true);
+            kept.put(front, None, |_| true);
         }
         assert_eq!(kept.take_older_than(seen), Some(extent), "one extent, as old as its rest");
         assert_eq!(kept.bytes(), 0);

@@ -91,128 +91,73 @@ pub struct OptionHelp {
     pub meaning: &'static str,
 }
 
-/// Options that every library and crate of Quarry accepts.
-pub const OPTIONS: &[OptionHelp] = &[
-    OptionHelp {
-        name: "STATS",
-        accepted: "0, 1 or a file name, with %p for the process's number",
-        meaning: "print slabinfo, buddyinfo and lock counters at exit",
-    },
-    OptionHelp {
-        name: "STATS_FORMAT",
-        accepted: "text or json",
-        meaning: "how they are printed (json in files whose names end so)",
-    },
-    OptionHelp {
-        name: "RECORD",
-        accepted: "0, 1, exit or live",
-        meaning: "show statistics to other processes of the same user (once there are some)",
-    },
-    OptionHelp {
-        name: "PROFILE",
-        accepted: "0 or a file name, in which %p is the process",
-        meaning: "profile the heap, and write at exit what `quarry profile` shows (0)",
-    },
-    OptionHelp {
-        name: "PROFILE_MEAN",
-        accepted: "bytes, with K, M or G",
-        meaning: "mean bytes from one sample of that profile to the next (512K)",
-    },
-    OptionHelp {
-        name: "SIGNAL",
-        accepted: SIGNAL_NAMES,
-        meaning: "the signal that has statistics published and printed at once (none)",
-    },
-    OptionHelp {
-        name: "DISABLE",
-        accepted: "0 or 1",
-        meaning: "hand every request to the C library",
-    },
-    OptionHelp {
-        name: "DEEPBIND",
-        accepted: "0 or 1",
-        meaning: "let objects opened with RTLD_DEEPBIND bind the C library's malloc (0)",
-    },
-    OptionHelp {
-        name: "SANDBOX",
-        accepted: "0 or 1",
-        meaning: "make no system call that the C library's malloc does not make (0)",
-    },
-    OptionHelp {
-        name: "LIMIT",
-        accepted: "bytes, 4K or more, with K, M, G or T; 0 for none",
-        meaning: "most memory that the heap may hold",
-    },
-    OptionHelp {
-        name: "MIN_FREE",
-        accepted: "bytes, with K, M, G or T",
-        meaning: "what the budget keeps for those that reclaim (by the square root of the limit)",
-    },
-    OptionHelp {
-        name: "WATERMARK_SCALE",
-        accepted: "1 to 3000",
-        meaning: "gaps between the marks of the budget, in 10,000ths of the limit (10)",
-    },
-    OptionHelp {
-        name: "PURGE_DELAY",
-        accepted: "milliseconds, 0 = at once, -1 = never",
-        meaning: "how long freed memory is kept before it goes back (500)",
-    },
-    OptionHelp {
-        name: "BACKGROUND",
-        accepted: "0 or 1",
-        meaning: "whether a thread may give memory back while the program is idle (1)",
-    },
-    OptionHelp {
-        name: "POPULATE",
-        accepted: "0 or 1",
-        meaning: "bring new slabs of growing caches into memory by one call (1)",
-    },
-    OptionHelp {
-        name: "THP",
-        accepted: "0 or 1",
-        meaning: "ask for huge pages where slabs will fill them (1)",
-    },
-    OptionHelp {
-        name: "CGROUP",
-        accepted: "0 or 1",
-        meaning: "whether the memory limit of the control group is the heap's as well (1)",
-    },
-    OptionHelp {
-        name: "RESERVE",
-        accepted: "bytes from 64M on, with K, M, G or T",
-        meaning: "addresses that the heap may use",
-    },
-    OptionHelp {
-        name: "SLAB",
-        accepted: SLAB_NAMES,
-        meaning: "slab policy; chosen by the shared object, see `quarry run --slab`",
-    },
-    OptionHelp {
-        name: "LIBRARY",
-        accepted: "a file name",
-        meaning: "the shared object that `quarry run` preloads",
-    },
-];
+macro_rules! options {
+    (
+        $(#[$about:meta])* $table:ident:
+        $(name: $name:literal, accepted: $accepted:expr, meaning: $meaning:literal;)+
+    ) => {
+        $(#[$about])*
+        pub const $table: &[OptionHelp] =
+            &[$(OptionHelp { name: $name, accepted: $accepted, meaning: $meaning }),+];
+    };
+}
 
-/// Options of builds with checks: `libquarry-full.so`, and crates with the feature `checks`.
-pub const CHECK_OPTIONS: &[OptionHelp] = &[
-    OptionHelp {
-        name: "DEBUG",
-        accepted: "letters of F, Z, P and U, then maybe malloc-SIZE, malloc-PREFIX* or large",
-        meaning: "find errors: sanity checks, red zones, poison, owners (of all objects)",
-    },
-    OptionHelp {
-        name: "HARDEN",
-        accepted: "0 or 1",
-        meaning: "random order, delayed reuse, canaries and guard pages (0)",
-    },
-    OptionHelp {
-        name: "GUARD",
-        accepted: "0, milliseconds or all",
-        meaning: "an object between guard pages each so often, or as many as there is room for (0)",
-    },
-];
+options! {
+    /// Options that every library and crate of Quarry accepts.
+    OPTIONS:
+    name: "STATS", accepted: "0, 1 or a file name, with %p for the process's number",
+    meaning: "print slabinfo, buddyinfo and lock counters at exit";
+    name: "STATS_FORMAT", accepted: "text or json",
+    meaning: "how they are printed (json in files whose names end so)";
+    name: "RECORD", accepted: "0, 1, exit or live",
+    meaning: "show statistics to other processes of the same user (once there are some)";
+    name: "PROFILE", accepted: "0 or a file name, in which %p is the process",
+    meaning: "profile the heap, and write at exit what `quarry profile` shows (0)";
+    name: "PROFILE_MEAN", accepted: "bytes, with K, M or G",
+    meaning: "mean bytes from one sample of that profile to the next (512K)";
+    name: "SIGNAL", accepted: SIGNAL_NAMES,
+    meaning: "the signal that has statistics published and printed at once (none)";
+    name: "DISABLE", accepted: "0 or 1",
+    meaning: "hand every request to the C library";
+    name: "DEEPBIND", accepted: "0 or 1",
+    meaning: "let objects opened with RTLD_DEEPBIND bind the C library's malloc (0)";
+    name: "SANDBOX", accepted: "0 or 1",
+    meaning: "make no system call that the C library's malloc does not make (0)";
+    name: "LIMIT", accepted: "bytes, 4K or more, with K, M, G or T; 0 for none",
+    meaning: "most memory that the heap may hold";
+    name: "MIN_FREE", accepted: "bytes, with K, M, G or T",
+    meaning: "what the budget keeps for those that reclaim (by the square root of the limit)";
+    name: "WATERMARK_SCALE", accepted: "1 to 3000",
+    meaning: "gaps between the marks of the budget, in 10,000ths of the limit (10)";
+    name: "PURGE_DELAY", accepted: "milliseconds, 0 = at once, -1 = never",
+    meaning: "how long freed memory is kept before it goes back (500)";
+    name: "BACKGROUND", accepted: "0 or 1",
+    meaning: "whether a thread may give memory back while the program is idle (1)";
+    name: "POPULATE", accepted: "0 or 1",
+    meaning: "bring new slabs of growing caches into memory by one call (1)";
+    name: "THP", accepted: "0 or 1",
+    meaning: "ask for huge pages where slabs will fill them (1)";
+    name: "CGROUP", accepted: "0 or 1",
+    meaning: "whether the memory limit of the control group is the heap's as well (1)";
+    name: "RESERVE", accepted: "bytes from 64M on, with K, M, G or T",
+    meaning: "addresses that the heap may use";
+    name: "SLAB", accepted: SLAB_NAMES,
+    meaning: "slab policy; chosen by the shared object, see `quarry run --slab`";
+    name: "LIBRARY", accepted: "a file name",
+    meaning: "the shared object that `quarry run` preloads";
+}
+
+options! {
+    /// Options of builds with checks: `libquarry-full.so`, and crates with the feature `checks`.
+    CHECK_OPTIONS:
+    name: "DEBUG",
+    accepted: "letters of F, Z, P and U, then maybe malloc-SIZE, malloc-PREFIX* or large",
+    meaning: "find errors: sanity checks, red zones, poison, owners (of all objects)";
+    name: "HARDEN", accepted: "0 or 1",
+    meaning: "random order, delayed reuse, canaries and guard pages (0)";
+    name: "GUARD", accepted: "0, milliseconds or all",
+    meaning: "an object between guard pages each so often, or as many as there is room for (0)";
+}
 
 /// Returns whether a setting needs a build that has checks.
 #[must_use]
@@ -220,19 +165,15 @@ pub fn asks_for_checks(name: &str, value: &str) -> bool {
     CHECK_OPTIONS.iter().any(|option| option.name == name) && !matches!(value, "0" | "-")
 }
 
-/// Options that only libraries of other slab policies have: `libquarry.so` has no such mechanisms.
-pub const MECHANISM_OPTIONS: &[OptionHelp] = &[
-    OptionHelp {
-        name: "SLAB_WITHOUT",
-        accepted: Mechanisms::ACCEPTED,
-        meaning: "mechanisms that the slab policy does without, if it has them",
-    },
-    OptionHelp {
-        name: "SLAM_MODE",
-        accepted: SlamMode::ACCEPTED,
-        meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)",
-    },
-];
+options! {
+    /// Options that only libraries of other slab policies have: `libquarry.so` has no such
+    /// mechanisms.
+    MECHANISM_OPTIONS:
+    name: "SLAB_WITHOUT", accepted: Mechanisms::ACCEPTED,
+    meaning: "mechanisms that the slab policy does without, if it has them";
+    name: "SLAM_MODE", accepted: SlamMode::ACCEPTED,
+    meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)";
+}
 
 /// The options of all builds.
 pub const ALL_OPTIONS: [&[OptionHelp]; 3] = [OPTIONS, CHECK_OPTIONS, MECHANISM_OPTIONS];

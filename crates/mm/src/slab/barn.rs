@@ -280,10 +280,7 @@ impl Barn {
         (sheaves.level as u64, sheaves.traffic)
     }
 
-    /// Checks the equations at the top of this file.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the equations at the top of this file; fails with the first that does not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let sheaves = self.sheaves.lock();
         let barn = Check::of("barn");

@@ -27,7 +27,7 @@ use super::cache::{Cache, SlabLayout};
 use super::context::{MAX_BATCH, SlabContext};
 use super::misuse::{not_in_use, overwritten};
 use super::params::{CacheParams, MIN_ALIGN};
-use super::populating::{Populating, Role};
+use super::populating::Populating;
 use super::stats::SlabStats;
 use super::table::CacheTable;
 use crate::frame::{End, FRAME_BYTES, Kind, Links, List, Order, Pfn};
@@ -64,7 +64,6 @@ fn term(bits: u64, index: u32) -> u64 {
     (bits ^ bits >> 32).wrapping_mul(multiplier) << FREE_BITS
 }
 
-#[must_use]
 fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
     let objects = slab_bytes / stride;
     if objects <= WORD_OBJECTS as usize { 0 } else { objects.div_ceil(64) * 8 }
@@ -74,10 +73,8 @@ struct Lists {
     slabs: [List<Pfn>; BUCKETS],
     lengths: [u32; BUCKETS],
     nr_slabs: u64,
-    nr_full: u64,
     nr_free: u64,
     slabs_allocated: u64,
-    slabs_freed: u64,
     populating: Populating,
 }
 
@@ -86,6 +83,13 @@ pub struct BitmapSlabs {
     lists: CountedLock<Lists>,
     /// Objects that are not free in a slab, for readers without the lock.
     outside: AtomicU64,
+}
+
+/// The slabs of a cache, together with what an operation needs.
+pub struct SlabsView<'a, P: PerCpu> {
+    context: &'a SlabContext<'a, P>,
+    cache: &'a Cache,
+    slabs: &'a BitmapSlabs,
 }
 
 struct Slab<'a> {
@@ -97,7 +101,7 @@ struct Slab<'a> {
     address: Object,
 }
 
-/// Word `index` of a slab's bits while objects are freed into it. Most objects of a batch share a
+/// Word `index` of a slab's bits while objects leave or enter it. Most objects of a batch share a
 /// word, so it is stored and digested once: doing this for each object took twice as long.
 struct OpenWord {
     index: u32,
@@ -113,13 +117,7 @@ impl OpenWord {
     }
 }
 
-impl<'a> Slab<'a> {
-    fn at<P: PerCpu>(context: &SlabContext<'a, P>, cache: &'a Cache, pfn: Pfn) -> Self {
-        let address = context.zones.arena().address(pfn);
-        let (zones, caches) = (context.zones, context.caches);
-        Self { zones, caches, frames: zones.frames(), cache, pfn, address }
-    }
-
+impl Slab<'_> {
     fn word(&self) -> &AtomicU64 {
         self.frames.link_pair(self.pfn.plus(2))
     }
@@ -194,17 +192,15 @@ impl<'a> Slab<'a> {
         self.demand_intact();
         let (mut taken, mut digest) = (0, 0u64);
         for index in 0..self.words() {
-            let mut bits = self.bits(index).load(Ordering::Relaxed);
-            digest = digest.wrapping_sub(term(bits, index));
-            while bits != 0 && taken < out.len() {
-                let number = index * 64 + bits.trailing_zeros();
-                bits &= bits - 1;
+            let mut word = self.open(index);
+            while word.now != 0 && taken < out.len() {
+                let number = index * 64 + word.now.trailing_zeros();
+                word.now &= word.now - 1;
                 // SAFETY: `address` is a slab of this cache and only objects have bits.
                 out[taken].write(unsafe { self.cache.object_at(self.address, number) });
                 taken += 1;
             }
-            digest = digest.wrapping_add(term(bits, index));
-            self.bits(index).store(bits, Ordering::Relaxed);
+            digest = digest.wrapping_add(self.close(word));
             if taken == out.len() {
                 break;
             }
@@ -278,20 +274,13 @@ impl<'a> Slab<'a> {
     }
 }
 
-/// Prefetches the parts of slabs that [`Lists::put`] reads, so that cache misses overlap.
-fn prefetch_slabs<P: PerCpu>(context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
-    let mut last = None;
-    for object in objects {
-        let pfn = context.slab_of(cache, *object);
-        if last.replace(pfn) != Some(pfn) {
-            Slab::at(context, cache, pfn).prefetch();
-        }
-    }
-}
-
 impl Lists {
     fn nr_empty(&self) -> u32 {
         self.lengths[EMPTY]
+    }
+
+    fn nr_partial(&self) -> u64 {
+        self.lengths[..EMPTY].iter().copied().map(u64::from).sum()
     }
 
     fn add(&mut self, slab: &Slab<'_>, bucket: usize, end: End) {
@@ -310,30 +299,28 @@ impl Lists {
         if old == new {
             return;
         }
-        match old {
-            Some(bucket) => self.remove(slab, bucket),
-            None => self.nr_full -= 1,
+        if let Some(bucket) = old {
+            self.remove(slab, bucket);
         }
-        match new {
-            Some(bucket) => self.add(slab, bucket, end),
-            None => self.nr_full += 1,
+        if let Some(bucket) = new {
+            self.add(slab, bucket, end);
         }
     }
 
     fn take<P: PerCpu>(
         &mut self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
+        view: &SlabsView<'_, P>,
         out: &mut [MaybeUninit<Object>],
     ) -> usize {
-        let (mut taken, is_far) = (0, self.nr_slabs * cache.order().bytes() as u64 >= FAR_BYTES);
+        let slab_bytes = view.cache.order().bytes() as u64;
+        let (mut taken, is_far) = (0, self.nr_slabs * slab_bytes >= FAR_BYTES);
         for bucket in 0..BUCKETS {
             while taken < out.len()
                 && let Some(head) = self.slabs[bucket].first()
             {
-                let slab = Slab::at(context, cache, head);
+                let slab = view.slab(head);
                 if is_far && let Some(next) = slab.frames.next(head).get() {
-                    Slab::at(context, cache, next).prefetch();
+                    view.slab(next).prefetch();
                 }
                 let before = slab.free();
                 let count = slab.take(&mut out[taken..]);
@@ -356,10 +343,8 @@ impl BitmapSlabs {
                 slabs: [const { List::new() }; BUCKETS],
                 lengths: [0; BUCKETS],
                 nr_slabs: 0,
-                nr_full: 0,
                 nr_free: 0,
                 slabs_allocated: 0,
-                slabs_freed: 0,
                 populating: Populating::new(),
             }),
         }
@@ -369,7 +354,7 @@ impl BitmapSlabs {
     pub fn start(&self) {
         let mut lists = self.lists.lock();
         debug_assert!(lists.nr_slabs == 0);
-        (lists.slabs_allocated, lists.slabs_freed) = (0, 0);
+        lists.slabs_allocated = 0;
         lists.populating = Populating::new();
     }
 
@@ -392,286 +377,19 @@ impl BitmapSlabs {
         SlabLayout { order, header_bytes: header_bytes(order.bytes(), stride) }
     }
 
-    /// Fills the front of `out` from slabs, and makes new slabs where the existing ones do not
-    /// suffice. `sheaf`, the number of objects that a CPU keeps, decides whether pages are
-    /// populated. Returns the number of objects, and whether never touched memory was taken.
-    pub fn alloc<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        sheaf: usize,
-        out: &mut [MaybeUninit<Object>],
-    ) -> (usize, bool) {
-        let (mut taken, mut is_fresh) = (self.take(context, cache, out), false);
-        while taken < out.len() {
-            let objects = sheaf.max(out.len() - taken);
-            let Some(fresh) = self.grow(context, cache, objects) else { break };
-            is_fresh |= fresh;
-            taken += self.take(context, cache, &mut out[taken..]);
-        }
-        (taken, is_fresh)
-    }
-
-    /// Fills the front of `out` from the existing slabs; returns the number of objects.
-    #[inline(never)]
-    pub fn take<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        out: &mut [MaybeUninit<Object>],
-    ) -> usize {
-        let mut lists = self.lists.lock();
-        let empty = lists.nr_empty();
-        let taken = lists.take(context, cache, out);
-        self.publish(&lists, context, cache, empty);
-        taken
-    }
-
-    /// Takes up to `most` objects of the existing slabs in one critical section, and gives them to
-    /// `keep` in pieces, the lowest address of a piece last. With `wants_all`, takes nothing if
-    /// there are fewer: the caller then makes a new slab first, so that a piece has objects of old
-    /// and new slabs. `keep` returns how many objects at the front of a piece it refuses; these go
-    /// back to their slabs, and the call ends. Returns the number of objects taken, including
-    /// refused ones, and whether `keep` refused none of them.
-    #[inline(never)]
-    pub(super) fn take_pieces<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        (most, wants_all): (usize, bool),
-        mut keep: impl FnMut(&[Object]) -> usize,
-    ) -> (usize, bool) {
-        let mut lists = self.lists.lock();
-        if wants_all && lists.nr_free < most as u64 {
-            return (0, true);
-        }
-        let (empty, mut taken, mut refused) = (lists.nr_empty(), 0, 0);
-        while taken < most && refused == 0 {
-            let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-            let wanted = (most - taken).min(MAX_BATCH);
-            let count = lists.take(context, cache, &mut buffer[..wanted]);
-            buffer[..count].reverse();
-            // SAFETY: the lists wrote the first `count` elements.
-            let objects = unsafe { written(&buffer, count) };
-            refused = keep(objects);
-            lists.put(context, cache, &objects[..refused]);
-            taken += count;
-            if count < wanted {
-                break;
-            }
-        }
-        self.publish(&lists, context, cache, empty);
-        (taken, refused == 0)
-    }
-
-    /// Adds a slab for a request of `objects` objects. Other CPUs may take its objects before the
-    /// caller does. Returns whether its memory was never touched; `None` if there is no memory.
-    #[inline(never)]
-    pub fn grow<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        objects: usize,
-    ) -> Option<bool> {
-        let slot = context.percpu.current();
-        let page = context.take_block(slot, context.zones.node_of(slot), cache)?;
-        self.add_slab(context, cache, page, objects);
-        Some(page.zeroed)
-    }
-
-    #[inline(never)]
-    fn add_slab<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        page: Page,
-        objects: usize,
-    ) {
-        let role = match page.zeroed {
-            true => self.bring_in(context, cache, page.pfn, objects),
-            false => Role::Ordinary,
-        };
-        let slab = Slab::at(context, cache, page.pfn);
-        slab.reset();
-        // SAFETY: the block is a slab of this cache, and no other task can find it yet.
-        unsafe { cache.construct(slab.address) };
-        context.zones.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());
-        let mut lists = self.lists.lock();
-        let empty = lists.nr_empty();
-        lists.nr_slabs += 1;
-        lists.slabs_allocated += 1;
-        lists.populating.made(slab.pfn, role);
-        lists.nr_free += u64::from(cache.objects());
-        // The new slab goes to the tail, so that neighbouring slabs are used one after the other.
-        lists.add(&slab, EMPTY, End::Tail);
-        self.publish(&lists, context, cache, empty);
-    }
-
-    /// Populates a slab of never touched memory, or leaves it to page faults.
-    fn bring_in<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        objects: usize,
-    ) -> Role {
-        let (os, bytes) = (context.zones.arena().os(), objects * cache.stride());
-        let mut plan = {
-            let lists = self.lists.lock();
-            lists.populating.plan(os, cache, lists.nr_slabs, bytes)
-        };
-        if plan.look(context.zones, cache) {
-            self.lists.lock().populating.looked(&plan);
-        }
-        plan.bring_in(context.zones, cache, slab)
-    }
-
-    /// Gives objects back to their slabs, and empty slabs beyond `keep` to the context.
-    pub fn free<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        objects: &[Object],
-        keep: u32,
-    ) {
-        for piece in objects.chunks(SLABS_BATCH) {
-            let keep = if context.limits.is_empty_enough(context.zones) { 0 } else { keep };
-            context.add_emptied(self.put(context, cache, piece, keep), cache.order());
-        }
-    }
-
-    /// Frees objects into their slabs; returns slabs beyond `keep` that became empty.
-    #[inline(never)]
-    fn put<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        objects: &[Object],
-        keep: u32,
-    ) -> List<Pfn> {
-        if self.outside() * cache.stride() as u64 >= FAR_BYTES {
-            prefetch_slabs(context, cache, objects);
-        }
-        let mut lists = self.lists.lock();
-        let empty = lists.nr_empty();
-        lists.put(context, cache, objects);
-        let emptied = lists.nr_empty() - empty;
-        let beyond = lists.nr_empty().saturating_sub(keep).min(emptied);
-        let detached = lists.detach_empty(context, cache, beyond);
-        self.publish(&lists, context, cache, empty);
-        detached
-    }
-
-    /// Visits the number of every object that is free in `slab`. O(objects).
-    pub fn visit_free<P: PerCpu>(
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        let slab = Slab::at(context, cache, slab);
-        for index in 0..slab.words() {
-            let bits = slab.bits(index).load(Ordering::Relaxed);
-            (0..64).filter(|bit| bits >> bit & 1 != 0).for_each(|bit| visit(index * 64 + bit));
-        }
-    }
-
-    /// Gives the empty slabs beyond `keep` to the page allocator.
-    pub fn trim<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, keep: u32) {
-        loop {
-            let mut lists = self.lists.lock();
-            let kept = lists.nr_empty();
-            if kept <= keep {
-                return;
-            }
-            let most = (kept - keep).min(SLABS_BATCH as u32);
-            let detached = lists.detach_empty(context, cache, most);
-            context.limits.empty_changed(kept, lists.nr_empty(), cache.order().bytes());
-            drop(lists);
-            context.add_emptied(detached, cache.order());
-            context.give_back_emptied();
-        }
+    /// These slabs as those of `cache`.
+    #[inline(always)]
+    pub fn of<'a, P: PerCpu>(
+        &'a self,
+        context: &'a SlabContext<'a, P>,
+        cache: &'a Cache,
+    ) -> SlabsView<'a, P> {
+        SlabsView { context, cache, slabs: self }
     }
 
     /// Objects that are not free in a slab: in use, or parked. Takes no lock.
     pub(super) fn outside(&self) -> u64 {
         self.outside.load(Ordering::Relaxed)
-    }
-
-    /// Publishes the counts at the end of a critical section that began with `empty` empty slabs.
-    fn publish<P: PerCpu>(
-        &self,
-        lists: &Lists,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        empty: u32,
-    ) {
-        let objects = lists.nr_slabs * u64::from(cache.objects());
-        self.outside.store(objects - lists.nr_free, Ordering::Relaxed);
-        context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
-    }
-
-    fn slab_of<'a, P: PerCpu>(
-        context: &SlabContext<'a, P>,
-        cache: &'a Cache,
-        object: Object,
-    ) -> Slab<'a> {
-        let pfn = context.slab_of(cache, object);
-        // The object was freed twice: a slot still held it when its slab was given back.
-        if context.zones.frames().kind(pfn) != cache.id().kind() {
-            not_in_use(cache, object);
-        }
-        Slab::at(context, cache, pfn)
-    }
-
-    /// Fills in the counts of slabs and objects, and those of the list lock.
-    pub fn add_stats(&self, cache: &Cache, stats: &mut SlabStats) {
-        let lists = self.lists.lock();
-        stats.total_slabs = lists.nr_slabs;
-        stats.total_objects = lists.nr_slabs * u64::from(cache.objects());
-        stats.active_objects = stats.total_objects - lists.nr_free;
-        stats.active_slabs = lists.nr_slabs - u64::from(lists.nr_empty());
-        stats.partial_slabs = lists.nr_slabs - lists.nr_full - u64::from(lists.nr_empty());
-        stats.slabs_allocated = lists.slabs_allocated;
-        stats.slabs_freed = lists.slabs_freed;
-        drop(lists);
-        stats.list_lock = self.lists.stats();
-    }
-
-    /// Checks the equations at the top of this file.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
-    pub fn validate<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-    ) -> Result<(), Broken> {
-        let lists = self.lists.lock();
-        let (mut slabs, mut free) = (0, 0);
-        for bucket in 0..BUCKETS {
-            let mut length = 0u32;
-            lists.slabs[bucket].validate(context.zones.frames(), |pfn| {
-                length += 1;
-                let (slab, check) = (Slab::at(context, cache, pfn), Check::of("slab").at(pfn.0));
-                let counted: u32 = (0..slab.words())
-                    .map(|index| slab.bits(index).load(Ordering::Relaxed).count_ones())
-                    .sum();
-                let is_own = context.zones.frames().kind(pfn) == cache.id().kind();
-                check.equal(slab.free(), counted, "free(slab) = popcount(bits)")?;
-                check.that(slab.is_intact(), "digest(slab) = sum of terms of its bits")?;
-                check.that(slab.bucket(counted) == Some(bucket), "list(slab) = its quarter")?;
-                check.that(is_own, "kind of a slab's frames = its cache's")?;
-                slabs += 1;
-                free += u64::from(counted);
-                Ok(())
-            })?;
-            let check = Check::of("list of slabs");
-            check.equal(lists.lengths[bucket], length, "length(list) = slabs on it")?;
-        }
-        let check = Check::of("slabs of a cache");
-        check.equal(lists.nr_free, free, "nr_free = sum of free(slab)")?;
-        check.equal(lists.nr_slabs, slabs + lists.nr_full, "nr_slabs = slabs on lists + full ones")
     }
 
     /// Visits the list lock.
@@ -686,12 +404,250 @@ impl Default for BitmapSlabs {
     }
 }
 
+impl<'a, P: PerCpu> SlabsView<'a, P> {
+    fn slab(&self, pfn: Pfn) -> Slab<'a> {
+        let (zones, caches) = (self.context.zones, self.context.caches);
+        let address = zones.arena().address(pfn);
+        Slab { zones, caches, frames: zones.frames(), cache: self.cache, pfn, address }
+    }
+
+    /// Fills the front of `out` from slabs, and makes new slabs where the existing ones do not
+    /// suffice. `sheaf`, the number of objects that a CPU keeps, decides whether pages are
+    /// populated. Returns the number of objects, and whether never touched memory was taken.
+    pub fn alloc(&self, sheaf: usize, out: &mut [MaybeUninit<Object>]) -> (usize, bool) {
+        let (mut taken, mut is_fresh) = (self.take(out), false);
+        while taken < out.len() {
+            let objects = sheaf.max(out.len() - taken);
+            let Some(fresh) = self.grow(objects) else { break };
+            is_fresh |= fresh;
+            taken += self.take(&mut out[taken..]);
+        }
+        (taken, is_fresh)
+    }
+
+    /// Fills the front of `out` from the existing slabs; returns the number of objects.
+    #[inline(never)]
+    pub fn take(&self, out: &mut [MaybeUninit<Object>]) -> usize {
+        let mut lists = self.slabs.lists.lock();
+        let empty = lists.nr_empty();
+        let taken = lists.take(self, out);
+        self.publish(&lists, empty);
+        taken
+    }
+
+    /// Takes up to `most` objects of the existing slabs in one critical section, and gives them to
+    /// `keep` in pieces, the lowest address of a piece last. With `wants_all`, takes nothing if
+    /// there are fewer: the caller then makes a new slab first, so that a piece has objects of old
+    /// and new slabs. `keep` returns how many objects at the front of a piece it refuses; these go
+    /// back to their slabs, and the call ends. Returns the number of objects taken, including
+    /// refused ones, and whether `keep` refused none of them.
+    #[inline(never)]
+    pub(super) fn take_pieces(
+        &self,
+        most: usize,
+        wants_all: bool,
+        mut keep: impl FnMut(&[Object]) -> usize,
+    ) -> (usize, bool) {
+        let mut lists = self.slabs.lists.lock();
+        if wants_all && lists.nr_free < most as u64 {
+            return (0, true);
+        }
+        let (empty, mut taken, mut refused) = (lists.nr_empty(), 0, 0);
+        while taken < most && refused == 0 {
+            let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+            let wanted = (most - taken).min(MAX_BATCH);
+            let count = lists.take(self, &mut buffer[..wanted]);
+            buffer[..count].reverse();
+            // SAFETY: the lists wrote the first `count` elements.
+            let objects = unsafe { written(&buffer, count) };
+            refused = keep(objects);
+            lists.put(self, &objects[..refused]);
+            taken += count;
+            if count < wanted {
+                break;
+            }
+        }
+        self.publish(&lists, empty);
+        (taken, refused == 0)
+    }
+
+    /// Adds a slab for a request of `objects` objects. Other CPUs may take its objects before the
+    /// caller does. Returns whether its memory was never touched; `None` if there is no memory.
+    #[inline(never)]
+    pub fn grow(&self, objects: usize) -> Option<bool> {
+        let context = self.context;
+        let slot = context.percpu.current();
+        let page = context.take_block(slot, context.zones.node_of(slot), self.cache)?;
+        self.add_slab(page, objects);
+        Some(page.zeroed)
+    }
+
+    #[inline(never)]
+    fn add_slab(&self, page: Page, objects: usize) {
+        let cache = self.cache;
+        let is_sample = page.zeroed && self.bring_in(page.pfn, objects);
+        let slab = self.slab(page.pfn);
+        slab.reset();
+        // SAFETY: the block is a slab of this cache, and no other task can find it yet.
+        unsafe { cache.construct(slab.address) };
+        slab.frames.set_kind(page.pfn, cache.order().frames(), cache.id().kind());
+        let mut lists = self.slabs.lists.lock();
+        let empty = lists.nr_empty();
+        lists.nr_slabs += 1;
+        lists.slabs_allocated += 1;
+        lists.populating.made(slab.pfn, is_sample);
+        lists.nr_free += u64::from(cache.objects());
+        // The new slab goes to the tail, so that neighbouring slabs are used one after the other.
+        lists.add(&slab, EMPTY, End::Tail);
+        self.publish(&lists, empty);
+    }
+
+    /// Populates a slab of never touched memory, or leaves it to page faults. Returns whether it is a
+    /// sample (see [`Plan::bring_in`](super::populating::Plan::bring_in)).
+    fn bring_in(&self, slab: Pfn, objects: usize) -> bool {
+        let (zones, cache) = (self.context.zones, self.cache);
+        let (os, bytes) = (zones.arena().os(), objects * cache.stride());
+        let mut plan = {
+            let lists = self.slabs.lists.lock();
+            lists.populating.plan(os, cache, lists.nr_slabs, bytes)
+        };
+        if plan.look(zones, cache) {
+            self.slabs.lists.lock().populating.looked(&plan);
+        }
+        plan.bring_in(zones, cache, slab)
+    }
+
+    /// Gives objects back to their slabs, and empty slabs beyond `keep` to the context.
+    pub fn free(&self, objects: &[Object], keep: u32) {
+        let context = self.context;
+        for piece in objects.chunks(SLABS_BATCH) {
+            let keep = if context.limits.is_empty_enough(context.zones) { 0 } else { keep };
+            context.add_emptied(self.put(piece, keep), self.cache.order());
+        }
+    }
+
+    /// Frees objects into their slabs; returns slabs beyond `keep` that became empty.
+    #[inline(never)]
+    fn put(&self, objects: &[Object], keep: u32) -> List<Pfn> {
+        if self.slabs.outside() * self.cache.stride() as u64 >= FAR_BYTES {
+            self.prefetch_slabs(objects);
+        }
+        let mut lists = self.slabs.lists.lock();
+        let empty = lists.nr_empty();
+        lists.put(self, objects);
+        let emptied = lists.nr_empty() - empty;
+        let beyond = lists.nr_empty().saturating_sub(keep).min(emptied);
+        let detached = lists.detach_empty(self, beyond);
+        self.publish(&lists, empty);
+        detached
+    }
+
+    /// Visits the number of every object that is free in `slab`. O(objects).
+    pub fn visit_free(&self, slab: Pfn, visit: &mut dyn FnMut(u32)) {
+        let slab = self.slab(slab);
+        for index in 0..slab.words() {
+            let bits = slab.bits(index).load(Ordering::Relaxed);
+            (0..64).filter(|bit| bits >> bit & 1 != 0).for_each(|bit| visit(index * 64 + bit));
+        }
+    }
+
+    /// Gives the empty slabs beyond `keep` to the page allocator.
+    pub fn trim(&self, keep: u32) {
+        let (context, cache) = (self.context, self.cache);
+        loop {
+            let mut lists = self.slabs.lists.lock();
+            let kept = lists.nr_empty();
+            if kept <= keep {
+                return;
+            }
+            let most = (kept - keep).min(SLABS_BATCH as u32);
+            let detached = lists.detach_empty(self, most);
+            context.limits.empty_changed(kept, lists.nr_empty(), cache.order().bytes());
+            drop(lists);
+            context.add_emptied(detached, cache.order());
+            context.give_back_emptied();
+        }
+    }
+
+    /// Publishes the counts at the end of a critical section that began with `empty` empty slabs.
+    fn publish(&self, lists: &Lists, empty: u32) {
+        let objects = lists.nr_slabs * u64::from(self.cache.objects());
+        self.slabs.outside.store(objects - lists.nr_free, Ordering::Relaxed);
+        let slab_bytes = self.cache.order().bytes();
+        self.context.limits.empty_changed(empty, lists.nr_empty(), slab_bytes);
+    }
+
+    fn slab_of(&self, object: Object) -> Slab<'a> {
+        let pfn = self.context.slab_of(self.cache, object);
+        // The object was freed twice: a slot still held it when its slab was given back.
+        if self.context.zones.frames().kind(pfn) != self.cache.id().kind() {
+            not_in_use(self.cache, object);
+        }
+        self.slab(pfn)
+    }
+
+    /// Prefetches the parts of slabs that [`Lists::put`] reads, so that cache misses overlap.
+    fn prefetch_slabs(&self, objects: &[Object]) {
+        let mut last = None;
+        for object in objects {
+            let pfn = self.context.slab_of(self.cache, *object);
+            if last.replace(pfn) != Some(pfn) {
+                self.slab(pfn).prefetch();
+            }
+        }
+    }
+
+    /// Fills in the counts of slabs and objects, and those of the list lock.
+    pub fn add_stats(&self, stats: &mut SlabStats) {
+        let lists = self.slabs.lists.lock();
+        stats.total_slabs = lists.nr_slabs;
+        stats.total_objects = lists.nr_slabs * u64::from(self.cache.objects());
+        stats.active_objects = stats.total_objects - lists.nr_free;
+        stats.active_slabs = lists.nr_slabs - u64::from(lists.nr_empty());
+        stats.partial_slabs = lists.nr_partial();
+        stats.slabs_allocated = lists.slabs_allocated;
+        stats.slabs_freed = lists.slabs_allocated - lists.nr_slabs;
+        drop(lists);
+        stats.list_lock = self.slabs.lists.stats();
+    }
+
+    /// Checks the equations at the top of this file; fails with the first that does not hold.
+    pub fn validate(&self) -> Result<(), Broken> {
+        let frames = self.context.zones.frames();
+        let lists = self.slabs.lists.lock();
+        let (mut slabs, mut free) = (0, 0);
+        for bucket in 0..BUCKETS {
+            let mut length = 0u32;
+            lists.slabs[bucket].validate(frames, |pfn| {
+                length += 1;
+                let (slab, check) = (self.slab(pfn), Check::of("slab").at(pfn.0));
+                let counted: u32 = (0..slab.words())
+                    .map(|index| slab.bits(index).load(Ordering::Relaxed).count_ones())
+                    .sum();
+                let is_own = frames.kind(pfn) == self.cache.id().kind();
+                check.equal(slab.free(), counted, "free(slab) = popcount(bits)")?;
+                check.that(slab.is_intact(), "digest(slab) = sum of terms of its bits")?;
+                check.that(slab.bucket(counted) == Some(bucket), "list(slab) = its quarter")?;
+                check.that(is_own, "kind of a slab's frames = its cache's")?;
+                slabs += 1;
+                free += u64::from(counted);
+                Ok(())
+            })?;
+            let check = Check::of("list of slabs");
+            check.equal(lists.lengths[bucket], length, "length(list) = slabs on it")?;
+        }
+        let check = Check::of("slabs of a cache");
+        check.equal(lists.nr_free, free, "nr_free = sum of free(slab)")?;
+        check.that(slabs <= lists.nr_slabs, "nr_slabs = slabs on lists + full ones")
+    }
+}
+
 impl Lists {
     #[inline]
-    fn put<P: PerCpu>(&mut self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+    fn put<P: PerCpu>(&mut self, view: &SlabsView<'_, P>, objects: &[Object]) {
         let mut rest = objects;
         while let Some(&object) = rest.first() {
-            let slab = BitmapSlabs::slab_of(context, cache, object);
+            let slab = view.slab_of(object);
             let before = slab.free();
             let count = slab.put_batch(rest);
             self.nr_free += count as u64;
@@ -700,16 +656,11 @@ impl Lists {
         }
     }
 
-    fn detach_empty<P: PerCpu>(
-        &mut self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        most: u32,
-    ) -> List<Pfn> {
+    fn detach_empty<P: PerCpu>(&mut self, view: &SlabsView<'_, P>, most: u32) -> List<Pfn> {
         let mut detached = List::new();
         for _ in 0..most {
             let Some(empty) = self.slabs[EMPTY].first() else { break };
-            let slab = Slab::at(context, cache, empty);
+            let slab = view.slab(empty);
             self.detach(&slab);
             detached.push_back(slab.frames, slab.pfn);
         }
@@ -721,7 +672,6 @@ impl Lists {
         self.remove(slab, EMPTY);
         self.nr_slabs -= 1;
         self.nr_free -= u64::from(slab.cache.objects());
-        self.slabs_freed += 1;
         self.populating.gone(slab.pfn);
         slab.frames.set_kind(slab.pfn, slab.cache.order().frames(), Kind::NONE);
     }

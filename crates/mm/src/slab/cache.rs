@@ -36,6 +36,12 @@ impl CacheId {
         Self(index)
     }
 
+    /// The cache whose frames have this kind.
+    #[must_use]
+    pub fn of(kind: Kind) -> Option<Self> {
+        kind.is_cache().then(|| Self::new(usize::from(kind.0)))
+    }
+
     /// The number.
     #[inline(always)]
     #[must_use]
@@ -172,7 +178,7 @@ pub struct Cache {
     first_object: usize,
     objects: u32,
     magic: u64,
-    aliases: AtomicU32,
+    pub(super) aliases: AtomicU32,
     /// The last task that began to construct a slab's objects; 0 once that task has finished.
     constructing: AtomicUsize,
 }
@@ -254,7 +260,6 @@ impl Cache {
 
     /// Bytes from an object's start to the address that callers get: see [`Cache`].
     #[inline]
-    #[must_use]
     pub(crate) fn link_bytes(&self) -> usize {
         self.link_bytes
     }
@@ -290,18 +295,6 @@ impl Cache {
     #[must_use]
     pub fn name(&self) -> &str {
         core::str::from_utf8(self.name.as_bytes()).unwrap_or("?")
-    }
-
-    pub(super) fn add_alias(&self) {
-        self.aliases.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn drop_alias(&self) -> bool {
-        let aliases = self.aliases();
-        if aliases > 0 {
-            self.aliases.store(aliases - 1, Ordering::Relaxed);
-        }
-        aliases > 0
     }
 
     /// Number of caches that were created later and share this one.

@@ -3,12 +3,11 @@
 use super::cache::{Cache, MAX_CACHES};
 use super::cache_limits::CacheLimits;
 use super::mechanisms::Mechanisms;
-use super::pages::SlabPages;
 use super::table::CacheTable;
 use crate::frame::{
     FRAME_SHIFT, List, Metadata, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
 };
-use crate::pcp::{AllocFlags, Page, PageRequest};
+use crate::pcp::{AllocFlags, Page, PageAllocator, PagePolicy, PageRequest};
 use crate::zone::Zones;
 use core::cell::Cell;
 use quarry_sys::os::{OsError, OsResult};
@@ -28,6 +27,33 @@ pub struct SlabSetup {
     pub declared_cpus: u32,
     /// Mechanisms that the policy uses.
     pub mechanisms: Mechanisms,
+}
+
+/// The source of slabs: the page allocator, with any policy for its pcp lists. Slab policies call it
+/// through a trait object, and so are compiled once for all page policies.
+pub trait SlabPages {
+    /// See [`PageAllocator::alloc`].
+    fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page>;
+
+    /// See [`PageAllocator::free`].
+    fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order);
+
+    /// See [`PageAllocator::free_list`].
+    fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]);
+}
+
+impl<P: PagePolicy> SlabPages for PageAllocator<P> {
+    fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        self.alloc(slot, request)
+    }
+
+    fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
+        self.free(slot, pfn, order);
+    }
+
+    fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
+        self.free_list(slot, pages);
+    }
 }
 
 /// The parts of a stack that a slab policy uses.

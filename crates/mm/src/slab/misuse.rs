@@ -62,9 +62,8 @@ fn in_front(
     let (frames, arena) = (zones.frames(), zones.arena());
     let end = arena.address(slab);
     let last = Pfn(slab.0.checked_sub(1)?);
-    let kind = frames.kind(last);
-    if kind.is_cache() {
-        let bytes = caches.get(CacheId::new(usize::from(kind.0)))?.stride();
+    if let Some(id) = CacheId::of(frames.kind(last)) {
+        let bytes = caches.get(id)?.stride();
         let address = (end.as_ptr() as usize - bytes) as *mut u8;
         return Some(("an object", Object::new(address)?, bytes));
     }

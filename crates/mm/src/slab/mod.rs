@@ -8,8 +8,8 @@
 //! `lab/eras` has the policies of other eras. Files use only files to their left and in rows above:
 //!
 //! ```text
-//! stats   mechanisms   pages   params -> cache, cache_limits -> table, reclaim -> context, misuse
-//!          -> parked -> policy -> remaining
+//! stats   mechanisms   params -> cache, cache_limits -> table, reclaim -> context, misuse
+//!          -> policy -> remaining
 //! parts    buffer    late    populating -> bitmap_slabs    barn -> barns    width
 //! policies sheaf_cache -> sheaf_bound -> sheaf -> slam
 //! names
@@ -26,9 +26,7 @@ mod late;
 mod mechanisms;
 mod misuse;
 mod names;
-mod pages;
 mod params;
-mod parked;
 mod policy;
 mod populating;
 mod reclaim;
@@ -43,24 +41,22 @@ mod width;
 
 pub use barn::Barn;
 pub use barns::home;
-pub use bitmap_slabs::BitmapSlabs;
+pub use bitmap_slabs::{BitmapSlabs, SlabsView};
 pub use buffer::written;
 pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, Identity, MAX_CACHES, SlabLayout};
 pub use cache_limits::CacheLimits;
-pub use context::{MAX_BATCH, SlabContext, SlabSetup};
+pub use context::{MAX_BATCH, SlabContext, SlabPages, SlabSetup};
 pub use late::Late;
 pub use mechanisms::{Mechanisms, SlamMode};
 pub use misuse::{not_in_use, overwritten, written_after_free};
 pub use names::{
     RegisteredPolicy, SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, one_of, slab_names, slab_policy,
 };
-pub use pages::SlabPages;
 pub use params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};
-pub use parked::ParkedObjects;
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim, SparseWalk};
 pub use remaining::Remaining;
 pub use sheaf_cache::Sheaf;
 pub use slam::Slam;
 pub use stats::{BarnStats, Occupancy, SlabStats};
-pub use table::{CacheRequest, CacheTable};
+pub use table::CacheTable;

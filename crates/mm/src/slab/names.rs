@@ -51,16 +51,13 @@ pub const SLAB_ALIASES: &[(&str, &str)] = &[("slub", "slub-4.9")];
 /// The policy of this name or alias.
 #[must_use]
 pub fn slab_policy(name: &str) -> Option<&'static RegisteredPolicy> {
-    SLAB_POLICIES.iter().find(|policy| policy.name == behind_alias(name))
+    let alias = SLAB_ALIASES.iter().find(|(alias, _)| *alias == name);
+    let name = alias.map_or(name, |(_, meant)| meant);
+    SLAB_POLICIES.iter().find(|policy| policy.name == name)
 }
 
 /// All names that are accepted, aliases last.
 pub fn slab_names() -> impl Iterator<Item = &'static str> {
     let names = SLAB_POLICIES.iter().map(|policy| policy.name);
     names.chain(SLAB_ALIASES.iter().map(|(alias, _)| *alias))
-}
-
-fn behind_alias(name: &str) -> &str {
-    let alias = SLAB_ALIASES.iter().find(|(alias, _)| *alias == name);
-    alias.map_or(name, |(_, meant)| meant)
 }

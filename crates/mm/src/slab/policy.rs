@@ -4,7 +4,6 @@ use super::cache::{Cache, CacheId, SlabLayout};
 use super::context::SlabContext;
 use super::misuse::not_in_use;
 use super::params::{CacheOptions, CacheParams};
-use super::parked::ParkedObjects;
 use super::reclaim::{Reclaim, SparseWalk};
 use super::stats::{Occupancy, SlabStats};
 use super::table::CacheRequest;
@@ -18,15 +17,14 @@ use quarry_sys::percpu::{Object, PerCpu, Push};
 /// Moves the objects of caches between callers and slabs. A policy is one type.
 ///
 /// Any thread may call any method. Slow paths hold no lock when they call the page allocator.
-pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
+pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// The policy's name, as options and tables print it.
     const NAME: &'static str;
 
     /// The policy without caches: all zero bytes.
     const NEW: Self;
 
-    /// True if caches of the same stride become one cache (see
-    /// [`CacheTable::add`](super::CacheTable::add)).
+    /// True if caches of the same stride become one cache.
     const MERGES: bool = false;
 
     /// True if the policy writes a link to the first word of a free object. Objects of caches with
@@ -178,6 +176,25 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// The counts of the cache, read one after the other.
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
 
+    /// Returns whether `object` seems to be among the running CPU's free objects. The answer true
+    /// is rarely wrong; that of [`is_parked`](Self::is_parked) never is. The defaults of both are
+    /// for policies that park nothing or cannot tell.
+    #[inline(always)]
+    fn seems_parked(_percpu: &P, _id: CacheId, _object: Object) -> bool {
+        false
+    }
+
+    /// Returns whether `object` is free, and one of the next few that the running CPU hands out.
+    fn is_parked(&self, _context: &SlabContext<'_, P>, _cache: &Cache, _object: Object) -> bool {
+        false
+    }
+
+    /// A number that changes with every allocation and free (two equal batches may cancel out).
+    /// `None` if the policy has no counter that is cheaper to read than its statistics. O(slots).
+    fn activity(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> Option<u64> {
+        None
+    }
+
     /// Visits the number of every object that is free in `slab`, for reports of objects that were
     /// never freed. Parked objects do not count as free in their slab, so the caller shrinks the
     /// cache first. No other thread uses the cache. O(objects).
@@ -192,17 +209,16 @@ pub trait SlabPolicy<P: PerCpu>: ParkedObjects<P> + Sync {
     /// Visits the locks of all caches.
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>);
 
-    /// Checks the invariants of all caches, which no other thread may use meanwhile.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the invariants of all caches, which no other thread may use meanwhile. Fails with the
+    /// first equation that does not hold.
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken>;
 }
 
 /// Adds a cache to the table of `context`, and tells the policy.
 ///
 /// # Errors
-/// Same as [`CacheTable::add`](super::CacheTable::add).
+/// `ENOSPC` if all numbers are in use; `EINVAL` if the size is 0, the alignment is not a power of
+/// two or no slab of at most 4 MiB holds an object; or the error of [`SlabPolicy::create`].
 pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
     context: &SlabContext<'a, P>,
     policy: &S,

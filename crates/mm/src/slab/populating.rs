@@ -39,7 +39,6 @@ pub(super) struct Populating {
     has_looked: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
     /// True if the cache is large enough for this request: see [`SLABS_SHARE`].
     is_due: bool,
@@ -48,13 +47,6 @@ pub(super) struct Plan {
     is_dense: bool,
     wants_sample: bool,
     look_at: Option<Pfn>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Role {
-    Ordinary,
-    /// Left to page faults, to show how much of it is touched.
-    Sample,
 }
 
 impl Populating {
@@ -86,8 +78,8 @@ impl Populating {
         self.sample = Link::NONE;
     }
 
-    pub(super) fn made(&mut self, slab: Pfn, role: Role) {
-        if role == Role::Sample {
+    pub(super) fn made(&mut self, slab: Pfn, is_sample: bool) {
+        if is_sample {
             self.sample = Link::to(slab);
             self.since = 0;
         } else {
@@ -117,24 +109,21 @@ impl Plan {
         true
     }
 
-    /// Populates a slab of never touched memory if the plan asks for it.
-    pub(super) fn bring_in(&mut self, zones: &Zones, cache: &Cache, slab: Pfn) -> Role {
-        if !self.is_due {
-            return Role::Ordinary;
-        }
-        let faults = zones.faults(slab);
+    /// Populates a slab of never touched memory if the plan asks for it. Returns whether the slab
+    /// is a sample instead: left to page faults, to show how much of it is touched.
+    pub(super) fn bring_in(&self, zones: &Zones, cache: &Cache, slab: Pfn) -> bool {
+        let faults = if self.is_due { zones.faults(slab) } else { Faults::Whole };
         if faults == Faults::Whole {
-            return Role::Ordinary;
+            return false;
         }
         let is_whole = self.fills_pages || faults == Faults::Huge;
         if !is_whole && self.wants_sample {
-            self.wants_sample = false;
-            return Role::Sample;
+            return true;
         }
         if is_whole || self.is_dense && matches!(faults, Faults::Plain | Faults::Small) {
             zones.populate(slab, cache.order().frames());
         }
-        Role::Ordinary
+        false
     }
 }
 

@@ -17,10 +17,9 @@ use super::cache_limits::CacheLimits;
 use super::context::{PIECE, SlabContext};
 use super::misuse::not_in_use;
 use super::params::CacheParams;
-use super::parked::ParkedObjects;
 use super::policy::SlabPolicy;
 use super::reclaim::{Idle, Reclaim, SparseWalk};
-use super::sheaf_cache::{Sheaf, count};
+use super::sheaf_cache::{Sheaf, SheafView, count};
 use super::stats::{Occupancy, SlabStats};
 use super::width::{Means, Miss, Width};
 use crate::frame::{NodeId, Pfn};
@@ -34,42 +33,32 @@ use quarry_sys::primitive::Ordering;
 /// Maximum number of bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 
-impl Sheaf {
+impl<P: Arrays> SheafView<'_, P> {
     /// Puts objects into the running CPU's array; or else into barns or slabs, and returns false.
-    fn park<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        objects: &[Object],
-    ) -> bool {
-        let parked = context.percpu.push_batch(cache.id().array(), objects);
+    fn park(&self, objects: &[Object]) -> bool {
+        let parked = self.context.percpu.push_batch(self.array(), objects);
         if parked {
-            count(&self.of(cache).batched_in, objects.len());
+            count(&self.own.batched_in, objects.len());
         } else {
-            self.put_away(context, cache, objects);
+            self.put_away(objects);
         }
         parked
     }
 
     /// Puts objects into the barns of their nodes if there is room, else into the slabs.
-    pub(super) fn put_away<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        objects: &[Object],
-    ) {
-        let own = self.of(cache);
+    pub(super) fn put_away(&self, objects: &[Object]) {
+        let (context, barns) = (self.context, &self.own.barns);
         let mut rest = objects;
         while let Some(&first) = rest.first() {
             let (mut node, mut count) = (NodeId(0), rest.len());
-            if own.barns.nodes() > 1 {
+            if barns.nodes() > 1 {
                 node = home(context, first);
                 count = rest.iter().take_while(|object| home(context, **object) == node).count();
             }
             let (alike, behind) = rest.split_at(count);
-            let most = own.barn_most(cache);
-            if !own.barns.of(node).put(context.metadata, context.limits, alike, most) {
-                own.slabs.free(context, cache, alike, own.keep_empty());
+            let most = self.barn_most();
+            if !barns.of(node).put(context.metadata, context.limits, alike, most) {
+                self.slabs().free(alike, self.own.keep_empty());
             }
             rest = behind;
         }
@@ -80,19 +69,13 @@ impl Sheaf {
     /// false, and does nothing, if the array has less than a sheaf or the barn has no room. If the
     /// stack has several nodes, moves at most [`PIECE`] objects.
     #[inline(never)]
-    fn bring_in<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        object: Object,
-        sheaf: usize,
-    ) -> bool {
-        let (own, percpu, array) = (self.of(cache), context.percpu, cache.id().array());
-        let (node, barn) = own.barns.here(context);
-        let sheaf = if own.barns.nodes() > 1 { sheaf.min(PIECE - 1) } else { sheaf };
+    fn bring_in(&self, object: Object, sheaf: usize) -> bool {
+        let (context, barns, array) = (self.context, &self.own.barns, self.array());
+        let (percpu, (node, barn)) = (context.percpu, barns.here(context));
+        let sheaf = if barns.nodes() > 1 { sheaf.min(PIECE - 1) } else { sheaf };
         let mut away = [MaybeUninit::uninit(); PIECE];
         let (mut is_double, mut has_left, mut strangers) = (false, false, 0);
-        let most = (sheaf + 1, own.barn_most(cache));
+        let most = (sheaf + 1, self.barn_most());
         barn.bring_in(context.metadata, context.limits, most, |room, traffic| {
             if !percpu.pop_batch(array, &mut room[..sheaf]) {
                 return 0;
@@ -111,7 +94,7 @@ impl Sheaf {
                 room[sheaf].write(object);
                 count += 1;
             }
-            if own.barns.nodes() > 1 {
+            if barns.nodes() > 1 {
                 let is_ours = |object| home(context, object) == node;
                 // SAFETY: the first `count` elements are written.
                 strangers = unsafe { sort_out(&mut room[..count], &mut away, is_ours) };
@@ -119,11 +102,11 @@ impl Sheaf {
             count - strangers
         });
         if is_double {
-            not_in_use(cache, object);
+            not_in_use(self.cache, object);
         }
         if has_left {
             // SAFETY: sort_out wrote the first `strangers` elements.
-            self.put_away(context, cache, unsafe { written(&away, strangers) });
+            self.put_away(unsafe { written(&away, strangers) });
         }
         has_left
     }
@@ -131,18 +114,12 @@ impl Sheaf {
     /// Notes that the running CPU's array, in `slot`, was found full (`full`) or empty. May give it
     /// more room; beyond the room of a narrow array (two sheaves) only if `may_widen`.
     #[inline(never)]
-    pub(super) fn note_miss<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slot: SlotIndex,
-        (full, may_widen): (bool, bool),
-    ) -> Miss {
-        let (own, place) = (self.of(cache), (slot, cache.id().array()));
+    pub(super) fn note_miss(&self, slot: SlotIndex, full: bool, may_widen: bool) -> Miss {
+        let (context, own, place) = (self.context, self.own, (slot, self.array()));
         let mut means = Means {
             limits: &|| CacheLimits::rooms(context.zones),
-            may_widen: &|| may_widen && self.has_width_left(context, slot, cache),
-            take: &mut |array, objects| self.take_back(context, array, objects),
+            may_widen: &|| may_widen && self.has_width_left(slot),
+            take: &mut |array, objects| self.policy.take_back(context, array, objects),
         };
         let barn_has_some = own.barns.here(context).1.bytes() > 0;
         let miss = own.width.note_miss(context.percpu, place, full, barn_has_some, &mut means);
@@ -152,86 +129,52 @@ impl Sheaf {
         miss
     }
 
-    pub(super) fn free_to_slabs<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        objects: &[Object],
-    ) {
-        let own = self.of(cache);
-        own.slabs.free(context, cache, objects, own.keep_empty());
-        context.give_back_emptied();
+    pub(super) fn free_to_slabs(&self, objects: &[Object]) {
+        self.slabs().free(objects, self.own.keep_empty());
+        self.context.give_back_emptied();
     }
 
-    fn take_back<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        array: ArrayId,
-        objects: &[Object],
-    ) {
-        let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
-        context.give_back_emptied();
-        count(&self.of(cache).batched_out, objects.len());
-        self.free_to_slabs(context, cache, objects);
-    }
-
-    /// Returns whether the bounds of a slot allow it a wide array for `cache`. Takes no lock.
-    fn has_width_left<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        slot: SlotIndex,
-        cache: &Cache,
-    ) -> bool {
-        let bytes = |cache: &Cache| self.at(cache).width.wide_bytes();
+    /// Returns whether the bounds of a slot allow it a wide array of this cache. Takes no lock.
+    fn has_width_left(&self, slot: SlotIndex) -> bool {
+        let context = self.context;
+        let bytes = |cache: &Cache| self.policy.at(context, cache).own.width.wide_bytes();
         let owners = context.percpu.area().wide_owners(slot);
         let (mut places, mut held) = (0, 0);
         for owner in owners {
             places += 1;
             held += context.caches.get(CacheId::new(owner)).map_or(0, bytes);
         }
-        places < WIDE_PLACES && bytes(cache) > 0 && held + bytes(cache) <= SLOT_WIDE_BYTES
+        let wanted = bytes(self.cache);
+        places < WIDE_PLACES && wanted > 0 && held + wanted <= SLOT_WIDE_BYTES
     }
 
     /// Frees an object where array and barn are full, or where the array has just been drained.
     #[cold]
-    fn free_past_barn<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        object: Object,
-        sheaf: usize,
-    ) {
-        count(&self.of(cache).free_slow, 1);
-        let array = cache.id().array();
-        let room = context.percpu.area().room(context.percpu.current(), array);
+    fn free_past_barn(&self, object: Object, sheaf: usize) {
+        count(&self.own.free_slow, 1);
+        let percpu = self.context.percpu;
+        let room = percpu.area().room(percpu.current(), self.array());
         let mut left = sheaf.min(room.div_ceil(2));
-        while left > 0 && self.empty_array(context, cache, object, left.min(PIECE)) {
+        while left > 0 && self.empty_array(object, left.min(PIECE)) {
             left -= left.min(PIECE);
         }
-        self.park(context, cache, &[object]);
+        self.park(&[object]);
     }
 
     /// Moves `most` objects from the running CPU's array to the slabs; returns false if it has
     /// fewer. Aborts if `object` is one of them: it is freed twice.
     #[inline(never)]
-    fn empty_array<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        object: Object,
-        most: usize,
-    ) -> bool {
-        let own = self.of(cache);
+    fn empty_array(&self, object: Object, most: usize) -> bool {
         let mut buffer = [MaybeUninit::uninit(); PIECE];
-        let taken = context.percpu.pop_batch(cache.id().array(), &mut buffer[..most]);
+        let taken = self.context.percpu.pop_batch(self.array(), &mut buffer[..most]);
         if taken {
-            count(&own.batched_out, most);
+            count(&self.own.batched_out, most);
             // SAFETY: pop_batch wrote all `most` elements.
             let objects = unsafe { written(&buffer, most) };
             if is_among(objects, object) {
-                not_in_use(cache, object);
+                not_in_use(self.cache, object);
             }
-            own.slabs.free(context, cache, objects, own.keep_empty());
+            self.slabs().free(objects, self.own.keep_empty());
         }
         taken
     }
@@ -240,74 +183,63 @@ impl Sheaf {
     /// Calls `taken` with the objects that enter the array. If never touched memory was taken,
     /// shrinks barns to their bound under pressure, and then calls `pressed`.
     #[inline]
-    pub(super) fn alloc_missed<P: Arrays>(
+    pub(super) fn alloc_missed(
         &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
         miss: Miss,
         taken: impl Fn(&[Object]),
         pressed: impl FnOnce(),
     ) -> Option<Object> {
         let sheaf = miss.sheaf.max(1);
-        let (percpu, array) = (context.percpu, cache.id().array());
-        let (_, barn) = self.of(cache).barns.here(context);
+        let (context, array) = (self.context, self.array());
+        let (_, barn) = self.own.barns.here(context);
         let accept = |rest: &[Object]| {
             taken(rest);
-            percpu.push_batch(array, rest)
+            context.percpu.push_batch(array, rest)
         };
         barn.hand_out(context.limits, sheaf, accept)
-            .or_else(|| self.alloc_from_slabs(context, cache, sheaf, taken, pressed))
+            .or_else(|| self.alloc_from_slabs(sheaf, taken, pressed))
     }
 
     /// Frees an object for which the array was full: into the array if it grows, else barn or slab.
     #[inline]
-    pub(super) fn free_missed<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        object: Object,
-        miss: Miss,
-    ) {
+    pub(super) fn free_missed(&self, object: Object, miss: Miss) {
         let Miss { sheaf, has_grown, .. } = miss;
         if has_grown {
-            match context.percpu.push(cache.id().array(), object) {
+            match self.context.percpu.push(self.array(), object) {
                 // The array has counted this free.
                 Push::Stored => return,
-                Push::Duplicate => not_in_use(cache, object),
+                Push::Duplicate => not_in_use(self.cache, object),
                 Push::Refused => {}
             }
         }
         if sheaf == 0 {
-            count(&self.of(cache).free_slow, 1);
-            return self.put_away(context, cache, &[object]);
+            count(&self.own.free_slow, 1);
+            return self.put_away(&[object]);
         }
-        if !self.bring_in(context, cache, object, sheaf) {
-            self.free_past_barn(context, cache, object, sheaf);
+        if !self.bring_in(object, sheaf) {
+            self.free_past_barn(object, sheaf);
         }
     }
 
-    fn alloc_from_slabs<P: Arrays>(
+    fn alloc_from_slabs(
         &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
         sheaf: usize,
         taken_too: impl Fn(&[Object]),
         pressed: impl FnOnce(),
     ) -> Option<Object> {
-        let own = self.of(cache);
-        let (mut left, mut answer, mut is_fresh) = (own.refill(cache).min(sheaf), None, false);
+        let own = self.own;
+        let (mut left, mut answer, mut is_fresh) = (self.refill().min(sheaf), None, false);
         // Bounds the number of new slabs, because other CPUs may take their objects.
-        let mut slabs = left.div_ceil(cache.objects() as usize);
+        let mut slabs = left.div_ceil(self.cache.objects() as usize);
         while left > 0 {
-            let most = (left, slabs > 0);
-            let (taken, parked) = self.take_pieces(context, cache, most, &mut answer, &taken_too);
+            let (taken, parked) = self.take_pieces(left, slabs > 0, &mut answer, &taken_too);
             left -= taken;
             if !parked || left == 0 {
                 break;
             }
             // The buffer of `take_pieces` is off the stack here: making a slab may need much stack.
             let objects = left.max(own.width.narrow_sheaf());
-            match own.slabs.grow(context, cache, objects) {
+            match self.slabs().grow(objects) {
                 Some(fresh) => {
                     is_fresh |= fresh;
                     slabs = slabs.saturating_sub(1);
@@ -317,7 +249,7 @@ impl Sheaf {
             }
         }
         if is_fresh {
-            self.relieve_barns(context);
+            self.policy.relieve_barns(self.context);
             pressed();
         }
         count(&own.alloc_slow, usize::from(answer.is_some()));
@@ -326,16 +258,14 @@ impl Sheaf {
 
     /// Takes up to `most` objects from the existing slabs: one for `answer` if that is `None`, the
     /// others for the array. Returns their number, and whether the array had room for all.
-    fn take_pieces<P: Arrays>(
+    fn take_pieces(
         &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        most: (usize, bool),
+        most: usize,
+        wants_all: bool,
         answer: &mut Option<Object>,
         taken_too: &impl Fn(&[Object]),
     ) -> (usize, bool) {
-        let own = self.of(cache);
-        own.slabs.take_pieces(context, cache, most, |piece| {
+        self.slabs().take_pieces(most, wants_all, |piece| {
             let mut rest = piece;
             if answer.is_none()
                 && let Some((object, others)) = piece.split_last()
@@ -344,95 +274,44 @@ impl Sheaf {
                 rest = others;
             }
             taken_too(rest);
-            if !context.percpu.push_batch(cache.id().array(), rest) {
+            if !self.context.percpu.push_batch(self.array(), rest) {
                 return rest.len();
             }
-            count(&own.batched_in, rest.len());
+            count(&self.own.batched_in, rest.len());
             0
         })
     }
-}
-
-impl Sheaf {
-    /// Drains the arrays of idle slots and caches, and of the largest slot if room is short, after
-    /// one membarrier. Returns whether they held objects.
-    #[inline(never)]
-    fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
-        let area = context.percpu.area();
-        // If room is short, the slot with the most room loses it to slots that started later.
-        let is_too_much = area.all_room() > CacheLimits::rooms(context.zones).all;
-        let largest = match context.limits.was_crowded() || is_too_much {
-            true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
-            false => None,
-        };
-        let mut any = false;
-        let which = |slot: SlotIndex, array: ArrayId| {
-            (idle.slots)(slot)
-                || largest == Some(slot)
-                || (idle.caches)(CacheId::new(array.index()))
-        };
-        context.percpu.drain_where(&which, &mut |array, objects| {
-            any = true;
-            self.take_back(context, array, objects);
-        });
-        any
-    }
 
     #[inline(never)]
-    fn empty_cache<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        let own = self.at(cache);
-        while own.empty_barns(context, cache, u32::MAX) > 0 {}
-        own.barns.all().for_each(|barn| barn.trim_storage(context.metadata, false));
-        own.slabs.trim(context, cache, 0);
+    fn empty(&self) {
+        while self.empty_barns(u32::MAX) > 0 {}
+        self.own.barns.all().for_each(|barn| barn.trim_storage(self.context.metadata, false));
+        self.slabs().trim(0);
     }
 
     /// Gives the barns' unneeded objects to the slabs; returns whether there were any.
-    fn trim_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
-        let own = self.at(cache);
-        let keep = own.keep_empty();
+    fn trim_barns(&self) -> bool {
         let mut any = false;
-        for barn in own.barns.all() {
+        for barn in self.own.barns.all() {
             let mut left = barn.unneeded();
             while left > 0 {
-                match own.empty_barn(context, cache, (barn, left), keep) {
+                match self.empty_barn(barn, left, self.own.keep_empty()) {
                     0 => break,
                     taken => left -= taken,
                 }
                 any = true;
             }
-            barn.trim_storage(context.metadata, false);
+            barn.trim_storage(self.context.metadata, false);
         }
         any
     }
 
-    #[inline(never)]
-    fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
-        // The slots come first, for all caches at once, because each drain costs a barrier.
-        let mut shrunk = u32::from(self.empty_slots(context, idle));
-        for cache in context.caches.iter() {
-            if !(idle.caches)(cache.id()) {
-                shrunk += u32::from(self.trim_barns(context, cache));
-            } else if self.stats(context, cache).has_spare() {
-                self.empty_cache(context, cache);
-                shrunk += 1;
-            }
-        }
-        shrunk
-    }
-}
-
-impl Sheaf {
     /// The cache's counts, including the exchanges `others`, which neither barns nor slabs counted.
-    pub(super) fn stats_with<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        others: Traffic,
-    ) -> SlabStats {
-        let own = self.at(cache);
+    pub(super) fn stats_with(&self, others: Traffic) -> SlabStats {
+        let own = self.own;
         let mut stats = SlabStats::default();
-        own.slabs.add_stats(cache, &mut stats);
-        let mut usage = context.percpu.usage(cache.id().array());
+        self.slabs().add_stats(&mut stats);
+        let mut usage = self.context.percpu.usage(self.array());
         usage.operations -= own.operations_before.load(Ordering::Relaxed).min(usage.operations);
         stats.parked_objects = usage.level;
         let mut traffic = own.barns.add_stats(&mut stats);
@@ -449,6 +328,59 @@ impl Sheaf {
         stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
         stats
     }
+}
+
+impl Sheaf {
+    fn take_back<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        array: ArrayId,
+        objects: &[Object],
+    ) {
+        let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
+        context.give_back_emptied();
+        let view = self.of(context, cache);
+        count(&view.own.batched_out, objects.len());
+        view.free_to_slabs(objects);
+    }
+
+    /// Drains the arrays of idle slots and caches, and of the largest slot if room is short, after
+    /// one membarrier. Returns whether they held objects.
+    #[inline(never)]
+    fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
+        let area = context.percpu.area();
+        // If room is short, the slot with the most room loses it to slots that started later.
+        let is_too_much = area.all_room() > CacheLimits::rooms(context.zones).all;
+        let is_short = context.limits.was_crowded() || is_too_much;
+        let largest = || area.awake().max_by_key(|slot| area.slot_room(*slot));
+        let largest = if is_short { largest() } else { None };
+        let mut any = false;
+        let which = |slot: SlotIndex, array: ArrayId| {
+            (idle.slots)(slot)
+                || largest == Some(slot)
+                || (idle.caches)(CacheId::new(array.index()))
+        };
+        context.percpu.drain_where(&which, &mut |array, objects| {
+            any = true;
+            self.take_back(context, array, objects);
+        });
+        any
+    }
+
+    #[inline(never)]
+    fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
+        // The slots come first, for all caches at once, because each drain costs a barrier.
+        let mut shrunk = u32::from(self.empty_slots(context, idle));
+        for cache in context.caches.iter() {
+            if !(idle.caches)(cache.id()) {
+                shrunk += u32::from(self.at(context, cache).trim_barns());
+            } else if self.stats(context, cache).has_spare() {
+                self.at(context, cache).empty();
+                shrunk += 1;
+            }
+        }
+        shrunk
+    }
 
     /// Checks the equations. `others` are bytes in `limits.barns` that no barn has announced.
     pub(super) fn validate_with<P: Arrays>(
@@ -459,12 +391,12 @@ impl Sheaf {
         context.percpu.area().validate_room(CacheLimits::rooms(context.zones).slot)?;
         let (mut barns, mut empty) = (others, 0);
         for cache in context.caches.iter() {
-            let own = self.at(cache);
-            own.barns.validate()?;
-            own.slabs.validate(context, cache)?;
-            barns += own.barns.bytes();
+            let view = self.at(context, cache);
+            view.own.barns.validate()?;
+            view.slabs().validate()?;
+            barns += view.own.barns.bytes();
             let mut stats = SlabStats::default();
-            own.slabs.add_stats(cache, &mut stats);
+            view.slabs().add_stats(&mut stats);
             let slabs = stats.total_slabs - stats.active_slabs;
             empty += slabs as usize * cache.order().bytes();
         }
@@ -474,24 +406,28 @@ impl Sheaf {
     }
 }
 
-impl<P: Arrays> ParkedObjects<P> for Sheaf {
+impl<P: Arrays> SlabPolicy<P> for Sheaf {
+    const NAME: &'static str = "sheaf";
+    const NEW: Self = Self::new();
+
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
         percpu.seems_on_top(id.array(), object)
     }
 
     fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
+        let view = self.of(context, cache);
         let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
         (1..=LOOKED_AT).rev().any(|objects| {
             let taken = &mut buffer[..objects];
             if !context.percpu.pop_batch(cache.id().array(), taken) {
                 return false;
             }
-            count(&self.of(cache).batched_out, objects);
+            count(&view.own.batched_out, objects);
             // SAFETY: pop_batch wrote all `objects` elements.
             let taken = unsafe { written(taken, objects) };
             let is_here = taken.contains(&object);
-            self.park(context, cache, taken);
+            view.park(taken);
             is_here
         })
     }
@@ -500,18 +436,13 @@ impl<P: Arrays> ParkedObjects<P> for Sheaf {
         let usage = context.percpu.usage(cache.id().array());
         Some(usage.operations.wrapping_add(usage.level << 48))
     }
-}
-
-impl<P: Arrays> SlabPolicy<P> for Sheaf {
-    const NAME: &'static str = "sheaf";
-    const NEW: Self = Self::new();
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         BitmapSlabs::layout(params)
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        let own = self.at(cache);
+        let own = self.at(context, cache).own;
         own.barns.make(context)?;
         let (area, array) = (context.percpu.area(), cache.id().array());
         let (narrow, wide) = Width::of(cache.stride());
@@ -540,24 +471,24 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
     }
 
     fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        let (percpu, array) = (context.percpu, cache.id().array());
-        if let Some(object) = percpu.pop_unregistered(array) {
+        if let Some(object) = context.percpu.pop_unregistered(cache.id().array()) {
             return Some(object);
         }
-        let miss = self.note_miss(context, cache, percpu.current(), (false, true));
-        self.alloc_missed(context, cache, miss, |_| {}, || {})
+        let view = self.of(context, cache);
+        let miss = view.note_miss(context.percpu.current(), false, true);
+        view.alloc_missed(miss, |_| {}, || {})
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        let percpu = context.percpu;
-        match percpu.push_unregistered(cache.id().array(), object) {
+        match context.percpu.push_unregistered(cache.id().array(), object) {
             Push::Stored => return,
             Push::Duplicate => not_in_use(cache, object),
             Push::Refused => {}
         }
-        let miss = self.note_miss(context, cache, percpu.current(), (true, true));
-        self.free_missed(context, cache, object, miss);
-        self.bound_barns(context, cache);
+        let view = self.of(context, cache);
+        let miss = view.note_miss(context.percpu.current(), true, true);
+        view.free_missed(object, miss);
+        view.bound_barns();
     }
 
     fn alloc_bulk(
@@ -566,7 +497,8 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         cache: &Cache,
         out: &mut [MaybeUninit<Object>],
     ) -> usize {
-        let own = self.of(cache);
+        let view = self.of(context, cache);
+        let own = view.own;
         let sheaf = own.width.narrow_sheaf();
         let (mut fast, mut taken) = (0, 0);
         while taken < out.len() {
@@ -583,7 +515,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             }
         }
         if taken < out.len() {
-            let (more, is_fresh) = own.slabs.alloc(context, cache, sheaf, &mut out[taken..]);
+            let (more, is_fresh) = view.slabs().alloc(sheaf, &mut out[taken..]);
             taken += more;
             if is_fresh {
                 self.relieve_barns(context);
@@ -596,7 +528,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
     }
 
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
-        let own = self.of(cache);
+        let view = self.of(context, cache);
         let (percpu, array) = (context.percpu, cache.id().array());
         if percpu.area().room(percpu.current(), array) == 0 {
             percpu.make_room(array, &CacheLimits::rooms(context.zones), &mut |array, objects| {
@@ -604,28 +536,28 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             });
         }
         let mut fast = 0;
-        for sheaf in objects.chunks(own.width.narrow_sheaf()) {
-            if self.park(context, cache, sheaf) {
+        for sheaf in objects.chunks(view.own.width.narrow_sheaf()) {
+            if view.park(sheaf) {
                 fast += sheaf.len();
             }
             context.give_back_emptied();
         }
-        self.bound_barns(context, cache);
-        count(&own.bulk_free_fast, fast);
-        count(&own.free_slow, objects.len() - fast);
+        view.bound_barns();
+        count(&view.own.bulk_free_fast, fast);
+        count(&view.own.free_slow, objects.len() - fast);
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
         match what {
             Reclaim::All => {
                 let any = self.empty_slots(context, Idle { slots: &|_| true, caches: &|_| true });
-                context.caches.iter().for_each(|cache| self.empty_cache(context, cache));
+                context.caches.iter().for_each(|cache| self.at(context, cache).empty());
                 u32::from(any)
             }
             Reclaim::Cache(cache) => {
                 let caches = &|id| id == cache.id();
                 let any = self.empty_slots(context, Idle { slots: &|_| false, caches });
-                self.empty_cache(context, cache);
+                self.at(context, cache).empty();
                 u32::from(any)
             }
             Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
@@ -647,7 +579,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             *walk = SparseWalk::OVER;
             return 0;
         }
-        self.at(cache).slabs.purge_sparse(context, cache, walk)
+        self.at(context, cache).slabs().purge_sparse(walk)
     }
 
     fn occupancy(
@@ -656,17 +588,17 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         cache: &Cache,
         object: Object,
     ) -> Option<Occupancy> {
-        self.at(cache).slabs.occupancy(context, cache, object)
+        self.at(context, cache).slabs().occupancy(object)
     }
 
     fn alloc_dense(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        let own = self.of(cache);
+        let view = self.of(context, cache);
         let mut out = [MaybeUninit::uninit()];
-        let (taken, is_fresh) = own.slabs.alloc(context, cache, own.width.narrow_sheaf(), &mut out);
+        let (taken, is_fresh) = view.slabs().alloc(view.own.width.narrow_sheaf(), &mut out);
         if is_fresh {
             self.relieve(context);
         }
-        count(&own.alloc_slow, taken);
+        count(&view.own.alloc_slow, taken);
         // SAFETY: the slabs wrote the first `taken` elements.
         unsafe { written(&out, taken) }.first().copied()
     }
@@ -677,14 +609,15 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         cache: &Cache,
         object: Object,
     ) -> bool {
-        count(&self.of(cache).free_slow, 1);
-        self.free_to_slabs(context, cache, &[object]);
+        let view = self.of(context, cache);
+        count(&view.own.free_slow, 1);
+        view.free_to_slabs(&[object]);
         true
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
         if self.is_set_up(cache) {
-            self.stats_with(context, cache, Traffic::default())
+            self.at(context, cache).stats_with(Traffic::default())
         } else {
             SlabStats::default()
         }
@@ -697,13 +630,13 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         slab: Pfn,
         visit: &mut dyn FnMut(u32),
     ) {
-        BitmapSlabs::visit_free(context, cache, slab, visit);
+        self.at(context, cache).slabs().visit_free(slab, visit);
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
         // The locks of a cache that was never used were never taken.
         let used = context.caches.iter().filter(|cache| self.is_set_up(cache));
-        for own in used.map(|cache| self.at(cache)) {
+        for own in used.map(|cache| self.at(context, cache).own) {
             own.slabs.visit_locks(visit);
             own.barns.visit_locks(visit);
         }

@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::cache_limits::CacheLimits;
 use super::context::{MAX_BATCH, SlabContext};
-use super::sheaf_cache::Sheaf;
+use super::sheaf_cache::{Sheaf, SheafView};
 use crate::zone::Zones;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::Arrays;
@@ -14,37 +14,32 @@ const LARGE_BARN: usize = 64;
 const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 2048;
 
-impl Sheaf {
+impl<'a, P: Arrays> SheafView<'a, P> {
     /// Makes barns give objects to the slabs, if the barns of the cache or all barns together hold
     /// too much. Called at the end of a free, where much of the thread's stack is left.
     #[inline]
-    pub(super) fn bound_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        let own = self.of(cache);
-        if own.has_too_much(cache) {
+    pub(super) fn bound_barns(&self) {
+        let (context, barns) = (self.context, &self.own.barns);
+        if barns.bytes() > self.barn_most() * self.cache.stride() * barns.nodes() {
             context.give_back_emptied();
-            own.empty_barns(context, cache, own.keep_empty());
+            self.empty_barns(self.own.keep_empty());
         }
         if context.limits.barns() > CacheLimits::barns_most(context.zones) {
             context.give_back_emptied();
-            self.shrink_barns(context, cache, CacheLimits::barns_most, MAX_BATCH);
+            self.shrink_barns(CacheLimits::barns_most, MAX_BATCH);
         }
     }
 
     /// Makes barns give objects, until all together hold at most `bound` or have given `most`
-    /// objects or 2 MiB. Large barns give in turn; if no barn is large, the barns of `cache` give.
+    /// objects or 2 MiB. Large barns give in turn; if no barn is large, those of this cache give.
     #[cold]
     #[inline(never)]
-    fn shrink_barns<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        bound: fn(&Zones) -> usize,
-        most: usize,
-    ) {
-        let (bound, mut given, mut given_bytes) = (bound(context.zones), 0, 0);
-        while context.limits.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
-            let giver = self.next_large(context, bound / LARGE_BARN).unwrap_or(cache);
-            match self.at(giver).empty_barns(context, giver, 0) {
+    fn shrink_barns(&self, bound: fn(&Zones) -> usize, most: usize) {
+        let limits = self.context.limits;
+        let (bound, mut given, mut given_bytes) = (bound(self.context.zones), 0, 0);
+        while limits.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
+            let giver = self.next_large(bound / LARGE_BARN).unwrap_or(self.cache);
+            match self.policy.at(self.context, giver).empty_barns(0) {
                 0 => return,
                 objects => {
                     given += objects;
@@ -56,17 +51,16 @@ impl Sheaf {
 
     /// The next cache in turn whose barns hold more than `bytes` bytes.
     #[inline(never)]
-    fn next_large<'a, P: Arrays>(
-        &self,
-        context: &SlabContext<'a, P>,
-        bytes: usize,
-    ) -> Option<&'a Cache> {
+    fn next_large(&self, bytes: usize) -> Option<&'a Cache> {
+        let context = self.context;
         let caches = context.caches.iter().count();
         let first = context.limits.next_turn() % caches.max(1);
         let mut in_turn = context.caches.iter().cycle().skip(first).take(caches);
-        in_turn.find(|cache| self.at(cache).barns.bytes() > bytes)
+        in_turn.find(|cache| self.policy.at(context, cache).own.barns.bytes() > bytes)
     }
+}
 
+impl Sheaf {
     pub(super) fn relieve_barns<P: Arrays>(&self, context: &SlabContext<'_, P>) {
         if context.limits.barns() > CacheLimits::barns_pressed(context.zones)
             && let Some(first) = context.caches.iter().next()
@@ -74,7 +68,7 @@ impl Sheaf {
             own_stack::run(|| {
                 context.give_back_emptied();
                 let bound = CacheLimits::barns_pressed;
-                self.shrink_barns(context, first, bound, PRESSED_STEP_OBJECTS);
+                self.at(context, first).shrink_barns(bound, PRESSED_STEP_OBJECTS);
             });
         }
     }

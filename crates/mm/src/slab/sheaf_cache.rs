@@ -2,13 +2,13 @@
 
 use super::barn::Barn;
 use super::barns::Barns;
-use super::bitmap_slabs::BitmapSlabs;
+use super::bitmap_slabs::{BitmapSlabs, SlabsView};
 use super::buffer::written;
 use super::cache::{Cache, MAX_CACHES};
 use super::context::{PIECE, SlabContext};
 use super::width::Width;
 use core::mem::MaybeUninit;
-use quarry_sys::percpu::Arrays;
+use quarry_sys::percpu::{ArrayId, Arrays};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Maximum number of bytes of objects that a CPU takes from slabs at a time. Most of these objects
@@ -37,7 +37,7 @@ pub(super) struct SheafCache {
     pub(super) barns: Barns,
     pub(super) slabs: BitmapSlabs,
     pub(super) width: Width,
-    pub(super) keep_empty: AtomicU32,
+    keep_empty: AtomicU32,
     barn_least: AtomicU32,
     /// Requests and frees that the barn did not serve and therefore did not count.
     pub(super) alloc_slow: AtomicU64,
@@ -71,7 +71,7 @@ impl SheafCache {
         }
     }
 
-    pub(super) fn set_up(&self, cache: &Cache) {
+    fn set_up(&self, cache: &Cache) {
         let keep = EMPTY_BYTES / cache.order().bytes();
         self.keep_empty.store(keep as u32, Ordering::Relaxed);
         let least = (BARN_BYTES / cache.stride()).clamp(*BARN_OBJECTS.start(), *BARN_OBJECTS.end());
@@ -97,67 +97,65 @@ impl SheafCache {
         self.slabs.start();
     }
 
+    /// Maximum number of empty slabs that the cache keeps.
+    pub(super) fn keep_empty(&self) -> u32 {
+        self.keep_empty.load(Ordering::Relaxed)
+    }
+}
+
+/// A cache together with the data of its slow paths.
+pub(super) struct SheafView<'a, P: Arrays> {
+    pub(super) context: &'a SlabContext<'a, P>,
+    pub(super) cache: &'a Cache,
+    pub(super) policy: &'a Sheaf,
+    pub(super) own: &'a SheafCache,
+}
+
+impl<P: Arrays> SheafView<'_, P> {
+    pub(super) fn array(&self) -> ArrayId {
+        self.cache.id().array()
+    }
+
     /// Maximum number of objects in a barn. The bound falls as objects go back to their slabs, so
     /// that a few parked objects do not keep all slabs alive.
     #[inline(never)]
-    pub(super) fn barn_most(&self, cache: &Cache) -> usize {
-        let outside = self.slabs.outside() as usize;
-        let pointed = outside * cache.stride() / POINTERS_SHARE / size_of::<usize>();
-        (outside / BARN_SHARE).min(pointed).max(self.barn_least.load(Ordering::Relaxed) as usize)
+    pub(super) fn barn_most(&self) -> usize {
+        let outside = self.own.slabs.outside() as usize;
+        let pointed = outside * self.cache.stride() / POINTERS_SHARE / size_of::<usize>();
+        let least = self.own.barn_least.load(Ordering::Relaxed) as usize;
+        (outside / BARN_SHARE).min(pointed).max(least)
     }
 
-    /// Returns whether the barns hold more than they may.
-    pub(super) fn has_too_much(&self, cache: &Cache) -> bool {
-        self.barns.bytes() > self.barn_most(cache) * cache.stride() * self.barns.nodes()
-    }
-
-    pub(super) fn refill(&self, cache: &Cache) -> usize {
-        (REFILL_BYTES / cache.stride()).max(1)
+    pub(super) fn refill(&self) -> usize {
+        (REFILL_BYTES / self.cache.stride()).max(1)
     }
 
     /// Gives up to [`PIECE`] objects to the slabs, from the first barn that is not empty. The cache
     /// keeps at most `keep` empty slabs. Returns the number of objects.
-    pub(super) fn empty_barns<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        keep: u32,
-    ) -> usize {
-        let give = |barn| self.empty_barn(context, cache, (barn, PIECE), keep);
-        self.barns.all().map(give).find(|taken| *taken > 0).unwrap_or(0)
+    pub(super) fn empty_barns(&self, keep: u32) -> usize {
+        let give = |barn| self.empty_barn(barn, PIECE, keep);
+        self.own.barns.all().map(give).find(|taken| *taken > 0).unwrap_or(0)
     }
 
-    pub(super) fn empty_barn<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        (barn, most): (&Barn, usize),
-        keep: u32,
-    ) -> usize {
-        let taken = self.take_out(context, cache, (barn, most), keep);
-        context.give_back_emptied();
+    pub(super) fn empty_barn(&self, barn: &Barn, most: usize, keep: u32) -> usize {
+        let taken = self.take_out(barn, most, keep);
+        self.context.give_back_emptied();
         taken
     }
 
     #[inline(never)]
-    fn take_out<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        (barn, most): (&Barn, usize),
-        keep: u32,
-    ) -> usize {
+    fn take_out(&self, barn: &Barn, most: usize, keep: u32) -> usize {
         let mut buffer = [MaybeUninit::uninit(); PIECE];
-        let taken = barn.take(context.limits, &mut buffer[..most.min(PIECE)]);
+        let taken = barn.take(self.context.limits, &mut buffer[..most.min(PIECE)]);
         // SAFETY: `take` wrote the first `taken` elements.
-        let sheaf = unsafe { written(&buffer, taken) };
-        self.slabs.free(context, cache, sheaf, keep);
-        barn.trim_storage(context.metadata, true);
+        self.slabs().free(unsafe { written(&buffer, taken) }, keep);
+        barn.trim_storage(self.context.metadata, true);
         taken
     }
 
-    pub(super) fn keep_empty(&self) -> u32 {
-        self.keep_empty.load(Ordering::Relaxed)
+    #[inline(always)]
+    pub(super) fn slabs(&self) -> SlabsView<'_, P> {
+        self.own.slabs.of(self.context, self.cache)
     }
 }
 
@@ -178,13 +176,17 @@ impl Sheaf {
         }
     }
 
-    /// The state of a cache that is about to be used; sets it up at the first use.
+    /// A cache that is about to be used; sets its state up at the first use.
     #[inline]
-    pub(super) fn of(&self, cache: &Cache) -> &SheafCache {
+    pub(super) fn of<'a, P: Arrays>(
+        &'a self,
+        context: &'a SlabContext<'a, P>,
+        cache: &'a Cache,
+    ) -> SheafView<'a, P> {
         if !self.is_set_up(cache) {
             self.set_up(cache);
         }
-        self.at(cache)
+        self.at(context, cache)
     }
 
     #[inline]
@@ -201,10 +203,14 @@ impl Sheaf {
         self.set_up[number / 64].fetch_or(1 << (number % 64), Ordering::Release);
     }
 
-    /// The state of a cache for readers: all zero bytes if the cache was never used. `malloc` has
-    /// 72 caches, and a program touches the pages of only those that it uses.
-    pub(super) fn at(&self, cache: &Cache) -> &SheafCache {
-        &self.caches[cache.id().index()]
+    /// A cache for readers: its state is all zero bytes if it was never used. `malloc` has 72
+    /// caches, and a program touches the pages of only those that it uses.
+    pub(super) fn at<'a, P: Arrays>(
+        &'a self,
+        context: &'a SlabContext<'a, P>,
+        cache: &'a Cache,
+    ) -> SheafView<'a, P> {
+        SheafView { context, cache, policy: self, own: &self.caches[cache.id().index()] }
     }
 }
 

@@ -12,18 +12,14 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 const WORDS: usize = MAX_CACHES.div_ceil(64);
 
 /// A request for a cache.
-#[derive(Clone, Copy)]
-pub struct CacheRequest<'a> {
-    /// Name of the cache.
-    pub name: &'a str,
-    /// Size and alignment of its objects.
-    pub params: &'a CacheParams,
-    /// Other options of the cache.
-    pub options: &'a CacheOptions,
+pub(super) struct CacheRequest<'a> {
+    pub(super) name: &'a str,
+    pub(super) params: &'a CacheParams,
+    pub(super) options: &'a CacheOptions,
     /// True if an existing cache of the same stride may be returned instead.
-    pub merges: bool,
+    pub(super) merges: bool,
     /// True if the policy links free objects through themselves.
-    pub links: bool,
+    pub(super) links: bool,
 }
 
 /// All caches of a stack. Readers take no lock. A new cache gets the lowest free number.
@@ -71,11 +67,7 @@ impl CacheTable {
     /// `request.merges` and there is a mergeable cache of the same stride (and so of the same
     /// alignment), only counts an alias of that cache and returns it (`slab_merge`, Linux 2.6.22).
     /// If `take_up` fails with `EBUSY`, tries the next number.
-    ///
-    /// # Errors
-    /// `ENOSPC` if all numbers are in use; `EINVAL` if the size is 0, the alignment is not a power
-    /// of two or no slab of at most 4 MiB holds an object; or the error of `take_up`.
-    pub fn add(
+    pub(super) fn add(
         &self,
         request: &CacheRequest<'_>,
         layout: impl Fn(&CacheParams) -> SlabLayout,
@@ -85,7 +77,7 @@ impl CacheTable {
         if request.merges
             && let Some(twin) = self.find_mergeable(request)
         {
-            twin.add_alias();
+            twin.aliases.fetch_add(1, Ordering::Relaxed);
             return Ok(twin);
         }
         let used = self.used.load(Ordering::Relaxed) as usize;
@@ -135,7 +127,8 @@ impl CacheTable {
     /// Drops one alias of a cache; returns false if it has no alias.
     pub(crate) fn drop_alias(&self, cache: &Cache) -> bool {
         let _held = self.adding.lock();
-        cache.drop_alias()
+        let fewer = cache.aliases().checked_sub(1);
+        fewer.inspect(|aliases| cache.aliases.store(*aliases, Ordering::Relaxed)).is_some()
     }
 
     /// Removes the cache with this number.

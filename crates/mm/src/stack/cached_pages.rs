@@ -74,10 +74,8 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     /// In the child of a fork: ends calls of callbacks that other threads had begun.
     fn adopt_in_child(&self) {}
 
-    /// Checks the cache, which no other task may use. O(pages).
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
+    /// Checks the cache, which no other task may use; fails with the first equation that does not
+    /// hold. O(pages).
     fn validate<H: StackHost<Cache = Self>>(_host: &H) -> Result<(), Broken> {
         Ok(())
     }
@@ -127,10 +125,7 @@ pub trait StackHost: Sized {
     /// Returns whether the size classes of `malloc` exist, which have the first cache numbers.
     fn has_classes(&self) -> bool;
 
-    /// Creates a slab cache.
-    ///
-    /// # Errors
-    /// Same as for [`CacheTable::add`](crate::slab::CacheTable::add).
+    /// Creates a slab cache. Fails as [`create_cache`](crate::slab::create_cache) does.
     fn create_cache(
         &self,
         name: &str,

@@ -68,7 +68,7 @@ impl<C: StackConfig> Stack<C> {
 impl<C: StackConfig> CacheRef<'_, C> {
     /// The address that callers get for the object that starts at `start`.
     #[inline]
-    fn shown(self, start: Object) -> Object {
+    pub(super) fn shown(self, start: Object) -> Object {
         // SAFETY: an object is larger than its link.
         unsafe { start.add(self.stack.fast.link(self.id)) }
     }
@@ -96,11 +96,6 @@ impl<C: StackConfig> CacheRef<'_, C> {
         self.stack.alloc_reclaiming(self.id).map(|start| self.shown(start))
     }
 
-    /// The slow path of [`alloc`](Self::alloc), without a reclaim.
-    pub(super) fn alloc_without_reclaim(self) -> Option<Object> {
-        Some(self.shown(self.stack.alloc_of_cache(self.id)?))
-    }
-
     /// Frees an object; aborts if it was freed just before. O(1) if the running CPU has room.
     ///
     /// # Safety
@@ -124,11 +119,8 @@ impl<C: StackConfig> CacheRef<'_, C> {
     #[inline(never)]
     unsafe fn free_slow(self, object: Object) {
         effort::spend(Effort::SlabSlow, 1);
-        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         // SAFETY: the caller's promise is passed on.
-        unsafe {
-            stack.slab.free_slow(&stack.context(), cache, self.start(object));
-        }
+        unsafe { self.stack.slab.free_slow(&self.stack.context(), &self, self.start(object)) };
     }
 
     /// Aborts if no object of this cache, in use or free, starts at `address`. O(1).
@@ -194,14 +186,12 @@ impl<C: StackConfig> CacheRef<'_, C> {
 
     /// Empties slots and barns into slabs, and gives empty slabs back. O(slots + objects).
     pub fn shrink(self) {
-        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
-        stack.slab.reclaim(&stack.context(), Reclaim::Cache(cache));
+        self.stack.slab.reclaim(&self.stack.context(), Reclaim::Cache(&self));
     }
 
     /// The counts of the cache. O(slots).
     #[must_use]
     pub fn stats(self) -> SlabStats {
-        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
-        stack.slab.stats(&stack.context(), cache)
+        self.stack.slab.stats(&self.stack.context(), &self)
     }
 }

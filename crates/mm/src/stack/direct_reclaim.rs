@@ -17,7 +17,7 @@ use super::instance::{Stack, StackConfig};
 use super::miss::Claimant;
 use super::stash::Stash;
 use crate::frame::FRAME_BYTES;
-use crate::slab::{Cache, ParkedObjects, SlabPolicy};
+use crate::slab::{Cache, SlabPolicy};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;

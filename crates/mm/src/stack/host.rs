@@ -12,6 +12,7 @@ use crate::pcp::PageAllocator;
 use crate::slab::{
     CacheId, CacheOptions, CacheParams, MAX_BATCH, Reclaim, SlabPolicy, create_cache,
 };
+use core::fmt;
 use quarry_sys::clear::clear;
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::os::OsResult;
@@ -73,7 +74,8 @@ impl<C: StackConfig> StackHost for Stack<C> {
     }
 
     fn alloc_object(&self, id: CacheId) -> Option<Object> {
-        self.fast.alloc_of(id).or_else(|| self.cache(id).alloc_without_reclaim())
+        let object = self.fast.alloc_of(id);
+        object.or_else(|| self.alloc_of_cache(id).map(|start| self.cache(id).shown(start)))
     }
 
     unsafe fn free_objects(&self, id: CacheId, objects: &[Object]) {
@@ -139,45 +141,35 @@ impl<C: StackConfig> StackHost for Stack<C> {
     #[cold]
     #[inline(never)]
     fn misuse(&self, entry: Entry, address: *mut u8, misuse: Misuse) -> ! {
+        let end = |what: fmt::Arguments<'_>| fatal(format_args!("{entry}({address:p}): {what}"));
         let stride = |id| self.known_cache(id).stride();
+        let name = |id| self.known_cache(id).name();
         match misuse {
-            Misuse::NotInUse(id) => fatal(format_args!(
-                "{entry}({address:p}): object of {} bytes is not in use: freed already, or never \
-                 allocated",
+            Misuse::NotInUse(id) => end(format_args!(
+                "object of {} bytes is not in use: freed already, or never allocated",
                 stride(id)
             )),
-            Misuse::NothingInUse => fatal(format_args!(
-                "{entry}({address:p}): no block in use starts there: freed already, or never \
-                 allocated"
-            )),
-            Misuse::WrongSize { claimed, bytes } => fatal(format_args!(
-                "{entry}({address:p}): {claimed} bytes is the wrong size for an allocation of \
-                 {bytes}"
-            )),
-            Misuse::OtherCache { of, given } => fatal(format_args!(
-                "{entry}({address:p}): object of cache {} was given to cache {}",
-                self.known_cache(of).name(),
-                self.known_cache(given).name()
-            )),
-            Misuse::NoObject(id) => fatal(format_args!(
-                "{entry}({address:p}): the block is no object of cache {}",
-                self.known_cache(id).name()
-            )),
-            Misuse::NoPages(order) => fatal(format_args!(
-                "{entry}({address:p}): no block of {} pages in use starts there",
-                order.frames()
-            )),
-            Misuse::InsideObject(id) => fatal(format_args!(
-                "{entry}({address:p}): pointer into the middle of an object of {} bytes",
-                stride(id)
-            )),
-            Misuse::InsideBlock => {
-                fatal(format_args!("{entry}({address:p}): pointer into the middle of a block"))
+            Misuse::NothingInUse => {
+                end(format_args!("no block in use starts there: freed already, or never allocated"))
             }
+            Misuse::WrongSize { claimed, bytes } => {
+                end(format_args!("{claimed} bytes is the wrong size for an allocation of {bytes}"))
+            }
+            Misuse::OtherCache { of, given } => {
+                end(format_args!("object of cache {} was given to cache {}", name(of), name(given)))
+            }
+            Misuse::NoObject(id) => {
+                end(format_args!("the block is no object of cache {}", name(id)))
+            }
+            Misuse::NoPages(order) => {
+                end(format_args!("no block of {} pages in use starts there", order.frames()))
+            }
+            Misuse::InsideObject(id) => {
+                end(format_args!("pointer into the middle of an object of {} bytes", stride(id)))
+            }
+            Misuse::InsideBlock => end(format_args!("pointer into the middle of a block")),
             Misuse::Unowned(pfn) => self.misuse(entry, address, self.unowned(pfn)),
-            Misuse::Foreign => {
-                fatal(format_args!("{entry}({address:p}): pointer was not allocated by quarry"))
-            }
+            Misuse::Foreign => end(format_args!("pointer was not allocated by quarry")),
         }
     }
 

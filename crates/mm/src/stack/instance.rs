@@ -17,13 +17,11 @@ use crate::slab::{
     SlabSetup,
 };
 use core::cell::UnsafeCell;
-use core::fmt::Write;
 use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use quarry_sys::report::Line;
 
 /// The policies of a stack.
 pub trait StackConfig: Sized + 'static {
@@ -295,7 +293,7 @@ impl<C: StackConfig> Stack<C> {
         pages.zones().budget().set_marks(options.marks);
         let metadata = Metadata::new(os);
         if !options.bounds_footprint {
-            self.footprint.unbound();
+            self.footprint.is_unbounded.store(true, Ordering::Relaxed);
         }
         let built = Built {
             pages,
@@ -314,10 +312,9 @@ impl<C: StackConfig> Stack<C> {
 
     fn create_classes(&self) -> OsResult<()> {
         for class in self.caches.count() + 1..=classes::COUNT {
-            let size = classes::SIZES[class] as usize;
-            let name = class_name(size);
+            let name = classes::name(class);
             let name = core::str::from_utf8(name.as_bytes()).unwrap_or("malloc");
-            let params = CacheParams { size, align: 16 };
+            let params = CacheParams { size: classes::SIZES[class] as usize, align: 16 };
             let id = self.create_cache(name, &params, &CacheOptions::default())?;
             assert!(id.index() == class, "classes are the first caches");
         }
@@ -413,23 +410,6 @@ impl<C: StackConfig> Default for Stack<C> {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Returns `malloc-SIZE`. Formatting would take a third of the time that making a cache takes.
-fn class_name(size: usize) -> Line<24> {
-    let (mut digits, mut first, mut rest) = ([0; 20], 20, size);
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    let mut name = Line::default();
-    let number = core::str::from_utf8(&digits[first..]).unwrap_or("?");
-    let _ = name.write_str("malloc-").and_then(|()| name.write_str(number));
-    name
 }
 
 /// Returns whether a request of this size can be served at all.

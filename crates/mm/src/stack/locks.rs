@@ -21,8 +21,8 @@ impl<C: StackConfig> Stack<C> {
         self.caches.visit_locks(visit);
         self.mappings.visit_locks(visit);
         built.metadata.visit_locks(visit);
-        self.footprint.visit_locks(visit);
-        self.withheld.visit_locks(visit);
+        visit("footprint->given", &self.footprint.given);
+        visit("withheld->block", &self.withheld.ring);
         self.watch.visit_locks(visit);
         C::Cache::visit_locks(self, visit);
         self.fast.percpu.visit_locks(visit);
@@ -68,9 +68,6 @@ impl LockKinds {
 }
 
 /// Prints one line per name: acquisitions, contentions, waiting time, mean hold time (sampled).
-///
-/// # Errors
-/// The error of the writer.
 pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
     writeln!(
         out,

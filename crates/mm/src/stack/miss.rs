@@ -19,8 +19,10 @@ pub enum Claimant {
 /// See the head of the file. While a `Miss` exists, up to `frames` frames that its task frees
 /// belong to its request.
 pub struct Miss<'a> {
-    claimant: Claimant,
-    frames: u32,
+    /// The side that the frames are for.
+    pub claimant: Claimant,
+    /// Frames that the next attempt may have to take.
+    pub frames: u32,
     claim: Claim<'a>,
     naps: u32,
 }
@@ -36,18 +38,6 @@ impl<'a> Miss<'a> {
                 _ => return None,
             }
         }
-    }
-
-    /// The side that the frames are for.
-    #[must_use]
-    pub fn claimant(&self) -> Claimant {
-        self.claimant
-    }
-
-    /// Frames that the next attempt may have to take.
-    #[must_use]
-    pub fn frames(&self) -> u32 {
-        self.frames
     }
 
     /// Frames that are still missing.

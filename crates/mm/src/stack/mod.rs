@@ -10,8 +10,8 @@
 //!
 //! ```text
 //! call, instruments, budget_stats, miss, stash -> cached_pages
-//! durations -> deferral, fast_path, footprint, retention, large, withheld
-//!     -> instance -> pair, withholding -> bounding, direct_reclaim, reclaim
+//! deferral, fast_path, footprint, retention, large, withheld
+//!     -> instance -> withholding -> bounding, direct_reclaim, reclaim
 //!     -> request -> resize, caches -> listed, moving, pages, host -> locks
 //!     -> stats -> print, record, validate
 //! ```
@@ -23,7 +23,6 @@ mod caches;
 mod call;
 mod deferral;
 mod direct_reclaim;
-mod durations;
 mod fast_path;
 mod footprint;
 mod host;
@@ -35,7 +34,6 @@ mod locks;
 mod miss;
 mod moving;
 mod pages;
-mod pair;
 mod print;
 mod reclaim;
 mod record;

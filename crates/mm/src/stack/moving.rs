@@ -8,7 +8,7 @@ use super::cached_pages::StackHost;
 use super::call::MIN_ALIGN;
 use super::instance::{Stack, StackConfig};
 use crate::heap::classes;
-use crate::slab::{CacheId, Occupancy, ParkedObjects, SlabPolicy};
+use crate::slab::{CacheId, Occupancy, SlabPolicy};
 use quarry_sys::percpu::Object;
 
 impl<C: StackConfig> Stack<C> {

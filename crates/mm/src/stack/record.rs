@@ -3,17 +3,22 @@
 use super::budget_stats::BudgetStats;
 use super::cached_pages::{CachedPages, StackHost};
 use super::instance::{Stack, StackConfig};
-use super::large::LargeStats;
 use super::locks::LockKinds;
-use super::stats::{MemoryHeld, ServedBy, StackStats};
+use super::stats::{ServedBy, StackStats};
 use crate::frame::{FRAME_BYTES, MetadataKind, NodeId};
 use crate::slab::{Cache, SlabStats};
 use crate::zone::ZoneStats;
 use quarry_record::{
     About, Budget, CacheRow, Draft, ListRow, LockRow, Memory, Name, Sink, ZoneRow, events, flags,
 };
-use quarry_sys::lock::LockStats;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
+
+/// A `$row` with fields of `$from` that have the same name in both, and with the other fields.
+macro_rules! row {
+    ($row:ident from $from:expr; $($same:ident)+; $($field:ident: $value:expr),* $(,)?) => {
+        $row { $($same: $from.$same as _,)+ $($field: $value),* }
+    };
+}
 
 impl<C: StackConfig> Stack<C> {
     /// Writes the body of a record into `sink`; returns its sum. `about` describes the process.
@@ -44,7 +49,11 @@ impl<C: StackConfig> Stack<C> {
         let mut kinds = LockKinds::NONE;
         kinds.sum(self);
         for (name, stats) in kinds.each() {
-            draft.lock(&lock_row(name, stats));
+            draft.lock(&row! {
+                LockRow from stats;
+                acquisitions contentions hold_samples hold_ns wait_ns;
+                name: Name::new(name),
+            });
         }
     }
 
@@ -83,7 +92,10 @@ impl<C: StackConfig> Stack<C> {
         if !C::Cache::visit_vmstat(self, &mut event) {
             events::names().take(events::OF_PAGE_CACHE).for_each(|name| event(name, 0));
         }
-        let lists = &stats.page_lists;
+        let (lists, budget) = (&stats.page_lists, &stats.budget);
+        let (balances, took) = (&budget.balances, &budget.direct_ns);
+        let (blocks, mappings) = (&stats.blocks, &stats.mappings);
+        let prices = self.pages().memory().prices();
         for (name, value) in [
             ("pcp_allocs", lists.allocs),
             ("pcp_refills", lists.refills),
@@ -95,12 +107,6 @@ impl<C: StackConfig> Stack<C> {
             ("pcp_bypassed_frees", lists.bypassed_frees),
             ("pcp_critical_sections", lists.critical_sections),
             ("pcp_bad_blocks", lists.bad_blocks),
-        ] {
-            event(name, value);
-        }
-        let (budget, balances, took) =
-            (&stats.budget, &stats.budget.balances, &stats.budget.direct_ns);
-        for (name, value) in [
             ("pageoutrun", balances.runs),
             ("balance_reached", balances.reached),
             ("balance_passes", balances.passes),
@@ -115,22 +121,19 @@ impl<C: StackConfig> Stack<C> {
             ("direct_reclaim_p999_ns", took.p999),
             ("direct_reclaim_max_ns", took.longest),
             ("group_refusals", budget.group_refusals),
+            ("block_allocs", blocks.allocated),
+            ("block_frees", blocks.freed),
+            ("block_resizes", blocks.resized),
+            ("mapping_allocs", mappings.allocated),
+            ("mapping_frees", mappings.freed),
+            ("mapping_resizes", mappings.resized),
+            ("slot_barriers", stats.slots.barriers),
+            ("huge_page_us", prices.huge_us().unwrap_or(0).into()),
+            ("small_pages_us", prices.small_us().unwrap_or(0).into()),
+            ("wrong_sizes", stats.wrong_sizes),
         ] {
             event(name, value);
         }
-        let [blocks, mappings] = [stats.blocks, stats.mappings];
-        for (names, counts) in [
-            (["block_allocs", "block_frees", "block_resizes"], blocks),
-            (["mapping_allocs", "mapping_frees", "mapping_resizes"], mappings),
-        ] {
-            let LargeStats { allocated, freed, resized } = counts;
-            names.into_iter().zip([allocated, freed, resized]).for_each(|(name, n)| event(name, n));
-        }
-        event("slot_barriers", stats.slots.barriers);
-        let prices = self.pages().memory().prices();
-        event("huge_page_us", prices.huge_us().unwrap_or(0).into());
-        event("small_pages_us", prices.small_us().unwrap_or(0).into());
-        event("wrong_sizes", stats.wrong_sizes);
     }
 
     fn fill_lists(&self, draft: &mut Draft<'_>, node: NodeId) {
@@ -154,80 +157,27 @@ impl<C: StackConfig> Stack<C> {
 
 #[inline(never)]
 fn fill_cache(draft: &mut Draft<'_>, cache: &Cache, stats: &SlabStats) {
-    draft.cache(&cache_row(cache, stats));
-}
-
-#[inline(never)]
-fn fill_memory(draft: &mut Draft<'_>, stats: &StackStats) {
-    draft.memory(&memory(stats));
-}
-
-#[inline(never)]
-fn fill_budget(draft: &mut Draft<'_>, budget: &BudgetStats) {
-    draft.budget(&budget_section(budget));
-}
-
-#[inline(never)]
-fn fill_zone(draft: &mut Draft<'_>, stats: &ZoneStats) {
-    draft.zone(&zone_row(stats));
-}
-
-fn cache_row(cache: &Cache, stats: &SlabStats) -> CacheRow {
-    CacheRow {
+    draft.cache(&row! {
+        CacheRow from stats;
+        active_objects total_objects parked_objects active_slabs total_slabs partial_slabs
+        alloc_fast alloc_slow free_fast free_slow
+        slabs_allocated refills deactivations cmpxchg_fails;
         name: Name::new(core::str::from_utf8(cache.label().as_bytes()).unwrap_or("?")),
         object_bytes: cache.object_bytes() as u32,
         stride: cache.stride() as u32,
         slab_objects: cache.objects(),
         slab_frames: cache.order().frames(),
-        active_objects: stats.active_objects,
-        total_objects: stats.total_objects,
-        parked_objects: stats.parked_objects,
-        active_slabs: stats.active_slabs,
-        total_slabs: stats.total_slabs,
-        partial_slabs: stats.partial_slabs,
-        alloc_fast: stats.alloc_fast,
-        alloc_slow: stats.alloc_slow,
-        free_fast: stats.free_fast,
-        free_slow: stats.free_slow,
-        slabs_allocated: stats.slabs_allocated,
-        refills: stats.refills,
-        deactivations: stats.deactivations,
-        cmpxchg_fails: stats.cmpxchg_fails,
-    }
+    });
 }
 
-fn memory(stats: &StackStats) -> Memory {
-    let MemoryHeld {
-        objects,
-        parked,
-        free_in_slabs,
-        empty_slabs,
-        around_objects,
-        blocks,
-        page_cache,
-        withheld,
-        page_lists,
-        free_dirty,
-        free_zero,
-        mappings,
-        mappings_cached,
-    } = stats.memory;
+#[inline(never)]
+fn fill_memory(draft: &mut Draft<'_>, stats: &StackStats) {
     let metadata = |kind| stats.metadata_bytes(kind) as u64;
     let (heap, slots) = (&stats.heap, &stats.slots);
-    Memory {
-        objects: objects as u64,
-        parked: parked as u64,
-        free_in_slabs: free_in_slabs as u64,
-        empty_slabs: empty_slabs as u64,
-        around_objects: around_objects as u64,
-        blocks: blocks as u64,
-        page_cache: page_cache as u64,
-        withheld: withheld as u64,
-        page_lists: page_lists as u64,
-        free_dirty: free_dirty as u64,
-        free_zero: free_zero as u64,
-        mappings: mappings as u64,
-        mappings_cached: mappings_cached as u64,
+    draft.memory(&row! {
+        Memory from stats.memory;
+        objects parked free_in_slabs empty_slabs around_objects blocks page_cache withheld
+        page_lists free_dirty free_zero mappings mappings_cached;
         metadata_sheaves: metadata(MetadataKind::Sheaves),
         metadata_slab_headers: metadata(MetadataKind::SlabHeaders),
         metadata_cpu_slabs: metadata(MetadataKind::CpuSlabs),
@@ -242,41 +192,31 @@ fn memory(stats: &StackStats) -> Memory {
         live_mappings: heap.mappings as u64,
         slots_room: slots.room_bytes as u64,
         slots_held: slots.held_bytes as u64,
-    }
+    });
 }
 
-fn budget_section(budget: &BudgetStats) -> Budget {
+#[inline(never)]
+fn fill_budget(draft: &mut Draft<'_>, budget: &BudgetStats) {
     let has_limit = budget.limit != usize::MAX;
-    Budget {
+    draft.budget(&row! {
+        Budget from budget;
+        min low high used file dirty writeback pinned
+        slab_reclaimable shrinkable slab_unreclaimable pressure;
         limit: if has_limit { budget.limit as u64 } else { u64::MAX },
-        min: budget.min as u64,
-        low: budget.low as u64,
-        high: budget.high as u64,
-        used: budget.used as u64,
         available: if has_limit { budget.available as u64 } else { u64::MAX },
-        file: budget.file as u64,
-        dirty: budget.dirty as u64,
-        writeback: budget.writeback as u64,
-        pinned: budget.pinned as u64,
-        slab_reclaimable: budget.slab_reclaimable as u64,
-        shrinkable: budget.shrinkable as u64,
-        slab_unreclaimable: budget.slab_unreclaimable as u64,
-        pressure: budget.pressure as u64,
-    }
+    });
 }
 
-fn zone_row(stats: &ZoneStats) -> ZoneRow {
-    ZoneRow {
+#[inline(never)]
+fn fill_zone(draft: &mut Draft<'_>, stats: &ZoneStats) {
+    draft.zone(&row! {
+        ZoneRow from stats;
+        managed free dirty in_extents boost;
         node: stats.node.0.into(),
-        managed: stats.managed,
-        free: stats.free,
-        dirty: stats.dirty,
-        in_extents: stats.in_extents,
         high_atomic: stats.reserved_high_atomic,
         min: stats.marks.min,
         low: stats.marks.low,
         high: stats.marks.high,
-        boost: stats.boost,
         free_blocks: stats.nr_free,
         taken_calls: stats.taken.calls,
         taken_blocks: stats.taken.blocks,
@@ -286,16 +226,5 @@ fn zone_row(stats: &ZoneStats) -> ZoneRow {
         put_frames: stats.put.frames,
         claimed: stats.fallbacks.claimed,
         stolen: stats.fallbacks.stolen,
-    }
-}
-
-fn lock_row(name: &str, stats: &LockStats) -> LockRow {
-    LockRow {
-        name: Name::new(name),
-        acquisitions: stats.acquisitions,
-        contentions: stats.contentions,
-        hold_samples: stats.hold_samples,
-        hold_ns: stats.hold_ns,
-        wait_ns: stats.wait_ns,
-    }
+    });
 }

@@ -269,8 +269,7 @@ impl<C: StackConfig> Stack<C> {
             self.misuse(entry, address, Misuse::Foreign);
         };
         let kind = self.frames().kind(pfn);
-        if kind.is_cache() {
-            let id = CacheId::new(kind.0 as usize);
+        if let Some(id) = CacheId::of(kind) {
             let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
             let has_link = C::Slab::LINKS_THROUGH_OBJECTS
                 && self.fast.links[id.index()].load(Ordering::Relaxed) > 0;

@@ -18,7 +18,7 @@ use super::instance::{Stack, StackConfig, Watch, is_sane};
 use super::request::{Owner, SMALLEST_BLOCK};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
-use crate::slab::ParkedObjects;
+use crate::slab::SlabPolicy;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 

@@ -14,11 +14,10 @@ use quarry_sys::primitive::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use quarry_sys::primitive::{AtomicU8, AtomicUsize};
 
 /// Number of objects in the pool (default of `CONFIG_KFENCE_NUM_OBJECTS`): 2 MiB with their guards.
-pub const GUARDED_OBJECTS: usize = 255;
+pub(crate) const GUARDED_OBJECTS: usize = 255;
 /// Bytes of a page, whether of an object or a guard.
-pub const GUARD_PAGE: usize = 4096;
-/// Bytes of the pool.
-pub const POOL_BYTES: usize = (GUARDED_OBJECTS + 1) * 2 * GUARD_PAGE;
+pub(crate) const GUARD_PAGE: usize = 4096;
+pub(crate) const POOL_BYTES: usize = (GUARDED_OBJECTS + 1) * 2 * GUARD_PAGE;
 
 /// `0xaa ^ (address & 7)` for each byte (`KFENCE_CANARY_PATTERN_U8`, Linux 6.18, `mm/kfence`).
 const CANARY: u64 = u64::from_le_bytes([0xaa, 0xab, 0xa8, 0xa9, 0xae, 0xaf, 0xac, 0xad]);
@@ -29,29 +28,28 @@ const FREED: u8 = 2;
 
 /// The record of one object of the pool. It is outside the pool, so that programs do not reach it.
 #[repr(C)]
-pub struct GuardedObject {
+pub(crate) struct GuardedObject {
     state: AtomicU8,
     address: AtomicUsize,
     size: AtomicUsize,
-    /// The threads that allocated and freed the object.
-    pub tracks: Tracks,
+    pub(crate) tracks: Tracks,
 }
 
 impl GuardedObject {
     /// Marks the object as in use.
-    pub fn set(&self, user: Range) {
+    pub(crate) fn set(&self, user: Range) {
         self.address.store(user.start, Relaxed);
         self.size.store(user.bytes, Relaxed);
         self.state.store(LIVE, Release);
     }
 
     /// Marks the object as freed; returns false if it was not in use.
-    pub fn free(&self) -> bool {
+    pub(crate) fn free(&self) -> bool {
         self.state.compare_exchange(LIVE, FREED, AcqRel, Relaxed).is_ok()
     }
 
     /// The state of the object; `Broken` if it was never in use.
-    pub fn seal(&self) -> Seal {
+    pub(crate) fn seal(&self) -> Seal {
         match self.state.load(Acquire) {
             LIVE => Seal::Live,
             NEVER => Seal::Broken,
@@ -60,7 +58,7 @@ impl GuardedObject {
     }
 
     /// The bytes that the program uses, or used before it freed the object.
-    pub fn user(&self) -> Range {
+    pub(crate) fn user(&self) -> Range {
         Range { start: self.address.load(Relaxed), bytes: self.size.load(Relaxed) }
     }
 
@@ -78,7 +76,7 @@ impl GuardedObject {
     ///
     /// # Safety
     /// The object is in use, its page is accessible, and the program does not know of it yet.
-    pub unsafe fn arm(&self) {
+    pub(crate) unsafe fn arm(&self) {
         // SAFETY: the two ranges lie in the object's page, which is accessible.
         self.rest().into_iter().for_each(|range| unsafe { range.fill(CANARY) });
     }
@@ -87,21 +85,19 @@ impl GuardedObject {
     ///
     /// # Safety
     /// The page of the object is accessible.
-    pub unsafe fn damage(&self) -> Option<usize> {
+    pub(crate) unsafe fn damage(&self) -> Option<usize> {
         // SAFETY: the two ranges lie in the object's page, which is accessible.
         self.rest().into_iter().find_map(|range| unsafe { range.first_other(CANARY) })
     }
 }
 
 /// The offset of an object's page in the pool.
-#[must_use]
-pub fn page_of(number: usize) -> usize {
+pub(crate) fn page_of(number: usize) -> usize {
     (number + 1) * 2 * GUARD_PAGE
 }
 
 /// The object in whose page, or in whose nearer half of a guard, this offset of the pool lies.
-#[must_use]
-pub fn nearest(offset: usize) -> usize {
+pub(crate) fn nearest(offset: usize) -> usize {
     let page = offset / GUARD_PAGE;
     let pair = (page / 2).saturating_sub(1);
     let is_first_half = offset % GUARD_PAGE < GUARD_PAGE / 2;
@@ -110,28 +106,25 @@ pub fn nearest(offset: usize) -> usize {
 }
 
 /// The position of `size` bytes at a multiple of `align`, at the left or right end of a page.
-#[must_use]
-pub fn place(page: usize, size: usize, align: usize, right: bool) -> Range {
+pub(crate) fn place(page: usize, size: usize, align: usize, right: bool) -> Range {
     let start = if right { (page + GUARD_PAGE - size.max(1)) & !(align - 1) } else { page };
     Range { start, bytes: size }
 }
 
 /// A queue of the numbers of free objects.
-pub struct FreePlaces {
+pub(crate) struct FreePlaces {
     ring: [u8; GUARDED_OBJECTS],
     first: u8,
     len: u8,
 }
 
 impl FreePlaces {
-    /// A queue without numbers.
-    #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { ring: [0; GUARDED_OBJECTS], first: 0, len: 0 }
     }
 
     /// Takes the number that was added first.
-    pub fn pop(&mut self) -> Option<usize> {
+    pub(crate) fn pop(&mut self) -> Option<usize> {
         if self.len == 0 {
             return None;
         }
@@ -142,16 +135,10 @@ impl FreePlaces {
     }
 
     /// Adds a number at the end.
-    pub fn push(&mut self, number: usize) {
+    pub(crate) fn push(&mut self, number: usize) {
         let place = (usize::from(self.first) + usize::from(self.len)) % GUARDED_OBJECTS;
         self.ring[place] = number as u8;
         self.len += 1;
-    }
-}
-
-impl Default for FreePlaces {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -4,14 +4,15 @@
 //! Each file uses only files before it in this list: `track`; `record`, `zones`; `quarantine`,
 //! `guards`; `state`.
 
-pub mod guards;
-pub mod quarantine;
+pub(super) mod guards;
+pub(super) mod quarantine;
 mod record;
 mod state;
 mod track;
 mod zones;
 
-pub use record::{Record, Seal, Shape, Slot, Tracks};
-pub use state::{Checks, Freed, GuardState, WAYS};
-pub use track::{TRACK_FRAMES, Track, Tracked};
-pub use zones::{Damage, Parts, Range};
+pub(super) use record::{Seal, Shape, Slot};
+pub use state::Checks;
+pub(super) use state::{Freed, WAYS};
+pub(super) use track::{Track, Tracked};
+pub(super) use zones::{Damage, Parts};

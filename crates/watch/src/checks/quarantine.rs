@@ -6,13 +6,11 @@
 //! Equations: `len <= capacity`, `bytes = sum of the slots in quarantine`.
 
 use super::record::Slot;
-use quarry_sys::broken::{Broken, Check};
 
-/// Maximum number of objects in quarantine.
-pub const MOST_OBJECTS: usize = 16 << 10;
+pub(crate) const MOST_OBJECTS: usize = 16 << 10;
 
 /// The ring of freed objects, in memory that [`give`](Self::give) provides.
-pub struct Quarantine {
+pub(crate) struct Quarantine {
     slots: *mut Slot,
     first: usize,
     len: usize,
@@ -25,8 +23,7 @@ unsafe impl Send for Quarantine {}
 
 impl Quarantine {
     /// A quarantine without room: every object leaves at once.
-    #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { slots: core::ptr::null_mut(), first: 0, len: 0, bytes: 0, most_bytes: 0 }
     }
 
@@ -34,7 +31,7 @@ impl Quarantine {
     ///
     /// # Safety
     /// `slots` has room for [`MOST_OBJECTS`], is zeroed, and is never used by other code.
-    pub unsafe fn give(&mut self, slots: *mut Slot, most_bytes: usize) {
+    pub(crate) unsafe fn give(&mut self, slots: *mut Slot, most_bytes: usize) {
         (self.slots, self.most_bytes) = (slots, most_bytes);
     }
 
@@ -45,7 +42,7 @@ impl Quarantine {
     }
 
     /// Adds an object. With `at_random`, exchanges it with the object at `at_random % len`. O(1).
-    pub fn push(&mut self, slot: Slot, at_random: Option<usize>) {
+    pub(crate) fn push(&mut self, slot: Slot, at_random: Option<usize>) {
         debug_assert!(!self.is_full());
         self.len += 1;
         self.bytes += slot.bytes;
@@ -58,14 +55,12 @@ impl Quarantine {
         }
     }
 
-    /// Returns whether the ring has no room for another object.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.slots.is_null() || self.len == MOST_OBJECTS
     }
 
     /// Takes the first object if there are too many bytes, if the ring is full, or if `all`. O(1).
-    pub fn pop(&mut self, all: bool) -> Option<Slot> {
+    pub(crate) fn pop(&mut self, all: bool) -> Option<Slot> {
         let is_due = all || self.bytes > self.most_bytes || self.len == MOST_OBJECTS;
         if self.len == 0 || !is_due {
             return None;
@@ -77,42 +72,9 @@ impl Quarantine {
         Some(slot)
     }
 
-    /// Number of objects in quarantine.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns whether the quarantine is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The object with this number; number 0 is the first to leave.
-    #[must_use]
-    pub fn get(&mut self, place: usize) -> Option<Slot> {
-        (place < self.len).then(|| *self.at(place))
-    }
-
-    /// Checks the equations. O(objects).
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
-    pub fn validate(&mut self) -> Result<(), Broken> {
-        let check = Check::of("quarantine");
-        check.that(self.len <= MOST_OBJECTS, "len <= capacity")?;
-        let mut bytes = 0;
-        for place in 0..self.len {
-            bytes += self.at(place).bytes;
-        }
-        check.equal(bytes as u64, self.bytes as u64, "bytes = sum of the slots that wait")
-    }
-}
-
-impl Default for Quarantine {
-    fn default() -> Self {
-        Self::new()
+    /// All objects, the first to leave first.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = Slot> {
+        (0..self.len).map(|place| *self.at(place))
     }
 }
 
@@ -135,8 +97,9 @@ mod tests {
         for number in 1..=100 {
             quarantine.push(Slot { start: number, bytes: 100 }, None);
             left.extend(core::iter::from_fn(|| quarantine.pop(false)).map(|slot| slot.start));
-            assert_eq!(quarantine.validate(), Ok(()));
-            assert_eq!(quarantine.len(), number.min(10));
+            assert_eq!(quarantine.len, number.min(10));
+            let bytes: usize = quarantine.all().map(|slot| slot.bytes).sum();
+            assert_eq!(quarantine.bytes, bytes);
         }
         assert_eq!(left, (1..=90).collect::<Vec<_>>());
     }

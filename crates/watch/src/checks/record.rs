@@ -16,7 +16,7 @@
 //! record breaks the seal, whatever bytes it writes. A thread that frees an object changes the seal
 //! by one compare-and-swap: if two threads do so, the second finds the object freed.
 
-use super::track::Track;
+use super::track::{Track, Tracked};
 use quarry_mm::heap::CheckFlags;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ const FREED: u64 = 0xdead_dead_dead_dead;
 
 /// The sealed record at the end of a slot.
 #[repr(C)]
-pub struct Record {
+pub(crate) struct Record {
     seal: AtomicU64,
     size: AtomicU64,
     /// `{front : 32 | flags : 32}`
@@ -42,20 +42,21 @@ pub struct Record {
 
 /// The threads that allocated and freed an object.
 #[repr(C)]
-#[derive(Default)]
-pub struct Tracks {
-    /// The thread that allocated the object.
-    pub allocated: Track,
-    /// The thread that freed the object.
-    pub freed: Track,
+pub(crate) struct Tracks {
+    pub(crate) allocated: Track,
+    pub(crate) freed: Track,
+}
+
+impl Tracks {
+    pub(crate) fn get(&self) -> [Option<Tracked>; 2] {
+        [self.allocated.get(), self.freed.get()]
+    }
 }
 
 /// The state of an object, as the seal of its record proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seal {
-    /// The object is in use.
+pub(crate) enum Seal {
     Live,
-    /// The object was freed.
     Freed,
     /// The record was overwritten, or there never was an object.
     Broken,
@@ -63,41 +64,36 @@ pub enum Seal {
 
 /// The position of an object in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// Bytes that the program requested.
-    pub size: usize,
+    pub(crate) size: usize,
     /// Bytes of the front zone.
-    pub front: usize,
-    /// The checks that apply to the object.
-    pub flags: CheckFlags,
+    pub(crate) front: usize,
+    pub(crate) flags: CheckFlags,
 }
 
 /// The memory of one object: its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// The slot's address.
-    pub start: usize,
-    /// The slot's bytes, a multiple of 16.
-    pub bytes: usize,
+pub(crate) struct Slot {
+    pub(crate) start: usize,
+    /// A multiple of 16.
+    pub(crate) bytes: usize,
 }
 
 impl Shape {
     /// The shape of an object of `size` bytes at a multiple of `align`.
-    #[must_use]
-    pub fn of(size: usize, align: usize, flags: CheckFlags) -> Self {
+    pub(crate) fn of(size: usize, align: usize, flags: CheckFlags) -> Self {
         let has_front = flags.has(CheckFlags::RED_ZONES) && align <= MOST_FRONT;
         Self { size, front: if has_front { align.max(16) } else { 0 }, flags }
     }
 
     /// Bytes of tracks (if any) and record.
-    #[must_use]
-    pub fn tail(&self) -> usize {
+    pub(crate) fn tail(&self) -> usize {
         let tracks = if self.flags.has(CheckFlags::OWNER) { TRACKS_BYTES } else { 0 };
         tracks + RECORD_BYTES
     }
 
     /// Fewest bytes of a slot for this shape; `None` if the number overflows.
-    #[must_use]
     pub(crate) fn slot_bytes(&self) -> Option<usize> {
         let has_zone = self.flags.has_any(CheckFlags::RED_ZONES.with(CheckFlags::CANARY));
         let zone = if has_zone { LEAST_ZONE } else { 0 };
@@ -112,8 +108,7 @@ impl Slot {
     /// # Safety
     /// The slot is readable memory of the stack, and stays so for `'a`. (The record's words are
     /// atomic, so nothing else is required.)
-    #[must_use]
-    pub unsafe fn record<'a>(self) -> &'a Record {
+    pub(crate) unsafe fn record<'a>(self) -> &'a Record {
         let address = self.start + self.bytes - RECORD_BYTES;
         // SAFETY: the slot ends at a multiple of 16, a record of three words of 8 bytes lies before
         // its end (caller's promise), and every bit pattern is a record.
@@ -124,17 +119,25 @@ impl Slot {
     ///
     /// # Safety
     /// Same as [`record`](Self::record), and the slot was made for an object with `OWNER`.
-    #[must_use]
-    pub unsafe fn tracks<'a>(self) -> &'a Tracks {
+    pub(crate) unsafe fn tracks<'a>(self) -> &'a Tracks {
         let address = self.start + self.bytes - RECORD_BYTES - TRACKS_BYTES;
         // SAFETY: the caller's promise; the words of tracks are as aligned as those of the record.
         unsafe { &*core::ptr::with_exposed_provenance::<Tracks>(address) }
+    }
+
+    /// Copies of the tracks, if the object has any.
+    ///
+    /// # Safety
+    /// Same as [`record`](Self::record), and the slot was made for an object of this shape.
+    pub(crate) unsafe fn tracked(self, shape: &Shape) -> [Option<Tracked>; 2] {
+        // SAFETY: the caller's promise.
+        let tracks = || unsafe { self.tracks() }.get();
+        if shape.flags.has(CheckFlags::OWNER) { tracks() } else { [None; 2] }
     }
 }
 
 /// Mixes 64 bits so that each bit of the result depends on all of `value` (the finaliser of
 /// splitmix64; Steele, Lea, Flood 2014).
-#[must_use]
 pub(super) fn mixed(value: u64) -> u64 {
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -150,7 +153,7 @@ impl Record {
     }
 
     /// Writes the record of an object in use. O(1).
-    pub fn set(&self, secret: u64, shape: &Shape) {
+    pub(crate) fn set(&self, secret: u64, shape: &Shape) {
         self.size.store(shape.size as u64, Ordering::Relaxed);
         let packed = (shape.front as u64) << 32 | u64::from(shape.flags.bits());
         self.shape.store(packed, Ordering::Relaxed);
@@ -158,8 +161,7 @@ impl Record {
     }
 
     /// The object's state, by its seal. O(1).
-    #[must_use]
-    pub fn seal(&self, secret: u64) -> Seal {
+    pub(crate) fn seal(&self, secret: u64) -> Seal {
         match self.seal.load(Ordering::Acquire) ^ self.unstated(secret) {
             LIVE => Seal::Live,
             FREED => Seal::Freed,
@@ -168,15 +170,14 @@ impl Record {
     }
 
     /// Seals the record as freed, if its seal is that of an object in use; else returns false.
-    pub fn free(&self, secret: u64) -> bool {
+    pub(crate) fn free(&self, secret: u64) -> bool {
         let unstated = self.unstated(secret);
         let (live, freed) = (unstated ^ LIVE, unstated ^ FREED);
         self.seal.compare_exchange(live, freed, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// The position of the object, if the seal is not broken.
-    #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> Shape {
         let packed = self.shape.load(Ordering::Relaxed);
         Shape {
             size: self.size.load(Ordering::Relaxed) as usize,

@@ -8,11 +8,10 @@ use quarry_mm::heap::{CheckFlags, CheckOptions};
 use quarry_mm::slab::Late;
 use quarry_mm::stack::Ring;
 use quarry_sys::lock::CountedLock;
-use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Maximum number of objects per size class that are kept ready for allocation in random order.
-pub const WAYS: usize = 16;
+pub(crate) const WAYS: usize = 16;
 
 /// Maximum number of freed large blocks that are kept inaccessible, until later ones replace them.
 /// Each takes two of the VMAs that the kernel allows a process (65,530 by default).
@@ -20,13 +19,10 @@ const MOST_HIDDEN: usize = 32;
 
 /// A freed object whose large block is kept inaccessible.
 #[derive(Clone, Copy, Debug)]
-pub struct Freed {
-    /// True if its block is a mapping.
-    pub is_mapping: bool,
-    /// The position of the object in the block.
-    pub shape: Shape,
-    /// The threads that allocated and freed it.
-    pub tracks: [Option<Tracked>; 2],
+pub(crate) struct Freed {
+    pub(crate) is_mapping: bool,
+    pub(crate) shape: Shape,
+    pub(crate) tracks: [Option<Tracked>; 2],
 }
 
 impl Freed {
@@ -39,35 +35,29 @@ impl Freed {
 
 /// The checks of a stack. All zero bytes while none of them is on.
 pub struct Checks {
-    options: Late<CheckOptions>,
-    /// The secret of the process.
-    pub secret: AtomicU64,
+    pub(crate) options: Late<CheckOptions>,
+    pub(crate) secret: AtomicU64,
     seed: AtomicU64,
     /// Small objects that were freed, and large ones that are not hidden.
-    pub quarantine: CountedLock<Quarantine>,
+    pub(crate) quarantine: CountedLock<Quarantine>,
     pub(crate) hidden: CountedLock<Ring<Freed, MOST_HIDDEN>>,
     /// [`WAYS`] addresses for each size class; null if allocations have no random order.
-    pub shuffled: AtomicPtr<AtomicUsize>,
-    /// The pool of objects with guard pages.
-    pub guards: GuardState,
+    pub(crate) shuffled: AtomicPtr<AtomicUsize>,
+    pub(crate) guards: GuardState,
 }
 
 /// The pool of objects between guard pages.
-pub struct GuardState {
+pub(crate) struct GuardState {
     /// The pool's address; 0 without a pool.
-    pub base: AtomicUsize,
-    /// The records of the pool's objects.
-    pub objects: AtomicPtr<GuardedObject>,
-    /// The numbers of the pool's free objects.
-    pub free: CountedLock<FreePlaces>,
+    pub(crate) base: AtomicUsize,
+    pub(crate) objects: AtomicPtr<GuardedObject>,
+    pub(crate) free: CountedLock<FreePlaces>,
     /// Time of the next sample, by the coarse clock; 0 if the next request may be a sample.
-    pub next_ns: AtomicU64,
+    pub(crate) next_ns: AtomicU64,
 }
 
 impl Checks {
-    /// No checks.
-    #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             options: Late::new(),
             secret: AtomicU64::new(0),
@@ -84,34 +74,15 @@ impl Checks {
         }
     }
 
-    pub(crate) fn set_options(&self, options: CheckOptions) {
-        let set = self.options.build(|| Ok(options));
-        debug_assert!(set.is_ok(), "nothing in it can fail");
-    }
-
-    /// The options of the checks.
     #[inline]
-    pub fn options(&self) -> &CheckOptions {
+    pub(crate) fn options(&self) -> &CheckOptions {
         self.options.get().unwrap_or(&CheckOptions::OFF)
     }
 
-    /// Visits the locks.
-    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
-        visit("checks->quarantine", &self.quarantine);
-        visit("checks->hidden", &self.hidden);
-        visit("checks->guards", &self.guards.free);
-    }
-
     /// A pseudorandom number that depends on the secret. Two threads may get the same number.
-    pub fn random(&self) -> usize {
+    pub(crate) fn random(&self) -> usize {
         let next = self.seed.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.seed.store(next, Relaxed);
         mixed(next ^ self.secret.load(Relaxed)) as usize
-    }
-}
-
-impl Default for Checks {
-    fn default() -> Self {
-        Self::new()
     }
 }

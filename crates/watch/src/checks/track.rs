@@ -3,12 +3,12 @@
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// Callers in a track, innermost first (`TRACK_ADDRS_COUNT`, `mm/slub.c`, Linux 6.18).
-pub const TRACK_FRAMES: usize = 16;
+pub(crate) const TRACK_FRAMES: usize = 16;
 
 /// The thread that allocated or freed an object, the time, and its callers; thread 0 before that. A
 /// program may overwrite a track, so readers use no value in it as an address.
 #[repr(C)]
-pub struct Track {
+pub(crate) struct Track {
     thread: AtomicU64,
     at_ns: AtomicU64,
     frames: [AtomicU64; TRACK_FRAMES],
@@ -16,27 +16,17 @@ pub struct Track {
 
 /// A copy of a [`Track`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tracked {
+pub(crate) struct Tracked {
     /// The kernel's thread id.
-    pub thread: u32,
+    pub(crate) thread: u32,
     /// The time, by the monotonic clock.
-    pub at_ns: u64,
+    pub(crate) at_ns: u64,
     /// Return addresses, innermost first; 0 after the last.
-    pub frames: [u64; TRACK_FRAMES],
+    pub(crate) frames: [u64; TRACK_FRAMES],
 }
 
 impl Track {
-    /// An empty track.
-    pub const fn new() -> Self {
-        Self {
-            thread: AtomicU64::new(0),
-            at_ns: AtomicU64::new(0),
-            frames: [const { AtomicU64::new(0) }; TRACK_FRAMES],
-        }
-    }
-
-    /// Stores the thread, the time and the callers.
-    pub fn set(&self, thread: u32, at_ns: u64, frames: &[u64; TRACK_FRAMES]) {
+    pub(crate) fn set(&self, thread: u32, at_ns: u64, frames: &[u64; TRACK_FRAMES]) {
         self.thread.store(u64::from(thread), Relaxed);
         self.at_ns.store(at_ns, Relaxed);
         for (frame, address) in self.frames.iter().zip(frames) {
@@ -44,25 +34,17 @@ impl Track {
         }
     }
 
-    /// Empties the track.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.thread.store(0, Relaxed);
     }
 
     /// The contents, if the track is not empty.
-    #[must_use]
-    pub fn get(&self) -> Option<Tracked> {
+    pub(crate) fn get(&self) -> Option<Tracked> {
         let thread = self.thread.load(Relaxed) as u32;
         (thread != 0).then(|| Tracked {
             thread,
             at_ns: self.at_ns.load(Relaxed),
             frames: self.frames.each_ref().map(|frame| frame.load(Relaxed)),
         })
-    }
-}
-
-impl Default for Track {
-    fn default() -> Self {
-        Self::new()
     }
 }

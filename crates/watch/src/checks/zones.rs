@@ -26,19 +26,15 @@ const POISON_END: u8 = 0xa5;
 
 /// Consecutive bytes: an address and a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The first byte.
-    pub start: usize,
-    /// Number of bytes.
-    pub bytes: usize,
+pub(crate) struct Range {
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
 }
 
 /// A part of a slot that was overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Damage {
-    /// Before the object.
+pub(crate) enum Damage {
     Front,
-    /// After the object.
     Behind,
     /// In a freed object.
     Freed,
@@ -49,7 +45,7 @@ impl Range {
     ///
     /// # Safety
     /// The bytes are writable memory of the stack, and the program does not know them.
-    pub unsafe fn fill(self, pattern: u64) {
+    pub(crate) unsafe fn fill(self, pattern: u64) {
         let bytes = pattern.to_le_bytes();
         let pointer = core::ptr::with_exposed_provenance_mut::<u8>(self.start);
         if bytes.iter().all(|byte| *byte == bytes[0]) {
@@ -66,7 +62,6 @@ impl Range {
     ///
     /// # Safety
     /// The bytes are readable memory of the stack.
-    #[must_use]
     pub(super) unsafe fn first_other(self, pattern: u64) -> Option<usize> {
         let end = self.start + self.bytes;
         let expected = pattern.to_le_bytes();
@@ -94,7 +89,7 @@ impl Range {
 
 /// The parts of an object's slot, at the positions that follow from `shape`.
 #[derive(Clone, Copy)]
-pub struct Parts {
+pub(crate) struct Parts {
     slot: Slot,
     shape: Shape,
     canary: u64,
@@ -102,16 +97,14 @@ pub struct Parts {
 
 impl Parts {
     /// The parts of a slot; `secret` is the secret of the process.
-    #[must_use]
-    pub fn of(slot: Slot, shape: Shape, secret: u64) -> Self {
+    pub(crate) fn of(slot: Slot, shape: Shape, secret: u64) -> Self {
         // No byte of a canary is 0, so the 0 after a string that is one byte too long changes it.
         let canary = mixed(secret.rotate_left(32) ^ slot.start as u64) | 0x0101_0101_0101_0101;
         Self { slot, shape, canary }
     }
 
     /// The bytes of the program.
-    #[must_use]
-    pub fn user(&self) -> Range {
+    pub(crate) fn user(&self) -> Range {
         Range { start: self.slot.start + self.shape.front, bytes: self.shape.size }
     }
 
@@ -144,7 +137,7 @@ impl Parts {
     ///
     /// # Safety
     /// The slot is writable memory of the stack; the program has no object in it, or resizes it.
-    pub unsafe fn arm(&self) {
+    pub(crate) unsafe fn arm(&self) {
         // SAFETY: the zones lie in the slot, outside of the object.
         unsafe {
             self.front().fill(self.active());
@@ -191,8 +184,7 @@ impl Parts {
     ///
     /// # Safety
     /// The slot is readable memory of the stack.
-    #[must_use]
-    pub unsafe fn damage(&self) -> Option<(Damage, usize)> {
+    pub(crate) unsafe fn damage(&self) -> Option<(Damage, usize)> {
         // SAFETY: the zones lie in the slot (caller's promise).
         unsafe { self.damage_of_zones(self.active()) }
     }
@@ -201,7 +193,6 @@ impl Parts {
     ///
     /// # Safety
     /// The slot is readable memory of the stack.
-    #[must_use]
     pub(crate) unsafe fn damage_of_buried(&self) -> Option<(Damage, usize)> {
         let user = self.user();
         // SAFETY: all of these lie in the slot (caller's promise).

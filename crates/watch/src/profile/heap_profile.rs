@@ -4,9 +4,11 @@ use super::area::{Area, Did};
 use super::gap::Countdown;
 use super::layout::{Head, MOST_FRAMES};
 use super::records::{Records, Sampled};
-use quarry_mm::frame::{OsArray, Pfn};
+use quarry_mm::frame::{MetadataKind, OsArray, Pfn};
 use quarry_mm::slab::Late;
+use quarry_mm::stack::{Instrument, Stack, StackConfig, StackHost};
 use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Writes the running thread's return addresses, innermost first, and returns their number. Runs
@@ -56,9 +58,7 @@ pub struct HeapProfile {
 }
 
 impl HeapProfile {
-    /// No profile yet.
-    #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             tables: Late::new(),
             session: AtomicU32::new(0),
@@ -69,26 +69,29 @@ impl HeapProfile {
         }
     }
 
-    /// Makes the tables for `slots` CPUs; returns the bytes of the tables, 0 if they were made
-    /// before. One task at a time.
+    /// Makes the tables, with `area` for the counts. To be called once, before the first
+    /// [start](Self::start) of a profile of `stack`, whose instrument this is. One task at a time.
     ///
     /// # Errors
     /// The system's error; then no table is made.
-    pub(crate) fn make_tables(
+    pub fn prepare<C: StackConfig>(
         &self,
+        stack: &Stack<C>,
         os: &'static dyn Os,
-        slots: usize,
         area: Area,
-    ) -> OsResult<usize> {
+    ) -> OsResult<()> {
         if self.tables.get().is_some() {
-            return Ok(0);
+            return Ok(());
         }
+        let slots = stack.percpu().area().slots() as usize;
         let tables = self.tables.build(|| {
             let records = Records::new(os)?;
             Ok(Tables { area, records, countdowns: OsArray::zeroed(os, slots.max(1))? })
         })?;
         let countdowns = tables.countdowns.len() * size_of::<Countdown>();
-        Ok(tables.area.bytes() + Records::BYTES + countdowns)
+        let bytes = tables.area.bytes() + Records::BYTES + countdowns;
+        stack.metadata().count(MetadataKind::Other, bytes);
+        Ok(())
     }
 
     /// The counts, if [`prepare`](Self::prepare) has succeeded.
@@ -103,12 +106,22 @@ impl HeapProfile {
         self.session.load(Ordering::Relaxed) % 2 == 1
     }
 
-    /// Begins a profile, and clears the counts of the previous one. One task at a time. Does
-    /// nothing before [`prepare`](Self::prepare), and while a profile is on. O(buckets + slots).
+    /// Starts a profile of `stack`, whose instrument this is, and clears the counts of the previous
+    /// one. One task at a time, after [`prepare`](Self::prepare). O(buckets + slots).
     ///
     /// # Errors
-    /// If a task is still adding to the previous profile.
-    pub(crate) fn begin(&self, options: &ProfileOptions) -> Result<(), Busy> {
+    /// If another task is still adding to the previous profile.
+    pub fn start<C: StackConfig>(
+        &self,
+        stack: &Stack<C>,
+        options: &ProfileOptions,
+    ) -> Result<(), Busy> {
+        self.begin(options)?;
+        stack.switch_instrument(Instrument::Profile, true);
+        Ok(())
+    }
+
+    fn begin(&self, options: &ProfileOptions) -> Result<(), Busy> {
         let Some(tables) = self.tables.get() else { return Ok(()) };
         let session = self.session.load(Ordering::SeqCst);
         if session % 2 == 1 {
@@ -133,8 +146,10 @@ impl HeapProfile {
         Ok(())
     }
 
-    /// Ends the profile; its counts stay. Samples still in use are freed as usual later.
-    pub(crate) fn end(&self) {
+    /// Stops the profile of `stack`, whose instrument this is; its counts stay. Samples still in
+    /// use are freed as usual later. One task at a time.
+    pub fn stop<C: StackConfig>(&self, stack: &Stack<C>) {
+        stack.switch_instrument(Instrument::Profile, false);
         if let Some(tables) = self.tables.get()
             && self.is_on()
         {
@@ -182,18 +197,15 @@ impl HeapProfile {
     pub(crate) fn sample(&self, sampled: Sampled) -> Option<u32> {
         self.while_on(|tables, session| {
             let size = sampled.size as u64;
-            let bucket = self.count(tables, Did::Allocate, size);
-
-            bucket.and_then(|bucket| {
-                let Some(record) = tables.records.take() else {
-                    // Counts the object as freed, or it would count as in use for ever.
-                    tables.area.count_freed(bucket, size);
-                    tables.area.note_lost();
-                    return None;
-                };
-                tables.records.write(record, &Sampled { bucket, session, ..sampled });
-                Some(record)
-            })
+            let bucket = self.count(tables, Did::Allocate, size)?;
+            let Some(record) = tables.records.take() else {
+                // Counts the object as freed, or it would count as in use for ever.
+                tables.area.count_freed(bucket, size);
+                tables.area.note_lost();
+                return None;
+            };
+            tables.records.write(record, &Sampled { bucket, session, ..sampled });
+            Some(record)
         })
     }
 
@@ -243,16 +255,9 @@ impl HeapProfile {
     }
 }
 
-impl Default for HeapProfile {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Sampled {
     /// An object of `size` bytes in `frames` frames from `pfn` on (0 frames for a mapping); the
     /// program may use `usable` bytes of it.
-    #[must_use]
     pub(crate) fn of(size: usize, pfn: Pfn, frames: u32, usable: usize) -> Self {
         Self { size, pfn, frames, usable, bucket: 0, session: 0 }
     }

@@ -17,4 +17,5 @@ mod records;
 
 pub use area::Area;
 pub use heap_profile::{Busy, DEFAULT_MEAN, HeapProfile, LARGEST_MEAN, ProfileOptions, Tracer};
-pub use records::{MOST_RECORDS, NO_RECORD, Sampled};
+pub use records::MOST_RECORDS;
+pub(super) use records::{NO_RECORD, Sampled};

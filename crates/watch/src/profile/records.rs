@@ -12,16 +12,18 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 pub const MOST_RECORDS: usize = if cfg!(any(test, quarry_model)) { 32 } else { 64 << 10 };
 
 /// The number that stands for no record.
-pub const NO_RECORD: u32 = 0;
+pub(crate) const NO_RECORD: u32 = 0;
 
 fresh_zero! {
     /// One sampled object. The user of the object owns its record too.
     struct Record {
+        /// Bytes that were requested.
         size: AtomicU64,
         /// The first frame of the object, which identifies the object's address.
         pfn: AtomicU32,
         /// Frames of the object's block; 0 for a mapping, which has its own descriptor.
         frames: AtomicU32,
+        /// Bytes that the program may use.
         usable: AtomicU32,
         /// The bucket in which the object's free is counted.
         bucket: AtomicU32,
@@ -33,15 +35,11 @@ fresh_zero! {
 
 /// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sampled {
-    /// Bytes that were requested.
-    pub size: usize,
-    /// The first frame.
-    pub pfn: Pfn,
-    /// Frames of the object's block; 0 for a mapping.
-    pub frames: u32,
-    /// Bytes that the program may use.
-    pub usable: usize,
+pub(crate) struct Sampled {
+    pub(crate) size: usize,
+    pub(crate) pfn: Pfn,
+    pub(crate) frames: u32,
+    pub(crate) usable: usize,
     pub(super) bucket: u32,
     pub(super) session: u32,
 }

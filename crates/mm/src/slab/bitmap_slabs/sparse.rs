@@ -5,12 +5,10 @@
 //! a request would do. So no other task gets them while the system call runs without the list lock.
 //! Then the slab goes to the tail of its list, to be used last.
 //!
-//! [`occupancy`](BitmapSlabs::occupancy) tells a program which objects it should move.
+//! [`occupancy`](SlabsView::occupancy) tells a program which objects it should move.
 
-use super::{BUCKETS, BitmapSlabs, EMPTY, Lists, Slab};
+use super::{BUCKETS, EMPTY, Lists, Slab, SlabsView};
 use crate::frame::{End, FRAME_BYTES, List, Pfn};
-use crate::slab::cache::Cache;
-use crate::slab::context::SlabContext;
 use crate::slab::reclaim::SparseWalk;
 use crate::slab::stats::Occupancy;
 use core::ops::Range;
@@ -30,10 +28,6 @@ fn next(walk: &mut SparseWalk, lengths: &[u32; BUCKETS]) -> Option<usize> {
     }
     walk.left = walk.left.checked_sub(1)?;
     Some(walk.list)
-}
-
-fn page_bytes<P: PerCpu>(context: &SlabContext<'_, P>) -> usize {
-    context.zones.arena().os().page_size().max(FRAME_BYTES)
 }
 
 #[derive(Clone, Copy)]
@@ -146,29 +140,29 @@ impl Lists {
     }
 }
 
-impl BitmapSlabs {
+impl<P: PerCpu> SlabsView<'_, P> {
+    fn page_bytes(&self) -> usize {
+        self.context.zones.arena().os().page_size().max(FRAME_BYTES)
+    }
+
     /// The occupancy of the slab in which `object` lies; `None` if its address is in no slab of the
     /// cache, or the object is free in its slab. Holds the list lock for O(1).
-    pub fn occupancy<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        object: Object,
-    ) -> Option<Occupancy> {
-        let lists = self.lists.lock();
+    pub fn occupancy(&self, object: Object) -> Option<Occupancy> {
+        let (context, cache) = (self.context, self.cache);
+        let lists = self.slabs.lists.lock();
         let pfn = context.slab_of(cache, object);
         if context.zones.frames().kind(pfn) != cache.id().kind() {
             return None;
         }
-        let slab = Slab::at(context, cache, pfn);
+        let slab = self.slab(pfn);
         let offset = object.as_ptr() as usize - slab.address.as_ptr() as usize;
         let number = cache.object_number(offset)?;
         if slab.bits(number / 64).load(Ordering::Relaxed) >> (number % 64) & 1 == 1 {
             return None;
         }
-        let live = |pfn| u64::from(cache.objects() - Slab::at(context, cache, pfn).free());
-        let (own, empty) = (live(pfn), u64::from(lists.nr_empty()));
-        let partial_slabs = lists.nr_slabs - lists.nr_full - empty;
+        let live = |pfn| u64::from(cache.objects() - self.slab(pfn).free());
+        let (own, empty, partial_slabs) =
+            (live(pfn), u64::from(lists.nr_empty()), lists.nr_partial());
         let partial_live = (partial_slabs + empty) * u64::from(cache.objects()) - lists.nr_free;
         // The slab whose objects are taken next; `None` if it is empty or holds `object` itself.
         let dense = lists.slabs[..EMPTY].iter().find_map(List::first).filter(|dense| *dense != pfn);
@@ -184,29 +178,24 @@ impl BitmapSlabs {
             partial_slabs,
             partial_live,
             is_sparse: is_sparse && own < u64::from(cache.objects()),
-            frees_page: slab.keeps_page(number, page_bytes(context)),
+            frees_page: slab.keeps_page(number, self.page_bytes()),
         })
     }
 
     /// One step of a walk through the partial slabs: gives some of their pages back, and returns
     /// the bytes. Holds the list lock for at most 128 slabs at a time, never in a system call.
-    pub fn purge_sparse<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        walk: &mut SparseWalk,
-    ) -> usize {
-        let page_bytes = page_bytes(context);
+    pub fn purge_sparse(&self, walk: &mut SparseWalk) -> usize {
+        let page_bytes = self.page_bytes();
         let mut held = [Held { pfn: Pfn(0), pages: 0 }; STEP_SLABS];
         let mut count = 0;
-        let mut lists = self.lists.lock();
+        let mut lists = self.slabs.lists.lock();
         for _ in 0..STEP_LOOKS {
             if count == held.len() {
                 break;
             }
             let Some(bucket) = next(walk, &lists.lengths) else { break };
             let Some(first) = lists.slabs[bucket].first() else { continue };
-            let slab = Slab::at(context, cache, first);
+            let slab = self.slab(first);
             lists.remove(&slab, bucket);
             lists.add(&slab, bucket, End::Tail);
             let pages = slab.unused_pages(page_bytes);
@@ -218,13 +207,14 @@ impl BitmapSlabs {
         }
         drop(lists);
         let held = &held[..count];
-        let slab = |it: &Held| Slab::at(context, cache, it.pfn);
+        let slab = |it: &Held| self.slab(it.pfn);
         let bytes = held.iter().map(|it| slab(it).give_back(it.pages, page_bytes)).sum();
         if !held.is_empty() {
-            let mut lists = self.lists.lock();
+            let mut lists = self.slabs.lists.lock();
             let empty = lists.nr_empty();
             held.iter().for_each(|it| lists.let_go(&slab(it), it.pages, page_bytes));
-            context.limits.empty_changed(empty, lists.nr_empty(), cache.order().bytes());
+            let slab_bytes = self.cache.order().bytes();
+            self.context.limits.empty_changed(empty, lists.nr_empty(), slab_bytes);
         }
         bytes
     }

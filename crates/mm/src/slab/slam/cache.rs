@@ -7,7 +7,7 @@ use crate::frame::Pfn;
 use crate::slab::cache::Cache;
 use crate::slab::context::SlabContext;
 use crate::slab::late::Late;
-use crate::slab::sheaf_cache::Sheaf;
+use crate::slab::sheaf_cache::{Sheaf, SheafView};
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 /// Of objects that come to a CPU together, `own` records the slab of at least one in this many.
@@ -23,13 +23,19 @@ pub struct Slam {
 pub(super) struct SlamCache<'a, P: Arrays> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
-    pub(super) sheaf: &'a Sheaf,
+    policy: &'a Sheaf,
     pub(super) tables: &'a Tables,
     /// Number of objects in a bundle.
     pub(super) bundle: usize,
 }
 
 impl<P: Arrays> SlamCache<'_, P> {
+    /// The arrays, barns and slabs of the cache, which is about to be used.
+    #[inline]
+    pub(super) fn sheaf(&self) -> SheafView<'_, P> {
+        self.policy.of(self.context, self.cache)
+    }
+
     /// Records `slot`, which got these objects by a miss, as the owner of their slabs. The objects
     /// are mostly neighbours, so a few of them are enough to find all their slabs.
     #[inline]
@@ -72,6 +78,6 @@ impl Slam {
     ) -> SlamCache<'a, P> {
         let tables = self.tables.get().expect("a cache has been created");
         let bundle = bundle::size(cache.stride());
-        SlamCache { context, cache, sheaf: &self.sheaf, tables, bundle }
+        SlamCache { context, cache, policy: &self.sheaf, tables, bundle }
     }
 }

@@ -42,11 +42,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         self.own(slot, objects);
         let (object, rest) = objects.split_last()?;
         local::add(&cpu.alloc_slow, 1);
-        if self.context.percpu.push_batch(self.cache.id().array(), rest) {
-            local::add(&cpu.batched_in, rest.len() as u64);
-        } else {
-            self.sheaf.put_away(self.context, self.cache, rest);
-        }
+        self.park(cpu, rest);
         Some(*object)
     }
 
@@ -106,7 +102,7 @@ impl<P: Arrays> SlamCache<'_, P> {
             let (taken, rest) = self.untie(chain, &mut buffer);
             // SAFETY: `untie` wrote the first `taken` elements.
             let objects = unsafe { written(&buffer, taken) };
-            self.sheaf.free_to_slabs(self.context, self.cache, objects);
+            self.sheaf().free_to_slabs(objects);
             chain = rest;
         }
     }
@@ -148,7 +144,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         if self.context.percpu.push_batch(self.cache.id().array(), objects) {
             local::add(&cpu.batched_in, objects.len() as u64);
         } else {
-            self.sheaf.put_away(self.context, self.cache, objects);
+            self.sheaf().put_away(objects);
         }
     }
 
@@ -157,7 +153,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         let limits = self.context.limits;
         let is_enough = limits.barns() > CacheLimits::barns_most(self.context.zones);
         if is_enough || !self.push(&cpu.stock, objects) {
-            self.sheaf.put_away(self.context, self.cache, objects);
+            self.sheaf().put_away(objects);
         }
     }
 
@@ -232,7 +228,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
         if kept > objects.len() / 2 {
             // These objects do not go to the array: they would fill it again at once.
-            self.sheaf.put_away(self.context, self.cache, &own[..kept]);
+            self.sheaf().put_away(&own[..kept]);
         } else {
             self.park(cpu, &own[..kept]);
         }
@@ -245,7 +241,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         let whole = objects.len() / self.bundle * self.bundle;
         let most = INBOX_OBJECTS.min(INBOX_BYTES / self.cache.stride() as u64);
         if held + whole as u64 > most.max(2 * BUNDLE_MOST as u64) {
-            self.sheaf.put_away(self.context, self.cache, &objects[..whole]);
+            self.sheaf().put_away(&objects[..whole]);
             return whole;
         }
         if self.push(inbox, &objects[..whole]) { whole } else { 0 }

@@ -11,7 +11,6 @@ use crate::slab::late::Late;
 use crate::slab::mechanisms::SlamMode;
 use crate::slab::misuse::not_in_use;
 use crate::slab::params::CacheParams;
-use crate::slab::parked::ParkedObjects;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
 use crate::slab::sheaf_cache::Sheaf;
@@ -29,10 +28,13 @@ fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<
     if cache.has_constructor() { Some(SlamMode::Array) } else { context.setup.mechanisms.slam_mode }
 }
 
-impl<P: Arrays> ParkedObjects<P> for Slam {
+impl<P: Arrays> SlabPolicy<P> for Slam {
+    const NAME: &'static str = "slam";
+    const NEW: Self = Self { sheaf: <Sheaf as SlabPolicy<P>>::NEW, tables: Late::new() };
+
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
-        <Sheaf as ParkedObjects<P>>::seems_parked(percpu, id, object)
+        <Sheaf as SlabPolicy<P>>::seems_parked(percpu, id, object)
     }
 
     fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
@@ -42,11 +44,6 @@ impl<P: Arrays> ParkedObjects<P> for Slam {
     fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
         self.sheaf.activity(context, cache)
     }
-}
-
-impl<P: Arrays> SlabPolicy<P> for Slam {
-    const NAME: &'static str = "slam";
-    const NEW: Self = Self { sheaf: <Sheaf as SlabPolicy<P>>::NEW, tables: Late::new() };
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
         <Sheaf as SlabPolicy<P>>::layout(params, declared_cpus)
@@ -81,10 +78,11 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         let cpu = own.tables.cpu(cache.id(), slot);
         let mode = cpu.note(Miss::Empty, fixed_mode(context, cache));
         let may_widen = mode != SlamMode::Remote;
-        let miss = self.sheaf.note_miss(context, cache, slot, (false, may_widen));
+        let sheaf = own.sheaf();
+        let miss = sheaf.note_miss(slot, false, may_widen);
         own.take_bundles((slot, cpu), miss.sheaf).or_else(|| {
             let taken = |objects: &[Object]| own.own(slot, objects);
-            self.sheaf.alloc_missed(context, cache, miss, taken, || self.relieve_stocks(context))
+            sheaf.alloc_missed(miss, taken, || self.relieve_stocks(context))
         })
     }
 
@@ -98,16 +96,17 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         let (own, slot) = (self.of(context, cache), percpu.current());
         let cpu = own.tables.cpu(cache.id(), slot);
         let may_widen = cpu.traffic.mode() != SlamMode::Remote;
-        let miss = self.sheaf.note_miss(context, cache, slot, (true, may_widen));
+        let sheaf = own.sheaf();
+        let miss = sheaf.note_miss(slot, true, may_widen);
         let foreign = own.owner(object).is_some_and(|owner| owner != slot);
         let seen = Miss::Full { foreign, leaving: miss.sheaf };
         let mode = cpu.note(seen, fixed_mode(context, cache));
         let remote = mode == SlamMode::Remote;
         let is_shared = mode == SlamMode::Array || remote && !foreign;
         if is_shared || miss.has_grown || !own.make_way((slot, cpu), object, miss.sheaf, remote) {
-            self.sheaf.free_missed(context, cache, object, miss);
+            sheaf.free_missed(object, miss);
         }
-        self.sheaf.bound_barns(context, cache);
+        sheaf.bound_barns();
     }
 
     fn alloc_bulk(
@@ -158,7 +157,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
             changes += cpu.changes.load(Ordering::Relaxed);
             bundles += cpu.stocks().iter().map(|stock| stock.bundles()).sum::<u64>();
         }
-        let mut stats = self.sheaf.stats_with(context, cache, exchanges);
+        let mut stats = self.sheaf.at(context, cache).stats_with(exchanges);
         stats.mode_changes = changes;
         stats.parked_objects += bundles * own.bundle as u64;
         stats

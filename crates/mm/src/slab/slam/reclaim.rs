@@ -42,7 +42,7 @@ impl<P: Arrays> SlamCache<'_, P> {
             self.count_out(stock, bundles);
             // SAFETY: `untie` wrote the first `taken` elements.
             let objects = unsafe { written(&buffer, taken) };
-            self.sheaf.free_to_slabs(self.context, self.cache, objects);
+            self.sheaf().free_to_slabs(objects);
             (given, chain) = (given + bundles, rest);
         }
         self.put_back(stock, chain);

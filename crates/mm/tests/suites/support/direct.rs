@@ -3,8 +3,8 @@
 
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    BitmapSlabs, Cache, CacheId, CacheParams, MAX_CACHES, ParkedObjects, Reclaim, SlabContext,
-    SlabLayout, SlabPolicy, SlabStats,
+    BitmapSlabs, Cache, CacheId, CacheParams, MAX_CACHES, Reclaim, SlabContext, SlabLayout,
+    SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -36,11 +36,9 @@ impl Direct {
     }
 
     fn trim<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        self.of(cache).slabs.trim(context, cache, 0);
+        self.of(cache).slabs.of(context, cache).trim(0);
     }
 }
-
-impl<P: PerCpu> ParkedObjects<P> for Direct {}
 
 impl<P: PerCpu> SlabPolicy<P> for Direct {
     const NAME: &'static str = "direct";
@@ -69,7 +67,7 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
     fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         let own = self.of(cache);
         let mut out = [MaybeUninit::uninit()];
-        let (taken, _) = own.slabs.alloc(context, cache, 1, &mut out);
+        let (taken, _) = own.slabs.of(context, cache).alloc(1, &mut out);
         own.allocs.fetch_add(taken as u64, Relaxed);
         // SAFETY: the slabs wrote the first `taken` elements.
         (taken == 1).then(|| unsafe { out[0].assume_init() })
@@ -77,7 +75,7 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
         let own = self.of(cache);
-        own.slabs.free(context, cache, &[object], 0);
+        own.slabs.of(context, cache).free(&[object], 0);
         own.frees.fetch_add(1, Relaxed);
     }
 
@@ -95,10 +93,10 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
         0
     }
 
-    fn stats(&self, _context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
+    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
         let own = self.of(cache);
         let mut stats = SlabStats::default();
-        own.slabs.add_stats(cache, &mut stats);
+        own.slabs.of(context, cache).add_stats(&mut stats);
         stats.alloc_slow = own.allocs.load(Relaxed);
         stats.free_slow = own.frees.load(Relaxed);
         stats
@@ -111,7 +109,7 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
         slab: Pfn,
         visit: &mut dyn FnMut(u32),
     ) {
-        BitmapSlabs::visit_free(context, cache, slab, visit);
+        self.of(cache).slabs.of(context, cache).visit_free(slab, visit);
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
@@ -119,6 +117,7 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
     }
 
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-        context.caches.iter().try_for_each(|cache| self.of(cache).slabs.validate(context, cache))
+        let slabs = |cache| self.of(cache).slabs.of(context, cache);
+        context.caches.iter().try_for_each(|cache| slabs(cache).validate())
     }
 }

@@ -8,8 +8,8 @@ use super::tuning::Tuning;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
-    Cache, CacheId, CacheParams, Idle, Late, ParkedObjects, Reclaim, SlabContext, SlabLayout,
-    SlabPolicy, SlabStats, written,
+    Cache, CacheId, CacheParams, Idle, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy,
+    SlabStats, written,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -67,7 +67,12 @@ impl LinuxSlab {
     }
 }
 
-impl<P: Arrays> ParkedObjects<P> for LinuxSlab {
+impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
+    const NAME: &'static str = "slab";
+    const LOOKS_AT_FREES: bool = true;
+    const NEW: Self = Self { tables: Late::new(), has_nodes: AtomicBool::new(false) };
+    const BYTES_PER_FRAME: usize = Records::BYTES_PER_FRAME;
+
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
         percpu.seems_on_top(id.array(), object)
@@ -94,13 +99,6 @@ impl<P: Arrays> ParkedObjects<P> for LinuxSlab {
         let usage = context.percpu.usage(cache.id().array());
         Some(usage.operations.wrapping_add(usage.level << 48))
     }
-}
-
-impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
-    const NAME: &'static str = "slab";
-    const LOOKS_AT_FREES: bool = true;
-    const NEW: Self = Self { tables: Late::new(), has_nodes: AtomicBool::new(false) };
-    const BYTES_PER_FRAME: usize = Records::BYTES_PER_FRAME;
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         estimate::layout(params)

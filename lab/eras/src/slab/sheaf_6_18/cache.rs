@@ -191,7 +191,7 @@ impl<'a, P: Arrays> View<'a, P> {
     }
 
     pub(super) fn to_slabs(&self, objects: &[Object]) {
-        self.own.slabs.free(self.context, self.cache, objects, self.keep_empty());
+        self.own.slabs.of(self.context, self.cache).free(objects, self.keep_empty());
     }
 
     pub(super) fn new_sheaf(&self) -> Option<Sheaf> {

@@ -7,8 +7,8 @@ use super::sheaf::Sheaf;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    BarnStats, BitmapSlabs, Cache, CacheId, CacheParams, Idle, MAX_CACHES, Occupancy,
-    ParkedObjects, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats, written,
+    BarnStats, BitmapSlabs, Cache, CacheId, CacheParams, Idle, MAX_CACHES, Occupancy, Reclaim,
+    SlabContext, SlabLayout, SlabPolicy, SlabStats, written,
 };
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
@@ -65,7 +65,7 @@ impl<P: Arrays> View<'_, P> {
     fn stats(&self) -> SlabStats {
         let (own, capacity) = (self.own, self.capacity() as u64);
         let mut stats = SlabStats::default();
-        own.slabs.add_stats(self.cache, &mut stats);
+        own.slabs.of(self.context, self.cache).add_stats(&mut stats);
         let mut usage = self.context.percpu.usage(self.array());
         usage.operations -= own.operations_before.load(Ordering::Relaxed).min(usage.operations);
         stats.parked_objects = usage.level;
@@ -112,7 +112,16 @@ impl<P: Arrays> View<'_, P> {
     }
 }
 
-impl<P: Arrays> ParkedObjects<P> for KernelSheaf {
+impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
+    const NAME: &'static str = "sheaf-6.18";
+    const LOOKS_AT_FREES: bool = true;
+    const NEW: Self = Self {
+        caches: [const { SheafCache::new() }; MAX_CACHES],
+        pool: Pool::new(),
+        has_nodes: AtomicBool::new(false),
+    };
+    const LARGEST_KMALLOC: usize = capacity::LARGEST_KMALLOC;
+
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
         percpu.seems_on_top(id.array(), object)
@@ -126,17 +135,6 @@ impl<P: Arrays> ParkedObjects<P> for KernelSheaf {
         let usage = context.percpu.usage(cache.id().array());
         Some(usage.operations.wrapping_add(usage.level << 48))
     }
-}
-
-impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
-    const NAME: &'static str = "sheaf-6.18";
-    const LOOKS_AT_FREES: bool = true;
-    const NEW: Self = Self {
-        caches: [const { SheafCache::new() }; MAX_CACHES],
-        pool: Pool::new(),
-        has_nodes: AtomicBool::new(false),
-    };
-    const LARGEST_KMALLOC: usize = capacity::LARGEST_KMALLOC;
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         BitmapSlabs::layout(params)
@@ -215,7 +213,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         cache: &Cache,
         object: Object,
     ) -> Option<Occupancy> {
-        self.of(context, cache).own.slabs.occupancy(context, cache, object)
+        self.of(context, cache).own.slabs.of(context, cache).occupancy(object)
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
@@ -229,7 +227,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         slab: Pfn,
         visit: &mut dyn FnMut(u32),
     ) {
-        BitmapSlabs::visit_free(context, cache, slab, visit);
+        self.of(context, cache).own.slabs.of(context, cache).visit_free(slab, visit);
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
@@ -245,7 +243,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
             let view = self.of(context, cache);
             view.validate()?;
             let mut stats = SlabStats::default();
-            view.own.slabs.add_stats(cache, &mut stats);
+            view.own.slabs.of(context, cache).add_stats(&mut stats);
             let slabs = stats.total_slabs - stats.active_slabs;
             empty += slabs as usize * cache.order().bytes();
         }

@@ -37,6 +37,6 @@ impl<P: Arrays> View<'_, P> {
                 }
             }
         }
-        self.own.slabs.trim(self.context, self.cache, 0);
+        self.own.slabs.of(self.context, self.cache).trim(0);
     }
 }

@@ -22,6 +22,6 @@ impl<P: Arrays> View<'_, P> {
         }
         let counted = self.own.sheaves.load(Ordering::Relaxed);
         check.equal(counted, sheaves, "sheaves = spares + full + empty")?;
-        self.own.slabs.validate(self.context, self.cache)
+        self.own.slabs.of(self.context, self.cache).validate()
     }
 }

@@ -6,8 +6,7 @@ use super::slab_word::Slabs;
 use super::tables::Tables;
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
-    Cache, CacheId, CacheParams, Late, ParkedObjects, Reclaim, SlabContext, SlabLayout, SlabPolicy,
-    SlabStats,
+    Cache, CacheId, CacheParams, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::clock::coarse_ns;
@@ -35,8 +34,6 @@ impl Slqb {
         SlqbCache { context, cache, tables }
     }
 }
-
-impl<P: Lists> ParkedObjects<P> for Slqb {}
 
 impl<P: Lists> SlabPolicy<P> for Slqb {
     const NAME: &'static str = "slqb";

@@ -9,8 +9,7 @@ use crate::slab::records::Records;
 use core::marker::PhantomData;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    Cache, CacheId, CacheParams, Late, ParkedObjects, Reclaim, SlabContext, SlabLayout, SlabPolicy,
-    SlabStats,
+    Cache, CacheId, CacheParams, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -45,8 +44,6 @@ impl<E: Era> SlubOf<E> {
         SlubCache { context, cache, tables, era: PhantomData }
     }
 }
-
-impl<P: Lists, E: Era> ParkedObjects<P> for SlubOf<E> {}
 
 impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E>
 where
