@@ -95,7 +95,7 @@ impl<H: Host> PageCacheRef<'_, H> {
             return None;
         };
         if number.0 >= HUGE_FROM_PAGES {
-            pages.fill_whole(block.pfn);
+            pages.zones().fill_whole(block.pfn);
         }
         pages.frames().set_link(block.pfn, number.0);
         pages.frames().set_kind(block.pfn, 1, Kind::CACHED);

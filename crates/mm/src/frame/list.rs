@@ -40,7 +40,7 @@ members!(Pfn, PageblockIndex);
 /// A link to a member as one word: the value `n + 1` links to the member with number `n`. The value
 /// 0, which fresh memory holds, links to no member.
 #[repr(transparent)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link<M>(u32, PhantomData<M>);
 
 impl<M> Link<M> {

@@ -25,7 +25,6 @@ pub struct PageAllocator<P> {
     pub(super) policy: P,
     pub(super) store: ListStore,
     pub(super) free_list: FreeListPolicy,
-    huge: bool,
 }
 
 impl<P: PagePolicy> PageAllocator<P> {
@@ -62,7 +61,6 @@ impl<P: PagePolicy> PageAllocator<P> {
             policy: config.policy,
             store: ListStore::reserve(os, config, zones, slots, rings)?,
             free_list: config.free_list,
-            huge: config.faults.huge,
         })
     }
 
@@ -93,14 +91,6 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// Holds the lock of the lists of a slot and node until the result is dropped. For tests.
     pub fn hold_lists(&self, slot: SlotIndex, node: NodeId) -> impl Sized + '_ {
         self.store.pcp(slot, node).lists.lock()
-    }
-
-    /// See [`Zones::fill_whole`].
-    #[inline]
-    pub fn fill_whole(&self, pfn: Pfn) {
-        if self.huge {
-            self.zones().fill_whole(pfn);
-        }
     }
 
     /// Returns node and migratetype of a block to be freed; aborts the process if it is not in use.

@@ -1,7 +1,7 @@
 //! The lists of one slot and node under their lock: allocation, freeing and draining.
 
 use super::drain::Drain;
-use super::lists::{Lists, Pcp};
+use super::lists::Lists;
 use super::policy::{PagePolicy, PolicyContext};
 use super::ring::SlotRings;
 use super::store::ListStore;
@@ -22,11 +22,6 @@ pub(super) struct LockedLists<'a> {
 }
 
 impl<'a> ListRef<'a> {
-    #[inline(always)]
-    fn pcp(self) -> &'a Pcp {
-        self.store.pcps.at(self.index)
-    }
-
     #[inline(always)]
     fn rings(self) -> SlotRings<'a> {
         self.store.rings.at(self.index)
@@ -49,11 +44,11 @@ impl<'a> ListRef<'a> {
 
     #[inline(always)]
     pub(super) fn try_lock(self) -> Option<LockedLists<'a>> {
-        Some(LockedLists { at: self, lists: self.pcp().lists.try_lock()? })
+        Some(LockedLists { at: self, lists: self.store.pcps.at(self.index).lists.try_lock()? })
     }
 
     pub(super) fn lock(self) -> LockedLists<'a> {
-        LockedLists { at: self, lists: self.pcp().lists.lock() }
+        LockedLists { at: self, lists: self.store.pcps.at(self.index).lists.lock() }
     }
 }
 

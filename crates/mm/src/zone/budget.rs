@@ -233,20 +233,19 @@ impl Budget {
 
     /// Computes marks and ceilings. Repeats this if another task has changed an input meanwhile.
     fn refresh(&self) {
-        loop {
-            let limit = self.limit.load(SeqCst);
+        let inputs = || {
             let chosen = (self.chosen_min.load(SeqCst), self.scale.load(SeqCst));
-            let reserve = self.has_reserve.load(SeqCst);
+            (chosen, self.limit.load(SeqCst), self.has_reserve.load(SeqCst))
+        };
+        loop {
+            let read = inputs();
+            let (chosen, limit, has_reserve) = read;
             let marks = marks_of(limit, chosen);
             self.marks.set(marks, SeqCst);
-            let (min, low) = if reserve { (marks.min, marks.low) } else { (0, 0) };
+            let (min, low) = if has_reserve { (marks.min, marks.low) } else { (0, 0) };
             self.ceiling.store(limit - min, SeqCst);
             self.batch_ceiling.store(limit - low, SeqCst);
-            let now = (self.chosen_min.load(SeqCst), self.scale.load(SeqCst));
-            if self.limit.load(SeqCst) == limit
-                && now == chosen
-                && self.has_reserve.load(SeqCst) == reserve
-            {
+            if inputs() == read {
                 return;
             }
         }

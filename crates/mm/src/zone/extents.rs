@@ -137,26 +137,23 @@ impl Extents {
         longest == PAGEBLOCK_FRAMES
     }
 
-    /// Gives up all frames of a pageblock.
+    /// Takes all frames of a pageblock, or only the dirty ones; returns which.
     #[inline(never)]
-    pub(super) fn give_up(&mut self, memory: &Memory, index: PageblockIndex) {
-        self.keep_only(memory, index, FrameBits::NONE);
-    }
-
-    /// Takes the dirty frames of a pageblock, for a purge.
-    pub(super) fn isolate_dirty(&mut self, memory: &Memory, index: PageblockIndex) -> FrameBits {
+    pub(super) fn isolate(
+        &mut self,
+        memory: &Memory,
+        index: PageblockIndex,
+        only_dirty: bool,
+    ) -> FrameBits {
         let pageblock = memory.pageblocks().at(index);
-        let dirty = pageblock.dirty_extents();
-        self.keep_only(memory, index, pageblock.extents().without(dirty));
-        dirty
-    }
-
-    fn keep_only(&mut self, memory: &Memory, index: PageblockIndex, clean: FrameBits) {
-        let pageblock = memory.pageblocks().at(index);
-        self.free -= pageblock.extents().count() - clean.count();
-        self.dirty -= pageblock.dirty_extents().count();
+        let (extents, dirty) = (pageblock.extents(), pageblock.dirty_extents());
+        let taken = if only_dirty { dirty } else { extents };
+        let clean = extents.without(taken);
         pageblock.keep_only(clean);
+        self.free -= taken.count();
+        self.dirty -= dirty.count();
         self.set_longest(memory, index, clean.longest_extent());
+        taken
     }
 
     fn set_longest(&mut self, memory: &Memory, index: PageblockIndex, longest: u32) {

@@ -36,7 +36,9 @@ pub(super) fn claimed(zone: &Zone, memory: &Memory, block: Block, of: MigrateTyp
 /// Makes the pageblock of a frame a huge page if few frames of the pageblock have owners.
 pub(super) fn fill_whole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
-    if is_fresh(memory, first) {
+    let frames = (0..PAGEBLOCK_FRAMES).map(|at| first.plus(at));
+    let owned = frames.filter(|pfn| memory.frames().kind(*pfn) != Kind::NONE);
+    if owned.count() <= OWNED_FRAMES {
         advise(memory, first, Faults::Huge);
     }
 }
@@ -46,16 +48,11 @@ pub(super) fn fill_whole(memory: &Memory, pfn: Pfn) {
 const OWNED_FRAMES: usize = 64;
 
 /// Returns whether the page cache asks for a huge page when it takes this frame. It asks for one
-/// frame of 64 only, because [`is_fresh`] then looks at each frame of the pageblock.
+/// frame of 64 only, because [`fill_whole`] then looks at each frame of the pageblock.
 #[inline]
 pub(super) fn asks_for_huge(memory: &Memory, pfn: Pfn) -> bool {
     (pfn.0 as usize).is_multiple_of(OWNED_FRAMES)
         && matches!(memory.pageblocks().of(pfn).faults(), Faults::Plain | Faults::Small)
-}
-
-fn is_fresh(memory: &Memory, first: Pfn) -> bool {
-    let frames = (0..PAGEBLOCK_FRAMES).map(|at| first.plus(at));
-    frames.filter(|pfn| memory.frames().kind(*pfn) != Kind::NONE).count() <= OWNED_FRAMES
 }
 
 /// Pageblocks at the start of the window (32 GiB) for which the OS may be told to keep small pages.

@@ -46,26 +46,17 @@ impl ZoneRef<'_> {
             count_pageblock(memory, index, &mut census)?;
         }
         let (areas, extents) = (&state.areas, &state.extents);
-        zone.equal(census.free, areas.free(), "frames free by state = frames listed")?;
-        zone.equal(
-            census.dirty,
-            areas.dirty(),
-            "dirty frames of pageblocks = dirty frames listed",
-        )?;
-        zone.equal(
-            census.reserved,
-            self.reserved_high_atomic(),
-            "frames of HighAtomic = reserved",
-        )?;
-        zone.equal(
-            census.in_extents,
-            extents.free(),
-            "bits of all pageblocks = frames of extents",
-        )?;
-        let free = areas.free() + extents.free();
-        zone.equal(self.free(), free, "the published free count = frames listed and of extents")?;
-        let dirty = areas.dirty() + extents.dirty();
-        zone.equal(self.dirty(), dirty, "the published dirty count = dirty frames of both")?;
+        let (free, dirty) = (areas.free() + extents.free(), areas.dirty() + extents.dirty());
+        for (one, other, equation) in [
+            (census.free, areas.free(), "frames free by state = frames listed"),
+            (census.dirty, areas.dirty(), "dirty frames of pageblocks = dirty frames listed"),
+            (census.reserved, self.reserved_high_atomic(), "frames of HighAtomic = reserved"),
+            (census.in_extents, extents.free(), "bits of all pageblocks = frames of extents"),
+            (self.free(), free, "the published free count = frames listed and of extents"),
+            (self.dirty(), dirty, "the published dirty count = dirty frames of both"),
+        ] {
+            zone.equal(one, other, equation)?;
+        }
         zone.that(free + census.in_pcp <= self.managed(), "free + in_pcp <= managed")
     }
 

@@ -26,6 +26,8 @@ pub struct Zones {
     /// Row `n` holds the nodes in the order in which requests for node `n` try them.
     fallback: [[NodeId; MAX_NODES]; MAX_NODES],
     node_of_slot: fn(SlotIndex) -> NodeId,
+    /// See [`ZoneConfig::huge`].
+    huge: bool,
     /// See [`ZoneConfig::populate`].
     populate: bool,
 }
@@ -70,6 +72,7 @@ impl Zones {
             touched_whole: KindSet::default(),
             fallback: core::array::from_fn(|node| fallback_row(node as u8, config)),
             node_of_slot: config.node_of_slot,
+            huge: config.huge,
             populate: config.populate,
         };
         if config.initial_frames > 0 {
@@ -152,9 +155,9 @@ impl Zones {
     /// in a pageblock that is not huge, O(512) under the zone's lock.
     #[inline]
     pub fn fill_whole(&self, pfn: Pfn) {
-        if asks_for_huge(&self.memory, pfn)
+        if self.huge
+            && asks_for_huge(&self.memory, pfn)
             && let Some(node) = self.memory.pageblocks().of(pfn).tag().node()
-            && self.zone(node).huge
         {
             let _guard = self.zone(node).look();
             fill_whole(&self.memory, pfn);
@@ -163,7 +166,7 @@ impl Zones {
 
     /// Returns whether huge pages are wanted, and are cheap at present or due to be tried again.
     pub(crate) fn may_make_huge(&self) -> bool {
-        self.zone(NodeId(0)).huge && self.memory.prices().may_be_huge(coarse_ns())
+        self.huge && self.memory.prices().may_be_huge(coarse_ns())
     }
 
     /// Makes the pageblocks of a mapping huge pages, except those in memory already. O(`blocks`).
