@@ -5,8 +5,9 @@
 //! hold a summary. Small programs use one entry. A *group* is 16 entries, a *region* 32 groups;
 //! both are *units*. A window of 8 TiB has 128 regions. The summary of a unit holds the lengths of
 //! three extents of its free blocks: the longest one, and those at its beginning and end. So a
-//! search passes over units that cannot hold the wanted extent. The summary of a group is the
-//! fourth word of its first entry; the summary of a region is the fourth word of its second entry.
+//! search passes over units that cannot hold the wanted extent. The summaries of a region's groups
+//! are the fourth words of the region's first entries; that of the region follows them. So they lie
+//! on the page of the entry that small programs use.
 //!
 //! Equations: a group's summary follows from its taken bits, a region's from its groups. A summary
 //! stores by how many blocks each extent is shorter than the unit, so zeros mean "all free".
@@ -34,12 +35,12 @@ struct Level {
     blocks: u32,
     /// Blocks of each part from which the summary follows: of a word, or of a group.
     part: u32,
-    /// The number of the unit's entry whose fourth word is the summary.
+    /// The number of the region's entry whose fourth word is the first of these units' summaries.
     place: u32,
 }
 
 const GROUP: Level = Level { blocks: 16 * WORD_BLOCKS, part: WORD_BLOCKS, place: 0 };
-const REGION: Level = Level { blocks: 32 * GROUP.blocks, part: GROUP.blocks, place: 1 };
+const REGION: Level = Level { blocks: 32 * GROUP.blocks, part: GROUP.blocks, place: 32 };
 
 /// The lengths of three extents of free blocks (see above) among `blocks` neighbouring blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,8 +189,9 @@ impl BlockBits {
 
     /// The unit's summary; `None` if the window ends within the unit.
     fn summary(&self, level: Level, block: u32) -> Option<&AtomicU64> {
-        let index = (block / WORD_BLOCKS + level.place) as usize;
-        (block + level.blocks <= self.len).then(|| &self.words.at(index)[SUMMARY])
+        let region = block / REGION.blocks * REGION.blocks;
+        let entry = region / WORD_BLOCKS + level.place + (block - region) / level.blocks;
+        (block + level.blocks <= self.len).then(|| &self.words.at(entry as usize)[SUMMARY])
     }
 
     fn known(&self, level: Level, block: u32) -> Option<FreeExtents> {

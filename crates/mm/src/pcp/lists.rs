@@ -4,6 +4,7 @@
 //! * `tuning.count` = sum over lists of blocks * 2^order: a number of pages, not of blocks
 //! * the state of the first frame of each listed block is `in_pcp(order of the list, _)`
 
+use super::extent_list::ExtentList;
 use super::ring::{MAX_LISTS, Ring};
 use crate::frame::fresh_zero;
 use quarry_sys::local;
@@ -102,6 +103,7 @@ fresh_zero! {
         pub(super) bypass_sections: AtomicU64,
         pub(super) extent_drains: AtomicU64,
         pub(super) drained_extent_pages: AtomicU64,
+        pub(super) extents: ExtentList,
     }
 }
 

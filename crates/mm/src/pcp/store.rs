@@ -16,7 +16,6 @@ pub(super) struct ListStore {
     pub(super) sizes: Sizes,
     pub(super) pcps: OsArray<Pcp>,
     pub(super) rings: Rings,
-    pub(super) extents: OsArray<ExtentList>,
     pub(super) lists_extents: bool,
     slots: u32,
     nodes: u8,
@@ -38,7 +37,6 @@ impl ListStore {
             sizes: policy.sizes(config.size_inputs()),
             pcps: OsArray::zeroed(os, count)?,
             rings: Rings::reserve(os, count, policy.orders(), rings)?,
-            extents: OsArray::zeroed(os, count)?,
             lists_extents: config.lists_extents,
             slots,
             nodes,
@@ -65,7 +63,7 @@ impl ListStore {
 
     #[inline(always)]
     pub(super) fn extents(&self, slot: SlotIndex, node: NodeId) -> &ExtentList {
-        self.extents.at(self.index(slot, node))
+        &self.pcp(slot, node).extents
     }
 
     /// Checks the lists of one node against counts and states; returns the number of listed pages.
