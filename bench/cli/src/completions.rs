@@ -5,7 +5,7 @@ use clap::{Arg, Command};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use quarry_live::{Choice, Found};
-use quarry_mm::heap::options::{ALL_OPTIONS, OptionHelp};
+use quarry_mm::heap::options::{ALL_OPTIONS, OptionHelp, Options};
 use quarry_mm::slab::slab_names;
 
 /// The variable by which a shell asks for completions; its value is the name of the shell.
@@ -53,9 +53,9 @@ fn policies() -> Vec<CompletionCandidate> {
 }
 
 fn settings() -> Vec<CompletionCandidate> {
-    let one = |option: &OptionHelp| {
+    let one = |option: OptionHelp| {
         let start = CompletionCandidate::new(format!("{}=", option.name));
         start.help(Some(option.meaning.into()))
     };
-    ALL_OPTIONS.into_iter().flatten().map(one).collect()
+    ALL_OPTIONS.into_iter().flat_map(Options::iter).map(one).collect()
 }

@@ -1,6 +1,6 @@
 //! `--set KEY=VALUE`: the options of the library, checked by the library's own table.
 
-use quarry_mm::heap::options::{ALL_OPTIONS, OptionError, OptionHelp, StackOptions};
+use quarry_mm::heap::options::{ALL_OPTIONS, OptionError, OptionHelp, Options, StackOptions};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
@@ -48,13 +48,13 @@ fn names() -> Vec<&'static str> {
     all().map(|option| option.name).collect()
 }
 
-fn all() -> impl Iterator<Item = &'static OptionHelp> {
-    ALL_OPTIONS.into_iter().flatten()
+fn all() -> impl Iterator<Item = OptionHelp> {
+    ALL_OPTIONS.into_iter().flat_map(Options::iter)
 }
 
 pub(crate) fn help() -> String {
     let head = "Options for --set (also read from the environment as QUARRY_KEY):\n".to_owned();
-    let line = |it: &OptionHelp| format!("  {:<10} {} ({})\n", it.name, it.meaning, it.accepted);
+    let line = |it: OptionHelp| format!("  {:<10} {} ({})\n", it.name, it.meaning, it.accepted);
     std::iter::once(head).chain(all().map(line)).collect()
 }
 

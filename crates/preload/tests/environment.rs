@@ -8,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use crate::support::{Outcome, Run, is_full, libraries, library, program, scratch, slab_policy};
-use quarry_mm::heap::options::{CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS};
+use quarry_mm::heap::options::{CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, Options};
 use quarry_mm::slab::{SLAB_POLICIES, slab_names};
 
 /// The slab policy of `libquarry.so`.
@@ -41,9 +41,9 @@ fn silent_without_variables() {
 #[test]
 fn unknown_name() {
     let is_default = library().is_none_or(|library| slab_policy(library) == DEFAULT_SLAB);
-    let of_checks = if library().is_none_or(is_full) { CHECK_OPTIONS } else { &[] };
-    let of_slab = if is_default { &[][..] } else { MECHANISM_OPTIONS };
-    let all = OPTIONS.iter().chain(of_checks).chain(of_slab);
+    let of_checks = if library().is_none_or(is_full) { CHECK_OPTIONS } else { Options::NONE };
+    let of_slab = if is_default { Options::NONE } else { MECHANISM_OPTIONS };
+    let all = [OPTIONS, of_checks, of_slab].into_iter().flat_map(Options::iter);
     let accepted: Vec<_> = all.map(|option| option.name).collect();
     let outcome = environment().env("QUARRY_FOO", "1").finish();
     let last = accepted.last().expect("there are options");

@@ -11,8 +11,8 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
 use quarry_mm::heap::options::{
-    CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, OptionHelp, StackOptions,
-    asks_for_checks, signal_number,
+    CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, Options, StackOptions, asks_for_checks,
+    signal_number,
 };
 use quarry_mm::pcp::FaultPolicy;
 use quarry_mm::slab::slab_policy;
@@ -218,9 +218,7 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) {
             ));
         }
         Ok(()) => {}
-        Err(OptionError::UnknownName)
-            if !HAS_CHECKS && CHECK_OPTIONS.iter().any(|option| option.name == name) =>
-        {
+        Err(OptionError::UnknownName) if !HAS_CHECKS && CHECK_OPTIONS.named(name).is_some() => {
             if asks_for_checks(name, value) {
                 warn(format_args!(
                     "QUARRY_{name}={value}: there are no checks in here; libquarry-full.so has \
@@ -242,9 +240,9 @@ struct Names;
 
 impl core::fmt::Display for Names {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let of_checks: &[OptionHelp] = if HAS_CHECKS { CHECK_OPTIONS } else { &[] };
-        let of_slab: &[OptionHelp] = if HAS_MECHANISMS { MECHANISM_OPTIONS } else { &[] };
-        let all = OPTIONS.iter().chain(of_checks).chain(of_slab);
+        let of_checks = if HAS_CHECKS { CHECK_OPTIONS } else { Options::NONE };
+        let of_slab = if HAS_MECHANISMS { MECHANISM_OPTIONS } else { Options::NONE };
+        let all = [OPTIONS, of_checks, of_slab].into_iter().flat_map(Options::iter);
         for (index, option) in all.enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(out, "{separator}{}", option.name)?;

@@ -12,6 +12,13 @@
 //! No code here allocates through the global allocator.
 #![cfg_attr(not(any(test, quarry_model)), no_std)]
 
+/// A list for people: `a, b or c`.
+macro_rules! one_of {
+    ($only:literal) => { $only };
+    ($one:literal $other:literal) => { concat!($one, " or ", $other) };
+    ($one:literal $($more:literal)+) => { concat!($one, ", ", one_of!($($more)+)) };
+}
+
 pub mod lru;
 pub mod pages;
 pub mod slab;

@@ -6,7 +6,7 @@
 use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PageConfig, V6_18};
-use crate::slab::{Mechanisms, SLAB_NAMES, SlamMode, slab_policy};
+use crate::slab::{Mechanisms, SlamMode, slab_policy};
 use crate::zone::MarkOptions;
 use quarry_sys::percpu::SlotIndex;
 
@@ -81,7 +81,7 @@ pub enum OptionError {
     },
 }
 
-/// An option: the library, the command and the documentation follow this one table.
+/// An option, as the library, the command and the documentation describe it.
 pub struct OptionHelp {
     /// Name without the prefix `QUARRY_`.
     pub name: &'static str,
@@ -91,14 +91,39 @@ pub struct OptionHelp {
     pub meaning: &'static str,
 }
 
+/// A table of options as one text: a line each, with tabs between its three parts. (In an array of
+/// texts each start would relocate three addresses per option, on a page more.)
+#[derive(Clone, Copy)]
+pub struct Options(&'static str);
+
+impl Options {
+    /// No options.
+    pub const NONE: Self = Self("");
+
+    /// The options in order.
+    pub fn iter(self) -> impl Iterator<Item = OptionHelp> {
+        self.0.lines().map(|line| {
+            let mut parts = line.split('\t');
+            let mut part = || parts.next().unwrap_or_default();
+            OptionHelp { name: part(), accepted: part(), meaning: part() }
+        })
+    }
+
+    /// The option of this name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Option<OptionHelp> {
+        self.iter().find(|option| option.name == name)
+    }
+}
+
 macro_rules! options {
     (
         $(#[$about:meta])* $table:ident:
-        $(name: $name:literal, accepted: $accepted:expr, meaning: $meaning:literal;)+
+        $(name: $name:literal, accepted: $accepted:literal, meaning: $meaning:literal;)+
     ) => {
         $(#[$about])*
-        pub const $table: &[OptionHelp] =
-            &[$(OptionHelp { name: $name, accepted: $accepted, meaning: $meaning }),+];
+        pub const $table: Options =
+            Options(concat!($($name, "\t", $accepted, "\t", $meaning, "\n"),+));
     };
 }
 
@@ -115,7 +140,7 @@ options! {
     meaning: "profile the heap, and write at exit what `quarry profile` shows (0)";
     name: "PROFILE_MEAN", accepted: "bytes, with K, M or G",
     meaning: "mean bytes from one sample of that profile to the next (512K)";
-    name: "SIGNAL", accepted: SIGNAL_NAMES,
+    name: "SIGNAL", accepted: "SIGUSR1, SIGUSR2, SIGHUP, SIGQUIT, SIGURG or SIGWINCH",
     meaning: "the signal that has statistics published and printed at once (none)";
     name: "DISABLE", accepted: "0 or 1",
     meaning: "hand every request to the C library";
@@ -141,7 +166,8 @@ options! {
     meaning: "whether the memory limit of the control group is the heap's as well (1)";
     name: "RESERVE", accepted: "bytes from 64M on, with K, M, G or T",
     meaning: "addresses that the heap may use";
-    name: "SLAB", accepted: SLAB_NAMES,
+    name: "SLAB",
+    accepted: "sheaf, sheaf-6.18, slub-2.6.29, slub-3.0, slub-3.1, slub-4.9, slab, slqb, slam or slub",
     meaning: "slab policy; chosen by the shared object, see `quarry run --slab`";
     name: "LIBRARY", accepted: "a file name",
     meaning: "the shared object that `quarry run` preloads";
@@ -162,21 +188,21 @@ options! {
 /// Returns whether a setting needs a build that has checks.
 #[must_use]
 pub fn asks_for_checks(name: &str, value: &str) -> bool {
-    CHECK_OPTIONS.iter().any(|option| option.name == name) && !matches!(value, "0" | "-")
+    CHECK_OPTIONS.named(name).is_some() && !matches!(value, "0" | "-")
 }
 
 options! {
     /// Options that only libraries of other slab policies have: `libquarry.so` has no such
     /// mechanisms.
     MECHANISM_OPTIONS:
-    name: "SLAB_WITHOUT", accepted: Mechanisms::ACCEPTED,
+    name: "SLAB_WITHOUT", accepted: "merging, cpu-partial, alien or shared, or several of them with commas",
     meaning: "mechanisms that the slab policy does without, if it has them";
-    name: "SLAM_MODE", accepted: SlamMode::ACCEPTED,
+    name: "SLAM_MODE", accepted: "auto, array, linked or remote",
     meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)";
 }
 
 /// The options of all builds.
-pub const ALL_OPTIONS: [&[OptionHelp]; 3] = [OPTIONS, CHECK_OPTIONS, MECHANISM_OPTIONS];
+pub const ALL_OPTIONS: [Options; 3] = [OPTIONS, CHECK_OPTIONS, MECHANISM_OPTIONS];
 
 /// Parses `4096`, `64K`, `2M`, `1G`, `1T`.
 #[must_use]
@@ -201,7 +227,6 @@ const SIGNALS: &[(&str, i32)] = &[
     ("SIGURG", libc::SIGURG),
     ("SIGWINCH", libc::SIGWINCH),
 ];
-const SIGNAL_NAMES: &str = "SIGUSR1, SIGUSR2, SIGHUP, SIGQUIT, SIGURG or SIGWINCH";
 
 /// The number of a signal that `QUARRY_SIGNAL` may name.
 #[must_use]
@@ -285,9 +310,8 @@ impl<P> StackOptions<P> {
     }
 }
 
-fn refusal(options: &[OptionHelp], name: &str) -> Result<OptionError, OptionError> {
-    let option = options.iter().find(|option| option.name == name);
-    let OptionHelp { accepted, .. } = option.ok_or(OptionError::UnknownName)?;
+fn refusal(options: Options, name: &str) -> Result<OptionError, OptionError> {
+    let OptionHelp { accepted, .. } = options.named(name).ok_or(OptionError::UnknownName)?;
     Ok(OptionError::BadValue { accepted })
 }
 

@@ -27,9 +27,6 @@ pub enum SlamMode {
 }
 
 impl SlamMode {
-    /// The names that [`named`](Self::named) accepts.
-    pub const ACCEPTED: &'static str = "auto, array, linked or remote";
-
     /// The mode of this name; `Some(None)` for `auto`, `None` for an unknown name.
     #[must_use]
     pub fn named(name: &str) -> Option<Option<Self>> {
@@ -47,10 +44,6 @@ impl Mechanisms {
     /// All mechanisms.
     pub const ALL: Self =
         Self { merging: true, cpu_partial: true, alien: true, shared: true, slam_mode: None };
-
-    /// The names that [`without`](Self::without) accepts.
-    pub const ACCEPTED: &'static str =
-        "merging, cpu-partial, alien or shared, or several of them with commas";
 
     /// All mechanisms except those that `names` lists; `None` if a name is unknown.
     #[must_use]

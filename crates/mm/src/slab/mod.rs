@@ -49,9 +49,7 @@ pub use context::{MAX_BATCH, SlabContext, SlabPages, SlabSetup};
 pub use late::Late;
 pub use mechanisms::{Mechanisms, SlamMode};
 pub use misuse::{not_in_use, overwritten, written_after_free};
-pub use names::{
-    RegisteredPolicy, SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, one_of, slab_names, slab_policy,
-};
+pub use names::{RegisteredPolicy, SLAB_ALIASES, SLAB_POLICIES, slab_names, slab_policy};
 pub use params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim, SparseWalk};

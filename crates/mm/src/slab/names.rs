@@ -1,15 +1,6 @@
 //! The names of all slab policies, for options and for messages about policies that are not
 //! compiled in. A test of `lab/eras` checks that the list is complete.
 
-/// A list for people: `a, b or c`.
-#[macro_export]
-macro_rules! one_of {
-    ($only:literal) => { $only };
-    ($one:literal $other:literal) => { concat!($one, " or ", $other) };
-    ($one:literal $($more:literal)+) => { concat!($one, ", ", $crate::slab::one_of!($($more)+)) };
-}
-pub use one_of;
-
 /// A policy by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisteredPolicy {
@@ -26,9 +17,6 @@ macro_rules! define {
         /// All slab policies, the default first.
         pub const SLAB_POLICIES: &[RegisteredPolicy] =
             &[$(RegisteredPolicy { name: $name, page: $page, about: $about }),+];
-
-        /// All names and aliases, as a list for people.
-        pub const SLAB_NAMES: &str = one_of!($($name)+ "slub");
     };
 }
 

@@ -123,7 +123,7 @@ impl Run {
     /// One variable of the environment. For a variable that switches checks on, the run also uses
     /// the library with the checks, as `quarry run` does.
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
-        if CHECK_OPTIONS.iter().any(|option| name.strip_prefix("QUARRY_") == Some(option.name)) {
+        if name.strip_prefix("QUARRY_").is_some_and(|name| CHECK_OPTIONS.named(name).is_some()) {
             self.preload(full_library());
         }
         self.command.env(name, value);

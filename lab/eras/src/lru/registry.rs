@@ -6,7 +6,6 @@ use quarry_cache::lru::{
     Splice, Waiting,
 };
 use quarry_mm::frame::NodeId;
-use quarry_mm::slab::one_of;
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;

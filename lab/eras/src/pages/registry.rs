@@ -7,7 +7,6 @@ use super::v6_18_wide::V6_18Wide;
 use super::v2016::V2016;
 use quarry_mm::frame::{MigrateType, Order};
 use quarry_mm::pcp::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes, Tuning, V6_18};
-use quarry_mm::slab::one_of;
 
 /// Calls the macro `$callback` with all lines. A line is `Type, "page in docs/policies",
 /// "what it is", [identifier: "name" = value, ..];`.
