@@ -1,8 +1,8 @@
 //! Slots that are only used under their locks: for CPUs without sequences, threads without a
 //! registration, sanitizers, and tests and simulators that declare the CPU of each thread.
 //!
-//! Pushes and pops only try the lock, so that no fast path waits; `prepare` and `drain` wait for it:
-//! they spin briefly and then nap.
+//! Pushes and pops only try the lock, so that no fast path waits. `prepare` and `drain` wait for
+//! it: they spin briefly and then nap.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, CellWord, LIST_MAX, LOOKED_AT, SlotIndex};

@@ -39,7 +39,8 @@ use core::mem::MaybeUninit;
 /// so an array that was never opened refuses, as does one that a drain has stopped.
 const CLOSED: u64 = 0;
 
-/// Slots `0..Q::slots()` for CPUs, followed by the stripes. The words that sequences load are first.
+/// Slots `0..Q::slots()` for CPUs, followed by the stripes. The words that sequences load come
+/// first.
 #[repr(C)]
 pub struct Sequenced<Q: Sequences> {
     pub(super) sequences: Q,
