@@ -1,12 +1,12 @@
 //! Slots that are only used under their locks: for CPUs without sequences, threads without a
 //! registration, sanitizers, and tests and simulators that declare the CPU of each thread.
 //!
-//! Pushes and pops only try the lock, so that no fast path waits; `prepare` and `drain` wait for it:
-//! they spin briefly and then nap.
+//! Pushes and pops only try the lock, so that no fast path waits. `prepare` and `drain` wait for
+//! it: they spin briefly and then nap.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, CellWord, LIST_MAX, LOOKED_AT, SlotIndex};
-use super::object::{Object, Push};
+use super::object::{Object, Push, Take, TakeList, Which};
 use super::per_cpu::{Arrays, Lists, PerCpu};
 use super::room::Limits;
 use super::stripes::{ChooseSlot, SlotGuard, Stripe, lock, try_lock};
@@ -93,7 +93,7 @@ impl<C: ChooseSlot> LockedSlots<C> {
         bounds: &Guard<'_, ()>,
         (slot, array): (SlotIndex, ArrayId),
         limits: &Limits,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
+        take: &mut Take<'_>,
     ) -> bool {
         // Lock order: bounds before slots, as in a drain and a fork.
         let _slot = lock(&self.area, slot);
@@ -113,11 +113,7 @@ impl<C: ChooseSlot> LockedSlots<C> {
         true
     }
 
-    pub(super) fn drain_lists_held(
-        &self,
-        array: ArrayId,
-        take: &mut dyn FnMut(u64, Option<Object>, usize),
-    ) {
+    pub(super) fn drain_lists_held(&self, array: ArrayId, take: &mut TakeList<'_>) {
         for slot in self.slots() {
             let _slot = lock(&self.area, slot);
             let guard = self.area.word(slot, array, 1).load(Ordering::Relaxed);
@@ -207,12 +203,7 @@ unsafe impl<C: ChooseSlot> Arrays for LockedSlots<C> {
             })
     }
 
-    fn make_room(
-        &self,
-        array: ArrayId,
-        limits: &Limits,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
-    ) -> bool {
+    fn make_room(&self, array: ArrayId, limits: &Limits, take: &mut Take<'_>) -> bool {
         let bounds = self.area.bounds_lock.lock();
         let place = (self.current(), array);
         self.make_room_in(&bounds, place, limits, take)
@@ -223,11 +214,7 @@ unsafe impl<C: ChooseSlot> Arrays for LockedSlots<C> {
         self.widen_in(self.current(), array, limits)
     }
 
-    fn drain_where(
-        &self,
-        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
-    ) -> bool {
+    fn drain_where(&self, which: &Which<'_>, take: &mut Take<'_>) -> bool {
         for slot in self.slots().filter(|slot| self.area.is_awake(*slot)) {
             let _bounds = self.area.bounds_lock.lock();
             let _slot = lock(&self.area, slot);
@@ -298,11 +285,7 @@ unsafe impl<C: ChooseSlot> Lists for LockedSlots<C> {
         same
     }
 
-    fn drain_lists(
-        &self,
-        array: ArrayId,
-        take: &mut dyn FnMut(u64, Option<Object>, usize),
-    ) -> bool {
+    fn drain_lists(&self, array: ArrayId, take: &mut TakeList<'_>) -> bool {
         let _bounds = self.area.bounds_lock.lock();
         self.drain_lists_held(array, take);
         true

@@ -27,7 +27,7 @@
 //! interrupts). `sequenced` has the code that `RseqSlots` and `SteppedSlots` share.
 //!
 //! Order of the files, each using only those before it:
-//! * `object`, `layout`, `word_tree`: objects, a slot's layout; trees for walks
+//! * `layout`, `object`, `word_tree`: a slot's layout; objects; trees for walks
 //! * `area`, `room`, `place`: the memory of slots; the room of arrays, their opening and emptying
 //! * `per_cpu`: the traits of a backend
 //! * `stripes`, `locked`: a slot under its try-lock; slots that are used so
@@ -81,7 +81,7 @@ pub use layout::{
     ArrayId, CellWord, LOOKED_AT, MAX_ARRAYS, SLOT_BYTES, SlotIndex, WIDE_OBJECTS, WIDE_PLACES,
 };
 pub use locked::{DeclaredSlot, LockedSlots};
-pub use object::{ArrayUse, Object, Push};
+pub use object::{ArrayUse, Object, Push, Take, TakeList, Which};
 pub use per_cpu::{Arrays, Lists, PerCpu};
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),

@@ -1,5 +1,6 @@
-//! Objects, the result of a push, and the counts of an array.
+//! Objects, the result of a push, the counts of an array, and the functions that a drain calls.
 
+use super::layout::{ArrayId, SlotIndex};
 use core::ptr::NonNull;
 
 /// The address of an object of a cache, aligned to at least 16 bytes.
@@ -26,3 +27,12 @@ pub struct ArrayUse {
     /// Pushes and pops of single objects so far.
     pub operations: u64,
 }
+
+/// A function that takes over some objects of an array.
+pub type Take<'a> = dyn FnMut(ArrayId, &[Object]) + 'a;
+
+/// A function that takes over the list of a cell: its guard, head and length.
+pub type TakeList<'a> = dyn FnMut(u64, Option<Object>, usize) + 'a;
+
+/// A function that chooses arrays; it always gives the same answer.
+pub type Which<'a> = dyn Fn(SlotIndex, ArrayId) -> bool + 'a;

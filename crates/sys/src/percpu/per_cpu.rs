@@ -3,7 +3,7 @@
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CellWord, SlotIndex};
-use super::object::{ArrayUse, Object, Push};
+use super::object::{ArrayUse, Object, Push, Take, TakeList, Which};
 use super::room::Limits;
 use super::word_tree::WordTree;
 use crate::locks::Visit;
@@ -128,12 +128,7 @@ pub unsafe trait Arrays: PerCpu {
     /// it takes room from unused arrays of the slot, and passes their objects to `take`, with the
     /// rules of [`drain_where`](Self::drain_where). Returns whether it gave any, perhaps in the
     /// slot of a CPU that the thread has left meanwhile. O(arrays + objects taken), no system call.
-    fn make_room(
-        &self,
-        array: ArrayId,
-        limits: &Limits,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
-    ) -> bool;
+    fn make_room(&self, array: ArrayId, limits: &Limits, take: &mut Take<'_>) -> bool;
 
     /// Moves the running CPU's array to a wide place, if the array may have one, a place is free,
     /// and `limits` allow it. The array stays there until drained. Returns whether an array moved;
@@ -160,11 +155,7 @@ pub unsafe trait Arrays: PerCpu {
     /// `take` runs under `bounds_lock`, which is held for one slot at a time: it must not drain,
     /// prepare or define. `which` must always give the same answer. O(arrays * slots awake +
     /// objects), at most one membarrier(2), and none if no array that `which` chooses has room.
-    fn drain_where(
-        &self,
-        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
-    ) -> bool;
+    fn drain_where(&self, which: &Which<'_>, take: &mut Take<'_>) -> bool;
 
     /// The counts of `array`, summed over all slots without stopping them.
     fn usage(&self, array: ArrayId) -> ArrayUse {
@@ -211,6 +202,5 @@ pub unsafe trait Lists: PerCpu {
     /// Passes the list of `array` in every slot (guard, head, length) to `take`, and zeroes head,
     /// length and guard. The first word of each object points to the next. Returns whether it
     /// reached every slot. `take` must not drain, prepare or define: see [`Arrays::drain_where`].
-    fn drain_lists(&self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize))
-    -> bool;
+    fn drain_lists(&self, array: ArrayId, take: &mut TakeList<'_>) -> bool;
 }

@@ -4,7 +4,7 @@ use super::area::SlotArea;
 use super::layout::{
     ArrayId, FIRST_WORD, LIST_MAX, LOOKED_AT, MAX_ARRAYS, MISSES, Place, SlotIndex, WidePlace,
 };
-use super::object::Object;
+use super::object::{Object, Take, TakeList};
 use super::room::Limits;
 use crate::lock::Guard;
 use crate::primitive::{AtomicU64, Ordering};
@@ -150,12 +150,7 @@ impl SlotArea {
 
     /// Passes all objects of `array`, which no sequence can change now, to `take`. Afterwards the
     /// array is at the front of its narrow place, without room.
-    pub(super) fn empty_stopped(
-        &self,
-        slot: SlotIndex,
-        array: ArrayId,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
-    ) {
+    pub(super) fn empty_stopped(&self, slot: SlotIndex, array: ArrayId, take: &mut Take<'_>) {
         let header = self.word(slot, array, 0);
         let value = header.load(Ordering::Acquire);
         let begin = self.place(slot, array).begin();
@@ -185,7 +180,7 @@ impl SlotArea {
         slot: SlotIndex,
         array: ArrayId,
         guard: u64,
-        take: &mut dyn FnMut(u64, Option<Object>, usize),
+        take: &mut TakeList<'_>,
     ) {
         let list = self.word(slot, array, 0).swap(0, Ordering::AcqRel);
         let head = Object::new(((list >> 20) << 4) as *mut u8);

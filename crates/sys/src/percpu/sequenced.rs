@@ -23,7 +23,7 @@
 use super::area::SlotArea;
 use super::layout::{ArrayId, CellWord, SlotIndex};
 use super::locked::LockedSlots;
-use super::object::{Object, Push};
+use super::object::{Object, Push, Take, TakeList, Which};
 use super::per_cpu::{Arrays, Lists, PerCpu};
 use super::room::Limits;
 use super::sequences::{STOPPED_LIST, Sequences};
@@ -39,7 +39,8 @@ use core::mem::MaybeUninit;
 /// so an array that was never opened refuses, as does one that a drain has stopped.
 const CLOSED: u64 = 0;
 
-/// Slots `0..Q::slots()` for CPUs, followed by the stripes. The words that sequences load are first.
+/// Slots `0..Q::slots()` for CPUs, followed by the stripes. The words that sequences load come
+/// first.
 #[repr(C)]
 pub struct Sequenced<Q: Sequences> {
     pub(super) sequences: Q,
@@ -127,11 +128,7 @@ impl<Q: Sequences> Sequenced<Q> {
 
     /// Empties those of the running CPU's arrays that `which` chooses, one after the other. A
     /// thread that migrates meanwhile goes on with the arrays of its new CPU.
-    fn drain_own(
-        &self,
-        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
-    ) {
+    fn drain_own(&self, which: &Which<'_>, take: &mut Take<'_>) {
         let here = self.current();
         if here.0 >= self.cpu_count() || !self.area().is_awake(here) {
             return;
@@ -148,7 +145,7 @@ impl<Q: Sequences> Sequenced<Q> {
         &self,
         array: ArrayId,
         which: impl Fn(SlotIndex) -> bool,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
+        take: &mut Take<'_>,
     ) -> bool {
         let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
         let is_chosen = which(slot);
@@ -160,7 +157,7 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     /// Stops those arrays in CPUs' slots that `which` chooses; returns whether it stopped any.
-    fn stop_arrays(&self, which: &dyn Fn(SlotIndex, ArrayId) -> bool) -> bool {
+    fn stop_arrays(&self, which: &Which<'_>) -> bool {
         let _bounds = self.area().bounds_lock.lock();
         let mut any = false;
         for slot in self.cpu_slots().filter(|slot| self.area().is_awake(*slot)) {
@@ -173,7 +170,7 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     /// Opens the arrays that [`Arrays::drain_where`] has stopped, after emptying them if `flushed`.
-    fn empty_stopped_slots(&self, flushed: bool, take: &mut dyn FnMut(ArrayId, &[Object])) {
+    fn empty_stopped_slots(&self, flushed: bool, take: &mut Take<'_>) {
         for slot in self.cpu_slots().filter(|slot| self.area().is_awake(*slot)) {
             let _bounds = self.area().bounds_lock.lock();
             for array in self.area().with_room(slot) {
@@ -360,12 +357,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
         }
     }
 
-    fn make_room(
-        &self,
-        array: ArrayId,
-        limits: &Limits,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
-    ) -> bool {
+    fn make_room(&self, array: ArrayId, limits: &Limits, take: &mut Take<'_>) -> bool {
         let bounds = self.area().bounds_lock.lock();
         let slot = self.current();
         let place = (slot, array);
@@ -397,11 +389,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
         wide.is_some()
     }
 
-    fn drain_where(
-        &self,
-        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
-    ) -> bool {
+    fn drain_where(&self, which: &Which<'_>, take: &mut Take<'_>) -> bool {
         if !self.may_stop_all() {
             self.drain_own(which, take);
             self.stripes.drain_where(which, take);
@@ -464,11 +452,7 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
         }
     }
 
-    fn drain_lists(
-        &self,
-        array: ArrayId,
-        take: &mut dyn FnMut(u64, Option<Object>, usize),
-    ) -> bool {
+    fn drain_lists(&self, array: ArrayId, take: &mut TakeList<'_>) -> bool {
         let _bounds = self.area().bounds_lock.lock();
         if !self.may_stop_all() {
             if let Some((slot, guard)) = self.close_own(array, STOPPED_LIST) {

@@ -1,5 +1,5 @@
-//! A stripe: a slot under its try-lock. Stripes have the cells and arrays that sequences use, so one
-//! drain serves both kinds. The lock is a word that holds its owner's task.
+//! A stripe: a slot under its try-lock. Stripes have the cells and arrays that sequences use, so
+//! one drain serves both kinds. The lock is a word that holds its owner's task.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, SlotIndex};

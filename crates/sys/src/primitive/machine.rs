@@ -1,4 +1,4 @@
-//! What a simulated machine is told, and decides.
+//! The simulated machine, as the rest of the seam sees it: what it is told, and its decisions.
 
 /// How an operation accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

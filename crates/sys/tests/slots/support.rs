@@ -3,7 +3,7 @@
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::{
     ArrayId, Arrays, CellWord, Limits, Lists, NativeSlots, Object, PerCpu, Push, SlotArea,
-    SlotIndex, VirtualSlots,
+    SlotIndex, Take, TakeList, VirtualSlots, Which,
 };
 use quarry_sys::primitive::Ordering;
 use std::io::Write;
@@ -123,14 +123,9 @@ unsafe impl<const N: u32> Arrays for Virtual<N> {
         fn push(&self, array: ArrayId, object: Object) -> Push;
         fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
         fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool;
-        fn make_room(
-            &self, array: ArrayId, limits: &Limits, take: &mut dyn FnMut(ArrayId, &[Object])
-        ) -> bool;
+        fn make_room(&self, array: ArrayId, limits: &Limits, take: &mut Take<'_>) -> bool;
         fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
-        fn drain_where(
-            &self, which: &dyn Fn(SlotIndex, ArrayId) -> bool,
-            take: &mut dyn FnMut(ArrayId, &[Object])
-        ) -> bool;
+        fn drain_where(&self, which: &Which<'_>, take: &mut Take<'_>) -> bool;
     }
 }
 
@@ -138,9 +133,7 @@ unsafe impl<const N: u32> Arrays for Virtual<N> {
 unsafe impl<const N: u32> Lists for Virtual<N> {
     forward! {
         fn compare_store(&self, at: CellWord, expected: u64, new: u64) -> bool;
-        fn drain_lists(
-            &self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize)
-        ) -> bool;
+        fn drain_lists(&self, array: ArrayId, take: &mut TakeList<'_>) -> bool;
     }
     forward! { unsafe
         fn list_pop(&self, array: ArrayId) -> Option<Object>;

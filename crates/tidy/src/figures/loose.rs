@@ -75,8 +75,8 @@ fn begins(line: &str) -> bool {
     line == "<!-- times -->" || line.starts_with("<!-- figures: ")
 }
 
-/// The lines of prose of `text`, and the line of the first block that lacks an end: it would hide the
-/// lines up to the next end.
+/// The lines of prose of `text`, and the line of the first block that lacks an end: it would hide
+/// the lines up to the next end.
 fn prose(text: &str) -> (Vec<(usize, String)>, Option<usize>) {
     let (mut lines, mut in_code, mut open, mut unclosed) = (Vec::new(), false, None, None);
     for (line, text) in (1..).zip(text.lines()) {
