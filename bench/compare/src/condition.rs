@@ -114,7 +114,7 @@ impl Condition {
             // Near zero, a share of the baseline may be smaller than the metric's resolution.
             Relation::Difference => {
                 let (zero, share) =
-                    (judgement.metric.zero(), self.bound * baseline(judgement, run).abs());
+                    (judgement.metric.near_zero, self.bound * baseline(judgement, run).abs());
                 match self.side {
                     Side::Above => share.max(zero),
                     Side::Below => share.min(-zero),

@@ -52,9 +52,8 @@ impl Environment {
             glibc: glibc_version(),
             distribution: distribution(&read("/etc/os-release")),
             thp: bracketed(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
-            governor: fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-                .ok()
-                .map(|text| text.trim().to_owned()),
+            governor: Some(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
+                .filter(|text| !text.is_empty()),
             load: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
             quarry_options: std::env::vars()
                 .filter(|(key, _)| key.starts_with("QUARRY_"))

@@ -190,7 +190,8 @@ impl Experiment {
             }
         }
         conductor.progress.finish_and_clear();
-        if let (Some(part), Some(directory), true) = (conductor.part, conductor.directory, goes_on) {
+        if let (Some(part), Some(directory), true) = (conductor.part, conductor.directory, goes_on)
+        {
             part.finish(&directory, conductor.run.samples.len())?;
         }
         Ok(conductor.run)

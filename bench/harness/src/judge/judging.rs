@@ -68,7 +68,7 @@ impl<'a> Selection<'a> {
         let margin = match (relation, rows) {
             (Relation::Difference, [row]) => {
                 let median = self.median(self.baseline(), *row, metric).unwrap_or(0.0);
-                metric.zero().max(MARGIN * median.abs())
+                metric.near_zero.max(MARGIN * median.abs())
             }
             _ => MARGIN.ln_1p(),
         };
@@ -81,7 +81,7 @@ impl<'a> Selection<'a> {
     fn has_ratios(&self, column: &Column<'a>, row: Row<'a>, metric: &Metric) -> bool {
         let of = |column| self.samples(column, row, metric);
         let (variant, baseline) = (of(column), of(self.baseline()));
-        statistics::median(&baseline).is_none_or(|median| median > metric.zero())
+        statistics::median(&baseline).is_none_or(|median| median > metric.near_zero)
             && variant.iter().chain(&baseline).all(|value| *value > 0.0)
     }
 

@@ -81,17 +81,12 @@ fn scale(judged: &[Judgement], relation: Relation, places: (f64, f64)) -> Option
     if values.is_empty() {
         return None;
     }
-    values.extend(match relation {
-        Relation::Ratio => [1.0 - MARGIN, 1.0 + MARGIN],
-        Relation::Difference => [0.0; 2],
-    });
     Some(match relation {
-        Relation::Ratio => Scale::of_ratios(&values, places),
-        Relation::Difference => {
-            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            Scale::linear(low, high, places)
+        Relation::Ratio => {
+            values.extend([1.0 - MARGIN, 1.0 + MARGIN]);
+            Scale::of_ratios(&values, places)
         }
+        Relation::Difference => Scale::from_zero(&values, places),
     })
 }
 

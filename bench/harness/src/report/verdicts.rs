@@ -67,7 +67,7 @@ fn full(judgement: &Judgement) -> Entry {
 fn brief(judgement: &Judgement) -> Entry {
     let (mark, name, tone) = sign(judgement);
     match judgement.outcome {
-        Outcome::NoVerdict(_) => Entry { tone, ..Entry::from(name) },
+        Outcome::NoVerdict(_) => Entry::toned(tone, name),
         _ => Entry {
             text: judgement.centre_text() + mark,
             tone,

@@ -21,8 +21,7 @@ pub fn run(baseline: &str, columns: &[(&str, &[Option<f64>])]) -> Run {
                 variant: (*variant).to_owned(),
                 at_ms: samples.len() as u64,
                 measurement: value.map(measurement),
-                timeline: None,
-                failure: None,
+                ..Sample::default()
             });
         }
     }
@@ -77,10 +76,8 @@ pub fn run_of(experiment: &str, metric: Metric, cells: &Cells) -> Run {
                 workload: workload.clone(),
                 tasks: *tasks,
                 variant: variant.clone(),
-                at_ms: 0,
                 measurement: Some(measurement),
-                timeline: None,
-                failure: None,
+                ..Sample::default()
             });
         }
     }

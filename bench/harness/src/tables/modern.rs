@@ -83,7 +83,7 @@ fn verdict(judgement: &Judgement) -> Entry {
         Outcome::Worse => Tone::Worse,
         _ => Tone::Words,
     };
-    Entry { tone, ..Entry::from(judgement.said()) }
+    Entry::toned(tone, judgement.said())
 }
 
 /// Explains how to read the table.
