@@ -3,7 +3,7 @@
 use super::decision::{Decision, Figures, MARGIN, Rule};
 use super::selection::mean_of;
 use super::{Column, Judgement, Outcome, Reason, Row, Selection};
-use crate::results::{Cell, Metric, Relation};
+use crate::results::{Metric, Relation};
 use crate::statistics;
 
 impl<'a> Selection<'a> {
@@ -95,9 +95,7 @@ impl<'a> Selection<'a> {
     ) -> Result<Figures, Reason> {
         let mut columns = Vec::with_capacity(cells.len());
         for &(row, column) in cells {
-            let Row { workload, tasks } = row;
-            let cell = Cell { workload, tasks, variant: &column.variant.name };
-            let mut samples = column.run.samples_of(cell);
+            let mut samples = column.run.samples_of(column.cell(row));
             if column.run.meta.strict && samples.any(|sample| sample.failure.is_some()) {
                 return Err(Reason::Failed);
             }

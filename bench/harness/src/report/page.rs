@@ -85,7 +85,7 @@ fn framed(
 }
 
 fn title(selection: &Selection<'_>) -> String {
-    let (_, run) = selection.runs()[0];
+    let (_, run) = selection.runs[0];
     source::program(run).unwrap_or_else(|| run.meta.experiment.clone())
 }
 

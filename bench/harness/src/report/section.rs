@@ -44,19 +44,19 @@ pub(super) fn section(
             (source::sources(selection, number))
             (source::markdown(selection, number))
             (warnings(selection))
-            @for (_, run) in selection.runs() { (targets(run, palette)) }
+            @for (_, run) in &selection.runs { (targets(run, palette)) }
             (palette.legend(&labels))
             (matrix(selection, palette))
             (intervals(selection, palette))
             (pictures(selection, palette))
             (verdicts(selection, palette))
-            (environments(selection.runs()))
+            (environments(&selection.runs))
         }
     }
 }
 
 fn heading(selection: &Selection<'_>, title: &str) -> Markup {
-    let (_, run) = selection.runs()[0];
+    let (_, run) = selection.runs[0];
     html! {
         h1 class=[(title.chars().count() > LONG).then_some("long")] {
             @if source::program(run).is_some() { code { (title) } } @else { (title) }
@@ -65,13 +65,13 @@ fn heading(selection: &Selection<'_>, title: &str) -> Markup {
 }
 
 fn warnings(selection: &Selection<'_>) -> Markup {
-    let findings = selection.runs().iter().flat_map(|(name, run)| {
+    let findings = selection.runs.iter().flat_map(|(name, run)| {
         run.meta.environment.findings.iter().map(move |finding| format!("{name}: {finding}"))
     });
-    let all: Vec<String> = selection.warnings().iter().cloned().chain(findings).collect();
+    let all: Vec<String> = selection.warnings.iter().cloned().chain(findings).collect();
     html! {
         @if !all.is_empty() {
-            details.warnings open[!selection.warnings().is_empty()] {
+            details.warnings open[!selection.warnings.is_empty()] {
                 summary { (counted(all.len(), "thing")) " to know before reading on" }
                 ul { @for warning in &all { li { (warning) } } }
             }

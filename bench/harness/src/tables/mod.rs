@@ -83,7 +83,7 @@ impl CompareArgs {
             .collect::<Result<Vec<(String, Run)>>>()?;
         let selection = Selection::new(&runs, self.baseline.as_deref())?;
         if self.style != Style::Json {
-            for warning in selection.warnings() {
+            for warning in &selection.warnings {
                 writeln!(out, "warning: {warning}")?;
             }
         }
@@ -111,10 +111,10 @@ fn mmtests(selection: &Selection<'_>) -> String {
 
 fn modern(selection: &Selection<'_>) -> String {
     let mut text = String::new();
-    for (place, run) in selection.runs() {
+    for (place, run) in &selection.runs {
         text += &format!("{place}, {}: {}", run.meta.experiment, run.head("see meta.json."));
     }
-    for (table, legend) in selection.runs().iter().filter_map(|(_, run)| targets::of(run)) {
+    for (table, legend) in selection.runs.iter().filter_map(|(_, run)| targets::of(run)) {
         text += &format!("\n{}\n\n{legend}\n", table.text());
     }
     let mut table = modern::table(selection);
@@ -133,12 +133,13 @@ fn json(selection: &Selection<'_>) -> Value {
         let of = |column| selection.judge(column, rows, selection.metric).json();
         selection.columns[1..].iter().map(of).collect::<Vec<Value>>()
     };
-    let judgements: Vec<Value> = selection.subjects().iter().flat_map(judge).collect();
-    let reached = selection.runs().iter().flat_map(|(_, run)| Reached::all(run));
+    let judgements: Vec<Value> =
+        selection.subjects_of(selection.metric).iter().flat_map(judge).collect();
+    let reached = selection.runs.iter().flat_map(|(_, run)| Reached::all(run));
     json!({
         "schema": "quarry-judgements/1",
-        "runs": selection.runs().iter().map(|(place, _)| place).collect::<Vec<_>>(),
-        "warnings": selection.warnings(),
+        "runs": selection.runs.iter().map(|(place, _)| place).collect::<Vec<_>>(),
+        "warnings": selection.warnings,
         "judgements": judgements,
         "targets": reached.map(|it| it.json()).collect::<Vec<Value>>(),
     })
