@@ -27,7 +27,7 @@ pub struct BuiltIn<'a> {
 /// Looks for the requested contenders. Fails on an unknown name or setting, on a name given twice,
 /// if none is found, and if several were requested but only one is found.
 pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Found> {
-    let found = contenders::sort(specifications, |it| find_one(it, label(it), built_in))?;
+    let found = contenders::sort(specifications, |it| find_named(it, built_in))?;
     match (&found.contenders[..], &found.absent[..]) {
         // Comparing one contender with itself would not answer the request.
         ([only], [_, ..]) => bail!(
@@ -43,11 +43,8 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
 
 /// Looks for one contender; the inner `Err` is a line on how to install it. Fails on an unknown
 /// name or setting.
-pub(super) fn find_named(name: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
-    find_one(name, label(name), built_in)
-}
-
-fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
+pub(super) fn find_named(specification: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
+    let label = label(specification);
     let (name, settings) = match specification.find([':', '=']) {
         Some(at) if specification[at..].starts_with(':') => {
             (&specification[..at], &specification[at + 1..])

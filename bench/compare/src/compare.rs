@@ -3,7 +3,7 @@
 use crate::allocator_spec::{self, BuiltIn};
 use crate::allocators::GLIBC;
 use crate::answer::Answer;
-use crate::condition::{self, Condition, Finding};
+use crate::condition::{Condition, Finding};
 use crate::contenders::{self, Contender};
 use crate::figure::{Figure, NoNumber};
 use crate::first_look::FirstLook;
@@ -111,7 +111,9 @@ fn retain<T>(all: &mut Vec<T>, stays: &[bool]) {
 
 fn conditions(request: &Request, figures: &[Figure]) -> Result<Vec<Condition>> {
     let metrics = metrics(figures, true);
-    let conditions = Condition::parse_all(&request.fail_if, &condition::names(&metrics))?;
+    let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
+    let conditions = request.fail_if.iter().map(|text| Condition::parse(text, &names));
+    let conditions: Vec<Condition> = conditions.collect::<Result<_>>()?;
     if !conditions.is_empty() && (request.runs.at_most() as usize) < MIN_PAIRS {
         bail!(Usage(format!(
             "--fail-if judges intervals, which fewer than {MIN_PAIRS} runs do not have; accepted: \

@@ -1,9 +1,9 @@
 //! Variants of one or several runs side by side, over the rows that the runs share.
 
 use super::decision::Figures;
+use crate::nearest;
 use crate::results::{Cell, Metric, Run, Variant};
 use crate::usage::Usage;
-use crate::{nearest, statistics};
 use anyhow::{Result, bail};
 
 /// A variant of a run, as a column of tables.
@@ -149,7 +149,7 @@ impl<'a> Selection<'a> {
 
     /// Returns the median of the samples.
     pub fn median(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Option<f64> {
-        statistics::median(&self.samples(column, row, metric))
+        column.run.median(column.cell(row), metric)
     }
 
     /// Returns true if the column is of the same run, and so of the same rounds, as the baseline.

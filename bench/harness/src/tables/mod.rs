@@ -34,7 +34,6 @@ pub use targets::of as targets_of;
 use self::of_documents::Documented;
 use crate::judge::{Reached, Selection};
 use crate::results::{self, Cell, Metric, Run, Variant};
-use crate::statistics;
 use crate::table::Table;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -150,10 +149,9 @@ pub fn by_variant(run: &Run, workload: &str, what: &str) -> Table {
     let medians = |variant: &Variant| {
         let text = |metric: &Metric| {
             let cell = Cell { workload, tasks: run.meta.tasks[0], variant: &variant.name };
-            let values: Vec<f64> = run.values(cell, metric).into_iter().flatten().collect();
             let decimals = usize::from(metric.decimals);
-            let median = statistics::median(&values);
-            median.map_or("failed".to_owned(), |value| format!("{value:.decimals$}"))
+            run.median(cell, metric)
+                .map_or("failed".to_owned(), |value| format!("{value:.decimals$}"))
         };
         let medians = run.meta.metrics.iter().map(text);
         std::iter::once(variant.name.clone()).chain(medians).collect::<Vec<String>>()
