@@ -240,14 +240,13 @@ impl<'a> Answer<'a> {
     }
 
     fn noise(&self, workload: &str) -> Option<String> {
-        let copy = self.run.meta.copy()?;
-        let primary = self.run.meta.primary();
-        let floor = self.judgements.get(workload, &copy.name, primary)?.reach()?;
+        let is_floor = |it: &&Judgement| it.is_copy && it.workload == workload && it.metric.primary;
+        let copy = self.judgements.all().find(is_floor)?;
         Some(format!(
             "noise floor: {} and its own copy differ by up to {:.1} % in {}",
             self.run.meta.baseline,
-            floor * 100.0,
-            primary.name
+            copy.reach()? * 100.0,
+            copy.metric.name
         ))
     }
 

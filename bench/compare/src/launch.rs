@@ -8,7 +8,7 @@ use super::witness::{self, Witnesses};
 use crate::allocators;
 use crate::contenders::Contender;
 use crate::request::Work;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use quarry_harness::destination;
@@ -116,9 +116,6 @@ impl Launcher {
     }
 
     /// Copies an allocator to a place where every user can read it.
-    ///
-    /// # Errors
-    /// If the copy fails.
     pub fn within_reach(&self, contender: &mut Contender) -> Result<()> {
         let Some(file) = &mut contender.allocator.preload else { return Ok(()) };
         let copy = self.scratch.path().join(file.file_name().context("an allocator is a file")?);
@@ -169,23 +166,6 @@ impl Launcher {
         Ok(reach::own_malloc(&raw.report, &raw.said))
     }
 
-    fn sample(
-        &self,
-        program: &Program,
-        contender: &Contender,
-        witness: &Path,
-        with_statistics: bool,
-        clients: Option<&Clients>,
-    ) -> Result<Raw, NoSample> {
-        if self.interrupt.signal().is_some() {
-            return Err(NoSample::Interrupted);
-        }
-        self.prepare(program)?;
-        let raw = self.run(program, contender, witness, with_statistics, clients)?;
-        raw.check(program.timeout, program.ignore_failure)?;
-        Ok(raw)
-    }
-
     /// Runs the command that precedes a sample, on the C library's allocator, and ends processes
     /// that it leaves running.
     fn prepare(&self, program: &Program) -> Result<(), NoSample> {
@@ -211,19 +191,23 @@ impl Launcher {
         })
     }
 
-    fn run(
+    fn sample(
         &self,
         program: &Program,
         contender: &Contender,
         witness: &Path,
         with_statistics: bool,
         clients: Option<&Clients>,
-    ) -> Result<Raw> {
+    ) -> Result<Raw, NoSample> {
+        if self.interrupt.signal().is_some() {
+            return Err(NoSample::Interrupted);
+        }
+        self.prepare(program)?;
         let place = |name: &str| self.scratch.path().join(name);
         let (stdout, stderr, file) = (place("stdout"), place("stderr"), place("witness"));
         witness::create(&file)?;
         if self.is_open.get() {
-            fs::set_permissions(&file, Permissions::from_mode(0o666))?;
+            fs::set_permissions(&file, Permissions::from_mode(0o666)).map_err(Error::from)?;
         }
         let mut set = vec![
             (witness::variable().into(), file.clone().into()),
@@ -249,7 +233,7 @@ impl Launcher {
             command: program.command.clone(),
         };
         let (report, served) = self.answer_of(&order, clients)?;
-        Ok(Raw {
+        let raw = Raw {
             report,
             served,
             said: witness::read(&file)?,
@@ -259,7 +243,9 @@ impl Launcher {
                 true => fs::read_to_string(&statistics).ok().map(|text| raw::own_count(&text)),
                 false => None,
             },
-        })
+        };
+        raw.check(program.timeout, program.ignore_failure)?;
+        Ok(raw)
     }
 
     /// Starts a supervisor, and waits for its report and for the clients' result.

@@ -69,16 +69,16 @@ pub struct Table {
 
 impl Table {
     /// Makes a table of texts: words in the first column, numbers in the others by default.
-    pub fn of<H: Into<Entry>, E: Into<Entry>>(
-        head: impl IntoIterator<Item = H>,
-        rows: impl IntoIterator<Item = Vec<E>>,
+    pub fn of(
+        head: impl IntoIterator<Item = impl Into<Entry>>,
+        rows: impl IntoIterator<Item = impl IntoIterator<Item = impl Into<Entry>>>,
     ) -> Self {
         let mut head: Vec<Entry> = head.into_iter().map(Into::into).collect();
         if let Some(first) = head.first_mut() {
             first.tone = Tone::Words;
         }
-        let row = |row: Vec<E>| row.into_iter().map(Into::into).collect();
-        Self { head, rows: rows.into_iter().map(row).collect() }
+        let rows = rows.into_iter().map(|row| row.into_iter().map(Into::into).collect());
+        Self { head, rows: rows.collect() }
     }
 
     /// Returns the table as Markdown, for terminals as well. A narrow terminal gets several tables,

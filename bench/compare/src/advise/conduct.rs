@@ -103,7 +103,7 @@ fn conduct(
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
     let timeout = (request.budget / LONGEST_RUN).max(PATIENCE);
-    let program = Program::of(&request.work, input.path(), timeout, request.ignore_failure);
+    let program = Program::of(&request.work, input.path.clone(), timeout, request.ignore_failure);
     let checks = request.check_output;
     let mut program =
         SupervisedProgram::new(vec![program], vec![glibc.clone()], figures, checks, &interrupt)?;

@@ -1,6 +1,6 @@
 //! Finds the shards of a run.
 
-use super::missing::Missing;
+use super::Missing;
 use crate::blocks::Step;
 use crate::results::{self, Run, below, read_end};
 use crate::shard::{Part, Shard};

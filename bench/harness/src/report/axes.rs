@@ -60,10 +60,7 @@ impl Field {
 }
 
 pub(super) fn says(metric: &Metric) -> String {
-    let unit = match metric.unit.is_empty() {
-        true => &metric.name,
-        false => &metric.unit,
-    };
+    let unit = if metric.unit.is_empty() { &metric.name } else { &metric.unit };
     let better = better(metric.direction);
     fitting([format!("{unit}{better}"), format!("value{better}")])
 }

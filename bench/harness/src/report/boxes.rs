@@ -157,16 +157,15 @@ fn data(selection: &Selection<'_>, row: Row<'_>, metric: &Metric) -> Data {
     let columns: Vec<Vec<Option<f64>>> =
         selection.columns.iter().map(|it| selection.values(it, row, metric)).collect();
     let rounds = columns.iter().map(Vec::len).max().unwrap_or(0);
-    let cell = |column: &Vec<Option<f64>>, round: usize| {
-        column.get(round).copied().flatten().map_or(String::new(), exact)
-    };
     let line = |round: usize| {
-        let cells = columns.iter().map(|column| cell(column, round));
-        std::iter::once((round + 1).to_string()).chain(cells).collect()
+        let cells = columns
+            .iter()
+            .map(move |column| column.get(round).copied().flatten().map_or(String::new(), exact));
+        std::iter::once((round + 1).to_string()).chain(cells)
     };
     let labels = selection.columns.iter().map(|column| column.label.clone());
     let head = std::iter::once("round".to_owned()).chain(labels);
-    Table::of(head, (0..rounds).map(line).collect::<Vec<Vec<String>>>()).into()
+    Table::of(head, (0..rounds).map(line)).into()
 }
 
 /// Writes a sample with all of its significant digits.

@@ -138,9 +138,9 @@ fn shown(value: f64, metric: &Metric) -> String {
 fn data(counted: &[(&Metric, Vec<Option<f64>>)], labels: &[&str]) -> Data {
     let names = counted.iter().map(|(metric, _)| metric.label());
     let row = |(index, label): (usize, &&str)| {
-        let cells = counted.iter().map(|(_, medians)| medians[index].map_or(String::new(), exact));
-        std::iter::once((*label).to_owned()).chain(cells).collect()
+        let cells = counted.iter().map(move |(_, it)| it[index].map_or(String::new(), exact));
+        std::iter::once((*label).to_owned()).chain(cells)
     };
     let head = std::iter::once("variant".to_owned()).chain(names);
-    Table::of(head, labels.iter().enumerate().map(row).collect::<Vec<Vec<String>>>()).into()
+    Table::of(head, labels.iter().enumerate().map(row)).into()
 }

@@ -135,7 +135,7 @@ fn line(curve: &Curve<'_>, palette: &Palette, x: &Scale, y: &Scale) -> Markup {
 fn data(curves: &[Curve<'_>]) -> Data {
     let row = |label: &str, (tasks, rates): &(u32, Quartiles)| {
         let figures = [rates.median, rates.low, rates.high].map(exact);
-        [label.to_owned(), tasks.to_string()].into_iter().chain(figures).collect::<Vec<String>>()
+        [label.to_owned(), tasks.to_string()].into_iter().chain(figures)
     };
     let rows = curves.iter().flat_map(|it| it.points.iter().map(|point| row(it.label, point)));
     Table::of(["variant", "tasks", "median", "first quartile", "third"], rows).into()

@@ -166,10 +166,10 @@ fn data(judged: &[Judgement]) -> Table {
         let [low, high] = [end(|it| it.low), end(|it| it.high)];
         let word = if it.is_copy { "noise" } else { it.outcome.word() };
         let texts = [kind.to_owned(), centre, low, high, it.pairs.to_string(), word.to_owned()];
-        std::iter::once(it.variant.clone()).chain(texts).collect()
+        std::iter::once(it.variant.clone()).chain(texts)
     };
     let numbers = ["estimate", "low", "high", "pairs"].map(Entry::from);
     let head = [words("variant"), words("relation")].into_iter();
     let head = head.chain(numbers).chain([words("verdict")]);
-    Table::of(head, judged.iter().map(row).collect::<Vec<Vec<String>>>())
+    Table::of(head, judged.iter().map(row))
 }

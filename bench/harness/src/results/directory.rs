@@ -38,9 +38,6 @@ impl RunDirectory {
     }
 
     /// Adds a sample.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         let line = serde_json::to_string(sample)? + "\n";
         self.samples.write_all(line.as_bytes()).with_context(|| self.cannot_write())

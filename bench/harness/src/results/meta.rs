@@ -157,12 +157,6 @@ impl Meta {
         self.workloads.iter().find(|workload| workload.name == name)
     }
 
-    /// The A/A copy of the baseline, if one ran along.
-    pub fn copy(&self) -> Option<&Variant> {
-        let is_copy = |variant: &&Variant| variant.copy_of.as_ref() == Some(&self.baseline);
-        self.variants.iter().find(is_copy)
-    }
-
     /// The parameters for the order of samples; with `warm_up`, a warm-up round comes first.
     pub fn shape(&self, warm_up: bool) -> Shape {
         Shape {

@@ -93,9 +93,6 @@ impl PartDirectory {
 
     /// Completes the shard, whose samples are in `directory`, and returns its place. If another
     /// process was first, its shard wins.
-    ///
-    /// # Errors
-    /// If a write or the rename fails.
     pub fn finish(mut self, directory: &RunDirectory, samples: usize) -> Result<PathBuf> {
         let end = End { schema: SCHEMA.to_owned(), shard: self.shard, samples: samples as u64 };
         let file = self.partial.path().join(END);
@@ -152,9 +149,6 @@ fn name(shard: Shard) -> String {
 }
 
 /// The directories of shards in `parent`, complete or not, by name.
-///
-/// # Errors
-/// If `parent` cannot be read.
 pub fn below(parent: &Path) -> Result<Vec<PathBuf>> {
     let cannot = || parent.display().to_string();
     let mut found = Vec::new();
