@@ -209,9 +209,10 @@ impl<'a> Answer<'a> {
                 let judgement = self.shown_judgements.get(workload, &variant.name, metric);
                 judgement.map_or("-".to_owned(), verdict)
             };
-            std::iter::once(variant.name.clone()).chain(judged.iter().map(text)).collect()
+            let texts: Vec<String> = judged.iter().map(text).collect();
+            std::iter::once(variant.name.clone()).chain(texts)
         });
-        table::render(head, rows.collect())
+        Table::of(head, rows).text()
     }
 
     /// Describes a variant and the proof that its allocator served.

@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 
 /// The machine as it was when a run began.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// Version of this project.
     pub quarry: String,
@@ -59,7 +59,7 @@ impl Environment {
                 .filter(|(key, _)| key.starts_with("QUARRY_"))
                 .map(|(key, value)| format!("{key}={value}"))
                 .collect(),
-            findings: Vec::new(),
+            ..Self::default()
         }
     }
 

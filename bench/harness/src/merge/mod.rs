@@ -5,7 +5,7 @@
 
 mod found;
 
-use crate::blocks::{Shape, Step};
+use crate::blocks::Shape;
 use crate::destination;
 use crate::results::{self, Run, RunDirectory, Sample};
 use crate::table::counted;
@@ -102,7 +102,7 @@ fn join(found: Found) -> Result<Run> {
         }
     }
     meta.options.insert("shards".to_owned(), part.shard.of().to_string());
-    let ranks = ranks(shape);
+    let ranks: HashMap<_, usize> = shape.places().zip(0..).collect();
     let mut ranked: BTreeMap<usize, Sample> = BTreeMap::new();
     for sample in samples {
         let place = meta.place_of(&sample).context("a sample of the run")?;
@@ -113,17 +113,6 @@ fn join(found: Found) -> Result<Run> {
         }
     }
     Ok(Run { meta, samples: ranked.into_values().collect(), warnings })
-}
-
-/// The position of each step (round, block, variant) in the run.
-fn ranks(shape: Shape) -> HashMap<(u32, usize, usize), usize> {
-    let mut ranks = HashMap::new();
-    for (round, steps) in shape.schedule() {
-        for Step { block, variant } in steps {
-            ranks.insert((round, block, variant), ranks.len());
-        }
-    }
-    ranks
 }
 
 #[cfg(test)]

@@ -14,17 +14,14 @@ const GAP: f64 = 12.0;
 const NAMES: f64 = 118.0;
 const FIGURES: f64 = 52.0;
 
-fn counters<'a>(selection: &Selection<'a>) -> impl Iterator<Item = &'a Metric> + use<'a> {
-    let is_counter = |metric: &&Metric| !metric.primary && metric.direction == Direction::None;
-    selection.baseline().run.meta.metrics.iter().filter(is_counter)
-}
-
 /// The picture of a row; `None` without a counter.
 pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -> Option<Card> {
     let medians = |metric: &Metric| -> Vec<Option<f64>> {
         selection.columns.iter().map(|column| selection.median(column, row, metric)).collect()
     };
-    let counted: Vec<(&Metric, Vec<Option<f64>>)> = counters(selection)
+    let all = selection.baseline().run.meta.metrics.iter();
+    let counted: Vec<(&Metric, Vec<Option<f64>>)> = all
+        .filter(|metric| !metric.primary && metric.direction == Direction::None)
         .map(|metric| (metric, medians(metric)))
         .filter(|(_, medians)| medians.iter().any(Option::is_some))
         .collect();

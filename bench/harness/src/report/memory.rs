@@ -209,19 +209,17 @@ fn data(variants: &[Variant<'_>]) -> Data {
         .iter()
         .flat_map(|variant| variant.courses.iter().map(|course| (variant.label, course)))
         .collect();
-    let rows = |most: usize| -> Vec<Vec<String>> {
-        let of_course = |(label, course): &(&str, &Course)| -> Vec<Vec<String>> {
-            let row = |reading: &Moment| {
-                let Moment { second, resident, charged } = *reading;
-                let figures = [second, resident, charged].map(exact);
-                let names = [(*label).to_owned(), course.round.to_string()];
-                names.into_iter().chain(figures).collect()
-            };
-            thinned(&course.readings, most).iter().map(row).collect()
-        };
-        courses.iter().flat_map(of_course).collect()
+    let row = |label: &str, round: u32, it: Moment| {
+        let figures = [it.second, it.resident, it.charged].map(exact);
+        [label.to_owned(), round.to_string()].into_iter().chain(figures)
     };
-    let table = |most| Table::of(header, rows(most));
+    let table = |most: usize| {
+        let rows = courses.iter().flat_map(|(label, course)| {
+            let readings = thinned(&course.readings, most).into_iter();
+            readings.map(move |it| row(label, course.round, it))
+        });
+        Table::of(header, rows)
+    };
     let all = table(usize::MAX);
     match all.rows.len() > ROWS {
         true => Data { table: table((ROWS / courses.len()).max(2)), download: Some(all) },

@@ -2,7 +2,6 @@
 
 use super::{Cell, Measurement, Meta, Metric, Run, SCHEMA, Sample, Variant, Verify, Workload};
 use crate::environment::Environment;
-use std::collections::BTreeMap;
 
 /// The cell of workload `w` in [`run`] for a variant.
 pub fn cell(variant: &str) -> Cell<'_> {
@@ -39,12 +38,8 @@ pub fn run(baseline: &str, columns: &[(&str, &[Option<f64>])]) -> Run {
         workloads: vec![Workload::new("w", Verify::PerOperation(1))],
         tasks: vec![1],
         metrics: vec![Metric::time_per_operation().primary()],
-        targets: Vec::new(),
-        strict: false,
-        options: BTreeMap::new(),
-        origin: None,
-        part: None,
         environment: Environment::capture(),
+        ..Meta::default()
     };
     Run { meta, samples, warnings: Vec::new() }
 }

@@ -93,7 +93,7 @@ impl Workload {
 }
 
 /// `meta.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
     /// [`SCHEMA`].
     pub schema: String,
