@@ -34,7 +34,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A program, and the conditions that all of its samples share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     /// The file to execute.
     pub file: PathBuf,
@@ -69,12 +69,10 @@ impl Program {
             file: work.file.clone(),
             command: work.variant.command.clone(),
             stdin,
-            variables: Vec::new(),
             timeout,
-            may_serve_itself: false,
-            proportional: false,
             prepare: work.variant.prepare.clone(),
             ignore_failure,
+            ..Self::default()
         }
     }
 }

@@ -37,11 +37,11 @@ mod section;
 mod source;
 mod verdicts;
 
+pub use page::sheet;
+
 use crate::destination::{Destination, Present};
 use crate::judge::Selection;
-use crate::picture::Picture;
 use crate::results::{self, Run};
-use crate::table::Table;
 use anyhow::Result;
 use clap::Args;
 use std::io::Write;
@@ -87,18 +87,6 @@ pub fn page(runs: Vec<(String, Run)>, answer: Option<&str>) -> Result<String> {
         groups.iter().map(|runs| Selection::new(runs, None)).collect::<Result<_>>()?;
     selections.iter_mut().for_each(|it| it.answer = answer);
     Ok(page::whole(&selections).into_string())
-}
-
-/// Makes a page of remarks, pictures of lines, and named tables, in the style of the pages of runs.
-/// Pictures without data are left out.
-pub fn sheet(
-    title: &str,
-    remarks: &[String],
-    pictures: &[Picture],
-    tables: &[(String, Table)],
-) -> String {
-    let pictures: Vec<String> = pictures.iter().filter_map(|it| it.svg().ok()).collect();
-    page::sheet(title, remarks, &pictures, tables).into_string()
 }
 
 /// Reads runs. A run's name is the last part of its path, because a shared page need not show the
