@@ -78,7 +78,7 @@ impl<'a> Selection<'a> {
         Self::beside(runs.iter().map(|(place, run)| (place.as_str(), run)).collect(), baseline)
     }
 
-    fn beside(runs: Vec<(&'a str, &'a Run)>, baseline: Option<&str>) -> Result<Self> {
+    pub(crate) fn beside(runs: Vec<(&'a str, &'a Run)>, baseline: Option<&str>) -> Result<Self> {
         let (first_place, first) = runs[0];
         let metric = first.meta.primary();
         for (place, run) in &runs[1..] {
@@ -205,12 +205,12 @@ fn oddities(runs: &[(&str, &Run)]) -> Vec<String> {
             warnings
                 .push(format!("{place} was taken on another machine than {first_place}: {what}"));
         }
-        let options = &run.meta.options;
-        let differ =
-            options.iter().filter(|(key, value)| first.meta.options.get(*key) != Some(value));
-        for (key, value) in differ {
-            let other = first.meta.options.get(key).map_or("nothing", String::as_str);
-            warnings.push(format!("{place} has {key} = {value}, {first_place} {other}"));
+        for (key, value) in &run.meta.options {
+            let other = first.meta.options.get(key);
+            if other != Some(value) {
+                let other = other.map_or("nothing", String::as_str);
+                warnings.push(format!("{place} has {key} = {value}, {first_place} {other}"));
+            }
         }
     }
     warnings

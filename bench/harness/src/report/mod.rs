@@ -109,13 +109,8 @@ fn grouped(runs: Vec<(String, Run)>) -> Vec<Vec<(String, Run)>> {
     let mut groups: Vec<Vec<(String, Run)>> = Vec::new();
     for run in runs {
         let home = groups.iter().position(|group| {
-            // Samples do not matter here.
-            let outline = |(name, run): &(String, Run)| {
-                let meta = run.meta.clone();
-                (name.clone(), Run { meta, samples: Vec::new(), warnings: Vec::new() })
-            };
-            let together: Vec<_> = group.iter().chain([&run]).map(outline).collect();
-            Selection::new(&together, None).is_ok()
+            let together = group.iter().chain([&run]).map(|(name, run)| (name.as_str(), run));
+            Selection::beside(together.collect(), None).is_ok()
         });
         match home {
             Some(index) => groups[index].push(run),
