@@ -44,12 +44,11 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
 /// Looks for one contender; the inner `Err` is a line on how to install it. Fails on an unknown
 /// name or setting.
 pub(super) fn find_named(specification: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
-    let label = label(specification);
-    let (name, settings) = match specification.find([':', '=']) {
-        Some(at) if specification[at..].starts_with(':') => {
-            (&specification[..at], &specification[at + 1..])
-        }
-        _ => (specification, ""),
+    // In tables a contender is called by its settings, but not by its file.
+    let at = specification.find([':', '=']).unwrap_or(specification.len());
+    let (label, name, settings) = match specification.split_at(at) {
+        (label, rest) if rest.starts_with('=') => (label, specification, ""),
+        (name, rest) => (specification, name, rest.strip_prefix(':').unwrap_or_default()),
     };
     let slab = name.strip_prefix(QUARRY).and_then(|rest| rest.strip_prefix('-'));
     let is_quarry = name == QUARRY || slab.is_some_and(|slab| built_in.slabs.contains(&slab));
@@ -69,14 +68,6 @@ pub(super) fn find_named(specification: &str, built_in: &BuiltIn<'_>) -> Result<
             settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         Contender::from(allocator).with(label, &pairs)
     }))
-}
-
-/// Returns the name of a specification in tables: with the settings, without the file.
-fn label(specification: &str) -> &str {
-    match specification.find([':', '=']) {
-        Some(at) if specification[at..].starts_with('=') => &specification[..at],
-        _ => specification,
-    }
 }
 
 fn look_for(name: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Allocator>> {

@@ -1,6 +1,6 @@
 //! An experiment as a value, and the engine that conducts it.
 
-use crate::blocks::{self, Step};
+use crate::blocks::{self, Shape, Step};
 use crate::doctor;
 use crate::environment::Environment;
 use crate::results::{
@@ -131,7 +131,6 @@ impl Experiment {
             sampler: self.sampler,
             start: Instant::now(),
             progress: progress_bar(),
-            warm_ups: usize::from(self.warm_up),
             directory: None,
             part: None,
             run: Run {
@@ -177,13 +176,13 @@ impl Experiment {
                 }
             }
         }
-        conductor.expect(self.rounds as usize);
+        conductor.expect(shape, self.rounds as usize);
         let mut goes_on = true;
         for (round, steps) in shape.schedule() {
             goes_on = conductor.round(round, steps)?;
             let enough = self.enough.as_ref().map(|enough| enough(&conductor.run));
             if let Some(Enough::No { expected: Some(expected) }) = enough {
-                conductor.expect(expected);
+                conductor.expect(shape, expected);
             }
             if !goes_on || enough == Some(Enough::Yes) {
                 break;
@@ -202,7 +201,6 @@ struct Conductor {
     sampler: Box<dyn Sampler>,
     start: Instant,
     progress: ProgressBar,
-    warm_ups: usize,
     directory: Option<RunDirectory>,
     part: Option<PartDirectory>,
     run: Run,
@@ -272,11 +270,9 @@ impl Conductor {
         Ok(())
     }
 
-    fn expect(&self, rounds: usize) {
-        let meta = &self.run.meta;
-        let cells = meta.workloads.len() * meta.tasks.len() * meta.variants.len();
-        let all = (rounds + self.warm_ups) * cells;
-        let shards = meta.part.map_or(1, |part| part.shard.of() as usize);
+    fn expect(&self, shape: Shape, rounds: usize) {
+        let all = (rounds + usize::from(shape.warm_up)) * shape.blocks * shape.variants;
+        let shards = shape.shard.map_or(1, |shard| shard.of() as usize);
         self.progress.set_length(all.div_ceil(shards) as u64);
     }
 }

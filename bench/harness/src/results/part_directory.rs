@@ -72,17 +72,24 @@ impl PartDirectory {
         let looking = File::options().create(true).append(true).open(parent.join(LOCK));
         let _looking =
             lock(looking.with_context(cannot)?, FlockArg::LockExclusive).with_context(cannot)?;
-        for place in below(parent)? {
-            if is_complete(&place) {
-                expect_one_run(meta, &place)?;
-            }
+        for place in below(parent)?.iter().filter(|it| is_complete(it)) {
+            let differences = meta.differences(&read(place)?.meta);
+            ensure!(
+                differences.is_empty(),
+                Usage(format!(
+                    "{}: a shard of another run: {}; accepted: a directory of this run's shards \
+                     alone",
+                    place.display(),
+                    differences.join("; ")
+                ))
+            );
         }
         let place = parent.join(name(shard));
         if is_complete(&place) {
             return Ok(Begun::There(place));
         }
-        remove_abandoned(parent, shard).with_context(cannot)?;
         let prefix = name(shard) + PARTIAL;
+        remove_abandoned(parent, &prefix).with_context(cannot)?;
         let partial = destination::partial(parent, &prefix).with_context(cannot)?;
         let directory = RunDirectory::create(partial.path(), meta)?;
         let samples = RunDirectory::open(partial.path()).with_context(cannot)?;
@@ -110,33 +117,15 @@ impl PartDirectory {
     }
 }
 
-fn expect_one_run(meta: &Meta, place: &Path) -> Result<()> {
-    let other = read(place)?.meta;
-    let differences = meta.differences(&other);
-    ensure!(
-        differences.is_empty(),
-        Usage(format!(
-            "{}: a shard of another run: {}; accepted: a directory of this run's shards alone",
-            place.display(),
-            differences.join("; ")
-        ))
-    );
-    Ok(())
-}
-
-fn remove_abandoned(parent: &Path, shard: Shard) -> Result<()> {
-    let prefix = name(shard) + PARTIAL;
+fn remove_abandoned(parent: &Path, prefix: &str) -> Result<()> {
+    let is_locked = |file| lock(file, FlockArg::LockExclusiveNonblock).is_err();
     for place in below(parent)? {
-        let is_its = place.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&prefix));
+        let is_its = place.file_name().is_some_and(|it| it.to_string_lossy().starts_with(prefix));
         if is_its && !RunDirectory::open(&place).is_ok_and(is_locked) {
             fs::remove_dir_all(&place)?;
         }
     }
     Ok(())
-}
-
-fn is_locked(file: File) -> bool {
-    lock(file, FlockArg::LockExclusiveNonblock).is_err()
 }
 
 /// Locks an open file. It must be open for writing: NFS locks neither read-only files nor folders.
