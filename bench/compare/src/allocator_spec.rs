@@ -27,7 +27,7 @@ pub struct BuiltIn<'a> {
 /// Looks for the requested contenders. Fails on an unknown name or setting, on a name given twice,
 /// if none is found, and if several were requested but only one is found.
 pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Found> {
-    let found = contenders::sort(specifications, |it| find_one(it, label(it), built_in))?;
+    let found = contenders::sort(specifications, |it| find_named(it, built_in))?;
     match (&found.contenders[..], &found.absent[..]) {
         // Comparing one contender with itself would not answer the request.
         ([only], [_, ..]) => bail!(
@@ -43,16 +43,12 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
 
 /// Looks for one contender; the inner `Err` is a line on how to install it. Fails on an unknown
 /// name or setting.
-pub(super) fn find_named(name: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
-    find_one(name, label(name), built_in)
-}
-
-fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
-    let (name, settings) = match specification.find([':', '=']) {
-        Some(at) if specification[at..].starts_with(':') => {
-            (&specification[..at], &specification[at + 1..])
-        }
-        _ => (specification, ""),
+pub(super) fn find_named(specification: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
+    // In tables a contender is called by its settings, but not by its file.
+    let at = specification.find([':', '=']).unwrap_or(specification.len());
+    let (label, name, settings) = match specification.split_at(at) {
+        (label, rest) if rest.starts_with('=') => (label, specification, ""),
+        (name, rest) => (specification, name, rest.strip_prefix(':').unwrap_or_default()),
     };
     let slab = name.strip_prefix(QUARRY).and_then(|rest| rest.strip_prefix('-'));
     let is_quarry = name == QUARRY || slab.is_some_and(|slab| built_in.slabs.contains(&slab));
@@ -72,14 +68,6 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
             settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         Contender::from(allocator).with(label, &pairs)
     }))
-}
-
-/// Returns the name of a specification in tables: with the settings, without the file.
-fn label(specification: &str) -> &str {
-    match specification.find([':', '=']) {
-        Some(at) if specification[at..].starts_with('=') => &specification[..at],
-        _ => specification,
-    }
 }
 
 fn look_for(name: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Allocator>> {

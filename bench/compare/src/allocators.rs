@@ -50,7 +50,8 @@ pub(super) fn find(name: &str, quarry: FindLibrary<'_>) -> Result<Maybe<Allocato
     let Some(sought) = KNOWN.allocator(name) else {
         return Err(nearest::unknown("allocator", name, &[&known()[..], &["NAME=FILE"]].concat()));
     };
-    if let Some(built) = sought.is_built.then(|| look_for_built(name)).flatten() {
+    let peers = if sought.is_built { peer_folders() } else { Vec::new() };
+    if let Some(built) = peers.iter().find_map(|folder| built_in(folder, name)) {
         return Ok(Ok(built));
     }
     let folders =
@@ -97,10 +98,6 @@ fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
         Ok(false) => Err(refusal("not a shared object of this machine").into()),
         Err(error) => Err(refusal(&error.to_string()).into()),
     }
-}
-
-fn look_for_built(name: &str) -> Option<Allocator> {
-    peer_folders().iter().find_map(|folder| built_in(folder, name))
 }
 
 /// The folders of allocators and programs that `make peers` builds: the one that `QUARRY_PEERS`

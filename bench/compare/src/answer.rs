@@ -1,15 +1,16 @@
 //! The output of a comparison: figures, verdicts, the evidence for them, and advice.
 
 use super::closing;
-use super::first_look::{self, FirstLook};
+use super::first_look::FirstLook;
 use super::judgement::Judgements;
 use super::readable::{readable, too_short};
 use super::request::{Request, Runs, Work, line};
 use super::weight::Weight;
 use anyhow::Result;
 use quarry_harness::judge::{Judgement, Outcome, Reason, Selection};
+use quarry_harness::report;
 use quarry_harness::results::{Cell, Direction, Metric, Run, Variant, Workload};
-use quarry_harness::{report, table};
+use quarry_harness::table::{self, Table};
 use serde_json::{Value, json};
 use std::fmt;
 
@@ -104,9 +105,7 @@ impl<'a> Answer<'a> {
             let prefix = if self.has_several() { format!("{name}: ") } else { String::new() };
             notes.extend(of_row.into_iter().map(|note| prefix.clone() + &note));
         }
-        let python = first_look::python_malloc();
-        let inside = |look: &FirstLook| look.probe.inside(python.as_deref());
-        notes.extend(self.looks.iter().flatten().find_map(inside));
+        notes.extend(self.looks.iter().flatten().find_map(|look| look.probe.inside()));
         notes.extend(self.failures());
         notes
     }
@@ -165,7 +164,7 @@ impl<'a> Answer<'a> {
     fn medians(&self, row: usize) -> String {
         let selection = Selection::of(&self.shown);
         let metrics = &self.shown.meta.metrics;
-        let head = ["allocator".to_owned(), "runs".to_owned()].into_iter();
+        let head = ["allocator", "runs"].map(str::to_owned).into_iter();
         let of_variant = |variant: &Variant| {
             let column = selection.column(&variant.name);
             let (failed, taken) = self.counts(row, &variant.name);
@@ -180,10 +179,11 @@ impl<'a> Answer<'a> {
                     median => table::figure_or(median, "-"),
                 }
             };
-            [variant.name.clone(), runs].into_iter().chain(metrics.iter().map(median)).collect()
+            let texts = [variant.name.clone(), runs].into_iter();
+            texts.chain(metrics.iter().map(median)).collect::<Vec<String>>()
         };
-        let rows = self.shown.meta.variants.iter().map(of_variant).collect();
-        table::render(head.chain(metrics.iter().map(Metric::label)).collect(), rows)
+        let rows = self.shown.meta.variants.iter().map(of_variant);
+        Table::of(head.chain(metrics.iter().map(Metric::label)), rows).text()
     }
 
     /// Returns the numbers of failed and of counted runs of a variant on a workload.
@@ -209,9 +209,10 @@ impl<'a> Answer<'a> {
                 let judgement = self.shown_judgements.get(workload, &variant.name, metric);
                 judgement.map_or("-".to_owned(), verdict)
             };
-            std::iter::once(variant.name.clone()).chain(judged.iter().map(text)).collect()
+            let texts: Vec<String> = judged.iter().map(text).collect();
+            std::iter::once(variant.name.clone()).chain(texts)
         });
-        table::render(head, rows.collect())
+        Table::of(head, rows).text()
     }
 
     /// Describes a variant and the proof that its allocator served.
@@ -224,9 +225,8 @@ impl<'a> Answer<'a> {
         served.sort_unstable();
         served.dedup();
         let of_variant = self.run.samples.iter().filter(|sample| sample.variant == variant);
-        let counters = of_variant.filter_map(|it| Some(&it.measurement.as_ref()?.counters));
-        let mut own = counters.filter_map(|it| it.get("quarry_allocations"));
-        let own = own
+        let own = of_variant
+            .filter_map(|it| it.measurement.as_ref()?.counters.get("quarry_allocations"))
             .next()
             .map(|count| format!("; by its own count {}", table::counted(count, "allocation")));
         match served[..] {
@@ -241,14 +241,13 @@ impl<'a> Answer<'a> {
     }
 
     fn noise(&self, workload: &str) -> Option<String> {
-        let copy = self.run.meta.copy()?;
-        let primary = self.run.meta.primary();
-        let floor = self.judgements.get(workload, &copy.name, primary)?.reach()?;
+        let is_floor = |it: &&Judgement| it.is_copy && it.workload == workload && it.metric.primary;
+        let copy = self.judgements.all().find(is_floor)?;
         Some(format!(
             "noise floor: {} and its own copy differ by up to {:.1} % in {}",
             self.run.meta.baseline,
-            floor * 100.0,
-            primary.name
+            copy.reach()? * 100.0,
+            copy.metric.name
         ))
     }
 

@@ -3,7 +3,7 @@
 use crate::allocator_spec::{self, BuiltIn};
 use crate::allocators::GLIBC;
 use crate::answer::Answer;
-use crate::condition::{self, Condition, Finding};
+use crate::condition::{Condition, Finding};
 use crate::contenders::{self, Contender};
 use crate::figure::{Figure, NoNumber};
 use crate::first_look::FirstLook;
@@ -33,7 +33,7 @@ use std::rc::Rc;
 pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -> Result<Ending> {
     let figures = Figure::parse_all(&request.metrics)?;
     let conditions = conditions(request, &figures)?;
-    let contenders = present(request, built_in, out)?;
+    let mut contenders = present(request, built_in, out)?;
     let baseline = baseline_of(&contenders, request.baseline.as_deref())?;
     let library = contenders[0].allocator.file()?;
     for work in &request.works {
@@ -44,7 +44,11 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     let places = Places::open(request)?;
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
-    let mut program = supervised(request, &input, contenders, &baseline, figures, &interrupt)?;
+    contenders::add_copy(&mut contenders, &baseline);
+    let program = |it| Program::of(it, input.path.clone(), request.timeout, request.ignore_failure);
+    let programs = request.works.iter().map(program).collect();
+    let checks = request.check_output;
+    let mut program = SupervisedProgram::new(programs, contenders, figures, checks, &interrupt)?;
     // A missing number would be missing in every run; other faults may concern only this run.
     let look = |work| match FirstLook::at(&program, work, false) {
         Err(error) if error.is::<NoNumber>() => Err(error),
@@ -61,7 +65,7 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     }
     let idles = looks.iter().any(|look| look.as_ref().is_ok_and(|look| look.idles));
     let run = experiment(&request, baseline, program, idles);
-    let run = run.of_program(&request.command, input.stdin()).conduct()?;
+    let run = run.of_program(&request.command, input.said.clone()).conduct()?;
     let answer = Answer::new(&request, &run, &looks);
     write!(out, "{answer}")?;
     places.write(&answer, &request)?;
@@ -111,7 +115,9 @@ fn retain<T>(all: &mut Vec<T>, stays: &[bool]) {
 
 fn conditions(request: &Request, figures: &[Figure]) -> Result<Vec<Condition>> {
     let metrics = metrics(figures, true);
-    let conditions = Condition::parse_all(&request.fail_if, &condition::names(&metrics))?;
+    let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
+    let conditions = request.fail_if.iter().map(|text| Condition::parse(text, &names));
+    let conditions: Vec<Condition> = conditions.collect::<Result<_>>()?;
     if !conditions.is_empty() && (request.runs.at_most() as usize) < MIN_PAIRS {
         bail!(Usage(format!(
             "--fail-if judges intervals, which fewer than {MIN_PAIRS} runs do not have; accepted: \
@@ -211,20 +217,6 @@ impl Places {
     }
 }
 
-fn supervised(
-    request: &Request,
-    input: &Input,
-    mut contenders: Vec<Contender>,
-    baseline: &str,
-    figures: Vec<Figure>,
-    interrupt: &Rc<Interrupt>,
-) -> Result<SupervisedProgram> {
-    contenders::add_copy(&mut contenders, baseline);
-    let program = |it| Program::of(it, input.path(), request.timeout, request.ignore_failure);
-    let programs = request.works.iter().map(program).collect();
-    SupervisedProgram::new(programs, contenders, figures, request.check_output, interrupt)
-}
-
 fn experiment(
     request: &Request,
     baseline: String,
@@ -236,7 +228,7 @@ fn experiment(
     let prepare = request.works[0].variant.prepare.as_ref();
     let workloads = request.works.iter().map(workload).collect();
     let variants = contenders::variants(&program.contenders);
-    let experiment = Experiment {
+    let mut experiment = Experiment {
         about: "the whole program.".to_owned(),
         baseline,
         metrics: metrics(&program.figures, idles),
@@ -247,10 +239,9 @@ fn experiment(
         out: request.out.clone(),
         ..Experiment::new("compare", variants, workloads, program)
     };
-    let experiment = match prepare {
-        Some(prepare) => experiment.option("prepare", prepare.display()),
-        None => experiment,
-    };
+    if let Some(prepare) = prepare {
+        experiment = experiment.option("prepare", prepare.display());
+    }
     experiment
         .option("command", line(&request.command))
         .option("ignore-failure", request.ignore_failure)

@@ -12,8 +12,8 @@ use crate::judgement::Judgements;
 use anyhow::{Result, bail};
 use quarry_harness::judge::Judgement;
 use quarry_harness::nearest;
-use quarry_harness::results::{Metric, Relation, Run};
-use quarry_harness::statistics::{self, Interval};
+use quarry_harness::results::{Cell, Relation, Run};
+use quarry_harness::statistics::Interval;
 use quarry_harness::usage::Usage;
 
 const ACCEPTED: &str = "accepted: METRIC > +N % or METRIC < -N %, such as 'peak RSS > +5 %', with \
@@ -43,12 +43,8 @@ pub(super) enum Finding {
 }
 
 impl Condition {
-    /// Reads all conditions; `metrics` are the names that can be judged. Fails on a mistake.
-    pub(super) fn parse_all(texts: &[String], metrics: &[&str]) -> Result<Vec<Self>> {
-        texts.iter().map(|text| Self::parse(text, metrics)).collect()
-    }
-
-    fn parse(text: &str, metrics: &[&str]) -> Result<Self> {
+    /// Reads a condition; `metrics` are the names that can be judged. Fails on a mistake.
+    pub(super) fn parse(text: &str, metrics: &[&str]) -> Result<Self> {
         let refusal = |why: &str| Usage(format!("--fail-if '{text}': {why}; {ACCEPTED}"));
         let Some(at) = text.rfind(['>', '<']) else { bail!(refusal("no '>' and no '<' in it")) };
         let (metric, rest) = (text[..at].trim(), text[at + 1..].trim());
@@ -114,7 +110,7 @@ impl Condition {
             // Near zero, a share of the baseline may be smaller than the metric's resolution.
             Relation::Difference => {
                 let (zero, share) =
-                    (judgement.metric.zero(), self.bound * baseline(judgement, run).abs());
+                    (judgement.metric.near_zero, self.bound * baseline(judgement, run).abs());
                 match self.side {
                     Side::Above => share.max(zero),
                     Side::Below => share.min(-zero),
@@ -129,24 +125,15 @@ impl Condition {
 }
 
 fn baseline(judgement: &Judgement, run: &Run) -> f64 {
-    let cell = quarry_harness::results::Cell {
-        workload: &judgement.workload,
-        tasks: 1,
-        variant: &judgement.baseline,
-    };
-    let values: Vec<f64> = run.values(cell, &judgement.metric).into_iter().flatten().collect();
-    statistics::median(&values).unwrap_or(0.0)
-}
-
-pub(super) fn names(metrics: &[Metric]) -> Vec<&str> {
-    metrics.iter().map(|metric| metric.name.as_str()).collect()
+    let Judgement { workload, baseline, metric, .. } = judgement;
+    run.median(Cell { workload, tasks: 1, variant: baseline }, metric).unwrap_or(0.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quarry_harness::results::Direction;
     use quarry_harness::results::examples::run_of;
+    use quarry_harness::results::{Direction, Metric};
 
     const NAMES: [&str; 3] = ["wall", "peak RSS", "rate > 1"];
 

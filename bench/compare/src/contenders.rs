@@ -113,9 +113,6 @@ impl Contender {
     }
 
     /// Takes one sample in a fresh process, and checks that this allocator served it.
-    ///
-    /// # Errors
-    /// The reason why there is no measurement.
     pub fn sample(&self, order: &Order) -> Result<Measurement> {
         let preload = self.allocator.preload.as_deref();
         let measurement = launch::sample(order, preload, &self.settings)?;
@@ -124,9 +121,6 @@ impl Contender {
     }
 
     /// Watches one sample while it runs ([`watch::watch`]), and checks its allocator.
-    ///
-    /// # Errors
-    /// The reason why there is no measurement.
     pub fn watch(
         &self,
         order: &Order,

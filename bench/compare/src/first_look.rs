@@ -6,7 +6,6 @@ use crate::supervised_program::SupervisedProgram;
 use crate::weight::{self, Weight};
 use anyhow::Result;
 use indicatif::ProgressBar;
-use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,10 +18,6 @@ pub(super) struct FirstLook {
     pub(super) idles: bool,
 }
 
-pub(super) fn python_malloc() -> Option<OsString> {
-    std::env::var_os("PYTHONMALLOC")
-}
-
 impl FirstLook {
     /// Counts the calls of malloc in runs of a workload's program, in as many runs as are needed to
     /// judge its weight. With `time_alone` only the time will be compared, not the memory.
@@ -33,14 +28,13 @@ impl FirstLook {
     ) -> Result<Self> {
         let spinner = ProgressBar::new_spinner().with_message("counting calls of malloc");
         spinner.enable_steady_tick(Duration::from_millis(200));
-        let python = python_malloc();
         let (mut probes, mut seen, mut idles) = (Vec::new(), Vec::new(), false);
         let weight = loop {
             let raw = program.probe(workload)?;
             idles |= raw.report.idle_bytes.is_some();
             let probe = Probe::of(&raw, &program.programs[workload].file);
             seen.push(probe.seen(time_alone));
-            let weight = weight::of(&seen, probe.negligible(python.as_deref()));
+            let weight = weight::of(&seen, probe.negligible());
             probes.push(probe);
             match reach::agreement(&probes) {
                 Some(true) => break weight,
@@ -60,9 +54,7 @@ impl FirstLook {
     /// The reason why there is no comparison. `library` is one of those to preload. With
     /// `is_forced` a program is compared even if an allocator has hardly any influence on it.
     pub(super) fn no_verdict(&self, library: &Path, is_forced: bool) -> Option<NoVerdict> {
-        let python: Option<OsString> = python_malloc();
-        let python: Option<&OsStr> = python.as_deref();
         let is_nothing = self.weight == Weight::Nothing && !is_forced;
-        self.probe.obstacle(library).or_else(|| is_nothing.then(|| self.probe.no_verdict(python)))
+        self.probe.obstacle(library).or_else(|| is_nothing.then(|| self.probe.no_verdict()))
     }
 }

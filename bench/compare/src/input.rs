@@ -22,11 +22,11 @@ const PATIENCE_MS: u16 = 1000;
 /// The input of all runs, which must live as long as the runs do.
 #[derive(Debug, Default)]
 pub(super) struct Input {
-    path: Option<PathBuf>,
+    pub(super) path: Option<PathBuf>,
     /// Keeps the file open if `path` leads through `/proc` of this process.
     _kept: Option<File>,
-    /// The description for readers of results; `None`: no input.
-    said: Option<Stdin>,
+    /// The description for readers of results.
+    pub(super) said: Stdin,
 }
 
 impl Input {
@@ -44,14 +44,6 @@ impl Input {
                 bail!(Usage(format!("{name}: {error}; accepted: a file that can be read")))
             }
         }
-    }
-
-    pub(super) fn path(&self) -> Option<PathBuf> {
-        self.path.clone()
-    }
-
-    pub(super) fn stdin(&self) -> Stdin {
-        self.said.clone().unwrap_or(Stdin::Nothing)
     }
 
     fn of(file: File, name: &str, most: u64) -> Result<Self> {
@@ -76,7 +68,7 @@ impl Input {
             false if own_path == Path::new("/dev/null") => Stdin::Nothing,
             false => Stdin::file(&own_path, bytes),
         };
-        Ok(Self { path: Some(way_to(&file)), _kept: Some(file), said: Some(said) })
+        Ok(Self { path: Some(way_to(&file)), _kept: Some(file), said })
     }
 }
 
@@ -123,7 +115,7 @@ mod tests {
     }
 
     fn read_twice(input: &Input) -> [String; 2] {
-        [(); 2].map(|()| fs::read_to_string(input.path().unwrap()).unwrap())
+        [(); 2].map(|()| fs::read_to_string(input.path.as_ref().unwrap()).unwrap())
     }
 
     #[test]
@@ -155,7 +147,7 @@ mod tests {
     #[test]
     fn a_terminal_gives_nothing() {
         let terminal = File::options().read(true).write(true).open("/dev/ptmx").unwrap();
-        assert_eq!(Input::of(terminal, "x", 8).unwrap().path(), None);
+        assert_eq!(Input::of(terminal, "x", 8).unwrap().path, None);
         let nothing = Input::of(File::open("/dev/null").unwrap(), "x", 8).unwrap();
         assert_eq!(read_twice(&nothing), [""; 2]);
     }

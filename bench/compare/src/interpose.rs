@@ -143,9 +143,6 @@ fn examine(program: &Path, library: &Path) -> io::Result<Option<Obstacle>> {
 }
 
 /// Returns whether a file is a shared object for this command's machine, by its header.
-///
-/// # Errors
-/// If the file cannot be read.
 pub fn is_shared_object(file: &Path) -> io::Result<bool> {
     let own = machine_of(Path::new("/proc/self/exe"))?;
     let machine = machine_of(file)?;

@@ -16,9 +16,6 @@ pub struct Interrupt {
 impl Interrupt {
     /// Begins to listen, also to signals that this process ignores: a shell makes background
     /// programs ignore SIGINT.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub fn listen() -> Result<Self> {
         let signals = listen_to([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])?;
         Ok(Self { signals, signal: Cell::new(None) })

@@ -3,12 +3,12 @@
 use super::interrupt::Interrupt;
 use super::raw::{self, Clients, Raw, Served};
 use super::reach;
-use super::supervisor::{End, FINISH, Order, Report, SUPERVISE_COMMAND};
+use super::supervisor::{FINISH, Order, Report, SUPERVISE_COMMAND};
 use super::witness::{self, Witnesses};
 use crate::allocators;
 use crate::contenders::Contender;
 use crate::request::Work;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use quarry_harness::destination;
@@ -34,7 +34,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A program, and the conditions that all of its samples share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     /// The file to execute.
     pub file: PathBuf,
@@ -69,18 +69,11 @@ impl Program {
             file: work.file.clone(),
             command: work.variant.command.clone(),
             stdin,
-            variables: Vec::new(),
             timeout,
-            may_serve_itself: false,
-            proportional: false,
             prepare: work.variant.prepare.clone(),
             ignore_failure,
+            ..Self::default()
         }
-    }
-
-    fn failure(&self, raw: &Raw) -> Option<String> {
-        let is_ignored = self.ignore_failure && matches!(raw.report.end, End::Exited(_));
-        if is_ignored { None } else { raw.failure(self.timeout) }
     }
 }
 
@@ -121,9 +114,6 @@ impl Launcher {
     }
 
     /// Copies an allocator to a place where every user can read it.
-    ///
-    /// # Errors
-    /// If the copy fails.
     pub fn within_reach(&self, contender: &mut Contender) -> Result<()> {
         let Some(file) = &mut contender.allocator.preload else { return Ok(()) };
         let copy = self.scratch.path().join(file.file_name().context("an allocator is a file")?);
@@ -138,20 +128,11 @@ impl Launcher {
     /// # Errors
     /// If the run could not be made, or the program failed.
     pub fn probe(&self, program: &Program, clients: Option<&Clients>) -> Result<Raw> {
-        if self.interrupt.signal().is_some() {
-            bail!("interrupted");
-        }
-        if let Err(no_sample) = self.prepare(program) {
-            match no_sample {
-                NoSample::Failed(failure) => bail!(failure),
-                _ => bail!("interrupted"),
-            }
-        }
         let glibc = Contender::from(allocators::glibc());
-        let raw = self.run(program, &glibc, &self.witnesses.counter, false, clients)?;
-        match program.failure(&raw) {
-            None => Ok(raw),
-            Some(failure) => bail!(failure),
+        match self.sample(program, &glibc, &self.witnesses.counter, false, clients) {
+            Ok(raw) => Ok(raw),
+            Err(NoSample::Failed(failure)) => bail!(failure),
+            Err(_) => bail!("interrupted"),
         }
     }
 
@@ -167,19 +148,9 @@ impl Launcher {
         with_statistics: bool,
         clients: Option<&Clients>,
     ) -> Result<(Raw, String), NoSample> {
-        if self.interrupt.signal().is_some() {
-            return Err(NoSample::Interrupted);
-        }
-        self.prepare(program)?;
         let with_statistics = with_statistics && is_quarry(contender);
         let witness = &self.witnesses.witness;
-        let raw = self.run(program, contender, witness, with_statistics, clients)?;
-        if raw.report.end == End::Cancelled {
-            return Err(NoSample::Interrupted);
-        }
-        if let Some(failure) = program.failure(&raw) {
-            return Err(failure.into());
-        }
+        let raw = self.sample(program, contender, witness, with_statistics, clients)?;
         let served_by = reach::served(contender, &raw.report, &raw.said, program.may_serve_itself)?;
         Ok((raw, served_by))
     }
@@ -187,17 +158,10 @@ impl Launcher {
     /// Runs a program once with only the witness preloaded. Returns the object that serves its
     /// busiest process, unless that is the C library.
     pub(super) fn as_it_is(&self, program: &Program) -> Result<Option<PathBuf>, NoSample> {
-        self.prepare(program)?;
         let witness = &self.witnesses.witness;
         let nothing = Contender::from(allocators::preloaded("as it is", witness.clone(), None));
-        let raw = self.run(program, &nothing, witness, false, None)?;
-        if raw.report.end == End::Cancelled {
-            return Err(NoSample::Interrupted);
-        }
-        match program.failure(&raw) {
-            Some(failure) => Err(failure.into()),
-            None => Ok(reach::own_malloc(&raw.report, &raw.said)),
-        }
+        let raw = self.sample(program, &nothing, witness, false, None)?;
+        Ok(reach::own_malloc(&raw.report, &raw.said))
     }
 
     /// Runs the command that precedes a sample, on the C library's allocator, and ends processes
@@ -218,29 +182,30 @@ impl Launcher {
             command: vec!["sh".into(), "-c".into(), command.clone()],
         };
         let (report, _) = self.answer_of(&order, None)?;
-        if report.end == End::Cancelled {
-            return Err(NoSample::Interrupted);
-        }
         let raw = Raw { report, stderr: fs::read(&stderr).unwrap_or_default(), ..Raw::default() };
-        match raw.failure(program.timeout) {
-            None => Ok(()),
-            Some(failure) => Err(format!("--prepare: {failure}").into()),
-        }
+        raw.check(program.timeout, false).map_err(|no_sample| match no_sample {
+            NoSample::Failed(failure) => format!("--prepare: {failure}").into(),
+            other => other,
+        })
     }
 
-    fn run(
+    fn sample(
         &self,
         program: &Program,
         contender: &Contender,
         witness: &Path,
         with_statistics: bool,
         clients: Option<&Clients>,
-    ) -> Result<Raw> {
+    ) -> Result<Raw, NoSample> {
+        if self.interrupt.signal().is_some() {
+            return Err(NoSample::Interrupted);
+        }
+        self.prepare(program)?;
         let place = |name: &str| self.scratch.path().join(name);
         let (stdout, stderr, file) = (place("stdout"), place("stderr"), place("witness"));
         witness::create(&file)?;
         if self.is_open.get() {
-            fs::set_permissions(&file, Permissions::from_mode(0o666))?;
+            fs::set_permissions(&file, Permissions::from_mode(0o666)).map_err(Error::from)?;
         }
         let mut set = vec![
             (witness::variable().into(), file.clone().into()),
@@ -266,7 +231,7 @@ impl Launcher {
             command: program.command.clone(),
         };
         let (report, served) = self.answer_of(&order, clients)?;
-        Ok(Raw {
+        let raw = Raw {
             report,
             served,
             said: witness::read(&file)?,
@@ -276,7 +241,9 @@ impl Launcher {
                 true => fs::read_to_string(&statistics).ok().map(|text| raw::own_count(&text)),
                 false => None,
             },
-        })
+        };
+        raw.check(program.timeout, program.ignore_failure)?;
+        Ok(raw)
     }
 
     /// Starts a supervisor, and waits for its report and for the clients' result.

@@ -1,6 +1,7 @@
 //! `-L n 1,2,4`: command lines with each value in place of `{n}`.
 
 use anyhow::{Result, bail};
+use memchr::memmem;
 use quarry_harness::usage::Usage;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -42,7 +43,7 @@ pub fn scan(
         }
         names.push(name);
         let place = format!("{{{name}}}");
-        let holds = |text: &OsStr| find(text.as_bytes(), place.as_bytes()).is_some();
+        let holds = |text: &OsStr| memmem::find(text.as_bytes(), place.as_bytes()).is_some();
         if !command.iter().any(|it| holds(it)) && !prepare.is_some_and(holds) {
             bail!(Usage(format!(
                 "-L {name}: {place} is neither in the command nor in --prepare; accepted: a name \
@@ -98,13 +99,9 @@ impl CommandVariant {
     }
 }
 
-fn find(text: &[u8], what: &[u8]) -> Option<usize> {
-    memchr::memmem::find(text, what)
-}
-
 fn replace(text: &OsStr, place: &[u8], value: &[u8]) -> OsString {
     let (mut rest, mut filled) = (text.as_bytes(), Vec::new());
-    while let Some(at) = find(rest, place) {
+    while let Some(at) = memmem::find(rest, place) {
         filled.extend_from_slice(&rest[..at]);
         filled.extend_from_slice(value);
         rest = &rest[at + place.len()..];

@@ -5,6 +5,7 @@ use super::witness::ProcessRecord;
 use anyhow::Result;
 use quarry_harness::launch::last_line;
 use quarry_harness::results::{Measurement, Timeline};
+use quarry_harness::sampler::NoSample;
 use std::time::Duration;
 
 /// The work of a server's clients, after which the server is asked to end. Its argument is a
@@ -36,24 +37,23 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// The reason why the sample does not count: a bad end of the program, or an error of the
-    /// clients.
-    pub(super) fn failure(&self, timeout: Duration) -> Option<String> {
+    /// Checks that the sample counts: the program ended well or, with `ignore_failure`, by itself,
+    /// and the clients had no error.
+    pub(super) fn check(&self, timeout: Duration, ignore_failure: bool) -> Result<(), NoSample> {
         let text = match &self.report.end {
-            End::Exited(0) => return self.complaint(),
+            End::Cancelled => return Err(NoSample::Interrupted),
+            End::Exited(_) if ignore_failure => return Ok(()),
+            End::Exited(0) => match &self.served {
+                Some(Err(error)) => return Err(format!("its client: {error:#}").into()),
+                _ => return Ok(()),
+            },
             End::Exited(status) => format!("exit status {status}"),
             End::Signalled(signal) => format!("ended by signal {signal}"),
             End::TimedOut => format!("not done after {} (--timeout)", seconds(timeout)),
-            End::Cancelled => "interrupted".to_owned(),
             End::NotStarted(error) => format!("cannot be started: {error}"),
         };
         let last = last_line(&self.stderr);
-        Some(last.map_or(text.clone(), |last| format!("{text}: {last}")))
-    }
-
-    fn complaint(&self) -> Option<String> {
-        let error = self.served.as_ref()?.as_ref().err()?;
-        Some(format!("its client: {error:#}"))
+        Err(last.map_or(text.clone(), |last| format!("{text}: {last}")).into())
     }
 
     /// Returns the measurement. An operation is one run of the program, or one request to a server;
@@ -170,12 +170,15 @@ mod tests {
     #[test]
     fn the_end_of_a_server_says_more_than_its_clients() {
         let limit = Duration::from_secs(1);
-        let of = |end, served| raw(end, served).failure(limit);
+        let of = |end, served| raw(end, served).check(limit, false);
         let complaint = || Some(Err(anyhow::anyhow!("no reply")));
-        assert_eq!(of(End::Signalled(11), complaint()).unwrap(), "ended by signal 11: cannot");
-        assert_eq!(of(End::Exited(0), complaint()).unwrap(), "its client: no reply");
-        assert_eq!(of(End::Exited(0), Some(Ok(Served::default()))), None);
-        assert_eq!(of(End::Exited(0), None), None);
+        let failed = |text: &str| Err(NoSample::from(text));
+        assert_eq!(of(End::Signalled(11), complaint()), failed("ended by signal 11: cannot"));
+        assert_eq!(of(End::Exited(0), complaint()), failed("its client: no reply"));
+        assert_eq!(of(End::Exited(0), Some(Ok(Served::default()))), Ok(()));
+        assert_eq!(of(End::Exited(0), None), Ok(()));
+        assert_eq!(raw(End::Exited(7), complaint()).check(limit, true), Ok(()));
+        assert_eq!(of(End::Cancelled, None), Err(NoSample::Interrupted));
     }
 
     #[test]

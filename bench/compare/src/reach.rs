@@ -98,7 +98,7 @@ pub struct Probe {
     pub(super) wall_ns: u64,
     pub(super) threads: u64,
     pub(super) peak_bytes: u64,
-    has_python: bool,
+    is_on_pymalloc: bool,
     /// If programs into which nothing was preloaded used more than [`MOST_UNSERVED`] of the CPU
     /// time: the program among them that used the most.
     unserved: Option<PathBuf>,
@@ -113,6 +113,7 @@ impl Probe {
         said.iter().for_each(|one| calls += one.calls);
         let busiest = report.seen.values().filter(|it| it.cpu_ticks > 0);
         let busiest = busiest.max_by_key(|it| it.cpu_ticks).map(|it| it.executable.clone());
+        let python = std::env::var_os("PYTHONMALLOC");
         let has_spoken = |path: &Path| said.iter().any(|one| one.executable == path);
         let silent = unserved_of(report, |path| (!has_spoken(path)).then(String::new));
         Self {
@@ -121,7 +122,8 @@ impl Probe {
             wall_ns: report.wall_ns,
             threads: report.seen.values().map(|it| it.threads).max().unwrap_or(0),
             peak_bytes: report.peak_bytes,
-            has_python: said.iter().any(|one| one.has_python),
+            is_on_pymalloc: said.iter().any(|one| one.has_python)
+                && chooses_pymalloc(python.as_deref()),
             unserved: silent.map(|(path, _)| path),
             busiest: busiest.unwrap_or_else(|| program.to_owned()),
         }
@@ -166,10 +168,9 @@ impl Probe {
         Influence { share: self.influence() * busy, wall_ns: self.wall_ns }
     }
 
-    /// An allocator inside the program that serves a part of its requests. `python` is the value of
-    /// PYTHONMALLOC.
-    pub(super) fn inside(&self, python: Option<&OsStr>) -> Option<String> {
-        if self.is_on_pymalloc(python) {
+    /// An allocator inside the program that serves a part of its requests.
+    pub(super) fn inside(&self) -> Option<String> {
+        if self.is_on_pymalloc {
             return Some(PYMALLOC.to_owned());
         }
         let name = allocator_inside(&self.busiest)?;
@@ -178,12 +179,12 @@ impl Probe {
     }
 
     /// The share of the CPU time below which a comparison is not worth making.
-    pub(super) fn negligible(&self, python: Option<&OsStr>) -> f64 {
-        if self.is_on_pymalloc(python) { NEGLIGIBLE_IN_PYTHON } else { NEGLIGIBLE }
+    pub(super) fn negligible(&self) -> f64 {
+        if self.is_on_pymalloc { NEGLIGIBLE_IN_PYTHON } else { NEGLIGIBLE }
     }
 
-    pub(super) fn no_verdict(&self, python: Option<&OsStr>) -> NoVerdict {
-        let (reason, remedy) = self.reason(self.is_on_pymalloc(python));
+    pub(super) fn no_verdict(&self) -> NoVerdict {
+        let (reason, remedy) = self.reason();
         let waits = match self.wall_ns > 2 * self.cpu_ns {
             true => format!(", and waits for most of its {:.3} s", self.wall_ns as f64 / 1e9),
             false => String::new(),
@@ -198,14 +199,8 @@ impl Probe {
         NoVerdict { why, remedy, can_be_forced: true }
     }
 
-    /// Returns whether CPython serves small objects itself; `setting` is the value of PYTHONMALLOC.
-    pub(super) fn is_on_pymalloc(&self, setting: Option<&OsStr>) -> bool {
-        let on_malloc = setting.is_some_and(|it| it.as_encoded_bytes().starts_with(b"malloc"));
-        self.has_python && !on_malloc
-    }
-
-    fn reason(&self, on_own: bool) -> (String, String) {
-        if on_own {
+    fn reason(&self) -> (String, String) {
+        if self.is_on_pymalloc {
             let why = ": Python serves its small objects itself";
             return (why.to_owned(), "set PYTHONMALLOC=malloc".to_owned());
         }
@@ -221,6 +216,11 @@ impl Probe {
         let remedy = "a workload that allocates more; no allocator changes what this one does";
         (String::new(), remedy.to_owned())
     }
+}
+
+/// Returns whether pymalloc serves the small objects of CPython; `setting` is PYTHONMALLOC's value.
+fn chooses_pymalloc(setting: Option<&OsStr>) -> bool {
+    !setting.is_some_and(|it| it.as_encoded_bytes().starts_with(b"malloc"))
 }
 
 /// Decides from the runs so far whether a program is out of reach; `None`: one more run is needed.
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(own_malloc(&Report::default(), &[]), None);
     }
 
-    fn probe(allocations: u64, ns: u64, bytes: u64, has_python: bool) -> Probe {
+    fn probe(allocations: u64, ns: u64, bytes: u64, is_on_pymalloc: bool) -> Probe {
         let calls = Calls { allocations, bytes, ns, ..Calls::default() };
         let busiest = PathBuf::from("/no/such");
         let (cpu_ns, wall_ns) = (1_000_000_000, 1_000_000_000);
@@ -422,27 +422,27 @@ mod tests {
             wall_ns,
             threads: 1,
             peak_bytes: 0,
-            has_python,
+            is_on_pymalloc,
             unserved: None,
             busiest,
         }
     }
 
-    fn weight(probe: &Probe, python: Option<&str>) -> Weight {
-        weight::of(&[probe.seen(false)], probe.negligible(python.map(OsStr::new)))
+    fn weight(probe: &Probe) -> Weight {
+        weight::of(&[probe.seen(false)], probe.negligible())
     }
 
     #[test]
     fn few_calls_give_no_verdict_and_many_bytes_do() {
         let many = probe(1_000_000, 90_000_000, 1 << 26, false);
-        assert_eq!(weight(&many, None), Weight::Enough);
+        assert_eq!(weight(&many), Weight::Enough);
         let few = probe(100, 10_000, 1 << 12, false);
-        assert_eq!(weight(&few, None), Weight::Nothing);
+        assert_eq!(weight(&few), Weight::Nothing);
         let expected =
             "/no/such asked for memory 100 times in 1.000 s of CPU time, about 0.0 % of it";
-        assert_eq!(few.no_verdict(None).why, expected);
+        assert_eq!(few.no_verdict().why, expected);
         // A thousand blocks of 1 MiB: malloc takes little time, the page faults much.
-        assert_eq!(weight(&probe(1000, 1_000_000, 1000 << 20, false), None), Weight::Enough);
+        assert_eq!(weight(&probe(1000, 1_000_000, 1000 << 20, false)), Weight::Enough);
     }
 
     #[test]
@@ -471,30 +471,29 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_in_wall_time_gives_no_verdict() {
         let sleeps = |bytes| Probe { cpu_ns: 1_000_000, ..probe(100, 100_000, bytes, false) };
-        assert_eq!(weight(&sleeps(10_000), None), Weight::Nothing);
-        assert!(
-            sleeps(10_000).no_verdict(None).why.ends_with(", and waits for most of its 1.000 s")
-        );
-        assert_eq!(weight(&sleeps(10 << 20), None), Weight::Enough, "its memory is compared");
+        assert_eq!(weight(&sleeps(10_000)), Weight::Nothing);
+        assert!(sleeps(10_000).no_verdict().why.ends_with(", and waits for most of its 1.000 s"));
+        assert_eq!(weight(&sleeps(10 << 20)), Weight::Enough, "its memory is compared");
         let time_alone = [sleeps(10 << 20).seen(true)];
         assert_eq!(weight::of(&time_alone, NEGLIGIBLE), Weight::Nothing);
     }
 
     #[test]
     fn an_allocator_inside_is_named() {
-        let inside = probe(20_000, 20_000_000, 1 << 20, true).inside(None).unwrap();
+        let inside = probe(20_000, 20_000_000, 1 << 20, true).inside().unwrap();
         assert!(inside.contains("pymalloc") && inside.contains("PYTHONMALLOC=malloc"), "{inside}");
-        assert_eq!(probe(1, 1, 1, true).inside(Some(OsStr::new("malloc"))), None);
+        assert_eq!(probe(1, 1, 1, false).inside(), None);
     }
 
     #[test]
     fn python_has_a_remedy() {
         let probe = probe(20_000, 20_000_000, 1 << 20, true);
-        let on_own = probe.no_verdict(None);
+        let on_own = probe.no_verdict();
         assert!(on_own.why.ends_with(": Python serves its small objects itself"));
         assert_eq!(on_own.remedy, "set PYTHONMALLOC=malloc");
-        assert_eq!(weight(&probe, Some("malloc")), Weight::Enough);
-        assert_eq!(weight(&probe, None), Weight::Nothing);
-        assert_eq!(weight(&probe, Some("pymalloc")), Weight::Nothing);
+        assert_eq!(weight(&probe), Weight::Nothing);
+        assert_eq!(weight(&Probe { is_on_pymalloc: false, ..probe }), Weight::Enough);
+        assert!(chooses_pymalloc(None) && chooses_pymalloc(Some(OsStr::new("pymalloc"))));
+        assert!(!chooses_pymalloc(Some(OsStr::new("malloc"))));
     }
 }

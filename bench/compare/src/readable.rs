@@ -1,7 +1,6 @@
 //! A run in units that suit its size: milliseconds where seconds would be `0.00`.
 
 use quarry_harness::results::{Cell, Metric, Run};
-use quarry_harness::statistics;
 use std::time::Duration;
 
 /// Runs of this time and more are shown in seconds.
@@ -35,8 +34,7 @@ pub(super) fn too_short(run: &Run, workload: &str) -> Option<String> {
 fn seconds(run: &Run, workload: &str) -> Option<f64> {
     let wall = run.meta.metrics.iter().find(|metric| metric.name == "wall")?;
     let cell = Cell { workload, tasks: 1, variant: &run.meta.baseline };
-    let values: Vec<f64> = run.values(cell, wall).into_iter().flatten().collect();
-    statistics::median(&values)
+    run.median(cell, wall)
 }
 
 #[cfg(test)]

@@ -262,8 +262,7 @@ impl Watch {
             }
             if told_to_end || Instant::now() >= deadline {
                 self.end_all();
-                let end = if told_to_end { End::Cancelled } else { End::TimedOut };
-                return Ok(end);
+                return Ok(if told_to_end { End::Cancelled } else { End::TimedOut });
             }
             if Instant::now() >= self.pace.next && self.look() && self.ended.is_some() {
                 self.report.left_running = self.tree.look().len();

@@ -39,7 +39,7 @@ fn siblings(cpu: usize) -> Vec<usize> {
 }
 
 /// Numbers of a kernel list such as `0-3,8`.
-pub(crate) fn parse_list(text: &str) -> Vec<usize> {
+pub fn parse_list(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();
     for range in text.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -59,6 +59,13 @@ impl Shape {
         of(is_measured)
     }
 
+    /// The rounds, blocks and variants of all samples that this process takes, in their order.
+    pub fn places(self) -> impl Iterator<Item = (u32, usize, usize)> {
+        self.schedule().flat_map(|(round, steps)| {
+            steps.into_iter().map(move |Step { block, variant }| (round, block, variant))
+        })
+    }
+
     /// Returns the number of samples after the warm-up.
     pub fn counted(self) -> u64 {
         let blocks = u64::from(self.rounds) * self.blocks as u64;

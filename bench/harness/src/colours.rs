@@ -57,7 +57,7 @@ pub fn of(name: &str) -> Colour {
     let ends = policy.rmatch_indices([' ', ':', '-']).map(|(at, _)| &policy[..at]);
     match ends.filter_map(known).next() {
         Some((light, dark)) => {
-            Colour { light: mixed(light, 0, 0.38), dark: mixed(dark, 255, 0.45) }
+            Colour { light: mixed(light, 0.0, 0.38), dark: mixed(dark, 255.0, 0.45) }
         }
         None => derived(name),
     }
@@ -67,13 +67,16 @@ fn known(name: &str) -> Option<(&'static str, &'static str)> {
     KNOWN.iter().find(|(known, ..)| *known == name).map(|(_, light, dark)| (*light, *dark))
 }
 
-fn mixed(colour: &str, end: u8, share: f64) -> String {
+/// Red, green and blue of `#rrggbb`.
+pub(crate) fn parts(colour: &str) -> [u8; 3] {
     let part = |at: usize| u8::from_str_radix(colour.get(at..at + 2).unwrap_or("80"), 16);
-    let moved = |at: usize| {
-        let part = f64::from(part(at).unwrap_or(0x80));
-        format!("{:02x}", (part + (f64::from(end) - part) * share).round() as u8)
-    };
-    format!("#{}", [1, 3, 5].map(moved).concat())
+    [1, 3, 5].map(|at| part(at).unwrap_or(0x80))
+}
+
+fn mixed(colour: &str, end: f64, share: f64) -> String {
+    let parts = parts(colour).map(f64::from);
+    let moved = parts.map(|it| format!("{:02x}", (it + (end - it) * share).round() as u8));
+    format!("#{}", moved.concat())
 }
 
 fn derived(name: &str) -> Colour {
@@ -155,8 +158,8 @@ mod tests {
         assert_ne!(of("jemalloc tuned"), of("jemalloc"));
         assert_eq!(of("quarry-slub-4.9"), of("slub-2.6.29"));
         assert_ne!(of("jemalloc-new"), of("jemalloc-old"));
-        assert_eq!(mixed("#804020", 0, 0.5), "#402010");
-        assert_eq!(mixed("#804020", 255, 1.0), "#ffffff");
+        assert_eq!(mixed("#804020", 0.0, 0.5), "#402010");
+        assert_eq!(mixed("#804020", 255.0, 1.0), "#ffffff");
     }
 
     #[test]

@@ -54,9 +54,6 @@ impl Destination {
     }
 
     /// Replaces the contents.
-    ///
-    /// # Errors
-    /// The error of the system.
     pub fn write(mut self, bytes: &[u8]) -> Result<()> {
         let is_regular = self.file.metadata().is_ok_and(|it| it.is_file());
         let mut write = || {
@@ -89,9 +86,6 @@ pub fn folder(option: &str, place: &Path) -> Result<()> {
 
 /// Makes a folder in `parent`, to be renamed when it is complete. Its name is `prefix` and a unique
 /// ending. It stays if the process ends early. Its permissions follow the umask.
-///
-/// # Errors
-/// The error of the system.
 pub fn partial(parent: &Path, prefix: &str) -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix).permissions(fs::Permissions::from_mode(0o777)).disable_cleanup(true);

@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 
 /// The machine as it was when a run began.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// Version of this project.
     pub quarry: String,
@@ -52,15 +52,14 @@ impl Environment {
             glibc: glibc_version(),
             distribution: distribution(&read("/etc/os-release")),
             thp: bracketed(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
-            governor: fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-                .ok()
-                .map(|text| text.trim().to_owned()),
+            governor: Some(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
+                .filter(|text| !text.is_empty()),
             load: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
             quarry_options: std::env::vars()
                 .filter(|(key, _)| key.starts_with("QUARRY_"))
                 .map(|(key, value)| format!("{key}={value}"))
                 .collect(),
-            findings: Vec::new(),
+            ..Self::default()
         }
     }
 

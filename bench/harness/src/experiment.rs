@@ -1,6 +1,6 @@
 //! An experiment as a value, and the engine that conducts it.
 
-use crate::blocks::{self, Step};
+use crate::blocks::{self, Shape, Step};
 use crate::doctor;
 use crate::environment::Environment;
 use crate::results::{
@@ -14,7 +14,7 @@ use anyhow::{Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The definition of an experiment, complete before its first sample.
@@ -131,8 +131,8 @@ impl Experiment {
             sampler: self.sampler,
             start: Instant::now(),
             progress: progress_bar(),
-            warm_ups: usize::from(self.warm_up),
-            output: Output::Nothing,
+            directory: None,
+            part: None,
             run: Run {
                 meta: Meta {
                     schema: SCHEMA.to_owned(),
@@ -165,77 +165,35 @@ impl Experiment {
             let runs = u64::from(shape.rounds) * shape.blocks as u64;
             bail!(Usage(format!("--shard {shard}: there is no more to share out than {runs}")));
         }
-        match Output::begin(self.out, meta)? {
-            Opened::New(output) => conductor.output = output,
-            Opened::There(run) => return Ok(*run),
+        match (&self.out, self.shard) {
+            (None, None) => {}
+            (None, Some(shard)) => bail!(Usage(format!(
+                "--shard {shard}: a shard that is not recorded is of no use; say --out DIR"
+            ))),
+            (Some(place), _) => {
+                if let Some(complete) = conductor.open(place)? {
+                    return Ok(complete);
+                }
+            }
         }
-        conductor.expect(self.rounds as usize);
+        conductor.expect(shape, self.rounds as usize);
         let mut goes_on = true;
         for (round, steps) in shape.schedule() {
             goes_on = conductor.round(round, steps)?;
             let enough = self.enough.as_ref().map(|enough| enough(&conductor.run));
             if let Some(Enough::No { expected: Some(expected) }) = enough {
-                conductor.expect(expected);
+                conductor.expect(shape, expected);
             }
             if !goes_on || enough == Some(Enough::Yes) {
                 break;
             }
         }
         conductor.progress.finish_and_clear();
-        if goes_on {
-            conductor.output.finish()?;
+        if let (Some(part), Some(directory), true) = (conductor.part, conductor.directory, goes_on)
+        {
+            part.finish(&directory, conductor.run.samples.len())?;
         }
         Ok(conductor.run)
-    }
-}
-
-enum Output {
-    Nothing,
-    Run(RunDirectory),
-    Part(Box<PartDirectory>),
-}
-
-enum Opened {
-    New(Output),
-    /// This shard was complete already.
-    There(Box<Run>),
-}
-
-impl Output {
-    fn begin(place: Option<PathBuf>, meta: &Meta) -> Result<Opened> {
-        let begun = match (place, meta.part) {
-            (None, None) => return Ok(Opened::New(Self::Nothing)),
-            (None, Some(Part { shard, .. })) => bail!(Usage(format!(
-                "--shard {shard}: a shard that is not recorded is of no use; say --out DIR"
-            ))),
-            (Some(place), None) => {
-                return Ok(Opened::New(Self::Run(RunDirectory::create(&place, meta)?)));
-            }
-            (Some(place), Some(part)) => PartDirectory::begin(&place, part.shard, meta)?,
-        };
-        Ok(match begun {
-            Begun::New(directory) => Opened::New(Self::Part(Box::new(directory))),
-            Begun::There(place) => {
-                let mut run = results::read(&place)?;
-                run.warnings.push("taken before: nothing was measured now".to_owned());
-                Opened::There(Box::new(run))
-            }
-        })
-    }
-
-    fn append(&mut self, sample: &Sample) -> Result<()> {
-        match self {
-            Self::Nothing => Ok(()),
-            Self::Run(directory) => directory.append(sample),
-            Self::Part(directory) => directory.append(sample),
-        }
-    }
-
-    fn finish(self) -> Result<()> {
-        match self {
-            Self::Nothing | Self::Run(_) => Ok(()),
-            Self::Part(directory) => directory.finish().map(drop),
-        }
     }
 }
 
@@ -243,12 +201,32 @@ struct Conductor {
     sampler: Box<dyn Sampler>,
     start: Instant,
     progress: ProgressBar,
-    warm_ups: usize,
-    output: Output,
+    directory: Option<RunDirectory>,
+    part: Option<PartDirectory>,
     run: Run,
 }
 
 impl Conductor {
+    /// Opens the results directory. Returns the run of a shard that is complete there already.
+    fn open(&mut self, place: &Path) -> Result<Option<Run>> {
+        let meta = &self.run.meta;
+        let Some(part) = meta.part else {
+            self.directory = Some(RunDirectory::create(place, meta)?);
+            return Ok(None);
+        };
+        match PartDirectory::begin(place, part.shard, meta)? {
+            Begun::New(directory, part) => {
+                (self.directory, self.part) = (Some(directory), Some(part));
+                Ok(None)
+            }
+            Begun::There(place) => {
+                let mut run = results::read(&place)?;
+                run.warnings.push("taken before: nothing was measured now".to_owned());
+                Ok(Some(run))
+            }
+        }
+    }
+
     /// Takes one round. Returns false if it was interrupted.
     fn round(&mut self, round: u32, steps: Vec<Step>) -> Result<bool> {
         let tasks = self.run.meta.tasks.clone();
@@ -271,33 +249,30 @@ impl Conductor {
 
     fn record(&mut self, key: SampleKey, taken: Result<Taken, String>) -> Result<()> {
         let Meta { workloads, variants, .. } = &self.run.meta;
-        let mut sample = Sample {
+        let (measurement, timeline, failure) = match taken {
+            Ok(Taken { measurement, timeline }) => (Some(measurement), timeline, None),
+            Err(failure) => (None, None, Some(failure)),
+        };
+        let sample = Sample {
             round: key.round,
             workload: workloads[key.workload].name.clone(),
             tasks: key.tasks,
             variant: variants[key.variant].name.clone(),
             at_ms: self.start.elapsed().as_millis() as u64,
-            measurement: None,
-            timeline: None,
-            failure: None,
+            measurement,
+            timeline,
+            failure,
         };
-        match taken {
-            Ok(Taken { measurement, timeline }) => {
-                sample.measurement = Some(measurement);
-                sample.timeline = timeline;
-            }
-            Err(failure) => sample.failure = Some(failure),
+        if let Some(directory) = &mut self.directory {
+            directory.append(&sample)?;
         }
-        self.output.append(&sample)?;
         self.run.samples.push(sample);
         Ok(())
     }
 
-    fn expect(&self, rounds: usize) {
-        let meta = &self.run.meta;
-        let cells = meta.workloads.len() * meta.tasks.len() * meta.variants.len();
-        let all = (rounds + self.warm_ups) * cells;
-        let shards = meta.part.map_or(1, |part| part.shard.of() as usize);
+    fn expect(&self, shape: Shape, rounds: usize) {
+        let all = (rounds + usize::from(shape.warm_up)) * shape.blocks * shape.variants;
+        let shards = shape.shard.map_or(1, |shard| shard.of() as usize);
         self.progress.set_length(all.div_ceil(shards) as u64);
     }
 }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output};
+use std::process::{Command, Output};
 
 /// Name of the hidden subcommand that takes one sample.
 pub const SAMPLE_COMMAND: &str = "__sample";
@@ -172,15 +172,12 @@ pub fn preload_value(objects: &[&Path], own: Option<OsString>) -> OsString {
 #[must_use]
 pub fn end_of(output: &Output) -> String {
     let last = last_line(&output.stderr).unwrap_or_else(|| "no message".to_owned());
-    format!("{}: {last}", end_of_status(output.status))
-}
-
-fn end_of_status(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
+    let end = match (output.status.signal(), output.status.code()) {
         (Some(libc::SIGALRM), _) => format!("not done after {SAMPLE_LIMIT_SECONDS} s"),
         (Some(signal), _) => format!("ended by signal {signal}"),
         (None, code) => format!("exit status {}", code.unwrap_or(-1)),
-    }
+    };
+    format!("{end}: {last}")
 }
 
 /// The last line that is not blank.

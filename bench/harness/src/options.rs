@@ -6,7 +6,7 @@ use crate::sampler::Sampler;
 use crate::shard::Shard;
 use crate::usage::Usage;
 use crate::{destination, nearest};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -75,15 +75,12 @@ impl<D: Defaults> Common<D> {
     /// If the named variant is not present, or no variant is.
     pub fn baseline<'a>(&self, present: &[&'a str], usual: &str) -> Result<&'a str> {
         let named = |wanted: &str| present.iter().copied().find(|name| *name == wanted);
-        match &self.baseline {
-            Some(name) => {
-                named(name).ok_or_else(|| nearest::unknown("variant --baseline", name, present))
-            }
-            None => match named(usual).or_else(|| present.first().copied()) {
-                Some(name) => Ok(name),
-                None => bail!("--variants: none of them is there"),
-            },
+        if let Some(name) = &self.baseline {
+            return named(name)
+                .ok_or_else(|| nearest::unknown("variant --baseline", name, present));
         }
+        let found = named(usual).or_else(|| present.first().copied());
+        found.context("--variants: none of them is there")
     }
 
     /// Makes an experiment from these options, with a warm-up round and time per operation.
@@ -127,19 +124,12 @@ impl<D: Defaults> Common<D> {
     /// # Errors
     /// A number that the experiment cannot run.
     pub fn tasks(&self) -> Result<Vec<u32>> {
-        let mut tasks: Vec<u32> = Vec::new();
-        for &number in &self.tasks {
-            if number > D::MOST_TASKS {
-                bail!(Usage(format!(
-                    "--tasks {number}: this experiment runs at most {}",
-                    D::MOST_TASKS
-                )));
-            }
-            if !tasks.contains(&number) {
-                tasks.push(number);
-            }
+        let most = D::MOST_TASKS;
+        if let Some(number) = self.tasks.iter().find(|it| **it > most) {
+            bail!(Usage(format!("--tasks {number}: this experiment runs at most {most}")));
         }
-        Ok(tasks)
+        let is_first = |(at, number): &(usize, &u32)| !self.tasks[..*at].contains(number);
+        Ok(self.tasks.iter().enumerate().filter(is_first).map(|(_, number)| *number).collect())
     }
 }
 

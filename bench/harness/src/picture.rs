@@ -79,7 +79,8 @@ impl Picture {
         for (index, line) in self.lines.iter().enumerate() {
             let rank = self.lines.len() - 1 - index;
             let width = if rank == 0 { 3 } else { 2 };
-            let style = parsed(&colours::of(&line.name).light).stroke_width(width);
+            let [red, green, blue] = colours::parts(&colours::of(&line.name).light);
+            let style = RGBColor(red, green, blue).stroke_width(width);
             chart
                 .draw_series(LineSeries::new(line.points.iter().copied(), style))?
                 .label(&line.name)
@@ -113,12 +114,6 @@ impl Picture {
 fn on_dark(name: &str) -> String {
     let Colour { light, dark } = colours::of(name);
     format!("[stroke=\"{}\"] {{ stroke: {dark} }} ", light.to_uppercase())
-}
-
-fn parsed(colour: &str) -> RGBColor {
-    let part = |at: usize| u8::from_str_radix(colour.get(at..at + 2).unwrap_or("80"), 16);
-    let [red, green, blue] = [1, 3, 5].map(|at| part(at).unwrap_or(0x80));
-    RGBColor(red, green, blue)
 }
 
 #[cfg(test)]

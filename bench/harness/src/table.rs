@@ -35,6 +35,13 @@ pub struct Entry {
     pub detail: Option<String>,
 }
 
+impl Entry {
+    /// Makes an entry of a kind.
+    pub fn toned(tone: Tone, text: impl Into<String>) -> Self {
+        Self { tone, ..Self::from(text) }
+    }
+}
+
 impl<T: Into<String>> From<T> for Entry {
     fn from(text: T) -> Self {
         Self { text: text.into(), ..Self::default() }
@@ -43,12 +50,12 @@ impl<T: Into<String>> From<T> for Entry {
 
 /// Words.
 pub fn words(text: impl Into<String>) -> Entry {
-    Entry { tone: Tone::Words, ..Entry::from(text) }
+    Entry::toned(Tone::Words, text)
 }
 
 /// The name of a variant.
 pub fn variant(label: &str) -> Entry {
-    Entry { tone: Tone::Variant, ..Entry::from(label) }
+    Entry::toned(Tone::Variant, label)
 }
 
 /// A table. The tone of a head decides the kind of its column.
@@ -62,16 +69,16 @@ pub struct Table {
 
 impl Table {
     /// Makes a table of texts: words in the first column, numbers in the others by default.
-    pub fn of<H: Into<Entry>, E: Into<Entry>>(
-        head: impl IntoIterator<Item = H>,
-        rows: impl IntoIterator<Item = Vec<E>>,
+    pub fn of(
+        head: impl IntoIterator<Item = impl Into<Entry>>,
+        rows: impl IntoIterator<Item = impl IntoIterator<Item = impl Into<Entry>>>,
     ) -> Self {
         let mut head: Vec<Entry> = head.into_iter().map(Into::into).collect();
         if let Some(first) = head.first_mut() {
             first.tone = Tone::Words;
         }
-        let row = |row: Vec<E>| row.into_iter().map(Into::into).collect();
-        Self { head, rows: rows.into_iter().map(row).collect() }
+        let rows = rows.into_iter().map(|row| row.into_iter().map(Into::into).collect());
+        Self { head, rows: rows.collect() }
     }
 
     /// Returns the table as Markdown, for terminals as well. A narrow terminal gets several tables,
@@ -79,7 +86,7 @@ impl Table {
     pub fn text(&self) -> String {
         match Term::stdout().size_checked() {
             Some((_, columns)) => self.within(columns.into()),
-            None => self.drawn(ASCII_MARKDOWN),
+            None => self.grid(ASCII_MARKDOWN).to_string(),
         }
     }
 
@@ -89,8 +96,7 @@ impl Table {
         let is_name = |head: &&Entry| matches!(head.tone, Tone::Words | Tone::Variant);
         let names = self.head.iter().take_while(is_name).count();
         let is_narrow = |table: &Self| {
-            let text = table.drawn(ASCII_MARKDOWN);
-            text.lines().map(|line| line.chars().count()).max() <= Some(room)
+            table.grid(ASCII_MARKDOWN).lines().map(|line| line.chars().count()).max() <= Some(room)
         };
         if is_narrow(self) || names == self.head.len() {
             return self.wrapped(ASCII_MARKDOWN, room);
@@ -133,10 +139,6 @@ impl Table {
         let room = Term::stdout().size_checked().map_or(usize::MAX, |(_, room)| room.into());
         let lines = self.wrapped(NOTHING, room);
         lines.lines().map(str::trim_end).collect::<Vec<&str>>().join("\n")
-    }
-
-    fn drawn(&self, style: TableStyle) -> String {
-        self.grid(style).to_string()
     }
 
     fn grid(&self, style: TableStyle) -> Grid {
@@ -213,7 +215,7 @@ mod tests {
         let head = [words("workload"), words("variant"), "ns".into(), "ratio".into(), "n".into()];
         let row = |name| vec![name, "quarry", "123.4", "1.000 [0.999, 1.001]", "8"];
         let table = Table::of(head, vec![row("pair-16"), row("")]);
-        assert_eq!(table.within(200), table.drawn(ASCII_MARKDOWN));
+        assert_eq!(table.within(200), table.grid(ASCII_MARKDOWN).to_string());
         for room in [32, 45, 55] {
             let text = table.within(room);
             let parts: Vec<&str> = text.split("\n\n").collect();
@@ -234,7 +236,7 @@ mod tests {
         let head = [words("experiment"), words("about")];
         let table = Table::of(head, vec![vec!["peers", "a long line of words about it"]]);
         for style in [ASCII_MARKDOWN, NOTHING] {
-            assert_eq!(table.wrapped(style, 100), table.drawn(style));
+            assert_eq!(table.wrapped(style, 100), table.grid(style).to_string());
             let text = table.wrapped(style, 30);
             assert!(text.lines().all(|line| line.trim_end().len() <= 30), "{text}");
             assert!(text.contains("peers") && text.contains("about it"), "{text}");

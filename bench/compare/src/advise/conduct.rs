@@ -2,17 +2,17 @@
 
 use super::candidates::{Candidate, Candidates};
 use super::facts::Facts;
-use super::leaks;
 use super::plan::{Plan, plan};
 use super::request::{AdviceEnding, AdviceRequest, Goal};
 use super::search::{Samples, Search};
 use super::telling::Telling;
 use super::verdict::{Answer, Verdict, verdict};
-use crate::allocator_spec::BuiltIn;
+use crate::allocator_spec::{self, BuiltIn};
+use crate::allocators::QUARRY;
 use crate::compare::metrics;
 use crate::contenders::Contender;
 use crate::figure::{Figure, NoNumber};
-use crate::first_look::{self, FirstLook};
+use crate::first_look::FirstLook;
 use crate::input::Input;
 use crate::interrupt::Interrupt;
 use crate::launch::Program;
@@ -27,6 +27,7 @@ use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
 use std::cell::RefCell;
 use std::io::Write;
+use std::mem;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -63,12 +64,14 @@ pub fn advise(
         request.html.as_deref().map(|it| Destination::open("--html", it, NEW)).transpose()?;
     let command = line(&request.work.variant.command);
     let mut telling = Telling { command, candidates, ..Telling::default() };
-    let ending = conduct(request, built_in, figures, began, &mut telling)?;
-    telling.spent = began.elapsed();
-    if let AdviceEnding::Interrupted(_) = ending {
-        writeln!(out, "interrupted before there was an answer")?;
-        return Ok(ending);
+    match conduct(request, built_in, figures, began, &mut telling)? {
+        Ok(verdict) => telling.verdict = verdict,
+        Err(signal) => {
+            writeln!(out, "interrupted before there was an answer")?;
+            return Ok(AdviceEnding::Interrupted(signal));
+        }
     }
+    telling.spent = began.elapsed();
     write!(out, "{telling}")?;
     if let Some(json) = json {
         json.write(serde_json::to_string(&telling.as_json())?.as_bytes())?;
@@ -76,8 +79,14 @@ pub fn advise(
     if let Some(html) = html {
         html.write(telling.page()?.as_bytes())?;
     }
-    Ok(ending)
+    Ok(match telling.verdict.answer {
+        Answer::Undecided => AdviceEnding::Undecided,
+        Answer::Use | Answer::Keep => AdviceEnding::Answered,
+    })
 }
+
+/// A verdict, or the signal that interrupted the search.
+type Searched = Result<Result<Verdict, u32>>;
 
 fn conduct(
     request: &AdviceRequest,
@@ -85,28 +94,28 @@ fn conduct(
     figures: Vec<Figure>,
     began: Instant,
     telling: &mut Telling,
-) -> Result<AdviceEnding> {
+) -> Searched {
     let glibc = Contender::from(allocators::glibc());
     let library = glibc.allocator.file()?;
     if let Some(why) = reach::before_it_runs(&request.work.interpreter, &library) {
-        return Ok(answered(telling, out_of_reach(WHAT_IT_HAS, &why)));
+        return Ok(Ok(out_of_reach(WHAT_IT_HAS, &why)));
     }
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
     let timeout = (request.budget / LONGEST_RUN).max(PATIENCE);
-    let program = Program::of(&request.work, input.path(), timeout, request.ignore_failure);
+    let program = Program::of(&request.work, input.path.clone(), timeout, request.ignore_failure);
     let checks = request.check_output;
     let mut program =
         SupervisedProgram::new(vec![program], vec![glibc.clone()], figures, checks, &interrupt)?;
     let looked = Instant::now();
     let look = FirstLook::at(&program, 0, request.goal == Goal::Time);
     if let Some(signal) = interrupt.signal() {
-        return Ok(AdviceEnding::Interrupted(signal));
+        return Ok(Err(signal));
     }
     let look = match look {
         Ok(look) => look,
         Err(_) if looked.elapsed() >= program.programs[0].timeout => {
-            return Ok(answered(telling, too_long(WHAT_IT_HAS, request.budget, None)));
+            return Ok(Ok(too_long(WHAT_IT_HAS, request.budget, None)));
         }
         Err(error) if error.is::<NoNumber>() => return Err(error),
         Err(error) => bail!("it fails on glibc: {error:#}"),
@@ -115,7 +124,7 @@ fn conduct(
     let own = match program.as_it_is(0) {
         Ok(own) => own,
         Err(NoSample::Failed(failure)) => bail!("it fails: {failure}"),
-        Err(_) => return Ok(AdviceEnding::Interrupted(interrupt.signal().unwrap_or_default())),
+        Err(_) => return Ok(Err(interrupt.signal().unwrap_or_default())),
     };
     let cost = now.elapsed();
     program.contenders = vec![own.map_or(glibc, |own| allocators::linked(&own).into())];
@@ -124,25 +133,21 @@ fn conduct(
     telling.facts = Some(facts.clone());
     if let Some(why) = look.no_verdict(&library, request.force) {
         let baseline = if why.can_be_forced { &telling.baseline } else { WHAT_IT_HAS };
-        let verdict = out_of_reach(baseline, &why);
-        return Ok(answered(telling, verdict));
+        return Ok(Ok(out_of_reach(baseline, &why)));
     }
     program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
     telling.candidates.complete(&facts, &program.contenders[0], built_in)?;
     telling.notes = notes(&facts, &program.contenders[0], request.force);
-    telling.notes.extend(look.probe.inside(first_look::python_malloc().as_deref()));
-    telling.notes.extend(leaks::named(&mut program, built_in, facts.hold_much()));
+    telling.notes.extend(look.probe.inside());
+    telling.notes.extend(leaks(&mut program, built_in, facts.hold_much()));
     let left = request.budget.saturating_sub(began.elapsed());
     let there = telling.candidates.there.len() as u32;
     if there == 0 {
-        let verdict = Verdict::undecided(&telling.baseline, "no other allocator is installed here");
-        return Ok(answered(telling, verdict));
+        let why = "no other allocator is installed here";
+        return Ok(Ok(Verdict::undecided(&telling.baseline, why)));
     }
     match plan(there, cost, left) {
-        Err(needed) => {
-            let verdict = too_long(&telling.baseline, request.budget, Some(needed));
-            Ok(answered(telling, verdict))
-        }
+        Err(needed) => Ok(Ok(too_long(&telling.baseline, request.budget, Some(needed)))),
         Ok(plan) => {
             telling.plan = Some(plan);
             test(request, plan, program, look.idles, began, &interrupt, telling)
@@ -158,7 +163,7 @@ fn test(
     began: Instant,
     interrupt: &Interrupt,
     telling: &mut Telling,
-) -> Result<AdviceEnding> {
+) -> Searched {
     let metrics: Vec<Metric> = metrics(&program.figures, idles);
     let primary = metrics[0].name.clone();
     let memory = closing::memory_of(&metrics).map(|it| it.name.clone());
@@ -184,18 +189,17 @@ fn test(
     };
     let outcome = search.conduct()?;
     if let Some(signal) = interrupt.signal() {
-        return Ok(AdviceEnding::Interrupted(signal));
+        return Ok(Err(signal));
     }
-    let verdict = match &outcome.test {
-        Some((candidate, run)) => {
+    let verdict = match (&outcome.test, &outcome.first.baseline_failure) {
+        (Some((candidate, run)), _) => {
             let name = there[*candidate].contender.name();
             verdict(run, name, plan.candidates as usize, request.goal)
         }
-        None if outcome.first.baseline_failure.is_some() => {
-            let why = outcome.first.baseline_failure.as_deref().unwrap_or_default();
+        (None, Some(why)) => {
             Verdict::undecided(&telling.baseline, &format!("it fails on that: {why}"))
         }
-        None => {
+        (None, None) => {
             let first = outcome.first.seen.iter().find_map(|it| it.failure.as_deref());
             let why = first.unwrap_or("no round was completed");
             let why = format!("every candidate failed, such as by: {why}");
@@ -203,13 +207,23 @@ fn test(
         }
     };
     telling.outcome = Some(outcome);
-    Ok(answered(telling, verdict))
+    Ok(Ok(verdict))
 }
 
-fn answered(telling: &mut Telling, verdict: Verdict) -> AdviceEnding {
-    let is_undecided = verdict.answer == Answer::Undecided;
-    telling.verdict = Some(verdict);
-    if is_undecided { AdviceEnding::Undecided } else { AdviceEnding::Answered }
+/// Lines that name the call sites of memory that the program never frees, from one run on Quarry
+/// with a heap profile, if the program keeps much memory and Quarry can serve it.
+fn leaks(program: &mut SupervisedProgram, built_in: &BuiltIn<'_>, is_much: bool) -> Vec<String> {
+    let found = is_much.then(|| allocator_spec::find_named(QUARRY, built_in));
+    let (Some(Ok(Ok(quarry))), Ok(folder)) = (found, tempfile::tempdir()) else {
+        return Vec::new();
+    };
+    let file = folder.path().join("%p.raw").display().to_string();
+    let settings = [("QUARRY_PROFILE", file.as_str()), ("QUARRY_PROFILE_MEAN", "64K")];
+    let profiled = vec![quarry.with("quarry under its profile", &settings)];
+    let others = mem::replace(&mut program.contenders, profiled);
+    let taken = program.sample(SampleKey { round: 1, workload: 0, tasks: 1, variant: 0 });
+    program.contenders = others;
+    taken.map_or_else(|_| Vec::new(), |_| (built_in.held)(folder.path()))
 }
 
 fn out_of_reach(baseline: &str, why: &reach::NoVerdict) -> Verdict {

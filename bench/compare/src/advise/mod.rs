@@ -4,7 +4,6 @@
 //! request     the request of `quarry advise`
 //! facts       what is known of the machine and the program before anything is compared
 //! candidates  the allocators and policies that these facts make worth measuring
-//! leaks       the call sites of memory that the program never frees
 //! plan        how many runs fit into the time
 //! search      measures all, measures the best of them again, then tests one
 //! verdict     the answer that the test supports
@@ -22,7 +21,6 @@ mod candidates;
 mod conduct;
 mod deploy;
 mod facts;
-mod leaks;
 mod plan;
 mod request;
 mod search;

@@ -10,8 +10,9 @@ use crate::judgement::Judgements;
 use crate::readable::readable;
 use anyhow::{Result, bail};
 use quarry_harness::judge::Selection;
+use quarry_harness::report;
 use quarry_harness::results::{Metric, Run};
-use quarry_harness::{report, table};
+use quarry_harness::table::{self, Table};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -23,7 +24,7 @@ const SCHEMA: &str = "quarry-advice/1";
 pub(super) struct Telling {
     pub(super) command: String,
     pub(super) baseline: String,
-    pub(super) verdict: Option<Verdict>,
+    pub(super) verdict: Verdict,
     pub(super) facts: Option<Facts>,
     pub(super) candidates: Candidates,
     pub(super) plan: Option<Plan>,
@@ -37,15 +38,13 @@ pub(super) struct Telling {
 
 impl fmt::Display for Telling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(verdict) = &self.verdict {
-            writeln!(f, "{}\n", verdict.sentence)?;
-        }
+        writeln!(f, "{}\n", self.verdict.sentence)?;
         if let Some(facts) = &self.facts {
             writeln!(f, "Facts: {}.", facts.line())?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))?;
         if let Some(outcome) = &self.outcome {
-            self.write_test(f, outcome)?;
+            self.write_test(f)?;
             self.write_looks(f, outcome)?;
         }
         self.write_others(f)?;
@@ -57,19 +56,22 @@ impl fmt::Display for Telling {
 }
 
 impl Telling {
+    fn test(&self) -> Option<&(usize, Run)> {
+        self.outcome.as_ref()?.test.as_ref()
+    }
+
     fn name(&self, candidate: usize) -> &str {
         self.candidates.there[candidate].contender.name()
     }
 
     fn deploy(&self) -> Option<(&str, Deploy)> {
-        self.verdict.as_ref().filter(|it| it.answer == Answer::Use)?;
-        let (candidate, _) = self.outcome.as_ref()?.test.as_ref()?;
+        let (candidate, _) = self.test().filter(|_| self.verdict.answer == Answer::Use)?;
         let contender = &self.candidates.there[*candidate].contender;
         Some((contender.name(), Deploy::of(contender)))
     }
 
-    fn write_test(&self, f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
-        let Some((candidate, run)) = &outcome.test else { return Ok(()) };
+    fn write_test(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((candidate, run)) = self.test() else { return Ok(()) };
         let shown = readable(run);
         writeln!(
             f,
@@ -100,7 +102,7 @@ impl Telling {
 
     fn look_table(&self, looked: &Looked) -> String {
         let [time, memory] = self.metrics.each_ref().map(String::as_str);
-        let head = ["candidate", time, memory, "looked at for"].map(str::to_owned);
+        let head = ["candidate", time, memory, "looked at for"];
         let row = |seen: &StageResult| {
             let factor = |value: Option<f64>| value.map_or("-".to_owned(), table::multiple);
             let candidate = &self.candidates.there[seen.candidate];
@@ -110,7 +112,7 @@ impl Telling {
             };
             vec![candidate.contender.name().to_owned(), factor(seen.time), factor(seen.memory), why]
         };
-        table::render(head.to_vec(), looked.seen.iter().map(row).collect())
+        Table::of(head, looked.seen.iter().map(row)).text()
     }
 
     fn write_others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,8 +148,8 @@ impl Telling {
 
     /// A page with the answer and the test. If nothing was tested, the error has the reason.
     pub(super) fn page(&self) -> Result<String> {
-        let sentence = self.verdict.as_ref().map_or("no answer", |it| it.sentence.as_str());
-        let Some((_, run)) = self.outcome.as_ref().and_then(|it| it.test.as_ref()) else {
+        let sentence = &self.verdict.sentence;
+        let Some((_, run)) = self.test() else {
             bail!("--html: nothing was tested, so there is no page: {sentence}");
         };
         let mut run = readable(run);
@@ -171,8 +173,7 @@ impl Telling {
                 "candidates": looked.seen.iter().map(of).collect::<Vec<Value>>(),
             })
         };
-        let test = self.outcome.as_ref().and_then(|it| it.test.as_ref());
-        let evidence = test.map(|(candidate, run)| {
+        let evidence = self.test().map(|(candidate, run)| {
             let name = self.name(*candidate);
             let judgements = Judgements::of(run);
             let of_it = judgements.all().filter(|it| it.variant == name);
@@ -195,9 +196,9 @@ impl Telling {
             "schema": SCHEMA,
             "command": self.command,
             "baseline": self.baseline,
-            "answer": self.verdict.as_ref().map(|it| it.answer.word()),
+            "answer": self.verdict.answer,
             "use": self.deploy().map(|(name, _)| name.to_owned()),
-            "sentence": self.verdict.as_ref().map(|it| &it.sentence),
+            "sentence": self.verdict.sentence,
             "facts": self.facts,
             "notes": self.notes,
             "candidates": candidates.collect::<Vec<Value>>(),
@@ -239,8 +240,7 @@ fn test_table(run: &Run, name: &str) -> String {
             judgement.outcome.word().to_owned(),
         ])
     };
-    let rows = run.meta.metrics.iter().filter_map(row).collect();
-    table::render(head.map(str::to_owned).to_vec(), rows)
+    Table::of(head, run.meta.metrics.iter().filter_map(row)).text()
 }
 
 fn write_deploy(f: &mut fmt::Formatter<'_>, name: &str, lines: &Deploy) -> fmt::Result {

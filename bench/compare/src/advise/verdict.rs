@@ -8,27 +8,20 @@ use crate::judgement::Judgements;
 use quarry_harness::judge::{Judgement, MARGIN, Outcome};
 use quarry_harness::results::{Direction, Relation, Run};
 use quarry_harness::table::counted;
+use serde::Serialize;
 use std::f64::consts::LN_2;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Answer {
     Use,
     /// Keep the allocator that serves the program now.
     Keep,
+    #[default]
     Undecided,
 }
 
-impl Answer {
-    pub(super) fn word(&self) -> &'static str {
-        match self {
-            Self::Use => "use",
-            Self::Keep => "keep",
-            Self::Undecided => "undecided",
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) answer: Answer,
     /// One sentence without its full stop.

@@ -3,7 +3,7 @@
 use super::decision::{Decision, Figures, MARGIN, Rule};
 use super::selection::mean_of;
 use super::{Column, Judgement, Outcome, Reason, Row, Selection};
-use crate::results::{Cell, Metric, Relation};
+use crate::results::{Metric, Relation};
 use crate::statistics;
 
 impl<'a> Selection<'a> {
@@ -68,7 +68,7 @@ impl<'a> Selection<'a> {
         let margin = match (relation, rows) {
             (Relation::Difference, [row]) => {
                 let median = self.median(self.baseline(), *row, metric).unwrap_or(0.0);
-                metric.zero().max(MARGIN * median.abs())
+                metric.near_zero.max(MARGIN * median.abs())
             }
             _ => MARGIN.ln_1p(),
         };
@@ -81,7 +81,7 @@ impl<'a> Selection<'a> {
     fn has_ratios(&self, column: &Column<'a>, row: Row<'a>, metric: &Metric) -> bool {
         let of = |column| self.samples(column, row, metric);
         let (variant, baseline) = (of(column), of(self.baseline()));
-        statistics::median(&baseline).is_none_or(|median| median > metric.zero())
+        statistics::median(&baseline).is_none_or(|median| median > metric.near_zero)
             && variant.iter().chain(&baseline).all(|value| *value > 0.0)
     }
 
@@ -95,9 +95,7 @@ impl<'a> Selection<'a> {
     ) -> Result<Figures, Reason> {
         let mut columns = Vec::with_capacity(cells.len());
         for &(row, column) in cells {
-            let Row { workload, tasks } = row;
-            let cell = Cell { workload, tasks, variant: &column.variant.name };
-            let mut samples = column.run.samples_of(cell);
+            let mut samples = column.run.samples_of(column.cell(row));
             if column.run.meta.strict && samples.any(|sample| sample.failure.is_some()) {
                 return Err(Reason::Failed);
             }

@@ -73,10 +73,8 @@ impl<'a> Reached<'a> {
     /// Returns the judgement as JSON.
     pub fn json(&self) -> Value {
         let (success, reason) = match &self.success {
-            Success::Met => ("met", None),
-            Success::Missed => ("missed", None),
-            Success::Unclear(why) => ("unclear", Some(why)),
-            Success::NotRun => ("not run", None),
+            Success::Unclear(why) => ("unclear".to_owned(), Some(why)),
+            other => (other.to_string(), None),
         };
         let estimate = |it: Option<Estimate>| {
             let ends = |it: Interval| [it.low, it.high];

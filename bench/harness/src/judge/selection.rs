@@ -1,9 +1,9 @@
 //! Variants of one or several runs side by side, over the rows that the runs share.
 
 use super::decision::Figures;
+use crate::nearest;
 use crate::results::{Cell, Metric, Run, Variant};
 use crate::usage::Usage;
-use crate::{nearest, statistics};
 use anyhow::{Result, bail};
 
 /// A variant of a run, as a column of tables.
@@ -17,6 +17,13 @@ pub struct Column<'a> {
     pub variant: &'a Variant,
     /// The name in tables, with the directory if two variants have the same name.
     pub label: String,
+}
+
+impl<'a> Column<'a> {
+    /// Returns the samples of the variant in a row, as the run names them.
+    pub fn cell(&self, Row { workload, tasks }: Row<'a>) -> Cell<'a> {
+        Cell { workload, tasks, variant: &self.variant.name }
+    }
 }
 
 /// A workload with a number of tasks, as a row of tables.
@@ -40,14 +47,16 @@ impl Row<'_> {
 
 /// The variants and rows that are compared.
 pub struct Selection<'a> {
-    runs: Vec<(&'a str, &'a Run)>,
+    /// The runs with their directories.
+    pub runs: Vec<(&'a str, &'a Run)>,
     /// The variants; the baseline is the first.
     pub columns: Vec<Column<'a>>,
     /// The rows that all runs have.
     pub rows: Vec<Row<'a>>,
     /// The metric that verdicts are about.
     pub metric: &'a Metric,
-    warnings: Vec<String>,
+    /// Warnings for the reader of a table.
+    pub warnings: Vec<String>,
     /// An answer that replaces the headline, if these runs alone do not decide the answer.
     pub answer: Option<&'a str>,
 }
@@ -69,7 +78,7 @@ impl<'a> Selection<'a> {
         Self::beside(runs.iter().map(|(place, run)| (place.as_str(), run)).collect(), baseline)
     }
 
-    fn beside(runs: Vec<(&'a str, &'a Run)>, baseline: Option<&str>) -> Result<Self> {
+    pub(crate) fn beside(runs: Vec<(&'a str, &'a Run)>, baseline: Option<&str>) -> Result<Self> {
         let (first_place, first) = runs[0];
         let metric = first.meta.primary();
         for (place, run) in &runs[1..] {
@@ -89,16 +98,6 @@ impl<'a> Selection<'a> {
         let rows = common_rows(&runs, &mut warnings)?;
         let columns = columns(&runs, baseline)?;
         Ok(Self { runs, columns, rows, metric, warnings, answer: None })
-    }
-
-    /// Returns warnings for the reader of a table.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    /// Returns the runs with their directories.
-    pub fn runs(&self) -> &[(&'a str, &'a Run)] {
-        &self.runs
     }
 
     /// Returns the baseline.
@@ -135,8 +134,7 @@ impl<'a> Selection<'a> {
 
     /// Returns the values of a metric, one per round.
     pub fn values(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Figures {
-        let Row { workload, tasks } = row;
-        column.run.values(Cell { workload, tasks, variant: &column.variant.name }, metric)
+        column.run.values(column.cell(row), metric)
     }
 
     /// Returns [`values`](Self::values) without the rounds that have none.
@@ -146,14 +144,12 @@ impl<'a> Selection<'a> {
 
     /// Returns the single values of the samples of all rounds.
     pub fn single_values(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Vec<f64> {
-        let Row { workload, tasks } = row;
-        let cell = Cell { workload, tasks, variant: &column.variant.name };
-        column.run.single_values(cell, metric)
+        column.run.single_values(column.cell(row), metric)
     }
 
     /// Returns the median of the samples.
     pub fn median(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Option<f64> {
-        statistics::median(&self.samples(column, row, metric))
+        column.run.median(column.cell(row), metric)
     }
 
     /// Returns true if the column is of the same run, and so of the same rounds, as the baseline.
@@ -161,19 +157,11 @@ impl<'a> Selection<'a> {
         column.place == self.baseline().place
     }
 
-    /// Returns [`subjects_of`](Self::subjects_of) the primary metric.
-    pub fn subjects(&self) -> Vec<(String, Vec<Row<'a>>)> {
-        self.subjects_of(self.metric)
-    }
-
     /// Returns the named subjects of judgements on a metric: every row in which a column has
     /// samples of it, then the mean of the rows in which every column has samples.
     pub fn subjects_of(&self, metric: &Metric) -> Vec<(String, Vec<Row<'a>>)> {
-        let has_some = |row: &&Row<'a>| {
-            metric.primary
-                || self.columns.iter().any(|it| !self.samples(it, **row, metric).is_empty())
-        };
-        let rows: Vec<Row<'a>> = self.rows.iter().filter(has_some).copied().collect();
+        let is_subject = |row: &&Row<'a>| metric.primary || self.is_measured(**row, metric);
+        let rows: Vec<Row<'a>> = self.rows.iter().filter(is_subject).copied().collect();
         let row = |row: &Row<'a>| (row.label(self.has_tasks()), vec![*row]);
         let mut subjects: Vec<_> = rows.iter().map(row).collect();
         let complete = self.complete_rows(metric);
@@ -185,6 +173,11 @@ impl<'a> Selection<'a> {
             subjects.push((name, complete));
         }
         subjects
+    }
+
+    /// Returns whether a column has samples of a metric in a row.
+    pub fn is_measured(&self, row: Row<'_>, metric: &Metric) -> bool {
+        self.columns.iter().any(|it| !self.samples(it, row, metric).is_empty())
     }
 
     /// Returns the rows in which every column has samples of a metric.
@@ -212,12 +205,12 @@ fn oddities(runs: &[(&str, &Run)]) -> Vec<String> {
             warnings
                 .push(format!("{place} was taken on another machine than {first_place}: {what}"));
         }
-        let options = &run.meta.options;
-        let differ =
-            options.iter().filter(|(key, value)| first.meta.options.get(*key) != Some(value));
-        for (key, value) in differ {
-            let other = first.meta.options.get(key).map_or("nothing", String::as_str);
-            warnings.push(format!("{place} has {key} = {value}, {first_place} {other}"));
+        for (key, value) in &run.meta.options {
+            let other = first.meta.options.get(key);
+            if other != Some(value) {
+                let other = other.map_or("nothing", String::as_str);
+                warnings.push(format!("{place} has {key} = {value}, {first_place} {other}"));
+            }
         }
     }
     warnings
@@ -257,19 +250,17 @@ fn common_rows<'a>(runs: &[(&str, &'a Run)], warnings: &mut Vec<String>) -> Resu
 }
 
 fn columns<'a>(runs: &[(&str, &'a Run)], baseline: Option<&str>) -> Result<Vec<Column<'a>>> {
+    let all = || runs.iter().flat_map(|(_, run)| &run.meta.variants);
     let mut columns: Vec<Column<'a>> = Vec::new();
-    for (place, &(_, run)) in runs.iter().enumerate() {
-        let label = |variant: &Variant| variant.name.clone();
-        let column = |variant| Column { run, place, variant, label: label(variant) };
-        columns.extend(run.meta.variants.iter().map(column));
-    }
-    let names: Vec<&str> = columns.iter().map(|column| column.variant.name.as_str()).collect();
-    let is_twice: Vec<bool> =
-        names.iter().map(|name| names.iter().filter(|it| *it == name).count() > 1).collect();
-    for (column, is_twice) in columns.iter_mut().zip(is_twice) {
-        if is_twice {
-            column.label = format!("{} ({})", column.variant.name, runs[column.place].0);
-        }
+    for (place, &(directory, run)) in runs.iter().enumerate() {
+        columns.extend(run.meta.variants.iter().map(|variant| {
+            let name = &variant.name;
+            let label = match all().filter(|it| it.name == *name).count() {
+                1 => name.clone(),
+                _ => format!("{name} ({directory})"),
+            };
+            Column { run, place, variant, label }
+        }));
     }
     let wanted = baseline.unwrap_or(&runs[0].1.meta.baseline);
     let position = columns
@@ -320,7 +311,7 @@ mod tests {
             (outcome(2), outcome(3), outcome(4)),
             (Outcome::Worse, Outcome::Worse, Outcome::Same)
         );
-        assert_eq!(selection.warnings(), [] as [&str; 0]);
+        assert_eq!(selection.warnings, [] as [&str; 0]);
     }
 
     #[test]
@@ -355,8 +346,8 @@ mod tests {
         runs[1].1.meta.tasks = vec![1, 2];
         let selection = Selection::new(&runs, None).unwrap();
         assert_eq!(selection.rows, [Row { workload: "w", tasks: 1 }]);
-        let [machine, options, rows] = selection.warnings() else {
-            panic!("{:?}", selection.warnings())
+        let [machine, options, rows] = &selection.warnings[..] else {
+            panic!("{:?}", selection.warnings)
         };
         assert!(machine.starts_with("two was taken on another machine than one: kernel 9.9"));
         assert_eq!(options, "two has millis = 8, one nothing");

@@ -1,7 +1,6 @@
 //! Finds the shards of a run.
 
-use super::missing::Missing;
-use crate::blocks::Step;
+use super::Missing;
 use crate::results::{self, Run, below, read_end};
 use crate::shard::{Part, Shard};
 use crate::table::counted;
@@ -115,10 +114,7 @@ fn shards(place: &Path) -> Result<Vec<PathBuf>> {
 
 /// Checks that every sample of a shard belongs to it, and occurs once.
 fn expect_own_samples(place: &Path, run: &Run, part: Part) -> Result<()> {
-    let mut own = HashSet::new();
-    for (round, steps) in run.meta.shape(part.warm_up).schedule() {
-        own.extend(steps.into_iter().map(|Step { block, variant }| (round, block, variant)));
-    }
+    let mut own: HashSet<_> = run.meta.shape(part.warm_up).places().collect();
     for sample in &run.samples {
         ensure!(
             run.meta.place_of(sample).is_some_and(|it| own.remove(&it)),

@@ -1,29 +1,26 @@
 //! `quarry lab merge`: joins the shards of a run into one results directory.
 //!
-//! ```text
-//! missing  the error for missing shards
-//! found    which shards are there, and which of them are complete
-//! joined   joins the shards into their run
-//! ```
-//!
 //! The result equals a directory of `quarry lab run --out`, so readers of results need no code for
 //! shards.
 
 mod found;
-mod joined;
-mod missing;
 
-pub use missing::Missing;
-
+use crate::blocks::Shape;
 use crate::destination;
-use crate::results::{self, RunDirectory};
+use crate::results::{self, Run, RunDirectory, Sample};
 use crate::table::counted;
 use anyhow::{Context, Result};
 use clap::Args;
 use found::Found;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+/// Missing or unfinished shards, by number. A distinct exit status lets a program retake them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Missing(pub String);
 
 /// Join the shards of a run.
 ///
@@ -52,7 +49,7 @@ impl MergeArgs {
         results::prepare(&self.out)?;
         let found = Found::look(&self.directories)?;
         let of = found.parts.len();
-        let run = joined::join(found)?;
+        let run = join(found)?;
         write(&self.out, &run)?;
         for warning in &run.warnings {
             writeln!(out, "warning: {warning}")?;
@@ -65,7 +62,7 @@ impl MergeArgs {
 }
 
 /// Writes a run in one step, so that no reader finds half of it.
-fn write(place: &Path, run: &results::Run) -> Result<()> {
+fn write(place: &Path, run: &Run) -> Result<()> {
     let cannot = || format!("--out {}: cannot be written", place.display());
     let parent = place.canonicalize().with_context(cannot)?;
     let parent = parent.parent().unwrap_or(&parent);
@@ -80,6 +77,42 @@ fn write(place: &Path, run: &results::Run) -> Result<()> {
     fs::rename(partial.path(), place).with_context(cannot)?;
     partial.disable_cleanup(true);
     Ok(())
+}
+
+/// Joins all shards of a run; samples get the order of a run without shards. If several shards
+/// measured the same workload, each has a warm-up sample of it. Of these samples the first failed
+/// one is kept or, if none failed, the first one.
+fn join(found: Found) -> Result<Run> {
+    let mut runs = found.parts.into_values().map(|(_, run)| run);
+    let first = runs.next().context("there is a shard")?;
+    let (mut meta, mut warnings) = (first.meta, first.warnings);
+    let part = meta.part.take().context("a shard says which it is")?;
+    let shape = Shape { shard: None, ..meta.shape(part.warm_up) };
+    let mut samples = first.samples;
+    for run in runs {
+        samples.extend(run.samples);
+        warnings.extend(run.warnings);
+        for finding in run.meta.environment.findings {
+            if !meta.environment.findings.contains(&finding) {
+                meta.environment.findings.push(finding);
+            }
+        }
+        if let (Some(origin), Some(other)) = (&mut meta.origin, run.meta.origin) {
+            origin.began = origin.began.min(other.began);
+        }
+    }
+    meta.options.insert("shards".to_owned(), part.shard.of().to_string());
+    let ranks: HashMap<_, usize> = shape.places().zip(0..).collect();
+    let mut ranked: BTreeMap<usize, Sample> = BTreeMap::new();
+    for sample in samples {
+        let place = meta.place_of(&sample).context("a sample of the run")?;
+        let rank = ranks[&place];
+        let is_better = |present: &Sample| present.failure.is_none() && sample.failure.is_some();
+        if ranked.get(&rank).is_none_or(is_better) {
+            ranked.insert(rank, sample);
+        }
+    }
+    Ok(Run { meta, samples: ranked.into_values().collect(), warnings })
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ fn three() -> (TempDir, Vec<PathBuf>) {
 
 fn joined(places: &[&Path]) -> Result<Run> {
     let places: Vec<PathBuf> = places.iter().map(|it| it.to_path_buf()).collect();
-    joined::join(Found::look(&places)?)
+    join(Found::look(&places)?)
 }
 
 fn refusal(places: &[PathBuf]) -> (bool, String) {

@@ -31,6 +31,21 @@ impl Field {
         }
     }
 
+    /// Draws a band between two values of a horizontal axis.
+    pub(super) fn band(
+        &self,
+        scale: &Scale,
+        [low, high]: [f64; 2],
+        class: &str,
+        hint: &str,
+    ) -> Markup {
+        let (from, to) = (scale.at(low), scale.at(high));
+        html! {
+            rect class=(class) x=(px(from)) width=(px((to - from).max(1.0))) y=(px(self.top))
+                height=(px(self.bottom - self.top)) { title { (hint) } }
+        }
+    }
+
     /// Draws horizontal lines at the ticks of a vertical axis, with labels at the left.
     pub(super) fn vertical(&self, scale: &Scale, says: &str) -> Markup {
         html! {
@@ -45,10 +60,7 @@ impl Field {
 }
 
 pub(super) fn says(metric: &Metric) -> String {
-    let unit = match metric.unit.is_empty() {
-        true => &metric.name,
-        false => &metric.unit,
-    };
+    let unit = if metric.unit.is_empty() { &metric.name } else { &metric.unit };
     let better = better(metric.direction);
     fitting([format!("{unit}{better}"), format!("value{better}")])
 }

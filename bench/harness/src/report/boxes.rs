@@ -65,13 +65,8 @@ fn noise_band<'a>(
     let copy = selection.copy()?;
     let Interval { low, high } = selection.judge(copy, &[row], metric).ratios()?;
     let median = selection.median(selection.baseline(), row, metric)?;
-    let (from, to) = (scale.at(median * low), scale.at(median * high));
-    let width = (to - from).max(1.0);
     let hint = format!("noise: an equal copy measured {low:.3} to {high:.3} of the baseline");
-    Some(html! {
-        rect.noise x=(px(from)) width=(px(width)) y=(px(field.top))
-            height=(px(field.bottom - field.top)) { title { (hint) } }
-    })
+    Some(field.band(scale, [median * low, median * high], "noise", &hint))
 }
 
 struct Lane<'a> {
@@ -80,7 +75,7 @@ struct Lane<'a> {
     median: Option<f64>,
     said: String,
     head: Head,
-    outcome: Option<Outcome>,
+    class: &'static str,
 }
 
 impl<'a> Lane<'a> {
@@ -108,8 +103,8 @@ impl<'a> Lane<'a> {
             Some(median) => format!("{} · {said}", figure(median)),
         };
         let head = Head::new(&column.label, &said);
-        let outcome = Some(judgement.outcome).filter(|_| !judgement.is_copy);
-        Self { label: &column.label, values, median, said, head, outcome }
+        let class = lane::class(&judgement);
+        Self { label: &column.label, values, median, said, head, class }
     }
 
     fn height(&self) -> f64 {
@@ -118,14 +113,9 @@ impl<'a> Lane<'a> {
 
     fn markup(&self, palette: &Palette, scale: &Scale, top: f64, direction: Direction) -> Markup {
         let sorted = Sorted::new(self.values.clone());
-        let said_class = match self.outcome {
-            Some(Outcome::Better) => "said better",
-            Some(Outcome::Worse) => "said worse",
-            _ => "said",
-        };
         html! {
             g class=(palette.class(self.label)) {
-                (self.head.markup(top, said_class))
+                (self.head.markup(top, self.class))
                 @if let Some(sorted) = &sorted {
                     (self.drawn(sorted, scale, top + self.head.height() + 13.0, direction))
                 }
@@ -167,16 +157,15 @@ fn data(selection: &Selection<'_>, row: Row<'_>, metric: &Metric) -> Data {
     let columns: Vec<Vec<Option<f64>>> =
         selection.columns.iter().map(|it| selection.values(it, row, metric)).collect();
     let rounds = columns.iter().map(Vec::len).max().unwrap_or(0);
-    let cell = |column: &Vec<Option<f64>>, round: usize| {
-        column.get(round).copied().flatten().map_or(String::new(), exact)
-    };
     let line = |round: usize| {
-        let cells = columns.iter().map(|column| cell(column, round));
-        std::iter::once((round + 1).to_string()).chain(cells).collect()
+        let cells = columns
+            .iter()
+            .map(move |column| column.get(round).copied().flatten().map_or(String::new(), exact));
+        std::iter::once((round + 1).to_string()).chain(cells)
     };
     let labels = selection.columns.iter().map(|column| column.label.clone());
     let head = std::iter::once("round".to_owned()).chain(labels);
-    Table::of(head, (0..rounds).map(line).collect::<Vec<Vec<String>>>()).into()
+    Table::of(head, (0..rounds).map(line)).into()
 }
 
 /// Writes a sample with all of its significant digits.

@@ -14,17 +14,14 @@ const GAP: f64 = 12.0;
 const NAMES: f64 = 118.0;
 const FIGURES: f64 = 52.0;
 
-fn counters<'a>(selection: &Selection<'a>) -> impl Iterator<Item = &'a Metric> + use<'a> {
-    let is_counter = |metric: &&Metric| !metric.primary && metric.direction == Direction::None;
-    selection.baseline().run.meta.metrics.iter().filter(is_counter)
-}
-
 /// The picture of a row; `None` without a counter.
 pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -> Option<Card> {
     let medians = |metric: &Metric| -> Vec<Option<f64>> {
         selection.columns.iter().map(|column| selection.median(column, row, metric)).collect()
     };
-    let counted: Vec<(&Metric, Vec<Option<f64>>)> = counters(selection)
+    let all = selection.baseline().run.meta.metrics.iter();
+    let counted: Vec<(&Metric, Vec<Option<f64>>)> = all
+        .filter(|metric| !metric.primary && metric.direction == Direction::None)
         .map(|metric| (metric, medians(metric)))
         .filter(|(_, medians)| medians.iter().any(Option::is_some))
         .collect();
@@ -138,9 +135,9 @@ fn shown(value: f64, metric: &Metric) -> String {
 fn data(counted: &[(&Metric, Vec<Option<f64>>)], labels: &[&str]) -> Data {
     let names = counted.iter().map(|(metric, _)| metric.label());
     let row = |(index, label): (usize, &&str)| {
-        let cells = counted.iter().map(|(_, medians)| medians[index].map_or(String::new(), exact));
-        std::iter::once((*label).to_owned()).chain(cells).collect()
+        let cells = counted.iter().map(move |(_, it)| it[index].map_or(String::new(), exact));
+        std::iter::once((*label).to_owned()).chain(cells)
     };
     let head = std::iter::once("variant".to_owned()).chain(names);
-    Table::of(head, labels.iter().enumerate().map(row).collect::<Vec<Vec<String>>>()).into()
+    Table::of(head, labels.iter().enumerate().map(row)).into()
 }

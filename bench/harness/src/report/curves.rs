@@ -7,7 +7,7 @@ use super::palette::Palette;
 use super::scale::Scale;
 use crate::judge::{Row, Selection};
 use crate::results::Metric;
-use crate::statistics::{self, mmtests::Sorted};
+use crate::statistics::Quartiles;
 use crate::table::{Table, counted, figure};
 use maud::{Markup, html};
 
@@ -18,22 +18,8 @@ const DOUBLING: f64 = 8.0;
 
 struct Curve<'a> {
     label: &'a str,
-    points: Vec<Level>,
-}
-
-struct Level {
-    tasks: u32,
-    median: f64,
-    low: f64,
-    high: f64,
-}
-
-impl Level {
-    fn new(tasks: u32, samples: Vec<f64>) -> Option<Self> {
-        let median = statistics::median(&samples)?;
-        let sorted = Sorted::new(samples)?;
-        Some(Self { tasks, median, low: sorted.at(0.25), high: sorted.at(0.75) })
-    }
+    /// Operations per second by number of tasks.
+    points: Vec<(u32, Quartiles)>,
 }
 
 /// The picture of a workload; `None` with figures for fewer than two numbers of tasks.
@@ -46,8 +32,9 @@ pub(super) fn card(selection: &Selection<'_>, workload: &str, palette: &Palette)
         .columns
         .iter()
         .map(|column| {
-            let point =
-                |row: &Row<'_>| Level::new(row.tasks, selection.samples(column, *row, &rate));
+            let point = |row: &Row<'_>| {
+                Some((row.tasks, Quartiles::of(selection.samples(column, *row, &rate))?))
+            };
             Curve { label: &column.label, points: rows.iter().filter_map(point).collect() }
         })
         .collect();
@@ -69,8 +56,8 @@ pub(super) fn card(selection: &Selection<'_>, workload: &str, palette: &Palette)
 
 fn picture(curves: &[Curve<'_>], palette: &Palette) -> Markup {
     let all = || curves.iter().flat_map(|curve| &curve.points);
-    let tops: Vec<f64> = all().map(|point| point.high.max(point.median)).collect();
-    let mut tasks: Vec<u32> = all().map(|point| point.tasks).collect();
+    let tops: Vec<f64> = all().map(|(_, rates)| rates.high.max(rates.median)).collect();
+    let mut tasks: Vec<u32> = all().map(|(tasks, _)| *tasks).collect();
     tasks.sort_unstable();
     tasks.dedup();
     let (fewest, most) = (f64::from(tasks[0]), f64::from(tasks[tasks.len() - 1]));
@@ -112,8 +99,8 @@ fn task_axis(tasks: &[u32], x: &Scale) -> Markup {
 
 /// Draws the baseline as if its rate grew in proportion to the tasks, up to the end of the field.
 fn ideal(curves: &[Curve<'_>], x: &Scale, y: &Scale, (fewest, most): (f64, f64)) -> Option<Markup> {
-    let first = curves.first()?.points.first()?;
-    let per_task = first.median / f64::from(first.tasks);
+    let (tasks, rates) = curves.first()?.points.first()?;
+    let per_task = rates.median / f64::from(*tasks);
     let end = most.min(y.high() / per_task);
     let place = |step: i32| {
         let number = fewest + (end - fewest).max(0.0) * f64::from(step) / 24.0;
@@ -124,19 +111,19 @@ fn ideal(curves: &[Curve<'_>], x: &Scale, y: &Scale, (fewest, most): (f64, f64))
 }
 
 fn line(curve: &Curve<'_>, palette: &Palette, x: &Scale, y: &Scale) -> Markup {
-    let place = |it: &Level| (x.at(f64::from(it.tasks)), y.at(it.median));
+    let place = |(tasks, rates): &(u32, Quartiles)| (x.at(f64::from(*tasks)), y.at(rates.median));
     let points = points(curve.points.iter().map(place));
     html! {
         g class=(palette.class(curve.label)) {
             polyline.curve points=(points) {}
-            @for point in &curve.points {
+            @for point @ (tasks, rates) in &curve.points {
                 @let (across, up) = place(point);
-                line.error x1=(px(across)) x2=(px(across)) y1=(px(y.at(point.low)))
-                    y2=(px(y.at(point.high))) {}
+                line.error x1=(px(across)) x2=(px(across)) y1=(px(y.at(rates.low)))
+                    y2=(px(y.at(rates.high))) {}
                 g {
                     title {
-                        (curve.label) ", " (counted(point.tasks, "task")) ": "
-                        (figure(point.median)) " operations per second"
+                        (curve.label) ", " (counted(tasks, "task")) ": "
+                        (figure(rates.median)) " operations per second"
                     }
                     (palette.marker(curve.label, (across, up), 3.6))
                 }
@@ -146,9 +133,9 @@ fn line(curve: &Curve<'_>, palette: &Palette, x: &Scale, y: &Scale) -> Markup {
 }
 
 fn data(curves: &[Curve<'_>]) -> Data {
-    let row = |label: &str, Level { tasks, median, low, high }: &Level| {
-        let figures = [*median, *low, *high].map(exact);
-        [label.to_owned(), tasks.to_string()].into_iter().chain(figures).collect::<Vec<String>>()
+    let row = |label: &str, (tasks, rates): &(u32, Quartiles)| {
+        let figures = [rates.median, rates.low, rates.high].map(exact);
+        [label.to_owned(), tasks.to_string()].into_iter().chain(figures)
     };
     let rows = curves.iter().flat_map(|it| it.points.iter().map(|point| row(it.label, point)));
     Table::of(["variant", "tasks", "median", "first quartile", "third"], rows).into()

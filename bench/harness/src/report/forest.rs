@@ -81,17 +81,12 @@ fn scale(judged: &[Judgement], relation: Relation, places: (f64, f64)) -> Option
     if values.is_empty() {
         return None;
     }
-    values.extend(match relation {
-        Relation::Ratio => [1.0 - MARGIN, 1.0 + MARGIN],
-        Relation::Difference => [0.0; 2],
-    });
     Some(match relation {
-        Relation::Ratio => Scale::of_ratios(&values, places),
-        Relation::Difference => {
-            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            Scale::linear(low, high, places)
+        Relation::Ratio => {
+            values.extend([1.0 - MARGIN, 1.0 + MARGIN]);
+            Scale::of_ratios(&values, places)
         }
+        Relation::Difference => Scale::from_zero(&values, places),
     })
 }
 
@@ -99,21 +94,15 @@ fn bands(judged: &[Judgement], relation: Relation, scale: &Scale, field: &Field)
     let noise = judged.iter().find(|it| it.is_copy && it.relation == relation);
     let noise = noise.and_then(Judgement::interval);
     let zero = if relation == Relation::Ratio { 1.0 } else { 0.0 };
-    let height = px(field.bottom - field.top);
-    let band = |low: f64, high: f64, class: &str, hint: &str| {
-        let (from, to) = (scale.at(low), scale.at(high));
-        html! {
-            rect class=(class) x=(px(from)) width=(px((to - from).max(1.0))) y=(px(field.top))
-                height=(height) { title { (hint) } }
-        }
-    };
     let x = px(scale.at(zero));
     html! {
         @if let Some(Interval { low, high }) = noise {
-            (band(low, high, "noise", "noise: what an equal copy of the baseline measured"))
+            @let hint = "noise: what an equal copy of the baseline measured";
+            (field.band(scale, [low, high], "noise", hint))
         }
         @if relation == Relation::Ratio {
-            (band(1.0 - MARGIN, 1.0 + MARGIN, "margin", "what counts as the same"))
+            @let ends = [1.0 - MARGIN, 1.0 + MARGIN];
+            (field.band(scale, ends, "margin", "what counts as the same"))
         }
         line.one x1=(x) x2=(x) y1=(px(field.top)) y2=(px(field.bottom)) {}
     }
@@ -147,16 +136,11 @@ impl<'a> Lane<'a> {
     }
 
     fn markup(&self, palette: &Palette, scale: &Scale, top: f64) -> Markup {
-        let class = match self.judgement.outcome {
-            Outcome::Better if !self.judgement.is_copy => "said better",
-            Outcome::Worse if !self.judgement.is_copy => "said worse",
-            _ => "said",
-        };
         let y = top + self.head.height() + TRACK / 2.0 - 2.0;
         let label = &self.judgement.variant;
         html! {
             g class=(palette.class(label)) {
-                (self.head.markup(top, class))
+                (self.head.markup(top, lane::class(self.judgement)))
                 @if let Some(estimate) = self.judgement.estimate.filter(|_| self.is_on_axis) {
                     @if let Some(Interval { low, high }) = estimate.interval {
                         @let (from, to) = (px(scale.at(low)), px(scale.at(high)));
@@ -182,10 +166,10 @@ fn data(judged: &[Judgement]) -> Table {
         let [low, high] = [end(|it| it.low), end(|it| it.high)];
         let word = if it.is_copy { "noise" } else { it.outcome.word() };
         let texts = [kind.to_owned(), centre, low, high, it.pairs.to_string(), word.to_owned()];
-        std::iter::once(it.variant.clone()).chain(texts).collect()
+        std::iter::once(it.variant.clone()).chain(texts)
     };
     let numbers = ["estimate", "low", "high", "pairs"].map(Entry::from);
     let head = [words("variant"), words("relation")].into_iter();
     let head = head.chain(numbers).chain([words("verdict")]);
-    Table::of(head, judged.iter().map(row).collect::<Vec<Vec<String>>>())
+    Table::of(head, judged.iter().map(row))
 }

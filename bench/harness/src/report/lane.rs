@@ -1,6 +1,7 @@
 //! The text above a variant's part of a picture; it is never cut off.
 
 use super::card::{LETTER, WIDTH, px};
+use crate::judge::{Judgement, Outcome};
 use maud::{Markup, html};
 
 const LINE: f64 = 15.0;
@@ -39,6 +40,15 @@ impl Head {
                 }
             }
         }
+    }
+}
+
+/// The CSS class of a judgement in words.
+pub(super) fn class(judgement: &Judgement) -> &'static str {
+    match judgement.outcome {
+        Outcome::Better if !judgement.is_copy => "said better",
+        Outcome::Worse if !judgement.is_copy => "said worse",
+        _ => "said",
     }
 }
 

@@ -5,9 +5,9 @@ use super::boxes::exact;
 use super::card::{Card, Data, WIDTH, points, px};
 use super::palette::Palette;
 use super::scale::Scale;
-use crate::judge::{Row, Selection};
-use crate::results::{Cell, Reading, Sample, Timeline};
-use crate::statistics::{self, mmtests::Sorted};
+use crate::judge::{Column, Row, Selection};
+use crate::results::{Reading, Timeline};
+use crate::statistics::Quartiles;
 use crate::table::Table;
 use maud::{Markup, html};
 
@@ -73,13 +73,8 @@ struct Variant<'a> {
     courses: Vec<Course>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Level {
-    second: f64,
-    median: f64,
-    low: f64,
-    high: f64,
-}
+/// Resident memory at a second.
+type Level = (f64, Quartiles);
 
 impl Variant<'_> {
     /// Returns the level at each of `seconds` at which half of the samples or more still run.
@@ -89,16 +84,14 @@ impl Variant<'_> {
             let held: Vec<f64> =
                 self.courses.iter().filter_map(|it| it.most(from, second)).collect();
             (held.len() * 2 >= self.courses.len()).then_some(())?;
-            let median = statistics::median(&held)?;
-            let sorted = Sorted::new(held)?;
-            Some(Level { second, median, low: sorted.at(0.25), high: sorted.at(0.75) })
+            Some((second, Quartiles::of(held)?))
         };
         seconds.iter().enumerate().filter_map(level).collect()
     }
 }
 
 pub(super) fn note(selection: &Selection<'_>) -> String {
-    let runs = selection.runs().iter();
+    let runs = selection.runs.iter();
     let timelines =
         || runs.clone().flat_map(|(_, run)| &run.samples).filter_map(|it| it.timeline.as_ref());
     let charged = match timelines().all(|timeline| timeline.in_group) {
@@ -118,23 +111,14 @@ pub(super) fn note(selection: &Selection<'_>) -> String {
 
 /// The picture of a row; `None` without a watched sample.
 pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -> Option<Card> {
-    let mut watched = Vec::new();
-    for column in &selection.columns {
-        let Row { workload, tasks } = row;
-        let cell = Cell { workload, tasks, variant: &column.variant.name };
-        let of = |sample: &Sample| Some((sample.round, sample.timeline.clone()?));
-        let timelines: Vec<(u32, Timeline)> = column.run.samples_of(cell).filter_map(of).collect();
-        watched.push((column.label.as_str(), timelines));
-    }
-    let all = || watched.iter().flat_map(|(_, timelines)| timelines).map(|(_, it)| it);
-    let is_idle = all().all(|timeline| timeline.phase(IDLE).is_some());
-    let variants: Vec<Variant<'_>> = watched
-        .iter()
-        .map(|(label, timelines)| Variant {
-            label,
-            courses: timelines.iter().map(|(round, it)| Course::new(*round, it, is_idle)).collect(),
-        })
-        .collect();
+    let columns = selection.columns.iter();
+    let mut all = columns.clone().flat_map(|column| timelines(column, row));
+    let is_idle = all.all(|(_, timeline)| timeline.phase(IDLE).is_some());
+    let variant = |column| {
+        let courses = timelines(column, row).map(|(round, it)| Course::new(round, it, is_idle));
+        Variant { label: &column.label, courses: courses.collect() }
+    };
+    let variants: Vec<Variant<'_>> = columns.map(variant).collect();
     let mut courses = variants.iter().flat_map(|variant| &variant.courses);
     if courses.all(|course| course.readings.len() < READINGS) {
         return None;
@@ -144,7 +128,7 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
     let levels: Vec<(&str, Vec<Level>)> =
         variants.iter().map(|it| (it.label, it.levels(&seconds))).collect();
     let last = |(label, levels): &(&str, Vec<Level>)| {
-        levels.last().map(|it| format!("{label}: {} MiB at the end", exact(it.median)))
+        levels.last().map(|(_, it)| format!("{label}: {} MiB at the end", exact(it.median)))
     };
     Some(Card {
         title: format!("{}, memory over time", row.label(selection.has_tasks())),
@@ -154,6 +138,14 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
         picture: picture(&levels, palette, since, is_idle),
         data: data(&variants),
     })
+}
+
+fn timelines<'s>(
+    column: &'s Column<'_>,
+    row: Row<'s>,
+) -> impl Iterator<Item = (u32, &'s Timeline)> {
+    let samples = column.run.samples_of(column.cell(row));
+    samples.filter_map(|sample| Some((sample.round, sample.timeline.as_ref()?)))
 }
 
 fn seconds(variants: &[Variant<'_>]) -> Vec<f64> {
@@ -172,10 +164,10 @@ fn picture(
     is_idle: bool,
 ) -> Markup {
     let all = || variants.iter().flat_map(|(_, levels)| levels);
-    let highest: Vec<f64> = all().map(|level| level.high).collect();
+    let highest: Vec<f64> = all().map(|(_, level)| level.high).collect();
     let y = Scale::from_zero(&highest, (FIELD.bottom, FIELD.top));
-    let from = all().map(|level| level.second).fold(f64::INFINITY, f64::min);
-    let to = all().map(|level| level.second).fold(f64::NEG_INFINITY, f64::max);
+    let from = all().map(|level| level.0).fold(f64::INFINITY, f64::min);
+    let to = all().map(|level| level.0).fold(f64::NEG_INFINITY, f64::max);
     let x = Scale::exact(from, to, false, (FIELD.left, FIELD.right));
     // The baseline is the first column, and is drawn last, on top.
     let drawn = || variants.iter().rev().filter(|(_, levels)| !levels.is_empty());
@@ -189,14 +181,14 @@ fn picture(
             }
         }
         @for (label, levels) in drawn() {
-            @let there = levels.iter().map(|it| (x.at(it.second), y.at(it.high)));
-            @let back = levels.iter().rev().map(|it| (x.at(it.second), y.at(it.low)));
+            @let there = levels.iter().map(|(second, it)| (x.at(*second), y.at(it.high)));
+            @let back = levels.iter().rev().map(|(second, it)| (x.at(*second), y.at(it.low)));
             g class=(palette.class(label)) { polygon.band points=(points(there.chain(back))) {} }
         }
         @for (label, levels) in drawn() {
-            @let places = points(levels.iter().map(|it| (x.at(it.second), y.at(it.median))));
+            @let middle = levels.iter().map(|(second, it)| (x.at(*second), y.at(it.median)));
             g class=(palette.class(label)) {
-                polyline.curve points=(places) { title { (label) } }
+                polyline.curve points=(points(middle)) { title { (label) } }
             }
         }
     }
@@ -217,19 +209,17 @@ fn data(variants: &[Variant<'_>]) -> Data {
         .iter()
         .flat_map(|variant| variant.courses.iter().map(|course| (variant.label, course)))
         .collect();
-    let rows = |most: usize| -> Vec<Vec<String>> {
-        let of_course = |(label, course): &(&str, &Course)| -> Vec<Vec<String>> {
-            let row = |reading: &Moment| {
-                let Moment { second, resident, charged } = *reading;
-                let figures = [second, resident, charged].map(exact);
-                let names = [(*label).to_owned(), course.round.to_string()];
-                names.into_iter().chain(figures).collect()
-            };
-            thinned(&course.readings, most).iter().map(row).collect()
-        };
-        courses.iter().flat_map(of_course).collect()
+    let row = |label: &str, round: u32, it: Moment| {
+        let figures = [it.second, it.resident, it.charged].map(exact);
+        [label.to_owned(), round.to_string()].into_iter().chain(figures)
     };
-    let table = |most| Table::of(header, rows(most));
+    let table = |most: usize| {
+        let rows = courses.iter().flat_map(|(label, course)| {
+            let readings = thinned(&course.readings, most).into_iter();
+            readings.map(move |it| row(label, course.round, it))
+        });
+        Table::of(header, rows)
+    };
     let all = table(usize::MAX);
     match all.rows.len() > ROWS {
         true => Data { table: table((ROWS / courses.len()).max(2)), download: Some(all) },
@@ -272,9 +262,10 @@ mod tests {
             .map(|mib| Course::new(1, &timeline(mib), false));
         let variant = Variant { label: "a", courses: courses.into() };
         let levels = variant.levels(&[-1.0, 0.0, 0.5, 1.0, 2.0, 3.0]);
-        let medians: Vec<(f64, f64)> = levels.iter().map(|it| (it.second, it.median)).collect();
+        let medians: Vec<(f64, f64)> =
+            levels.iter().map(|(second, it)| (*second, it.median)).collect();
         assert_eq!(medians, [(0.0, 20.0), (0.5, 15.0), (1.0, 15.0), (2.0, 15.0)]);
-        let Level { low, high, .. } = levels[0];
+        let (_, Quartiles { low, high, .. }) = levels[0];
         assert!(low >= 10.0 && high <= 60.0 && low < high, "{levels:?}");
     }
 

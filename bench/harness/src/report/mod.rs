@@ -37,11 +37,11 @@ mod section;
 mod source;
 mod verdicts;
 
+pub use page::sheet;
+
 use crate::destination::{Destination, Present};
 use crate::judge::Selection;
-use crate::picture::Picture;
 use crate::results::{self, Run};
-use crate::table::Table;
 use anyhow::Result;
 use clap::Args;
 use std::io::Write;
@@ -89,18 +89,6 @@ pub fn page(runs: Vec<(String, Run)>, answer: Option<&str>) -> Result<String> {
     Ok(page::whole(&selections).into_string())
 }
 
-/// Makes a page of remarks, pictures of lines, and named tables, in the style of the pages of runs.
-/// Pictures without data are left out.
-pub fn sheet(
-    title: &str,
-    remarks: &[String],
-    pictures: &[Picture],
-    tables: &[(String, Table)],
-) -> String {
-    let pictures: Vec<String> = pictures.iter().filter_map(|it| it.svg().ok()).collect();
-    page::sheet(title, remarks, &pictures, tables).into_string()
-}
-
 /// Reads runs. A run's name is the last part of its path, because a shared page need not show the
 /// author's folders. It is the whole path if another run has the same last part.
 fn read(directories: &[PathBuf]) -> Result<Vec<(String, Run)>> {
@@ -121,13 +109,8 @@ fn grouped(runs: Vec<(String, Run)>) -> Vec<Vec<(String, Run)>> {
     let mut groups: Vec<Vec<(String, Run)>> = Vec::new();
     for run in runs {
         let home = groups.iter().position(|group| {
-            // Samples do not matter here.
-            let outline = |(name, run): &(String, Run)| {
-                let meta = run.meta.clone();
-                (name.clone(), Run { meta, samples: Vec::new(), warnings: Vec::new() })
-            };
-            let together: Vec<_> = group.iter().chain([&run]).map(outline).collect();
-            Selection::new(&together, None).is_ok()
+            let together = group.iter().chain([&run]).map(|(name, run)| (name.as_str(), run));
+            Selection::beside(together.collect(), None).is_ok()
         });
         match home {
             Some(index) => groups[index].push(run),

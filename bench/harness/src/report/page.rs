@@ -4,6 +4,7 @@ use super::grid::grid;
 use super::palette::Palette;
 use super::{section, source};
 use crate::judge::Selection;
+use crate::picture::Picture;
 use crate::table::Table;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -29,13 +30,15 @@ pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
     framed(&whole_title(selections, &titles), &palette, nav, sections)
 }
 
-/// A page of remarks, pictures and tables, each with its name.
-pub(super) fn sheet(
+/// Makes a page of remarks, pictures of lines, and named tables, in the style of the pages of runs.
+/// Pictures without data are left out.
+pub fn sheet(
     title: &str,
     remarks: &[String],
-    pictures: &[String],
+    pictures: &[Picture],
     tables: &[(String, Table)],
-) -> Markup {
+) -> String {
+    let pictures = pictures.iter().filter_map(|it| it.svg().ok());
     let palette = Palette::default();
     let body = html! {
         section {
@@ -48,7 +51,7 @@ pub(super) fn sheet(
             }
         }
     };
-    framed(title, &palette, Markup::default(), std::iter::once(body))
+    framed(title, &palette, Markup::default(), std::iter::once(body)).into_string()
 }
 
 fn framed(
@@ -85,7 +88,7 @@ fn framed(
 }
 
 fn title(selection: &Selection<'_>) -> String {
-    let (_, run) = selection.runs()[0];
+    let (_, run) = selection.runs[0];
     source::program(run).unwrap_or_else(|| run.meta.experiment.clone())
 }
 

@@ -27,8 +27,7 @@ impl Scale {
     pub(super) fn covering(values: &[f64], places: (f64, f64)) -> Self {
         let (low, high) = bounds(values);
         if low > 0.0 && high > low * LINEAR_SPREAD {
-            let (low, high) = (round_log(low, f64::floor), round_log(high, f64::ceil));
-            return Self { low, high, places, is_log: true };
+            return Self::log(low, high, places);
         }
         let low = if low > 0.0 && low < high * 0.6 { 0.0 } else { low };
         Self::linear(low, high, places)
@@ -38,10 +37,7 @@ impl Scale {
     pub(super) fn of_ratios(values: &[f64], places: (f64, f64)) -> Self {
         let (low, high) = bounds(values);
         match low > 0.0 && high > low * RATIO_SPREAD {
-            true => {
-                let (low, high) = (round_log(low, f64::floor), round_log(high, f64::ceil));
-                Self { low, high, places, is_log: true }
-            }
+            true => Self::log(low, high, places),
             false => Self::linear(low, high, places),
         }
     }
@@ -53,7 +49,7 @@ impl Scale {
     }
 
     /// Linear from `low` to `high`, both widened to ticks.
-    pub(super) fn linear(low: f64, high: f64, places: (f64, f64)) -> Self {
+    fn linear(low: f64, high: f64, places: (f64, f64)) -> Self {
         let (low, high) = match high > low {
             true => (low, high),
             // All values are equal, and get some room around them.
@@ -62,6 +58,18 @@ impl Scale {
         let step = step(high - low);
         let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
         Self { low, high, places, is_log: false }
+    }
+
+    /// Logarithmic from `low` to `high`, both widened to 1, 2 or 5 times a power of ten.
+    fn log(low: f64, high: f64, places: (f64, f64)) -> Self {
+        let power = |value: f64| 10f64.powf(value.log10().floor());
+        let (below, above) = (power(low), power(high));
+        let steps = [1.0, 2.0, 5.0, 10.0];
+        let is_below = |step: &&f64| **step <= low / below + 1e-9;
+        let is_above = |step: &&f64| **step >= high / above - 1e-9;
+        let first = steps.iter().rev().find(is_below).unwrap_or(&1.0);
+        let last = steps.iter().find(is_above).unwrap_or(&1.0);
+        Self { low: first * below, high: last * above, places, is_log: true }
     }
 
     /// Exactly from `low` to `high`, logarithmic if `is_log`.
@@ -125,18 +133,6 @@ fn step(range: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     let multiple = [1.0, 2.0, 5.0].into_iter().find(|it| it * power >= rough * 0.999);
     multiple.unwrap_or(10.0) * power
-}
-
-/// Returns the next 1, 2 or 5 times a power of ten in the direction of `round`.
-fn round_log(value: f64, round: fn(f64) -> f64) -> f64 {
-    let power = 10f64.powf(value.log10().floor());
-    let (multiple, is_up) = (value / power, round(0.5) > 0.0);
-    let steps = [1.0, 2.0, 5.0, 10.0];
-    let next = match is_up {
-        true => steps.iter().find(|step| **step >= multiple - 1e-9),
-        false => steps.iter().rev().find(|step| **step <= multiple + 1e-9),
-    };
-    next.unwrap_or(&1.0) * power
 }
 
 /// Writes a tick's value with the digits that distinguish it from the next tick.

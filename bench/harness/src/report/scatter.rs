@@ -90,7 +90,7 @@ fn picture(points: &[Point], palette: &Palette, says: (&str, &str), is_rate: boo
     let place = |point: &Point| (x.at(point.memory), y.at(point.speed));
     let front = card::points(front(points, is_rate).into_iter().map(place));
     let places: Vec<(f64, f64)> = points.iter().map(place).collect();
-    let names = Names::new(points, &places);
+    let names = names(points, &places);
     html! {
         (FIELD.vertical(&y, says.1))
         (FIELD.horizontal(&x, says.0))
@@ -99,7 +99,7 @@ fn picture(points: &[Point], palette: &Palette, says: (&str, &str), is_rate: boo
             g class=(palette.class(&point.label)) {
                 title { (point.hint()) }
                 (palette.marker(&point.label, places[index], RADIUS))
-                @if let Some((left, baseline)) = names.places[index] {
+                @if let Some((left, baseline)) = names[index] {
                     text.name x=(px(left)) y=(px(baseline)) { (point.label) }
                 }
             }
@@ -123,40 +123,33 @@ fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
     sorted
 }
 
-/// Places for names that touch neither each other nor points; a name without room is left out.
-struct Names {
-    places: Vec<Option<(f64, f64)>>,
-}
-
-impl Names {
-    fn new(points: &[Point], centres: &[(f64, f64)]) -> Self {
-        let gap = RADIUS + 3.0;
-        let mut taken: Vec<[f64; 4]> =
-            centres.iter().map(|(x, y)| [x - gap, y - gap, x + gap, y + gap]).collect();
-        let mut places = Vec::new();
-        for (point, (x, y)) in points.iter().zip(centres) {
-            let width = point.label.chars().count() as f64 * LETTER + 2.0;
-            let candidates = [
-                (x + gap + 1.0, y + 4.0),
-                (x - gap - 1.0 - width, y + 4.0),
-                (x - width / 2.0, y - gap - 3.0),
-                (x - width / 2.0, y + gap + 12.0),
-            ];
-            let free = candidates.into_iter().find(|(left, baseline)| {
-                let area = [*left, baseline - 12.0, left + width, baseline + 3.0];
-                let is_inside = area[0] >= FIELD.left
-                    && area[2] <= WIDTH - 2.0
-                    && area[1] >= FIELD.top - 6.0
-                    && area[3] <= FIELD.bottom;
-                is_inside && !taken.iter().any(|other| touch(&area, other))
-            });
-            if let Some((left, baseline)) = free {
-                taken.push([left, baseline - 12.0, left + width, baseline + 3.0]);
-            }
-            places.push(free);
-        }
-        Self { places }
+/// Places for names that touch neither each other nor points; a name without room has none.
+fn names(points: &[Point], centres: &[(f64, f64)]) -> Vec<Option<(f64, f64)>> {
+    let gap = RADIUS + 3.0;
+    let mut taken: Vec<[f64; 4]> =
+        centres.iter().map(|(x, y)| [x - gap, y - gap, x + gap, y + gap]).collect();
+    let mut places = Vec::new();
+    for (point, (x, y)) in points.iter().zip(centres) {
+        let width = point.label.chars().count() as f64 * LETTER + 2.0;
+        let area = |(left, baseline)| [left, baseline - 12.0, left + width, baseline + 3.0];
+        let candidates = [
+            (x + gap + 1.0, y + 4.0),
+            (x - gap - 1.0 - width, y + 4.0),
+            (x - width / 2.0, y - gap - 3.0),
+            (x - width / 2.0, y + gap + 12.0),
+        ];
+        let free = candidates.into_iter().find(|place| {
+            let area = area(*place);
+            let is_inside = area[0] >= FIELD.left
+                && area[2] <= WIDTH - 2.0
+                && area[1] >= FIELD.top - 6.0
+                && area[3] <= FIELD.bottom;
+            is_inside && !taken.iter().any(|other| touch(&area, other))
+        });
+        taken.extend(free.map(area));
+        places.push(free);
     }
+    places
 }
 
 fn touch(one: &[f64; 4], two: &[f64; 4]) -> bool {
@@ -197,9 +190,7 @@ mod tests {
         let points: Vec<Point> = (0..12).map(|_| point("a long name", 1.0, 1.0)).collect();
         let centres: Vec<(f64, f64)> =
             (0..12).map(|it| (100.0 + f64::from(it) * 9.0, 120.0)).collect();
-        let names = Names::new(&points, &centres);
-        let areas: Vec<[f64; 4]> = names
-            .places
+        let areas: Vec<[f64; 4]> = names(&points, &centres)
             .iter()
             .flatten()
             .map(|(x, y)| [*x, y - 12.0, x + 11.0 * LETTER, y + 3.0])

@@ -26,10 +26,14 @@ pub(super) fn section(
     palette: &Palette,
 ) -> Markup {
     let meta = &selection.baseline().run.meta;
+    let (_, first) = selection.runs[0];
+    let targets = selection.runs.iter().filter_map(|(_, run)| targets_of(run));
     let labels: Vec<&str> = selection.columns.iter().map(|column| column.label.as_str()).collect();
     html! {
         section id=(format!("experiment-{number}")) {
-            (heading(selection, title))
+            h1 class=[(title.chars().count() > LONG).then_some("long")] {
+                @if source::program(first).is_some() { code { (title) } } @else { (title) }
+            }
             p.verdict { (selection.headline()) "." }
             p.note {
                 @if title != meta.experiment { (meta.experiment) ": " }
@@ -44,47 +48,34 @@ pub(super) fn section(
             (source::sources(selection, number))
             (source::markdown(selection, number))
             (warnings(selection))
-            @for (_, run) in selection.runs() { (targets(run, palette)) }
+            @for (table, legend) in targets {
+                h3 { "Targets" }
+                (grid(&table, palette, "wide targets", "Targets"))
+                p.note { (legend) }
+            }
             (palette.legend(&labels))
             (matrix(selection, palette))
             (intervals(selection, palette))
             (pictures(selection, palette))
-            (verdicts(selection, palette))
-            (environments(selection.runs()))
-        }
-    }
-}
-
-fn heading(selection: &Selection<'_>, title: &str) -> Markup {
-    let (_, run) = selection.runs()[0];
-    html! {
-        h1 class=[(title.chars().count() > LONG).then_some("long")] {
-            @if source::program(run).is_some() { code { (title) } } @else { (title) }
+            h3 { "Medians and verdicts" }
+            (grid(&modern::table(selection), palette, "wide verdicts", "Medians and verdicts"))
+            p.note { (modern::legend(selection)) }
+            (environments(&selection.runs))
         }
     }
 }
 
 fn warnings(selection: &Selection<'_>) -> Markup {
-    let findings = selection.runs().iter().flat_map(|(name, run)| {
+    let findings = selection.runs.iter().flat_map(|(name, run)| {
         run.meta.environment.findings.iter().map(move |finding| format!("{name}: {finding}"))
     });
-    let all: Vec<String> = selection.warnings().iter().cloned().chain(findings).collect();
+    let all: Vec<String> = selection.warnings.iter().cloned().chain(findings).collect();
     html! {
         @if !all.is_empty() {
-            details.warnings open[!selection.warnings().is_empty()] {
+            details.warnings open[!selection.warnings.is_empty()] {
                 summary { (counted(all.len(), "thing")) " to know before reading on" }
                 ul { @for warning in &all { li { (warning) } } }
             }
-        }
-    }
-}
-
-fn targets(run: &Run, palette: &Palette) -> Markup {
-    html! {
-        @if let Some((table, legend)) = targets_of(run) {
-            h3 { "Targets" }
-            (grid(&table, palette, "wide targets", "Targets"))
-            p.note { (legend) }
         }
     }
 }
@@ -129,14 +120,6 @@ fn matrix<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
                 }
             }
         }
-    }
-}
-
-fn verdicts(selection: &Selection<'_>, palette: &Palette) -> Markup {
-    html! {
-        h3 { "Medians and verdicts" }
-        (grid(&modern::table(selection), palette, "wide verdicts", "Medians and verdicts"))
-        p.note { (modern::legend(selection)) }
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn program(run: &Run) -> Option<String> {
 
 /// The source of each run of a selection, with a button that copies its command.
 pub(super) fn sources(selection: &Selection<'_>, number: usize) -> Markup {
-    let runs = selection.runs();
+    let runs = &selection.runs;
     html! {
         div.sources {
             @for (index, (name, run)) in runs.iter().enumerate() {
@@ -74,7 +74,7 @@ fn copy_button(of: &str, says: &str) -> Markup {
 }
 
 fn text(selection: &Selection<'_>) -> String {
-    let (_, run) = selection.runs()[0];
+    let (_, run) = selection.runs[0];
     let subject = program(run).map_or(run.meta.experiment.clone(), |it| fenced(&it));
     let mut lines =
         vec![format!("**{subject}: {}**", escaped(&selection.headline())), String::new()];
@@ -94,7 +94,7 @@ fn text(selection: &Selection<'_>) -> String {
     lines.push(format!(
         "In relation to {baseline}: Hodges-Lehmann estimates of paired runs with 95 % intervals."
     ));
-    for (_, run) in selection.runs() {
+    for (_, run) in &selection.runs {
         let date = run.meta.origin.as_ref().map(|it| format!("{}; ", it.date()));
         let machine = escaped(&run.meta.environment.summary());
         let rounds = counted(run.rounds(), "round");

@@ -31,12 +31,7 @@ pub(super) fn matrix(selection: &Selection<'_>) -> Table {
 pub(super) fn said_metrics<'a>(selection: &Selection<'a>) -> Vec<&'a Metric> {
     let all = &selection.baseline().run.meta.metrics;
     let is_said = |metric: &&Metric| {
-        let mut cells = selection
-            .rows
-            .iter()
-            .flat_map(|row| selection.columns.iter().map(move |column| (row, column)));
-        metric.primary
-            || cells.any(|(row, column)| selection.median(column, *row, metric).is_some())
+        metric.primary || selection.rows.iter().any(|row| selection.is_measured(*row, metric))
     };
     let mut metrics: Vec<&Metric> = all.iter().filter(is_said).collect();
     metrics.sort_by_key(|metric| !metric.primary);
@@ -67,7 +62,7 @@ fn full(judgement: &Judgement) -> Entry {
 fn brief(judgement: &Judgement) -> Entry {
     let (mark, name, tone) = sign(judgement);
     match judgement.outcome {
-        Outcome::NoVerdict(_) => Entry { tone, ..Entry::from(name) },
+        Outcome::NoVerdict(_) => Entry::toned(tone, name),
         _ => Entry {
             text: judgement.centre_text() + mark,
             tone,

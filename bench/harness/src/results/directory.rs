@@ -38,17 +38,9 @@ impl RunDirectory {
     }
 
     /// Adds a sample.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         let line = serde_json::to_string(sample)? + "\n";
-        let written = self.samples.write_all(line.as_bytes());
-        written.with_context(|| format!("cannot write {}", self.place.join(SAMPLES).display()))
-    }
-
-    pub(super) fn again(&self) -> Result<File> {
-        Self::open(&self.place).with_context(|| self.place.display().to_string())
+        self.samples.write_all(line.as_bytes()).with_context(|| self.cannot_write())
     }
 
     pub(super) fn open(place: &Path) -> std::io::Result<File> {
@@ -57,8 +49,11 @@ impl RunDirectory {
 
     /// Syncs the samples to disk.
     pub(crate) fn sync(&self) -> Result<()> {
-        let synced = self.samples.sync_all();
-        synced.with_context(|| format!("cannot write {}", self.place.join(SAMPLES).display()))
+        self.samples.sync_all().with_context(|| self.cannot_write())
+    }
+
+    fn cannot_write(&self) -> String {
+        format!("cannot write {}", self.place.join(SAMPLES).display())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::{Cell, Measurement, Meta, Metric, Run, SCHEMA, Sample, Variant, Verify, Workload};
 use crate::environment::Environment;
-use std::collections::BTreeMap;
 
 /// The cell of workload `w` in [`run`] for a variant.
 pub fn cell(variant: &str) -> Cell<'_> {
@@ -21,8 +20,7 @@ pub fn run(baseline: &str, columns: &[(&str, &[Option<f64>])]) -> Run {
                 variant: (*variant).to_owned(),
                 at_ms: samples.len() as u64,
                 measurement: value.map(measurement),
-                timeline: None,
-                failure: None,
+                ..Sample::default()
             });
         }
     }
@@ -40,12 +38,8 @@ pub fn run(baseline: &str, columns: &[(&str, &[Option<f64>])]) -> Run {
         workloads: vec![Workload::new("w", Verify::PerOperation(1))],
         tasks: vec![1],
         metrics: vec![Metric::time_per_operation().primary()],
-        targets: Vec::new(),
-        strict: false,
-        options: BTreeMap::new(),
-        origin: None,
-        part: None,
         environment: Environment::capture(),
+        ..Meta::default()
     };
     Run { meta, samples, warnings: Vec::new() }
 }
@@ -77,10 +71,8 @@ pub fn run_of(experiment: &str, metric: Metric, cells: &Cells) -> Run {
                 workload: workload.clone(),
                 tasks: *tasks,
                 variant: variant.clone(),
-                at_ms: 0,
                 measurement: Some(measurement),
-                timeline: None,
-                failure: None,
+                ..Sample::default()
             });
         }
     }

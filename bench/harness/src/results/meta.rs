@@ -93,7 +93,7 @@ impl Workload {
 }
 
 /// `meta.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
     /// [`SCHEMA`].
     pub schema: String,
@@ -155,12 +155,6 @@ impl Meta {
     /// The workload of this name.
     pub fn workload(&self, name: &str) -> Option<&Workload> {
         self.workloads.iter().find(|workload| workload.name == name)
-    }
-
-    /// The A/A copy of the baseline, if one ran along.
-    pub fn copy(&self) -> Option<&Variant> {
-        let is_copy = |variant: &&Variant| variant.copy_of.as_ref() == Some(&self.baseline);
-        self.variants.iter().find(is_copy)
     }
 
     /// The parameters for the order of samples; with `warm_up`, a warm-up round comes first.

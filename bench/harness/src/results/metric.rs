@@ -37,9 +37,9 @@ pub struct Metric {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     per: Option<String>,
     times: f64,
-    /// Values up to this are near zero.
+    /// Values up to this, in its unit, are near zero: ratios to them mean nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
-    near_zero: f64,
+    pub near_zero: f64,
 }
 
 fn is_zero(value: &f64) -> bool {
@@ -109,11 +109,6 @@ impl Metric {
         }
         let (times, near_zero) = (self.times * 1e3, self.near_zero * 1e3);
         Self { unit: "ms".to_owned(), times, near_zero, decimals: 1, ..self }
-    }
-
-    /// The value up to which ratios are meaningless.
-    pub fn zero(&self) -> f64 {
-        self.near_zero
     }
 
     /// Makes the metric primary.
@@ -187,7 +182,7 @@ mod tests {
         let measurement = Measurement::of_window(1, 1, 2_500_000, 1, "x");
         assert_eq!(shown.label(), "wall, ms");
         let value = shown.value(&measurement).unwrap();
-        assert!((value - 2.5).abs() < 1e-9 && (shown.zero() - 10.0).abs() < 1e-9, "{value}");
+        assert!((value - 2.5).abs() < 1e-9 && (shown.near_zero - 10.0).abs() < 1e-9, "{value}");
         let memory = Metric::new("peak", "MiB", Direction::Lower, "peak_bytes");
         assert_eq!(memory.clone().in_milliseconds(), memory);
     }

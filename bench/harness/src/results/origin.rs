@@ -36,10 +36,11 @@ pub struct Origin {
 }
 
 /// The standard input, which every run of a program read from its beginning.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Stdin {
     /// Empty.
+    #[default]
     Nothing,
     /// The contents of a pipe.
     Pipe {
@@ -114,11 +115,10 @@ impl Stdin {
     /// A file by its path, without folders outside of the working directory.
     pub fn file(path: &Path, bytes: u64) -> Self {
         let here = std::env::current_dir().unwrap_or_default();
-        let relative = path.strip_prefix(&here).ok();
-        let shown = match (relative, path.is_relative()) {
-            (Some(path), _) => path.as_os_str(),
-            (None, true) => path.as_os_str(),
-            (None, false) => path.file_name().unwrap_or(path.as_os_str()),
+        let shown = match path.strip_prefix(&here) {
+            Ok(path) => path.as_os_str(),
+            Err(_) if path.is_relative() => path.as_os_str(),
+            Err(_) => path.file_name().unwrap_or(path.as_os_str()),
         };
         Self::File { name: shown.to_string_lossy().into_owned(), bytes }
     }

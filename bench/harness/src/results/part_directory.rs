@@ -10,7 +10,7 @@
 //! The rename is one step, so a shard whose process was killed never looks complete. Two processes
 //! that take the same shard write into two directories, and the first to finish wins.
 
-use super::{Meta, RunDirectory, Sample, read};
+use super::{Meta, RunDirectory, read};
 use crate::destination;
 use crate::shard::Shard;
 use crate::usage::Usage;
@@ -45,8 +45,8 @@ pub struct End {
 pub enum Begun {
     /// The shard is complete already, in this directory.
     There(PathBuf),
-    /// This process takes the shard.
-    New(PartDirectory),
+    /// This process takes the shard: adds its samples to the first, and finishes the second.
+    New(RunDirectory, PartDirectory),
 }
 
 /// The directory of a shard that this process takes.
@@ -54,11 +54,9 @@ pub enum Begun {
 pub struct PartDirectory {
     parent: PathBuf,
     shard: Shard,
-    directory: RunDirectory,
     partial: TempDir,
     /// Tells other processes that this one is at work; the kernel unlocks it when the process ends.
     _lock: Flock<File>,
-    samples: u64,
 }
 
 impl PartDirectory {
@@ -74,43 +72,39 @@ impl PartDirectory {
         let looking = File::options().create(true).append(true).open(parent.join(LOCK));
         let _looking =
             lock(looking.with_context(cannot)?, FlockArg::LockExclusive).with_context(cannot)?;
-        for place in below(parent)? {
-            if is_complete(&place) {
-                expect_one_run(meta, &place)?;
-            }
+        for place in below(parent)?.iter().filter(|it| is_complete(it)) {
+            let differences = meta.differences(&read(place)?.meta);
+            ensure!(
+                differences.is_empty(),
+                Usage(format!(
+                    "{}: a shard of another run: {}; accepted: a directory of this run's shards \
+                     alone",
+                    place.display(),
+                    differences.join("; ")
+                ))
+            );
         }
         let place = parent.join(name(shard));
         if is_complete(&place) {
             return Ok(Begun::There(place));
         }
-        remove_abandoned(parent, shard).with_context(cannot)?;
         let prefix = name(shard) + PARTIAL;
+        remove_abandoned(parent, &prefix).with_context(cannot)?;
         let partial = destination::partial(parent, &prefix).with_context(cannot)?;
         let directory = RunDirectory::create(partial.path(), meta)?;
-        let lock =
-            lock(directory.again()?, FlockArg::LockExclusiveNonblock).with_context(cannot)?;
-        let parent = parent.to_owned();
-        Ok(Begun::New(Self { parent, shard, directory, partial, _lock: lock, samples: 0 }))
+        let samples = RunDirectory::open(partial.path()).with_context(cannot)?;
+        let lock = lock(samples, FlockArg::LockExclusiveNonblock).with_context(cannot)?;
+        let part = Self { parent: parent.to_owned(), shard, partial, _lock: lock };
+        Ok(Begun::New(directory, part))
     }
 
-    /// Adds a sample.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn append(&mut self, sample: &Sample) -> Result<()> {
-        self.samples += 1;
-        self.directory.append(sample)
-    }
-
-    /// Completes the shard and returns its directory. If another process was first, its shard wins.
-    ///
-    /// # Errors
-    /// If a write or the rename fails.
-    pub fn finish(mut self) -> Result<PathBuf> {
-        let end = End { schema: SCHEMA.to_owned(), shard: self.shard, samples: self.samples };
+    /// Completes the shard, whose samples are in `directory`, and returns its place. If another
+    /// process was first, its shard wins.
+    pub fn finish(mut self, directory: &RunDirectory, samples: usize) -> Result<PathBuf> {
+        let end = End { schema: SCHEMA.to_owned(), shard: self.shard, samples: samples as u64 };
         let file = self.partial.path().join(END);
         let cannot = || format!("cannot write {}", file.display());
-        self.directory.sync()?;
+        directory.sync()?;
         fs::write(&file, serde_json::to_string(&end)? + "\n").with_context(cannot)?;
         File::open(&file).and_then(|file| file.sync_all()).with_context(cannot)?;
         let place = self.parent.join(name(self.shard));
@@ -123,33 +117,15 @@ impl PartDirectory {
     }
 }
 
-fn expect_one_run(meta: &Meta, place: &Path) -> Result<()> {
-    let other = read(place)?.meta;
-    let differences = meta.differences(&other);
-    ensure!(
-        differences.is_empty(),
-        Usage(format!(
-            "{}: a shard of another run: {}; accepted: a directory of this run's shards alone",
-            place.display(),
-            differences.join("; ")
-        ))
-    );
-    Ok(())
-}
-
-fn remove_abandoned(parent: &Path, shard: Shard) -> Result<()> {
-    let prefix = name(shard) + PARTIAL;
+fn remove_abandoned(parent: &Path, prefix: &str) -> Result<()> {
+    let is_locked = |file| lock(file, FlockArg::LockExclusiveNonblock).is_err();
     for place in below(parent)? {
-        let is_its = place.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&prefix));
+        let is_its = place.file_name().is_some_and(|it| it.to_string_lossy().starts_with(prefix));
         if is_its && !RunDirectory::open(&place).is_ok_and(is_locked) {
             fs::remove_dir_all(&place)?;
         }
     }
     Ok(())
-}
-
-fn is_locked(file: File) -> bool {
-    lock(file, FlockArg::LockExclusiveNonblock).is_err()
 }
 
 /// Locks an open file. It must be open for writing: NFS locks neither read-only files nor folders.
@@ -162,9 +138,6 @@ fn name(shard: Shard) -> String {
 }
 
 /// The directories of shards in `parent`, complete or not, by name.
-///
-/// # Errors
-/// If `parent` cannot be read.
 pub fn below(parent: &Path) -> Result<Vec<PathBuf>> {
     let cannot = || parent.display().to_string();
     let mut found = Vec::new();
@@ -210,9 +183,9 @@ mod tests {
         meta
     }
 
-    fn begin(parent: &Path, shard: Shard) -> PartDirectory {
+    fn begin(parent: &Path, shard: Shard) -> (RunDirectory, PartDirectory) {
         match PartDirectory::begin(parent, shard, &meta(shard)).unwrap() {
-            Begun::New(directory) => directory,
+            Begun::New(directory, part) => (directory, part),
             Begun::There(place) => panic!("{} is there", place.display()),
         }
     }
@@ -230,12 +203,12 @@ mod tests {
     fn a_shard_has_its_name_when_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let parent = folder.path().join("deep/run");
-        let mut directory = begin(&parent, second());
+        let (mut directory, part) = begin(&parent, second());
         let sample = run("a", &[("a", &[Some(1.0)])]).samples.remove(0);
         directory.append(&sample).unwrap();
         assert!(names(&parent)[0].starts_with("shard-2-of-8.partial-"), "{:?}", names(&parent));
         assert_eq!(read_end(&below(&parent).unwrap()[0]).unwrap(), None);
-        let place = directory.finish().unwrap();
+        let place = part.finish(&directory, 1).unwrap();
         assert_eq!(names(&parent), ["shard-2-of-8"]);
         let end = read_end(&place).unwrap().unwrap();
         assert_eq!((end.shard, end.samples), (second(), 1));
@@ -254,20 +227,19 @@ mod tests {
         drop(third);
         let left = names(folder.path());
         assert_eq!(left.len(), 2, "{left:?}");
-        let again = begin(folder.path(), second());
+        let (directory, part) = begin(folder.path(), second());
         let now = names(folder.path());
         assert!(now.len() == 2 && now[0] != left[0] && now[1] == left[1], "{left:?} {now:?}");
-        again.finish().unwrap();
+        part.finish(&directory, 0).unwrap();
     }
 
     #[test]
     fn of_two_who_take_the_same_shard_the_first_wins() {
         let folder = tempfile::tempdir().unwrap();
-        let (one, mut two) = (begin(folder.path(), second()), begin(folder.path(), second()));
+        let [one, two] = [(); 2].map(|()| begin(folder.path(), second()));
         assert_eq!(names(folder.path()).len(), 2, "who is at work is left alone");
-        two.append(&run("a", &[("a", &[Some(1.0)])]).samples[0]).unwrap();
-        let place = two.finish().unwrap();
-        assert_eq!(one.finish().unwrap(), place);
+        let place = two.1.finish(&two.0, 1).unwrap();
+        assert_eq!(one.1.finish(&one.0, 2).unwrap(), place);
         assert_eq!(names(folder.path()), ["shard-2-of-8"]);
         assert_eq!(read_end(&place).unwrap().unwrap().samples, 1);
     }
@@ -275,7 +247,8 @@ mod tests {
     #[test]
     fn shards_of_another_run_are_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
-        begin(folder.path(), "1/8".parse().unwrap()).finish().unwrap();
+        let (directory, part) = begin(folder.path(), "1/8".parse().unwrap());
+        part.finish(&directory, 0).unwrap();
         let other = Meta { seed: 99, ..meta(second()) };
         let error = PartDirectory::begin(folder.path(), second(), &other).unwrap_err();
         assert!(Usage::is_cause_of(&error));

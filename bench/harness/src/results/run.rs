@@ -1,6 +1,7 @@
 //! A run in memory: its meta data and its samples.
 
 use super::{Meta, Metric, Sample};
+use crate::statistics;
 use crate::table::counted;
 
 /// The samples that differ only in their round.
@@ -50,6 +51,12 @@ impl Run {
             values[sample.round as usize - 1] = value;
         }
         values
+    }
+
+    /// The median of [`values`](Self::values); `None` without any.
+    pub fn median(&self, cell: Cell<'_>, metric: &Metric) -> Option<f64> {
+        let values: Vec<f64> = self.values(cell, metric).into_iter().flatten().collect();
+        statistics::median(&values)
     }
 
     /// All single values of a cell: of each sample its series, or its value if it has none.

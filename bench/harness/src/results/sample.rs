@@ -106,7 +106,7 @@ impl Timeline {
 }
 
 /// A line of `samples.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Round; 0 is the warm-up and enters no statistics.
     pub round: u32,

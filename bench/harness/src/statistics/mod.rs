@@ -6,6 +6,8 @@
 pub mod mmtests;
 mod shift;
 
+use mmtests::Sorted;
+
 pub use shift::{Estimate, MIN_PAIRS, of_pairs, of_samples};
 
 /// A 95 % interval.
@@ -21,6 +23,26 @@ impl Interval {
     /// Applies an increasing function to both ends.
     pub fn map(self, of: impl Fn(f64) -> f64) -> Self {
         Self { low: of(self.low), high: of(self.high) }
+    }
+}
+
+/// Median and quartiles of samples, which describe them and decide nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quartiles {
+    /// The median.
+    pub median: f64,
+    /// First quartile.
+    pub low: f64,
+    /// Third quartile.
+    pub high: f64,
+}
+
+impl Quartiles {
+    /// Describes samples; `None` without samples.
+    pub fn of(samples: Vec<f64>) -> Option<Self> {
+        let median = median(&samples)?;
+        let sorted = Sorted::new(samples)?;
+        Some(Self { median, low: sorted.at(0.25), high: sorted.at(0.75) })
     }
 }
 

@@ -52,10 +52,9 @@ impl<'a> Matrix<'a> {
         let row = |row: Row<'a>| {
             let median = |column: &&Column<'_>| self.selection.median(column, row, metric);
             let medians = columns.iter().map(|column| figure_or(median(column), "failed"));
-            std::iter::once(self.label(row)).chain(medians).collect()
+            std::iter::once(self.label(row)).chain(medians).collect::<Vec<String>>()
         };
-        let rows: Vec<Vec<String>> =
-            self.groups.iter().flat_map(|it| self.rows(it)).map(row).collect();
+        let rows = self.groups.iter().flat_map(|it| self.rows(it)).map(row);
         Table::of(head, rows).text()
     }
 

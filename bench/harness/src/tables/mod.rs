@@ -34,7 +34,6 @@ pub use targets::of as targets_of;
 use self::of_documents::Documented;
 use crate::judge::{Reached, Selection};
 use crate::results::{self, Cell, Metric, Run, Variant};
-use crate::statistics;
 use crate::table::Table;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -83,7 +82,7 @@ impl CompareArgs {
             .collect::<Result<Vec<(String, Run)>>>()?;
         let selection = Selection::new(&runs, self.baseline.as_deref())?;
         if self.style != Style::Json {
-            for warning in selection.warnings() {
+            for warning in &selection.warnings {
                 writeln!(out, "warning: {warning}")?;
             }
         }
@@ -111,10 +110,10 @@ fn mmtests(selection: &Selection<'_>) -> String {
 
 fn modern(selection: &Selection<'_>) -> String {
     let mut text = String::new();
-    for (place, run) in selection.runs() {
+    for (place, run) in &selection.runs {
         text += &format!("{place}, {}: {}", run.meta.experiment, run.head("see meta.json."));
     }
-    for (table, legend) in selection.runs().iter().filter_map(|(_, run)| targets::of(run)) {
+    for (table, legend) in selection.runs.iter().filter_map(|(_, run)| targets::of(run)) {
         text += &format!("\n{}\n\n{legend}\n", table.text());
     }
     let mut table = modern::table(selection);
@@ -133,12 +132,13 @@ fn json(selection: &Selection<'_>) -> Value {
         let of = |column| selection.judge(column, rows, selection.metric).json();
         selection.columns[1..].iter().map(of).collect::<Vec<Value>>()
     };
-    let judgements: Vec<Value> = selection.subjects().iter().flat_map(judge).collect();
-    let reached = selection.runs().iter().flat_map(|(_, run)| Reached::all(run));
+    let judgements: Vec<Value> =
+        selection.subjects_of(selection.metric).iter().flat_map(judge).collect();
+    let reached = selection.runs.iter().flat_map(|(_, run)| Reached::all(run));
     json!({
         "schema": "quarry-judgements/1",
-        "runs": selection.runs().iter().map(|(place, _)| place).collect::<Vec<_>>(),
-        "warnings": selection.warnings(),
+        "runs": selection.runs.iter().map(|(place, _)| place).collect::<Vec<_>>(),
+        "warnings": selection.warnings,
         "judgements": judgements,
         "targets": reached.map(|it| it.json()).collect::<Vec<Value>>(),
     })
@@ -149,10 +149,9 @@ pub fn by_variant(run: &Run, workload: &str, what: &str) -> Table {
     let medians = |variant: &Variant| {
         let text = |metric: &Metric| {
             let cell = Cell { workload, tasks: run.meta.tasks[0], variant: &variant.name };
-            let values: Vec<f64> = run.values(cell, metric).into_iter().flatten().collect();
             let decimals = usize::from(metric.decimals);
-            let median = statistics::median(&values);
-            median.map_or("failed".to_owned(), |value| format!("{value:.decimals$}"))
+            run.median(cell, metric)
+                .map_or("failed".to_owned(), |value| format!("{value:.decimals$}"))
         };
         let medians = run.meta.metrics.iter().map(text);
         std::iter::once(variant.name.clone()).chain(medians).collect::<Vec<String>>()

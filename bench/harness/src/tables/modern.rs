@@ -2,7 +2,7 @@
 
 use crate::judge::{Column, Judgement, MARGIN, Outcome, Reason, Row, Selection};
 use crate::results::{Direction, Metric};
-use crate::statistics::{self, mmtests::Sorted};
+use crate::statistics::Quartiles;
 use crate::table::{Entry, Table, Tone, figure, figure_or, variant, words};
 
 /// Returns the table: a line for each row and variant, the geometric means last.
@@ -19,7 +19,7 @@ pub fn table(selection: &Selection<'_>) -> Table {
     ];
     head.extend(further.iter().map(|metric| Entry::from(metric.label())));
     let mut table = Table { head, rows: Vec::new() };
-    for (name, rows) in selection.subjects() {
+    for (name, rows) in selection.subjects_of(selection.metric) {
         // A mean has no line for the baseline.
         let columns = selection.columns.iter().skip(usize::from(rows.len() > 1));
         table.rows.extend(columns.map(|it| line(selection, &name, &rows, it, &further)));
@@ -49,7 +49,8 @@ fn line<'a>(
     let (value, count) = match rows {
         [row] => {
             let samples = selection.samples(column, *row, metric);
-            (described(&samples), samples.len())
+            let count = samples.len();
+            (described(samples), count)
         }
         _ => (String::new(), judgement.pairs),
     };
@@ -70,10 +71,9 @@ fn line<'a>(
 }
 
 /// Writes median and quartiles, which only describe the samples.
-fn described(samples: &[f64]) -> String {
-    let Some(sorted) = Sorted::new(samples.to_vec()) else { return "failed".to_owned() };
-    let [low, high] = [0.25, 0.75].map(|share| figure(sorted.at(share)));
-    format!("{} [{low}, {high}]", figure_or(statistics::median(samples), ""))
+fn described(samples: Vec<f64>) -> String {
+    let Some(it) = Quartiles::of(samples) else { return "failed".to_owned() };
+    format!("{} [{}, {}]", figure(it.median), figure(it.low), figure(it.high))
 }
 
 fn verdict(judgement: &Judgement) -> Entry {
@@ -83,7 +83,7 @@ fn verdict(judgement: &Judgement) -> Entry {
         Outcome::Worse => Tone::Worse,
         _ => Tone::Words,
     };
-    Entry { tone, ..Entry::from(judgement.said()) }
+    Entry::toned(tone, judgement.said())
 }
 
 /// Explains how to read the table.

@@ -185,9 +185,9 @@ fn table(records: &[Record]) -> Table {
             Entry::from(figure.map_or("-".to_owned(), |it| it.text(&aim)))
         };
         let head = [words(&target.work), words(&target.against), Entry::from(aim.clone())];
-        head.into_iter().chain(records.iter().map(of)).collect()
+        head.into_iter().chain(records.iter().map(of)).collect::<Vec<Entry>>()
     };
-    Table::of(head, targets.iter().map(row).collect::<Vec<Vec<Entry>>>())
+    Table::of(head, targets.iter().map(row))
 }
 
 fn column(record: &Record) -> String {

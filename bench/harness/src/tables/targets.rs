@@ -94,12 +94,12 @@ pub(super) fn against(target: &Target) -> String {
 }
 
 fn verdict(success: &Success) -> Entry {
-    let text = success.to_string();
-    match success {
-        Success::Met => Entry { tone: Tone::Better, ..Entry::from(text) },
-        Success::Missed => Entry { tone: Tone::Worse, ..Entry::from(text) },
-        Success::Unclear(_) | Success::NotRun => words(text),
-    }
+    let tone = match success {
+        Success::Met => Tone::Better,
+        Success::Missed => Tone::Worse,
+        Success::Unclear(_) | Success::NotRun => Tone::Words,
+    };
+    Entry::toned(tone, success.to_string())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::judge::{Column, Row, Selection};
 use crate::results::Direction;
 use crate::statistics::mmtests::Sorted;
 use crate::table::Table;
+use indicatif::HumanCount;
 
 pub(super) fn table(selection: &Selection<'_>) -> String {
     let columns: Vec<&Column<'_>> = selection.columns.iter().collect();
@@ -71,15 +72,8 @@ fn grouped(value: f64) -> String {
     if value.is_nan() {
         return String::new();
     }
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::from(if value <= -0.5 { "-" } else { "" });
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    let sign = if value <= -0.5 { "-" } else { "" };
+    format!("{sign}{}", HumanCount(value.abs().round_ties_even() as u64))
 }
 
 #[cfg(test)]
