@@ -3,7 +3,7 @@
 use super::plan::*;
 use crate::patterns::churn::ChurnSample;
 use quarry_compare::contenders::Contender;
-use quarry_harness::launch::{Order, Work, WorkKind};
+use quarry_harness::launch::Order;
 use quarry_harness::results::Timeline;
 use quarry_harness::sampler::Taken;
 use quarry_harness::statistics;
@@ -41,26 +41,23 @@ impl Plan for Churn {
     const NAME: &'static str = "churn";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<ChurnSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let contenders = lab.contenders(&self.common)?;
-        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
+        let variants = Variants::new(&self.common, contenders::variants(&contenders), QUARRY)?;
         let workloads = vec![Workload::new(WORKLOAD, Verify::Counter("blocks".to_owned()))];
-        let variants = contenders::variants(&contenders);
         let order = ChurnSample { seconds: self.seconds }.order();
         let sampler = move |key: SampleKey| Ok(take(&contenders[key.variant], &order)?);
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let plan = Experiment {
             about: format!("{} s in a fresh process.", self.seconds),
             metrics: metrics(),
             // A long sample needs no warm-up: the result compares later phases with earlier ones.
             warm_up: false,
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
-        let plan = plan.option("seconds", self.seconds);
-        Ok(Some(Staged::new(plan, |run, out| {
+        Ok(Staged::new(plan.option("seconds", self.seconds), |run, out| {
             let title = "resident above live, MiB";
             Ok(writeln!(out, "{}", by_variant(run, WORKLOAD, title).text())?)
-        })))
+        }))
     }
 }
 

@@ -61,13 +61,13 @@ impl Plan for Empty {
     const NAME: &'static str = "empty";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<EmptySample>());
 
-    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
         let find = |name: &String| {
             Ok((Timing::find(name)?, Variant::new(name, "time-keeping of a sample")))
         };
         let found = self.common.variants.iter().map(find).collect::<Result<Vec<_>>>()?;
-        let lineup = Lineup::new(&self.common, found, &self.common.variants[0])?;
-        let Lineup { baseline, variants, subjects: timings } = lineup;
+        let (variants, timings) =
+            Variants::with_copy(&self.common, found, &self.common.variants[0])?;
         let workload = |(_, name): &(_, &str)| Workload::new(name, Verify::PerOperation(1));
         let workloads = EmptyWork::ALL.iter().map(workload).collect();
         let cpu = affinity::choose(&affinity::allowed(), 1)[0];
@@ -77,10 +77,12 @@ impl Plan for Empty {
             let order = EmptySample { work, timing, millis, cpu }.order();
             Ok(launch::sample(&order, None, &[])?.into())
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
-        let plan = Experiment { about: format!("{millis} ms in a fresh process."), ..plan };
-        Ok(Some(Staged::new(plan.option("millis", millis), |run, out| {
+        let plan = Experiment {
+            about: format!("{millis} ms in a fresh process."),
+            ..experiment(&self.common, variants, workloads, sampler)?
+        };
+        Ok(Staged::new(plan.option("millis", millis), |run, out| {
             Ok(writeln!(out, "{}", tables::compared(run, tables::all("both", run)))?)
-        })))
+        }))
     }
 }

@@ -73,17 +73,16 @@ impl Plan for IdleReturn {
     const NAME: &'static str = "idle-return";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<IdleSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         if let Some(folder) = &self.svg {
             destination::folder("--svg", folder)?;
         }
         let found = lab.contenders(&self.common)?;
         let contenders: Vec<Contender> = found.into_iter().flat_map(with_variant).collect();
-        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
+        let variants = Variants::new(&self.common, contenders::variants(&contenders), QUARRY)?;
         let workload =
             |survivors: &usize| Workload::new(&fate(*survivors), Verify::PerOperation(1));
         let workloads = self.survivors.iter().map(workload).collect();
-        let variants = contenders::variants(&contenders);
         ensure!(self.rest.is_sorted(), "--rest: the looks are not in the order of time");
         let (all, sizes, mib) = (self.survivors.clone(), self.sizes, self.mib);
         let looks = self.rest.clone();
@@ -91,12 +90,12 @@ impl Plan for IdleReturn {
             let sample = IdleSample { survivors: all[key.workload], sizes, mib };
             Ok(take(&contenders[key.variant], &sample, &looks)?)
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = experiment(&self.common, variants, workloads, sampler)?;
         let plan = Experiment { metrics: metrics(&self.rest), warm_up: false, ..plan };
         let plan = plan.option("mib", mib).option("sizes", sizes.name()?);
-        Ok(Some(Staged::new(plan, move |run, out| {
+        Ok(Staged::new(plan, move |run, out| {
             self.survivors.iter().try_for_each(|&survivors| self.print(survivors, run, out))
-        })))
+        }))
     }
 }
 

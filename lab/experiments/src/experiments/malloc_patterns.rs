@@ -113,25 +113,26 @@ impl Plan for MallocPatterns {
     const NAME: &'static str = "malloc-patterns";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<PatternSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let is_usual = |pattern: &Pattern| !self.common.quick || pattern.is_quick();
         let patterns = options::named(Pattern::all(), &self.only, "pattern --only", is_usual)?;
-        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
+        let (variants, contenders) = lab.contenders_with_copy(&self.common, QUARRY)?;
         let most = self.common.tasks()?.into_iter().max().unwrap_or(1).max(4);
         let cpus = affinity::choose(&affinity::allowed(), most as usize);
         let workload = |it: &Pattern| Workload::new(&it.to_string(), Verify::PerOperation(1));
         let workloads = patterns.iter().map(workload).collect();
-        let variants = contenders::variants(&contenders);
         let (run, millis) = (patterns.clone(), self.millis);
         let order = move |key: SampleKey| {
             let (pattern, tasks) = (run[key.workload], key.tasks as usize);
             PatternSample { pattern, millis, tasks, cpus: cpus.clone() }.order()
         };
         let sampler = OwnWork { contenders, order };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
-        let about = format!("{millis} ms in a fresh process.");
-        let plan = Experiment { about, metrics: metrics(), ..plan };
-        Ok(Some(Staged::new(plan.option("millis", millis), move |run, out| {
+        let plan = Experiment {
+            about: format!("{millis} ms in a fresh process."),
+            metrics: metrics(),
+            ..experiment(&self.common, variants, workloads, sampler)?
+        };
+        Ok(Staged::new(plan.option("millis", millis), move |run, out| {
             writeln!(out, "{}", tables::compared(run, groups(&patterns)))?;
             if patterns.contains(&Pattern::Latency) {
                 print_latency(run, out)?;
@@ -139,7 +140,7 @@ impl Plan for MallocPatterns {
             let names: Vec<String> = patterns.iter().map(ToString::to_string).collect();
             print_faults(run, names.clone(), out)?;
             print_peaks(run, names, out)
-        })))
+        }))
     }
 }
 
@@ -178,11 +179,7 @@ pub(crate) fn print_faults(run: &Run, workloads: Vec<String>, out: &mut dyn Writ
     let all = Matrix::new(run, tables::group("all", workloads));
     let faults = run.meta.metric(FAULTS)?;
     writeln!(out, "\nPage faults:\n\n{}", all.medians(faults))?;
-    // Old runs do not have counts of huge pages.
-    match run.meta.metric(HUGE) {
-        Ok(huge) => Ok(writeln!(out, "\nHuge pages:\n\n{}", all.medians(huge))?),
-        Err(_) => Ok(()),
-    }
+    Ok(writeln!(out, "\nHuge pages:\n\n{}", all.medians(run.meta.metric(HUGE)?))?)
 }
 
 pub(crate) const FAULTS: &str = "page faults";

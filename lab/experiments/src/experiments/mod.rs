@@ -188,7 +188,7 @@ mod tests {
     impl Plan for Doubling {
         const NAME: &'static str = "doubling";
 
-        fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+        fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
             let variants = self.common.variants.iter().map(|name| Variant::new(name, "")).collect();
             let workloads = vec![Workload::new("number", Verify::Exactly(1))];
             let number = self.number;
@@ -197,9 +197,7 @@ mod tests {
                 Ok(Measurement { verified: 1, ..Measurement::of_window(1, ns, ns, 0, "x") }.into())
             };
             let plan = self.common.experiment(Self::NAME, variants, "once", workloads, sampler)?;
-            Ok(Some(Staged::new(plan, |run, out| {
-                Ok(writeln!(out, "{} samples", run.samples.len())?)
-            })))
+            Ok(Staged::new(plan, |run, out| Ok(writeln!(out, "{} samples", run.samples.len())?)))
         }
     }
 

@@ -54,9 +54,9 @@ const MOST: f64 = 1.1;
 impl Plan for Programs {
     const NAME: &'static str = "programs";
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let mut contenders = lab.contenders(&self.common)?;
-        let baseline = self.common.baseline(&contenders::names(&contenders), GLIBC)?.to_owned();
+        let variants = Variants::new(&self.common, contenders::variants(&contenders), GLIBC)?;
         self.common.check_early()?;
         let folder = self.scripts.clone().unwrap_or_else(companion::scripts);
         let scripts = Script::names(&folder)?;
@@ -85,10 +85,9 @@ impl Plan for Programs {
         cast.add_real(&real, self.common.quick, &launcher, &interrupt);
         cast.announce(lab, &interrupt, 0)?;
         let programs = Rc::new(cast.ready);
-        let variants = contenders::variants(&contenders);
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
         let workloads = workloads(&programs);
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = experiment(&self.common, variants, workloads, sampler)?;
         let about = "all processes of a program, from its start to its end.".to_owned();
         // Each program's first run, on glibc with its calls counted, has warmed up the files.
         let mut plan = Experiment { about, metrics: metrics(self.rest), warm_up: false, ..plan };
@@ -96,7 +95,7 @@ impl Plan for Programs {
             plan = plan.option(&program.label.name, &program.label.version);
         }
         let staged = Staged::new(plan, move |run, out| print(run, &programs, out));
-        Ok(Some(staged.of_programs(interrupt, cast.broken)))
+        Ok(staged.of_programs(interrupt, cast.broken))
     }
 }
 

@@ -43,12 +43,12 @@ impl Defaults for RealPrograms {
 impl Plan for RealPrograms {
     const NAME: &'static str = "real-programs";
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let quick = self.common.quick;
         let names: Vec<&str> = ALL.iter().map(|program| program.name).collect();
         let wanted = options::exactly(&names, &self.only, "program --only")?;
         let wanted: Vec<_> = ALL.iter().filter(|it| wanted.contains(&it.name)).collect();
-        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
+        let (variants, contenders) = lab.contenders_with_copy(&self.common, QUARRY)?;
         self.common.check_early()?;
         let interrupt = Rc::new(Interrupt::listen()?);
         let launcher = Launcher::new(Rc::clone(&interrupt))?;
@@ -56,17 +56,15 @@ impl Plan for RealPrograms {
         cast.add_real(&wanted, quick, &launcher, &interrupt);
         cast.announce(lab, &interrupt, 0)?;
         let programs = Rc::new(cast.ready);
-        let variants = contenders::variants(&contenders);
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
-        let works = workloads(&programs);
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, works, sampler)?;
+        let plan = experiment(&self.common, variants, workloads(&programs), sampler)?;
         let about = "a program from its start to its end.".to_owned();
         let mut plan = Experiment { about, metrics: metrics(), ..plan };
         for what in wanted.iter().filter(|it| programs.iter().any(|of| of.label.name == it.name)) {
             plan = plan.option(what.name, what.amount(quick));
         }
         let staged = Staged::new(plan, move |run, out| print(run, &programs, out));
-        Ok(Some(staged.of_programs(interrupt, cast.broken)))
+        Ok(staged.of_programs(interrupt, cast.broken))
     }
 }
 

@@ -34,14 +34,6 @@ pub(crate) enum Pattern {
 
 impl Pattern {
     pub(crate) const ALL: [Self; 3] = [Self::Pair, Self::Bulk, Self::Random];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Pair => "pair",
-            Self::Bulk => "bulk",
-            Self::Random => "random",
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,19 +134,12 @@ impl FramesSample {
         used.into_iter().for_each(|first| allocator.put(0, first, order));
         let back = allocator.free_frames().map_err(|broken| anyhow!(broken))?;
         ensure!(back == u64::from(frames), "{back} of {frames} frames came back");
-        let sum = |figure: fn(&Window) -> u64| windows.iter().map(figure).sum::<u64>();
-        let longest = windows.iter().map(|window| window.wall_ns).max().unwrap_or(0);
-        let measurement = Measurement::of_window(
-            sum(|window| window.operations),
-            sum(|window| window.wall_ns),
-            longest,
-            windows.iter().map(|window| window.cpu_ns).max().unwrap_or(0),
-            self.variant.name(),
-        );
-        let verified = sum(|window| window.verified);
-        let mut measurement = Measurement { verified, ..measurement };
-        measurement.figures.insert("partly used".to_owned(), partly);
-        Ok(measurement)
+        let (window, time_ns) = window::together(&windows);
+        let Window { operations, verified, wall_ns, cpu_ns } = window;
+        let name = self.variant.name();
+        let measurement = Measurement::of_window(operations, time_ns, wall_ns, cpu_ns, name);
+        let figures = [("partly used".to_owned(), partly)].into();
+        Ok(Measurement { verified, figures, ..measurement })
     }
 
     /// Runs the tasks concurrently; a single task runs in a process without other threads. Returns

@@ -27,13 +27,6 @@ pub(crate) enum State {
 impl State {
     pub(crate) const ALL: [Self; 2] = [Self::Fresh, Self::Fragmented];
 
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Fresh => "fresh",
-            Self::Fragmented => "fragmented",
-        }
-    }
-
     /// Brings `frames` free frames into this state; the `tasks` tasks allocate the blocks in turn.
     /// Returns the blocks that stay in use, in random order.
     pub(super) fn establish(

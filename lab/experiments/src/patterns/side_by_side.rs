@@ -2,14 +2,13 @@
 
 use super::Pattern;
 use super::heap::Heap;
-use super::window::{Budget, Window};
+use super::window::{self, Budget, Window};
 use quarry_harness::affinity;
 use std::sync::Barrier;
 use std::thread;
 
 /// Runs `tasks` threads that begin together, each on the next CPU in turn; a task's further threads
-/// take the CPUs after its own. Returns the operations of all tasks with the time of the longest
-/// task, and the sum of the times of all tasks.
+/// take the CPUs after its own. Returns the windows [`together`](window::together).
 ///
 /// # Panics
 /// If a CPU is not allowed, or a task finds that memory was handed out twice.
@@ -41,15 +40,7 @@ pub(crate) fn run(
         let threads: Vec<_> = (0..tasks).map(task).collect();
         threads.into_iter().map(|it| it.join().expect("a task found every mark")).collect()
     });
-    let sum = |of: fn(&Window) -> u64| windows.iter().map(of).sum::<u64>();
-    let most = |of: fn(&Window) -> u64| windows.iter().map(of).max().unwrap_or(0);
-    let window = Window {
-        operations: sum(|window| window.operations),
-        verified: sum(|window| window.verified),
-        wall_ns: most(|window| window.wall_ns),
-        cpu_ns: most(|window| window.cpu_ns),
-    };
-    (window, sum(|window| window.wall_ns))
+    window::together(&windows)
 }
 
 #[cfg(test)]

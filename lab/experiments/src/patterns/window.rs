@@ -62,6 +62,20 @@ pub(crate) fn measure_in_phases(budget: Budget, mut chunk: impl FnMut(Phase) -> 
     Window { operations, verified, wall_ns: wall.as_nanos() as u64, cpu_ns }
 }
 
+/// The operations of tasks that ran at the same time, with the times of the longest task; and the
+/// sum of the wall-clock times of all tasks.
+pub(crate) fn together(windows: &[Window]) -> (Window, u64) {
+    let sum = |of: fn(&Window) -> u64| windows.iter().map(of).sum::<u64>();
+    let most = |of: fn(&Window) -> u64| windows.iter().map(of).max().unwrap_or(0);
+    let window = Window {
+        operations: sum(|window| window.operations),
+        verified: sum(|window| window.verified),
+        wall_ns: most(|window| window.wall_ns),
+        cpu_ns: most(|window| window.cpu_ns),
+    };
+    (window, sum(|window| window.wall_ns))
+}
+
 fn run_for(duration: Duration, chunk: &mut impl FnMut() -> Done) -> (Done, Duration) {
     let start = Instant::now();
     let mut done = Done::default();

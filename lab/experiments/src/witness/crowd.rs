@@ -2,10 +2,10 @@
 //! or a socket that the receiver alone reads.
 
 use super::gate::{Done, Task};
-use super::sockets::in_window;
+use super::sockets::{in_window, receiver};
 use anyhow::Result;
 use std::fs::File;
-use std::io::{Read, Write, pipe};
+use std::io::{Write, pipe};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -33,17 +33,9 @@ pub(super) fn group(bytes: usize, pipes: bool, operations: u64) -> Result<Vec<Ta
         channels?.into_iter().map(|[reader, writer]| (reader, writer)).unzip();
     let writers = Arc::new(writers);
     let mut tasks: Vec<Task<'static>> = Vec::new();
-    for mut reader in readers {
-        let receive = move |rounds: u64| {
-            let (mut message, mut done) = (vec![0; bytes], Done::default());
-            for _ in 0..rounds * MEMBERS {
-                reader.read_exact(&mut message)?;
-                done.operations += 1;
-                done.verified += u64::from(message[0] == 0x5a && message[bytes - 1] == 0x5a);
-            }
-            Ok(done)
-        };
-        tasks.push(Box::new(move |gate| in_window(gate, rounds, receive)));
+    for reader in readers {
+        let mut receive = receiver(reader, bytes);
+        tasks.push(in_window(rounds, move |rounds| receive(rounds * MEMBERS)));
         let writers = Arc::clone(&writers);
         let send = move |rounds: u64| {
             let message = vec![0x5a; bytes];
@@ -52,7 +44,7 @@ pub(super) fn group(bytes: usize, pipes: bool, operations: u64) -> Result<Vec<Ta
             }
             Ok(Done::default())
         };
-        tasks.push(Box::new(move |gate| in_window(gate, rounds, send)));
+        tasks.push(in_window(rounds, send));
     }
     Ok(tasks)
 }

@@ -57,21 +57,20 @@ impl Defaults for CacheHit {
 impl Plan for CacheHit {
     const NAME: &'static str = "cache-hit";
 
-    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
-        program::check_variants(&self.common.variants)?;
+    fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
+        each_once(&self.common.variants, program::check_variant)?;
         let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
-        let baseline = self.common.baseline(&names, QUARRY)?.to_owned();
+        self.common.baseline(&names, QUARRY)?;
         let wanted = program::workloads(&self.only)?;
         self.common.check_early()?;
         let program = Program::find()?;
-        let mut caches = program.chosen(&self.common.variants);
+        let found = program.chosen(&self.common.variants).into_iter().map(|it| {
+            let variant = Variant::new(&it.name, &it.about);
+            (it, variant)
+        });
+        let (variants, caches) = Variants::with_copy(&self.common, found.collect(), QUARRY)?;
         let is_wanted = |work: &&Work| wanted.contains(&work.name.as_str());
         let works: Vec<Work> = program.workloads.iter().filter(is_wanted).cloned().collect();
-        let mut variants: Vec<Variant> =
-            caches.iter().map(|it| Variant::new(&it.name, &it.about)).collect();
-        let original = caches.iter().position(|it| it.name == baseline).unwrap_or(0);
-        caches.push(caches[original].clone());
-        variants.push(variants[original].copy());
         let rows =
             works.iter().map(|it| Workload::new(&it.name, Verify::PerOperation(1))).collect();
         let targets = metrics::targets(&works, &caches);
@@ -96,14 +95,14 @@ impl Plan for CacheHit {
             };
             Ok(program.sample(&order)?.into())
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, rows, sampler)?;
+        let plan = experiment(&self.common, variants, rows, sampler)?;
         let about = format!("caches of {mib} MiB; a miss spins for {latency_us} us.");
         let plan = Experiment { about, metrics: metrics::all(), targets, ..plan }
             .option("mib", mib)
             .option("rounds", rounds)
             .option("latency us", latency_us);
         let (works, caches) = printed;
-        Ok(Some(Staged::new(plan, move |run, out| print(run, &works, &caches, out))))
+        Ok(Staged::new(plan, move |run, out| print(run, &works, &caches, out)))
     }
 }
 

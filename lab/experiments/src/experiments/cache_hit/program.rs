@@ -67,15 +67,12 @@ pub(super) struct Order<'a> {
     pub(super) seed: u64,
 }
 
-/// Checks the names of variants.
-pub(super) fn check_variants(names: &[String]) -> Result<()> {
-    for (index, name) in names.iter().enumerate() {
-        if !VARIANTS.contains(&name.as_str()) {
-            return Err(nearest::unknown("cache --variants", name, &VARIANTS));
-        }
-        options::check_once(names, index)?;
+/// Checks the name of a variant.
+pub(super) fn check_variant(name: &str) -> Result<()> {
+    match VARIANTS.contains(&name) {
+        true => Ok(()),
+        false => Err(nearest::unknown("cache --variants", name, &VARIANTS)),
     }
-    Ok(())
 }
 
 /// The workloads whose names begin with one of `prefixes`; without prefixes all.

@@ -124,15 +124,14 @@ impl Plan for Kernel {
     const NAME: &'static str = "kernel";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<KernelSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let events = Events::find(self.tracefs.as_deref(), self.scope);
         let (mut left_out, guests) = (Vec::new(), self.guests.as_deref());
         let found = variants::find(&self.common.variants, &events, guests, &mut left_out)?;
         // Usually a wrong option is the only error; but if no variant is left, these lines say why.
         let why = if found.is_empty() { &left_out[..] } else { &[] };
         lab.out.write_all(why)?;
-        let lineup = Lineup::new(&self.common, found, KERNEL)?;
-        let Lineup { baseline, variants, subjects: contenders } = lineup;
+        let (variants, contenders) = Variants::with_copy(&self.common, found, KERNEL)?;
         let rows = options::named(Row::all(), &self.only, "row --only", |_| true)?;
         self.common.check_early()?;
         lab.out.write_all(&left_out)?;
@@ -144,15 +143,14 @@ impl Plan for Kernel {
             Contender::Guest { .. } if key.round == 0 => Err(NoSample::LeftOut),
             _ => Ok(sampling.sample(key)?.into()),
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let place = Place::ALL.iter().find(|(_, place)| *place == self.place);
         let plan = Experiment {
             about: format!("a fresh process (`--place={}`).", place.map_or("", |it| it.0)),
             metrics: metrics(),
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan.option("millis", self.millis).option("scope", format!("{:?}", self.scope));
-        Ok(Some(Staged::new(plan, move |run, out| table::print(run, &rows, out))))
+        Ok(Staged::new(plan, move |run, out| table::print(run, &rows, out)))
     }
 }
 

@@ -79,11 +79,11 @@ struct Parts {
 impl Plan for Peers {
     const NAME: &'static str = EXPERIMENT;
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let quick = self.common.quick;
         let is_usual = |it: &Part| !quick || it.is_quick();
         let wanted = options::named(Part::all(), &self.only, "workload --only", is_usual)?;
-        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
+        let (variants, contenders) = lab.contenders_with_copy(&self.common, QUARRY)?;
         let interrupt = Rc::new(Interrupt::listen()?);
         let launcher = Launcher::new(Rc::clone(&interrupt))?;
         let programs: Vec<_> = wanted.iter().filter_map(Part::program).collect();
@@ -110,22 +110,25 @@ impl Plan for Peers {
             growth_mib: if quick { 32 } else { 1024 },
             burst_mib: if quick { 64 } else { 512 },
         };
-        let plan = self.experiment(&baseline, sampler)?;
+        let plan = self.plan(variants, sampler)?;
         let mut staged = Staged::new(plan, move |run, out| print(run, &parts, &programs, out));
         staged.peers = peers;
-        Ok(Some(staged.of_programs(interrupt, cast.broken)))
+        Ok(staged.of_programs(interrupt, cast.broken))
     }
 }
 
 impl Peers {
-    fn experiment(&self, baseline: &str, sampler: Parts) -> Result<Experiment> {
+    fn plan(&self, variants: Variants, sampler: Parts) -> Result<Experiment> {
         let (growth_mib, burst_mib) = (sampler.growth_mib, sampler.burst_mib);
         let programs: Vec<_> = sampler.parts.iter().filter_map(Part::program).collect();
         let workloads = sampler.parts.iter().map(Part::workload).collect();
-        let variants = contenders::variants(&sampler.contenders);
-        let plan = self.common.experiment(EXPERIMENT, variants, baseline, workloads, sampler)?;
-        let about = format!("{} ms of a pattern, the whole of everything else.", self.millis);
-        let mut plan = Experiment { about, metrics: metrics(), targets: targets::all(), ..plan }
+        let plan = Experiment {
+            about: format!("{} ms of a pattern, the whole of everything else.", self.millis),
+            metrics: metrics(),
+            targets: targets::all(),
+            ..experiment(&self.common, variants, workloads, sampler)?
+        };
+        let mut plan = plan
             .option("millis", self.millis)
             .option("growth mib", growth_mib)
             .option("burst mib", burst_mib)
@@ -196,10 +199,8 @@ fn print_programs(
     writeln!(out, "{}\n\n{}\n", programs.medians(cpu), programs.ratios(cpu))?;
     let faults = run.meta.metric(malloc_patterns::FAULTS)?;
     writeln!(out, "Page faults of them:\n\n{}\n", programs.medians(faults))?;
-    // Old runs do not have counts of huge pages.
-    if let Ok(huge) = run.meta.metric(malloc_patterns::HUGE) {
-        writeln!(out, "Of their memory, huge pages:\n\n{}\n", programs.medians(huge))?;
-    }
+    let huge = run.meta.metric(malloc_patterns::HUGE)?;
+    writeln!(out, "Of their memory, huge pages:\n\n{}\n", programs.medians(huge))?;
     let peak = run.meta.metric(PEAK)?;
     Ok(writeln!(out, "Peak memory of them:\n\n{}", programs.medians(peak))?)
 }

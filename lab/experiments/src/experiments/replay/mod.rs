@@ -13,7 +13,7 @@ mod spread;
 mod tables;
 mod warm;
 
-use super::plan::{Entry, Lab, Lineup, Staged};
+use super::plan::{Entry, Lab, Staged, Variants};
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
@@ -136,11 +136,10 @@ impl Replaying {
         if options.amount.is_some() && spec.amount.is_none() {
             bail!(Usage(format!("--amount: nothing to choose in {}", spec.name)));
         }
-        let parsed = options.common.variants.iter().map(|text| variant_of(text));
-        let found = parsed.collect::<Result<Vec<_>>>()?;
-        let usual = found[0].1.name.clone();
-        let Lineup { baseline, variants, subjects: policies } =
-            Lineup::new(&options.common, found, &usual)?;
+        let names = &options.common.variants;
+        let found = names.iter().map(|name| variant_of(name)).collect::<Result<_>>()?;
+        let (Variants { all, baseline }, policies) =
+            Variants::with_copy(&options.common, found, &names[0])?;
         let rows = self.rows()?;
         self.check_place(&rows)?;
         if options.calibrate {
@@ -167,8 +166,7 @@ impl Replaying {
         };
         let paths = rows.iter().map(on_each).collect::<Result<_>>()?;
         let sampler = ReplayedPaths { paths, amount: spec.amount.as_ref() };
-        let plan =
-            options.common.experiment(&spec.name, variants, &baseline, workloads, sampler)?;
+        let plan = options.common.experiment(&spec.name, all, &baseline, workloads, sampler)?;
         let mut plan = Experiment { metrics: spec.metrics(), ..plan }
             .option("declared_cpus", self.machine(None).cpus)
             .option("millis", options.millis);

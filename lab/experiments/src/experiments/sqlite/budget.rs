@@ -67,10 +67,10 @@ impl Defaults for SqliteBudget {
 impl Plan for SqliteBudget {
     const NAME: &'static str = "sqlite-budget";
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let Lineup { baseline, variants, subjects: caches } = lineup(&self.common, &CACHES)?;
+        let (variants, caches) = lineup(&self.common, &CACHES)?;
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
         program.create(&folder, self.databases, self.mib * MIB)?;
@@ -103,7 +103,6 @@ impl Plan for SqliteBudget {
         };
         let work = format!("{} databases", self.databases);
         let workloads = vec![Workload::new(&work, Verify::PerOperation(1))];
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let plan = Experiment {
             about: format!(
                 "{} look-ups over {work} of {} MiB under {} MiB, {} us for each page read.",
@@ -112,7 +111,7 @@ impl Plan for SqliteBudget {
             metrics: metrics(),
             targets: targets(&work),
             warm_up: false,
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan
             .option("databases", self.databases)
@@ -120,7 +119,7 @@ impl Plan for SqliteBudget {
             .option("budget", self.budget)
             .option("lookups", self.lookups)
             .option("latency", self.latency);
-        Ok(Some(Staged::new(plan, move |run, out| print(run, &work, out))))
+        Ok(Staged::new(plan, move |run, out| print(run, &work, out)))
     }
 }
 

@@ -44,10 +44,10 @@ impl Defaults for SqliteHot {
 impl Plan for SqliteHot {
     const NAME: &'static str = "sqlite-hot";
 
-    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let Lineup { baseline, variants, subjects: caches } = lineup(&self.common, &CACHES)?;
+        let (variants, caches) = lineup(&self.common, &CACHES)?;
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
         program.create(&folder, 1, self.mib * MIB)?;
@@ -69,7 +69,6 @@ impl Plan for SqliteHot {
         };
         let work = format!("{mib} MiB");
         let workloads = vec![Workload::new(&work, Verify::PerOperation(1))];
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let metric = Metric::time_per_operation().primary();
         let target = Target {
             work: "look-ups in a hot database".to_owned(),
@@ -84,14 +83,14 @@ impl Plan for SqliteHot {
             about: format!("{lookups} look-ups of each connection in a database of {work}."),
             metrics: vec![metric, Metric::counted("pages read", "page_reads")],
             targets: vec![target],
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan.option("mib", mib).option("lookups", lookups);
-        Ok(Some(Staged::new(plan, move |run, out| {
+        Ok(Staged::new(plan, move |run, out| {
             if let Some((table, legend)) = targets_of(run) {
                 writeln!(out, "{}\n\n{legend}\n", table.text())?;
             }
             Ok(writeln!(out, "{}", tables::compared(run, tables::all(&work, run)))?)
-        })))
+        }))
     }
 }

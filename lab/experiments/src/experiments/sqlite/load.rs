@@ -1,6 +1,6 @@
 //! The program `quarry-sqlite-load`: where it is, and how its output is read.
 
-use crate::experiments::plan::Lineup;
+use crate::experiments::plan::Variants;
 use anyhow::{Context, Result, bail};
 use quarry_compare::companion;
 use quarry_harness::launch::{cleared_variables, end_of};
@@ -39,13 +39,13 @@ pub(super) const CACHES: [(&str, &str); 7] = [
 pub(super) fn lineup<D: Defaults>(
     of: &Common<D>,
     known: &[(&str, &str)],
-) -> Result<Lineup<String>> {
+) -> Result<(Variants, Vec<String>)> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let find = |name: &String| match known.iter().find(|(known, _)| known == name) {
         Some((_, what)) => Ok((name.clone(), Variant::new(name, what))),
         None => Err(nearest::unknown("variant", name, &names)),
     };
-    Lineup::new(of, of.variants.iter().map(find).collect::<Result<Vec<_>>>()?, names[0])
+    Variants::with_copy(of, of.variants.iter().map(find).collect::<Result<_>>()?, names[0])
 }
 
 pub(super) struct LoadProgram {
@@ -176,8 +176,8 @@ mod tests {
             let matches = command.get_matches_from(["any", "--variants", variants]);
             super::lineup(&Common::<Any>::from_arg_matches(&matches).unwrap(), &CACHES)
         };
-        let Lineup { baseline, variants, subjects } = lineup("shared,quarry").unwrap();
-        let names: Vec<&str> = variants.iter().map(|it| it.name.as_str()).collect();
+        let (Variants { all, baseline }, subjects) = lineup("shared,quarry").unwrap();
+        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["shared", "quarry", "quarry A/A"]);
         assert_eq!((baseline.as_str(), subjects[2].as_str()), (QUARRY, QUARRY));
         assert!(lineup("seperate").is_err());

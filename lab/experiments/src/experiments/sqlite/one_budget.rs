@@ -46,10 +46,10 @@ impl Defaults for OneBudget {
 impl Plan for OneBudget {
     const NAME: &'static str = "one-budget";
 
-    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let Lineup { baseline, variants, subjects: divisions } = lineup(&self.common, &DIVISIONS)?;
+        let (variants, divisions) = lineup(&self.common, &DIVISIONS)?;
         let Self { mib, millis, latency, .. } = self;
         let sampler = move |key: SampleKey| {
             let options = [
@@ -62,15 +62,14 @@ impl Plan for OneBudget {
             Ok(program.breathe(&divisions[key.variant], &options)?.into())
         };
         let workloads = vec![Workload::new(WORK, Verify::PerOperation(1))];
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let plan = Experiment {
             about: format!("{mib} MiB for heap and cache, {latency} us for each page read."),
             metrics: metrics(),
             warm_up: false,
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan.option("mib", mib).option("millis", millis).option("latency", latency);
-        Ok(Some(Staged::new(plan, |run, out| {
+        Ok(Staged::new(plan, |run, out| {
             for tasks in run.meta.tasks.clone() {
                 let mut one = run.clone();
                 one.meta.tasks = vec![tasks];
@@ -78,7 +77,7 @@ impl Plan for OneBudget {
                 writeln!(out, "Medians, {}:\n\n{}\n", counted(tasks, "thread"), table.text())?;
             }
             Ok(())
-        })))
+        }))
     }
 }
 

@@ -33,24 +33,23 @@ impl Defaults for TruncateStall {
 impl Plan for TruncateStall {
     const NAME: &'static str = "truncate-stall";
 
-    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let Lineup { baseline, variants, subjects: caches } = lineup(&self.common, &CACHES)?;
+        let (variants, caches) = lineup(&self.common, &CACHES)?;
         let pages = self.pages;
         let sampler = move |key: SampleKey| {
             Ok(program.truncate(&caches[key.variant], WAYS[key.workload].0, pages)?.into())
         };
         let workloads = WAYS.map(|(_, name)| Workload::new(name, Verify::PerOperation(1))).into();
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let plan = Experiment {
             about: format!("{pages} pages of 4 KiB, in a fresh process."),
             metrics: metrics(),
             warm_up: false,
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan.option("pages", pages);
-        Ok(Some(Staged::new(plan, |run, out| {
+        Ok(Staged::new(plan, |run, out| {
             for (_, way) in WAYS {
                 writeln!(
                     out,
@@ -59,7 +58,7 @@ impl Plan for TruncateStall {
                 )?;
             }
             Ok(())
-        })))
+        }))
     }
 }
 
